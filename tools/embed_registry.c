@@ -26,8 +26,8 @@ typedef struct registry_files {
 
 /* ---- reading and checking ---- */
 
-static accel_status read_checked(registry_files *f, const char *directory, const char *name, const char *definition,
-                                 accel__json_file *out) {
+static accel_status read_checked(registry_files *f, const char *directory, const char *name,
+                                 const char *definition, accel__json_file *out) {
   const char *path = accel__path_join(&f->arena, directory, name);
   if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__json_read(path, 0, out));
@@ -35,13 +35,14 @@ static accel_status read_checked(registry_files *f, const char *directory, const
 }
 
 /* The keys of an object are the values of a schema's enum, and in the same number. */
-static accel_status same_names(const registry_files *f, const accel__json *object, const char *definition) {
-  const accel__json *known =
-      accel__json_get(accel__json_get(accel__json_get(f->schema.root, "definitions"), definition), "enum");
+static accel_status same_names(const registry_files *f, const accel__json *object,
+                               const char *definition) {
+  const accel__json *known = accel__json_get(
+      accel__json_get(accel__json_get(f->schema.root, "definitions"), definition), "enum");
   if (cJSON_GetArraySize(known) == cJSON_GetArraySize(object))
     return ACCEL_OK; /* that each key is in the enum was checked */
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: definition '%s' and %s do not list the same names", f->schema.name, definition,
-                     f->hardware.name);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: definition '%s' and %s do not list the same names",
+                     f->schema.name, definition, f->hardware.name);
 }
 
 static accel_status add_name(registry_files *f, const char *name, int64_t file) {
@@ -50,33 +51,39 @@ static accel_status add_name(registry_files *f, const char *name, int64_t file) 
   if (!folded) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (char *at = folded; *at; at++) *at = (char)tolower((unsigned char)*at);
   if (accel__map_get(&f->names, folded, strlen(folded), &other))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is taken already, in %s", f->model[file].name, name,
-                       f->model[other].name);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is taken already, in %s",
+                       f->model[file].name, name, f->model[other].name);
   return accel__map_set(&f->names, folded, strlen(folded), file);
 }
 
 /* Does the entry, its family or the defaults say `key`? */
-static bool says(const registry_files *f, const accel__json *entry, const accel__json *family, const char *key) {
+static bool says(const registry_files *f, const accel__json *entry, const accel__json *family,
+                 const char *key) {
   return accel__json_get(entry, key) || accel__json_get(family, key) ||
          accel__json_get(accel__json_get(f->families.root, "defaults"), key);
 }
 
-static accel_status check_entry(registry_files *f, const accel__json *entry, const char *family_name, int64_t file) {
-  static const char *const needed[] = {
-      "description", "task", "architecture", "embedding_dim", "sequence_length", "model_precision", "default_batch_size"};
+static accel_status check_entry(registry_files *f, const accel__json *entry,
+                                const char *family_name, int64_t file) {
+  static const char *const needed[] = {"description",       "task",
+                                       "architecture",      "embedding_dim",
+                                       "sequence_length",   "model_precision",
+                                       "default_batch_size"};
   const char *id = accel__json_get(entry, "id")->valuestring, *path = f->model[file].name;
   const accel__json *own = accel__json_get(entry, "family");
   const char *name = own ? own->valuestring : family_name;
-  const accel__json *family = name ? accel__json_get(accel__json_get(f->families.root, "families"), name) : NULL;
+  const accel__json *family =
+      name ? accel__json_get(accel__json_get(f->families.root, "families"), name) : NULL;
   if (!family)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': family '%s' is not in families.json", path, id,
-                       name ? name : "");
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': family '%s' is not in families.json",
+                       path, id, name ? name : "");
   for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
     if (!says(f, entry, family, needed[i]))
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s' lacks '%s'", path, id, needed[i]);
   }
   ACCEL_TRY(add_name(f, id, file));
-  ACCEL_JSON_EACH(alias, accel__json_get(entry, "aliases")) ACCEL_TRY(add_name(f, alias->valuestring, file));
+  ACCEL_JSON_EACH(alias, accel__json_get(entry, "aliases"))
+  ACCEL_TRY(add_name(f, alias->valuestring, file));
   return ACCEL_OK;
 }
 
@@ -94,8 +101,8 @@ static accel_status check_tasks(const registry_files *f) {
   ACCEL_JSON_EACH(family, accel__json_get(f->families.root, "families")) {
     const accel__json *task = accel__json_get(family, "task");
     if (task && !accel__json_get(tasks, task->valuestring))
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: family '%s': task '%s' is not in 'tasks'", f->families.name,
-                         family->string, task->valuestring);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: family '%s': task '%s' is not in 'tasks'",
+                         f->families.name, family->string, task->valuestring);
   }
   return ACCEL_OK;
 }
@@ -150,7 +157,8 @@ static accel_status print_models(accel__buffer *b, const registry_files *f) {
     const accel__json *family = accel__json_get(f->model[i].root, "family");
     ACCEL_JSON_EACH(entry, accel__json_get(f->model[i].root, "models")) {
       cJSON *copy = cJSON_Duplicate(entry, true);
-      if (copy && family && !accel__json_get(copy, "family")) cJSON_AddStringToObject(copy, "family", family->valuestring);
+      if (copy && family && !accel__json_get(copy, "family"))
+        cJSON_AddStringToObject(copy, "family", family->valuestring);
       accel__buffer_text(b, comma);
       accel_status status = copy ? print_json(b, copy) : accel__no_memory(sizeof *copy);
       cJSON_Delete(copy);
@@ -178,12 +186,17 @@ static accel_status compose(accel__buffer *b, const registry_files *f) {
 
 /* ---- writing C ---- */
 
-/* Names and aliases of an object's members: `aliases` is a member of each, or each itself is the list. */
-static void write_names(accel__buffer *c, const char *what, const accel__json *object, bool nested) {
+/* Names and aliases of an object's members: `aliases` is a member of each, or each itself is the
+ * list. */
+static void write_names(accel__buffer *c, const char *what, const accel__json *object,
+                        bool nested) {
   uint32_t names = 0, aliases = 0;
   accel__buffer_printf(c, "const char *const accel__%s_names[] = {", what);
-  ACCEL_JSON_EACH(member, object) accel__buffer_printf(c, "%s\"%s\"", names++ ? ", " : "", member->string);
-  accel__buffer_printf(c, "};\nconst uint32_t accel__%s_count = %u;\nconst accel__registry_alias accel__%s_aliases[] = {",
+  ACCEL_JSON_EACH(member, object)
+  accel__buffer_printf(c, "%s\"%s\"", names++ ? ", " : "", member->string);
+  accel__buffer_printf(c,
+                       "};\nconst uint32_t accel__%s_count = %u;\nconst accel__registry_alias "
+                       "accel__%s_aliases[] = {",
                        what, names, what);
   names = 0;
   ACCEL_JSON_EACH(member, object) {
@@ -214,8 +227,10 @@ static accel_status check_aliases(const accel__json *object, bool nested, const 
   int64_t other;
   ACCEL_JSON_EACH(member, object) {
     if (accel__map_get(&seen, member->string, strlen(member->string), &other))
-      status = accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is given twice", file, member->string);
-    if (status == ACCEL_OK) status = accel__map_set(&seen, member->string, strlen(member->string), 1);
+      status =
+          accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is given twice", file, member->string);
+    if (status == ACCEL_OK)
+      status = accel__map_set(&seen, member->string, strlen(member->string), 1);
   }
   ACCEL_JSON_EACH(member, object) {
     ACCEL_JSON_EACH(alias, nested ? accel__json_get(member, "aliases") : member) {
@@ -239,8 +254,9 @@ static accel_status write_c(const registry_files *f, const char *path) {
   ACCEL_TRY(check_aliases(tasks, false, f->families.name));
   accel_status status = compose(&data, f);
   if (status == ACCEL_OK) {
-    accel__buffer_text(
-        &c, "/* Made by tools/embed_registry.c from registry/: do not edit. */\n#include \"registry/internal.h\"\n\n");
+    accel__buffer_text(&c,
+                       "/* Made by tools/embed_registry.c from registry/: do not edit. "
+                       "*/\n#include \"registry/internal.h\"\n\n");
     write_names(&c, "hardware", hardware, true);
     write_names(&c, "precision", precisions, true);
     write_names(&c, "task", tasks, false);

@@ -1,11 +1,13 @@
 /* attention.c - attention over packed ragged rows, and over the pages of sessions.
  *
- * A unit is a head of a sequence; with one query row and several heads to a key head, those heads are one unit (they are the
- * rows of one small matrix).  A task is a run of units, a stretch of one's query rows, or, with one query row and many keys,
- * a range of its keys, whose results are then merged in order.  Rows do not know of each other and ranges of keys start at
- * fixed places of their sequence, so results do not depend on how many tasks there are.
+ * A unit is a head of a sequence; with one query row and several heads to a key head, those heads
+ * are one unit (they are the rows of one small matrix).  A task is a run of units, a stretch of
+ * one's query rows, or, with one query row and many keys, a range of its keys, whose results are
+ * then merged in order.  Rows do not know of each other and ranges of keys start at fixed places of
+ * their sequence, so results do not depend on how many tasks there are.
  *
- * At int8 the products of encoders are of codes, too, at bf16 of bf16 (docs/decisions.md): takes_codes, takes_bf16. */
+ * At int8 the products of encoders are of codes, too, at bf16 of bf16 (docs/decisions.md):
+ * takes_codes, takes_bf16. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +15,15 @@
 
 enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
-  FEW_ROWS = 3,                        /* so many query rows are streamed past, more are multiplied with packed keys; */
-  FEW_HEADS = 32,                      /* so many heads of one row: these share the reading of keys (measured) */
-  RANGE_KEYS = 2 * CPU_ATTENTION_KEYS, /* keys of one query row that are worth a task of their own */
+  /* so many query rows are streamed past, more are multiplied with packed keys; */
+  FEW_ROWS = 3,
+  /* so many heads of one row: these share the reading of keys (measured) */
+  FEW_HEADS = 32,
+  /* keys of one query row that are worth a task of their own */
+  RANGE_KEYS = 2 * CPU_ATTENTION_KEYS,
   MAX_RANGES = 16,
-  CODES_DIM_LEAST = 16, /* elements of a head, keys: those that pay for making codes, and those that were tried */
+  /* elements of a head, keys: those that pay for making codes, and those that were tried */
+  CODES_DIM_LEAST = 16,
   CODES_DIM_MOST = 256,
   CODES_KEYS_LEAST = 8,
   CODES_KEYS_MOST = 2048
@@ -52,7 +58,8 @@ typedef struct job {
   float *rel_k, *rel_q; /* [heads][relative_columns * dk] packed */
   float *workspace;     /* per worker */
   int64_t workspace_floats;
-  uint32_t tasks, chunks; /* chunks: stretches of each unit's rows; 0: tasks share out whole units */
+  /* chunks: stretches of each unit's rows; 0: tasks share out whole units */
+  uint32_t tasks, chunks;
   int64_t units;
   float *parts; /* of all sequences that are cut */
 } job;
@@ -71,8 +78,10 @@ static bool is_t5(int64_t kind) {
   return kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL || kind == ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL;
 }
 
-/* Distances i - j of sequences up to `longest` rows, as rows of rel_k and rel_q: first, and how many in whole panels. */
-static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_t panel_cols, int64_t *first) {
+/* Distances i - j of sequences up to `longest` rows, as rows of rel_k and rel_q: first, and how
+ * many in whole panels. */
+static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_t panel_cols,
+                             int64_t *first) {
   int32_t span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
           buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   int32_t distance = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
@@ -82,7 +91,9 @@ static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_
 }
 
 /* All keys are one tile. */
-static bool whole(const kit_launch *l, int64_t relative_columns) { return kit_has(&l->out[1]) || relative_columns > 0; }
+static bool whole(const kit_launch *l, int64_t relative_columns) {
+  return kit_has(&l->out[1]) || relative_columns > 0;
+}
 
 /* Distances from which a bias by bucket no longer changes. */
 static int64_t far_of(const accel_plugin_node *n) {
@@ -99,34 +110,41 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
   if (s.heads < 1 || s.kv_heads < 1) return (sizes){0};
   s.dk = kit_has(&l->in[K]) ? kit_cols(&l->in[K]) / s.kv_heads : state ? state->k_dim : 0;
   s.dv = kit_has(&l->in[VALUE]) ? kit_cols(&l->in[VALUE]) / s.kv_heads : state ? state->v_dim : 0;
-  if (state && kit_has(&l->out[1])) s.longest = longest = l->out[1].dim[2]; /* no more keys than columns */
+  /* no more keys than columns */
+  if (state && kit_has(&l->out[1])) s.longest = longest = l->out[1].dim[2];
   uint64_t shared = 0;
   if (is_t5(kind)) shared = (uint64_t)s.heads * 2 * (uint64_t)(longest + far_of(n) + 16);
   if (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) {
     s.relative_columns = relative_span(n, longest, k->panel_cols, &first);
-    shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) + 2 * (uint64_t)(longest + 16);
+    shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) +
+             2 * (uint64_t)(longest + 16);
   }
   if (state && longest < CPU_ATTENTION_KEYS)
     longest = CPU_ATTENTION_KEYS + 1; /* how many pages there are is not known here */
-  cpu_attention_plan p = cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns, whole(l, s.relative_columns),
-                                              k->tile_rows, k->panel_cols);
+  cpu_attention_plan p =
+      cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns, whole(l, s.relative_columns),
+                           k->tile_rows, k->panel_cols);
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
   s.worker = (uint64_t)round_up(p.all, 16);
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
     longest = longest < CODES_KEYS_MOST ? longest : CODES_KEYS_MOST;
-    const uint64_t codes = (uint64_t)round_up(cpu_attention_i8_layout(longest, s.dk, s.dv).all, 64) / sizeof(float);
+    const uint64_t codes =
+        (uint64_t)round_up(cpu_attention_i8_layout(longest, s.dk, s.dv).all, 64) / sizeof(float);
     if (s.worker < codes) s.worker = codes;
   }
   return s;
 }
 
 static bool ours(const kit_launch *l) {
-  return kit_has(&l->in[Q]) && (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
+  return kit_has(&l->in[Q]) &&
+         (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
 }
 
-uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers) {
+uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes,
+                                 uint32_t workers) {
   if (!ours(shapes)) return 0;
-  int64_t q = kit_row_count(&shapes->in[Q]), k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;
+  int64_t q = kit_row_count(&shapes->in[Q]),
+          k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;
   sizes s = measure(kernels, shapes, q > k ? q : k);
   return (s.shared + s.worker * (workers ? workers : 1)) * sizeof(float);
 }
@@ -154,10 +172,12 @@ static const int32_t *count_out(sequence *s, int64_t start, int64_t n) {
   return s->made;
 }
 
-/* Where the queries of an item stand among its keys.  E_UNSUPPORTED: with positions that the kernels do not take. */
+/* Where the queries of an item stand among its keys.  E_UNSUPPORTED: with positions that the
+ * kernels do not take. */
 static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plugin_error *error) {
   const kit_launch *l = j->l;
-  const int64_t qs = j->q.start[item], rows = j->q.start[item + 1] - qs, past = j->state ? s->state.past : 0;
+  const int64_t qs = j->q.start[item], rows = j->q.start[item + 1] - qs,
+                past = j->state ? s->state.past : 0;
   if (kit_has(&l->in[Q_POS])) s->query = kit_i32(&l->in[Q_POS]) + qs;
   if (j->state)
     s->key = s->state.position;
@@ -165,14 +185,17 @@ static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plu
     s->key = kit_i32(&l->in[KV_POS]) + j->kv.start[item];
   if (!rows || !s->keys) return ACCEL_PLUGIN_OK;
   s->shift = (s->query ? s->query[0] : past) - (int64_t)(s->key ? s->key[0] : 0);
-  if ((!s->query || consecutive(s->query, rows)) && (!s->key || consecutive(s->key, s->keys)) && s->shift > -(1 << 24) &&
-      s->shift < 1 << 24)
+  if ((!s->query || consecutive(s->query, rows)) && (!s->key || consecutive(s->key, s->keys)) &&
+      s->shift > -(1 << 24) && s->shift < 1 << 24)
     return ACCEL_PLUGIN_OK;
   s->shift = 0;
-  s->positions = j->base.left >= 0 || j->base.right >= 0 || j->bias_kind > ACCEL_PLUGIN_BIAS_DENSE; /* something asks */
+  /* something asks */
+  s->positions = j->base.left >= 0 || j->base.right >= 0 || j->bias_kind > ACCEL_PLUGIN_BIAS_DENSE;
   if (!s->positions) return ACCEL_PLUGIN_OK;
-  if (!s->query && !(s->query = count_out(s, past, rows))) return kit_no_memory(error, (uint64_t)rows * 4);
-  if (!s->key && !(s->key = count_out(s, 0, s->keys))) return kit_no_memory(error, (uint64_t)s->keys * 4);
+  if (!s->query && !(s->query = count_out(s, past, rows)))
+    return kit_no_memory(error, (uint64_t)rows * 4);
+  if (!s->key && !(s->key = count_out(s, 0, s->keys)))
+    return kit_no_memory(error, (uint64_t)s->keys * 4);
   if (exact(s->query, rows) && exact(s->key, s->keys)) return ACCEL_PLUGIN_OK;
   return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "positions of 2^24 and more");
 }
@@ -186,15 +209,19 @@ static void make_relative(const job *j, float *at, int64_t longest) {
   int32_t buckets = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32),
           far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   for (int64_t d = -longest; d <= longest; d++) {
-    int32_t bucket = kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far);
-    for (int64_t h = 0; h < j->heads; h++) at[h * (2 * longest + 1) + d + longest] = bias[bucket * j->heads + h];
+    int32_t bucket =
+        kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far);
+    for (int64_t h = 0; h < j->heads; h++)
+      at[h * (2 * longest + 1) + d + longest] = bias[bucket * j->heads + h];
   }
 }
 
-/* By row numbers where all queries stand at the key of their own number, else cut to where buckets end. */
+/* By row numbers where all queries stand at the key of their own number, else cut to where buckets
+ * end. */
 static void make_t5(job *j, float *at, int64_t longest) {
   bool numbers = true;
-  for (int32_t i = 0; i < j->q.items; i++) numbers &= !j->sequence[i].positions && !j->sequence[i].shift && !j->state;
+  for (int32_t i = 0; i < j->q.items; i++)
+    numbers &= !j->sequence[i].positions && !j->sequence[i].shift && !j->state;
   j->base.far = numbers ? longest : far_of(j->l->node);
   make_relative(j, at, j->base.far);
   j->relative = at;
@@ -211,7 +238,8 @@ typedef struct pack_job {
 
 static void pack_head(const job *j, const kit_tensor *table, int64_t h, float *to) {
   const cpu_kernels *k = &j->s->kernels;
-  const int64_t dk = j->base.dk, ld = kit_cols(table), first = j->base.relative_first, stored = table->dim[0];
+  const int64_t dk = j->base.dk, ld = kit_cols(table), first = j->base.relative_first,
+                stored = table->dim[0];
   for (int64_t c = 0; c < j->base.relative_columns; c += k->vector) {
     int64_t have = stored - (first + c);
     have = have < 0 ? 0 : have > k->vector ? k->vector : have;
@@ -225,7 +253,8 @@ static void pack_task(void *arg, uint32_t i, uint32_t worker) {
   const job *j = p->j;
   const int64_t size = j->base.relative_columns * j->base.dk;
   (void)worker;
-  for (int64_t h = cpu_share(j->heads, i, p->tasks); h < cpu_share(j->heads, i + 1, p->tasks); h++) {
+  for (int64_t h = cpu_share(j->heads, i, p->tasks); h < cpu_share(j->heads, i + 1, p->tasks);
+       h++) {
     if (j->rel_k) pack_head(j, &j->l->in[REL_K], h, j->rel_k + h * size);
     if (j->rel_q) pack_head(j, &j->l->in[REL_Q], h, j->rel_q + h * size);
   }
@@ -237,9 +266,11 @@ static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float
           buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   int32_t distance = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   int32_t *row = (int32_t *)at;
-  j->base.relative_columns = relative_span(n, s->longest, j->s->kernels.panel_cols, &j->base.relative_first);
+  j->base.relative_columns =
+      relative_span(n, s->longest, j->s->kernels.panel_cols, &j->base.relative_first);
   j->base.relative_origin = s->longest;
-  for (int64_t d = -s->longest; d < s->longest; d++) { /* query - key; the ends are never asked for */
+  /* query - key; the ends are never asked for */
+  for (int64_t d = -s->longest; d < s->longest; d++) {
     int64_t inside = d == -s->longest ? d + 1 : d;
     row[d + s->longest] = kit_deberta_row(inside, span, buckets, distance);
   }
@@ -247,18 +278,23 @@ static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float
   at += 2 * (s->longest + 16);
   if (kit_has(&l->in[REL_K])) j->rel_k = at;
   if (kit_has(&l->in[REL_Q])) j->rel_q = at + s->heads * s->relative_columns * s->dk;
-  pack_job p = {.j = j, .tasks = cpu_tasks(l, j->heads, 0.5 * (double)(s->relative_columns * s->dk))};
+  pack_job p = {.j = j,
+                .tasks = cpu_tasks(l, j->heads, 0.5 * (double)(s->relative_columns * s->dk))};
   cpu_parallel(l, p.tasks, pack_task, &p);
 }
 
 /* ---- tasks ---- */
 
-static int64_t rows_of(const job *j, int32_t item) { return j->q.start[item + 1] - j->q.start[item]; }
+static int64_t rows_of(const job *j, int32_t item) {
+  return j->q.start[item + 1] - j->q.start[item];
+}
 
 /* Keys of one range, whole tiles: a function of the sequence alone. */
 static int64_t range_keys(int64_t keys) {
-  int64_t tiles = (keys + CPU_ATTENTION_KEYS - 1) / CPU_ATTENTION_KEYS, each = (tiles + MAX_RANGES - 1) / MAX_RANGES;
-  return (each < RANGE_KEYS / CPU_ATTENTION_KEYS ? RANGE_KEYS / CPU_ATTENTION_KEYS : each) * CPU_ATTENTION_KEYS;
+  int64_t tiles = (keys + CPU_ATTENTION_KEYS - 1) / CPU_ATTENTION_KEYS,
+          each = (tiles + MAX_RANGES - 1) / MAX_RANGES;
+  return (each < RANGE_KEYS / CPU_ATTENTION_KEYS ? RANGE_KEYS / CPU_ATTENTION_KEYS : each) *
+         CPU_ATTENTION_KEYS;
 }
 
 static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) {
@@ -323,8 +359,10 @@ static void place_head(const job *j, int32_t item, int64_t h, cpu_attention *a) 
   if (kit_has(&l->in[SINKS])) a->sinks = kit_f32(&l->in[SINKS]) + h;
 }
 
-/* Probabilities of a head that is listed; its y is written again by run_unit, as when they are not asked for. */
-static void write_probabilities(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end, float *workspace) {
+/* Probabilities of a head that is listed; its y is written again by run_unit, as when they are not
+ * asked for. */
+static void write_probabilities(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end,
+                                float *workspace) {
   const kit_tensor *probs = &j->l->out[1];
   cpu_attention a;
   for (uint32_t i = 0; kit_has(probs) && i < j->n_probs; i++) {
@@ -340,16 +378,20 @@ static bool dim_takes_codes(int64_t dim) { return dim >= CODES_DIM_LEAST && dim 
 
 /* Whether a head of a sequence is multiplied as codes: a matter of the sequence alone. */
 static bool takes_codes(const job *j, const cpu_attention *a) {
-  const bool all_seen = a->left < 0 && a->right<0, own_scores = a->softcap> 0 || a->sinks || a->slope != 0.0f;
-  return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && !own_scores && !a->relative_row &&
-         !a->distance && !a->key_position && !a->part && a->scale > 0 && dim_takes_codes(a->dk) && dim_takes_codes(a->dv) &&
-         a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;
+  const bool all_seen =
+      a->left < 0 && a->right<0, own_scores = a->softcap> 0 || a->sinks || a->slope != 0.0f;
+  return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && !own_scores &&
+         !a->relative_row && !a->distance && !a->key_position && !a->part && a->scale > 0 &&
+         dim_takes_codes(a->dk) && dim_takes_codes(a->dv) && a->keys >= CODES_KEYS_LEAST &&
+         a->keys <= CODES_KEYS_MOST;
 }
 
-/* Of bf16; over the keys of sessions where decoding does so, too: a prompt gives the same at once and token by token. */
+/* Of bf16; over the keys of sessions where decoding does so, too: a prompt gives the same at once
+ * and token by token. */
 static bool takes_bf16(const job *j, const cpu_attention *a) {
   const cpu_kernels *k = &j->s->kernels;
-  return j->s->bf16 && k->attention_bf16 && (!j->state || cpu_decodes_bf16(k, a)) && !a->relative_row;
+  return j->s->bf16 && k->attention_bf16 && (!j->state || cpu_decodes_bf16(k, a)) &&
+         !a->relative_row;
 }
 
 static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {
@@ -357,13 +399,14 @@ static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {
 }
 
 /* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
-static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row, int64_t row_end,
-                     float *workspace) {
+static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row,
+                     int64_t row_end, float *workspace) {
   const sequence *s = &j->sequence[item];
   const int64_t group = s->grouped ? j->heads / j->kv_heads : 1, h = unit * group;
   int64_t rows = rows_of(j, item); /* decides on the kernel: how they are cut does not */
   cpu_attention a;
-  for (int64_t i = 0; range == 0 && i < group; i++) write_probabilities(j, item, h + i, row, row_end, workspace);
+  for (int64_t i = 0; range == 0 && i < group; i++)
+    write_probabilities(j, item, h + i, row, row_end, workspace);
   place_head(j, item, h, &a);
   if (s->grouped) {
     a.step = 0;
@@ -389,12 +432,14 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
 }
 
 /* Units from .. to-1, stretch `chunk` of `chunks` of their rows. */
-static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, uint32_t chunks, float *workspace) {
+static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, uint32_t chunks,
+                      float *workspace) {
   for (int32_t item = 0; item < j->q.items && to > 0; item++) {
     const sequence *s = &j->sequence[item];
     const int64_t rows = rows_of(j, item), row = cpu_share(rows, chunk, chunks),
                   row_end = cpu_share(rows, chunk + 1, chunks), each = s->units / s->ranges;
-    for (int64_t u = from > 0 ? from : 0; row < row_end && u < to && u < s->units; u++) /* neighbours read the same pages */
+    /* neighbours read the same pages */
+    for (int64_t u = from > 0 ? from : 0; row < row_end && u < to && u < s->units; u++)
       run_unit(j, item, u % each, u / each, row, row_end, workspace);
     from -= s->units;
     to -= s->units;
@@ -407,20 +452,23 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   if (j->chunks)
     run_units(j, index / j->chunks, index / j->chunks + 1, index % j->chunks, j->chunks, workspace);
   else
-    run_units(j, cpu_share(j->units, index, j->tasks), cpu_share(j->units, index + 1, j->tasks), 0, 1, workspace);
+    run_units(j, cpu_share(j->units, index, j->tasks), cpu_share(j->units, index + 1, j->tasks), 0,
+              1, workspace);
 }
 
 /* y of a head from the parts of its ranges, in order. */
 static void merge_head(const job *j, const sequence *s, int64_t h, float *y) {
   const int64_t dv = j->base.dv, step = j->heads * (2 + dv);
-  const float *part = s->parts + h * (2 + dv), sink = kit_has(&j->l->in[SINKS]) ? kit_f32(&j->l->in[SINKS])[h] : -INFINITY;
+  const float *part = s->parts + h * (2 + dv),
+              sink = kit_has(&j->l->in[SINKS]) ? kit_f32(&j->l->in[SINKS])[h] : -INFINITY;
   float top = sink;
   for (int64_t r = 0; r < s->ranges; r++) top = fmaxf(top, part[r * step]);
   memset(y, 0, (size_t)dv * sizeof *y);
   if (top == -INFINITY) top = 0.0f; /* NaN, or nothing is seen */
   float sum = sink > -INFINITY ? expf(sink - top) : 0.0f;
   for (int64_t r = 0; r < s->ranges; r++) {
-    const float *p = part + r * step, weight = p[0] == -INFINITY && p[1] == 0.0f ? 0.0f : expf(p[0] - top);
+    const float *p = part + r * step,
+                weight = p[0] == -INFINITY && p[1] == 0.0f ? 0.0f : expf(p[0] - top);
     sum += weight * p[1];
     j->s->kernels.accumulate(weight, p + 2, y, dv);
   }
@@ -432,7 +480,8 @@ static void merge(const job *j) {
   const kit_tensor *out = &j->l->out[0];
   for (int32_t i = 0; i < j->q.items; i++)
     for (int64_t h = 0; j->sequence[i].ranges > 1 && h < j->heads; h++)
-      merge_head(j, &j->sequence[i], h, kit_f32(out) + j->q.start[i] * kit_cols(out) + h * j->base.dv);
+      merge_head(j, &j->sequence[i], h,
+                 kit_f32(out) + j->q.start[i] * kit_cols(out) + h * j->base.dv);
 }
 
 /* One query row: heads that share keys go together, and many keys are cut into ranges. */
@@ -442,7 +491,8 @@ static int32_t choose_units(job *j, accel_plugin_error *error) {
     sequence *s = &j->sequence[i];
     const int64_t each = range_keys(s->keys), part = j->heads * (2 + j->base.dv);
     const bool single = rows_of(j, i) == 1 && !j->base.relative_row;
-    s->grouped = single && j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE && !s->positions;
+    s->grouped =
+        single && j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE && !s->positions;
     s->ranges = single && s->keys > each ? (s->keys + each - 1) / each : 1;
     s->units = s->ranges * (s->grouped ? j->kv_heads : j->heads);
     j->units += s->units;
@@ -458,29 +508,34 @@ static int32_t choose_units(job *j, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-/* Tasks: whole units, several each when they are many or small, or stretches of the rows of each unit so that all workers
- * finish together. */
+/* Tasks: whole units, several each when they are many or small, or stretches of the rows of each
+ * unit so that all workers finish together. */
 static void split(job *j, const kit_launch *l) {
   enum { TASKS_EACH = 8, STRETCHES = 8 };
   const double packing = 8, held_up = 0.2; /* rows that packing the keys is worth; of a task */
   const uint32_t workers = cpu_workers(l);
   double cost = 0, rows = 0, best = INFINITY;
   for (int32_t i = 0; i < j->q.items; i++) {
-    cost += (double)(rows_of(j, i) + 8) * (double)j->sequence[i].keys * (double)(j->base.dk + j->base.dv + 20);
+    cost += (double)(rows_of(j, i) + 8) * (double)j->sequence[i].keys *
+            (double)(j->base.dk + j->base.dv + 20);
     rows += (double)rows_of(j, i) / (double)j->q.items;
   }
   cost *= 0.03 * (double)j->heads; /* ns */
   j->chunks = 0;
-  j->tasks = cpu_tasks(l, j->units * 64, cost / (double)(j->units * 64)); /* 64: a unit can be cut */
+  /* 64: a unit can be cut */
+  j->tasks = cpu_tasks(l, j->units * 64, cost / (double)(j->units * 64));
   if (j->tasks < 2) return;
-  const bool cheap = j->tasks <= workers && j->units >= (int64_t)workers; /* taking a task would cost as much as a unit */
+  /* taking a task would cost as much as a unit */
+  const bool cheap = j->tasks <= workers && j->units >= (int64_t)workers;
   if (j->units >= (int64_t)workers * TASKS_EACH || rows <= FEW_ROWS || cheap) {
-    if (j->q.items > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH; /* sequences differ in length */
+    /* sequences differ in length */
+    if (j->q.items > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH;
     if ((int64_t)j->tasks > j->units) j->tasks = (uint32_t)j->units;
     return;
   }
   for (int64_t c = 1; c <= STRETCHES && (double)c <= rows; c++) {
-    const double time = (rows / (double)c + packing) * ((double)((j->units * c + workers - 1) / workers) + held_up);
+    const double time =
+        (rows / (double)c + packing) * ((double)((j->units * c + workers - 1) / workers) + held_up);
     if (time >= best) continue;
     best = time;
     j->chunks = (uint32_t)c;
@@ -496,10 +551,12 @@ static int32_t check(const job *j, const kit_launch *l, accel_plugin_error *erro
     long long rows = j->q.start[i + 1] - j->q.start[i], keys = j->sequence[i].keys;
     if (j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
         ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %lld x %lld",
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                             "dense bias of %lld x %lld is too small for %lld x %lld",
                              (long long)b->dim[2], (long long)b->dim[3], rows, keys);
     if (kit_has(probs) && keys > probs->dim[2])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %lld keys do not fit %lld columns", keys,
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                             "probabilities of %lld keys do not fit %lld columns", keys,
                              (long long)probs->dim[2]);
   }
   return ACCEL_PLUGIN_OK;
@@ -510,15 +567,19 @@ static void read_attributes(job *j, const kit_launch *l, const sizes *s) {
   j->heads = s->heads;
   j->kv_heads = s->kv_heads;
   j->bias_kind = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
-  j->period = j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0]) : 1;
+  j->period = j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE
+                  ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0])
+                  : 1;
   j->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &j->probs);
   j->base = (cpu_attention){.dk = s->dk,
                             .dv = s->dv,
                             .softcap = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
                             .left = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
                             .right = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1)};
-  j->base.scale = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SCALE, s->dk ? 1.0 / sqrt((double)s->dk) : 1.0);
-  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_CAUSAL, 0)) j->base.right = 0; /* a positive window_right allows no more */
+  j->base.scale =
+      (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SCALE, s->dk ? 1.0 / sqrt((double)s->dk) : 1.0);
+  /* a positive window_right allows no more */
+  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_CAUSAL, 0)) j->base.right = 0;
 }
 
 /* Rows of the run into the pages that were reserved for them. */
@@ -548,7 +609,8 @@ static void write_task(void *arg, uint32_t index, uint32_t worker) {
 
 static void write_keys(job *j) {
   const double ns_element = 0.2;
-  j->tasks = cpu_tasks(j->l, j->kv.rows, ns_element * (double)(j->kv_heads * (j->base.dk + j->base.dv)));
+  j->tasks =
+      cpu_tasks(j->l, j->kv.rows, ns_element * (double)(j->kv_heads * (j->base.dk + j->base.dv)));
   cpu_parallel(j->l, j->tasks, write_task, j);
 }
 
@@ -556,10 +618,12 @@ static void write_keys(job *j) {
 static int32_t find_keys(job *j, accel_plugin_error *error) {
   const kit_launch *l = j->l;
   const kit_tensor *k = &l->in[K];
-  const bool append = j->state && kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  const bool append =
+      j->state && kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
   for (int32_t i = 0; i < j->q.items; i++) {
     sequence *s = &j->sequence[i];
-    const int32_t start = kit_has(k) ? j->kv.start[i] : 0, n = kit_has(k) ? j->kv.start[i + 1] - start : 0;
+    const int32_t start = kit_has(k) ? j->kv.start[i] : 0,
+                  n = kit_has(k) ? j->kv.start[i + 1] - start : 0;
     *s = (sequence){.keys = n};
     if (!j->state) continue;
     const int32_t *position = kit_has(&l->in[KV_POS]) ? kit_i32(&l->in[KV_POS]) + start : NULL;
@@ -572,10 +636,13 @@ static int32_t find_keys(job *j, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-/* What the kernels here do not take, or what is wrong and the scalar kernel will say.  Nothing has been appended yet. */
+/* What the kernels here do not take, or what is wrong and the scalar kernel will say.  Nothing has
+ * been appended yet. */
 static bool takes(const job *j, const kit_launch *l, const sizes *s) {
   const accel_plugin_state *state = j->state ? &l->program->state[l->node->state] : NULL;
-  if (s->heads < 1 || s->heads % s->kv_heads || s->dk < 1 || s->dv < 1 || j->q.rows < 1 || j->period < 1) return false;
+  if (s->heads < 1 || s->heads % s->kv_heads || s->dk < 1 || s->dv < 1 || j->q.rows < 1 ||
+      j->period < 1)
+    return false;
   if (kit_has(&l->in[K]) && (!kit_has(&l->in[VALUE]) || j->kv.items != j->q.items)) return false;
   if (!state) return true;
   return state->heads == s->kv_heads && state->k_dim == s->dk && state->v_dim == s->dv &&
@@ -591,7 +658,8 @@ static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_err
     rc = find_positions(j, i, &j->sequence[i], error);
     const sequence *q = &j->sequence[i];
     bool apart = j->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED && (q->positions || q->shift);
-    if ((rc == ACCEL_PLUGIN_E_UNSUPPORTED || apart) && !j->state) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+    if ((rc == ACCEL_PLUGIN_E_UNSUPPORTED || apart) && !j->state)
+      return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
     if (rc) return rc;
   }
   if (is_t5(j->bias_kind)) make_t5(j, at, s->longest);
@@ -612,7 +680,8 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
   job j = {.s = self, .l = l, .state = l->node->state >= 0};
   if (!ours(l)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
   j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
-  if (kit_has(&l->in[K])) j.kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], all + 2);
+  if (kit_has(&l->in[K]))
+    j.kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], all + 2);
   sizes s = measure(&self->kernels, l, j.q.longest > j.kv.longest ? j.q.longest : j.kv.longest);
   read_attributes(&j, l, &s);
   if (!takes(&j, l, &s)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
@@ -658,7 +727,8 @@ static double key_limit(const job *j, int32_t item) {
   r.floats = round_up(r.rows * (2 + r.a.dv), 16);
   r.part = malloc((size_t)(cpu_workers(j->l) * r.floats) * sizeof *r.part);
   if (!r.part) return 0;
-  const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_ATTENTION, r.a.kv, r.rows, r.a.dk, r.a.dv, keys, j->bias_kind};
+  const int64_t key[CPU_LIMIT_KEY] = {
+      ACCEL_PLUGIN_OP_ATTENTION, r.a.kv, r.rows, r.a.dk, r.a.dv, keys, j->bias_kind};
   const double us = cpu_limit(j->s->limits, j->l, key, repeat, &r) / (double)keys;
   free(r.part);
   return us;
@@ -672,7 +742,8 @@ static double state_limit(job *j) {
     s->keys = s->state.length;
     s->shift = s->keys - 1;
     s->grouped = j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE;
-    const int64_t seen = j->base.left >= 0 && j->base.left + 1 < s->keys ? j->base.left + 1 : s->keys;
+    const int64_t seen =
+        j->base.left >= 0 && j->base.left + 1 < s->keys ? j->base.left + 1 : s->keys;
     us += key_limit(j, i) * (double)(seen * (s->grouped ? j->kv_heads : j->heads));
   }
   return us / cpu_workers(j->l);
@@ -682,7 +753,8 @@ static double state_limit(job *j) {
 double cpu_attention_limit(const cpu_self *self, const kit_launch *l) {
   int32_t all[2];
   job j = {.s = self, .l = l, .state = true};
-  if (l->node->state < 0 || !kit_has(&l->in[Q]) || kit_has(&l->in[REL_K]) || kit_has(&l->in[REL_Q])) return 0;
+  if (l->node->state < 0 || !kit_has(&l->in[Q]) || kit_has(&l->in[REL_K]) || kit_has(&l->in[REL_Q]))
+    return 0;
   j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
   const sizes s = measure(&self->kernels, l, 1);
   read_attributes(&j, l, &s);

@@ -1,9 +1,10 @@
 /* blas.c - linear by OpenBLAS, for processors that have no kernels of ours.
  *
- * libopenblas.so.0 is opened when an endpoint is, if the machine runs nothing newer than the plain C kernels (or
- * ACCEL_ISA=openblas asks for it) and the build did not leave it out (ACCEL_WITH_OPENBLAS=OFF).  It is called from one
- * thread; its own threads are switched off, which holds for everything in the process that shares this library.  Its sums
- * depend on the number of rows, so results may differ from batch to batch in the last bits, unlike those of our kernels. */
+ * libopenblas.so.0 is opened when an endpoint is, if the machine runs nothing newer than the plain
+ * C kernels (or ACCEL_ISA=openblas asks for it) and the build did not leave it out
+ * (ACCEL_WITH_OPENBLAS=OFF).  It is called from one thread; its own threads are switched off, which
+ * holds for everything in the process that shares this library.  Its sums depend on the number of
+ * rows, so results may differ from batch to batch in the last bits, unlike those of our kernels. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -26,8 +27,8 @@ bool cpu_blas_wanted(cpu_isa isa) {
 cpu_sgemm_fn *cpu_blas_open(void) {
   cpu_sgemm_fn *sgemm = NULL;
   void (*set_threads)(int) = NULL;
-  void *library =
-      dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays open: it has threads and exit handlers of its own */
+  /* stays open: it has threads and exit handlers of its own */
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!library) return NULL;
   *(void **)&sgemm = dlsym(library, "cblas_sgemm");
   *(void **)&set_threads = dlsym(library, "openblas_set_num_threads");
@@ -37,11 +38,13 @@ cpu_sgemm_fn *cpu_blas_open(void) {
 
 uint64_t cpu_blas_workspace(const kit_launch *shapes) {
   int64_t rows = kit_row_count(&shapes->out[0]);
-  return (uint64_t)(rows < BLOCK ? rows : BLOCK) * (uint64_t)kit_cols(&shapes->out[0]) * sizeof(float);
+  return (uint64_t)(rows < BLOCK ? rows : BLOCK) * (uint64_t)kit_cols(&shapes->out[0]) *
+         sizeof(float);
 }
 
 /* Rows of `tile` to y: act(tile + bias) + residual. */
-static void finish(const cpu_kernels *k, const kit_launch *l, float *tile, int64_t row, int64_t rows) {
+static void finish(const cpu_kernels *k, const kit_launch *l, float *tile, int64_t row,
+                   int64_t rows) {
   const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]);
   const int64_t n = kit_cols(&l->out[0]);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
@@ -68,8 +71,9 @@ int32_t cpu_launch_blas(const cpu_self *s, const kit_launch *l, accel_plugin_err
     return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
   for (int64_t row = 0; row < rows; row += BLOCK) {
     int64_t m = rows - row < BLOCK ? rows - row : BLOCK;
-    s->sgemm(ROW_MAJOR, PLAIN, trans ? PLAIN : TRANSPOSED, (int)m, (int)n, (int)k, 1.0f, kit_f32(x) + row * x->row_stride,
-             (int)x->row_stride, kit_f32(w), (int)(trans ? n : k), 0.0f, l->workspace, (int)n);
+    s->sgemm(ROW_MAJOR, PLAIN, trans ? PLAIN : TRANSPOSED, (int)m, (int)n, (int)k, 1.0f,
+             kit_f32(x) + row * x->row_stride, (int)x->row_stride, kit_f32(w), (int)(trans ? n : k),
+             0.0f, l->workspace, (int)n);
     finish(&s->kernels, l, l->workspace, row, m);
   }
   return ACCEL_PLUGIN_OK;

@@ -1,5 +1,6 @@
-/* conv.c - conv and conv_transpose: images by implicit GEMM or channel by channel, rows of sequences likewise after a
- * transpose, or tap by tap when every channel has a kernel of its own. */
+/* conv.c - conv and conv_transpose: images by implicit GEMM or channel by channel, rows of
+ * sequences likewise after a transpose, or tap by tap when every channel has a kernel of its
+ * own. */
 #include <string.h>
 
 #include "kit/scalar.h"
@@ -8,11 +9,13 @@
 cpu_plane cpu_plane_of(const kit_launch *l, const kit_tensor *w) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   uint32_t n = x->rank - 2u, skip = 2 - n;
-  cpu_plane p = {.in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+  cpu_plane p = {
+      .in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
   for (uint32_t i = 0; i < n; i++) {
     p.in[i + skip] = x->dim[2 + i];
     p.out[i + skip] = out->dim[2 + i];
-    p.kernel[i + skip] = w ? w->dim[2 + i] : kit_listed(l->node, ACCEL_PLUGIN_ATTR_KERNEL, i, x->dim[2 + i]);
+    p.kernel[i + skip] =
+        w ? w->dim[2 + i] : kit_listed(l->node, ACCEL_PLUGIN_ATTR_KERNEL, i, x->dim[2 + i]);
     p.stride[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_STRIDE, i, 1);
     p.dilation[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, i, 1);
     p.begin[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0);
@@ -34,15 +37,17 @@ typedef struct images {
 
 /* Columns of the product: pixels, or windows of them. */
 static int64_t columns_of(const images *j) {
-  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->c.plane, j->c.w->n) : cpu_area(j->c.plane.out);
+  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->c.plane, j->c.w->n)
+                                           : cpu_area(j->c.plane.out);
 }
 
 static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
   const cpu_conv *w = j->c.w;
   const uint32_t part = index % j->tile_parts, pixels_part = index / j->tile_parts % j->pixel_parts;
-  const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups, image = unit / w->groups,
-                size_in = cpu_area(j->c.plane.in), size_out = cpu_area(j->c.plane.out), columns = columns_of(j);
+  const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups,
+                image = unit / w->groups, size_in = cpu_area(j->c.plane.in),
+                size_out = cpu_area(j->c.plane.out), columns = columns_of(j);
   const int64_t cols = j->c.kernels->panel_cols, panels = (columns + cols - 1) / cols;
   int64_t stop = cpu_share(panels, pixels_part + 1, j->pixel_parts) * cols;
   cpu_conv_gemm g = {.plane = j->c.plane,
@@ -58,7 +63,8 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
                      .bias = j->c.bias ? j->c.bias + group * j->c.w->rows : NULL,
                      .act = j->c.act,
                      .alpha = j->c.alpha};
-  if (j->c.residual) g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
+  if (j->c.residual)
+    g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
   const cpu_kernels *k = j->c.kernels;
   cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
                      : w->pairs                   ? k->conv_pairs
@@ -70,12 +76,14 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
-/* Tasks: all workers get the same number, at least `wanted` in all where there is room.  Columns are cut first, but not
- * below a few panels; w only where they do not suffice, for its every part lays them out anew. */
+/* Tasks: all workers get the same number, at least `wanted` in all where there is room.  Columns
+ * are cut first, but not below a few panels; w only where they do not suffice, for its every part
+ * lays them out anew. */
 static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels, int64_t wanted) {
   enum { PANELS_LEAST = 4 };
-  const int64_t even = workers / common_divisor(units, workers), /* parts of a unit: so many, or a multiple */
-      most = panels > PANELS_LEAST ? panels / PANELS_LEAST : 1;
+  /* parts of a unit: so many, or a multiple */
+  const int64_t even = workers / common_divisor(units, workers),
+                most = panels > PANELS_LEAST ? panels / PANELS_LEAST : 1;
   int64_t parts = most, of_w = 1;
   if (wanted < 2) {
     parts = 1;
@@ -93,7 +101,8 @@ static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels
 static void run_gemm(images *j, const kit_launch *l) {
   const int64_t units = j->c.count * j->c.w->groups,
                 panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
-  double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
+  /* ns, at 50 GFLOP/s */
+  double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j);
   if (j->c.w->form == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
   split_gemm(j, units, cpu_workers(l), panels,
              cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles)));
@@ -102,19 +111,21 @@ static void run_gemm(images *j, const kit_launch *l) {
 
 static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
-  const int64_t all = j->c.count * j->c.outputs, size_in = cpu_area(j->c.plane.in), size_out = cpu_area(j->c.plane.out);
+  const int64_t all = j->c.count * j->c.outputs, size_in = cpu_area(j->c.plane.in),
+                size_out = cpu_area(j->c.plane.out);
   const int64_t first = cpu_share(all, index, j->pixel_parts);
   for (int64_t i = first; i < cpu_share(all, index + 1, j->pixel_parts); i++) {
     const int64_t o = i % j->c.outputs;
-    cpu_depthwise g = {.plane = j->c.plane,
-                       .x = j->c.x + (i / j->c.outputs * j->c.w->groups + o / j->c.w->rows) * size_in,
-                       .w = j->c.w->packed + o * j->c.w->k,
-                       .residual = j->c.residual ? j->c.residual + i * size_out : NULL,
-                       .y = j->c.y + i * size_out,
-                       .bias = j->c.bias ? j->c.bias[o] : 0.0f,
-                       .act = j->c.act,
-                       .alpha = j->c.alpha,
-                       .again = i > first};
+    cpu_depthwise g = {
+        .plane = j->c.plane,
+        .x = j->c.x + (i / j->c.outputs * j->c.w->groups + o / j->c.w->rows) * size_in,
+        .w = j->c.w->packed + o * j->c.w->k,
+        .residual = j->c.residual ? j->c.residual + i * size_out : NULL,
+        .y = j->c.y + i * size_out,
+        .bias = j->c.bias ? j->c.bias[o] : 0.0f,
+        .act = j->c.act,
+        .alpha = j->c.alpha,
+        .again = i > first};
     j->c.kernels->depthwise(&g, j->workspace + worker * j->room);
   }
 }
@@ -132,7 +143,8 @@ static void run_images(images *j, const kit_launch *l) {
 
 /* A 1x1 kernel sees an image as one long row. */
 static void flatten(cpu_plane *p) {
-  bool plain = cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
+  bool plain =
+      cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
   if (!plain || p->begin[0] || p->begin[1]) return;
   p->in[1] = p->out[1] = cpu_area(p->in);
   p->in[0] = p->out[0] = 1;
@@ -167,14 +179,16 @@ static void taps_task(void *arg, uint32_t index, uint32_t worker) {
   const taps_job *j = arg;
   const float *row[TAP_POINTERS];
   const int64_t span = (j->g.taps - 1) * j->g.dilation;
-  int64_t at = cpu_share(j->rows->rows, index, j->tasks), stop = cpu_share(j->rows->rows, index + 1, j->tasks);
+  int64_t at = cpu_share(j->rows->rows, index, j->tasks),
+          stop = cpu_share(j->rows->rows, index + 1, j->tasks);
   int32_t item = 0;
   (void)worker;
   while (at < stop) {
     while (j->rows->start[item + 1] <= at) item++;
     int64_t n = j->rows->start[item + 1] < stop ? j->rows->start[item + 1] - at : stop - at;
     if (n > TAP_ROWS) n = TAP_ROWS;
-    for (int64_t i = 0; i < n + span; i++) row[i] = source(j, item, at - j->rows->start[item] - j->before + i);
+    for (int64_t i = 0; i < n + span; i++)
+      row[i] = source(j, item, at - j->rows->start[item] - j->before + i);
     cpu_tap g = j->g;
     g.x = row;
     g.y += at * g.cols;
@@ -188,16 +202,19 @@ static void taps_task(void *arg, uint32_t index, uint32_t worker) {
 static void carry(const taps_job *j, int32_t item, float *next) {
   int64_t n = j->rows->start[item + 1] - j->rows->start[item];
   for (int64_t i = 0; i < j->before; i++)
-    memcpy(next + i * j->g.cols, source(j, item, n - j->before + i), (size_t)j->g.cols * sizeof *next);
+    memcpy(next + i * j->g.cols, source(j, item, n - j->before + i),
+           (size_t)j->g.cols * sizeof *next);
 }
 
 static int64_t before_of(const kit_launch *l) {
   int64_t dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
-  return kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0, l->node->state >= 0 ? (l->in[1].dim[2] - 1) * dilation : 0);
+  return kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0,
+                    l->node->state >= 0 ? (l->in[1].dim[2] - 1) * dilation : 0);
 }
 
 /* Asks for the state of every item; j->carried is set, and what comes next is written. */
-static int32_t step_states(const kit_launch *l, taps_job *j, const float **carried, accel_plugin_error *error) {
+static int32_t step_states(const kit_launch *l, taps_job *j, const float **carried,
+                           accel_plugin_error *error) {
   for (int32_t item = 0; item < j->rows->items; item++) {
     kit_state_view state = {0};
     int32_t rc = kit_state_step(l, (uint32_t)item, j->rows->start[item + 1] - j->rows->start[item],
@@ -224,7 +241,8 @@ static void finish_rows(const kit_launch *l, images *j, int64_t rows, int64_t fi
   j->c.kernels->transpose(j->c.y, rows, y, j->c.outputs, rows, j->c.outputs);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   if (!kit_has(residual)) return;
-  j->c.kernels->binary(ACCEL_PLUGIN_BINARY_ADD, y, 1, kit_f32(residual) + first * j->c.outputs, 1, y, n);
+  j->c.kernels->binary(ACCEL_PLUGIN_BINARY_ADD, y, 1, kit_f32(residual) + first * j->c.outputs, 1,
+                       y, n);
   if (act != ACCEL_PLUGIN_ACT_NONE) j->c.kernels->activate(act, j->c.alpha, y, y, n);
 }
 
@@ -254,21 +272,26 @@ static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *w
 }
 
 /* In floats: pointers of the items, a row of zeros; then per worker or for the transposes. */
-static int64_t rows_head(const kit_launch *l) { return aligned(items_of(l) * 2) + aligned(kit_cols(&l->in[0])); }
+static int64_t rows_head(const kit_launch *l) {
+  return aligned(items_of(l) * 2) + aligned(kit_cols(&l->in[0]));
+}
 
 static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
   const int64_t rows = l->in[0].dim[0], groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   int64_t all = rows_head(l) + 16;
-  cpu_plane p = {.in = {1, rows}, .out = {1, rows}, .kernel = {1, l->in[1].dim[2]}, .stride = {1, 1}};
+  cpu_plane p = {
+      .in = {1, rows}, .out = {1, rows}, .kernel = {1, l->in[1].dim[2]}, .stride = {1, 1}};
   p.dilation[0] = 1;
   p.dilation[1] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
-  if (l->in[1].dim[1] != 1 || groups != l->in[1].dim[0] || groups == 1 || (p.kernel[1] - 1) * p.dilation[1] > CPU_CONV_SPAN)
+  if (l->in[1].dim[1] != 1 || groups != l->in[1].dim[0] || groups == 1 ||
+      (p.kernel[1] - 1) * p.dilation[1] > CPU_CONV_SPAN)
     all += aligned((rows + before_of(l)) * kit_cols(&l->in[0])) + aligned(rows * l->in[1].dim[0]) +
            room_of(&p, l->in[1].dim[1] == 1 && groups > 1) * workers;
   return (uint64_t)all * sizeof(float);
 }
 
-static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv *w, accel_plugin_error *error) {
+static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv *w,
+                         accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int32_t whole[2];
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
@@ -278,7 +301,8 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
   j.c.outputs = w->groups * w->rows;
   j.c.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.c.alpha = kit_act_alpha(l->node, j.c.act);
-  taps_job t = {.kernels = &s->kernels, .rows = &rows, .x = kit_f32(x), .zeros = zeros, .ldx = x->row_stride};
+  taps_job t = {
+      .kernels = &s->kernels, .rows = &rows, .x = kit_f32(x), .zeros = zeros, .ldx = x->row_stride};
   t.before = before_of(l);
   t.g = (cpu_tap){.w = w->packed,
                   .bias = j.c.bias,
@@ -300,7 +324,10 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
     cpu_parallel(l, t.tasks, taps_task, &t);
     return ACCEL_PLUGIN_OK;
   }
-  cpu_plane p = {.out = {1, x->dim[0]}, .kernel = {1, t.g.taps}, .stride = {1, 1}, .dilation = {1, t.g.dilation}};
+  cpu_plane p = {.out = {1, x->dim[0]},
+                 .kernel = {1, t.g.taps},
+                 .stride = {1, 1},
+                 .dilation = {1, t.g.dilation}};
   j.room = room_of(&p, w->form == CPU_CONV_PLANES);
   j.workspace = zeros + aligned(t.g.cols);
   any_rows(l, &t, &j, j.workspace + (int64_t)cpu_workers(l) * j.room);
@@ -314,15 +341,18 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
-bool cpu_conv_follows(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
-                      const accel_plugin_node *next) {
+bool cpu_conv_follows(const cpu_self *s, const accel_plugin_program *p,
+                      const accel_plugin_node *first, const accel_plugin_node *next) {
   (void)p;
-  return first->op == ACCEL_PLUGIN_OP_CONV && next->op == ACCEL_PLUGIN_OP_POOL && cpu_codes_of(&s->convs, first->out[0]) &&
-         cpu_codes_of(&s->convs, next->out[0]) && kit_operand(first, 3) < 0;
+  return first->op == ACCEL_PLUGIN_OP_CONV && next->op == ACCEL_PLUGIN_OP_POOL &&
+         cpu_codes_of(&s->convs, first->out[0]) && cpu_codes_of(&s->convs, next->out[0]) &&
+         kit_operand(first, 3) < 0;
 }
 
-/* The node as a convolution of images; operands are codes where `s` has settled it, none without. */
-static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l, cpu_plane *pool) {
+/* The node as a convolution of images; operands are codes where `s` has settled it, none
+ * without. */
+static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l,
+                             cpu_plane *pool) {
   cpu_conv_call c = {.kernels = kernels,
                      .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
                      .plane = cpu_plane_of(l, &l->in[1]),
@@ -362,8 +392,9 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
     cpu_conv_i8(&j.c, l);
     return ACCEL_PLUGIN_OK;
   }
-  j.room = w->form == CPU_CONV_WINOGRAD ? aligned(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
-                                        : room_of(&j.c.plane, w->form == CPU_CONV_PLANES);
+  j.room = w->form == CPU_CONV_WINOGRAD
+               ? aligned(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
+               : room_of(&j.c.plane, w->form == CPU_CONV_PLANES);
   run_images(&j, l);
   return ACCEL_PLUGIN_OK;
 }
@@ -383,7 +414,8 @@ typedef struct spread_job {
 static void spread_tap(const spread_job *j, const float *from, int64_t ky, int64_t kx, float *y) {
   const cpu_plane *p = &j->plane;
   const int64_t at = kx * p->dilation[1] - p->begin[1], step = p->stride[1];
-  int64_t first = at < 0 ? (-at + step - 1) / step : 0, end = p->out[1] > at ? (p->out[1] - at + step - 1) / step : 0;
+  int64_t first = at < 0 ? (-at + step - 1) / step : 0,
+          end = p->out[1] > at ? (p->out[1] - at + step - 1) / step : 0;
   if (end > p->in[1]) end = p->in[1];
   for (int64_t i = 0; i < p->in[0] && first < end; i++) {
     const int64_t o = i * p->stride[0] - p->begin[0] + ky * p->dilation[0];
@@ -399,28 +431,37 @@ static void spread_tap(const spread_job *j, const float *from, int64_t ky, int64
 
 static void spread_task(void *arg, uint32_t index, uint32_t worker) {
   const spread_job *j = arg;
-  const int64_t size = cpu_area(j->plane.out), taps = cpu_area(j->plane.kernel), in = cpu_area(j->plane.in);
+  const int64_t size = cpu_area(j->plane.out), taps = cpu_area(j->plane.kernel),
+                in = cpu_area(j->plane.in);
   (void)worker;
-  for (int64_t i = cpu_share(j->planes, index, j->tasks); i < cpu_share(j->planes, index + 1, j->tasks); i++) {
+  for (int64_t i = cpu_share(j->planes, index, j->tasks);
+       i < cpu_share(j->planes, index + 1, j->tasks); i++) {
     float *y = j->y + i * size, b = j->bias ? j->bias[i % j->outputs] : 0.0f;
     for (int64_t k = 0; k < size; k++) y[k] = b;
     for (int64_t t = 0; t < taps; t++)
-      spread_tap(j, j->columns + (i * taps + t) * in, t / j->plane.kernel[1], t % j->plane.kernel[1], y);
+      spread_tap(j, j->columns + (i * taps + t) * in, t / j->plane.kernel[1],
+                 t % j->plane.kernel[1], y);
     if (j->act != ACCEL_PLUGIN_ACT_NONE) j->kernels->activate(j->act, j->alpha, y, y, size);
   }
 }
 
 /* y = every tap's product of w and x, spread over the output. */
-int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l,
+                                  accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV_TRANSPOSE)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (!out->elements) return ACCEL_PLUGIN_OK;
-  spread_job spread = {.kernels = &s->kernels, .plane = cpu_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
+  spread_job spread = {
+      .kernels = &s->kernels, .plane = cpu_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
   const int64_t pixels = cpu_area(spread.plane.in);
   images j = {.c = {.kernels = &s->kernels,
                     .w = w,
-                    .plane = {.in = {1, pixels}, .out = {1, pixels}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}},
+                    .plane = {.in = {1, pixels},
+                              .out = {1, pixels},
+                              .kernel = {1, 1},
+                              .stride = {1, 1},
+                              .dilation = {1, 1}},
                     .count = x->dim[0],
                     .channels = w->k,
                     .outputs = w->groups * w->rows,
@@ -435,21 +476,25 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_
   spread.planes = x->dim[0] * out->dim[1];
   spread.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   spread.alpha = kit_act_alpha(l->node, spread.act);
-  spread.tasks = cpu_tasks(l, spread.planes, 0.5 * (double)(cpu_area(spread.plane.kernel) * pixels));
+  spread.tasks =
+      cpu_tasks(l, spread.planes, 0.5 * (double)(cpu_area(spread.plane.kernel) * pixels));
   cpu_parallel(l, spread.tasks, spread_task, &spread);
   return ACCEL_PLUGIN_OK;
 }
 
-static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels,
+                                const kit_launch *l, uint32_t workers) {
   cpu_plane pool;
   const cpu_conv_call c = call_of(self, kernels, l, &pool);
   return cpu_conv_i8_workspace(&c, workers);
 }
 
-uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                            uint32_t workers) {
   if (!workers) workers = 1;
   if (over_rows(l)) return rows_workspace(l, workers);
-  if (self && self->convs.of[l->index] >= 0 && self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
+  if (self && self->convs.of[l->index] >= 0 &&
+      self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
     return coded_workspace(self, kernels, l, workers);
   cpu_plane p = cpu_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
@@ -458,8 +503,10 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   }
   const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
-  int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all) : room_of(&p, w[1] == 1 && groups > 1);
-  const int64_t pairs = n && kernels->winograd_pairs ? aligned(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
+  int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all)
+                   : room_of(&p, w[1] == 1 && groups > 1);
+  const int64_t pairs =
+      n && kernels->winograd_pairs ? aligned(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
   if (room < pairs) room = pairs;
   const uint64_t bytes = (uint64_t)(room * workers) * sizeof(float),
                  coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);

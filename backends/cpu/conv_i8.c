@@ -1,9 +1,11 @@
-/* conv_i8.c - convolutions over int8 weights: the linear kernel over windows of an image as codes, channels last.
+/* conv_i8.c - convolutions over int8 weights: the linear kernel over windows of an image as codes,
+ * channels last.
  *
- * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all channels, is fp32 only
- * while it is in the caches.  Each pixel has a scale and a zero, or each line of pixels where rows of a kernel reach over
- * them: sums of a block of k are integers.  Planes are coded before, with one scale an image.  What an infinity or NaN has a
- * part in becomes NaN, and all that shares its scale. */
+ * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all
+ * channels, is fp32 only while it is in the caches.  Each pixel has a scale and a zero, or each
+ * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  Planes
+ * are coded before, with one scale an image.  What an infinity or NaN has a part in becomes NaN,
+ * and all that shares its scale. */
 #include <math.h>
 #include <string.h>
 
@@ -11,40 +13,58 @@
 #include "ops.h"
 
 static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
-enum { RUN = 32 }; /* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
-/* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two tiles, and than weights are
- * worth fetching for that the second-level cache may not keep. */
-/* Windows of a piece where words are multiplied, about: few, but more of those whose weights the second-level cache may not
- * keep.  Those of an image that are worth fetching their weights for. */
-enum { WINDOW = 4, WORD_WINDOWS = 20, WORD_WINDOWS_WIDE = 60, WORDS_WIDE = 1 << 15, WORD_LEAST = 20 };
-enum { PIECE_BYTES = 3 << 13, PIECE_MOST = 448, WIDE_WEIGHTS = 1 << 19, WIDE_LEAST = 96, TASKS_EACH = 16 };
+/* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
+enum { RUN = 32 };
+/* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two
+ * tiles, and than weights are worth fetching for that the second-level cache may not keep. */
+/* Windows of a piece where words are multiplied, about: few, but more of those whose weights the
+ * second-level cache may not keep.  Those of an image that are worth fetching their weights for. */
+enum {
+  WINDOW = 4,
+  WORD_WINDOWS = 20,
+  WORD_WINDOWS_WIDE = 60,
+  WORDS_WIDE = 1 << 15,
+  WORD_LEAST = 20
+};
+enum {
+  PIECE_BYTES = 3 << 13,
+  PIECE_MOST = 448,
+  WIDE_WEIGHTS = 1 << 19,
+  WIDE_LEAST = 96,
+  TASKS_EACH = 16
+};
 
 typedef struct coded {
   cpu_conv_call call;
   cpu_x to;
-  bool planes;                              /* x */
-  bool gathered;                            /* rows of x are copied together: blocks are all of k */
-  bool bordered;                            /* windows reach over the edge: lines of x are copied, with a border */
-  bool thin;                                /* y has one line: pieces cut it */
-  bool tame;                                /* the biases are finite and not enormous */
-  bool words;                               /* cpu_winograd_i16 */
-  int64_t unit, units;                      /* pixels of y that stay together, and how many such there are in an image */
-  int64_t band, wide;                       /* lines of x under a piece at most, pixels of one */
-  int64_t row;                              /* bytes of a gathered row */
-  uint32_t pieces, strips, tasks;           /* of an image; of the panels; all of them in so many */
-  uint32_t parts;                           /* of an image while it is coded */
-  int64_t *x_at, *scale_at;                 /* [taps] cpu_windows */
-  float *images;                            /* planes as codes: cpu_image */
-  float *extent, *scale, *zero;             /* [count][parts][2]; [count] */
-  cpu_coding *coding;                       /* [count] */
-  char *rooms;                              /* [workers][room] */
-  int64_t room, reach_at, band_at, rows_at; /* a room: the piece of y, what it reaches, lines of x, gathered rows or */
-  int64_t sums_at;           /* windows as words; their sums; or lines of y that are pooled, each so many floats */
+  bool planes;   /* x */
+  bool gathered; /* rows of x are copied together: blocks are all of k */
+  /* windows reach over the edge: lines of x are copied, with a border */
+  bool bordered;
+  bool thin;  /* y has one line: pieces cut it */
+  bool tame;  /* the biases are finite and not enormous */
+  bool words; /* cpu_winograd_i16 */
+  /* pixels of y that stay together, and how many such there are in an image */
+  int64_t unit, units;
+  int64_t band, wide;             /* lines of x under a piece at most, pixels of one */
+  int64_t row;                    /* bytes of a gathered row */
+  uint32_t pieces, strips, tasks; /* of an image; of the panels; all of them in so many */
+  uint32_t parts;                 /* of an image while it is coded */
+  int64_t *x_at, *scale_at;       /* [taps] cpu_windows */
+  float *images;                  /* planes as codes: cpu_image */
+  float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
+  cpu_coding *coding;             /* [count] */
+  char *rooms;                    /* [workers][room] */
+  /* a room: the piece of y, what it reaches, lines of x, gathered rows or */
+  int64_t room, reach_at, band_at, rows_at;
+  /* windows as words; their sums; or lines of y that are pooled, each so many floats */
+  int64_t sums_at;
   int64_t ring, line_floats; /* how many such, kept by turns */
 } coded;
 
 static cpu_image image_of(const coded *j, int64_t index) {
-  return cpu_image_at(j->planes ? j->images : j->call.x, index, cpu_area(j->call.plane.in), j->call.channels);
+  return cpu_image_at(j->planes ? j->images : j->call.x, index, cpu_area(j->call.plane.in),
+                      j->call.channels);
 }
 
 /* ---- planes as codes ---- */
@@ -54,7 +74,8 @@ static void extent_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t n = j->call.channels * cpu_area(j->call.plane.in), part = index % j->parts,
                 first = cpu_share(n, (uint32_t)part, j->parts);
   (void)worker;
-  j->call.kernels->extent(j->call.x + index / j->parts * n + first, cpu_share(n, (uint32_t)part + 1, j->parts) - first,
+  j->call.kernels->extent(j->call.x + index / j->parts * n + first,
+                          cpu_share(n, (uint32_t)part + 1, j->parts) - first,
                           j->extent + 2 * index);
 }
 
@@ -68,9 +89,12 @@ static void choose_scales(coded *j) {
       low = fmaxf(low, e[0]), high = fmaxf(high, e[1]);
       finite = finite && e[0] == e[0] && e[1] == e[1];
     }
-    const float step = fmaxf(low / (float)most + high / (float)most, 0x1p-126f), zero = rintf(low / step);
-    j->coding[i] =
-        (cpu_coding){.factor = finite ? 1.0f / step : 0, .zero = finite ? zero : 0, .most = most, .flip = (uint8_t)flip};
+    const float step = fmaxf(low / (float)most + high / (float)most, 0x1p-126f),
+                zero = rintf(low / step);
+    j->coding[i] = (cpu_coding){.factor = finite ? 1.0f / step : 0,
+                                .zero = finite ? zero : 0,
+                                .most = most,
+                                .flip = (uint8_t)flip};
     j->scale[i] = finite ? step : NAN;
     j->zero[i] = j->coding[i].zero - (float)flip;
   }
@@ -78,27 +102,31 @@ static void choose_scales(coded *j) {
 
 static void code_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
-  const int64_t image = index / j->parts, size = cpu_area(j->call.plane.in), channels = j->call.channels,
-                first = cpu_share(size, index % j->parts, j->parts), end = cpu_share(size, index % j->parts + 1, j->parts);
+  const int64_t image = index / j->parts, size = cpu_area(j->call.plane.in),
+                channels = j->call.channels, first = cpu_share(size, index % j->parts, j->parts),
+                end = cpu_share(size, index % j->parts + 1, j->parts);
   const cpu_image to = image_of(j, image);
   (void)worker;
-  j->call.kernels->codes(&j->coding[image], j->call.x + image * channels * size + first, size, end - first, channels,
-                         to.codes + first * channels, channels);
+  j->call.kernels->codes(&j->coding[image], j->call.x + image * channels * size + first, size,
+                         end - first, channels, to.codes + first * channels, channels);
   for (int64_t i = first; i < end; i++) to.scale[i] = j->scale[image], to.zero[i] = j->zero[image];
 }
 
 /* ---- what a piece reads ---- */
 
-/* A piece: channels [channel, channel + n) of pixels [first, end) of an image, whole units of them. */
+/* A piece: channels [channel, channel + n) of pixels [first, end) of an image, whole units of
+ * them. */
 typedef struct piece {
   int64_t image, channel, n, first, end, panel, panel_end;
 } piece;
 
 static piece piece_of(const coded *j, uint32_t index) {
   const uint32_t strip = index % j->strips, part = index / j->strips % j->pieces;
-  const int64_t cols = j->call.kernels->linear[CPU_FORM_I8].cols, panel = cpu_share(j->call.w->tiles, strip, j->strips),
-                panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips), left = j->call.outputs - panel * cols,
-                all = (panel_end - panel) * cols, size = cpu_area(j->call.plane.out),
+  const int64_t cols = j->call.kernels->linear[CPU_FORM_I8].cols,
+                panel = cpu_share(j->call.w->tiles, strip, j->strips),
+                panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips),
+                left = j->call.outputs - panel * cols, all = (panel_end - panel) * cols,
+                size = cpu_area(j->call.plane.out),
                 end = cpu_share(j->units, part + 1, j->pieces) * j->unit;
   return (piece){.image = index / j->strips / j->pieces,
                  .channel = panel * cols,
@@ -109,14 +137,17 @@ static piece piece_of(const coded *j, uint32_t index) {
                  .panel_end = panel_end};
 }
 
-static void fill(cpu_image to, int64_t first, int64_t end, int64_t channels, float scale, float zero) {
-  if (end > first) memset(to.codes + first * channels, (uint8_t)(int)zero, (size_t)((end - first) * channels));
+static void fill(cpu_image to, int64_t first, int64_t end, int64_t channels, float scale,
+                 float zero) {
+  if (end > first)
+    memset(to.codes + first * channels, (uint8_t)(int)zero, (size_t)((end - first) * channels));
   for (int64_t i = first; i < end; i++) to.scale[i] = scale, to.zero[i] = zero;
 }
 
-/* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the code of zero, with the scale
- * of the line where blocks reach over pixels. */
-static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines, char *room) {
+/* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the
+ * code of zero, with the scale of the line where blocks reach over pixels. */
+static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines,
+                         char *room) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide;
   const cpu_image band = cpu_image_at(room, 0, j->band * wide, channels);
   const bool shared = j->call.w->block > channels;
@@ -130,7 +161,8 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
     const int64_t from = y * in[1] + left + first;
     const float scale = shared ? x.scale[from] : 0, zero = shared ? x.zero[from] : 0;
     fill(band, at, at + first, channels, scale, zero);
-    memcpy(band.codes + (at + first) * channels, x.codes + from * channels, (size_t)((end - first) * channels));
+    memcpy(band.codes + (at + first) * channels, x.codes + from * channels,
+           (size_t)((end - first) * channels));
     memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
     memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
     fill(band, at + end, at + wide, channels, scale, zero);
@@ -152,10 +184,12 @@ static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
         memcpy(row, x + kx * right, (size_t)run);
 }
 
-/* The same of a line of windows, one row of the kernel after the other: short ones whose copies stay within their rows. */
+/* The same of a line of windows, one row of the kernel after the other: short ones whose copies
+ * stay within their rows. */
 static void gather_line(const coded *j, const uint8_t *x, int64_t line, uint8_t *rows) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, run = p->kernel[1] * channels, step = p->stride[1] * channels, row = j->row;
+  const int64_t channels = j->call.channels, run = p->kernel[1] * channels,
+                step = p->stride[1] * channels, row = j->row;
   for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
     const uint8_t *from = x + ky * p->dilation[0] * j->wide * channels;
     uint8_t *to = rows + ky * run;
@@ -183,18 +217,21 @@ static int64_t lines_of(const coded *j, const piece *at) {
 
 static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g, cpu_windows *w) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, n = at->end - at->first, line = j->thin ? n : p->out[1],
-                lines = j->words ? lines_of(j, at) : n / line,
+  const int64_t channels = j->call.channels, n = at->end - at->first,
+                line = j->thin ? n : p->out[1], lines = j->words ? lines_of(j, at) : n / line,
                 top = (j->thin ? 0 : at->first / p->out[1]) * p->stride[0] - p->begin[0],
                 left = (j->thin ? at->first * p->stride[1] : 0) - p->begin[1];
   cpu_image x = image_of(j, at->image);
   if (j->bordered) {
-    x = band_of(j, x, top, left, (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1, room + j->band_at);
+    x = band_of(j, x, top, left,
+                (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1,
+                room + j->band_at);
   } else {
     const int64_t first = top * p->in[1] + left;
     x.codes += first * channels, x.scale += first, x.zero += first;
   }
-  *w = (cpu_windows){.line = line, .block = j->call.w->block, .x_at = j->x_at, .scale = x.scale, .zero = x.zero};
+  *w = (cpu_windows){
+      .line = line, .block = j->call.w->block, .x_at = j->x_at, .scale = x.scale, .zero = x.zero};
   w->scale_at = j->scale_at;
   if (j->call.x_positive) w->zero = NULL;
   if (j->gathered) {
@@ -221,7 +258,8 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
 /* The product [pixels][n] to where it belongs among planes. */
 static void put_planes(const coded *j, const piece *at, const float *product, bool residual) {
   const cpu_conv_call *c = &j->call;
-  const int64_t size = cpu_area(c->plane.out), first = (at->image * c->outputs + at->channel) * size + at->first;
+  const int64_t size = cpu_area(c->plane.out),
+                first = (at->image * c->outputs + at->channel) * size + at->first;
   c->kernels->to_planes(&(cpu_planes){.x = product,
                                       .residual = residual ? c->residual + first : NULL,
                                       .y = c->y + first,
@@ -242,8 +280,10 @@ static bool below(const float *x, int64_t n, float limit) { /* false where there
 /* Whether sums of products stay far from overflowing, so that nothing of a piece becomes NaN. */
 static bool is_tame(const coded *j, const cpu_windows *w, int64_t pixels) {
   const int64_t blocks = cpu_conv_depth(j->call.w) / w->block,
-                reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row + w->scale_at[blocks - 1] + 1;
-  return j->tame && below(w->scale, reach, TAME) && (!w->residual || below(w->residual_scale, pixels, TAME));
+                reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row +
+                        w->scale_at[blocks - 1] + 1;
+  return j->tame && below(w->scale, reach, TAME) &&
+         (!w->residual || below(w->residual_scale, pixels, TAME));
 }
 
 /* Where the kernel notes what the piece reaches. */
@@ -254,8 +294,8 @@ static void note_reach(const coded *j, int64_t pixels, char *room, cpu_windows *
 }
 
 /* Pixels [first, end) of y, or of what it is pooled to. */
-static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end, const float *product, const float *high,
-                      const float *low) {
+static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end,
+                      const float *product, const float *high, const float *low) {
   const cpu_conv_call *c = &j->call;
   const cpu_plane *p = c->pool ? c->pool : &c->plane;
   const cpu_image y = cpu_image_at(c->y, image, cpu_area(p->out), c->outputs);
@@ -279,48 +319,52 @@ static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end,
 static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_windows *w) {
   const cpu_conv_call *c = &j->call;
   const int64_t pixels = at->end - at->first;
-  w->y_ahead = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes + at->end * c->outputs;
+  w->y_ahead = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes +
+               at->end * c->outputs;
   if (w->residual) w->residual_ahead = pixels * c->outputs;
   if (c->plane.out[0] == 1 && !j->gathered && !j->bordered) w->x_ahead = pixels * g->ldx;
 }
 
 /* g as words. */
-static void run_words(const coded *j, const piece *at, char *room, const cpu_gemm *g, cpu_windows *windows) {
+static void run_words(const coded *j, const piece *at, char *room, const cpu_gemm *g,
+                      cpu_windows *windows) {
   const cpu_conv *c = j->call.w;
   const bool plain = g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU;
   const int64_t n = at->end - at->first;
   if (!plain) windows->high = windows->low = NULL;
-  j->call.kernels->winograd_i16(&(cpu_winograd_i16){.rows = lines_of(j, at) / WINDOW,
-                                                    .wide = j->wide / WINDOW,
-                                                    .k = j->call.channels,
-                                                    .n = g->n,
-                                                    .x = g->x,
-                                                    .line = j->wide,
-                                                    .scale = windows->scale,
-                                                    .zero = windows->zero,
-                                                    .w = (const char *)c->packed + (uint64_t)c->tiles * c->panel_bytes +
-                                                         (uint64_t)at->panel * c->word_bytes,
-                                                    .panel_bytes = (int64_t)c->word_bytes,
-                                                    .bias = g->bias,
-                                                    .lines = n / windows->line,
-                                                    .pixels = windows->line,
-                                                    .residual = windows->residual,
-                                                    .residual_scale = windows->residual_scale,
-                                                    .residual_zero = windows->residual_zero,
-                                                    .ldr = g->ldr,
-                                                    .y = g->y,
-                                                    .ldy = g->ldy,
-                                                    .relu = g->act == ACCEL_PLUGIN_ACT_RELU,
-                                                    .high = windows->high,
-                                                    .low = windows->low,
-                                                    .points = (int16_t *)(void *)(room + j->rows_at),
-                                                    .sums = (int32_t *)(void *)(room + j->sums_at)},
-                                0, at->panel_end - at->panel);
+  j->call.kernels->winograd_i16(
+      &(cpu_winograd_i16){.rows = lines_of(j, at) / WINDOW,
+                          .wide = j->wide / WINDOW,
+                          .k = j->call.channels,
+                          .n = g->n,
+                          .x = g->x,
+                          .line = j->wide,
+                          .scale = windows->scale,
+                          .zero = windows->zero,
+                          .w = (const char *)c->packed + (uint64_t)c->tiles * c->panel_bytes +
+                               (uint64_t)at->panel * c->word_bytes,
+                          .panel_bytes = (int64_t)c->word_bytes,
+                          .bias = g->bias,
+                          .lines = n / windows->line,
+                          .pixels = windows->line,
+                          .residual = windows->residual,
+                          .residual_scale = windows->residual_scale,
+                          .residual_zero = windows->residual_zero,
+                          .ldr = g->ldr,
+                          .y = g->y,
+                          .ldy = g->ldy,
+                          .relu = g->act == ACCEL_PLUGIN_ACT_RELU,
+                          .high = windows->high,
+                          .low = windows->low,
+                          .points = (int16_t *)(void *)(room + j->rows_at),
+                          .sums = (int32_t *)(void *)(room + j->sums_at)},
+      0, at->panel_end - at->panel);
   if (!plain) j->call.kernels->activate(g->act, g->alpha, g->y, g->y, n * g->n);
 }
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
-static void multiply_piece(const coded *j, const piece *to, char *room, float *product, cpu_windows *w) {
+static void multiply_piece(const coded *j, const piece *to, char *room, float *product,
+                           cpu_windows *w) {
   const cpu_conv_call *c = &j->call;
   const piece at = *to;
   const bool later = c->residual && !c->residual_codes, coded_now = c->y_codes && !c->pool;
@@ -380,7 +424,8 @@ static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, 
   const float *lines[CPU_POOL_TAPS] = {NULL};
   cpu_windows unused;
   if (*done < first) *done = first;
-  for (int64_t end = first + (p->kernel[0] - 1) * p->dilation[0] + 1; *done < end && *done < c->plane.out[0]; ++*done) {
+  for (int64_t end = first + (p->kernel[0] - 1) * p->dilation[0] + 1;
+       *done < end && *done < c->plane.out[0]; ++*done) {
     const piece at = {image, 0, c->outputs, *done * wide, (*done + 1) * wide, 0, c->w->tiles};
     multiply_piece(j, &at, room, pooled_line(j, room, *done), &unused);
   }
@@ -389,7 +434,9 @@ static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, 
     if (at >= 0 && at < c->plane.out[0]) lines[k] = pooled_line(j, room, at);
   }
   float *y = (float *)(void *)room;
-  c->kernels->pool_pixels(&(cpu_pool_pixels){.plane = *p, .channels = c->outputs, .y = y, .lines = lines}, line, line + 1);
+  c->kernels->pool_pixels(
+      &(cpu_pool_pixels){.plane = *p, .channels = c->outputs, .y = y, .lines = lines}, line,
+      line + 1);
   put_codes(j, image, line * p->out[1], (line + 1) * p->out[1], y, NULL, NULL);
 }
 
@@ -405,22 +452,26 @@ static void pooled_task(void *arg, uint32_t index, uint32_t worker) {
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
   const uint32_t all = (uint32_t)j->call.count * j->pieces * j->strips;
-  const uint32_t first = (uint32_t)cpu_share(all, index, j->tasks), end = (uint32_t)cpu_share(all, index + 1, j->tasks);
+  const uint32_t first = (uint32_t)cpu_share(all, index, j->tasks),
+                 end = (uint32_t)cpu_share(all, index + 1, j->tasks);
   for (uint32_t i = first; i < end; i++) run_piece(j, i, j->rooms + worker * j->room);
 }
 
 /* ---- launches ---- */
 
-/* Pieces, the same number for each worker where there are few, and tasks of some that follow each other. */
+/* Pieces, the same number for each worker where there are few, and tasks of some that follow each
+ * other. */
 static void cut(coded *j, uint32_t workers) {
   const cpu_conv_call *c = &j->call;
   const int64_t size = cpu_area(c->plane.out), k = c->channels * cpu_area(c->plane.kernel),
-                tiles = 2 * c->kernels->linear[CPU_FORM_I8].rows, least = k * c->outputs > WIDE_WEIGHTS ? WIDE_LEAST : tiles;
+                tiles = 2 * c->kernels->linear[CPU_FORM_I8].rows,
+                least = k * c->outputs > WIDE_WEIGHTS ? WIDE_LEAST : tiles;
   int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs / tiles * tiles;
   pixels = pixels < least ? least : pixels > PIECE_MOST ? PIECE_MOST : pixels;
   j->unit = c->y_codes == CPU_CODES_LINE || c->pool ? c->line : j->thin ? 1 : c->plane.out[1];
   if (j->words) {
-    pixels = (c->channels * c->outputs > WORDS_WIDE ? WORD_WINDOWS_WIDE : WORD_WINDOWS) * WINDOW * WINDOW;
+    pixels = (c->channels * c->outputs > WORDS_WIDE ? WORD_WINDOWS_WIDE : WORD_WINDOWS) * WINDOW *
+             WINDOW;
     j->unit = WINDOW * c->plane.out[1];
   }
   j->units = (size + j->unit - 1) / j->unit;
@@ -438,48 +489,59 @@ static void cut(coded *j, uint32_t workers) {
   j->tasks = (uint32_t)(c->count * (c->pool->out[0] < most ? c->pool->out[0] : most));
 }
 
-/* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes.  Before there is an
- * endpoint (w is NULL): the most that it may be. */
+/* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but
+ * shapes.  Before there is an endpoint (w is NULL): the most that it may be. */
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t count = j->call.count, channels = j->call.channels, taps = cpu_area(p->kernel), k = channels * taps;
+  const int64_t count = j->call.count, channels = j->call.channels, taps = cpu_area(p->kernel),
+                k = channels * taps;
   int64_t span[2], bytes = 0;
   char *at = workspace;
   j->to = kernels->linear[CPU_FORM_I8].x;
   j->planes = !j->call.x_codes;
   j->gathered = !j->call.w || (j->call.w->block == k && taps > 1 && !j->call.w->part);
-  for (int i = 0; i < 2; i++) span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
-  j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] || span[1] > p->in[1];
+  for (int i = 0; i < 2; i++)
+    span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
+  j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] ||
+                span[1] > p->in[1];
   j->thin = p->out[0] == 1;
   cut(j, workers);
-  const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit, lines = j->thin ? 1 : pixels / p->out[1],
-                line = j->thin ? pixels : p->out[1];
+  const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit,
+                lines = j->thin ? 1 : pixels / p->out[1], line = j->thin ? pixels : p->out[1];
   j->band = (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
-  j->wide = j->bordered ? (line - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1 : p->in[1];
+  j->wide =
+      j->bordered ? (line - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1 : p->in[1];
   if (j->words) j->wide = (p->out[1] + WINDOW - 1) / WINDOW * WINDOW + 2;
   j->row = (k + 15) / 16 * 16;
   j->parts = 4 * workers;
   j->reach_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
   j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
-  if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
+  if (j->bordered)
+    j->rows_at +=
+        cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
   j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
   j->room = j->sums_at;
   if (j->words) {
     const int64_t windows = lines / WINDOW * (j->wide / WINDOW), points = 36;
-    j->sums_at += cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
-    j->room = j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_FORM_I8].cols * (int64_t)sizeof(int32_t));
+    j->sums_at +=
+        cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
+    j->room = j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_FORM_I8].cols *
+                                       (int64_t)sizeof(int32_t));
   }
   if (j->call.pool) {
     const cpu_plane *pool = j->call.pool;
-    const int64_t y = pool->out[1] * j->call.outputs * (int64_t)sizeof(float); /* where a room's product is */
+    /* where a room's product is */
+    const int64_t y = pool->out[1] * j->call.outputs * (int64_t)sizeof(float);
     const int64_t more = y > j->reach_at ? cpu_aligned(y) - j->reach_at : 0;
     j->ring = (pool->kernel[0] - 1) * pool->dilation[0] + 1;
-    j->line_floats = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
+    j->line_floats =
+        cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
     j->reach_at += more, j->band_at += more, j->rows_at += more, j->sums_at += more;
     j->room = j->sums_at + j->ring * j->line_floats * (int64_t)sizeof(float);
   }
-#define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
+#define PLACE(field, size) \
+  (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
   PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(extent, (uint64_t)count * j->parts * 2 * sizeof(float));
@@ -487,7 +549,9 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(zero, (uint64_t)count * sizeof(float));
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(rooms, workers * j->room);
-  if (j->planes) PLACE(images, count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);
+  if (j->planes)
+    PLACE(images,
+          count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);
 #undef PLACE
   return bytes;
 }
@@ -498,14 +562,15 @@ static bool as_words(const cpu_conv_call *c) {
   const int64_t windows = ((p->out[0] + WINDOW - 1) / WINDOW) * ((p->out[1] + WINDOW - 1) / WINDOW);
   if (windows < WORD_LEAST || c->pool) return false;
   if (c->w) return c->w->word_bytes;
-  return c->kernels->winograd_i16 && p->kernel[0] == 3 && p->kernel[1] == 3 && cpu_area(p->stride) == 1 &&
-         cpu_area(p->dilation) == 1;
+  return c->kernels->winograd_i16 && p->kernel[0] == 3 && p->kernel[1] == 3 &&
+         cpu_area(p->stride) == 1 && cpu_area(p->dilation) == 1;
 }
 
 /* Blocks of k in x: rows of the kernel, or taps. */
 static void place_blocks(const coded *j) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, block = j->call.w->block, taps = block == channels ? p->kernel[1] : 1;
+  const int64_t channels = j->call.channels, block = j->call.w->block,
+                taps = block == channels ? p->kernel[1] : 1;
   for (int64_t b = 0; b < cpu_conv_depth(j->call.w) / block; b++) {
     j->scale_at[b] = b / taps * p->dilation[0] * j->wide + b % taps * p->dilation[1];
     j->x_at[b] = j->scale_at[b] * channels;

@@ -14,7 +14,9 @@ static void brand(char *out, size_t size) {
 #if defined(__x86_64__)
   uint32_t text[13] = {0};
   for (uint32_t i = 0; i < 3; i++)
-    if (!__get_cpuid(0x80000002u + i, &text[4 * i], &text[4 * i + 1], &text[4 * i + 2], &text[4 * i + 3])) return;
+    if (!__get_cpuid(0x80000002u + i, &text[4 * i], &text[4 * i + 1], &text[4 * i + 2],
+                     &text[4 * i + 3]))
+      return;
   const char *from = (const char *)text;
   while (*from == ' ') from++;
   size_t n = strlen(from);
@@ -36,12 +38,13 @@ static uint32_t abilities(cpu_isa isa) {
   return flags;
 }
 
-int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error) {
+int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error) {
   (void)host;
   *n = 1;
   if (capacity < 1) return ACCEL_PLUGIN_OK;
-  if (out->size < sizeof *out) return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
+  if (out->size < sizeof *out)
+    return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
   long units = sysconf(_SC_NPROCESSORS_ONLN);
   accel_plugin_device d = {.size = out->size,
                            .type = ACCEL_PLUGIN_DEVICE_CPU,
@@ -58,7 +61,8 @@ int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
   return ACCEL_PLUGIN_OK;
 }
 
-/* MemAvailable in bytes, which counts caches that can be dropped; 0 when the system does not say. */
+/* MemAvailable in bytes, which counts caches that can be dropped; 0 when the system does not
+ * say. */
 static uint64_t available(void) {
   FILE *f = fopen("/proc/meminfo", "re");
   char line[128];
@@ -70,12 +74,14 @@ static uint64_t available(void) {
 
 int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
   (void)device;
-  long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
+  long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
+       unused = sysconf(_SC_AVPHYS_PAGES);
   if (page < 0 || all < 0 || unused < 0)
     return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
   uint64_t total = (uint64_t)page * (uint64_t)all, ready = available();
   if (!ready) ready = (uint64_t)page * (uint64_t)unused;
-  accel_plugin_memory m = {.size = out->size, .total = total, .free = ready, .budget = ready, .shared_with_host = total};
+  accel_plugin_memory m = {
+      .size = out->size, .total = total, .free = ready, .budget = ready, .shared_with_host = total};
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
 }

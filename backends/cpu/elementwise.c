@@ -8,7 +8,8 @@ static const double NS_SIMPLE = 0.3, NS_POWER = 8, NS_WAVE = 1;
 
 enum { OPERANDS = 3 };
 
-/* Result dims, joined where all operands allow it, and every operand's elements from one index to the next. */
+/* Result dims, joined where all operands allow it, and every operand's elements from one index to
+ * the next. */
 typedef struct nest {
   const cpu_kernels *kernels;
   int64_t kind, dim[ACCEL_PLUGIN_MAX_RANK], step[OPERANDS][ACCEL_PLUGIN_MAX_RANK], rows;
@@ -54,7 +55,8 @@ static void join(nest *n) {
 /* One row of the last dim, its columns [from, to). */
 static void run_row(const nest *n, const float *const x[OPERANDS], float *y, int64_t cols) {
   const int last = n->rank - 1;
-  const int32_t a = (int32_t)n->step[0][last], b = (int32_t)n->step[1][last], c = (int32_t)n->step[2][last];
+  const int32_t a = (int32_t)n->step[0][last], b = (int32_t)n->step[1][last],
+                c = (int32_t)n->step[2][last];
   if (n->kind == ACCEL_PLUGIN_BINARY_WHERE)
     n->kernels->choose(n->real_mask, x[0], a, x[1], b, x[2], c, y, cols);
   else if (n->kind == ACCEL_PLUGIN_BINARY_POW)
@@ -68,7 +70,8 @@ static void nest_task(void *arg, uint32_t task, uint32_t worker) {
   const int last = n->rank - 1;
   const int64_t cols = n->dim[last];
   (void)worker;
-  for (int64_t r = cpu_share(n->rows, task, n->tasks); r < cpu_share(n->rows, task + 1, n->tasks); r++) {
+  for (int64_t r = cpu_share(n->rows, task, n->tasks); r < cpu_share(n->rows, task + 1, n->tasks);
+       r++) {
     const float *x[OPERANDS] = {n->x[0], n->x[1], n->x[2]};
     for (int64_t i = last - 1, index = r; i >= 0; index /= n->dim[i--])
       for (int k = 0; k < OPERANDS && x[k]; k++) x[k] += index % n->dim[i] * n->step[k][i];
@@ -93,7 +96,10 @@ static void cut(nest *n) {
 
 int32_t cpu_launch_nest(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *out = &l->out[0];
-  nest n = {.kernels = &s->kernels, .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0), .rank = out->rank, .rows = 1};
+  nest n = {.kernels = &s->kernels,
+            .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0),
+            .rank = out->rank,
+            .rows = 1};
   bool where = n.kind == ACCEL_PLUGIN_BINARY_WHERE, real = out->dtype == ACCEL_PLUGIN_F32;
   for (int k = 0; k < 2; k++) real &= l->in[k].dtype == ACCEL_PLUGIN_F32;
   if (n.kind < ACCEL_PLUGIN_BINARY_ADD || n.kind > ACCEL_PLUGIN_BINARY_WHERE || (!where && !real) ||
@@ -128,7 +134,8 @@ typedef struct flat_job {
 
 static void flat_task(void *arg, uint32_t task, uint32_t worker) {
   const flat_job *j = arg;
-  int64_t from = cpu_share(j->x->elements, task, j->tasks), n = cpu_share(j->x->elements, task + 1, j->tasks) - from;
+  int64_t from = cpu_share(j->x->elements, task, j->tasks),
+          n = cpu_share(j->x->elements, task + 1, j->tasks) - from;
   (void)worker;
   if (!j->cast)
     j->kernels->wave(j->cosine, kit_f32(j->x) + from, kit_f32(j->out) + from, n);
@@ -150,7 +157,8 @@ static int32_t run_flat(const kit_launch *l, flat_job *j) {
 
 int32_t cpu_launch_wave(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1);
-  if (l->in[0].dtype != ACCEL_PLUGIN_F32 || (kind != ACCEL_PLUGIN_UNARY_SIN && kind != ACCEL_PLUGIN_UNARY_COS))
+  if (l->in[0].dtype != ACCEL_PLUGIN_F32 ||
+      (kind != ACCEL_PLUGIN_UNARY_SIN && kind != ACCEL_PLUGIN_UNARY_COS))
     return kit_scalar(ACCEL_PLUGIN_OP_UNARY)(l, error);
   flat_job j = {.kernels = &s->kernels, .cosine = kind == ACCEL_PLUGIN_UNARY_COS};
   return run_flat(l, &j);

@@ -1,4 +1,5 @@
-/* image.c - pool, resize, group_norm: channels of images are independent, one task takes some of them. */
+/* image.c - pool, resize, group_norm: channels of images are independent, one task takes some of
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +26,10 @@ typedef struct pool_job {
 static void pool_adaptive(const cpu_plane *p, const float *x, bool max, float *y) {
   for (int64_t o = 0; o < cpu_area(p->out); o++) {
     const int64_t oy = o / p->out[1], ox = o % p->out[1];
-    const int64_t y0 = oy * p->in[0] / p->out[0], y1 = ((oy + 1) * p->in[0] + p->out[0] - 1) / p->out[0];
-    const int64_t x0 = ox * p->in[1] / p->out[1], x1 = ((ox + 1) * p->in[1] + p->out[1] - 1) / p->out[1];
+    const int64_t y0 = oy * p->in[0] / p->out[0],
+                  y1 = ((oy + 1) * p->in[0] + p->out[0] - 1) / p->out[0];
+    const int64_t x0 = ox * p->in[1] / p->out[1],
+                  x1 = ((ox + 1) * p->in[1] + p->out[1] - 1) / p->out[1];
     double sum = 0;
     float most = -INFINITY;
     for (int64_t r = y0; r < y1; r++)
@@ -49,7 +52,8 @@ static void pool_task(void *arg, uint32_t task, uint32_t worker) {
     g.x = j->x + i * in;
     g.y = j->y + i * out;
     if (j->whole)
-      j->kernels->fold_row(g.max ? ACCEL_PLUGIN_REDUCE_MAX : ACCEL_PLUGIN_REDUCE_MEAN, g.x, in, NULL, g.y);
+      j->kernels->fold_row(g.max ? ACCEL_PLUGIN_REDUCE_MAX : ACCEL_PLUGIN_REDUCE_MEAN, g.x, in,
+                           NULL, g.y);
     else if (j->adaptive)
       pool_adaptive(&g.plane, g.x, g.max, g.y);
     else
@@ -71,7 +75,8 @@ typedef struct pool_codes_job {
 static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
   const pool_codes_job *j = arg;
   const cpu_x to = j->kernels->linear[CPU_FORM_I8].x;
-  const int64_t image = index / j->plane.out[0], line = index % j->plane.out[0], wide = j->plane.out[1];
+  const int64_t image = index / j->plane.out[0], line = index % j->plane.out[0],
+                wide = j->plane.out[1];
   const cpu_image x = cpu_image_at(j->x, image, cpu_area(j->plane.in), j->channels),
                   y = cpu_image_at(j->y, image, cpu_area(j->plane.out), j->channels);
   float *room = j->lines + worker * j->room;
@@ -129,14 +134,16 @@ uint64_t cpu_pool_workspace(const kit_launch *l, uint32_t workers) {
   cpu_plane p = cpu_plane_of(l, NULL);
   if (adaptive(l) || !l->out[0].elements) return 0;
   if (!workers) workers = 1;
-  const int64_t planes = aligned(p.out[0]) + aligned(p.out[1]) + workers * aligned(cpu_depthwise_layout(&p).all),
+  const int64_t planes = aligned(p.out[0]) + aligned(p.out[1]) +
+                         workers * aligned(cpu_depthwise_layout(&p).all),
                 lines = workers * aligned(p.out[1] * l->in[0].dim[1]);
   return (uint64_t)(planes > lines ? planes : lines) * sizeof(float);
 }
 
 int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  pool_job j = {.kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .adaptive = adaptive(l)};
+  pool_job j = {
+      .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .adaptive = adaptive(l)};
   cpu_plane *p = &j.g.plane;
   *p = cpu_plane_of(l, NULL);
   if (!out->elements) return ACCEL_PLUGIN_OK;
@@ -145,9 +152,11 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
     launch_pool_codes(s, l, p);
     return ACCEL_PLUGIN_OK;
   }
-  j.g.max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) == ACCEL_PLUGIN_POOL_MAX;
+  j.g.max =
+      kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) == ACCEL_PLUGIN_POOL_MAX;
   j.planes = x->dim[0] * x->dim[1];
-  bool covers = !p->begin[0] && !p->begin[1] && !p->end[0] && !p->end[1] && !memcmp(p->kernel, p->in, sizeof p->in);
+  bool covers = !p->begin[0] && !p->begin[1] && !p->end[0] && !p->end[1] &&
+                !memcmp(p->kernel, p->in, sizeof p->in);
   j.whole = cpu_area(p->out) == 1 && (j.adaptive || covers);
   if (!j.adaptive) {
     bool pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
@@ -159,8 +168,9 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
     j.workspace = cols + aligned(p->out[1]);
     j.room = aligned(cpu_depthwise_layout(p).all);
   }
-  double cost =
-      NS_TAP * (double)(j.whole || j.adaptive ? cpu_area(p->in) : cpu_area(p->in) + cpu_area(p->out) * cpu_area(p->kernel));
+  double cost = NS_TAP * (double)(j.whole || j.adaptive
+                                      ? cpu_area(p->in)
+                                      : cpu_area(p->in) + cpu_area(p->out) * cpu_area(p->kernel));
   j.tasks = cpu_tasks(l, j.planes, cost + 10);
   cpu_parallel(l, j.tasks, pool_task, &j);
   return ACCEL_PLUGIN_OK;
@@ -179,7 +189,8 @@ typedef struct resize_job {
 
 static void resize_task(void *arg, uint32_t task, uint32_t worker) {
   const resize_job *j = arg;
-  for (int64_t i = cpu_share(j->planes, task, j->tasks); i < cpu_share(j->planes, task + 1, j->tasks); i++) {
+  for (int64_t i = cpu_share(j->planes, task, j->tasks);
+       i < cpu_share(j->planes, task + 1, j->tasks); i++) {
     cpu_resize g = j->g;
     g.x = j->x + i * cpu_area(g.in);
     g.y = j->y + i * cpu_area(g.out);
@@ -205,7 +216,8 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   kit_taps taps[2];
   if (!out->elements || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_RESIZE)(l, error);
-  resize_job j = {.kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .workspace = l->workspace};
+  resize_job j = {
+      .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .workspace = l->workspace};
   sizes(l, j.g.in, j.g.out);
   int32_t rc = kit_taps_new(l, taps, error);
   float *weight[2] = {0};
@@ -226,7 +238,9 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
   if (!rc) {
     j.planes = x->dim[0] * x->dim[1];
     j.room = aligned(cpu_resize_floats(j.g.in, j.g.out));
-    j.tasks = cpu_tasks(l, j.planes, NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));
+    j.tasks =
+        cpu_tasks(l, j.planes,
+                  NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));
     cpu_parallel(l, j.tasks, resize_task, &j);
   }
   kit_taps_free(taps);
@@ -250,7 +264,8 @@ static void group_task(void *arg, uint32_t task, uint32_t worker) {
   const group_job *j = arg;
   const int64_t size = j->g.channels * j->g.inner;
   (void)worker;
-  for (int64_t i = cpu_share(j->all, task, j->tasks); i < cpu_share(j->all, task + 1, j->tasks); i++) {
+  for (int64_t i = cpu_share(j->all, task, j->tasks); i < cpu_share(j->all, task + 1, j->tasks);
+       i++) {
     cpu_group g = j->g;
     g.x += i * size;
     g.y += i * size;

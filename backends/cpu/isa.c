@@ -24,7 +24,9 @@ static bool has_isa(cpu_isa isa) {
   uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
   if (isa == CPU_ISA_SCALAR) return true;
   if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
-  if (!__get_cpuid(1, &a, &b, &features, &d) || !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d)) return false;
+  if (!__get_cpuid(1, &a, &b, &features, &d) ||
+      !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d))
+    return false;
   if (a >= 1) __get_cpuid_count(7, 1, &leaf7_1a, &b, &c, &d);
   uint64_t saved = saved_state();
   bool avx2 = has(features, 1u << 12 | 1u << 29 | 1u << 28) && has(leaf7_b, 1u << 5) &&
@@ -45,8 +47,9 @@ static bool has_isa(cpu_isa isa) {
   }
 }
 
-/* Whether the newest instructions gain something: vdpbf16ps multiplies pairs twice as fast as vfmadd single ones on AMD's
- * processors, but half as fast on an Intel Xeon (docs/performance.md), where bf16 weights are better widened. */
+/* Whether the newest instructions gain something: vdpbf16ps multiplies pairs twice as fast as
+ * vfmadd single ones on AMD's processors, but half as fast on an Intel Xeon (docs/performance.md),
+ * where bf16 weights are better widened. */
 static bool gains(cpu_isa isa) {
   uint32_t most, b, c, d;
   return isa != CPU_ISA_AVX512BF16 || (__get_cpuid(0, &most, &b, &c, &d) && b == signature_AMD_ebx);
@@ -77,7 +80,8 @@ static bool known(cpu_isa isa, bool gaining) {
   if (!bits) {
     bits = 1u << 2 * CPU_ISA_COUNT;
     for (int i = 0; i < CPU_ISA_COUNT; i++)
-      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)gains((cpu_isa)i) << (CPU_ISA_COUNT + i);
+      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)gains((cpu_isa)i)
+                                                       << (CPU_ISA_COUNT + i);
     atomic_store_explicit(&answers, bits, memory_order_relaxed);
   }
   return bits >> (gaining ? CPU_ISA_COUNT + isa : isa) & 1;
@@ -108,8 +112,10 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   for (int i = 0; i < n; i++)
     if (!strcmp(wanted, cpu_isa_name(list[i]))) return list[i];
   if (refused)
-    snprintf(refused, size, "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s", wanted,
-             cpu_isa_name(list[0]), n > 1 ? " or " : "", n > 1 ? cpu_isa_name(list[n - 1]) : "");
+    snprintf(refused, size,
+             "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s",
+             wanted, cpu_isa_name(list[0]), n > 1 ? " or " : "",
+             n > 1 ? cpu_isa_name(list[n - 1]) : "");
   return usual;
 }
 
@@ -121,10 +127,11 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
 #define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
 #define CPU_LINEAR(form, dtype, height, width, from, ISA, name) \
   if (ALLOWED(ISA) && !out->linear[CPU_FORM_##form].run)        \
-    out->linear[CPU_FORM_##form] =                              \
-        (cpu_linear_kernel){accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_X_##from};
-#define CPU_CONVERT(x, dtype, ISA, name) \
-  if (ALLOWED(ISA) && !out->convert[CPU_X_##x]) out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
+    out->linear[CPU_FORM_##form] = (cpu_linear_kernel){         \
+        accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_X_##from};
+#define CPU_CONVERT(x, dtype, ISA, name)        \
+  if (ALLOWED(ISA) && !out->convert[CPU_X_##x]) \
+    out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
   if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
 #include "kernels/kernels.def"

@@ -1,12 +1,14 @@
-/* launch.c - from an op to the function that runs it, and how work is split over the host's threads.
+/* launch.c - from an op to the function that runs it, and how work is split over the host's
+ * threads.
  *
- * Ops without a vector form here (or shapes a vector form does not take) go to the kit's scalar kernels; the linear matrices
- * that those would need row-major are kept so by weights.c. */
+ * Ops without a vector form here (or shapes a vector form does not take) go to the kit's scalar
+ * kernels; the linear matrices that those would need row-major are kept so by weights.c. */
 #include "cpu.h"
 #include "ops.h"
 
 enum { TASKS_PER_WORKER = 4 };
-static const double WORTH_SPLITTING = 8000.0; /* nanoseconds: a few times what waking the other threads costs */
+/* nanoseconds: a few times what waking the other threads costs */
+static const double WORTH_SPLITTING = 8000.0;
 
 uint32_t cpu_workers(const kit_launch *l) {
   return l->host && l->host->parallel && l->host->workers ? l->host->workers(l->host->self) : 1;
@@ -61,22 +63,27 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
     kernels = ((const cpu_self *)self)->kernels;
   else
     cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
-  if (shapes->node->op == ACCEL_PLUGIN_OP_ATTENTION) return cpu_attention_workspace(&kernels, shapes, workers);
-  const bool packed =
-      self && shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && ((const cpu_self *)self)->linear_of[shapes->index] >= 0;
+  if (shapes->node->op == ACCEL_PLUGIN_OP_ATTENTION)
+    return cpu_attention_workspace(&kernels, shapes, workers);
+  const bool packed = self && shapes->node->op == ACCEL_PLUGIN_OP_LINEAR &&
+                      ((const cpu_self *)self)->linear_of[shapes->index] >= 0;
   if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && !packed && cpu_blas_wanted(kernels.isa))
     return cpu_blas_workspace(shapes);
-  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes, workers);
-  if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
+  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR)
+    return cpu_linear_workspace(self, shapes, workers);
+  if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL)
+    return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
   return cpu_op_workspace(self, &kernels, shapes, workers);
 }
 
-bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {
+bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
+                 uint32_t operand) {
   (void)program;
   switch (node->op) {
     case ACCEL_PLUGIN_OP_CONV: /* rows */
-      return operand == 0 && (node->state >= 0 || kit_attr_i(node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
+      return operand == 0 &&
+             (node->state >= 0 || kit_attr_i(node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
     case ACCEL_PLUGIN_OP_LINEAR:
       return operand == 0;
     case ACCEL_PLUGIN_OP_ATTENTION:
@@ -89,7 +96,8 @@ bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *n
 
 bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                const accel_plugin_node *other) {
-  return self && first->op == ACCEL_PLUGIN_OP_LINEAR && cpu_linear_joins(self, program, first, other);
+  return self && first->op == ACCEL_PLUGIN_OP_LINEAR &&
+         cpu_linear_joins(self, program, first, other);
 }
 
 bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,

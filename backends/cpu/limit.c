@@ -1,5 +1,6 @@
-/* limit.c - what a kernel's instructions allow, for profiles: how long it takes over operands that the caches hold, on all
- * threads at once, as they may share cores.  Measured once for each kind of step. */
+/* limit.c - what a kernel's instructions allow, for profiles: how long it takes over operands that
+ * the caches hold, on all threads at once, as they may share cores.  Measured once for each kind of
+ * step. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +58,8 @@ static void measure_task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-double cpu_limit(cpu_limits *limits, const kit_launch *l, const int64_t key[CPU_LIMIT_KEY], cpu_repeat_fn *fn,
-                 const void *arg) {
+double cpu_limit(cpu_limits *limits, const kit_launch *l, const int64_t key[CPU_LIMIT_KEY],
+                 cpu_repeat_fn *fn, const void *arg) {
   const uint32_t workers = cpu_workers(l) < MAX_WORKERS ? cpu_workers(l) : MAX_WORKERS;
   double us = 0;
   pthread_mutex_lock(&limits->lock);

@@ -1,5 +1,5 @@
-/* linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the product is cut into
- * tasks. */
+/* linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the
+ * product is cut into tasks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ typedef struct job {
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   uint32_t r = index / j->panel_groups, p = index % j->panel_groups;
-  const int64_t row = cpu_share(j->rows, r, j->row_blocks), row_end = cpu_share(j->rows, r + 1, j->row_blocks);
+  const int64_t row = cpu_share(j->rows, r, j->row_blocks),
+                row_end = cpu_share(j->rows, r + 1, j->row_blocks);
   (void)worker;
   for (uint32_t m = 0; m < j->n_gemm; m++) {
     const int64_t before = j->panels_before[m], all = j->panels_before[m + 1] - before;
@@ -34,25 +35,28 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-/* What a task of `rows` rows and `panels` panels takes, in rows of a panel: every register tile costs a little more than its
- * rows, no panel passes faster than it is fetched, and nobody asks for a task's first one ahead. */
+/* What a task of `rows` rows and `panels` panels takes, in rows of a panel: every register tile
+ * costs a little more than its rows, no panel passes faster than it is fetched, and nobody asks for
+ * a task's first one ahead. */
 static double task_cost(int64_t rows, int64_t panels, int64_t tile_rows) {
   const double tile = 0.25, first_panel = 0.2, fetched = 2.0 * (double)tile_rows;
   const double cost = (double)rows + tile * (double)((rows + tile_rows - 1) / tile_rows);
   return (cost > fetched ? cost : fetched) * ((double)panels + first_panel);
 }
 
-/* When the last worker is done with a grid of tasks, in rows of a panel.  claim: what taking a task costs; held_up: the part
- * of a task that a worker may come too late. */
-static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t tile_rows, uint32_t workers, double claim,
-                        double held_up) {
+/* When the last worker is done with a grid of tasks, in rows of a panel.  claim: what taking a task
+ * costs; held_up: the part of a task that a worker may come too late. */
+static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t tile_rows,
+                        uint32_t workers, double claim, double held_up) {
   const int64_t rounds = (blocks * groups + workers - 1) / workers;
-  return (claim + task_cost((j->rows + blocks - 1) / blocks, (j->panels + groups - 1) / groups, tile_rows)) *
+  return (claim + task_cost((j->rows + blocks - 1) / blocks, (j->panels + groups - 1) / groups,
+                            tile_rows)) *
          ((double)rounds + held_up);
 }
 
-/* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and soonest.  `tall`: rows that
- * a panel is worth fetching for; row blocks are not lower unless there are too few panels for all workers. */
+/* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and
+ * soonest.  `tall`: rows that a panel is worth fetching for; row blocks are not lower unless there
+ * are too few panels for all workers. */
 static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) {
   const double gflops = 50, claim_ns = 500; /* gflops: of one core, at least */
   const uint32_t workers = cpu_workers(l);
@@ -64,7 +68,8 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
   double best = INFINITY;
   j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, row) < 2) return;
-  if (j->rows <= tile_rows) least_each = most_each = brief ? 1 : 4; /* fetching the panels is all there is */
+  /* fetching the panels is all there is */
+  if (j->rows <= tile_rows) least_each = most_each = brief ? 1 : 4;
   if (j->panels < workers) most = (workers + j->panels - 1) / j->panels * most_each;
   if (most > j->rows) most = j->rows;
   if (most < 1) most = 1;
@@ -72,7 +77,8 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
     for (int64_t blocks = 1; blocks <= most && blocks <= each * workers; blocks++) {
       int64_t groups = each * workers / blocks;
       if (groups > j->panels) groups = j->panels;
-      const double time = grid_cost(j, blocks, groups, tile_rows, workers, claim_ns / row, brief ? 0 : 0.2);
+      const double time =
+          grid_cost(j, blocks, groups, tile_rows, workers, claim_ns / row, brief ? 0 : 0.2);
       if (time >= best) continue;
       best = time;
       j->row_blocks = (uint32_t)blocks;
@@ -82,28 +88,38 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
 
 /* ---- x ---- */
 
-static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) { return &s->linear[s->linear_of[l->index]]; }
-static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
+static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) {
+  return &s->linear[s->linear_of[l->index]];
+}
+static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) {
+  return &s->kernels.linear[w->form];
+}
 static cpu_x x_of(const cpu_self *s, const cpu_linear *w) {
   return cpu_x_beside(kernel_of(s, w)->x, w->k, w->format.group_k);
 }
 
 /* Floats as they are, further apart. */
-static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
-                      float *zero) {
+static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy,
+                      float *scale, float *zero) {
   (void)scale;
   (void)zero;
-  for (int64_t i = 0; i < rows; i++) memcpy((float *)y + i * ldy, x + i * ldx, (size_t)k * sizeof *x);
+  for (int64_t i = 0; i < rows; i++)
+    memcpy((float *)y + i * ldy, x + i * ldx, (size_t)k * sizeof *x);
 }
 
-/* What makes the rows that the kernel reads of rows ldx floats apart; NULL: it reads those.  Crowded ones are copied. */
-static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
+/* What makes the rows that the kernel reads of rows ldx floats apart; NULL: it reads those.
+ * Crowded ones are copied. */
+static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_t rows,
+                                  int64_t ldx) {
   const cpu_linear_kernel *kernel = kernel_of(s, w);
   if (kernel->x != CPU_X_F32) return s->kernels.convert[x_of(s, w)];
-  return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_crowded(ldx * (int64_t)sizeof(float)) ? copy_rows : NULL;
+  return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_crowded(ldx * (int64_t)sizeof(float))
+             ? copy_rows
+             : NULL;
 }
 
-/* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has none in it. */
+/* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has
+ * none in it. */
 static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
   const cpu_x x = x_of(s, w);
   const uint64_t row = (uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float);
@@ -115,17 +131,20 @@ static void read_from(cpu_gemm *g, cpu_x x, int64_t rows, void *room) {
   g->x = room;
   g->ldx = cpu_x_row(x, g->k);
   if (cpu_x_blocked(x)) return;
-  g->x_scale = (const float *)(const void *)((const char *)room + (uint64_t)(rows * g->ldx * cpu_x_bytes(x)));
+  g->x_scale = (const float *)(const void *)((const char *)room +
+                                             (uint64_t)(rows * g->ldx * cpu_x_bytes(x)));
   g->x_zero = g->x_scale + rows;
 }
 
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_gemm *g = j->g;
-  int64_t row = cpu_share(j->rows, index, j->convert_tasks), end = cpu_share(j->rows, index + 1, j->convert_tasks);
+  int64_t row = cpu_share(j->rows, index, j->convert_tasks),
+          end = cpu_share(j->rows, index + 1, j->convert_tasks);
   (void)worker;
   cpu_convert_rows(j->convert, j->x, j->from + row * j->from_ld, j->from_ld, end - row, j->k,
-                   (char *)g->x + row * g->ldx * cpu_x_bytes(j->x), g->x_scale ? (float *)g->x_scale + row : NULL,
+                   (char *)g->x + row * g->ldx * cpu_x_bytes(j->x),
+                   g->x_scale ? (float *)g->x_scale + row : NULL,
                    g->x_zero ? (float *)g->x_zero + row : NULL);
 }
 
@@ -139,16 +158,17 @@ static void convert(job *j, const kit_launch *l, void *room) {
 
 /* ---- the products ---- */
 
-bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
-                      const accel_plugin_node *other) {
+bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p,
+                      const accel_plugin_node *first, const accel_plugin_node *other) {
   const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
-  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form && s->linear[a].k == s->linear[b].k &&
-         x_of(s, &s->linear[a]) == x_of(s, &s->linear[b]);
+  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form &&
+         s->linear[a].k == s->linear[b].k && x_of(s, &s->linear[a]) == x_of(s, &s->linear[b]);
 }
 
-bool cpu_linear_follows(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
-                        const accel_plugin_node *next) {
-  return !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 && s->linear_of[next - p->node] >= 0;
+bool cpu_linear_follows(const cpu_self *s, const accel_plugin_program *p,
+                        const accel_plugin_node *first, const accel_plugin_node *next) {
+  return !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 &&
+         s->linear_of[next - p->node] >= 0;
 }
 
 static cpu_gemm gemm_of(const cpu_linear *w, const kit_launch *l) {
@@ -200,7 +220,8 @@ static void add_gemm(job *j, const cpu_self *s, const kit_launch *l) {
   j->panels_before[m + 1] = j->panels;
 }
 
-/* Whether weights are widened, to fp32 or from fp8 to bf16, before they are multiplied: WIDENED_ROWS rows should share it.
+/* Whether weights are widened, to fp32 or from fp8 to bf16, before they are multiplied:
+ * WIDENED_ROWS rows should share it.
  */
 static bool widens(const cpu_self *s, const cpu_linear *w) {
   const cpu_x x = kernel_of(s, w)->x;
@@ -210,7 +231,8 @@ static bool widens(const cpu_self *s, const cpu_linear *w) {
 enum { WIDENED_ROWS = 140 };
 
 /* Products of the same x, which is converted into `room` where the kernel wants that. */
-static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l, void *room) {
+static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l,
+                     void *room) {
   const cpu_linear_kernel *kernel = kernel_of(s, first);
   j->run = kernel->run;
   j->k = first->k;
@@ -225,7 +247,14 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
 
 /* ---- two linears, the second over the result of the first ---- */
 
-enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 64, STRIP_ROWS = 224, BLOCKS_EACH = 4, STRIP = 256 };
+enum {
+  BETWEEN_BYTES = 512 << 10,
+  LEAST_ROWS = 56,
+  MOST_ROWS = 64,
+  STRIP_ROWS = 224,
+  BLOCKS_EACH = 4,
+  STRIP = 256
+};
 
 typedef struct chain {
   cpu_gemm g[2];
@@ -235,34 +264,42 @@ typedef struct chain {
   uint64_t at[3]; /* bytes in a worker's room: x of each, what is between them */
   int64_t between_ld;
   int64_t panels[2], rows;
-  int64_t width; /* columns of a panel of the first, when what is between is converted strip by strip; else 0 */
+  /* columns of a panel of the first, when what is between is converted strip by strip; else 0 */
+  int64_t width;
   uint32_t blocks;
   char *room; /* [workers][room_bytes] */
   uint64_t room_bytes;
 } chain;
 
-static bool chained(const kit_launch *l) { return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id; }
+static bool chained(const kit_launch *l) {
+  return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id;
+}
 
-/* Whether the second reads x by blocks: then a strip of columns of the first is enough to convert. */
-static bool by_strips(const cpu_self *s, const cpu_linear *next) { return cpu_x_blocked(x_of(s, next)); }
+/* Whether the second reads x by blocks: then a strip of columns of the first is enough to
+ * convert. */
+static bool by_strips(const cpu_self *s, const cpu_linear *next) {
+  return cpu_x_blocked(x_of(s, next));
+}
 
 /* Floats from a row to the next of what is between. */
 static int64_t between_ld(const cpu_linear *first) { return cpu_x_row(CPU_X_F32, first->n); }
 
 /* A worker's room for blocks of so many rows, ldx floats apart. */
-static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows, int64_t ldx,
-                    bool strips) {
+static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next,
+                    int64_t rows, int64_t ldx, bool strips) {
   const int64_t between = strips ? STRIP : between_ld(first);
   c->at[1] = x_bytes(s, first, rows, ldx);
   c->at[2] = c->at[1] + x_bytes(s, next, rows, between);
   c->room_bytes = c->at[2] + (uint64_t)(rows * between) * sizeof(float);
 }
 
-/* Rows of a block: its part of what is between stays in the second-level cache until it is read, but not fewer than are
- * worth fetching, or widening, the weights for.  0: too few rows in all to give every worker some such blocks. */
-static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows, int64_t ldx,
-                          uint32_t workers) {
-  const int64_t tile = kernel_of(s, first)->rows, limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS,
+/* Rows of a block: its part of what is between stays in the second-level cache until it is read,
+ * but not fewer than are worth fetching, or widening, the weights for.  0: too few rows in all to
+ * give every worker some such blocks. */
+static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next,
+                          int64_t rows, int64_t ldx, uint32_t workers) {
+  const int64_t tile = kernel_of(s, first)->rows,
+                limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS,
                 least = widens(s, next) ? WIDENED_ROWS : LEAST_ROWS;
   chain one;
   lay_out(&one, s, first, next, 16, ldx, by_strips(s, next));
@@ -285,16 +322,20 @@ uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t w
 }
 
 /* Makes g read `rows` rows of x, at stride ldx. */
-static void read_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows, void *room) {
+static void read_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows,
+                      void *room) {
   g->x = x;
   g->ldx = ldx;
   if (!c->convert[m]) return;
   read_from(g, c->x[m], rows, room);
-  cpu_convert_rows(c->convert[m], c->x[m], x, ldx, rows, g->k, room, (float *)g->x_scale, (float *)g->x_zero);
+  cpu_convert_rows(c->convert[m], c->x[m], x, ldx, rows, g->k, room, (float *)g->x_scale,
+                   (float *)g->x_zero);
 }
 
-/* The first linear of a block of rows STRIP columns at a time, each converted at once to what the second one reads. */
-static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, int64_t rows, float *strip, void *room) {
+/* The first linear of a block of rows STRIP columns at a time, each converted at once to what the
+ * second one reads. */
+static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, int64_t rows,
+                        float *strip, void *room) {
   const int64_t panels = STRIP / c->width;
   read_from(next, c->x[1], rows, room);
   float *scale = cpu_x_scales(room, next->k), *zero = scale + cpu_x_blocks(c->x[1], next->k);
@@ -318,7 +359,8 @@ static void chain_task(void *arg, uint32_t index, uint32_t worker) {
   const chain *c = arg;
   char *room = c->room + worker * c->room_bytes;
   float *between = (float *)(void *)(room + c->at[2]);
-  const int64_t row = cpu_share(c->rows, index, c->blocks), rows = cpu_share(c->rows, index + 1, c->blocks) - row;
+  const int64_t row = cpu_share(c->rows, index, c->blocks),
+                rows = cpu_share(c->rows, index + 1, c->blocks) - row;
   cpu_gemm g[2] = {c->g[0], c->g[1]};
   g[0].y = between;
   g[0].ldy = c->between_ld;
@@ -402,7 +444,10 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   const cpu_linear_kernel *kernel = kernel_of(s, w);
   const int64_t ldx = cpu_x_row(CPU_X_F32, w->k);
   if (w->panel_bytes > 4 * CACHED) return 0;
-  repeated r = {.run = kernel->run, .g = gemm_of(w, l), .rows = rows, .panels = CACHED / (int64_t)w->panel_bytes};
+  repeated r = {.run = kernel->run,
+                .g = gemm_of(w, l),
+                .rows = rows,
+                .panels = CACHED / (int64_t)w->panel_bytes};
   if (r.panels < 1) r.panels = 1;
   if (r.panels > w->panels) r.panels = w->panels;
   r.floats = (rows * w->n + 15) / 16 * 16;
@@ -418,10 +463,13 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
     cpu_convert_fn *make = convert_of(s, w, rows, ldx);
     if (make) {
       read_from(&r.g, x_of(s, w), rows, room);
-      cpu_convert_rows(make, x_of(s, w), x, ldx, rows, w->k, room, (float *)r.g.x_scale, (float *)r.g.x_zero);
+      cpu_convert_rows(make, x_of(s, w), x, ldx, rows, w->k, room, (float *)r.g.x_scale,
+                       (float *)r.g.x_zero);
     }
-    const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
-    us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels / (double)(r.panels * cpu_workers(l));
+    const int64_t key[CPU_LIMIT_KEY] = {
+        ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
+    us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels /
+         (double)(r.panels * cpu_workers(l));
   }
   free(x);
   free(room);
@@ -432,7 +480,8 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
 /* ---- launching ---- */
 
 int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
+  if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node))
+    return cpu_launch_blas(s, l, error);
   if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
   if (!l->out[0].elements) return ACCEL_PLUGIN_OK;
   if (chained(l)) {

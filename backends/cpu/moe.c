@@ -1,25 +1,30 @@
-/* moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert multiplies its rows at once, and
- * every token adds up its choices in their order: a token's result does not depend on which others there are. */
+/* moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert
+ * multiplies its rows at once, and every token adds up its choices in their order: a token's result
+ * does not depend on which others there are. */
 #include <string.h>
 
 #include "ops.h"
 
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
-enum { PAIRS = 1024 }; /* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
+/* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
+enum { PAIRS = 1024 };
 
 typedef struct job {
   const kit_launch *l;
   const cpu_kernels *kernels;
   const cpu_moe *moe;
-  int64_t k, token, tokens, pairs, hidden, inner, wide; /* choices; of this pass; H, I, columns of up's result */
+  /* choices; of this pass; H, I, columns of up's result */
+  int64_t k, token, tokens, pairs, hidden, inner, wide;
   int32_t act;
   float alpha, limit;
-  int32_t *start, *order, *place; /* [experts + 1]: pairs of each; pair at each place; place of each pair */
-  int32_t *chosen, n_chosen;      /* [experts]: those that have pairs, which are all that is read */
-  float *up, *middle, *down;      /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
-  float *scale, *zero;            /* [pairs], of rows as kernels read them */
-  char *rows;                     /* such rows */
-  const cpu_experts *e;           /* at hand */
+  /* [experts + 1]: pairs of each; pair at each place; place of each pair */
+  int32_t *start, *order, *place;
+  int32_t *chosen, n_chosen; /* [experts]: those that have pairs, which are all that is read */
+  /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
+  float *up, *middle, *down;
+  float *scale, *zero;  /* [pairs], of rows as kernels read them */
+  char *rows;           /* such rows */
+  const cpu_experts *e; /* at hand */
   const cpu_linear_kernel *kernel;
   cpu_x x; /* what it reads */
   const float *from;
@@ -35,21 +40,23 @@ typedef struct job {
 static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   (void)worker;
-  for (int64_t i = cpu_share(j->pairs, index, j->tasks); i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
+  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
+       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
     const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
     char *to = j->rows + i * j->row_bytes;
     if (j->x == CPU_X_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i, j->zero + i);
+      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
+                       j->zero + i);
   }
 }
 
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_experts *e = j->e;
-  const int64_t expert = j->chosen[index / j->parts], part = index % j->parts, first = j->start[expert],
-                rows = j->start[expert + 1] - first;
+  const int64_t expert = j->chosen[index / j->parts], part = index % j->parts,
+                first = j->start[expert], rows = j->start[expert + 1] - first;
   const bool up = e == &j->moe->up;
   const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
   (void)worker;
@@ -82,7 +89,8 @@ static void run_products(job *j) {
   cpu_parallel(j->l, (uint32_t)(j->n_chosen * j->parts), product_task, j);
 }
 
-static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld, bool by_token, float *to) {
+static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld,
+                     bool by_token, float *to) {
   j->e = e;
   j->kernel = &j->kernels->linear[e->form];
   j->x = cpu_x_beside(j->kernel->x, e->k, e->format.group_k);
@@ -127,15 +135,18 @@ static void gate_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t n = j->inner;
   const float one = 1.0f;
   (void)worker;
-  for (int64_t i = cpu_share(j->pairs, index, j->tasks); i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
-    float *gate = j->middle + i * n, *up = j->down + i * (j->hidden > n ? j->hidden : n); /* free until the next product */
+  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
+       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
+    /* free until the next product */
+    float *gate = j->middle + i * n, *up = j->down + i * (j->hidden > n ? j->hidden : n);
     gate_row(j, j->up + i * j->wide, gate, up);
     if (j->limit > 0) {
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -INFINITY, j->limit, gate, gate, n);
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -j->limit, j->limit, up, up, n);
     }
     k->activate(j->act, j->alpha, gate, gate, n);
-    if (j->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI) k->binary(ACCEL_PLUGIN_BINARY_ADD, up, 1, &one, 0, up, n);
+    if (j->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI)
+      k->binary(ACCEL_PLUGIN_BINARY_ADD, up, 1, &one, 0, up, n);
     k->binary(ACCEL_PLUGIN_BINARY_MUL, gate, 1, up, 1, gate, n);
   }
 }
@@ -145,7 +156,8 @@ static void gate_task(void *arg, uint32_t index, uint32_t worker) {
 static void combine_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   (void)worker;
-  for (int64_t t = cpu_share(j->tokens, index, j->tasks); t < cpu_share(j->tokens, index + 1, j->tasks); t++) {
+  for (int64_t t = cpu_share(j->tokens, index, j->tasks);
+       t < cpu_share(j->tokens, index + 1, j->tasks); t++) {
     float *y = kit_f32(&j->l->out[0]) + (j->token + t) * j->hidden;
     memset(y, 0, (size_t)j->hidden * sizeof *y);
     for (int64_t c = 0; c < j->k; c++)
@@ -159,7 +171,8 @@ static void sort_pairs(job *j) {
   memset(j->start, 0, (size_t)(j->moe->experts + 1) * sizeof *j->start);
   for (int64_t i = 0; i < j->pairs; i++) j->start[idx[i] + 1]++;
   for (int64_t e = 0; e < j->moe->experts; e++) j->start[e + 1] += j->start[e];
-  for (int64_t i = 0; i < j->pairs; i++) { /* start moves to the end of each expert, and back below */
+  /* start moves to the end of each expert, and back below */
+  for (int64_t i = 0; i < j->pairs; i++) {
     j->place[i] = j->start[idx[i]]++;
     j->order[j->place[i]] = (int32_t)i;
   }
@@ -171,7 +184,8 @@ static void sort_pairs(job *j) {
 
 static void run_pass(job *j) {
   sort_pairs(j);
-  multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true, j->up ? j->up : j->middle);
+  multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true,
+           j->up ? j->up : j->middle);
   if (j->up) {
     j->tasks = cpu_tasks(j->l, j->pairs, 1.5 * (double)j->inner);
     cpu_parallel(j->l, j->tasks, gate_task, j);
@@ -191,7 +205,8 @@ static int64_t tokens_of(const kit_launch *l) {
 static uint64_t lay(const kit_launch *l, char *base, job *j) {
   const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
                 hidden = kit_cols(&l->in[X]);
-  const int64_t inner = l->in[W_DOWN].dim[2], wide = l->in[W_UP].dim[1], widest = hidden > inner ? hidden : inner;
+  const int64_t inner = l->in[W_DOWN].dim[2], wide = l->in[W_UP].dim[1],
+                widest = hidden > inner ? hidden : inner;
   int64_t at = 0;
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
@@ -216,11 +231,16 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
   const kit_tensor *x = &l->in[X], *idx = &l->in[IDX];
   if (s->moes.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_MOE)(l, error);
   const cpu_moe *moe = &s->moes.at[s->moes.of[l->index]];
-  job j = {.l = l, .kernels = &s->kernels, .moe = moe, .k = kit_cols(idx), .hidden = kit_cols(x), .inner = moe->down.k};
+  job j = {.l = l,
+           .kernels = &s->kernels,
+           .moe = moe,
+           .k = kit_cols(idx),
+           .hidden = kit_cols(x),
+           .inner = moe->down.k};
   for (int64_t i = 0; i < idx->elements; i++)
     if (kit_i32(idx)[i] < 0 || kit_i32(idx)[i] >= moe->experts)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %d is outside 0..%lld", kit_i32(idx)[i],
-                             (long long)moe->experts - 1);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %d is outside 0..%lld",
+                             kit_i32(idx)[i], (long long)moe->experts - 1);
   j.wide = moe->up.n;
   j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.alpha = kit_act_alpha(l->node, j.act);

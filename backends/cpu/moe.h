@@ -18,8 +18,9 @@ typedef struct cpu_experts {
 typedef struct cpu_moe {
   int64_t experts;
   int32_t glu;
-  bool fused; /* up's panels hold both halves of the gate and the kernel joins them; else its columns are the rows of
-                 w_gate_up */
+  /* up's panels hold both halves of the gate and the kernel joins them; else its columns are the
+   * rows of w_gate_up */
+  bool fused;
   cpu_experts up, down;
 } cpu_moe;
 
@@ -30,10 +31,12 @@ typedef struct cpu_moes {
 } cpu_moes;
 
 /* Whether operand `operand` of the node is packed here. */
-bool cpu_moe_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
+bool cpu_moe_packs(const accel_plugin_program *program, const accel_plugin_node *node,
+                   uint32_t operand);
 /* Packs all of them; formats as in accel_plugin_precision.  cpu_moes_free also after a failure. */
-int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
-                      const accel_plugin_host *host, cpu_moes *out, accel_plugin_error *error);
+int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *kernels,
+                      const accel_plugin_format *format, const accel_plugin_host *host,
+                      cpu_moes *out, accel_plugin_error *error);
 void cpu_moes_free(cpu_moes *moes);
 
 #endif

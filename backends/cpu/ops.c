@@ -35,7 +35,8 @@ int32_t cpu_launch_op(const cpu_self *s, const kit_launch *l, accel_plugin_error
   return kit_scalar(l->node->op)(l, error);
 }
 
-uint64_t cpu_op_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+uint64_t cpu_op_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                          uint32_t workers) {
   switch (l->node->op) {
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:

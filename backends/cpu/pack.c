@@ -5,7 +5,8 @@ typedef struct form_info {
   bool (*takes)(const accel_plugin_format *f); /* NULL: every format of its store */
   uint64_t (*bytes)(const cpu_panel *p);
   void (*pack)(const cpu_panel *p, const cpu_column *column, void *panel);
-  void (*row)(const cpu_panel *p, const void *panel, int32_t col, float *y); /* NULL: rows are not read back */
+  /* NULL: rows are not read back */
+  void (*row)(const cpu_panel *p, const void *panel, int32_t col, float *y);
 } form_info;
 
 static const form_info forms[CPU_FORM_COUNT] = {
@@ -44,14 +45,22 @@ cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *form
   return takes && kernels->linear[form].run ? form : CPU_FORM_F32;
 }
 
-uint64_t cpu_panel_bytes(const cpu_panel *p) { return (forms[p->form].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
-void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) { forms[p->form].pack(p, column, panel); }
+uint64_t cpu_panel_bytes(const cpu_panel *p) {
+  return (forms[p->form].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+}
+void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
+  forms[p->form].pack(p, column, panel);
+}
 bool cpu_panel_reads(cpu_form form) { return forms[form].row; }
-void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) { forms[p->form].row(p, panel, col, y); }
+void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
+  forms[p->form].row(p, panel, col, y);
+}
 
 /* ---- fp32: [k][cols] ---- */
 
-uint64_t cpu_f32_panel_bytes(const cpu_panel *p) { return (uint64_t)p->k * (uint64_t)p->cols * sizeof(float); }
+uint64_t cpu_f32_panel_bytes(const cpu_panel *p) {
+  return (uint64_t)p->k * (uint64_t)p->cols * sizeof(float);
+}
 
 /* Columns [c, c + count) are rows of one matrix at equal steps. */
 static bool regular(const cpu_column *column, int64_t c, int64_t count) {
@@ -78,7 +87,9 @@ void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *pane
       for (int64_t i = 0; i < v; i++) {
         const cpu_column *from = &column[c + i];
         to[j * p->cols + c + i] =
-            from->from ? from->from->f32[from->from->trans ? j * from->from->n + from->row : from->row * p->k + j] : 0.0f;
+            from->from ? from->from->f32[from->from->trans ? j * from->from->n + from->row
+                                                           : from->row * p->k + j]
+                       : 0.0f;
       }
   }
 }

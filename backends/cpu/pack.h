@@ -1,5 +1,5 @@
-/* pack.h - weights of linear nodes from the canonical formats (plugin.h: accel_plugin_format) into panels (kernels.h:
- * cpu_form).
+/* pack.h - weights of linear nodes from the canonical formats (plugin.h: accel_plugin_format) into
+ * panels (kernels.h: cpu_form).
  *
  * pack.c decides the form and calls one packer a form: pack_<form>.c. */
 #ifndef ACCEL_CPU_PACK_H
@@ -18,7 +18,8 @@ typedef struct cpu_matrix {
   bool trans; /* F32 only: stored [k, n] */
 } cpu_matrix;
 
-/* Where a column of a panel comes from: a row of a matrix (its column when that is transposed); from NULL: zeros. */
+/* Where a column of a panel comes from: a row of a matrix (its column when that is transposed);
+ * from NULL: zeros. */
 typedef struct cpu_column {
   const cpu_matrix *from;
   int64_t row;
@@ -35,7 +36,8 @@ typedef struct cpu_panel {
   int32_t cols;
 } cpu_panel;
 
-/* The form that holds weights of this format on this ISA; F32 when no other does: then they are widened. */
+/* The form that holds weights of this format on this ISA; F32 when no other does: then they are
+ * widened. */
 cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *format);
 /* Bytes of one panel, a multiple of 64. */
 uint64_t cpu_panel_bytes(const cpu_panel *p);
@@ -44,8 +46,8 @@ void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
 /* Whether the rows that a panel was packed from can be read back: all forms but I4. */
 bool cpu_panel_reads(cpu_form form);
-/* The row of k elements that column `col` of a panel was packed from, as fp32: the numbers of its format, except that in
- * E4M3 all elements of a group that holds a NaN are. */
+/* The row of k elements that column `col` of a panel was packed from, as fp32: the numbers of its
+ * format, except that in E4M3 all elements of a group that holds a NaN are. */
 void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 
 /* Three lines a form. */
@@ -67,7 +69,8 @@ bool cpu_i4_takes(const accel_plugin_format *format);
 uint64_t cpu_i4_panel_bytes(const cpu_panel *p);
 void cpu_i4_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
-/* Columns' kernels of nine, w[cols][k][9], as a panel of cpu_winograd_i16: cpu_winograd_i16_panel bytes.  room: [36][k]. */
+/* Columns' kernels of nine, w[cols][k][9], as a panel of cpu_winograd_i16: cpu_winograd_i16_panel
+ * bytes.  room: [36][k]. */
 void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *room, void *panel);
 
 #endif

@@ -18,12 +18,18 @@ bool cpu_i8_takes(const accel_plugin_format *f) {
   return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % cpu_x_block(CPU_X_U8B) == 0;
 }
 
-static cpu_x x_of(const cpu_panel *p) { return cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k); }
+static cpu_x x_of(const cpu_panel *p) {
+  return cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k);
+}
 static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_x_block(x_of(p)); }
 static bool parted(const cpu_panel *p) { return !p->block && cpu_x_parted(x_of(p)); }
 /* Bytes before the codes of a block of k, and of all of it. */
-static uint64_t head_of(const cpu_panel *p, int64_t k) { return (uint64_t)(p->cols * cpu_i8_head(parted(p), k)); }
-static uint64_t bytes_of(const cpu_panel *p, int64_t k) { return head_of(p, k) + (uint64_t)(p->cols * padded(k)); }
+static uint64_t head_of(const cpu_panel *p, int64_t k) {
+  return (uint64_t)(p->cols * cpu_i8_head(parted(p), k));
+}
+static uint64_t bytes_of(const cpu_panel *p, int64_t k) {
+  return head_of(p, k) + (uint64_t)(p->cols * padded(k));
+}
 
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {
   const int64_t block = block_of(p), rest = p->k % block;
@@ -34,9 +40,12 @@ uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {
 static float factor_of(const cpu_column *column, int64_t k) {
   const accel_plugin_format *f = column->from->format;
   const accel_plugin_weight_view *view = &column->from->view;
-  const int64_t row = f->group_n ? column->row / f->group_n * accel_groups(column->from->k, f->group_k) : 0;
-  const float scale = accel_scale_at(f->scale, view->scale, row + (f->group_k ? k / f->group_k : 0));
-  return f->outer == ACCEL_PLUGIN_NO_DTYPE ? scale : scale * accel_scale_at(f->outer, view->outer, 0);
+  const int64_t row =
+      f->group_n ? column->row / f->group_n * accel_groups(column->from->k, f->group_k) : 0;
+  const float scale =
+      accel_scale_at(f->scale, view->scale, row + (f->group_k ? k / f->group_k : 0));
+  return f->outer == ACCEL_PLUGIN_NO_DTYPE ? scale
+                                           : scale * accel_scale_at(f->outer, view->outer, 0);
 }
 
 /* Codes of a column in a block; answers their sum. */
@@ -51,7 +60,8 @@ static int64_t put_codes(const int8_t *row, int64_t k, int8_t *codes, int32_t co
 }
 
 /* Column c of a block of k, from k `at` on. */
-static void put_block(const cpu_panel *p, const cpu_column *column, int64_t at, int64_t k, int32_t c, char *block) {
+static void put_block(const cpu_panel *p, const cpu_column *column, int64_t at, int64_t k,
+                      int32_t c, char *block) {
   const int8_t *row = (const int8_t *)column->from->view.data + column->row * p->k + at;
   float *factor = (float *)(void *)block + c, *sum = factor + p->cols;
   int16_t *less = (int16_t *)(void *)(block + sizeof(float) * (size_t)p->cols) + 2 * c;
@@ -62,8 +72,8 @@ static void put_block(const cpu_panel *p, const cpu_column *column, int64_t at, 
     return;
   }
   for (int64_t j = 0, part = 0; j < k; j += CPU_X_PART, part++)
-    less[part / 2 * 2 * p->cols + part % 2] =
-        (int16_t)-put_codes(row + j, k - j < CPU_X_PART ? k - j : CPU_X_PART, codes + j * p->cols, p->cols);
+    less[part / 2 * 2 * p->cols + part % 2] = (int16_t)-put_codes(
+        row + j, k - j < CPU_X_PART ? k - j : CPU_X_PART, codes + j * p->cols, p->cols);
 }
 
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {

@@ -15,8 +15,8 @@ static const double from_taps[SIDE][3] = {{1 / 4.0, 0, 0},
                                           {1 / 24.0, -1 / 12.0, 1 / 6.0},
                                           {0, 0, 1}};
 
-/* What the words of x reach at a point: up to 320 times the sizes of B^T's entries added up, where 479 is the most that
- * lines without zeros have 68 times that. */
+/* What the words of x reach at a point: up to 320 times the sizes of B^T's entries added up, where
+ * 479 is the most that lines without zeros have 68 times that. */
 static double reach(int point) {
   static const int sizes[SIDE] = {10, 10, 10, 6, 6, 10};
   return 326.0 * sizes[point / SIDE] * sizes[point % SIDE];
@@ -33,13 +33,15 @@ void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *room,
   float *factor = panel;
   int16_t *words = (int16_t *)(void *)(factor + POINTS * cols);
   for (int64_t c = 0; c < cols; c++) {
-    for (int64_t j = 0; j < k; j++) cpu_winograd_transform(from_taps, SIDE, w + (c * k + j) * TAPS, room + j, k);
+    for (int64_t j = 0; j < k; j++)
+      cpu_winograd_transform(from_taps, SIDE, w + (c * k + j) * TAPS, room + j, k);
     for (int p = 0; p < POINTS; p++) {
       const float *point = room + p * k;
       const double step = step_of(point, k, p);
       factor[p * cols + c] = (float)step;
       for (int64_t j = 0; j < k; j++)
-        words[((p * k + j) / 2 * cols + c) * 2 + j % 2] = step > 0 ? (int16_t)lrint((double)point[j] / step) : 0;
+        words[((p * k + j) / 2 * cols + c) * 2 + j % 2] =
+            step > 0 ? (int16_t)lrint((double)point[j] / step) : 0;
     }
   }
 }

@@ -24,6 +24,6 @@ static void cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *ho
   kit_cleanup(endpoint, host);
 }
 
-KIT_PLUGIN(backend, .name = "cpu", .implementation_type = "CPU", .devices = cpu_devices, .memory = cpu_memory,
-           .cleanup = cleanup, .buffer_alloc = kit_buffer_alloc, .buffer_free = kit_buffer_free,
-           .buffer_copy = kit_buffer_copy)
+KIT_PLUGIN(backend, .name = "cpu", .implementation_type = "CPU", .devices = cpu_devices,
+           .memory = cpu_memory, .cleanup = cleanup, .buffer_alloc = kit_buffer_alloc,
+           .buffer_free = kit_buffer_free, .buffer_copy = kit_buffer_copy)

@@ -4,7 +4,8 @@
 #include "cpu.h"
 #include "ops.h"
 
-/* Elements of one row-wise task are at least this many, and costs below are rough nanoseconds an element. */
+/* Elements of one row-wise task are at least this many, and costs below are rough nanoseconds an
+ * element. */
 static const double NS_COPY = 0.15, NS_NORM = 0.3, NS_EXP = 0.7;
 
 /* ---- norm ---- */
@@ -27,7 +28,8 @@ int32_t cpu_launch_norm(const cpu_self *s, const kit_launch *l, accel_plugin_err
   const accel_plugin_node *n = l->node;
   int64_t cols = kit_cols(x), groups = kit_attr_i(n, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   int32_t kind = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_NORM_KIND, ACCEL_PLUGIN_NORM_LAYER);
-  if (groups < 1 || cols % groups || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_NORM)(l, error);
+  if (groups < 1 || cols % groups || !x->elements)
+    return kit_scalar(ACCEL_PLUGIN_OP_NORM)(l, error);
   norm_job j = {.run = s->kernels.norm, .rows = kit_row_count(x)};
   j.g = (cpu_norm){.x = kit_f32(x),
                    .residual = kit_f32(&l->in[3]),
@@ -41,7 +43,8 @@ int32_t cpu_launch_norm(const cpu_self *s, const kit_launch *l, accel_plugin_err
                    .size = cols / groups,
                    .groups = groups,
                    .kind = kind,
-                   .eps = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_EPS, kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5),
+                   .eps = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_EPS,
+                                            kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5),
                    .gamma_offset = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0)};
   j.tasks = cpu_tasks(l, j.rows, NS_NORM * (double)cols);
   cpu_parallel(l, j.tasks, norm_task, &j);
@@ -69,7 +72,8 @@ static void softmax_task(void *arg, uint32_t i, uint32_t worker) {
 int32_t cpu_launch_softmax(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, -1);
-  if ((axis != -1 && axis != (int64_t)x->rank - 1) || !x->elements) return cpu_launch_softmax_axis(s, l, error);
+  if ((axis != -1 && axis != (int64_t)x->rank - 1) || !x->elements)
+    return cpu_launch_softmax_axis(s, l, error);
   softmax_job j = {.x = kit_f32(x),
                    .y = kit_f32(&l->out[0]),
                    .rows = kit_row_count(x),
@@ -137,10 +141,12 @@ static void binary_task(void *arg, uint32_t i, uint32_t worker) {
   const binary_job *j = arg;
   (void)worker;
   for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++)
-    j->run(j->kind, j->a + r * j->a_row, j->a_step, j->b + r * j->b_row, j->b_step, j->y + r * j->cols, j->cols);
+    j->run(j->kind, j->a + r * j->a_row, j->a_step, j->b + r * j->b_row, j->b_step,
+           j->y + r * j->cols, j->cols);
 }
 
-/* Steps of an operand against the result: it must be whole, one row repeated, one column repeated, or one number. */
+/* Steps of an operand against the result: it must be whole, one row repeated, one column repeated,
+ * or one number. */
 static bool steps(const kit_tensor *t, const kit_tensor *out, int64_t *row, int32_t *step) {
   int64_t cols = kit_cols(out), rows = kit_row_count(out);
   *step = kit_cols(t) == cols;
@@ -162,10 +168,10 @@ int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_e
                   .y = kit_f32(out),
                   .rows = kit_row_count(out),
                   .cols = kit_cols(out)};
-  bool fits =
-      out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 && b->dtype == ACCEL_PLUGIN_F32 && out->elements;
-  if (!fits || j.kind < ACCEL_PLUGIN_BINARY_ADD || j.kind > ACCEL_PLUGIN_BINARY_MAX || !steps(a, out, &j.a_row, &j.a_step) ||
-      !steps(b, out, &j.b_row, &j.b_step))
+  bool fits = out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 &&
+              b->dtype == ACCEL_PLUGIN_F32 && out->elements;
+  if (!fits || j.kind < ACCEL_PLUGIN_BINARY_ADD || j.kind > ACCEL_PLUGIN_BINARY_MAX ||
+      !steps(a, out, &j.a_row, &j.a_step) || !steps(b, out, &j.b_row, &j.b_step))
     return cpu_launch_nest(s, l, error);
   if (j.a_row == j.cols && j.b_row == j.cols && j.a_step && j.b_step &&
       j.rows * j.cols > 1) { /* one long row, cut anywhere */
@@ -195,7 +201,8 @@ typedef struct reduce_job {
 static void reduce_task(void *arg, uint32_t i, uint32_t worker) {
   const reduce_job *j = arg;
   (void)worker;
-  for (int64_t b = cpu_share(j->items, i, j->tasks); b < cpu_share(j->items, i + 1, j->tasks); b++) {
+  for (int64_t b = cpu_share(j->items, i, j->tasks); b < cpu_share(j->items, i + 1, j->tasks);
+       b++) {
     float *y = j->y + b * j->cols, weights = 0;
     memset(y, 0, (size_t)j->cols * sizeof *y);
     for (int32_t r = j->start[b]; r < j->start[b + 1]; r++) {
@@ -212,7 +219,8 @@ int32_t cpu_launch_reduce(const cpu_self *s, const kit_launch *l, accel_plugin_e
   const kit_tensor *x = &l->in[0];
   int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_REDUCE_SUM);
   bool sums = kind == ACCEL_PLUGIN_REDUCE_SUM || kind == ACCEL_PLUGIN_REDUCE_MEAN;
-  if (!sums || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) < 0 || x->dtype != ACCEL_PLUGIN_F32 || !x->elements ||
+  if (!sums || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) < 0 ||
+      x->dtype != ACCEL_PLUGIN_F32 || !x->elements ||
       (kit_has(&l->in[1]) && l->in[1].dtype != ACCEL_PLUGIN_F32))
     return cpu_launch_fold(s, l, error);
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], NULL);
@@ -250,21 +258,29 @@ static int64_t rope_pairs(const kit_launch *l, int64_t *head) {
   return kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROT_DIMS, *head) / 2;
 }
 
-/* Frequencies; for three lines of positions (M-RoPE) a 1 and the angles of each row; one table a worker. */
+/* Frequencies; for three lines of positions (M-RoPE) a 1 and the angles of each row; one table a
+ * worker. */
 uint64_t cpu_rope_workspace(const kit_launch *shapes, uint32_t workers) {
-  int64_t head, pairs = rope_pairs(shapes, &head), rows = shapes->in[1].rank == 2 ? kit_row_count(&shapes->in[0]) : 0;
-  return pairs > 0 ? ((uint64_t)pairs * (1 + 2 * (uint64_t)workers) + (uint64_t)rows * (uint64_t)(pairs + 1)) * sizeof(float)
+  int64_t head, pairs = rope_pairs(shapes, &head),
+                rows = shapes->in[1].rank == 2 ? kit_row_count(&shapes->in[0]) : 0;
+  return pairs > 0 ? ((uint64_t)pairs * (1 + 2 * (uint64_t)workers) +
+                      (uint64_t)rows * (uint64_t)(pairs + 1)) *
+                         sizeof(float)
                    : 0;
 }
 
-/* Angles of rows whose pairs follow the line of positions that their section names, as frequencies of position 1. */
-static void rope_angles(const kit_launch *l, cpu_rope *g, int64_t rows, int32_t *one, float *angle) {
-  const int64_t *section, n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_SECTIONS, &section), lines = l->in[1].dim[0];
+/* Angles of rows whose pairs follow the line of positions that their section names, as frequencies
+ * of position 1. */
+static void rope_angles(const kit_launch *l, cpu_rope *g, int64_t rows, int32_t *one,
+                        float *angle) {
+  const int64_t *section, n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_SECTIONS, &section),
+                          lines = l->in[1].dim[0];
   for (int64_t t = 0; t < rows; t++) one[t] = 1;
   for (int64_t i = 0, k = 0, end = n ? section[0] : g->pairs; i < g->pairs; i++) {
     while (k + 1 < n && i >= end) end += section[++k];
     const int32_t *position = g->position + k % lines * rows;
-    for (int64_t t = 0; t < rows; t++) angle[t * g->pairs + i] = (float)position[t] * g->frequency[t * g->step + i];
+    for (int64_t t = 0; t < rows; t++)
+      angle[t * g->pairs + i] = (float)position[t] * g->frequency[t * g->step + i];
   }
   g->position = one;
   g->frequency = angle;
@@ -275,26 +291,28 @@ int32_t cpu_launch_rope(const cpu_self *s, const kit_launch *l, accel_plugin_err
   const kit_tensor *x = &l->in[0], *position = &l->in[1], *frequency = &l->in[2];
   rope_job j = {.run = s->kernels.rope, .rows = kit_row_count(x)};
   int64_t head, pairs = rope_pairs(l, &head);
-  if (position->rank > 2 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head || kit_cols(x) % head ||
-      !x->elements)
+  if (position->rank > 2 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head ||
+      kit_cols(x) % head || !x->elements)
     return kit_scalar(ACCEL_PLUGIN_OP_ROPE)(l, error);
   float *own = l->workspace;
   j.table = own + pairs;
   for (int64_t i = 0; !kit_has(frequency) && i < pairs; i++)
-    own[i] = (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
-  j.g = (cpu_rope){.x = kit_f32(x),
-                   .frequency = kit_has(frequency) ? kit_f32(frequency) : own,
-                   .step = kit_has(frequency) && frequency->rank == 2 ? frequency->row_stride : 0,
-                   .y = kit_f32(&l->out[0]),
-                   .position = kit_i32(position),
-                   .ldx = x->row_stride,
-                   .ldy = kit_cols(x),
-                   .cols = kit_cols(x),
-                   .head = head,
-                   .pairs = pairs,
-                   .interleaved = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) ==
-                                  ACCEL_PLUGIN_ROPE_INTERLEAVED,
-                   .mscale = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0)};
+    own[i] = (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0),
+                        -(double)i / (double)pairs);
+  j.g =
+      (cpu_rope){.x = kit_f32(x),
+                 .frequency = kit_has(frequency) ? kit_f32(frequency) : own,
+                 .step = kit_has(frequency) && frequency->rank == 2 ? frequency->row_stride : 0,
+                 .y = kit_f32(&l->out[0]),
+                 .position = kit_i32(position),
+                 .ldx = x->row_stride,
+                 .ldy = kit_cols(x),
+                 .cols = kit_cols(x),
+                 .head = head,
+                 .pairs = pairs,
+                 .interleaved = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE,
+                                           ACCEL_PLUGIN_ROPE_HALF) == ACCEL_PLUGIN_ROPE_INTERLEAVED,
+                 .mscale = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0)};
   if (position->rank == 2) {
     rope_angles(l, &j.g, j.rows, (int32_t *)j.table, j.table + j.rows);
     j.table += j.rows * (pairs + 1);

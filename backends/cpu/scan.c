@@ -1,4 +1,5 @@
-/* scan.c - selective_scan: a task takes a vector of columns of one sequence through all its rows, their states at hand. */
+/* scan.c - selective_scan: a task takes a vector of columns of one sequence through all its rows,
+ * their states at hand. */
 #include <string.h>
 
 #include "kit/scalar.h"
@@ -10,9 +11,10 @@ typedef struct job {
   const kit_launch *l;
   const cpu_kernels *kernels;
   const kit_rows *rows;
-  kit_state_view *state;                     /* [items], or NULL */
-  float *workspace;                          /* [workers][room] */
-  int64_t heads, p, n, groups, blocks, room; /* p columns a head, cut into blocks of a vector (without rates: per head) */
+  kit_state_view *state; /* [items], or NULL */
+  float *workspace;      /* [workers][room] */
+  /* p columns a head, cut into blocks of a vector (without rates: per head) */
+  int64_t heads, p, n, groups, blocks, room;
   cpu_scan g;
   uint32_t tasks;
 } job;
@@ -31,7 +33,8 @@ static void run_block(const job *j, int32_t item, int64_t block, float *workspac
   const int64_t vector = j->kernels->vector, per = (j->p + vector - 1) / vector, head = block / per,
                 first = block % per * vector, col = head * j->p + first,
                 cols = j->p - first < vector ? j->p - first : vector;
-  const int64_t row = j->rows->start[item], group = j->g.rates ? 0 : head / (j->heads / j->groups) * j->n;
+  const int64_t row = j->rows->start[item],
+                group = j->g.rates ? 0 : head / (j->heads / j->groups) * j->n;
   const int64_t own = j->g.rates ? col : head; /* index of dt, a, d, dt_bias */
   cpu_scan g = j->g;
   g.rows = j->rows->start[item + 1] - row;
@@ -44,7 +47,8 @@ static void run_block(const job *j, int32_t item, int64_t block, float *workspac
   g.d = part_of(j, D, own);
   g.dt_bias = part_of(j, DT_BIAS, own);
   g.y += row * g.ldy + col;
-  if (j->state && j->state[item].current) g.current = (const float *)j->state[item].current + col * j->n;
+  if (j->state && j->state[item].current)
+    g.current = (const float *)j->state[item].current + col * j->n;
   if (j->state && j->state[item].next) g.next = (float *)j->state[item].next + col * j->n;
   j->kernels->scan(&g, cols, workspace);
 }
@@ -65,7 +69,9 @@ static int64_t state_floats(const kit_launch *l) {
   return (items_of(l) * (int64_t)(sizeof(kit_state_view) / sizeof(float)) + 15) / 16 * 16;
 }
 
-static int64_t room_of(const cpu_kernels *k, const kit_launch *l) { return 2 * kit_cols(&l->in[B]) * k->vector; }
+static int64_t room_of(const cpu_kernels *k, const kit_launch *l) {
+  return 2 * kit_cols(&l->in[B]) * k->vector;
+}
 
 /* The states of the items, then room for each worker. */
 uint64_t cpu_scan_workspace(const cpu_kernels *k, const kit_launch *l, uint32_t workers) {
@@ -80,8 +86,8 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
   bool rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1;
   const int64_t cols = kit_cols(x), vector = s->kernels.vector;
   j.groups = rates ? 1 : kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
-  if (j.heads < 1 || j.groups < 1 || cols % j.heads || j.heads % j.groups || kit_cols(b) % j.groups ||
-      (rates && cols != j.heads))
+  if (j.heads < 1 || j.groups < 1 || cols % j.heads || j.heads % j.groups ||
+      kit_cols(b) % j.groups || (rates && cols != j.heads))
     return kit_scalar(ACCEL_PLUGIN_OP_SELECTIVE_SCAN)(l, error);
   j.p = rates ? cols : cols / j.heads; /* with rates all columns are alike: one head of them */
   j.n = kit_cols(b) / j.groups;
@@ -104,15 +110,15 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
     j.state = l->workspace;
     for (int32_t item = 0; item < rows.items; item++) {
       j.state[item] = (kit_state_view){0};
-      int32_t rc = kit_state_step(l, (uint32_t)item, rows.start[item + 1] - rows.start[item], (uint64_t)(cols * j.n),
-                                  &j.state[item], error);
+      int32_t rc = kit_state_step(l, (uint32_t)item, rows.start[item + 1] - rows.start[item],
+                                  (uint64_t)(cols * j.n), &j.state[item], error);
       if (rc) return rc;
     }
   }
   const int64_t all = rows.items * j.blocks;
   if (!all || !cols) return ACCEL_PLUGIN_OK;
-  double each =
-      (double)j.n * (double)vector * (rates ? 0.6 : 0.2) * (double)rows.rows / (double)(rows.items ? rows.items : 1);
+  double each = (double)j.n * (double)vector * (rates ? 0.6 : 0.2) * (double)rows.rows /
+                (double)(rows.items ? rows.items : 1);
   j.tasks = cpu_tasks(l, all, each);
   cpu_parallel(l, j.tasks, task, &j);
   return ACCEL_PLUGIN_OK;

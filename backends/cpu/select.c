@@ -24,8 +24,10 @@ typedef struct axis_job {
 } axis_job;
 
 static void fold_piece(const axis_job *j, int64_t o, int64_t c, int64_t cols) {
-  const int64_t first = j->start ? j->start[o] : o * j->a.n, n = j->start ? j->start[o + 1] - first : j->a.n;
-  const float *x = j->x + first * j->a.inner + c, *weight = j->weight ? j->weight + (j->start ? first : 0) : NULL;
+  const int64_t first = j->start ? j->start[o] : o * j->a.n,
+                n = j->start ? j->start[o + 1] - first : j->a.n;
+  const float *x = j->x + first * j->a.inner + c,
+              *weight = j->weight ? j->weight + (j->start ? first : 0) : NULL;
   float *y = j->y + o * j->a.inner + c;
   if (!n)
     memset(y, 0, (size_t)cols * sizeof *y);
@@ -40,7 +42,8 @@ static void axis_task(void *arg, uint32_t task, uint32_t worker) {
   const int64_t all = j->a.outer * j->pieces;
   (void)worker;
   for (int64_t i = cpu_share(all, task, j->tasks); i < cpu_share(all, task + 1, j->tasks); i++) {
-    const int64_t o = i / j->pieces, c = i % j->pieces * COLUMNS, cols = j->a.inner - c < COLUMNS ? j->a.inner - c : COLUMNS;
+    const int64_t o = i / j->pieces, c = i % j->pieces * COLUMNS,
+                  cols = j->a.inner - c < COLUMNS ? j->a.inner - c : COLUMNS;
     const int64_t at = o * j->a.n * j->a.inner + c;
     if (j->kind < 0)
       j->kernels->softmax_columns(j->x + at, j->y + at, j->a.n, j->a.inner, cols, j->logarithm);
@@ -73,13 +76,15 @@ int32_t cpu_launch_softmax_axis(const cpu_self *s, const kit_launch *l, accel_pl
 
 int32_t cpu_launch_fold(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
-  if (x->dtype != ACCEL_PLUGIN_F32 || !x->elements || (kit_has(&l->in[1]) && l->in[1].dtype != ACCEL_PLUGIN_F32))
+  if (x->dtype != ACCEL_PLUGIN_F32 || !x->elements ||
+      (kit_has(&l->in[1]) && l->in[1].dtype != ACCEL_PLUGIN_F32))
     return kit_scalar(ACCEL_PLUGIN_OP_REDUCE)(l, error);
-  axis_job j = {.kernels = &s->kernels,
-                .x = kit_f32(x),
-                .weight = kit_f32(&l->in[1]),
-                .y = kit_f32(&l->out[0]),
-                .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_REDUCE_SUM)};
+  axis_job j = {
+      .kernels = &s->kernels,
+      .x = kit_f32(x),
+      .weight = kit_f32(&l->in[1]),
+      .y = kit_f32(&l->out[0]),
+      .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_REDUCE_SUM)};
   bool sums = j.kind == ACCEL_PLUGIN_REDUCE_SUM || j.kind == ACCEL_PLUGIN_REDUCE_MEAN;
   if (!sums) j.weight = NULL;
   if (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0) {
@@ -119,7 +124,8 @@ static int64_t place(const float *best, int64_t n, float v) {
 
 static float ranked(float v) { return v == v ? v : INFINITY; }
 
-/* best[k] and at[k], largest first.  Blocks whose largest is not above the last of them are skipped. */
+/* best[k] and at[k], largest first.  Blocks whose largest is not above the last of them are
+ * skipped. */
 static void topk_row(const topk_job *j, const float *x, float *best, int32_t *at) {
   enum { BLOCK = 128 };
   int64_t have = 0;
@@ -152,7 +158,8 @@ static void topk_task(void *arg, uint32_t task, uint32_t worker) {
   const topk_job *j = arg;
   float *best = j->room + (int64_t)worker * 2 * j->k;
   int32_t *at = (int32_t *)(best + j->k);
-  for (int64_t r = cpu_share(j->rows, task, j->tasks); r < cpu_share(j->rows, task + 1, j->tasks); r++) {
+  for (int64_t r = cpu_share(j->rows, task, j->tasks); r < cpu_share(j->rows, task + 1, j->tasks);
+       r++) {
     topk_row(j, j->x + r * j->n, best, at);
     if (!j->sorted) qsort(at, (size_t)j->k, sizeof *at, ascending);
     for (int64_t i = 0; i < j->k; i++) {
@@ -164,7 +171,9 @@ static void topk_task(void *arg, uint32_t task, uint32_t worker) {
 
 uint64_t cpu_topk_workspace(const kit_launch *l, uint32_t workers) {
   int64_t k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1);
-  return k < 1 || k > kit_cols(&l->in[0]) ? 0 : (uint64_t)(workers ? workers : 1) * (uint64_t)k * 2 * sizeof(float);
+  return k < 1 || k > kit_cols(&l->in[0])
+             ? 0
+             : (uint64_t)(workers ? workers : 1) * (uint64_t)k * 2 * sizeof(float);
 }
 
 int32_t cpu_launch_topk(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -178,7 +187,8 @@ int32_t cpu_launch_topk(const cpu_self *s, const kit_launch *l, accel_plugin_err
                 .n = kit_cols(x),
                 .k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1),
                 .sorted = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SORTED, 1) != 0};
-  if (x->dtype != ACCEL_PLUGIN_F32 || j.k < 1 || j.k > j.n) return kit_scalar(ACCEL_PLUGIN_OP_TOPK)(l, error);
+  if (x->dtype != ACCEL_PLUGIN_F32 || j.k < 1 || j.k > j.n)
+    return kit_scalar(ACCEL_PLUGIN_OP_TOPK)(l, error);
   j.tasks = cpu_tasks(l, j.rows, NS_FOLDED * (double)j.n + 20 * (double)j.k);
   cpu_parallel(l, j.tasks, topk_task, &j);
   return ACCEL_PLUGIN_OK;
@@ -198,7 +208,8 @@ typedef struct scatter_job {
 
 static void copy_task(void *arg, uint32_t task, uint32_t worker) {
   const scatter_job *j = arg;
-  int64_t from = cpu_share(j->elements, task, j->tasks), n = cpu_share(j->elements, task + 1, j->tasks) - from;
+  int64_t from = cpu_share(j->elements, task, j->tasks),
+          n = cpu_share(j->elements, task + 1, j->tasks) - from;
   (void)worker;
   memcpy(j->y + from, j->dst + from, (size_t)n * sizeof *j->y);
 }
@@ -206,7 +217,8 @@ static void copy_task(void *arg, uint32_t task, uint32_t worker) {
 /* Some columns of every row: duplicates meet in order. */
 static void scatter_task(void *arg, uint32_t task, uint32_t worker) {
   const scatter_job *j = arg;
-  int64_t from = cpu_share(j->cols, task, j->tasks), n = cpu_share(j->cols, task + 1, j->tasks) - from;
+  int64_t from = cpu_share(j->cols, task, j->tasks),
+          n = cpu_share(j->cols, task + 1, j->tasks) - from;
   (void)worker;
   for (int64_t k = 0; k < j->n; k++) {
     float *y = j->y + j->index[k] * j->cols + from;
@@ -230,8 +242,9 @@ int32_t cpu_launch_scatter(const cpu_self *s, const kit_launch *l, accel_plugin_
                    .elements = dst->elements,
                    .add = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SCATTER_MODE, 0) == 1};
   const int64_t rows = kit_row_count(dst);
+  /* it says what is wrong */
   for (int64_t i = 0; i < j.n; i++)
-    if (j.index[i] < 0 || j.index[i] >= rows) return kit_scalar(l->node->op)(l, error); /* it says what is wrong */
+    if (j.index[i] < 0 || j.index[i] >= rows) return kit_scalar(l->node->op)(l, error);
   if (j.add && out->dtype != ACCEL_PLUGIN_F32) return kit_scalar(l->node->op)(l, error);
   if (j.y != j.dst) {
     j.tasks = cpu_tasks(l, j.elements, NS_MOVED);
@@ -267,7 +280,8 @@ static void gather_task(void *arg, uint32_t task, uint32_t worker) {
     else
       memcpy(j->y + i * inner, x, (size_t)inner * sizeof *x);
     if (j->scale != 1.0f)
-      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, j->y + i * inner, 1, &j->scale, 0, j->y + i * inner, inner);
+      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, j->y + i * inner, 1, &j->scale, 0,
+                         j->y + i * inner, inner);
   }
 }
 
@@ -279,9 +293,12 @@ int32_t cpu_launch_gather_axis(const cpu_self *s, const kit_launch *l, accel_plu
                   .index = kit_i32(idx),
                   .y = kit_f32(out),
                   .n = idx->elements};
-  j.scale = out->dtype == ACCEL_PLUGIN_F32 ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0) : 1.0f;
+  j.scale = out->dtype == ACCEL_PLUGIN_F32
+                ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0)
+                : 1.0f;
+  /* it says what is wrong */
   for (int64_t i = 0; i < j.n; i++)
-    if (j.index[i] < 0 || j.index[i] >= j.a.n) return kit_scalar(l->node->op)(l, error); /* it says what is wrong */
+    if (j.index[i] < 0 || j.index[i] >= j.a.n) return kit_scalar(l->node->op)(l, error);
   if (!out->elements) return ACCEL_PLUGIN_OK;
   j.tasks = cpu_tasks(l, j.a.outer * j.n, 3 + NS_MOVED * (double)j.a.inner);
   cpu_parallel(l, j.tasks, gather_task, &j);

@@ -1,4 +1,5 @@
-/* shape.c - transpose, slice, broadcast, concat, pad: elements of 4 bytes move, none is computed. */
+/* shape.c - transpose, slice, broadcast, concat, pad: elements of 4 bytes move, none is
+ * computed. */
 #include <string.h>
 
 #include "kit/scalar.h"
@@ -108,9 +109,12 @@ static void move(const cpu_self *s, const kit_launch *l, int64_t first, const in
   if (m.rank == 1 && m.step[0] <= 1) { /* one long row: cut anywhere */
     while (m.dim[0] % 2 == 0 && m.dim[0] > 8192) m.dim[0] /= 2, m.outer *= 2;
     m.rank = m.outer > 1 ? 2 : 1;
-    if (m.rank == 2) m.dim[1] = m.dim[0], m.step[1] = m.step[0], m.dim[0] = m.outer, m.step[0] = m.step[1] * m.dim[1];
+    if (m.rank == 2)
+      m.dim[1] = m.dim[0], m.step[1] = m.step[0], m.dim[0] = m.outer,
+      m.step[0] = m.step[1] * m.dim[1];
   }
-  m.tasks = cpu_tasks(l, m.outer * m.pieces, NS_MOVED * (double)out->elements / (double)(m.outer * m.pieces));
+  m.tasks = cpu_tasks(l, m.outer * m.pieces,
+                      NS_MOVED * (double)out->elements / (double)(m.outer * m.pieces));
   cpu_parallel(l, m.tasks, moves_task, &m);
 }
 
@@ -126,7 +130,8 @@ int32_t cpu_launch_move(const cpu_self *s, const kit_launch *l, accel_plugin_err
 typedef struct join_job {
   const float *x;
   float *y;
-  int64_t outer, from, to, cut; /* elements of a row of the operand, of the result; pieces a row is cut into */
+  /* elements of a row of the operand, of the result; pieces a row is cut into */
+  int64_t outer, from, to, cut;
   uint32_t tasks;
 } join_job;
 
@@ -135,7 +140,8 @@ static void concat_task(void *arg, uint32_t task, uint32_t worker) {
   const int64_t all = j->outer * j->cut;
   (void)worker;
   for (int64_t i = cpu_share(all, task, j->tasks); i < cpu_share(all, task + 1, j->tasks); i++) {
-    const int64_t row = i / j->cut, at = j->from * (i % j->cut) / j->cut, end = j->from * (i % j->cut + 1) / j->cut;
+    const int64_t row = i / j->cut, at = j->from * (i % j->cut) / j->cut,
+                  end = j->from * (i % j->cut + 1) / j->cut;
     memcpy(j->y + row * j->to + at, j->x + row * j->from + at, (size_t)(end - at) * sizeof *j->y);
   }
 }
@@ -151,7 +157,8 @@ int32_t cpu_launch_concat(const cpu_self *s, const kit_launch *l, accel_plugin_e
   float *y = kit_f32(out);
   for (uint32_t k = 0; k < l->node->n_in; k++) {
     if (!kit_has(&l->in[k])) continue;
-    join_job j = {.x = kit_f32(&l->in[k]), .y = y, .outer = whole.outer, .to = whole.n * whole.inner};
+    join_job j = {
+        .x = kit_f32(&l->in[k]), .y = y, .outer = whole.outer, .to = whole.n * whole.inner};
     j.from = l->in[k].dim[axis] * whole.inner;
     y += j.from;
     if (!l->in[k].elements) continue;
@@ -199,7 +206,8 @@ static void pad_row(const pad_job *j, const int32_t *from, int32_t *y) {
 static void pad_task(void *arg, uint32_t task, uint32_t worker) {
   const pad_job *j = arg;
   (void)worker;
-  for (int64_t r = cpu_share(j->rows, task, j->tasks); r < cpu_share(j->rows, task + 1, j->tasks); r++) {
+  for (int64_t r = cpu_share(j->rows, task, j->tasks); r < cpu_share(j->rows, task + 1, j->tasks);
+       r++) {
     int64_t index = r, from = 0;
     for (int i = j->x->rank - 2; i >= 0; i--) {
       int64_t at = padded_index(j->kind, index % j->out->dim[i] - j->before[i], j->x->dim[i]);
@@ -212,7 +220,9 @@ static void pad_task(void *arg, uint32_t task, uint32_t worker) {
 
 int32_t cpu_launch_pad(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  pad_job j = {.x = x, .out = out, .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
+  pad_job j = {.x = x,
+               .out = out,
+               .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
   (void)s;
   if (!x->elements || !out->elements || !x->rank) return kit_scalar(l->node->op)(l, error);
   const int32_t rc = kit_pads_of(l, j.before, error);

@@ -10,7 +10,8 @@ enum { NONE_BYTES = 256 };
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
                     const accel_plugin_precision *precision, char *why, size_t n) {
   const gpu_op *op = gpu_op_of(node->op);
-  (void)precision; /* activations are fp32 whatever the precision: compute says what may be, not what must */
+  /* activations are fp32 whatever the precision: compute says what may be, not what must */
+  (void)precision;
   if (!op->launch) {
     snprintf(why, n, "the GPU kernels have no %s yet", kit_op_name(node->op));
     return ACCEL_PLUGIN_NO;
@@ -29,7 +30,8 @@ static int32_t make_none(gpu_self *s, accel_plugin_error *error) {
 /* Kernels write two halves at a time: rows of an odd number of them stay fp32. */
 static bool rows_are_words(const accel_plugin_program *p) {
   for (uint32_t i = 0; i < p->n_state; i++)
-    if ((int64_t)p->state[i].heads * p->state[i].k_dim % 2 || (int64_t)p->state[i].heads * p->state[i].v_dim % 2)
+    if ((int64_t)p->state[i].heads * p->state[i].k_dim % 2 ||
+        (int64_t)p->state[i].heads * p->state[i].v_dim % 2)
       return false;
   return true;
 }
@@ -47,7 +49,8 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   gpu_pool_open(&s->pool, s->device, &s->limits);
   *self = s; /* from here gpu_close frees it */
   const uint8_t kv = open->options->precision.kv;
-  if ((kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) && rows_are_words(open->program)) open->kv_dtype = kv;
+  if ((kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) && rows_are_words(open->program))
+    open->kv_dtype = kv;
   s->kv_dtype = open->kv_dtype;
   rc = make_none(s, error);
   if (!rc) rc = gpu_weights_load(s, open, error);
@@ -64,7 +67,9 @@ void gpu_close(void *self) {
   free(s);
 }
 
-void *gpu_weight_buffer(void *self, uint32_t index) { return ((gpu_self *)self)->weight[index].data; }
+void *gpu_weight_buffer(void *self, uint32_t index) {
+  return ((gpu_self *)self)->weight[index].data;
+}
 
 /* ---- memory ---- */
 
@@ -81,14 +86,16 @@ int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source
                    accel_plugin_error *error) {
   const gpu_memory *m = buffer;
   const gpu_binding to = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
-  return bytes ? gpu_plugin_api.write(((gpu_self *)self)->device, &to, source, error) : ACCEL_PLUGIN_OK;
+  return bytes ? gpu_plugin_api.write(((gpu_self *)self)->device, &to, source, error)
+               : ACCEL_PLUGIN_OK;
 }
 
 int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
                      accel_plugin_error *error) {
   const gpu_memory *m = buffer;
   const gpu_binding from = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
-  return bytes ? gpu_plugin_api.read(((gpu_self *)self)->device, destination, &from, error) : ACCEL_PLUGIN_OK;
+  return bytes ? gpu_plugin_api.read(((gpu_self *)self)->device, destination, &from, error)
+               : ACCEL_PLUGIN_OK;
 }
 
 /* ---- launches ---- */
@@ -99,12 +106,14 @@ int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   for (uint32_t i = 0; i < l->n_out; i++) anything |= kit_has(&l->out[i]) && l->out[i].elements > 0;
   gpu_run *run = l->run;
   run->launches++;
-  int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error) : ACCEL_PLUGIN_OK;
+  int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error)
+                            : ACCEL_PLUGIN_OK;
   if (!rc && anything) rc = gpu_launch_parts(run, l, error);
   return rc;
 }
 
-bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {
+bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
+                 uint32_t operand) {
   (void)program;
   return operand < 32 && (gpu_op_of(node->op)->strided >> operand & 1);
 }

@@ -1,7 +1,7 @@
 /* buffers.c - device memory that belongs to no endpoint: buffer_alloc, buffer_free, buffer_copy.
  *
- * A device is held open while it has such buffers.  gpu_bindings are whole words: sizes are rounded up, offsets must be
- * multiples of 4, and the last bytes of a copy go through a word. */
+ * A device is held open while it has such buffers.  gpu_bindings are whole words: sizes are rounded
+ * up, offsets must be multiples of 4, and the last bytes of a copy go through a word. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,10 +65,12 @@ int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_e
   if (!rc) {
     const uint64_t most = b->on->limits.buffer;
     b->bytes = n ? (n < UINT64_MAX - WORD ? n + WORD - 1 : n) / WORD * WORD : WORD;
-    rc = b->bytes > most ? kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
-                                    "%llu bytes are wanted in one piece, this device allocates at most %llu: cut the tensor",
-                                    (unsigned long long)n, (unsigned long long)most)
-                         : gpu_plugin_api.alloc(b->on->device, b->bytes, false, &b->buffer, NULL, error);
+    rc = b->bytes > most
+             ? kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
+                        "%llu bytes are wanted in one piece, this device allocates at most %llu: "
+                        "cut the tensor",
+                        (unsigned long long)n, (unsigned long long)most)
+             : gpu_plugin_api.alloc(b->on->device, b->bytes, false, &b->buffer, NULL, error);
     if (rc) let_go(b->on);
   }
   pthread_mutex_unlock(&lock);
@@ -90,7 +92,8 @@ void gpu_buffer_free(uint32_t device, void *buffer) {
   free(b);
 }
 
-static int32_t upload(const device_buffer *b, uint64_t offset, const char *from, uint64_t n, accel_plugin_error *error) {
+static int32_t upload(const device_buffer *b, uint64_t offset, const char *from, uint64_t n,
+                      accel_plugin_error *error) {
   gpu_device *d = b->on->device;
   const uint64_t words = n / WORD * WORD, rest = n - words;
   const gpu_binding whole = {b->buffer, offset, words}, last = {b->buffer, offset + words, WORD};
@@ -103,7 +106,8 @@ static int32_t upload(const device_buffer *b, uint64_t offset, const char *from,
   return gpu_plugin_api.write(d, &last, &word, error);
 }
 
-static int32_t download(const device_buffer *b, uint64_t offset, char *to, uint64_t n, accel_plugin_error *error) {
+static int32_t download(const device_buffer *b, uint64_t offset, char *to, uint64_t n,
+                        accel_plugin_error *error) {
   gpu_device *d = b->on->device;
   const uint64_t words = n / WORD * WORD, rest = n - words;
   const gpu_binding whole = {b->buffer, offset, words}, last = {b->buffer, offset + words, WORD};
@@ -115,15 +119,17 @@ static int32_t download(const device_buffer *b, uint64_t offset, char *to, uint6
   return rc;
 }
 
-int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
-                        int32_t to_device, accel_plugin_error *error) {
+int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error) {
   const device_buffer *b = to_device ? dst : src;
   const uint64_t offset = to_device ? dst_offset : src_offset;
   (void)device;
   if (offset % WORD || offset > b->bytes || n > b->bytes - offset)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
                     "bytes %llu to %llu of a buffer of %llu: offsets are multiples of %d within it",
-                    (unsigned long long)offset, (unsigned long long)(offset + n), (unsigned long long)b->bytes, WORD);
+                    (unsigned long long)offset, (unsigned long long)(offset + n),
+                    (unsigned long long)b->bytes, WORD);
   return to_device ? upload(b, offset, (const char *)src + src_offset, n, error)
                    : download(b, offset, (char *)dst + dst_offset, n, error);
 }

@@ -1,7 +1,8 @@
-/* choice.c - which of two right ways to multiply is faster on a device: a kernel variant or the plain kernels, large tiles
- * or small ones.  Measured by the device's clock when the first endpoint could use it, on products of the sizes of a
- * decoder's prompts and steps; the verdicts are kept with those of variants.c, so that a device's numbers do not change from
- * run to run.  Small models are not kept waiting for it.  Processors behind an API, and the emulator, are told nothing by
+/* choice.c - which of two right ways to multiply is faster on a device: a kernel variant or the
+ * plain kernels, large tiles or small ones.  Measured by the device's clock when the first endpoint
+ * could use it, on products of the sizes of a decoder's prompts and steps; the verdicts are kept
+ * with those of variants.c, so that a device's numbers do not change from run to run.  Small models
+ * are not kept waiting for it.  Processors behind an API, and the emulator, are told nothing by
  * such times: there ACCEL_GPU_VARIANTS must ask for them ("measure"). */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@ static const double ENOUGH_MS = 100; /* of one way: a slow device tells as much 
 
 typedef struct bench {
   gpu_product p;
-  kit_tensor x[2];       /* by turns: what is turned into words for one product is not kept for the next */
+  /* by turns: what is turned into words for one product is not kept for the next */
+  kit_tensor x[2];
   gpu_memory *memory[5]; /* x, w, scale, y, words */
 } bench;
 
@@ -30,15 +32,17 @@ static int32_t fill(gpu_self *s, gpu_memory *to, uint32_t word, accel_plugin_err
 
 /* A product of up to m rows with weights in `store`. */
 static int32_t make(gpu_self *s, gpu_store store, int64_t m, bench *b, accel_plugin_error *error) {
-  static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu}; /* about one, of each store */
+  /* about one, of each store */
+  static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu};
   gpu_product *p = &b->p;
   *p = gpu_bare_product(store, N, K);
   const uint64_t words = gpu_words_bytes(s, &p->w.w, false, m),
-                 bytes[5] = {2 * (uint64_t)m * K * 4, (uint64_t)N * p->w.w.row_words * 4, N * 4, (uint64_t)m * N * 4,
-                             words ? words : 4};
+                 bytes[5] = {2 * (uint64_t)m * K * 4, (uint64_t)N * p->w.w.row_words * 4, N * 4,
+                             (uint64_t)m * N * 4, words ? words : 4};
   int32_t rc = ACCEL_PLUGIN_OK;
   for (int i = 0; !rc && i < 5; i++) rc = gpu_pool_take(&s->pool, bytes[i], &b->memory[i], error);
-  for (int i = 0; !rc && i < 3; i++) rc = fill(s, b->memory[i], i == 1 ? one[store] : one[GPU_STORE_F32], error);
+  for (int i = 0; !rc && i < 3; i++)
+    rc = fill(s, b->memory[i], i == 1 ? one[store] : one[GPU_STORE_F32], error);
   if (rc) return rc;
   for (int i = 0; i < 2; i++)
     b->x[i] = (kit_tensor){.id = i,
@@ -60,10 +64,10 @@ static void give(gpu_self *s, bench *b) {
   for (int i = 0; i < 5; i++) gpu_pool_give(&s->pool, b->memory[i]);
 }
 
-/* The fastest of up to ROUNDS runs of TIMES products of m rows, ms, 0 where the device has no clock; the first run, which
- * compiles, does not count. */
-static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, int64_t m, double *best,
-                         accel_plugin_error *error) {
+/* The fastest of up to ROUNDS runs of TIMES products of m rows, ms, 0 where the device has no
+ * clock; the first run, which compiles, does not count. */
+static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, int64_t m,
+                         double *best, accel_plugin_error *error) {
   const kit_begin begin = {.program = s->program, .host = host};
   const kit_launch l = {.program = s->program, .node = s->program->node};
   b->p.m = m;

@@ -26,29 +26,39 @@
 
 enum {
   GPU_BINDINGS = 16, /* buffers of one kernel, at most */
-  GPU_PARAMS = 128, /* bytes: 4 for each buffer's first element and the parameters; Vulkan promises no more push constants */
+  /* bytes: 4 for each buffer's first element and the parameters; Vulkan promises no more push
+   * constants */
+  GPU_PARAMS = 128,
   GPU_UPDATE = 65536 /* bytes of one gpu_api.update, at most */
 };
 
 /* What a device can do.  Filled by gpu_api.open. */
 typedef struct gpu_limits {
-  uint64_t binding;   /* largest range of one binding, bytes (Vulkan: maxStorageBufferRange less its offset alignment) */
-  uint64_t buffer;    /* largest single allocation, bytes (OpenCL: CL_DEVICE_MAX_MEM_ALLOC_SIZE); at most 8 GiB */
-  uint64_t align;     /* parts of one allocation begin at multiples of it: a power of two, at least 16 */
-  uint64_t memory;    /* what may be allocated in all, bytes; 0: unknown */
-  uint32_t groups[3]; /* workgroups of a dispatch along each axis */
+  /* largest range of one binding, bytes (Vulkan: maxStorageBufferRange less its offset
+   * alignment) */
+  uint64_t binding;
+  /* largest single allocation, bytes (OpenCL: CL_DEVICE_MAX_MEM_ALLOC_SIZE); at most 8 GiB */
+  uint64_t buffer;
+  /* parts of one allocation begin at multiples of it: a power of two, at least 16 */
+  uint64_t align;
+  uint64_t memory;                  /* what may be allocated in all, bytes; 0: unknown */
+  uint32_t groups[3];               /* workgroups of a dispatch along each axis */
   uint32_t local_size, local_bytes; /* invocations and shared memory of a workgroup */
   uint32_t wave;                    /* lanes that run together; 1 on CPU devices */
   uint32_t units;                   /* compute units, 0: unknown */
   bool cpu;                         /* a CPU behind the API: panel kernels, few barriers */
   uint32_t vector;                  /* floats of a vector register, on CPU devices; 0 elsewhere */
-  uint32_t broadcast;               /* lanes that read one another's numbers, on CPU devices behind Vulkan; else 0 */
-  bool unified;                     /* device memory is host memory */
-  bool fp16;                        /* halves are numbers of the device's language */
-  bool int_dot;                     /* four products of signed bytes and their sum are one fast instruction (DOT4) */
-  bool int_dot_native;              /* the kernels called *_native have it, the others do without (Vulkan) */
-  bool sub_groups;                  /* the kernels *_sub run: sums and maxima over sub-groups */
-  uint32_t matrix;  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  /* lanes that read one another's numbers, on CPU devices behind Vulkan; else 0 */
+  uint32_t broadcast;
+  bool unified; /* device memory is host memory */
+  bool fp16;    /* halves are numbers of the device's language */
+  /* four products of signed bytes and their sum are one fast instruction (DOT4) */
+  bool int_dot;
+  /* the kernels called *_native have it, the others do without (Vulkan) */
+  bool int_dot_native;
+  bool sub_groups; /* the kernels *_sub run: sums and maxima over sub-groups */
+  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  uint32_t matrix;
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
   bool emulated;    /* a card that the processor plays: its times tell nothing */
@@ -64,12 +74,13 @@ typedef enum gpu_variant {
   GPU_VARIANT_SUB_GROUPS = 16 /* reductions of rows and attention: the kernels *_sub */
 } gpu_variant;
 
-typedef struct gpu_device gpu_device; /* the API's, opened once per endpoint or shared between them, as the API likes */
+/* the API's, opened once per endpoint or shared between them, as the API likes */
+typedef struct gpu_device gpu_device;
 typedef struct gpu_buffer gpu_buffer; /* the API's: one allocation */
 typedef struct gpu_stream gpu_stream; /* the API's: the commands of one run, in order */
 
-/* Part of an allocation.  Any multiple of 4: an API that binds at coarser offsets binds from the multiple below and hands
- * the kernel the elements between as AT's offset (dialect/README.md). */
+/* Part of an allocation.  Any multiple of 4: an API that binds at coarser offsets binds from the
+ * multiple below and hands the kernel the elements between as AT's offset (dialect/README.md). */
 typedef struct gpu_binding {
   gpu_buffer *buffer;
   uint64_t offset, bytes; /* both multiples of 4; bytes > 0 */
@@ -86,35 +97,42 @@ typedef struct gpu_dispatch {
   uint32_t node;           /* program node: for errors and profiles */
 } gpu_dispatch;
 
-/* What opencl/, vulkan/ and hip/ supply.  All return accel_plugin_rc with *error filled; nothing aborts or prints.  A device
- * is used from many threads at once, a stream from one.  Device loss: ACCEL_PLUGIN_E_DEVICE_LOST from then on. */
+/* What opencl/, vulkan/ and hip/ supply.  All return accel_plugin_rc with *error filled; nothing
+ * aborts or prints.  A device is used from many threads at once, a stream from one.  Device loss:
+ * ACCEL_PLUGIN_E_DEVICE_LOST from then on. */
 typedef struct gpu_api {
   /* accel_plugin's own: devices with the reason for each that is not usable, memory of one. */
-  int32_t (*devices)(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                     accel_plugin_error *error);
+  int32_t (*devices)(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                     uint32_t *n, accel_plugin_error *error);
   int32_t (*memory)(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
-  int32_t (*open)(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                  accel_plugin_error *error);
+  int32_t (*open)(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                  gpu_limits *limits, accel_plugin_error *error);
   void (*close)(gpu_device *device);
-  /* `host`: visible to the host at the same address for its life (staging), mapped at *mapped.  E_DEVICE_MEMORY when there
-   * is no room, with the bytes asked for. */
+  /* `host`: visible to the host at the same address for its life (staging), mapped at *mapped.
+   * E_DEVICE_MEMORY when there is no room, with the bytes asked for. */
   int32_t (*alloc)(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
                    accel_plugin_error *error);
   void (*release)(gpu_device *device, gpu_buffer *buffer);
   /* Copies outside streams: done when the call returns. */
-  int32_t (*write)(gpu_device *device, const gpu_binding *to, const void *from, accel_plugin_error *error);
+  int32_t (*write)(gpu_device *device, const gpu_binding *to, const void *from,
+                   accel_plugin_error *error);
   int32_t (*read)(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
-  /* A run: begin, any number of commands, end.  `host` lends its cache for kernels built during the run and lives until end.
-   * `end` waits, frees the stream and may tell the device's milliseconds (*device_ms stays 0 otherwise); after a failed
-   * command it is called with abandon true: nothing more is started, what runs is waited for.
-   * `mark` is called in runs whose host has `profile`, and in no others: what the device does for the commands from here to
-   * the next mark is added to *us (microseconds; NaN at first) by `end`, where the device has a clock. */
-  int32_t (*begin)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
+  /* A run: begin, any number of commands, end.  `host` lends its cache for kernels built during the
+   * run and lives until end. `end` waits, frees the stream and may tell the device's milliseconds
+   * (*device_ms stays 0 otherwise); after a failed command it is called with abandon true: nothing
+   * more is started, what runs is waited for. `mark` is called in runs whose host has `profile`,
+   * and in no others: what the device does for the commands from here to the next mark is added to
+   * *us (microseconds; NaN at first) by `end`, where the device has a clock. */
+  int32_t (*begin)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                   accel_plugin_error *error);
   int32_t (*dispatch)(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
-  int32_t (*copy)(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
-  /* Copies at most GPU_UPDATE bytes of host memory, which may be reused when the call returns, in the order of the stream.
+  int32_t (*copy)(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from,
+                  accel_plugin_error *error);
+  /* Copies at most GPU_UPDATE bytes of host memory, which may be reused when the call returns, in
+   * the order of the stream.
    */
-  int32_t (*update)(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+  int32_t (*update)(gpu_stream *stream, const gpu_binding *to, const void *from,
+                    accel_plugin_error *error);
   int32_t (*mark)(gpu_stream *stream, double *us, accel_plugin_error *error);
   int32_t (*end)(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 } gpu_api;

@@ -1,5 +1,5 @@
-/* memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what is larger, as large as
- * that; parts are best fit among the holes of all chunks. */
+/* memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what
+ * is larger, as large as that; parts are best fit among the holes of all chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,8 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
   const uint64_t most = pool->limits->buffer;
   if (bytes > most)
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
-                    "%llu bytes are needed in one piece, this device allocates at most %llu: use a smaller batch",
+                    "%llu bytes are needed in one piece, this device allocates at most %llu: use a "
+                    "smaller batch",
                     (unsigned long long)bytes, (unsigned long long)most);
   gpu_chunk *c = calloc(1, sizeof *c);
   hole *h = calloc(1, sizeof *h);
@@ -77,7 +78,8 @@ static gpu_chunk *best_fit(const gpu_pool *pool, uint64_t bytes, hole ***at) {
   return best;
 }
 
-static int32_t take_locked(gpu_pool *pool, uint64_t bytes, gpu_memory *m, accel_plugin_error *error) {
+static int32_t take_locked(gpu_pool *pool, uint64_t bytes, gpu_memory *m,
+                           accel_plugin_error *error) {
   hole **at = NULL;
   gpu_chunk *c = best_fit(pool, bytes, &at);
   if (!c) {
@@ -112,7 +114,8 @@ int32_t gpu_pool_take(gpu_pool *pool, uint64_t bytes, gpu_memory **out, accel_pl
   return rc;
 }
 
-/* Puts a part back among the holes.  Without memory for a new hole the bytes stay unused until the chunk is released. */
+/* Puts a part back among the holes.  Without memory for a new hole the bytes stay unused until the
+ * chunk is released. */
 static void put_back(gpu_chunk *c, uint64_t offset, uint64_t bytes) {
   hole **at = &c->holes, *before = NULL;
   while (*at && (*at)->offset < offset) before = *at, at = &(*at)->next;

@@ -1,10 +1,22 @@
-/* op_attention.h - what attention over operands (op_attention.c) and over a session's pages (op_kv.c) share. */
+/* op_attention.h - what attention over operands (op_attention.c) and over a session's pages
+ * (op_kv.c) share. */
 #ifndef ACCEL_GPU_OP_ATTENTION_H
 #define ACCEL_GPU_OP_ATTENTION_H
 
 #include "gpu/ops.h"
 
-enum { GPU_Q, GPU_K, GPU_V, GPU_BIAS, GPU_Q_POS, GPU_KV_POS, GPU_MASK, GPU_SINKS, GPU_REL_K, GPU_REL_Q };
+enum {
+  GPU_Q,
+  GPU_K,
+  GPU_V,
+  GPU_BIAS,
+  GPU_Q_POS,
+  GPU_KV_POS,
+  GPU_MASK,
+  GPU_SINKS,
+  GPU_REL_K,
+  GPU_REL_Q
+};
 enum { GPU_MAX_HEAD = 512 }; /* columns of a head: attention.k's MAX_D */
 
 typedef struct gpu_attention {
@@ -17,7 +29,8 @@ typedef struct gpu_attention {
 } gpu_attention;
 
 /* The kernel's buffer `more`; its flags 1 to 64. */
-int32_t gpu_attention_more(gpu_run *run, const kit_launch *l, gpu_attention *a, accel_plugin_error *error);
+int32_t gpu_attention_more(gpu_run *run, const kit_launch *l, gpu_attention *a,
+                           accel_plugin_error *error);
 int32_t gpu_attention_flags(const kit_launch *l);
 /* A dense bias too small for `rows` queries and `keys` keys. */
 int32_t gpu_attention_check(const kit_launch *l, const gpu_attention *a, int32_t rows, int32_t keys,

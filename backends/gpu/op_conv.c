@@ -6,7 +6,8 @@ enum { TILE = 64, FEW = 8 }; /* groups of fewer outputs than FEW would leave til
 enum { BIAS = 1, RESIDUAL = 2 };
 
 /* w as the matrix [its first dim, the rest], bound whole. */
-static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu_binding *part, accel_plugin_error *error) {
+static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu_binding *part,
+                           accel_plugin_error *error) {
   const kit_tensor *w = &l->in[1];
   *m = gpu_matrix_of(run, w);
   if (m->plain.bytes) {
@@ -14,15 +15,18 @@ static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu
     m->w.k = m->w.group_k = m->w.row_words = w->dim[0] ? w->elements / w->dim[0] : 0;
   }
   if (m->w.store > GPU_STORE_I8)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "there is no kernel for its weight's format");
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                           "there is no kernel for its weight's format");
   if (gpu_matrix_rows(run, m, 0, part) < m->w.n)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "a weight of %lld x %lld passes one binding of %llu bytes",
-                           (long long)m->w.n, (long long)m->w.k, (unsigned long long)run->self->limits.binding);
+    return kit_launch_fail(
+        l, error, ACCEL_PLUGIN_E_LIMIT, "a weight of %lld x %lld passes one binding of %llu bytes",
+        (long long)m->w.n, (long long)m->w.k, (unsigned long long)run->self->limits.binding);
   return ACCEL_PLUGIN_OK;
 }
 
 /* What all kernels take first: outputs, channels and outputs of a group, flags, activation. */
-static void put_common(gpu_call *c, const kit_launch *l, int64_t outputs, int64_t groups, int64_t channels) {
+static void put_common(gpu_call *c, const kit_launch *l, int64_t outputs, int64_t groups,
+                       int64_t channels) {
   const int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   gpu_int(c, outputs);
   gpu_int(c, channels);
@@ -41,11 +45,12 @@ static void put_plane(gpu_call *c, const kit_plane *p) {
 }
 
 /* Tiles over points, outputs and groups, or an invocation per result. */
-static int32_t start(gpu_call *c, bool tiles, int64_t points, int64_t outputs, int64_t groups, accel_plugin_error *error) {
+static int32_t start(gpu_call *c, bool tiles, int64_t points, int64_t outputs, int64_t groups,
+                     accel_plugin_error *error) {
   if (!tiles) return gpu_dispatch_items(c, points * outputs, error);
   const uint32_t *most = c->run->self->limits.groups;
-  return gpu_dispatch_grid(c, gpu_least(gpu_ceil_div(points, TILE), most[0]), gpu_ceil_div(outputs / groups, TILE), groups,
-                           error);
+  return gpu_dispatch_grid(c, gpu_least(gpu_ceil_div(points, TILE), most[0]),
+                           gpu_ceil_div(outputs / groups, TILE), groups, error);
 }
 
 /* ---- planes ---- */
@@ -60,7 +65,8 @@ static int32_t conv_planes(gpu_run *run, const kit_launch *l, accel_plugin_error
   gpu_binding part;
   const int32_t rc = bind_weight(run, l, &m, &part, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(run, l, (tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32) + m.w.store);
+  gpu_call c =
+      gpu_call_new(run, l, (tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32) + m.w.store);
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);
@@ -83,10 +89,11 @@ typedef struct rows_conv {
 } rows_conv;
 
 /* Items first .. first+items-1, which have `rows` rows. */
-static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r, int64_t first, int64_t items, int64_t rows,
-                          accel_plugin_error *error) {
+static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r, int64_t first,
+                          int64_t items, int64_t rows, accel_plugin_error *error) {
   if (!rows) return ACCEL_PLUGIN_OK;
-  gpu_call c = gpu_call_new(run, l, (r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32) + r->m.w.store);
+  gpu_call c = gpu_call_new(
+      run, l, (r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32) + r->m.w.store);
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &r->m, r->part);
   gpu_tensor(&c, &l->in[2]);
@@ -109,12 +116,14 @@ static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r,
 
 static gpu_binding state_at(const void *buffer, uint64_t elements) {
   const gpu_memory *m = buffer;
-  return m ? (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = elements * 4} : (gpu_binding){0};
+  return m ? (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = elements * 4}
+           : (gpu_binding){0};
 }
 
-/* Each item has state memory of its own: a dispatch for it, and one that leaves its last rows for the next run. */
-static int32_t conv_item(gpu_run *run, const kit_launch *l, rows_conv *r, const kit_rows *rows, int32_t item,
-                         accel_plugin_error *error) {
+/* Each item has state memory of its own: a dispatch for it, and one that leaves its last rows for
+ * the next run. */
+static int32_t conv_item(gpu_run *run, const kit_launch *l, rows_conv *r, const kit_rows *rows,
+                         int32_t item, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
   const int32_t first = rows->start[item], n = rows->start[item + 1] - first;
   const uint64_t elements = (uint64_t)(r->before * r->channels);
@@ -149,12 +158,15 @@ static int32_t conv_rows(gpu_run *run, const kit_launch *l, accel_plugin_error *
   const bool carries = l->node->state >= 0;
   int32_t whole[2];
   kit_rows rows;
-  r.before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0, carries ? (r.taps - 1) * r.dilation : 0);
+  r.before =
+      kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0, carries ? (r.taps - 1) * r.dilation : 0);
   r.tiles = r.outputs / r.groups >= FEW;
   int32_t rc = bind_weight(run, l, &r.m, &r.part, error);
-  if (!rc) rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole, &rows, &r.starts, error);
+  if (!rc)
+    rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole, &rows, &r.starts, error);
   if (!rc && !carries) return conv_items(run, l, &r, 0, rows.items, rows.rows, error);
-  for (int32_t item = 0; !rc && item < rows.items; item++) rc = conv_item(run, l, &r, &rows, item, error);
+  for (int32_t item = 0; !rc && item < rows.items; item++)
+    rc = conv_item(run, l, &r, &rows, item, error);
   return rc;
 }
 

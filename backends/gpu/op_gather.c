@@ -23,7 +23,8 @@ GPU_OP(gather) {
     gpu_int(&c, t.w.k);
     gpu_int(&c, rows);
     gpu_int(&c, word);
-    gpu_int(&c, t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32)); /* bits as they are */
+    /* bits as they are */
+    gpu_int(&c, t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32));
     gpu_float(&c, factor);
     gpu_matrix_params(&c, &t, first);
     rc = gpu_dispatch_rows(&c, a.outer * idx->elements, error);

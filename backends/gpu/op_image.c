@@ -8,7 +8,8 @@ GPU_OP(pool) {
   const int64_t *sizes;
   const kit_plane p = kit_plane_of(l, NULL);
   const bool adaptive = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0,
-             max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) == ACCEL_PLUGIN_POOL_MAX;
+             max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) ==
+                   ACCEL_PLUGIN_POOL_MAX;
   const int64_t *const pairs[] = {p.in, p.out, p.kernel, p.stride, p.begin, p.end};
   gpu_call c = gpu_call_new(run, l, GPU_K_pool_planes);
   gpu_tensor(&c, &l->in[0]);
@@ -26,8 +27,8 @@ GPU_OP(pool) {
 }
 
 /* One dim's table on the device: places and weights, [out][width]. */
-static int32_t taps_up(gpu_run *run, const kit_taps *taps, int64_t out, gpu_binding *places, gpu_binding *weights,
-                       accel_plugin_error *error) {
+static int32_t taps_up(gpu_run *run, const kit_taps *taps, int64_t out, gpu_binding *places,
+                       gpu_binding *weights, accel_plugin_error *error) {
   const int64_t n = out * taps->width;
   int32_t *place = malloc((size_t)n * sizeof *place), rc = ACCEL_PLUGIN_OK;
   float *weight = malloc((size_t)n * sizeof *weight);
@@ -49,7 +50,8 @@ GPU_OP(resize) {
   const int64_t oh = two ? out->dim[2] : 1, ow = kit_cols(out);
   kit_taps taps[2];
   gpu_binding table[4];
-  if (!x->elements) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "there is nothing to resize");
+  if (!x->elements)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "there is nothing to resize");
   int32_t rc = kit_taps_new(l, taps, error);
   if (!rc) rc = taps_up(run, &taps[0], oh, &table[0], &table[1], error);
   if (!rc) rc = taps_up(run, &taps[1], ow, &table[2], &table[3], error);

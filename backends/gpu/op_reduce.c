@@ -5,7 +5,8 @@
 /* Rows as long as this are worth a workgroup each. */
 enum { LONG_ROW = 64 };
 
-static int32_t reduce_rows(gpu_run *run, const kit_launch *l, kit_around a, int64_t kind, accel_plugin_error *error) {
+static int32_t reduce_rows(gpu_run *run, const kit_launch *l, kit_around a, int64_t kind,
+                           accel_plugin_error *error) {
   gpu_call c = gpu_call_new(run, l, GPU_K_reduce_rows);
   gpu_tensor(&c, &l->in[0]);
   gpu_tensor(&c, &l->in[1]);
@@ -20,8 +21,10 @@ static int32_t reduce_rows(gpu_run *run, const kit_launch *l, kit_around a, int6
 GPU_OP(reduce) {
   const kit_tensor *x = &l->in[0];
   const int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_REDUCE_SUM);
-  const bool spaced = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0, real = x->dtype == ACCEL_PLUGIN_F32;
-  const kit_around a = kit_split(x, spaced ? 0 : kit_axis(l->node, -1, x->rank)); /* [outer, n, inner] */
+  const bool spaced = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0,
+             real = x->dtype == ACCEL_PLUGIN_F32;
+  /* [outer, n, inner] */
+  const kit_around a = kit_split(x, spaced ? 0 : kit_axis(l->node, -1, x->rank));
   int64_t outer = a.outer;
   gpu_binding start = gpu_at(run, &(kit_tensor){.id = -1});
   if (!spaced && real && a.inner == 1 && a.n >= LONG_ROW && kind <= ACCEL_PLUGIN_REDUCE_ARGMAX)
@@ -29,7 +32,8 @@ GPU_OP(reduce) {
   if (spaced) {
     kit_rows rows;
     int32_t whole[2];
-    const int32_t rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole, &rows, &start, error);
+    const int32_t rc =
+        gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole, &rows, &start, error);
     if (rc) return rc;
     outer = rows.items;
   }

@@ -28,7 +28,8 @@ static void join(moves *m) {
   m->rank = n;
 }
 
-static int32_t move(gpu_run *run, const kit_launch *l, gpu_binding x, gpu_binding y, moves m, accel_plugin_error *error) {
+static int32_t move(gpu_run *run, const kit_launch *l, gpu_binding x, gpu_binding y, moves m,
+                    accel_plugin_error *error) {
   int64_t n = 1;
   join(&m);
   for (int i = 0; i < m.rank; i++) n *= m.dim[i];
@@ -59,16 +60,16 @@ GPU_OP(move) {
     all.from[i] = m.step[i];
   }
   const gpu_binding x = gpu_at(run, &l->in[0]);
-  return move(run, l, gpu_part(x, (uint64_t)m.first * 4, x.bytes - (uint64_t)m.first * 4), gpu_at(run, &l->out[0]), all,
-              error);
+  return move(run, l, gpu_part(x, (uint64_t)m.first * 4, x.bytes - (uint64_t)m.first * 4),
+              gpu_at(run, &l->out[0]), all, error);
 }
 
 /* Only when the program asks for another number of elements is this no alias. */
 GPU_OP(reshape) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (x->elements != out->elements)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld", (long long)x->elements,
-                           (long long)out->elements);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld",
+                           (long long)x->elements, (long long)out->elements);
   return gpu_copy(run, gpu_at(run, out), gpu_at(run, x), error);
 }
 
@@ -80,7 +81,8 @@ GPU_OP(concat) {
   int64_t done = 0;
   for (uint32_t k = 0; k < l->node->n_in; k++) done += kit_has(&l->in[k]) ? l->in[k].dim[axis] : 0;
   if (done != whole.n)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands have %lld along the axis, the result has %lld",
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "the operands have %lld along the axis, the result has %lld",
                            (long long)done, (long long)whole.n);
   int32_t rc = ACCEL_PLUGIN_OK;
   done = 0;

@@ -13,5 +13,6 @@ GPU_OP(softmax) {
   gpu_int(&c, a.n);
   if (a.inner != 1) gpu_int(&c, a.inner);
   gpu_int(&c, logarithm);
-  return a.inner == 1 ? gpu_dispatch_rows(&c, a.outer, error) : gpu_dispatch_items(&c, a.outer * a.inner, error);
+  return a.inner == 1 ? gpu_dispatch_rows(&c, a.outer, error)
+                      : gpu_dispatch_items(&c, a.outer * a.inner, error);
 }

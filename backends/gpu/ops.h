@@ -51,7 +51,8 @@ void gpu_pool_open(gpu_pool *pool, gpu_device *device, const gpu_limits *limits)
 void gpu_pool_close(gpu_pool *pool); /* everything is released, whatever was not given back */
 /* bytes > 0.  E_DEVICE_MEMORY says how much was asked for and what would help. */
 int32_t gpu_pool_take(gpu_pool *pool, uint64_t bytes, gpu_memory **out, accel_plugin_error *error);
-void gpu_pool_give(gpu_pool *pool, gpu_memory *memory); /* NULL: nothing.  Empty chunks go back to the device */
+/* NULL: nothing.  Empty chunks go back to the device */
+void gpu_pool_give(gpu_pool *pool, gpu_memory *memory);
 
 /* The whole chunk that a part lies in, from its first byte: parts' offsets are theirs in it. */
 gpu_binding gpu_pool_chunk(const gpu_memory *memory);
@@ -80,8 +81,8 @@ typedef enum gpu_scale {
   GPU_SCALE_BF16 = 3, /* the same with a bf16 scale */
   GPU_SCALE_PAIR = 4  /* two words: scale * outer as a float, then the zero as a float */
 } gpu_scale;
-/* A weight as the matrix [n, k] on the device.  data: rows of row_words 32-bit words, codes from the low bits up, zeros
- * beyond k.  scale: for each group, [groups_n][groups_k]. */
+/* A weight as the matrix [n, k] on the device.  data: rows of row_words 32-bit words, codes from
+ * the low bits up, zeros beyond k.  scale: for each group, [groups_n][groups_k]. */
 typedef struct gpu_weight {
   int64_t n, k;
   gpu_store store;
@@ -91,25 +92,30 @@ typedef struct gpu_weight {
   uint32_t groups_k;
   float outer;
   gpu_memory *data, *scale; /* scale NULL for plain stores */
-  gpu_memory **panel; /* [n_panel] when data does not fit one allocation: rows_per_panel rows each; then data is NULL */
+  /* [n_panel] when data does not fit one allocation: rows_per_panel rows each; then data is NULL */
+  gpu_memory **panel;
   uint32_t n_panel;
   int64_t rows_per_panel;
-  /* CPU devices: as panel.k reads it, where linear nodes use it; data is NULL when nothing else does. */
+  /* CPU devices: as panel.k reads it, where linear nodes use it; data is NULL when nothing else
+   * does. */
   gpu_memory *packed, *factors;
   uint32_t panel_words;
   bool offsets;
 } gpu_weight;
 
 /* accel_plugin_answer, and why not. */
-int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
-                          size_t why_size);
-uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, char *why, size_t why_size);
+uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format);
 struct gpu_self;
 int32_t gpu_weights_load(struct gpu_self *self, const kit_open *open, accel_plugin_error *error);
 void gpu_weights_free(struct gpu_self *self);
 
-/* Binding of rows [first, ...) of a weight's data: as many as one allocation and one binding hold.  Answers how many. */
-int64_t gpu_weight_rows(const struct gpu_self *self, const gpu_weight *w, int64_t first, gpu_binding *out);
+/* Binding of rows [first, ...) of a weight's data: as many as one allocation and one binding hold.
+ * Answers how many. */
+int64_t gpu_weight_rows(const struct gpu_self *self, const gpu_weight *w, int64_t first,
+                        gpu_binding *out);
 
 /* ---- backend.c ---- */
 
@@ -140,11 +146,13 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void gpu_close(void *self);
 void *gpu_weight_buffer(void *self, uint32_t index);
 int32_t gpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
-bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
+bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
+                 uint32_t operand);
 uint64_t gpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
 int32_t gpu_alloc(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
 void gpu_release(void *self, void *buffer);
-int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes, accel_plugin_error *error);
+int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
+                   accel_plugin_error *error);
 int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
                      accel_plugin_error *error);
 int32_t gpu_begin(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
@@ -154,15 +162,16 @@ int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plug
 
 int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
 void gpu_buffer_free(uint32_t device, void *buffer);
-int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
-                        int32_t to_device, accel_plugin_error *error);
+int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error);
 
 /* ---- run.c: one run ---- */
 
 enum { GPU_CHECKS = 1024 }; /* checks of indices in one run that are told apart */
 
-/* What a kernel checks for the host: error word i starts at INT32_MAX and sinks to the first position of `idx` whose value
- * is outside 0..limit-1. */
+/* What a kernel checks for the host: error word i starts at INT32_MAX and sinks to the first
+ * position of `idx` whose value is outside 0..limit-1. */
 typedef struct gpu_check {
   uint32_t node;
   int64_t limit;
@@ -170,8 +179,8 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* An operand as a launch brought it into its workspace (op_linear.c packs x, op_words.c encodes it): what the next launch
- * finds there when its workspace is the same. */
+/* An operand as a launch brought it into its workspace (op_linear.c packs x, op_words.c encodes
+ * it): what the next launch finds there when its workspace is the same. */
 typedef struct gpu_kept {
   uint32_t kernel; /* that wrote it; 0: nothing */
   uint64_t launch; /* gpu_run.launches then */
@@ -197,21 +206,25 @@ typedef struct gpu_run {
   gpu_kept kept;
 } gpu_run;
 
-/* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid until the run ends.
- * bytes > 0 and a multiple of 4. */
-int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out, accel_plugin_error *error);
-/* int32 start[items + 1] of the rows that attribute `key` names, as kit_rows_of; uploaded once for each space and run. */
-int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2], kit_rows *host,
-                   gpu_binding *device, accel_plugin_error *error);
-/* A check of the indices in `idx`: *word is the element of *errors (int32, an OUT buffer) that the kernel lowers with MIN_AT
- * to the position of a bad one.  Bad positions read nothing and give zeros; the run then fails with the position and value.
+/* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
+ * until the run ends. bytes > 0 and a multiple of 4. */
+int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
+                     accel_plugin_error *error);
+/* int32 start[items + 1] of the rows that attribute `key` names, as kit_rows_of; uploaded once for
+ * each space and run. */
+int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2],
+                   kit_rows *host, gpu_binding *device, accel_plugin_error *error);
+/* A check of the indices in `idx`: *word is the element of *errors (int32, an OUT buffer) that the
+ * kernel lowers with MIN_AT to the position of a bad one.  Bad positions read nothing and give
+ * zeros; the run then fails with the position and value.
  */
-int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what, const kit_tensor *idx, int64_t limit,
-                          gpu_binding *errors, int32_t *word, accel_plugin_error *error);
+int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what,
+                          const kit_tensor *idx, int64_t limit, gpu_binding *errors, int32_t *word,
+                          accel_plugin_error *error);
 
-/* Did this launch or the one just before it write the first `rows` rows of x to `to` by `kernel`?  A tensor has one value in
- * a run, and lives on while a launch that reads it is to come: Q, K and V, or gate and up, share what the first of them
- * wrote. If not, the caller writes it now. */
+/* Did this launch or the one just before it write the first `rows` rows of x to `to` by `kernel`?
+ * A tensor has one value in a run, and lives on while a launch that reads it is to come: Q, K and
+ * V, or gate and up, share what the first of them wrote. If not, the caller writes it now. */
 bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to);
 
 /* ---- run.c: one dispatch ---- */
@@ -238,16 +251,18 @@ gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t);
 void gpu_tensor(gpu_call *c, const kit_tensor *t);
 void gpu_int(gpu_call *c, int64_t value);
 void gpu_float(gpu_call *c, double value);
-/* The grid as given (each within the device's limit), over `items` invocations along x, or `groups` groups along x: the last
- * two are cut to the limit, kernels loop. */
+/* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
+ * groups along x: the last two are cut to the limit, kernels loop. */
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error);
 int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error);
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error);
 /* A copy on the device between tensors or parts of them. */
 int32_t gpu_copy(gpu_run *run, gpu_binding to, gpu_binding from, accel_plugin_error *error);
-/* CPU devices behind OpenCL have kernels of their own for what takes time (*_cpu.k, panel.k): one invocation a workgroup,
- * vectors of 16 floats; work of `items` is cut into that many runs. */
-static inline bool gpu_wide(const gpu_run *run) { return run->self->limits.cpu && run->self->limits.vector; }
+/* CPU devices behind OpenCL have kernels of their own for what takes time (*_cpu.k, panel.k): one
+ * invocation a workgroup, vectors of 16 floats; work of `items` is cut into that many runs. */
+static inline bool gpu_wide(const gpu_run *run) {
+  return run->self->limits.cpu && run->self->limits.vector;
+}
 static inline int64_t gpu_pieces(const gpu_run *run, int64_t items) {
   const int64_t pieces = 8 * (int64_t)(run->self->limits.units ? run->self->limits.units : 1);
   return items < pieces ? items : pieces;
@@ -280,15 +295,18 @@ int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *
 
 typedef struct gpu_op {
   int32_t (*launch)(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
-  /* What of this node the op does not do: accel_plugin_answer and why.  NULL: it does all of the op. */
-  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
+  /* What of this node the op does not do: accel_plugin_answer and why.  NULL: it does all of the
+   * op. */
+  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node, char *why,
+                     size_t why_size);
   uint32_t strided; /* bit i: operand i may be a column slice (kit_tensor.row_stride) */
   /* Bytes of workspace for these shapes (kit_backend.workspace).  NULL: none. */
   uint64_t (*workspace)(const gpu_self *self, const kit_launch *shapes);
 } gpu_op;
 const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
 
-#define GPU_OP(name) int32_t gpu_op_##name(gpu_run *run, const kit_launch *l, accel_plugin_error *error)
+#define GPU_OP(name) \
+  int32_t gpu_op_##name(gpu_run *run, const kit_launch *l, accel_plugin_error *error)
 GPU_OP(softmax);
 GPU_OP(unary);
 GPU_OP(move); /* transpose, slice, broadcast */
@@ -314,7 +332,8 @@ GPU_OP(topk);
 GPU_OP(moe);
 GPU_OP(allreduce);
 GPU_OP(selective_scan);
-int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
+int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node,
+                          char *why, size_t why_size);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);

@@ -1,12 +1,15 @@
-/* parts.c - nodes whose operands pass what one binding holds, launched in parts along the first dim of their result, where
- * each part of it depends on one part of the operands alone.  Linear layers cut themselves (op_linear.c), weights are panels
- * (weights.c); what is left is refused with the tensor's name (run.c). */
+/* parts.c - nodes whose operands pass what one binding holds, launched in parts along the first dim
+ * of their result, where each part of it depends on one part of the operands alone.  Linear layers
+ * cut themselves (op_linear.c), weights are panels (weights.c); what is left is refused with the
+ * tensor's name (run.c). */
 #include "gpu/ops.h"
 #include "kit/scalar.h"
 
-enum { BROADCASTS = 1u << 31 }; /* operands of fewer dims, or with a first dim of 1, are whole in every part */
+/* operands of fewer dims, or with a first dim of 1, are whole in every part */
+enum { BROADCASTS = 1u << 31 };
 
-/* Operands (bit i) that have a part for each part of the result; 0: the op needs all of them at once. */
+/* Operands (bit i) that have a part for each part of the result; 0: the op needs all of them at
+ * once. */
 static uint32_t parted(uint32_t op) {
   switch (op) {
     case ACCEL_PLUGIN_OP_UNARY:
@@ -50,7 +53,8 @@ static bool apart(const kit_launch *l) {
 /* Entries [first, first + count) of a tensor's first dim. */
 static kit_tensor part_of(const kit_tensor *t, int64_t first, int64_t count) {
   kit_tensor part = *t;
-  const int64_t rows = t->rank > 1 ? kit_row_count(t) / t->dim[0] : 1, step = t->rank > 1 ? t->row_stride : 1;
+  const int64_t rows = t->rank > 1 ? kit_row_count(t) / t->dim[0] : 1,
+                step = t->rank > 1 ? t->row_stride : 1;
   part.elements = t->elements / t->dim[0] * count;
   part.dim[0] = count;
   if (t->rank == 1) part.row_stride = count;
@@ -60,11 +64,12 @@ static kit_tensor part_of(const kit_tensor *t, int64_t first, int64_t count) {
 
 static bool is_parted(const kit_launch *l, uint32_t mask, uint32_t i) {
   const kit_tensor *t = &l->in[i], *y = &l->out[0];
-  return i < 31 && mask >> i & 1 && kit_has(t) && t->rank && (!(mask & BROADCASTS) || t->rank == y->rank) &&
-         t->dim[0] == y->dim[0];
+  return i < 31 && mask >> i & 1 && kit_has(t) && t->rank &&
+         (!(mask & BROADCASTS) || t->rank == y->rank) && t->dim[0] == y->dim[0];
 }
 
-/* Entries of the first dim that every binding holds; all of them where nothing passes one, or nothing can be done. */
+/* Entries of the first dim that every binding holds; all of them where nothing passes one, or
+ * nothing can be done. */
 static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
   const kit_tensor *y = &l->out[0];
   const int64_t all = y->rank ? y->dim[0] : 1;
@@ -75,7 +80,8 @@ static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
     const kit_tensor *t = i < l->n_in ? &l->in[i] : &l->out[i - l->n_in];
     if (!kit_has(t) || (i < l->n_in && !is_parted(l, mask, i))) continue;
     if (i >= l->n_in && (!t->rank || t->dim[0] != all)) return all;
-    const uint64_t bytes = (uint64_t)(kit_row_count(t) * (t->rank > 1 ? t->row_stride : kit_cols(t))) * 4;
+    const uint64_t bytes =
+        (uint64_t)(kit_row_count(t) * (t->rank > 1 ? t->row_stride : kit_cols(t))) * 4;
     passes |= bytes > most;
     if (bytes / (uint64_t)all > largest) largest = bytes / (uint64_t)all;
   }
@@ -85,8 +91,8 @@ static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
 int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
   const gpu_op *op = gpu_op_of(l->node->op);
   const uint32_t mask = parted(l->node->op);
-  const bool may = mask && l->n_in <= GPU_BINDINGS && l->n_out <= 2 && kit_has(&l->out[0]) && l->out[0].rank &&
-                   l->out[0].dim[0] > 1 && apart(l);
+  const bool may = mask && l->n_in <= GPU_BINDINGS && l->n_out <= 2 && kit_has(&l->out[0]) &&
+                   l->out[0].rank && l->out[0].dim[0] > 1 && apart(l);
   const int64_t all = may ? l->out[0].dim[0] : 1, most = may ? entries(run, l, mask) : 1;
   if (most >= all) return op->launch(run, l, error);
   kit_tensor in[GPU_BINDINGS + 1], out[2];
@@ -97,9 +103,11 @@ int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *
   for (int64_t first = 0; !rc && first < all; first += most) {
     const int64_t count = gpu_least(most, all - first);
     for (uint32_t i = 0; i < GPU_BINDINGS; i++) in[i].id = -1;
-    for (uint32_t i = 0; i < l->n_in; i++) in[i] = is_parted(l, mask, i) ? part_of(&l->in[i], first, count) : l->in[i];
+    for (uint32_t i = 0; i < l->n_in; i++)
+      in[i] = is_parted(l, mask, i) ? part_of(&l->in[i], first, count) : l->in[i];
     out[1].id = -1;
-    for (uint32_t i = 0; i < l->n_out; i++) out[i] = kit_has(&l->out[i]) ? part_of(&l->out[i], first, count) : l->out[i];
+    for (uint32_t i = 0; i < l->n_out; i++)
+      out[i] = kit_has(&l->out[i]) ? part_of(&l->out[i], first, count) : l->out[i];
     rc = op->launch(run, &part, error);
   }
   return rc;

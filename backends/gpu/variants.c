@@ -1,16 +1,18 @@
-/* variants.c - kernels for what only some devices have (gpu_limits.int_dot, .sub_groups, .matrix): chosen by what the device
- * says of itself, and only after they gave the right numbers there.
+/* variants.c - kernels for what only some devices have (gpu_limits.int_dot, .sub_groups, .matrix):
+ * chosen by what the device says of itself, and only after they gave the right numbers there.
  *
- * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16, matrix_bf16, matrix_i8;
- * integer dot products are then also taken where the device has no instruction for them, sub-groups also on a CPU behind
- * the API, with "card" in the list that CPU takes the kernels of cards, with
- * "wmma" the emulator those of RDNA3's matrix units, with "cooperative" those of Vulkan's matrices, with "small_bindings" a
- * kernel sees 64 KiB of a buffer at most, with "measure" times are taken on processors, too (tests).
+ * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16,
+ * matrix_bf16, matrix_i8; integer dot products are then also taken where the device has no
+ * instruction for them, sub-groups also on a CPU behind the API, with "card" in the list that CPU
+ * takes the kernels of cards, with "wmma" the emulator those of RDNA3's matrix units, with
+ * "cooperative" those of Vulkan's matrices, with "small_bindings" a kernel sees 64 KiB of a buffer
+ * at most, with "measure" times are taken on processors, too (tests).
  *
- * A variant is tried when the first endpoint could use it, on numbers whose products and sums are exact; what it then gives
- * may differ by a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work; one
- * that is right but slower there (choice.c) is left out, too, unless ACCEL_GPU_VARIANTS names it.  Verdicts are kept in the
- * process, and in the host's cache under device and driver. */
+ * A variant is tried when the first endpoint could use it, on numbers whose products and sums are
+ * exact; what it then gives may differ by a rounding.  One that fails or is wrong is left out, with
+ * a warning, and the plain kernels do its work; one that is right but slower there (choice.c) is
+ * left out, too, unless ACCEL_GPU_VARIANTS names it.  Verdicts are kept in the process, and in the
+ * host's cache under device and driver. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +37,9 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t tried[DEVICES], passed[DEVICES]; /* for right numbers */
-static uint32_t timed[DEVICES], slower[DEVICES]; /* for their times; of both gpu_variant, and LARGE_TILES */
-static char why[VARIANTS][300];                  /* of the last device that failed it */
+/* for their times; of both gpu_variant, and LARGE_TILES */
+static uint32_t timed[DEVICES], slower[DEVICES];
+static char why[VARIANTS][300]; /* of the last device that failed it */
 
 /* Kernels by sub-groups, beside those by halving. */
 static const uint32_t twins[][2] = {{GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
@@ -74,7 +77,8 @@ void gpu_limits_wished(gpu_limits *limits) {
   if (wish && names(wish, "small_bindings")) limits->binding = 65536;
   if (wish && names(wish, "wmma")) limits->wmma = limits->wave == 32;
   if (wish && names(wish, "cooperative")) limits->cooperative = limits->wave == 32;
-  if (limits->cooperative) limits->matrix &= GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8; /* they have no bf16 */
+  /* they have no bf16 */
+  if (limits->cooperative) limits->matrix &= GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8;
   if (!wish || !names(wish, "card")) return;
   limits->cpu = false;
   limits->vector = 0;
@@ -93,14 +97,15 @@ static uint32_t candidates(const gpu_limits *limits) {
 /* Those of them that the endpoint could use: a weight, or most programs' norms. */
 static uint32_t useful(const gpu_self *s, uint32_t all) {
   uint32_t found = all & GPU_VARIANT_SUB_GROUPS;
-  for (uint32_t i = 0; i < s->program->n_weight; i++) found |= gpu_words_variant(all, &s->weight[i], false);
+  for (uint32_t i = 0; i < s->program->n_weight; i++)
+    found |= gpu_words_variant(all, &s->weight[i], false);
   return found & GPU_VARIANT_MATRIX_I8 ? found | (all & GPU_VARIANT_INT_DOT) : found;
 }
 
 /* ---- a product with known results ---- */
 
-/* Whole numbers of at most eight for halves; codes over eight for bytes, with a 127 in every row, so that they stay what
- * they are.  Sums of K products stay below 2^24. */
+/* Whole numbers of at most eight for halves; codes over eight for bytes, with a 127 in every row,
+ * so that they stay what they are.  Sums of K products stay below 2^24. */
 static int x_code(const gpu_store store, int r, int c) {
   if (store == GPU_STORE_I8) return c == r % K ? 127 : (r * 37 + c * 11) % 255 - 127;
   return (r * 5 + c * 3) % 17 - 8;
@@ -130,12 +135,13 @@ static void fill(trial *t) {
   for (int r = 0; r < N; r++) t->scale[r] = (float)(1 << r % 4);
   for (int r = 0; r < N; r++)
     for (int c = 0; c < K; c++) {
-      const uint32_t code =
-          t->store == GPU_STORE_I8 ? (uint32_t)w_code(t->store, r, c) & 255u : half_of(t->store, w_code(t->store, r, c));
+      const uint32_t code = t->store == GPU_STORE_I8 ? (uint32_t)w_code(t->store, r, c) & 255u
+                                                     : half_of(t->store, w_code(t->store, r, c));
       t->w[r * words + c / per] |= code << (c % per * bits);
     }
   for (int r = 0; r < MOST_M; r++) {
-    for (int c = 0; c < K; c++) t->x[r * K + c] = (float)x_code(t->store, r, c) * (t->store == GPU_STORE_I8 ? 0.125f : 1.0f);
+    for (int c = 0; c < K; c++)
+      t->x[r * K + c] = (float)x_code(t->store, r, c) * (t->store == GPU_STORE_I8 ? 0.125f : 1.0f);
     for (int n = 0; n < N; n++) {
       int64_t sum = 0;
       for (int c = 0; c < K; c++) sum += (int64_t)x_code(t->store, r, c) * w_code(t->store, n, c);
@@ -154,8 +160,8 @@ static int32_t prepare(gpu_self *s, trial *t, uint64_t words_bytes, accel_plugin
 }
 
 /* m rows by tiles of `tile`. */
-static int32_t multiply(gpu_self *s, const accel_plugin_host *host, trial *t, gpu_product *p, int64_t m, uint32_t tile,
-                        accel_plugin_error *error) {
+static int32_t multiply(gpu_self *s, const accel_plugin_host *host, trial *t, gpu_product *p,
+                        int64_t m, uint32_t tile, accel_plugin_error *error) {
   const kit_begin begin = {.program = s->program, .host = host};
   const kit_launch l = {.program = s->program, .node = s->program->node};
   kit_tensor x = {.dtype = ACCEL_PLUGIN_F32,
@@ -178,14 +184,16 @@ static int32_t multiply(gpu_self *s, const accel_plugin_host *host, trial *t, gp
   return rc ? rc : gpu_download(s, t->got, t->memory[3], 0, (uint64_t)m * N * 4, error);
 }
 
-/* A vendor's division may be off by a few units in the last place; a wrong product is off by more. */
+/* A vendor's division may be off by a few units in the last place; a wrong product is off by
+ * more. */
 static bool same(const trial *t, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (!(fabsf(t->got[i] - t->want[i]) <= 1e-6f * fabsf(t->want[i]) + 1e-3f)) return false;
   return true;
 }
 
-static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
+static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right,
+                            accel_plugin_error *error) {
   static const struct {
     int64_t m;
     uint32_t tile;
@@ -224,8 +232,8 @@ static bool same_logarithms(const float *got) {
 }
 
 /* `times` times; ms as the device has it. */
-static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x, gpu_memory *y, int times, double *ms,
-                       accel_plugin_error *error) {
+static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x, gpu_memory *y,
+                       int times, double *ms, accel_plugin_error *error) {
   const kit_begin begin = {.program = s->program, .host = host};
   const kit_launch l = {.program = s->program, .node = s->program->node};
   void *run = NULL;
@@ -244,11 +252,13 @@ static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x
   return rc ? rc : end;
 }
 
-static int32_t try_sub_groups(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
+static int32_t try_sub_groups(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right,
+                              accel_plugin_error *error) {
   float *row = t->x; /* [MOST_M, K], as what comes back */
   int32_t rc = ACCEL_PLUGIN_OK;
   for (int i = 0; i < MOST_M * K; i++) row[i] = (float)row_number(i / K, i % K);
-  for (int i = 0; !rc && i < 2; i++) rc = gpu_pool_take(&s->pool, sizeof t->x, &t->memory[i], error);
+  for (int i = 0; !rc && i < 2; i++)
+    rc = gpu_pool_take(&s->pool, sizeof t->x, &t->memory[i], error);
   if (!rc) rc = gpu_upload(s, t->memory[0], 0, row, sizeof t->x, error);
   double ms;
   if (!rc) rc = softmax(s, host, t->memory[0], t->memory[1], 1, &ms, error);
@@ -261,7 +271,8 @@ static int32_t try_sub_groups(gpu_self *s, const accel_plugin_host *host, trial 
 
 static void warn(const accel_plugin_host *host, int which) {
   char text[400];
-  snprintf(text, sizeof text, "kernels '%s' are left out on this device: %s", variants[which].name, why[which]);
+  snprintf(text, sizeof text, "kernels '%s' are left out on this device: %s", variants[which].name,
+           why[which]);
   if (host && host->log) host->log(host->self, WARNING, text);
 }
 
@@ -289,7 +300,8 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
   key_of(open->device, "variant", variants[which].name, key, sizeof key);
   if (host && host->cache_get && !host->cache_get(host->self, key, NULL, &n) && n == 1 &&
       !host->cache_get(host->self, key, &verdict, &n) && verdict <= 1) {
-    if (!verdict) snprintf(why[which], sizeof why[which], "they gave wrong numbers in an earlier process");
+    if (!verdict)
+      snprintf(why[which], sizeof why[which], "they gave wrong numbers in an earlier process");
     return verdict;
   }
   accel_plugin_error error = {.size = sizeof error, .node = -1};
@@ -299,13 +311,14 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
   bool right = false;
   s->variants = bit;
   t->store = variants[which].store;
-  const int32_t rc =
-      bit == GPU_VARIANT_SUB_GROUPS ? try_sub_groups(s, host, t, &right, &error) : try_products(s, host, t, &right, &error);
+  const int32_t rc = bit == GPU_VARIANT_SUB_GROUPS ? try_sub_groups(s, host, t, &right, &error)
+                                                   : try_products(s, host, t, &right, &error);
   if (kit_fault(host, "variant")) right = false;
   s->variants = before;
   for (int i = 0; i < 5; i++) gpu_pool_give(&s->pool, t->memory[i]);
   free(t);
-  if (!right) snprintf(why[which], sizeof why[which], "%s", rc ? error.message : "they give wrong numbers");
+  if (!right)
+    snprintf(why[which], sizeof why[which], "%s", rc ? error.message : "they give wrong numbers");
   verdict = right;
   const bool known = rc != ACCEL_PLUGIN_E_DEVICE_MEMORY && rc != ACCEL_PLUGIN_E_HOST_MEMORY;
   if (known && host && host->cache_put)
@@ -332,7 +345,8 @@ static int sub_groups_pay(gpu_self *s, const accel_plugin_host *host) {
 }
 
 /* Asks the cache, else measures.  With the lock held. */
-static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *name, gpu_store store) {
+static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *name,
+                 gpu_store store) {
   const accel_plugin_host *host = open->options->host;
   char key[96], text[200];
   uint8_t verdict = 0;
@@ -352,20 +366,25 @@ static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *na
   snprintf(text, sizeof text, "kernels '%s' are %s the plain ones on this device", name,
            verdict ? "at least as fast as" : "slower than");
   if (host && host->log) host->log(host->self, INFO, text);
-  if (host && host->cache_put) (void)host->cache_put(host->self, key, &(accel_plugin_part){.data = &verdict, .n = 1}, 1);
+  if (host && host->cache_put)
+    (void)host->cache_put(host->self, key, &(accel_plugin_part){.data = &verdict, .n = 1}, 1);
   return verdict;
 }
 
-/* Whether times say anything here, and the endpoint is worth their taking: neither the self-test nor a toy is. */
+/* Whether times say anything here, and the endpoint is worth their taking: neither the self-test
+ * nor a toy is. */
 static bool measures(const gpu_self *s) {
   static const uint64_t worth = 8 << 20, worth_in_tests = 8 << 10; /* bytes of weights */
   const char *wish = wished();
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < s->program->n_weight; i++) bytes += (uint64_t)s->weight[i].n * s->weight[i].row_words * 4;
-  return wish ? names(wish, "measure") && bytes >= worth_in_tests : !s->limits.cpu && !s->limits.emulated && bytes >= worth;
+  for (uint32_t i = 0; i < s->program->n_weight; i++)
+    bytes += (uint64_t)s->weight[i].n * s->weight[i].row_words * 4;
+  return wish ? names(wish, "measure") && bytes >= worth_in_tests
+              : !s->limits.cpu && !s->limits.emulated && bytes >= worth;
 }
 
-/* Those of `taken` that are slower than the plain kernels; sets limits.small_tiles.  With the lock held. */
+/* Those of `taken` that are slower than the plain kernels; sets limits.small_tiles.  With the lock
+ * held. */
 static uint32_t slow_ones(gpu_self *s, const kit_open *open, uint32_t taken) {
   const uint32_t device = open->device;
   if (!measures(s)) return 0;
@@ -384,7 +403,8 @@ static uint32_t slow_ones(gpu_self *s, const kit_open *open, uint32_t taken) {
 }
 
 void gpu_variants_open(gpu_self *s, const kit_open *open) {
-  const uint32_t device = open->device, wanted = device < DEVICES ? useful(s, candidates(&s->limits)) : 0;
+  const uint32_t device = open->device,
+                 wanted = device < DEVICES ? useful(s, candidates(&s->limits)) : 0;
   s->variants = 0;
   if (device >= DEVICES || !s->program->n_node) return;
   pthread_mutex_lock(&lock);

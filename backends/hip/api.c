@@ -1,8 +1,8 @@
 /* api.c - gpu_api over the runtime's table: devices that are opened once and shared, memory, runs.
  *
- * Everything that waits for its end has a stream of the runtime; streams are kept from run to run.  Errors from which a
- * vendor's runtime does not recover (an illegal address, a failed launch) make the device lost until all who hold it have
- * let go. */
+ * Everything that waits for its end has a stream of the runtime; streams are kept from run to run.
+ * Errors from which a vendor's runtime does not recover (an illegal address, a failed launch) make
+ * the device lost until all who hold it have let go. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,11 +49,13 @@ static gpu_device *opened[MAX_DEVICES];
 /* ---- errors ---- */
 
 static bool is_fatal(int code) {
-  return code == HIP_ILLEGAL_ADDRESS || code == HIP_LAUNCH_FAILURE || code == 214 /* memory error */ ||
-         code == 702 /* timeout */ || (code >= 709 && code <= 718) || code == 999;
+  return code == HIP_ILLEGAL_ADDRESS || code == HIP_LAUNCH_FAILURE ||
+         code == 214 /* memory error */ || code == 702 /* timeout */ ||
+         (code >= 709 && code <= 718) || code == 999;
 }
 
-static int32_t vendor_fail(gpu_device *d, accel_plugin_error *error, int code, int32_t node, const char *doing) {
+static int32_t vendor_fail(gpu_device *d, accel_plugin_error *error, int code, int32_t node,
+                           const char *doing) {
   const hip_runtime *r = d->runtime;
   if (is_fatal(code) && !r->bounds) atomic_store(&d->lost, true);
   int32_t rc = code == HIP_OUT_OF_MEMORY      ? ACCEL_PLUGIN_E_DEVICE_MEMORY
@@ -66,8 +68,8 @@ static int32_t vendor_fail(gpu_device *d, accel_plugin_error *error, int code, i
 
 static int32_t use(gpu_device *d, void **before, accel_plugin_error *error) {
   if (atomic_load(&d->lost))
-    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "device %d was lost in an earlier call: clean up its endpoints",
-                    d->index);
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
+                    "device %d was lost in an earlier call: clean up its endpoints", d->index);
   int code = d->runtime->enter(d->index, d->context, before);
   return code ? vendor_fail(d, error, code, -1, "making the device current") : ACCEL_PLUGIN_OK;
 }
@@ -136,11 +138,13 @@ static void device_free(gpu_device *d) {
   free(d);
 }
 
-static int32_t device_new(const hip_runtime *r, uint32_t index, const accel_plugin_host *host, gpu_device **out,
-                          accel_plugin_error *error) {
+static int32_t device_new(const hip_runtime *r, uint32_t index, const accel_plugin_host *host,
+                          gpu_device **out, accel_plugin_error *error) {
   void *before = NULL, *context = NULL;
   int code = r->retain((int)index, &context);
-  if (code) return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "device %u: error %d, %s", index, code, r->text(code));
+  if (code)
+    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "device %u: error %d, %s", index, code,
+                    r->text(code));
   gpu_device *d = calloc(1, sizeof *d);
   if (!d) {
     r->drop((int)index, context);
@@ -163,7 +167,8 @@ static int32_t device_new(const hip_runtime *r, uint32_t index, const accel_plug
   return rc;
 }
 
-/* Of "gfx90a:sramecc+" the part before the colon counts; a name of the list may end in a star: "gfx11*". */
+/* Of "gfx90a:sramecc+" the part before the colon counts; a name of the list may end in a star:
+ * "gfx11*". */
 static bool is_one_of(const char *arch, const char *const *list) {
   const size_t n = strcspn(arch, ":");
   for (; *list; list++) {
@@ -192,7 +197,8 @@ static void fill_units(const gpu_device *d, gpu_limits *l) {
   } else {
     l->int_dot = is_one_of(d->arch, dot);
     if (is_one_of(d->arch, mfma) && l->wave == 64)
-      l->matrix = GPU_VARIANT_MATRIX_F16 | (is_one_of(d->arch, no_bf16) ? 0 : GPU_VARIANT_MATRIX_BF16) |
+      l->matrix = GPU_VARIANT_MATRIX_F16 |
+                  (is_one_of(d->arch, no_bf16) ? 0 : GPU_VARIANT_MATRIX_BF16) |
                   (is_one_of(d->arch, i8) ? GPU_VARIANT_MATRIX_I8 : 0);
     l->wmma = is_one_of(d->arch, wmma) && l->wave == 32;
     if (l->wmma) l->matrix = ALL_MATRICES;
@@ -204,24 +210,25 @@ static void fill_limits(const gpu_device *d, gpu_limits *l) {
   size_t memory = 0;
   if (r->device_memory(&memory, d->index)) memory = 0;
   static const uint64_t indexed = (uint64_t)8 << 30; /* 2^31 elements: the dialect's index */
-  const uint64_t known = memory ? memory : (uint64_t)4 << 30, most = known < indexed ? known : indexed;
-  *l = (gpu_limits){
-      .binding = most,
-      .buffer = most,
-      .align = 256,
-      .memory = memory,
-      .groups = {(uint32_t)hip_ask(r, HIP_GRID_X, d->index, 65535), (uint32_t)hip_ask(r, HIP_GRID_Y, d->index, 65535),
-                 (uint32_t)hip_ask(r, HIP_GRID_Z, d->index, 65535)},
-      .local_size = (uint32_t)hip_ask(r, HIP_THREADS_PER_BLOCK, d->index, 1024),
-      .local_bytes = (uint32_t)hip_ask(r, HIP_SHARED_BYTES, d->index, 32768),
-      .wave = (uint32_t)hip_ask(r, HIP_WAVE, d->index, 32),
-      .units = (uint32_t)hip_ask(r, HIP_UNITS, d->index, 0),
-      .unified = r->bounds || hip_ask(r, HIP_INTEGRATED, d->index, 0) > 0};
+  const uint64_t known = memory ? memory : (uint64_t)4 << 30,
+                 most = known < indexed ? known : indexed;
+  *l = (gpu_limits){.binding = most,
+                    .buffer = most,
+                    .align = 256,
+                    .memory = memory,
+                    .groups = {(uint32_t)hip_ask(r, HIP_GRID_X, d->index, 65535),
+                               (uint32_t)hip_ask(r, HIP_GRID_Y, d->index, 65535),
+                               (uint32_t)hip_ask(r, HIP_GRID_Z, d->index, 65535)},
+                    .local_size = (uint32_t)hip_ask(r, HIP_THREADS_PER_BLOCK, d->index, 1024),
+                    .local_bytes = (uint32_t)hip_ask(r, HIP_SHARED_BYTES, d->index, 32768),
+                    .wave = (uint32_t)hip_ask(r, HIP_WAVE, d->index, 32),
+                    .units = (uint32_t)hip_ask(r, HIP_UNITS, d->index, 0),
+                    .unified = r->bounds || hip_ask(r, HIP_INTEGRATED, d->index, 0) > 0};
   fill_units(d, l);
 }
 
-static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                        accel_plugin_error *error) {
+static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                        gpu_limits *limits, accel_plugin_error *error) {
   const char *why;
   const hip_runtime *r = hip_runtime_get(&why);
   *out = NULL;
@@ -231,7 +238,8 @@ static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u: there are %d", index, n);
   int32_t rc = ACCEL_PLUGIN_OK;
   pthread_mutex_lock(&opening);
-  if (!opened[index]) rc = device_new(r, index, options ? options->host : NULL, &opened[index], error);
+  if (!opened[index])
+    rc = device_new(r, index, options ? options->host : NULL, &opened[index], error);
   if (!rc) opened[index]->users++;
   *out = rc ? NULL : opened[index];
   pthread_mutex_unlock(&opening);
@@ -264,16 +272,17 @@ static int32_t hip_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **
   }
   enum { PORTABLE_AND_MAPPED = 3 };
   b->bytes = bytes;
-  int code = host ? r->host_allocate(&b->host, bytes, PORTABLE_AND_MAPPED) : r->allocate(&b->address, bytes);
+  int code = host ? r->host_allocate(&b->host, bytes, PORTABLE_AND_MAPPED)
+                  : r->allocate(&b->address, bytes);
   if (!code && host) {
     code = r->host_address(&b->address, b->host, 0);
     if (code) r->host_release(b->host);
   }
   if (code == HIP_OUT_OF_MEMORY)
-    rc = kit_fail(
-        error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
-        "the device has no room for %llu bytes more: use a smaller batch or precision, or free what else runs on it",
-        (unsigned long long)bytes);
+    rc = kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
+                  "the device has no room for %llu bytes more: use a smaller batch or precision, "
+                  "or free what else runs on it",
+                  (unsigned long long)bytes);
   else if (code)
     rc = vendor_fail(d, error, code, -1, "allocating device memory");
   r->leave(d->index, before);
@@ -300,14 +309,16 @@ static void hip_release(gpu_device *d, gpu_buffer *b) {
 }
 
 static int32_t outside(const gpu_binding *b, accel_plugin_error *error) {
-  if (b->offset <= b->buffer->bytes && b->bytes <= b->buffer->bytes - b->offset) return ACCEL_PLUGIN_OK;
+  if (b->offset <= b->buffer->bytes && b->bytes <= b->buffer->bytes - b->offset)
+    return ACCEL_PLUGIN_OK;
   return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "bytes %llu to %llu of a buffer of %llu",
                   (unsigned long long)b->offset, (unsigned long long)(b->offset + b->bytes),
                   (unsigned long long)b->buffer->bytes);
 }
 
 /* A copy outside streams: one of their own, waited for. */
-static int32_t transfer(gpu_device *d, const gpu_binding *there, void *to, const void *from, accel_plugin_error *error) {
+static int32_t transfer(gpu_device *d, const gpu_binding *there, void *to, const void *from,
+                        accel_plugin_error *error) {
   const hip_runtime *r = d->runtime;
   void *before;
   gpu_stream *s;
@@ -326,26 +337,31 @@ static int32_t transfer(gpu_device *d, const gpu_binding *there, void *to, const
   rc = stream_take(d, &s, error);
   if (!rc) {
     uint64_t address = there->buffer->address + there->offset;
-    int code =
-        from ? r->to_device(address, from, there->bytes, s->stream) : r->from_device(to, address, there->bytes, s->stream);
+    int code = from ? r->to_device(address, from, there->bytes, s->stream)
+                    : r->from_device(to, address, there->bytes, s->stream);
     if (!code) code = r->stream_wait(s->stream);
-    if (code) rc = vendor_fail(d, error, code, -1, from ? "copying to the device" : "copying from the device");
+    if (code)
+      rc = vendor_fail(d, error, code, -1,
+                       from ? "copying to the device" : "copying from the device");
     stream_give(s);
   }
   r->leave(d->index, before);
   return rc;
 }
 
-static int32_t hip_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+static int32_t hip_write(gpu_device *d, const gpu_binding *to, const void *from,
+                         accel_plugin_error *error) {
   return transfer(d, to, NULL, from, error);
 }
-static int32_t hip_read(gpu_device *d, void *to, const gpu_binding *from, accel_plugin_error *error) {
+static int32_t hip_read(gpu_device *d, void *to, const gpu_binding *from,
+                        accel_plugin_error *error) {
   return transfer(d, from, to, NULL, error);
 }
 
 /* ---- runs ---- */
 
-static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
+static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                         accel_plugin_error *error) {
   void *before;
   (void)host;
   *out = NULL;
@@ -367,9 +383,12 @@ static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_strea
   return vendor_fail(d, error, code, -1, "beginning a run");
 }
 
-static int32_t find_function(gpu_device *d, uint32_t kernel, void **out, accel_plugin_error *error) {
+static int32_t find_function(gpu_device *d, uint32_t kernel, void **out,
+                             accel_plugin_error *error) {
   pthread_mutex_lock(&d->lock);
-  int code = d->function[kernel] ? 0 : d->runtime->function(&d->function[kernel], d->module, gpu_kernels[kernel].name);
+  int code = d->function[kernel]
+                 ? 0
+                 : d->runtime->function(&d->function[kernel], d->module, gpu_kernels[kernel].name);
   *out = d->function[kernel];
   pthread_mutex_unlock(&d->lock);
   return code ? vendor_fail(d, error, code, -1, gpu_kernels[kernel].name) : ACCEL_PLUGIN_OK;
@@ -393,15 +412,16 @@ static int32_t hip_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugi
   memcpy(params, what->params, what->params_bytes);
   argument[what->n_bind] = params;
   if (r->bounds) r->bounds(s->stream, bytes, what->n_bind);
-  int code =
-      r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1, 0, s->stream, argument, NULL);
+  int code = r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1,
+                       0, s->stream, argument, NULL);
   if (!code) return ACCEL_PLUGIN_OK;
   if (r->detail && code == HIP_LAUNCH_FAILURE)
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, (int32_t)what->node, "%s", r->detail(s->stream));
   return vendor_fail(d, error, code, (int32_t)what->node, k->name);
 }
 
-static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
+static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,
+                        accel_plugin_error *error) {
   const hip_runtime *r = s->device->runtime;
   int32_t rc = outside(to, error);
   if (!rc) rc = outside(from, error);
@@ -417,12 +437,14 @@ static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding 
   return code ? vendor_fail(s->device, error, code, -1, "copying on the device") : ACCEL_PLUGIN_OK;
 }
 
-static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from,
+                          accel_plugin_error *error) {
   const hip_runtime *r = s->device->runtime;
   int32_t rc = outside(to, error);
   if (rc) return rc;
   int code = s->staging ? 0 : r->host_allocate(&s->staging, STAGING, NO_MAPPING);
-  if (!code && s->staged + to->bytes > STAGING) { /* what was staged is read when the stream is through */
+  /* what was staged is read when the stream is through */
+  if (!code && s->staged + to->bytes > STAGING) {
     code = r->stream_wait(s->stream);
     s->staged = 0;
   }
@@ -449,7 +471,8 @@ static bool more_marks(gpu_stream *s) {
 
 static int32_t hip_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
   const hip_runtime *r = s->device->runtime;
-  if (s->n_mark == s->room_mark && !more_marks(s)) return kit_no_memory(error, s->room_mark * sizeof *s->mark);
+  if (s->n_mark == s->room_mark && !more_marks(s))
+    return kit_no_memory(error, s->room_mark * sizeof *s->mark);
   void **event = &s->mark[s->n_mark];
   int code = *event ? 0 : r->event_new(event, 0);
   if (!code) code = r->event_record(*event, s->stream);
@@ -475,7 +498,8 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   int code = abandon ? 0 : r->event_record(s->last, s->stream);
   int waited = r->stream_wait(s->stream);
   if (!code) code = waited;
-  if (!code && !abandon && !r->event_ms(&ms, s->first, s->last) && device_ms && ms > 0.0f) *device_ms = (double)ms;
+  if (!code && !abandon && !r->event_ms(&ms, s->first, s->last) && device_ms && ms > 0.0f)
+    *device_ms = (double)ms;
   if (!code && !abandon) read_marks(s);
   int32_t rc = code && !abandon ? vendor_fail(d, error, code, -1, "the run") : ACCEL_PLUGIN_OK;
   if (code && is_fatal(code) && !r->bounds) atomic_store(&d->lost, true);

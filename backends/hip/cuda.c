@@ -1,4 +1,5 @@
-/* cuda.c - the table from NVIDIA's driver.  The names with _v2 are those that today's headers mean without it. */
+/* cuda.c - the table from NVIDIA's driver.  The names with _v2 are those that today's headers mean
+ * without it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -123,7 +124,8 @@ static const char *text(int code) {
 static void arch(int device, char *out, size_t n) {
   int major = 0, minor = 0;
   *out = 0;
-  if (!attribute(&major, numbers[HIP_MAJOR], device) && !attribute(&minor, numbers[HIP_MINOR], device))
+  if (!attribute(&major, numbers[HIP_MAJOR], device) &&
+      !attribute(&minor, numbers[HIP_MINOR], device))
     snprintf(out, n, "sm_%d%d", major, minor);
 }
 
@@ -161,7 +163,8 @@ static const char *const compiler_names[] = {"libnvrtc.so.13",
                                              "/usr/local/cuda/lib64/libnvrtc.so.13",
                                              "/usr/local/cuda/lib64/libnvrtc.so.12",
                                              NULL};
-static const hip_rtc nvrtc = {.what = "NVRTC", .prefix = "nvrtc", .code = "CUBIN", .names = compiler_names};
+static const hip_rtc nvrtc = {
+    .what = "NVRTC", .prefix = "nvrtc", .code = "CUBIN", .names = compiler_names};
 
 const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,

@@ -21,14 +21,17 @@ static void find_runtime(void) {
   if (!hip_plugin_vendor.load(&found.runtime, found.why, sizeof found.why)) return;
   const hip_runtime *r = &found.runtime;
   int code = r->init(0);
-  if (!code || code == HIP_NO_DEVICE || code == HIP_INVALID_DEVICE) { /* HIP 5 answers the latter where there is none */
+  /* HIP 5 answers the latter where there is none */
+  if (!code || code == HIP_NO_DEVICE || code == HIP_INVALID_DEVICE) {
     int n = 0, answer = r->count(&n);
     found.count = answer ? 0 : n;
     if (!code || answer == HIP_NO_DEVICE) code = answer;
   }
   if (!code && found.count <= 0) code = HIP_NO_DEVICE;
   found.good = !code;
-  if (code) snprintf(found.why, sizeof found.why, "%s finds no device: error %d, %s", r->what, code, r->text(code));
+  if (code)
+    snprintf(found.why, sizeof found.why, "%s finds no device: error %d, %s", r->what, code,
+             r->text(code));
 }
 
 const hip_runtime *hip_runtime_get(const char **why) {
@@ -38,7 +41,8 @@ const hip_runtime *hip_runtime_get(const char **why) {
 }
 
 static void find_compiler(void) {
-  found.compiler_good = hip_rtc_load(hip_plugin_vendor.rtc, &found.compiler, found.compiler_why, sizeof found.compiler_why);
+  found.compiler_good = hip_rtc_load(hip_plugin_vendor.rtc, &found.compiler, found.compiler_why,
+                                     sizeof found.compiler_why);
 }
 
 const hip_compiler *hip_compiler_get(const char **why) {
@@ -54,14 +58,16 @@ int hip_ask(const hip_runtime *r, hip_attribute what, int device, int absent) {
   return r->attribute(&value, r->attribute_number[what], device) || value <= 0 ? absent : value;
 }
 
-/* "gfx90a:sramecc+:xnack-" is built for when the list holds "gfx90a", "sm_90" also when it holds "ptx+75". */
+/* "gfx90a:sramecc+:xnack-" is built for when the list holds "gfx90a", "sm_90" also when it holds
+ * "ptx+75". */
 bool hip_is_built_for(const char *arch) {
   size_t n = strcspn(arch, ":");
   for (const char *at = hip_built_for; n && *at;) {
     size_t length = strcspn(at, " ");
     if (length == n && !memcmp(at, arch, n)) return true;
     int least = 0, sm = 0; /* the driver compiles PTX for what is newer */
-    if (sscanf(at, "ptx+%d", &least) == 1 && sscanf(arch, "sm_%d", &sm) == 1 && sm >= least) return true;
+    if (sscanf(at, "ptx+%d", &least) == 1 && sscanf(arch, "sm_%d", &sm) == 1 && sm >= least)
+      return true;
     at += length + strspn(at + length, " ");
   }
   return false;
@@ -71,20 +77,26 @@ static void judge(const hip_runtime *r, accel_plugin_device *d) {
   const char *why;
   char sentence[600];
   if (r->bounds || hip_is_built_for(d->arch) || hip_compiler_get(&why)) return;
-  snprintf(sentence, sizeof sentence, "no kernels for %s, and none can be compiled here: %s (built for %s)",
-           *d->arch ? d->arch : "its architecture, which is unknown", why, *hip_built_for ? hip_built_for : "no device");
+  snprintf(sentence, sizeof sentence,
+           "no kernels for %s, and none can be compiled here: %s (built for %s)",
+           *d->arch ? d->arch : "its architecture, which is unknown", why,
+           *hip_built_for ? hip_built_for : "no device");
   snprintf(d->unusable, sizeof d->unusable, "%.*s", (int)sizeof d->unusable - 1, sentence);
 }
 
 static void describe(const hip_runtime *r, int device, accel_plugin_device *d) {
   char address[32] = "", arch[64] = "";
   size_t memory = 0;
-  d->type = hip_ask(r, HIP_INTEGRATED, device, 0) ? ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU : hip_plugin_vendor.device_type;
+  d->type = hip_ask(r, HIP_INTEGRATED, device, 0) ? ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU
+                                                  : hip_plugin_vendor.device_type;
   d->flags = hip_plugin_vendor.flags | ACCEL_PLUGIN_DEVICE_FP16;
-  if (d->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU || r->bounds) d->flags |= ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY;
-  if (r->device_name(d->name, (int)sizeof d->name, device)) snprintf(d->name, sizeof d->name, "device %d", device);
+  if (d->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU || r->bounds)
+    d->flags |= ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY;
+  if (r->device_name(d->name, (int)sizeof d->name, device))
+    snprintf(d->name, sizeof d->name, "device %d", device);
   if (!r->device_address(address, (int)sizeof address, device))
-    for (size_t i = 0; i < sizeof address && i < sizeof d->id - 1; i++) d->id[i] = (char)tolower((unsigned char)address[i]);
+    for (size_t i = 0; i < sizeof address && i < sizeof d->id - 1; i++)
+      d->id[i] = (char)tolower((unsigned char)address[i]);
   r->arch(device, arch, sizeof arch);
   snprintf(d->arch, sizeof d->arch, "%.31s", arch);
   snprintf(d->driver, sizeof d->driver, "%s", r->what);
@@ -94,15 +106,15 @@ static void describe(const hip_runtime *r, int device, accel_plugin_device *d) {
   d->max_binding = d->max_allocation;
   d->max_shared = (uint64_t)hip_ask(r, HIP_SHARED_BYTES, device, 0);
   /* two transfers a clock */
-  d->gbytes_per_s =
-      2e3 * hip_ask(r, HIP_MEMORY_CLOCK_KHZ, device, 0) * (hip_ask(r, HIP_MEMORY_BUS_BITS, device, 0) / 8) / 1e9;
+  d->gbytes_per_s = 2e3 * hip_ask(r, HIP_MEMORY_CLOCK_KHZ, device, 0) *
+                    (hip_ask(r, HIP_MEMORY_BUS_BITS, device, 0) / 8) / 1e9;
   if (hip_plugin_vendor.flags & ACCEL_PLUGIN_DEVICE_AMD) /* 64 multiply-adds a clock and unit */
     d->gflops = 128e3 * hip_ask(r, HIP_CLOCK_KHZ, device, 0) * d->units / 1e9;
   judge(r, d);
 }
 
-int32_t hip_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error) {
+int32_t hip_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error) {
   const char *why;
   const hip_runtime *r = hip_runtime_get(&why);
   *n = 0;
@@ -146,11 +158,14 @@ int32_t hip_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
     m.total = total;
   }
   if (code)
-    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "memory of device %u: error %d, %s", device, code, r->text(code));
+    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "memory of device %u: error %d, %s", device,
+                    code, r->text(code));
   bool shares = hip_ask(r, HIP_INTEGRATED, (int)device, 0) || r->bounds;
   if (shares && !m.shared_with_host) m.shared_with_host = m.total;
-  if (shares && r->bounds == NULL) m.free += m.shared_with_host; /* an integrated GPU takes the host's where its own ends */
-  uint64_t kept = m.total / 20 + (256u << 20);                   /* for the driver, the desktop and fragments */
+  /* an integrated GPU takes the host's where its own ends */
+  if (shares && r->bounds == NULL) m.free += m.shared_with_host;
+  /* for the driver, the desktop and fragments */
+  uint64_t kept = m.total / 20 + (256u << 20);
   m.budget = m.free > kept ? m.free - kept : 0;
   m.size = out->size;
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);

@@ -1,6 +1,7 @@
-/* emulated.c - the table from the emulator: device memory is memory, a launch is over when it returns.  Two devices, which
- * schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER (forward, reverse, shuffled[:SEED]) sets the order of lanes;
- * by default every launch takes the next of the three. */
+/* emulated.c - the table from the emulator: device memory is memory, a launch is over when it
+ * returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
+ * (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default every launch takes the
+ * next of the three. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,13 +184,15 @@ static void choose_order(emulated_launch *l) {
   }
 }
 
-static int launch(void *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                  unsigned block_z, unsigned shared_bytes, void *s, void **arguments, void **extra) {
+static int launch(void *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                  unsigned block_y, unsigned block_z, unsigned shared_bytes, void *s,
+                  void **arguments, void **extra) {
   const emulated_kernel *k = f;
   stream *to = s;
   emulated_buffer buffer[GPU_BINDINGS];
   (void)shared_bytes, (void)extra;
-  if (block_x != k->local_size || block_y != 1 || block_z != 1 || k->n_bind > GPU_BINDINGS) return INVALID;
+  if (block_x != k->local_size || block_y != 1 || block_z != 1 || k->n_bind > GPU_BINDINGS)
+    return INVALID;
   for (uint32_t i = 0; i < k->n_bind; i++) {
     uint64_t address;
     memcpy(&address, arguments[i], sizeof address);

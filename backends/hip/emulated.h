@@ -1,5 +1,5 @@
-/* emulated.h - what stands behind the dialect's words in the emulator's unit: buffers and shared arrays that check, and C's
- * functions over floats by the names the dialect has for them. */
+/* emulated.h - what stands behind the dialect's words in the emulator's unit: buffers and shared
+ * arrays that check, and C's functions over floats by the names the dialect has for them. */
 #ifndef ACCEL_HIP_EMULATED_H
 #define ACCEL_HIP_EMULATED_H
 
@@ -26,7 +26,8 @@ static inline uint as_uint(int x) { return same_bits<uint>(x); }
 static inline int as_int(float x) { return same_bits<int>(x); }
 static inline int as_int(uint x) { return same_bits<int>(x); }
 
-/* One rounding where the processor multiplies and adds in one step, two elsewhere: MAD allows both. */
+/* One rounding where the processor multiplies and adds in one step, two elsewhere: MAD allows
+ * both. */
 static inline float mad(float a, float b, float c) {
 #ifdef __FMA__
   return fmaf(a, b, c);
@@ -120,12 +121,14 @@ class shared {
   const char *name_;
 };
 
-/* ---- matrix units: c += a b of 16 x 16 by a wave's lanes, by the layouts that AMD's CDNA instruction set (MFMA 16x16x16)
- * and RDNA3 (WMMA 16x16x16) and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document, and the matrices of Vulkan ---- */
+/* ---- matrix units: c += a b of 16 x 16 by a wave's lanes, by the layouts that AMD's CDNA
+ * instruction set (MFMA 16x16x16) and RDNA3 (WMMA 16x16x16) and NVIDIA's PTX (mma.sync m16n8k16,
+ * m16n8k32) document, and the matrices of Vulkan ---- */
 
 static inline float half_value(uint h) { /* of 16 bits */
   const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
-  if (m < 0x400u) return same_bits<float>(same_bits<uint>(static_cast<float>(m) * 5.9604644775390625e-8f) | sign);
+  if (m < 0x400u)
+    return same_bits<float>(same_bits<uint>(static_cast<float>(m) * 5.9604644775390625e-8f) | sign);
   return same_bits<float>(((m << 13) + (m >= 0x7c00u ? 0x70000000u : 0x38000000u)) | sign);
 }
 /* Number `part` of a register. */
@@ -138,16 +141,28 @@ static inline float part_of(uint u, int part) {
 
 typedef const uint32_t (*registers)[EMULATED_REGISTERS]; /* a and behind them b, of each lane */
 
-/* A[i][k] and B[k][j], of which lane and register they come.  MFMA: lane 16 (k / per) + row, `per` numbers of a lane
- * following each other; mma: lane 4 (row % 8) + (k % half) / per, rows and columns from 8 on and the upper half of k in
- * further registers; WMMA: lane `row` has all of it, lane 16 + row must have the same. */
+/* A[i][k] and B[k][j], of which lane and register they come.  MFMA: lane 16 (k / per) + row, `per`
+ * numbers of a lane following each other; mma: lane 4 (row % 8) + (k % half) / per, rows and
+ * columns from 8 on and the upper half of k in further registers; WMMA: lane `row` has all of it,
+ * lane 16 + row must have the same. */
 template <int UNIT, int STORE>
 struct unit;
 template <int STORE>
 struct unit<64, STORE> {
-  enum { WAVE = 64, REGISTERS = 2, STEPS = STORE == 3 ? 2 : 1, PER = STORE == 3 ? 4 : 2, IN_LANE = 4, K = 16 };
-  static float a(registers r, int step, int i, int k) { return at(r, STORE == 3 ? step : 0, i, k, 0); }
-  static float b(registers r, int step, int k, int j) { return at(r, STORE == 3 ? step : 0, j, k, REGISTERS); }
+  enum {
+    WAVE = 64,
+    REGISTERS = 2,
+    STEPS = STORE == 3 ? 2 : 1,
+    PER = STORE == 3 ? 4 : 2,
+    IN_LANE = 4,
+    K = 16
+  };
+  static float a(registers r, int step, int i, int k) {
+    return at(r, STORE == 3 ? step : 0, i, k, 0);
+  }
+  static float b(registers r, int step, int k, int j) {
+    return at(r, STORE == 3 ? step : 0, j, k, REGISTERS);
+  }
   static float at(registers r, int first, int row, int k, int from) {
     const int in = k % IN_LANE;
     return part_of<STORE>(r[16 * (k / IN_LANE) + row][from + first + in / PER], in % PER);
@@ -162,7 +177,8 @@ struct unit<32, STORE> {
     return part_of<STORE>(r[4 * (i % 8) + k % (K / 2) / PER][i / 8 + 2 * (k / (K / 2))], k % PER);
   }
   static float b(registers r, int, int k, int j) { /* columns from 8 on: the second instruction */
-    return part_of<STORE>(r[4 * (j % 8) + k % (K / 2) / PER][REGISTERS + 2 * (j / 8) + k / (K / 2)], k % PER);
+    return part_of<STORE>(r[4 * (j % 8) + k % (K / 2) / PER][REGISTERS + 2 * (j / 8) + k / (K / 2)],
+                          k % PER);
   }
   static int row(int lane, int i) { return lane / 4 + 8 * (i % 4 / 2); }
   static int column(int lane, int i) { return 8 * (i / 4) + 2 * (lane % 4) + i % 2; }
@@ -181,7 +197,8 @@ struct unit<11, STORE> {
   static int column(int lane, int) { return lane % 16; }
 };
 
-/* Cooperative matrices, whose layout is the driver's: rows of words or results, half of one in each lane. */
+/* Cooperative matrices, whose layout is the driver's: rows of words or results, half of one in each
+ * lane. */
 template <int STORE>
 struct unit<1, STORE> {
   enum { WAVE = 32, REGISTERS = 4, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = 8 * PER };
@@ -196,8 +213,8 @@ struct unit<1, STORE> {
 };
 
 template <int UNIT, int STORE, class T>
-static inline void emulated_matrix(const emulated_lane *lane, T *c, const uint *a, const uint *b, const char *file,
-                                   int line) {
+static inline void emulated_matrix(const emulated_lane *lane, T *c, const uint *a, const uint *b,
+                                   const char *file, int line) {
   typedef unit<UNIT, STORE> u;
   enum { WAVE = u::WAVE };
   uint32_t mine[2 * u::REGISTERS];

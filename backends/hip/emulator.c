@@ -49,8 +49,9 @@ __attribute__((format(printf, 2, 3))) static void fault(emulator *e, const char 
   if (e->failed) return;
   e->failed = true;
   const int32_t *g = e->now->at.group;
-  int n = snprintf(e->why, e->why_n, "kernel %s, group %d,%d,%d, lane %d: ", e->launch->kernel->name, g[0], g[1], g[2],
-                   e->now->at.lane);
+  int n =
+      snprintf(e->why, e->why_n, "kernel %s, group %d,%d,%d, lane %d: ", e->launch->kernel->name,
+               g[0], g[1], g[2], e->now->at.lane);
   if (n < 0 || (size_t)n >= e->why_n) return;
   va_list arguments;
   va_start(arguments, format);
@@ -83,12 +84,13 @@ static void never_again(void) {
   for (;;) hip_fiber_pause(current->now->fiber);
 }
 
-const uint32_t (*emulated_exchange(uint32_t wave, const uint32_t *mine, uint32_t n, const char *file,
-                                   int line))[EMULATED_REGISTERS] {
+const uint32_t (*emulated_exchange(uint32_t wave, const uint32_t *mine, uint32_t n,
+                                   const char *file, int line))[EMULATED_REGISTERS] {
   emulator *e = current;
   lane *l = e->now;
   if (wave != e->launch->wave || n > EMULATED_REGISTERS) {
-    fault(e, "a matrix unit of waves of %u, in waves of %u, at %s:%d", wave, e->launch->wave, base(file), line);
+    fault(e, "a matrix unit of waves of %u, in waves of %u, at %s:%d", wave, e->launch->wave,
+          base(file), line);
     never_again();
   }
   memcpy(e->registers[l->at.lane], mine, n * sizeof *mine);
@@ -107,25 +109,28 @@ void emulated_exchanged(const char *file, int line) {
   l->line = last_line;
 }
 
-void emulated_outside(const char *what, int64_t index, uint64_t elements, const char *file, int line) {
+void emulated_outside(const char *what, int64_t index, uint64_t elements, const char *file,
+                      int line) {
   char place[128];
   if (file)
     snprintf(place, sizeof place, ", at %s:%d", base(file), line);
   else
     where(current->now, place, sizeof place);
-  fault(current, "%s[%lld] is outside its %llu elements%s", what, (long long)index, (unsigned long long)elements, place);
+  fault(current, "%s[%lld] is outside its %llu elements%s", what, (long long)index,
+        (unsigned long long)elements, place);
   never_again();
 }
 
-void emulated_race(const char *what, uint64_t index, const emulated_shadow *before, const char *doing) {
+void emulated_race(const char *what, uint64_t index, const emulated_shadow *before,
+                   const char *doing) {
   char place[128], who[32] = "several lanes";
   unsigned me = (unsigned)current->now->at.lane + 1;
   bool written = before->writer && before->writer != me;
   unsigned other = written ? before->writer : before->reader;
   if (other != 0xffff) snprintf(who, sizeof who, "lane %u", other - 1);
   where(current->now, place, sizeof place);
-  fault(current, "a race: it %s %s[%llu], which %s has %s%s", doing, what, (unsigned long long)index, who,
-        written ? "written" : "read", place);
+  fault(current, "a race: it %s %s[%llu], which %s has %s%s", doing, what,
+        (unsigned long long)index, who, written ? "written" : "read", place);
   never_again();
 }
 
@@ -153,7 +158,8 @@ static void arrange(emulator *e) {
   const emulated_launch *l = e->launch;
   uint32_t n = l->kernel->local_size, waves = (n + l->wave - 1) / l->wave, at = 0;
   uint16_t wave[MAX_LANES];
-  for (uint32_t i = 0; i < waves; i++) wave[i] = (uint16_t)(l->order == EMULATED_REVERSE ? waves - 1 - i : i);
+  for (uint32_t i = 0; i < waves; i++)
+    wave[i] = (uint16_t)(l->order == EMULATED_REVERSE ? waves - 1 - i : i);
   if (l->order == EMULATED_SHUFFLED) shuffle(e, wave, waves);
   for (uint32_t i = 0; i < waves; i++) {
     uint32_t first = wave[i] * l->wave, count = n - first < l->wave ? n - first : l->wave;
@@ -166,7 +172,8 @@ static void arrange(emulator *e) {
 
 /* ---- one block ---- */
 
-static void lane_work(void *arg) { /* a fiber takes lane after lane: the one whose turn it is when it begins anew */
+/* a fiber takes lane after lane: the one whose turn it is when it begins anew */
+static void lane_work(void *arg) {
   emulator *e = arg;
   const emulated_launch *l = e->launch;
   lane *own = e->now;
@@ -193,7 +200,8 @@ static void take_fiber(emulator *e, lane *l) {
   l->fiber = NULL;
 }
 
-/* Every lane once, up to its next barrier or its end.  *waits: one that waits, *ends: one that has ended. */
+/* Every lane once, up to its next barrier or its end.  *waits: one that waits, *ends: one that has
+ * ended. */
 static bool round_of(emulator *e, lane **waits, lane **ends) {
   for (uint32_t k = 0; k < e->launch->kernel->local_size; k++) {
     lane *l = &e->lane[e->order[k]];
@@ -206,8 +214,8 @@ static bool round_of(emulator *e, lane **waits, lane **ends) {
       take_fiber(e, l);
       *ends = l;
     } else if (*waits && ((*waits)->line != l->line || strcmp((*waits)->file, l->file) != 0)) {
-      fault(e, "stands at the barrier of %s:%d while lane %d stands at that of %s:%d", base(l->file), l->line,
-            (*waits)->at.lane, base((*waits)->file), (*waits)->line);
+      fault(e, "stands at the barrier of %s:%d while lane %d stands at that of %s:%d",
+            base(l->file), l->line, (*waits)->at.lane, base((*waits)->file), (*waits)->line);
       return false;
     } else {
       *waits = l;
@@ -243,7 +251,8 @@ static bool run_block(emulator *e, const int32_t group[3]) {
     if (!round_of(e, &waits, &ends)) return false;
     if (waits && ends) {
       e->now = ends;
-      fault(e, "has ended while lane %d stands at the barrier of %s:%d", waits->at.lane, base(waits->file), waits->line);
+      fault(e, "has ended while lane %d stands at the barrier of %s:%d", waits->at.lane,
+            base(waits->file), waits->line);
       return false;
     }
     exchanged = waits && waits->exchanges;

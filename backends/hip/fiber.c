@@ -1,4 +1,5 @@
-/* fiber.c - see fiber.h.  The instructions save what the calling conventions (System V AMD64, AAPCS64) ask a callee to keep.
+/* fiber.c - see fiber.h.  The instructions save what the calling conventions (System V AMD64,
+ * AAPCS64) ask a callee to keep.
  */
 #include "hip/fiber.h"
 
@@ -59,14 +60,18 @@ __asm__(
     ".globl accel_hip_switch\n.hidden accel_hip_switch\n.type accel_hip_switch, %function\n"
     "accel_hip_switch:\n"
     "  sub sp, sp, #160\n"
-    "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, [sp, #48]\n"
+    "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, "
+    "[sp, #48]\n"
     "  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
-    "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+    "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, "
+    "d15, [sp, #144]\n"
     "  mov x9, sp\n  str x9, [x0]\n"
     "  mov sp, x1\n"
-    "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n"
+    "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, "
+    "[sp, #48]\n"
     "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
-    "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+    "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, "
+    "d15, [sp, #144]\n"
     "  add sp, sp, #160\n"
     "  ret\n"
     ".size accel_hip_switch, .-accel_hip_switch\n");
@@ -117,7 +122,8 @@ hip_fiber *hip_fiber_new(size_t stack_bytes) {
   if (!f) return NULL;
   f->bytes = (stack_bytes + (size_t)page - 1) / (size_t)page * (size_t)page;
   f->mapped = f->bytes + (size_t)page;
-  f->stack = mmap(NULL, f->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  f->stack = mmap(NULL, f->mapped, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (f->stack == MAP_FAILED) {
     free(f);
     return NULL;

@@ -25,26 +25,28 @@ enum { /* results that both vendors number alike */
        HIP_LAUNCH_FAILURE = 719
 };
 
-typedef enum hip_attribute { /* what is asked of a device; each runtime has its own numbers for them */
-                             HIP_THREADS_PER_BLOCK,
-                             HIP_SHARED_BYTES,
-                             HIP_GRID_X,
-                             HIP_GRID_Y,
-                             HIP_GRID_Z,
-                             HIP_WAVE,
-                             HIP_UNITS,
-                             HIP_INTEGRATED,
-                             HIP_MAJOR,
-                             HIP_MINOR,
-                             HIP_CLOCK_KHZ,
-                             HIP_MEMORY_CLOCK_KHZ,
-                             HIP_MEMORY_BUS_BITS,
-                             HIP_ATTRIBUTES
+/* what is asked of a device; each runtime has its own numbers for them */
+typedef enum hip_attribute {
+  HIP_THREADS_PER_BLOCK,
+  HIP_SHARED_BYTES,
+  HIP_GRID_X,
+  HIP_GRID_Y,
+  HIP_GRID_Z,
+  HIP_WAVE,
+  HIP_UNITS,
+  HIP_INTEGRATED,
+  HIP_MAJOR,
+  HIP_MINOR,
+  HIP_CLOCK_KHZ,
+  HIP_MEMORY_CLOCK_KHZ,
+  HIP_MEMORY_BUS_BITS,
+  HIP_ATTRIBUTES
 } hip_attribute;
 
 typedef struct hip_compiler { /* hiprtc or NVRTC: the same calls, again */
   char what[48];              /* "hiprtc 5.2", "NVRTC 13.0" */
-  int (*create)(void **program, const char *source, const char *name, int n, const char **headers, const char **names);
+  int (*create)(void **program, const char *source, const char *name, int n, const char **headers,
+                const char **names);
   int (*destroy)(void **program);
   int (*compile)(void *program, int n, const char **options);
   int (*log_size)(void *program, size_t *n);
@@ -82,16 +84,19 @@ typedef struct hip_runtime {
   int (*module_load)(void **module, const void *image);
   int (*module_free)(void *module);
   int (*function)(void **function, void *module, const char *name);
-  int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                unsigned block_z, unsigned shared_bytes, void *stream, void **arguments, void **extra);
+  int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream,
+                void **arguments, void **extra);
   /* Not the vendor's, but their runtime's in a few lines of C: */
   int (*retain)(int device, void **context); /* before a device is used, and once after */
   void (*drop)(int device, void *context);
-  int (*enter)(int device, void *context, void **before); /* on this thread; whatever was current comes back with leave */
+  /* on this thread; whatever was current comes back with leave */
+  int (*enter)(int device, void *context, void **before);
   void (*leave)(int device, void *before);
   const char *(*text)(int code);
   void (*arch)(int device, char *out, size_t n); /* "gfx90a:sramecc+:xnack-", "sm_90", "wave64" */
-  /* Optional: bytes behind each of the next launch's addresses; what the last failed launch of a stream was about. */
+  /* Optional: bytes behind each of the next launch's addresses; what the last failed launch of a
+   * stream was about. */
   void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n);
   const char *(*detail)(void *stream);
 } hip_runtime;
@@ -104,7 +109,8 @@ typedef struct hip_symbol {
   bool optional;
 } hip_symbol;
 
-/* A vendor's runtime: where it is looked for, and which functions go into hip_runtime and into the vendor's own table. */
+/* A vendor's runtime: where it is looked for, and which functions go into hip_runtime and into the
+ * vendor's own table. */
 typedef struct hip_library {
   const char *what, *remedy;
   const char *const *names; /* for dlopen, NULL at the end */
@@ -112,7 +118,8 @@ typedef struct hip_library {
   size_t n_calls, n_own_calls;
 } hip_library;
 /* false: *why says what was tried, or what is missing, and the remedy. */
-bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why, size_t n);
+bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why,
+                      size_t n);
 
 /* A run-time compiler; hiprtc and NVRTC have the same functions under their prefixes. */
 typedef struct hip_rtc {
@@ -137,8 +144,8 @@ typedef struct hip_vendor {
 } hip_vendor;
 extern const hip_vendor hip_plugin_vendor;
 
-/* image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when no compiler was there),
- * and the kernels' text for the run-time compiler. */
+/* image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when
+ * no compiler was there), and the kernels' text for the run-time compiler. */
 extern const char *const hip_built_for;
 const void *hip_image(void); /* NULL: none */
 const char *hip_source(void);
@@ -148,8 +155,8 @@ const char *hip_source(void);
 /* The process's runtime, or NULL with *why: a sentence that lives on. */
 const hip_runtime *hip_runtime_get(const char **why);
 const hip_compiler *hip_compiler_get(const char **why);
-int32_t hip_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error);
+int32_t hip_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error);
 int32_t hip_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
 int hip_ask(const hip_runtime *runtime, hip_attribute what, int device, int absent);
 /* Is there code for this architecture in the image? */
@@ -157,11 +164,12 @@ bool hip_is_built_for(const char *arch);
 
 /* ---- code.c ---- */
 
-/* The kernels for a device: from the image, else compiled here and kept in the host's cache (host may be NULL).  The device
- * is current. */
-int32_t hip_load_kernels(const hip_runtime *runtime, const char *arch, const accel_plugin_host *host, void **module,
-                         accel_plugin_error *error);
+/* The kernels for a device: from the image, else compiled here and kept in the host's cache (host
+ * may be NULL).  The device is current. */
+int32_t hip_load_kernels(const hip_runtime *runtime, const char *arch,
+                         const accel_plugin_host *host, void **module, accel_plugin_error *error);
 /* Compiles the kernels' text for an architecture; *code is to be freed. */
-int32_t hip_compile(const hip_compiler *compiler, const char *arch, char **code, size_t *n, accel_plugin_error *error);
+int32_t hip_compile(const hip_compiler *compiler, const char *arch, char **code, size_t *n,
+                    accel_plugin_error *error);
 
 #endif

@@ -23,7 +23,8 @@ static void *open_first(const char *const *names, char *why, size_t n) {
 }
 
 /* false: `why` names the first that is missing. */
-static bool find_symbols(void *library, const hip_symbol *list, size_t n_list, void *table, char *why, size_t n) {
+static bool find_symbols(void *library, const hip_symbol *list, size_t n_list, void *table,
+                         char *why, size_t n) {
   for (size_t i = 0; i < n_list; i++) {
     void *symbol = dlsym(library, list[i].name);
     if (!symbol && !list[i].optional) {
@@ -73,8 +74,10 @@ bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *c, char *why, size_t n) {
   bool good = library;
   for (size_t i = 0; good && i < sizeof rtc_calls / sizeof *rtc_calls; i++) {
     const char *after = rtc_calls[i].after;
-    snprintf(name, sizeof name, "%s%s%s%s", rtc->prefix, rtc_calls[i].before, after ? rtc->code : "", after ? after : "");
-    good = find_symbols(library, &(hip_symbol){name, rtc_calls[i].offset, false}, 1, c, said, sizeof said);
+    snprintf(name, sizeof name, "%s%s%s%s", rtc->prefix, rtc_calls[i].before,
+             after ? rtc->code : "", after ? after : "");
+    good = find_symbols(library, &(hip_symbol){name, rtc_calls[i].offset, false}, 1, c, said,
+                        sizeof said);
   }
   if (!good) {
     snprintf(why, n, "%s: %s", rtc->what, said);

@@ -1,5 +1,6 @@
-/* rocm.c - the table from AMD's HIP runtime, release 5, 6 or 7.  Only functions whose form has been the same since HIP 4.
- * The numbers of attributes are hipDeviceAttribute_t's, the same in 5 and 6. */
+/* rocm.c - the table from AMD's HIP runtime, release 5, 6 or 7.  Only functions whose form has
+ * been the same since HIP 4. The numbers of attributes are hipDeviceAttribute_t's, the same in 5
+ * and 6. */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -95,8 +96,9 @@ static const char *text(int code) {
   return said ? said : "no text";
 }
 
-/* The name of hipDeviceProp_t, whatever the struct's layout: the one text in it that begins with "gfx" and is a name.  The
- * marketing name comes first and is passed over.  It is the runtime's word, so HSA_OVERRIDE_GFX_VERSION is in it. */
+/* The name of hipDeviceProp_t, whatever the struct's layout: the one text in it that begins with
+ * "gfx" and is a name.  The marketing name comes first and is passed over.  It is the runtime's
+ * word, so HSA_OVERRIDE_GFX_VERSION is in it. */
 static void arch(int device, char *out, size_t n) {
   enum { ROOM = 16384, NAME = 256 };
   static _Thread_local char properties[ROOM];
@@ -130,7 +132,8 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   int version = 0;
   if (!hip_library_load(&runtime, r, &own, why, n)) return false;
   if (own.runtime_version && own.runtime_version(&version) == 0 && version > 0)
-    snprintf(r->what, sizeof r->what, "HIP runtime %d.%d.%d", version / 10000000, version / 100000 % 100, version % 100000);
+    snprintf(r->what, sizeof r->what, "HIP runtime %d.%d.%d", version / 10000000,
+             version / 100000 % 100, version % 100000);
   else
     snprintf(r->what, sizeof r->what, "HIP runtime");
   memcpy(r->attribute_number, numbers, sizeof numbers);
@@ -151,9 +154,11 @@ static const char *const compiler_names[] = {"libhiprtc.so.7",
                                              "libamdhip64.so.5",
                                              "/opt/rocm/lib/libamdhip64.so.5",
                                              NULL};
-static const hip_rtc hiprtc = {.what = "hiprtc", .prefix = "hiprtc", .code = "Code", .names = compiler_names};
+static const hip_rtc hiprtc = {
+    .what = "hiprtc", .prefix = "hiprtc", .code = "Code", .names = compiler_names};
 
-/* ---- memory as amdgpu shows it: without a context, and with what a GPU may take of the host's ---- */
+/* ---- memory as amdgpu shows it: without a context, and with what a GPU may take of the host's
+ * ---- */
 
 static bool read_number(const char *address, const char *file, uint64_t *out) {
   char path[128];

@@ -22,8 +22,9 @@ static void say(accel_plugin_verdict *v, int32_t answer, int32_t node, const cha
 
 /* Lowers a verdict to `answer` when that is worse: NATIVE, EMULATED, NO. */
 static void lower(accel_plugin_verdict *v, int32_t answer, int32_t node, const char *why) {
-  bool worse = answer == ACCEL_PLUGIN_NO ? v->answer != ACCEL_PLUGIN_NO
-                                         : answer == ACCEL_PLUGIN_EMULATED && v->answer == ACCEL_PLUGIN_NATIVE;
+  bool worse = answer == ACCEL_PLUGIN_NO
+                   ? v->answer != ACCEL_PLUGIN_NO
+                   : answer == ACCEL_PLUGIN_EMULATED && v->answer == ACCEL_PLUGIN_NATIVE;
   if (worse) say(v, answer, node, why);
 }
 
@@ -32,7 +33,8 @@ static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p,
   const accel_plugin_format *f = &precision->format[weight];
   if (b->weight_format) return b->weight_format(p, (uint32_t)weight, f, why, n);
   if (f->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
-  snprintf(why, n, "weight '%s': only fp32 weights are read, not store %u", p->weight[weight].name, f->store);
+  snprintf(why, n, "weight '%s': only fp32 weights are read, not store %u", p->weight[weight].name,
+           f->store);
   return ACCEL_PLUGIN_NO;
 }
 
@@ -50,28 +52,33 @@ static void judge_node(const kit_backend *b, const accel_plugin_program *p, int3
   }
 }
 
-void kit_judge(const kit_backend *b, const accel_plugin_program *p, const accel_plugin_precision *precision, uint32_t entry,
-               accel_plugin_verdict *v) {
+void kit_judge(const kit_backend *b, const accel_plugin_program *p,
+               const accel_plugin_precision *precision, uint32_t entry, accel_plugin_verdict *v) {
   say(v, ACCEL_PLUGIN_NATIVE, -1, "");
   for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++)
     judge_node(b, p, p->entry[entry].node[k], precision, v);
 }
 
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
-                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict, accel_plugin_error *error) {
-  if (!program || !precision || !verdict) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "supports: a pointer is NULL");
+                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
+                     accel_plugin_error *error) {
+  if (!program || !precision || !verdict)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "supports: a pointer is NULL");
   accel_plugin_precision wanted;
   kit_take(&wanted, sizeof wanted, precision, precision->size);
   if (program->n_entry && verdict[0].size < sizeof *verdict)
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "verdicts are shorter than this plugin's");
   if (program->n_weight && !wanted.format)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", wanted.name);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table",
+                    wanted.name);
   accel_plugin_program *p;
   accel_plugin_error inner = {.size = sizeof inner, .node = -1};
   int32_t rc = kit_program_copy(program, &p, &inner);
-  if (rc && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return kit_fail(error, rc, inner.node, "%s", inner.message);
+  if (rc && rc != ACCEL_PLUGIN_E_UNSUPPORTED)
+    return kit_fail(error, rc, inner.node, "%s", inner.message);
   for (uint32_t i = 0; i < program->n_entry; i++) {
-    accel_plugin_verdict *v = (accel_plugin_verdict *)((char *)verdict + (size_t)i * verdict[0].size);
+    accel_plugin_verdict *v =
+        (accel_plugin_verdict *)((char *)verdict + (size_t)i * verdict[0].size);
     if (rc)
       say(v, ACCEL_PLUGIN_NO, inner.node, inner.message);
     else
@@ -83,7 +90,8 @@ int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *pro
 
 /* ---- estimate ---- */
 
-/* The value to plan a symbol for: the caller's, else the typical one, within the symbol's bounds. */
+/* The value to plan a symbol for: the caller's, else the typical one, within the symbol's
+ * bounds. */
 static int64_t symbol_value(const accel_plugin_symbol *s, int64_t given) {
   int64_t value = given > 0 ? given : s->typical;
   if (s->max > 0 && value > s->max) value = s->max;
@@ -91,20 +99,28 @@ static int64_t symbol_value(const accel_plugin_symbol *s, int64_t given) {
 }
 
 /* Scratch of the hungriest entry. */
-static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_options *o,
-                                uint64_t *scratch, accel_plugin_error *error) {
+static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p,
+                                const accel_plugin_options *o, uint64_t *scratch,
+                                accel_plugin_error *error) {
   const uint8_t *asked = o->wanted;
   uint32_t workers = o->host && o->host->workers ? o->host->workers(o->host->self) : 1;
-  int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol), *dim = calloc(p->n_dim + 1, sizeof *dim);
+  int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol),
+          *dim = calloc(p->n_dim + 1, sizeof *dim);
   int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
-  for (uint32_t i = 0; !rc && i < p->n_symbol; i++) symbol[i] = symbol_value(&p->symbol[i], o->symbol ? o->symbol[i] : 0);
+  for (uint32_t i = 0; !rc && i < p->n_symbol; i++)
+    symbol[i] = symbol_value(&p->symbol[i], o->symbol ? o->symbol[i] : 0);
   if (!rc) kit_dims(p, symbol, dim);
   *scratch = 0;
   for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
     uint8_t *wanted = malloc(p->entry[i].n_out + 1);
     kit_plan *plan = NULL;
-    kit_plan_request r = {
-        .program = p, .backend = backend, .entry = i, .workers = workers, .symbol = symbol, .dim = dim, .wanted = wanted};
+    kit_plan_request r = {.program = p,
+                          .backend = backend,
+                          .entry = i,
+                          .workers = workers,
+                          .symbol = symbol,
+                          .dim = dim,
+                          .wanted = wanted};
     if (wanted && asked) memcpy(wanted, asked, p->entry[i].n_out);
     if (wanted && !asked) memset(wanted, 1, p->entry[i].n_out);
     if (asked) asked += p->entry[i].n_out;
@@ -118,7 +134,8 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
   return rc;
 }
 
-static void estimate_states(const accel_plugin_program *p, const accel_plugin_options *o, accel_plugin_estimate *out) {
+static void estimate_states(const accel_plugin_program *p, const accel_plugin_options *o,
+                            accel_plugin_estimate *out) {
   const uint8_t kv = o->precision.kv;
   const bool narrow = kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8;
   const uint8_t dtype = narrow ? kv : ACCEL_PLUGIN_F32;
@@ -127,17 +144,21 @@ static void estimate_states(const accel_plugin_program *p, const accel_plugin_op
     const accel_plugin_state *s = &p->state[i];
     if (s->share >= 0) continue;
     if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV)
-      out->state_per_token += (uint64_t)s->heads * (kit_kv_head(dtype, s->k_dim) + kit_kv_head(dtype, s->v_dim)) + 4;
+      out->state_per_token +=
+          (uint64_t)s->heads * (kit_kv_head(dtype, s->k_dim) + kit_kv_head(dtype, s->v_dim)) + 4;
     else if (s->kind == ACCEL_PLUGIN_STATE_SSM)
-      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
+      out->state_fixed +=
+          (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
     else
       out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
   }
 }
 
-int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
-                     accel_plugin_estimate *out, accel_plugin_error *error) {
-  if (!program || !options || !out) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "estimate: a pointer is NULL");
+int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program,
+                     const accel_plugin_options *options, accel_plugin_estimate *out,
+                     accel_plugin_error *error) {
+  if (!program || !options || !out)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "estimate: a pointer is NULL");
   accel_plugin_options o;
   kit_take(&o, sizeof o, options, options->size);
   accel_plugin_program *p;
@@ -146,11 +167,14 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   accel_plugin_estimate e = {.size = out->size};
   uint64_t largest = 0;
   if (p->n_weight && !o.precision.format)
-    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", o.precision.name);
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table",
+                  o.precision.name);
   for (uint32_t i = 0; !rc && i < p->n_weight; i++) {
     uint64_t stored = kit_format_bytes(&p->weight[i], &o.precision.format[i]);
-    e.weights += backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
-    bool stays = backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]); /* never held twice */
+    e.weights +=
+        backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
+    /* never held twice */
+    bool stays = backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]);
     if (!stays && stored > largest) largest = stored;
     if (stays && o.in_file && o.in_file[i]) e.in_file += stored;
   }

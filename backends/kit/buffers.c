@@ -25,11 +25,13 @@ void *kit_room(uint64_t bytes) {
   return room;
 }
 
-/* Large buffers are mappings of their own: what is never written takes no memory, and what is freed goes back at once.  From
- * the heap, pages of a cache that are freed half full leave what they had written behind.  Their size lies before them. */
+/* Large buffers are mappings of their own: what is never written takes no memory, and what is freed
+ * goes back at once.  From the heap, pages of a cache that are freed half full leave what they had
+ * written behind.  Their size lies before them. */
 enum { HEAD = KIT_ALIGN };
 
-static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= KIT_OWN_MAPPING; } /* they watch the heap */
+/* they watch the heap */
+static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= KIT_OWN_MAPPING; }
 
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
   const uint64_t all = n + HEAD;
@@ -59,8 +61,9 @@ void kit_buffer_free(uint32_t device, void *buffer) {
     free(room);
 }
 
-int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
-                        int32_t to_device, accel_plugin_error *error) {
+int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error) {
   (void)device, (void)to_device, (void)error;
   memcpy((char *)dst + dst_offset, (const char *)src + src_offset, (size_t)n);
   return ACCEL_PLUGIN_OK;
@@ -78,7 +81,9 @@ void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, ui
   kit_spare **best = NULL;
   pthread_mutex_lock(&spares->lock);
   for (kit_spare *s, **at = &spares->first; (s = *at); at = &s->next)
-    if (s->kind == kind && s->bytes <= *bytes && s->bytes % unit == 0 && (!best || s->bytes > (*best)->bytes)) best = at;
+    if (s->kind == kind && s->bytes <= *bytes && s->bytes % unit == 0 &&
+        (!best || s->bytes > (*best)->bytes))
+      best = at;
   kit_spare *found = best ? *best : NULL;
   if (found) {
     *best = found->next;

@@ -1,7 +1,9 @@
-/* cost.c - what a node costs by its definition: additions and multiplications, and bytes that must move at least once.
+/* cost.c - what a node costs by its definition: additions and multiplications, and bytes that must
+ * move at least once.
  *
- * A function of one element (exp, an activation) counts one operation; weights count what the backend keeps for them; reads
- * that a cache saves and copies that an implementation adds count nothing.  For profiles: shares of a machine's peak.
+ * A function of one element (exp, an activation) counts one operation; weights count what the
+ * backend keeps for them; reads that a cache saves and copies that an implementation adds count
+ * nothing.  For profiles: shares of a machine's peak.
  */
 #include "kit/internal.h"
 
@@ -9,7 +11,8 @@ static double elements(const kit_tensor *t) { return kit_has(t) ? (double)t->ele
 
 static double bytes_of(const kit_tensor *t, const uint64_t *weight_bytes) {
   if (!kit_has(t)) return 0.0;
-  return t->weight >= 0 && weight_bytes ? (double)weight_bytes[t->weight] : 4.0 * (double)t->elements;
+  return t->weight >= 0 && weight_bytes ? (double)weight_bytes[t->weight]
+                                        : 4.0 * (double)t->elements;
 }
 
 /* ---- attention: the pairs of query and key that see each other ---- */
@@ -36,7 +39,8 @@ static int64_t keys_of(const kit_launch *l, const kit_rows *kv, int32_t item, do
   kit_state_view view;
   if (l->node->state < 0 || !l->state) return kv->start[item + 1] - kv->start[item];
   if (kit_state_read(l, (uint32_t)item, &view, NULL)) return 0;
-  const uint64_t head = kit_kv_head(view.dtype, view.state->k_dim) + kit_kv_head(view.dtype, view.state->v_dim);
+  const uint64_t head =
+      kit_kv_head(view.dtype, view.state->k_dim) + kit_kv_head(view.dtype, view.state->v_dim);
   *bytes += (double)view.length * (double)((uint64_t)view.state->heads * head);
   return view.length;
 }
@@ -46,7 +50,8 @@ static double attention(const kit_launch *l, double *bytes) {
   if (!kit_has(q)) return 0.0;
   int32_t whole_q[2], whole_kv[2];
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, kit_row_count(q), whole_q);
-  kit_rows kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, kit_has(k) ? kit_row_count(k) : kit_row_count(q), whole_kv);
+  kit_rows kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE,
+                            kit_has(k) ? kit_row_count(k) : kit_row_count(q), whole_kv);
   sight s = {.left = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
              .right = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1),
              .causal = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_CAUSAL, 0) != 0};
@@ -57,8 +62,11 @@ static double attention(const kit_launch *l, double *bytes) {
     int64_t keys = keys_of(l, &kv, i, bytes);
     pairs += seen_pairs(&s, rows.start[i + 1] - rows.start[i], keys);
   }
-  double k_dim = (double)kit_cols(q) / heads, v_dim = kit_has(v) ? k_dim : state ? state->v_dim : k_dim;
-  if (kit_has(v) && kit_has(k) && kit_cols(k) > 0) v_dim = k_dim * (double)kit_cols(v) / (double)kit_cols(k);
+  double k_dim = (double)kit_cols(q) / heads, v_dim = kit_has(v) ? k_dim
+                                                      : state    ? state->v_dim
+                                                                 : k_dim;
+  if (kit_has(v) && kit_has(k) && kit_cols(k) > 0)
+    v_dim = k_dim * (double)kit_cols(v) / (double)kit_cols(k);
   double more = kit_has(&l->in[8]) ? 2.0 * k_dim : 0.0; /* rel_k and rel_q: one more product each */
   if (kit_has(&l->in[9])) more += 2.0 * k_dim;
   return heads * pairs * (2.0 * k_dim + 2.0 * v_dim + 4.0 + more);
@@ -70,21 +78,26 @@ static double attention(const kit_launch *l, double *bytes) {
 static double linear(const kit_launch *l) {
   const kit_tensor *y = &l->out[0], *x = &l->in[0];
   double extra = kit_has(&l->in[2]) + kit_has(&l->in[3]) + kit_has(&l->in[5]);
-  extra += kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) != ACCEL_PLUGIN_ACT_NONE;
-  extra += kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE) != ACCEL_PLUGIN_GLU_NONE;
-  return 2.0 * (double)kit_row_count(x) * (elements(&l->in[1]) + elements(&l->in[4])) + extra * elements(y);
+  extra +=
+      kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) != ACCEL_PLUGIN_ACT_NONE;
+  extra +=
+      kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE) != ACCEL_PLUGIN_GLU_NONE;
+  return 2.0 * (double)kit_row_count(x) * (elements(&l->in[1]) + elements(&l->in[4])) +
+         extra * elements(y);
 }
 
 static double convolution(const kit_launch *l) {
   const kit_tensor *w = &l->in[1];
   double per_channel = kit_has(w) && w->dim[0] ? elements(w) / (double)w->dim[0] : 0.0;
   double extra = kit_has(&l->in[2]) + (l->node->op == ACCEL_PLUGIN_OP_CONV && kit_has(&l->in[3]));
-  extra += kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) != ACCEL_PLUGIN_ACT_NONE;
+  extra +=
+      kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) != ACCEL_PLUGIN_ACT_NONE;
   const kit_tensor *each = l->node->op == ACCEL_PLUGIN_OP_CONV ? &l->out[0] : &l->in[0];
   return 2.0 * elements(each) * per_channel + extra * elements(&l->out[0]);
 }
 
-/* Experts that some token chose; where the choices are not in host memory, as many as there may be. */
+/* Experts that some token chose; where the choices are not in host memory, as many as there may
+ * be. */
 static double experts_chosen(const kit_tensor *choice, int64_t experts) {
   const int32_t *id = choice->buffer ? NULL : choice->data;
   int64_t n = 0;
@@ -102,15 +115,16 @@ static double moe(const kit_launch *l, const uint64_t *weight_bytes, double *byt
   const kit_tensor *up = &l->in[3], *down = &l->in[4];
   if (!kit_has(up) || !kit_has(&l->in[1]) || up->dim[0] < 1) return 0.0;
   const double experts = (double)up->dim[0];
-  *bytes -=
-      (1.0 - experts_chosen(&l->in[1], up->dim[0]) / experts) * (bytes_of(up, weight_bytes) + bytes_of(down, weight_bytes));
+  *bytes -= (1.0 - experts_chosen(&l->in[1], up->dim[0]) / experts) *
+            (bytes_of(up, weight_bytes) + bytes_of(down, weight_bytes));
   return 2.0 * elements(&l->in[1]) * (elements(up) + elements(down)) / experts;
 }
 
 static double scan(const kit_launch *l) {
   int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   bool second = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 2;
-  double states = second ? (double)kit_cols(&l->in[3]) / (double)(groups > 0 ? groups : 1) : (double)kit_cols(&l->in[2]);
+  double states = second ? (double)kit_cols(&l->in[3]) / (double)(groups > 0 ? groups : 1)
+                         : (double)kit_cols(&l->in[2]);
   return elements(&l->in[0]) * (6.0 * states + 4.0);
 }
 
@@ -124,7 +138,8 @@ static double pool(const kit_launch *l) {
 }
 
 static double resize(const kit_launch *l) {
-  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_RESIZE_NEAREST), dims = l->out[0].rank - 2;
+  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_RESIZE_NEAREST),
+          dims = l->out[0].rank - 2;
   if (kind == ACCEL_PLUGIN_RESIZE_NEAREST) return 0.0;
   double taps = 1.0;
   for (int64_t i = 0; i < dims; i++) taps *= kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 2.0 : 4.0;

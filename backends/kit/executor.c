@@ -1,7 +1,9 @@
-/* executor.c - endpoints and runs: bind, plan (cached), fetch a scratch instance, walk the nodes, hand the outputs over.
+/* executor.c - endpoints and runs: bind, plan (cached), fetch a scratch instance, walk the nodes,
+ * hand the outputs over.
  *
- * An endpoint is immutable but for two things under its mutex: the plans of the last few shapes and the free list of
- * instances.  An instance is what one run needs to itself; as many exist as runs ever overlapped, up to MAX_IDLE are kept.
+ * An endpoint is immutable but for two things under its mutex: the plans of the last few shapes and
+ * the free list of instances.  An instance is what one run needs to itself; as many exist as runs
+ * ever overlapped, up to MAX_IDLE are kept.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,10 +33,11 @@ struct accel_plugin_endpoint {
   accel_plugin_program *program;
   const kit_backend *backend;
   void *self;
-  uint32_t flags;          /* of the precision */
-  uint64_t limit, weights; /* memory_limit of the options (0 none) and what the weights take of it */
-  _Atomic uint64_t taken;  /* by scratch and KV pages */
-  uint64_t *weight_bytes;  /* [n_weight] of which `weights` is the sum */
+  uint32_t flags; /* of the precision */
+  /* memory_limit of the options (0 none) and what the weights take of it */
+  uint64_t limit, weights;
+  _Atomic uint64_t taken; /* by scratch and KV pages */
+  uint64_t *weight_bytes; /* [n_weight] of which `weights` is the sum */
   kit_endpoint_state state;
   kit_spares spares; /* of pages in host memory */
   uint32_t max_in, max_out;
@@ -86,7 +89,9 @@ bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes) {
   return count_as_taken(e, bytes);
 }
 
-void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes) { atomic_fetch_sub(e->taken, bytes); }
+void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes) {
+  atomic_fetch_sub(e->taken, bytes);
+}
 
 static void scratch_free(const accel_plugin_endpoint *e, instance *inst) {
   if (e->backend->alloc) {
@@ -99,16 +104,18 @@ static void scratch_free(const accel_plugin_endpoint *e, instance *inst) {
   inst->capacity = 0;
 }
 
-static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint64_t bytes, const accel_plugin_host *host,
-                            accel_plugin_error *error) {
+static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint64_t bytes,
+                            const accel_plugin_host *host, accel_plugin_error *error) {
   if (bytes <= inst->capacity) return ACCEL_PLUGIN_OK;
   scratch_free(e, inst);
   if (!kit_memory_take(&e->state, bytes))
-    return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
-                    "%llu bytes of scratch beside %llu of weights and %llu of other runs and sessions pass the memory limit "
-                    "of %llu: use a smaller batch",
-                    (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)atomic_load(&e->taken),
-                    (unsigned long long)e->limit);
+    return kit_fail(
+        error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
+        "%llu bytes of scratch beside %llu of weights and %llu of other runs and sessions pass the "
+        "memory limit "
+        "of %llu: use a smaller batch",
+        (unsigned long long)bytes, (unsigned long long)e->weights,
+        (unsigned long long)atomic_load(&e->taken), (unsigned long long)e->limit);
   int32_t rc = ACCEL_PLUGIN_OK;
   if (kit_fault(host, "allocation"))
     rc = kit_no_memory(error, bytes);
@@ -247,11 +254,13 @@ static bool view_empty(const accel_plugin_view *v) {
   return false;
 }
 
-static int32_t take_views(job *j, const accel_plugin_view *in, const accel_plugin_view *out, accel_plugin_error *error) {
+static int32_t take_views(job *j, const accel_plugin_view *in, const accel_plugin_view *out,
+                          accel_plugin_error *error) {
   instance *inst = j->inst;
   if (j->n_in != j->entry->n_in || j->n_out != j->entry->n_out)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' takes %u inputs and %u outputs, got %u and %u",
-                    j->entry->name, j->entry->n_in, j->entry->n_out, j->n_in, j->n_out);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "entry '%s' takes %u inputs and %u outputs, got %u and %u", j->entry->name,
+                    j->entry->n_in, j->entry->n_out, j->n_in, j->n_out);
   if ((j->n_in && in[0].size < sizeof *in) || (j->n_out && out[0].size < sizeof *out))
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "views are shorter than this plugin's");
   for (uint32_t i = 0; i < j->n_in; i++) {
@@ -280,17 +289,21 @@ static int32_t give_shapes(job *j, accel_plugin_view *out, accel_plugin_error *e
     view->rank = t->rank;
     memcpy(view->dim, t->dim, sizeof view->dim);
     if (!rc && view->capacity < (uint64_t)t->elements * 4)
-      rc = kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "output '%s' needs %llu bytes, its buffer has %llu",
-                    kit_tensor_name(j->endpoint->program, t->id), (unsigned long long)t->elements * 4,
-                    (unsigned long long)view->capacity);
+      rc = kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1,
+                    "output '%s' needs %llu bytes, its buffer has %llu",
+                    kit_tensor_name(j->endpoint->program, t->id),
+                    (unsigned long long)t->elements * 4, (unsigned long long)view->capacity);
   }
   return rc;
 }
 
-static void *view_data(const accel_plugin_view *v) { return v->host ? v->host : (char *)v->device + v->offset; }
+static void *view_data(const accel_plugin_view *v) {
+  return v->host ? v->host : (char *)v->device + v->offset;
+}
 
 /* The lengths of a ragged space in host memory; *copy is to be freed. */
-static int32_t lengths_of(job *j, uint32_t space, const int32_t **lengths, int32_t **copy, accel_plugin_error *error) {
+static int32_t lengths_of(job *j, uint32_t space, const int32_t **lengths, int32_t **copy,
+                          accel_plugin_error *error) {
   const accel_plugin_space *s = &j->endpoint->program->space[space];
   *lengths = *copy = NULL;
   if (s->lengths < 0) return ACCEL_PLUGIN_OK;
@@ -305,10 +318,12 @@ static int32_t lengths_of(job *j, uint32_t space, const int32_t **lengths, int32
     *copy = malloc((size_t)v->dim[0] * 4 + 4);
     if (!*copy) return kit_no_memory(error, (uint64_t)v->dim[0] * 4);
     *lengths = *copy;
-    return j->endpoint->backend->download(j->endpoint->self, *copy, v->device, v->offset, (uint64_t)v->dim[0] * 4, error);
+    return j->endpoint->backend->download(j->endpoint->self, *copy, v->device, v->offset,
+                                          (uint64_t)v->dim[0] * 4, error);
   }
-  return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' uses row space '%s' but has no input '%s'", j->entry->name,
-                  s->name, kit_tensor_name(j->endpoint->program, s->lengths));
+  return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                  "entry '%s' uses row space '%s' but has no input '%s'", j->entry->name, s->name,
+                  kit_tensor_name(j->endpoint->program, s->lengths));
 }
 
 static int32_t make_rows(job *j, accel_plugin_error *error) {
@@ -349,20 +364,23 @@ static int32_t upload(job *j, accel_plugin_error *error) {
   for (uint32_t i = 0; !rc && i < p->n_tensor; i++) {
     const kit_place *place = &j->plan->place[i];
     if (p->tensor[i].kind == ACCEL_PLUGIN_TENSOR_CONST && place->home == KIT_HOME_SCRATCH)
-      rc = e->backend->upload(e->self, j->inst->buffer, place->offset, p->tensor[i].data, place->bytes, error);
+      rc = e->backend->upload(e->self, j->inst->buffer, place->offset, p->tensor[i].data,
+                              place->bytes, error);
   }
   for (uint32_t i = 0; !rc && i < j->n_in; i++) {
     const accel_plugin_view *v = &j->inst->in[i];
     const kit_place *place = &j->plan->place[j->entry->in[i]];
     if (place->home != KIT_HOME_SCRATCH || !place->bytes) continue;
     if (v->host) {
-      rc = e->backend->upload(e->self, j->inst->buffer, place->offset, v->host, place->bytes, error);
+      rc =
+          e->backend->upload(e->self, j->inst->buffer, place->offset, v->host, place->bytes, error);
       continue;
     }
     void *bounce = malloc(place->bytes);
     if (!bounce) return kit_no_memory(error, place->bytes);
     rc = e->backend->download(e->self, bounce, v->device, v->offset, place->bytes, error);
-    if (!rc) rc = e->backend->upload(e->self, j->inst->buffer, place->offset, bounce, place->bytes, error);
+    if (!rc)
+      rc = e->backend->upload(e->self, j->inst->buffer, place->offset, bounce, place->bytes, error);
     free(bounce);
   }
   return rc;
@@ -393,7 +411,8 @@ static void locate(const job *j, kit_tensor *t) {
   if (e->backend->alloc) {
     t->buffer = base;
     t->offset = place->offset;
-    for (uint32_t i = 0; i < j->n_in; i++) /* inputs that the caller gave in host memory can be read there as well */
+    /* inputs that the caller gave in host memory can be read there as well */
+    for (uint32_t i = 0; i < j->n_in; i++)
       if (j->entry->in[i] == t->id) t->data = j->inst->in[i].host;
   } else if (base) {
     t->data = base + place->offset;
@@ -415,10 +434,14 @@ double kit_now_us(void) {
   return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* The host tells of its own work at once; what it queued for a device waits for the device's times. */
+/* The host tells of its own work at once; what it queued for a device waits for the device's
+ * times. */
 static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
   watched_step own, *w = j->watched ? &j->watched[j->n_watched++] : &own;
-  *w = (watched_step){.step = {.size = sizeof w->step, .entry = j->run.entry, .begin_us = begin_us, .end_us = kit_now_us()}};
+  *w = (watched_step){.step = {.size = sizeof w->step,
+                               .entry = j->run.entry,
+                               .begin_us = begin_us,
+                               .end_us = kit_now_us()}};
   w->step.node = w->node;
   for (uint32_t m = 0; m <= launch->n_joined; m++) {
     double flop = 0, bytes = 0;
@@ -426,8 +449,11 @@ static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
     w->node[w->step.n_node++] = (int32_t)launch[m].index;
     w->step.flop += flop;
     w->step.bytes += bytes;
-    const double limit = j->endpoint->backend->limit_us ? j->endpoint->backend->limit_us(j->endpoint->self, launch + m) : 0;
-    w->step.limit_us = limit > 0 && (m == 0 || w->step.limit_us > 0) ? w->step.limit_us + limit : 0; /* of all, or unknown */
+    const double limit = j->endpoint->backend->limit_us
+                             ? j->endpoint->backend->limit_us(j->endpoint->self, launch + m)
+                             : 0;
+    /* of all, or unknown */
+    w->step.limit_us = limit > 0 && (m == 0 || w->step.limit_us > 0) ? w->step.limit_us + limit : 0;
   }
   if (w == &own) j->host->profile(j->host->self, &w->step);
 }
@@ -449,7 +475,8 @@ static void tell_watched(const job *j) {
     watched_step *w = &j->watched[i];
     double us = 0;
     for (uint32_t m = 0; m < w->step.n_node; m++)
-      if (!isnan(j->node_us[w->node[m]])) w->step.clock = ACCEL_PLUGIN_CLOCK_DEVICE, us += j->node_us[w->node[m]];
+      if (!isnan(j->node_us[w->node[m]]))
+        w->step.clock = ACCEL_PLUGIN_CLOCK_DEVICE, us += j->node_us[w->node[m]];
     if (w->step.clock == ACCEL_PLUGIN_CLOCK_DEVICE) {
       w->step.begin_us = at_us;
       w->step.end_us = at_us += us;
@@ -488,7 +515,8 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
 }
 
 static void tell_progress(const job *j, uint32_t done) {
-  if (j->host && j->host->progress) j->host->progress(j->host->self, done, j->endpoint->program->n_stage);
+  if (j->host && j->host->progress)
+    j->host->progress(j->host->self, done, j->endpoint->program->n_stage);
 }
 
 static int32_t walk(job *j, accel_plugin_error *error) {
@@ -500,7 +528,8 @@ static int32_t walk(job *j, accel_plugin_error *error) {
     const kit_step *s = &j->plan->step[k];
     if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, (int32_t)s->node, "cancelled");
-    if (e->program->node[s->node].stage > stage) tell_progress(j, stage = e->program->node[s->node].stage);
+    if (e->program->node[s->node].stage > stage)
+      tell_progress(j, stage = e->program->node[s->node].stage);
     int32_t rc = run_step(j, s, error);
     if (rc) return rc;
   }
@@ -525,12 +554,16 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
                         kit_tensor_name(e->program, t.id));
       memcpy(view_data(v), t.data, (size_t)t.elements * 4);
     } else if (v->host) {
-      rc = e->backend->download(e->self, v->host, t.buffer, t.offset, (uint64_t)t.elements * 4, error);
+      rc = e->backend->download(e->self, v->host, t.buffer, t.offset, (uint64_t)t.elements * 4,
+                                error);
     } else {
       void *bounce = malloc((size_t)t.elements * 4);
       if (!bounce) return kit_no_memory(error, (uint64_t)t.elements * 4);
-      rc = e->backend->download(e->self, bounce, t.buffer, t.offset, (uint64_t)t.elements * 4, error);
-      if (!rc) rc = e->backend->upload(e->self, v->device, v->offset, bounce, (uint64_t)t.elements * 4, error);
+      rc = e->backend->download(e->self, bounce, t.buffer, t.offset, (uint64_t)t.elements * 4,
+                                error);
+      if (!rc)
+        rc = e->backend->upload(e->self, v->device, v->offset, bounce, (uint64_t)t.elements * 4,
+                                error);
       free(bounce);
     }
   }
@@ -543,7 +576,8 @@ static int32_t check_finite(const job *j, accel_plugin_error *error) {
     return kit_fail(error, ACCEL_PLUGIN_E_NONFINITE, -1, "a result is not finite (fault injected)");
   for (uint32_t i = 0; i < j->n_out; i++) {
     const kit_tensor *t = &j->plan->tensor[j->entry->out[i]];
-    if (!j->inst->wanted[i] || t->dtype != ACCEL_PLUGIN_F32 || (j->endpoint->backend->alloc && !j->inst->out[i].host))
+    if (!j->inst->wanted[i] || t->dtype != ACCEL_PLUGIN_F32 ||
+        (j->endpoint->backend->alloc && !j->inst->out[i].host))
       continue;
     const uint32_t *bits = view_data(&j->inst->out[i]);
     uint32_t worst = 0;
@@ -563,8 +597,8 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
   if (!session) {
     for (uint32_t k = 0; k < j->plan->n_step; k++)
       if (p->node[j->plan->step[k].node].state >= 0)
-        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, (int32_t)j->plan->step[k].node, "entry '%s' needs a session",
-                        j->entry->name);
+        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, (int32_t)j->plan->step[k].node,
+                        "entry '%s' needs a session", j->entry->name);
     return ACCEL_PLUGIN_OK;
   }
   if (!kit_session_of(session, j->endpoint))
@@ -576,14 +610,18 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
 static int32_t run_steps(job *j, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   int32_t rc = watch(j, error);
-  const kit_begin begin = {
-      .program = e->program, .entry = j->run.entry, .rows = j->inst->rows, .host = j->host, .node_us = j->node_us};
+  const kit_begin begin = {.program = e->program,
+                           .entry = j->run.entry,
+                           .rows = j->inst->rows,
+                           .host = j->host,
+                           .node_us = j->node_us};
   if (!rc && e->backend->begin) rc = e->backend->begin(e->self, &begin, &j->device_run, error);
   if (rc) return rc;
   if (e->backend->alloc) rc = upload(j, error);
   if (!rc) rc = walk(j, error);
   if (!e->backend->finish) return rc;
-  int32_t end = e->backend->finish(e->self, j->device_run, !rc, &j->run.device_ms, rc ? NULL : error);
+  int32_t end =
+      e->backend->finish(e->self, j->device_run, !rc, &j->run.device_ms, rc ? NULL : error);
   if (!rc && !end && j->watched) tell_watched(j);
   return rc ? rc : end;
 }
@@ -604,15 +642,16 @@ static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error
 }
 
 int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, accel_plugin_run *run,
-                    const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out, uint32_t n_out,
-                    accel_plugin_error *error) {
+                    const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out,
+                    uint32_t n_out, accel_plugin_error *error) {
   if (!e || !run || (n_in && !in) || (n_out && !out))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "handler: a pointer is NULL");
   job j = {.endpoint = e, .n_in = n_in, .n_out = n_out};
   kit_take(&j.run, sizeof j.run, run, run->size);
   j.host = j.run.host;
   if (j.run.entry >= e->program->n_entry)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u", j.run.entry, e->program->n_entry);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u",
+                    j.run.entry, e->program->n_entry);
   j.entry = &e->program->entry[j.run.entry];
   j.inst = instance_take(e);
   if (!j.inst) return kit_no_memory(error, sizeof *j.inst);
@@ -623,7 +662,8 @@ int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, acc
   if (!rc) rc = compute(&j, session, error);
   plan_drop(j.plan);
   instance_give(e, j.inst);
-  if (run->size >= offsetof(accel_plugin_run, device_ms) + sizeof run->device_ms) run->device_ms = j.run.device_ms;
+  if (run->size >= offsetof(accel_plugin_run, device_ms) + sizeof run->device_ms)
+    run->device_ms = j.run.device_ms;
   return rc;
 }
 
@@ -647,9 +687,13 @@ int32_t kit_trim(accel_plugin_endpoint *e, uint64_t *released, accel_plugin_erro
 
 /* ---- endpoints ---- */
 
-const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint) { return &endpoint->state; }
+const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint) {
+  return &endpoint->state;
+}
 void *kit_endpoint_self(const accel_plugin_endpoint *endpoint) { return endpoint->self; }
-const accel_plugin_program *kit_endpoint_program(const accel_plugin_endpoint *endpoint) { return endpoint->program; }
+const accel_plugin_program *kit_endpoint_program(const accel_plugin_endpoint *endpoint) {
+  return endpoint->program;
+}
 
 static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
   for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
@@ -675,19 +719,21 @@ static void fill_state(accel_plugin_endpoint *e, const accel_plugin_options *o, 
 }
 
 /* What supports would answer, as an error. */
-static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_precision *precision,
-                      accel_plugin_error *error) {
+static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p,
+                      const accel_plugin_precision *precision, accel_plugin_error *error) {
   if (p->n_weight && !precision->format)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", precision->name);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table",
+                    precision->name);
   for (uint32_t i = 0; i < p->n_entry; i++) {
     accel_plugin_verdict v = {.size = sizeof v};
     kit_judge(backend, p, precision, i, &v);
     if (v.answer == ACCEL_PLUGIN_NO)
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name, v.why);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name,
+                      v.why);
     if (v.answer == ACCEL_PLUGIN_EMULATED && !(precision->flags & ACCEL_PLUGIN_ALLOW_EMULATED))
       return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node,
-                      "entry '%s' would be emulated at %.16s, which was not allowed: %s", p->entry[i].name, precision->name,
-                      v.why);
+                      "entry '%s' would be emulated at %.16s, which was not allowed: %s",
+                      p->entry[i].name, precision->name, v.why);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -712,38 +758,43 @@ static bool listed(const char *const *keys, const char *key, size_t n) {
 }
 
 /* Options that this backend would silently ignore are refused. */
-static int32_t check_options(const kit_backend *backend, const accel_plugin_options *o, accel_plugin_error *error) {
+static int32_t check_options(const kit_backend *backend, const accel_plugin_options *o,
+                             accel_plugin_error *error) {
   if (o->world > 1 && !(o->host && o->host->allreduce))
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce", o->world);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce",
+                    o->world);
   for (const char *at = o->extra; at && *at;) {
     const char *end = strchrnul(at, ';');
     size_t n = strcspn(at, "=;");
     if (n && !listed(backend->extra, at, n))
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "option '%.*s' is unknown to the %s backend", (int)n, at,
-                      backend->name);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                      "option '%.*s' is unknown to the %s backend", (int)n, at, backend->name);
     at = *end ? end + 1 : end;
   }
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t check_limit(accel_plugin_endpoint *e, const accel_plugin_options *o, accel_plugin_error *error) {
+static int32_t check_limit(accel_plugin_endpoint *e, const accel_plugin_options *o,
+                           accel_plugin_error *error) {
   e->weight_bytes = calloc(e->program->n_weight + 1, sizeof *e->weight_bytes);
   if (!e->weight_bytes) return kit_no_memory(error, e->program->n_weight * sizeof *e->weight_bytes);
   for (uint32_t i = 0; i < e->program->n_weight; i++) {
     const accel_plugin_format *f = &o->precision.format[i];
-    e->weight_bytes[i] =
-        e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, f) : kit_format_bytes(&e->program->weight[i], f);
+    e->weight_bytes[i] = e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, f)
+                                                  : kit_format_bytes(&e->program->weight[i], f);
     e->weights += e->weight_bytes[i];
   }
   e->limit = o->memory_limit;
   if (!e->limit || e->weights <= e->limit) return ACCEL_PLUGIN_OK;
-  return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
-                  "%llu bytes of weights pass the memory limit of %llu", (unsigned long long)e->weights,
-                  (unsigned long long)e->limit);
+  return kit_fail(error,
+                  e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
+                  "%llu bytes of weights pass the memory limit of %llu",
+                  (unsigned long long)e->weights, (unsigned long long)e->limit);
 }
 
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,
-                 const accel_plugin_options *options, accel_plugin_endpoint **out, accel_plugin_error *error) {
+                 const accel_plugin_options *options, accel_plugin_endpoint **out,
+                 accel_plugin_error *error) {
   *out = NULL;
   if (!options) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: no options");
   accel_plugin_options o;
@@ -760,10 +811,13 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   if (!rc) rc = check_options(backend, &o, error);
   if (!rc) rc = check_limit(e, &o, error);
   if (!rc) {
-    kit_open open = {.device = device, .program = e->program, .options = &o, .kv_dtype = ACCEL_PLUGIN_F32};
+    kit_open open = {
+        .device = device, .program = e->program, .options = &o, .kv_dtype = ACCEL_PLUGIN_F32};
     if (backend->open) rc = backend->open(&open, &e->self, error);
-    if (!rc && o.precision.kv == ACCEL_PLUGIN_I8 && open.kv_dtype != ACCEL_PLUGIN_I8 && e->program->n_state)
-      rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend keeps no int8 KV cache", backend->name);
+    if (!rc && o.precision.kv == ACCEL_PLUGIN_I8 && open.kv_dtype != ACCEL_PLUGIN_I8 &&
+        e->program->n_state)
+      rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend keeps no int8 KV cache",
+                    backend->name);
     fill_state(e, &o, open.kv_dtype);
   }
   if (rc) {

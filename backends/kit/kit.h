@@ -1,13 +1,15 @@
 /* kit.h - what libaccel plugins share: a static library without global state.
  *
- * A backend fills one const kit_backend (a dozen hooks, most optional) and points the entries of its accel_plugin table at
- * the kit_* functions of section 7.  The kit then copies the program, refuses what is not known, plans memory, binds shapes,
- * walks the nodes and keeps sessions; the backend only says how one node runs (`launch`) and where its weights are (`open`,
- * `weight`).  backends/reference is the smallest example.  Errors are reported as plugin.h asks: a negative accel_plugin_rc
- * and a filled *error.
+ * A backend fills one const kit_backend (a dozen hooks, most optional) and points the entries of
+ * its accel_plugin table at the kit_* functions of section 7.  The kit then copies the program,
+ * refuses what is not known, plans memory, binds shapes, walks the nodes and keeps sessions; the
+ * backend only says how one node runs (`launch`) and where its weights are (`open`, `weight`).
+ * backends/reference is the smallest example.  Errors are reported as plugin.h asks: a negative
+ * accel_plugin_rc and a filled *error.
  *
- * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory) executor.c (endpoint, runs)
- * session.c (state) weights.c (dequantising) answers.c (supports, estimate) scalar_*.c (the 27 ops in plain C).
+ * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory)
+ * executor.c (endpoint, runs) session.c (state) weights.c (dequantising) answers.c (supports,
+ * estimate) scalar_*.c (the 27 ops in plain C).
  */
 #ifndef ACCEL_KIT_H
 #define ACCEL_KIT_H
@@ -25,9 +27,11 @@
 #endif
 
 enum {
-  KIT_OPERANDS = 12, /* in[] and out[] of a launch are padded with absent tensors up to these many */
+  /* in[] and out[] of a launch are padded with absent tensors up to these many */
+  KIT_OPERANDS = 12,
   KIT_RESULTS = 2,
-  KIT_ALIGN = 64,      /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
+  /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
+  KIT_ALIGN = 64,
   KIT_PAGE_ROWS = 256, /* tokens in one page of a KV state */
   KIT_JOINED = 7       /* further nodes in one launch, at most */
 };
@@ -35,23 +39,28 @@ enum {
 /* ---- 1. errors ---- */
 
 /* Fills *error (may be NULL) and returns rc. */
-int32_t kit_fail(accel_plugin_error *error, int32_t rc, int32_t node, const char *format, ...) KIT_PRINTF(4, 5);
+int32_t kit_fail(accel_plugin_error *error, int32_t rc, int32_t node, const char *format, ...)
+    KIT_PRINTF(4, 5);
 int32_t kit_no_memory(accel_plugin_error *error, uint64_t bytes); /* E_HOST_MEMORY */
 /* Value of `key` in "key=value;key=value": its length is written to *n; NULL when absent. */
 const char *kit_extra(const char *extra, const char *key, size_t *n);
-/* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation", "device_lost" and "nonfinite" are the kit's points. */
+/* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation", "device_lost" and "nonfinite" are
+ * the kit's points. */
 bool kit_fault(const accel_plugin_host *host, const char *point);
 double kit_now_us(void); /* of a monotonic clock */
 
 /* ---- 2. programs ---- */
 
-/* Deep copy of a program, walked by its strides; the copy's strides are sizeof, so copy->node[i] works.  Every index in it
- * is checked, so later code may follow them blindly: E_ARGUMENT names what is wrong.  Ops, attribute keys or dim operators
- * this build does not know: E_UNSUPPORTED by number, with the node. */
-int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out, accel_plugin_error *error);
+/* Deep copy of a program, walked by its strides; the copy's strides are sizeof, so copy->node[i]
+ * works.  Every index in it is checked, so later code may follow them blindly: E_ARGUMENT names
+ * what is wrong.  Ops, attribute keys or dim operators this build does not know: E_UNSUPPORTED by
+ * number, with the node. */
+int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out,
+                         accel_plugin_error *error);
 void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
 
-const char *kit_op_name(uint32_t op);                                   /* "LINEAR"; "?" when unknown */
+/* "LINEAR"; "?" when unknown */
+const char *kit_op_name(uint32_t op);
 const char *kit_tensor_name(const accel_plugin_program *p, int32_t id); /* "?" when there is none */
 /* Attribute of a node, or the default when it has none. */
 int64_t kit_attr_i(const accel_plugin_node *node, uint32_t key, int64_t absent);
@@ -65,14 +74,19 @@ int32_t kit_result(const accel_plugin_node *node, uint32_t i);
 /* ---- 3. what a launch sees ---- */
 
 typedef struct kit_tensor {
-  int32_t id; /* program tensor, -1: absent (then data is NULL and nothing else here means anything) */
+  /* program tensor, -1: absent (then data is NULL and nothing else here means anything) */
+  int32_t id;
   uint8_t dtype, rank;
   uint8_t pad[2];
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
   int64_t elements;
-  int64_t row_stride; /* elements from one row of the last dim to the next; dim[rank-1] unless backend->strided said yes */
-  void *data;   /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL: absent or on a
-                   device.  Device backends: inputs of the run that the caller gave in host memory */
+  /* elements from one row of the last dim to the next; dim[rank-1] unless backend->strided said
+   * yes */
+  int64_t row_stride;
+  /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL:
+   * absent or on a device.  Device backends: inputs of the run that the caller gave in host
+   * memory */
+  void *data;
   void *buffer; /* device backends: buffer and byte offset in it */
   uint64_t offset;
   int32_t weight; /* weight index, -1 none */
@@ -84,7 +98,9 @@ static inline float *kit_f32(const kit_tensor *t) { return (float *)t->data; }
 static inline int32_t *kit_i32(const kit_tensor *t) { return (int32_t *)t->data; }
 /* Product of all dims but the last, and the last (1 for rank 0). */
 static inline int64_t kit_cols(const kit_tensor *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
-static inline int64_t kit_row_count(const kit_tensor *t) { return kit_cols(t) ? t->elements / kit_cols(t) : 0; }
+static inline int64_t kit_row_count(const kit_tensor *t) {
+  return kit_cols(t) ? t->elements / kit_cols(t) : 0;
+}
 
 /* Items of a row space: item i owns rows start[i] .. start[i+1]-1.  Built once per run. */
 typedef struct kit_rows {
@@ -104,25 +120,27 @@ typedef struct kit_launch {
   const int64_t *dim;    /* value of every program dim that this entry binds */
   const kit_rows *rows;  /* [program.n_space] */
   kit_run_state *state;
-  void *workspace; /* backend->workspace bytes, KIT_ALIGN aligned; on a device: byte offset workspace_offset in
-                      workspace_buffer */
+  /* backend->workspace bytes, KIT_ALIGN aligned; on a device: byte offset workspace_offset in
+   * workspace_buffer */
+  void *workspace;
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
-  const accel_plugin_host *host;   /* parallel, workers, cancelled */
-  const struct kit_launch *joined; /* [n_joined] nodes that run in this launch as well (backend->joins, backend->follows):
-                                      their operands and results; workspace is this launch's */
+  const accel_plugin_host *host; /* parallel, workers, cancelled */
+  /* [n_joined] nodes that run in this launch as well (backend->joins, backend->follows): their
+   * operands and results; workspace is this launch's */
+  const struct kit_launch *joined;
   uint32_t n_joined;
   void *run; /* what backend->begin gave for this run */
 } kit_launch;
 
-/* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept
- * in whole[2]). */
+/* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows`
+ * rows are one item (kept in whole[2]). */
 kit_rows kit_rows_of(const kit_launch *launch, uint32_t key, int64_t rows, int32_t whole[2]);
 /* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */
 uint32_t kit_attr_d(const kit_launch *launch, uint32_t key, int64_t *values, uint32_t capacity);
 /* Failure of a launch: "node 12 (attention, layer.3.attention): ..." */
-int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc, const char *format, ...)
-    KIT_PRINTF(4, 5);
+int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc,
+                        const char *format, ...) KIT_PRINTF(4, 5);
 
 /* ---- 4. what a backend supplies ---- */
 
@@ -130,7 +148,8 @@ typedef struct kit_open {
   uint32_t device;
   const accel_plugin_program *program; /* the endpoint's copy: lives until close */
   const accel_plugin_options *options; /* only during open */
-  uint8_t kv_dtype;                    /* to be changed by `open` if it wants: F32 (default), F16, BF16 or I8 */
+  /* to be changed by `open` if it wants: F32 (default), F16, BF16 or I8 */
+  uint8_t kv_dtype;
 } kit_open;
 
 typedef struct kit_begin {
@@ -138,51 +157,65 @@ typedef struct kit_begin {
   uint32_t entry;
   const kit_rows *rows; /* [program.n_space]: what the launches will see, until finish */
   const accel_plugin_host *host;
-  double *node_us; /* [program.n_node], NaN: finish writes the device's microseconds of each node it has launched, where the
-                      device tells them; NULL: nobody asks */
+  /* [program.n_node], NaN: finish writes the device's microseconds of each node it has launched,
+   * where the device tells them; NULL: nobody asks */
+  double *node_us;
 } kit_begin;
 
 typedef struct kit_backend {
   const char *name;
-  const char *const *extra; /* keys of options.extra it knows, NULL-terminated; NULL: none.  Others are refused by name */
-  /* Can this node run at this precision?  accel_plugin_answer, and why not.  NULL: NATIVE.  Shapes are not known yet. */
+  /* keys of options.extra it knows, NULL-terminated; NULL: none.  Others are refused by name */
+  const char *const *extra;
+  /* Can this node run at this precision?  accel_plugin_answer, and why not.  NULL: NATIVE.  Shapes
+   * are not known yet. */
   int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node,
                      const accel_plugin_precision *precision, char *why, size_t why_size);
   /* Can it read weight `index` in this format?  accel_plugin_answer.  NULL: only F32, NATIVE. */
-  int32_t (*weight_format)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
-                           size_t why_size);
+  int32_t (*weight_format)(const accel_plugin_program *program, uint32_t index,
+                           const accel_plugin_format *format, char *why, size_t why_size);
   /* Bytes it keeps for a weight; NULL: the bytes of the format. */
-  uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
-  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  NULL: never. */
-  bool (*weight_stays)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
-  /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set *self. */
+  uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index,
+                           const accel_plugin_format *format);
+  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  NULL:
+   * never. */
+  bool (*weight_stays)(const accel_plugin_program *program, uint32_t index,
+                       const accel_plugin_format *format);
+  /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set
+   * *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
   void (*close)(void *self);
-  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  A weight
-   * that a reshape or a slice reads is seen through this pointer alone and must be fp32.  NULL hook: always NULL. */
+  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by
+   * kit_tensor.weight itself.  A weight that a reshape or a slice reads is seen through this
+   * pointer alone and must be fp32.  NULL hook: always NULL. */
   void *(*weight)(void *self, uint32_t index);
-  /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for aliases (reshape, contiguous
-   * slices). */
+  /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for
+   * aliases (reshape, contiguous slices). */
   int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
-  /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL: kit_inplace. */
-  uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
-  /* May `other` run in the launch of `first`, an earlier node of the same op over the same operand 0?  Then all operands of
-   * the nodes joined are there before it, their results are different memory from all of these but for what `inplace` allows
-   * of an operand that no other of them reads, and workspace is asked for once, with launch.joined.  Neither has a state.
-   * NULL: never.  launch must then look at launch.joined.  self is NULL in estimates. */
+  /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL:
+   * kit_inplace. */
+  uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node,
+                      uint32_t result);
+  /* May `other` run in the launch of `first`, an earlier node of the same op over the same operand
+   * 0?  Then all operands of the nodes joined are there before it, their results are different
+   * memory from all of these but for what `inplace` allows of an operand that no other of them
+   * reads, and workspace is asked for once, with launch.joined.  Neither has a state. NULL: never.
+   * launch must then look at launch.joined.  self is NULL in estimates. */
   bool (*joins)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                 const accel_plugin_node *other);
-  /* May `next` run in the launch of `first`, whose one result is operand 0 of `next` and nothing else?  Then
-   * launch.joined[0] is `next`, alone; the tensor between them has a shape but no memory (kit_tensor.data NULL): what the
-   * launch keeps of it is in its workspace, which is asked for once, with launch.joined.  All other operands are there
-   * before the launch, and the result of `next` is different memory from all but what `inplace` allows.  Neither has a
-   * state.  NULL: never.  self is NULL in estimates. */
+  /* May `next` run in the launch of `first`, whose one result is operand 0 of `next` and nothing
+   * else?  Then launch.joined[0] is `next`, alone; the tensor between them has a shape but no
+   * memory (kit_tensor.data NULL): what the launch keeps of it is in its workspace, which is asked
+   * for once, with launch.joined.  All other operands are there before the launch, and the result
+   * of `next` is different memory from all but what `inplace` allows.  Neither has a state.  NULL:
+   * never.  self is NULL in estimates. */
   bool (*follows)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                   const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
-  bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
-  /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to
-   * run under one plan), self is NULL in estimates.  NULL hook: none. */
+  bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node,
+                  uint32_t operand);
+  /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL
+   * (lengths differ from run to run under one plan), self is NULL in estimates.  NULL hook:
+   * none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
   /* Device memory (scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
   int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
@@ -191,25 +224,27 @@ typedef struct kit_backend {
                     accel_plugin_error *error);
   int32_t (*download)(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
                       accel_plugin_error *error);
-  /* Before the first launch of a run, and before its inputs are uploaded: *run is handed to its launches.  Many runs may be
-   * under way.  finish follows every begin that succeeded: it waits for the device, frees the run and may write *device_ms.
-   * ok false: something failed, nothing more is started, and what finish answers is not looked at.  Both or neither. */
+  /* Before the first launch of a run, and before its inputs are uploaded: *run is handed to its
+   * launches.  Many runs may be under way.  finish follows every begin that succeeded: it waits for
+   * the device, frees the run and may write *device_ms. ok false: something failed, nothing more is
+   * started, and what finish answers is not looked at.  Both or neither. */
   int32_t (*begin)(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
   int32_t (*finish)(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
-  /* For profiles, after the launch of a node: the microseconds that its instructions take at least, measured on the same
-   * threads over operands that the caches hold; 0: not known.  NULL: never. */
+  /* For profiles, after the launch of a node: the microseconds that its instructions take at least,
+   * measured on the same threads over operands that the caches hold; 0: not known.  NULL: never. */
   double (*limit_us)(void *self, const kit_launch *launch);
 } kit_backend;
 
-/* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual,
- * rope, softmax over the last axis and scatter_rows over x.  It promises that the launch reads an element before it writes
- * the same element. */
-uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
+/* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual,
+ * linear over residual, rope, softmax over the last axis and scatter_rows over x.  It promises that
+ * the launch reads an element before it writes the same element. */
+uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_node *node,
+                     uint32_t result);
 
 /* ---- 5. state of sessions, as seen by a launch ---- */
 
-/* Bytes of one head of a row of keys or values: dim elements, or codes (I8) and behind them, at byte kit_kv_scale, the fp32
- * scale that they are to be multiplied with. */
+/* Bytes of one head of a row of keys or values: dim elements, or codes (I8) and behind them, at
+ * byte kit_kv_scale, the fp32 scale that they are to be multiplied with. */
 static inline uint64_t kit_kv_scale(int64_t dim) { return ((uint64_t)dim + 3) / 4 * 4; }
 static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
   if (dtype == ACCEL_PLUGIN_I8) return kit_kv_scale(dim) + 4;
@@ -217,9 +252,10 @@ static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
 }
 
 /* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : head h of
- * row r (counted in the page) of K is at byte r*k_row + h*k_head, of V at v_offset + r*v_row + h*v_head; elements of
- * `dtype`, kit_kv_head.  In host memory a head's rows follow each other, so that they are read in one stream; on devices a
- * row's heads do.  CONV, SSM: `current` (NULL: zeros) is read, `next` is written whole. */
+ * row r (counted in the page) of K is at byte r*k_row + h*k_head, of V at v_offset + r*v_row +
+ * h*v_head; elements of `dtype`, kit_kv_head.  In host memory a head's rows follow each other, so
+ * that they are read in one stream; on devices a row's heads do.  CONV, SSM: `current` (NULL:
+ * zeros) is read, `next` is written whole. */
 typedef struct kit_state_view {
   const accel_plugin_state *state;
   uint8_t dtype;
@@ -233,98 +269,117 @@ typedef struct kit_state_view {
   uint64_t elements; /* of current and next */
 } kit_state_view;
 
-/* Reserves `rows` more rows for item `item` of the run and notes their positions (NULL: past, past+1, ...).  The caller then
- * fills them. They become part of the session when the whole run succeeds.  E_LIMIT when max_tokens would be passed. */
-int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows, const int32_t *positions,
-                         kit_state_view *out, accel_plugin_error *error);
-/* The rows as they are (cross attention, static states), including those appended earlier in this run. */
-int32_t kit_state_read(const kit_launch *launch, uint32_t item, kit_state_view *out, accel_plugin_error *error);
-/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole;
- * `rows` more tokens count as seen. */
-int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out,
+/* Reserves `rows` more rows for item `item` of the run and notes their positions (NULL: past,
+ * past+1, ...).  The caller then fills them. They become part of the session when the whole run
+ * succeeds.  E_LIMIT when max_tokens would be passed. */
+int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows,
+                         const int32_t *positions, kit_state_view *out, accel_plugin_error *error);
+/* The rows as they are (cross attention, static states), including those appended earlier in this
+ * run. */
+int32_t kit_state_read(const kit_launch *launch, uint32_t item, kit_state_view *out,
                        accel_plugin_error *error);
-/* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides in elements) into rows
- * first.. of the pages. */
-void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
-                     const float *v, int64_t v_stride);
+/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats
+ * to be written whole; `rows` more tokens count as seen. */
+int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, uint64_t elements,
+                       kit_state_view *out, accel_plugin_error *error);
+/* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides
+ * in elements) into rows first.. of the pages. */
+void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k,
+                     int64_t k_stride, const float *v, int64_t v_stride);
 /* Address of head `head` of row `row` of K or V. */
 static inline void *kit_state_k(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row + (uint64_t)head * v->k_head;
+  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row +
+         (uint64_t)head * v->k_head;
 }
 static inline void *kit_state_v(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset + (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row +
-         (uint64_t)head * v->v_head;
+  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset +
+         (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row + (uint64_t)head * v->v_head;
 }
 
 /* ---- 6. weights ---- */
 
-/* A weight as the matrix [n, k] that formats speak of: convolutions [O, the rest], others [all but the last dim, the last],
- * vectors [1, k]. */
+/* A weight as the matrix [n, k] that formats speak of: convolutions [O, the rest], others [all but
+ * the last dim, the last], vectors [1, k]. */
 void kit_weight_matrix(const accel_plugin_weight *weight, int64_t *n, int64_t *k);
 bool kit_format_known(const accel_plugin_format *format); /* can kit_weight_rows read it? */
 uint64_t kit_format_bytes(const accel_plugin_weight *weight,
                           const accel_plugin_format *format); /* data, scale, zero and outer */
 /* Rows [first, first+count) of that matrix as fp32.  E_UNSUPPORTED names the format. */
 int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *format,
-                        const accel_plugin_weight_view *view, int64_t first, int64_t count, float *out,
-                        accel_plugin_error *error);
+                        const accel_plugin_weight_view *view, int64_t first, int64_t count,
+                        float *out, accel_plugin_error *error);
 static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
   int64_t n = 1;
   for (uint32_t i = 0; i < w->rank; i++) n *= w->dim[i];
   return n;
 }
 
-/* ---- 7. the plugin's table: signatures of accel_plugin with the backend in front, or exactly its own ---- */
+/* ---- 7. the plugin's table: signatures of accel_plugin with the backend in front, or exactly its
+ * own ---- */
 
-/* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0, the same minor or a later
- * one. */
+/* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0,
+ * the same minor or a later one. */
 bool kit_speaks(uint32_t core_abi);
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
-                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict, accel_plugin_error *error);
-int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
-                     accel_plugin_estimate *out, accel_plugin_error *error);
-/* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.  The backend's table must
- * outlive the endpoint. */
+                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
+                     accel_plugin_error *error);
+int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program,
+                     const accel_plugin_options *options, accel_plugin_estimate *out,
+                     accel_plugin_error *error);
+/* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.
+ * The backend's table must outlive the endpoint. */
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,
-                 const accel_plugin_options *options, accel_plugin_endpoint **out, accel_plugin_error *error);
+                 const accel_plugin_options *options, accel_plugin_endpoint **out,
+                 accel_plugin_error *error);
 void *kit_endpoint_self(const accel_plugin_endpoint *endpoint);
 const accel_plugin_program *kit_endpoint_program(const accel_plugin_endpoint *endpoint);
 
-int32_t kit_handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session, accel_plugin_run *run,
-                    const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out, uint32_t n_out,
-                    accel_plugin_error *error);
+int32_t kit_handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session,
+                    accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
+                    accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error);
 void kit_cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *host);
 int32_t kit_trim(accel_plugin_endpoint *endpoint, uint64_t *released, accel_plugin_error *error);
-int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out, accel_plugin_error *error);
+int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out,
+                        accel_plugin_error *error);
 void kit_session_free(accel_plugin_session *session);
-int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence, int64_t value, void *buffer,
-                            uint64_t *n, accel_plugin_error *error);
-/* KIT_ALIGN aligned host memory, in huge pages when it is large enough for one; free() it.  NULL: there is none. */
+int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence,
+                            int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error);
+/* KIT_ALIGN aligned host memory, in huge pages when it is large enough for one; free() it.  NULL:
+ * there is none. */
 void *kit_room(uint64_t bytes);
 uint64_t kit_room_bytes(uint64_t bytes); /* what that takes */
-/* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned; large ones take memory as they are written to. */
+/* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned; large ones take memory
+ * as they are written to. */
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
 void kit_buffer_free(uint32_t device, void *buffer);
-int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
-                        int32_t to_device, accel_plugin_error *error);
+int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error);
 
-/* ---- 8. the scalar kernels: every op in plain C on host memory, all weights fp32 row-major in kit_tensor.data ---- */
+/* ---- 8. the scalar kernels: every op in plain C on host memory, all weights fp32 row-major in
+ * kit_tensor.data ---- */
 
 typedef int32_t (*kit_scalar_fn)(const kit_launch *launch, accel_plugin_error *error);
-/* By op number 1 .. ACCEL_PLUGIN_OP_COUNT; made from ops.def, so an op without a kernel does not link. */
+/* By op number 1 .. ACCEL_PLUGIN_OP_COUNT; made from ops.def, so an op without a kernel does not
+ * link. */
 kit_scalar_fn kit_scalar(uint32_t op);
-/* One activation (accel_plugin_act) or unary kind; alpha and beta as ops.def says.  SWIGLU_OAI is x sigmoid(alpha x). */
+/* One activation (accel_plugin_act) or unary kind; alpha and beta as ops.def says.  SWIGLU_OAI is x
+ * sigmoid(alpha x). */
 float kit_unary(int32_t kind, float x, float alpha, float beta);
 static inline float kit_act(int32_t act, float x, float alpha) {
   return act == ACCEL_PLUGIN_ACT_NONE ? x : kit_unary(act, x, alpha, 0.0f);
 }
-/* act_alpha of a node, or what torch and transformers take without one: elu 1, leaky_relu 0.01, swiglu_oai 1.702. */
+/* act_alpha of a node, or what torch and transformers take without one: elu 1, leaky_relu 0.01,
+ * swiglu_oai 1.702. */
 float kit_act_alpha(const accel_plugin_node *node, int32_t act);
 /* alpha and beta of a unary node; absent: as above, affine 1 and 0, clamp without that limit. */
 float kit_unary_alpha(const accel_plugin_node *node, int32_t kind);
 float kit_unary_beta(const accel_plugin_node *node, int32_t kind);
-/* T5's bucket of (key position - query position); DeBERTa's row of rel_k and rel_q for (query position - key position). */
-int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets, int32_t max_distance);
-int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets, int32_t max_distance);
+/* T5's bucket of (key position - query position); DeBERTa's row of rel_k and rel_q for (query
+ * position - key position). */
+int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets,
+                      int32_t max_distance);
+int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets,
+                        int32_t max_distance);
 
 #endif

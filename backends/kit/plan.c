@@ -42,7 +42,8 @@ static uint64_t take(planner *w, uint64_t bytes) {
   bytes = round_up(bytes ? bytes : 1);
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < w->n_hole; i++)
-    if (w->hole[i].bytes >= bytes && (best == UINT32_MAX || w->hole[i].bytes < w->hole[best].bytes)) best = i;
+    if (w->hole[i].bytes >= bytes && (best == UINT32_MAX || w->hole[i].bytes < w->hole[best].bytes))
+      best = i;
   if (best == UINT32_MAX) { /* grow, from the last hole if it touches the top */
     segment *top = w->n_hole ? &w->hole[w->n_hole - 1] : NULL;
     uint64_t offset = w->plan->scratch;
@@ -61,7 +62,8 @@ static uint64_t take(planner *w, uint64_t bytes) {
   return offset;
 }
 
-/* Holes never outnumber the blocks ever taken, so the array made for n_tensor + n_step of them suffices. */
+/* Holes never outnumber the blocks ever taken, so the array made for n_tensor + n_step of them
+ * suffices. */
 static void give(planner *w, uint64_t offset, uint64_t bytes) {
   bytes = round_up(bytes ? bytes : 1);
   uint32_t i = 0;
@@ -134,7 +136,8 @@ static bool readers_take_strides(const planner *w, int32_t id) {
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     for (uint32_t k = 0; w->run[i] && k < n->n_in; k++)
-      if (n->in[k] == id && (n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || !b->strided(w->p, n, k)))
+      if (n->in[k] == id && (n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE ||
+                             !b->strided(w->p, n, k)))
         return false;
   }
   return true;
@@ -175,8 +178,8 @@ static void aliases(planner *w) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i] || n->n_in < 1 || n->in[0] < 0 || n->out[0] < 0) continue;
     kit_place *to = &w->plan->place[n->out[0]];
-    bool same =
-        n->op == ACCEL_PLUGIN_OP_RESHAPE && w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
+    bool same = n->op == ACCEL_PLUGIN_OP_RESHAPE &&
+                w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
     if (same) to->offset = w->plan->place[n->in[0]].offset;
     if (!same && !(n->op == ACCEL_PLUGIN_OP_SLICE && alias_slice(w, n))) continue;
     w->root[n->out[0]] = w->root[n->in[0]];
@@ -199,18 +202,20 @@ static void put_tensor(const kit_plan *plan, int32_t id, kit_tensor *t) {
   }
 }
 
-uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s, kit_tensor *t) {
+uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s,
+                          kit_tensor *t) {
   uint32_t at = 0;
   for (const kit_step *end = s + s->n_joined; s <= end; s++) {
     const accel_plugin_node *n = &p->node[s->node];
     for (uint32_t j = 0; j < s->n_in; j++) put_tensor(plan, j < n->n_in ? n->in[j] : -1, &t[at++]);
-    for (uint32_t j = 0; j < s->n_out; j++) put_tensor(plan, j < n->n_out ? n->out[j] : -1, &t[at++]);
+    for (uint32_t j = 0; j < s->n_out; j++)
+      put_tensor(plan, j < n->n_out ? n->out[j] : -1, &t[at++]);
   }
   return at;
 }
 
-void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const kit_tensor *t, const kit_launch *like,
-                       kit_launch out[KIT_JOINED + 1]) {
+void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const kit_tensor *t,
+                       const kit_launch *like, kit_launch out[KIT_JOINED + 1]) {
   for (uint32_t m = 0; m <= s->n_joined; m++) {
     out[m] = *like;
     out[m].node = &p->node[s[m].node];
@@ -233,14 +238,16 @@ static void add_step(planner *w, uint32_t i) {
                   .n_out = padded(n->n_out, KIT_RESULTS),
                   .between = -1};
   w->placed[i] = 1;
-  const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
+  const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE,
+                             ACCEL_PLUGIN_ATTR_SPACE};
   for (int j = 0; j < 3; j++) {
     int64_t space = kit_attr_i(n, spaces[j], -1);
     if (space >= 0) w->plan->space[space] = true;
   }
 }
 
-/* Whether the operands of node i of the entry, from the one given on, are all written by steps before `step`. */
+/* Whether the operands of node i of the entry, from the one given on, are all written by steps
+ * before `step`. */
 static bool ready(const planner *w, uint32_t i, uint32_t operand, uint32_t step) {
   const accel_plugin_node *n = &w->p->node[w->e->node[i]];
   for (uint32_t k = operand; k < n->n_in; k++) {
@@ -261,7 +268,8 @@ static void join(planner *w, uint32_t i) {
   if (!b || !b->joins || first->state >= 0 || first->n_in < 1 || first->in[0] < 0) return;
   for (uint32_t k = i + 1; k < w->e->n_node && w->plan->n_step - step <= KIT_JOINED; k++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[k]];
-    if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 || n->in[0] != first->in[0])
+    if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 ||
+        n->in[0] != first->in[0])
       continue;
     if (!ready(w, k, 0, step) || !b->joins(w->r->self, w->p, first, n)) continue;
     add_step(w, k);
@@ -269,7 +277,8 @@ static void join(planner *w, uint32_t i) {
   }
 }
 
-/* The node of the entry whose operand 0 is all that ever looks at tensor `id`; -1 when there is no such. */
+/* The node of the entry whose operand 0 is all that ever looks at tensor `id`; -1 when there is no
+ * such. */
 static int32_t only_reader(const planner *w, int32_t id) {
   int32_t found = -1;
   if (w->p->tensor[id].kind != ACCEL_PLUGIN_TENSOR_VALUE || is_output(w, id)) return -1;
@@ -297,7 +306,9 @@ static void follow(planner *w, uint32_t i) {
   const int32_t k = only_reader(w, first->out[0]);
   if (k < 0 || w->placed[k]) return;
   const accel_plugin_node *next = &w->p->node[w->e->node[k]];
-  if (next->state >= 0 || !ready(w, (uint32_t)k, 1, step) || !b->follows(w->r->self, w->p, first, next)) return;
+  if (next->state >= 0 || !ready(w, (uint32_t)k, 1, step) ||
+      !b->follows(w->r->self, w->p, first, next))
+    return;
   add_step(w, (uint32_t)k);
   w->plan->step[step].n_joined = 1;
   w->plan->step[step].between = first->out[0];
@@ -320,7 +331,8 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
     join(w, i);
     if (!w->plan->step[step].n_joined) follow(w, i);
     uint32_t width = 0;
-    for (uint32_t m = step; m < plan->n_step; m++) width += plan->step[m].n_in + plan->step[m].n_out;
+    for (uint32_t m = step; m < plan->n_step; m++)
+      width += plan->step[m].n_in + plan->step[m].n_out;
     plan->widest = padded(width, plan->widest);
   }
   w->tensors = calloc(plan->widest + 1, sizeof *w->tensors);
@@ -349,7 +361,8 @@ static void lifetimes(planner *w) {
 
 /* ---- 5. places ---- */
 
-/* Homes of everything that does not live in scratch; on a device inputs and constants are copied in first. */
+/* Homes of everything that does not live in scratch; on a device inputs and constants are copied in
+ * first. */
 static void fixed_homes(planner *w) {
   kit_plan *plan = w->plan;
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
@@ -370,9 +383,11 @@ static void fixed_homes(planner *w) {
       place->offset = take(w, place->bytes);
     }
   }
-  for (uint32_t i = 0; !w->device && i < w->e->n_out; i++) { /* values written straight to the caller */
+  /* values written straight to the caller */
+  for (uint32_t i = 0; !w->device && i < w->e->n_out; i++) {
     int32_t id = w->e->out[i], root = w->root[id];
-    if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE || plan->place[root].home != KIT_HOME_NONE)
+    if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE ||
+        plan->place[root].home != KIT_HOME_NONE)
       continue;
     if (plan->place[id].bytes != plan->place[root].bytes) continue;
     plan->place[root].home = KIT_HOME_OUTPUT;
@@ -384,28 +399,36 @@ static void fixed_homes(planner *w) {
 static uint32_t readers(const planner *w, const kit_launch *launch, int32_t root) {
   uint32_t n = 0;
   for (uint32_t m = 0; m <= launch->n_joined; m++)
-    for (uint32_t i = 0; i < launch[m].n_in; i++) n += launch[m].in[i].id >= 0 && w->root[launch[m].in[i].id] == root;
+    for (uint32_t i = 0; i < launch[m].n_in; i++)
+      n += launch[m].in[i].id >= 0 && w->root[launch[m].in[i].id] == root;
   return n;
 }
 
 /* The operand whose memory result `j` of member `m` of a launch takes over, or -1. */
-static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, uint32_t m, uint32_t j) {
+static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, uint32_t m,
+                       uint32_t j) {
   const kit_tensor *in = launch[m].in, *out = &launch[m].out[j];
   const accel_plugin_node *n = launch[m].node;
-  uint32_t mask = w->r->backend && w->r->backend->inplace ? w->r->backend->inplace(w->p, n, j) : kit_inplace(w->p, n, j);
+  uint32_t mask = w->r->backend && w->r->backend->inplace ? w->r->backend->inplace(w->p, n, j)
+                                                          : kit_inplace(w->p, n, j);
   for (uint32_t i = 0; i < launch[m].n_in && i < 32; i++) {
     if (!(mask >> i & 1) || in[i].id < 0) continue;
     int32_t root = w->root[in[i].id];
     const kit_place *from = &w->plan->place[root];
-    if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k || in[i].row_stride != kit_cols(&in[i])) continue;
+    if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k ||
+        in[i].row_stride != kit_cols(&in[i]))
+      continue;
     if (w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE) continue;
-    if (from->bytes != w->plan->place[out->id].bytes || w->plan->place[in[i].id].bytes != from->bytes) continue;
+    if (from->bytes != w->plan->place[out->id].bytes ||
+        w->plan->place[in[i].id].bytes != from->bytes)
+      continue;
     if (readers(w, launch, root) == 1) return root;
   }
   return -1;
 }
 
-/* Places what step k and those joined with it write, and gives back what they are the last to use. */
+/* Places what step k and those joined with it write, and gives back what they are the last to
+ * use. */
 static void place_step(planner *w, uint32_t k) {
   kit_plan *plan = w->plan;
   kit_step *s = &plan->step[k];
@@ -420,7 +443,8 @@ static void place_step(planner *w, uint32_t k) {
   for (uint32_t m = 0; m <= s->n_joined; m++)
     for (uint32_t j = 0; j < launch[m].n_out; j++) {
       const kit_tensor *out = &launch[m].out[j];
-      if (out->id < 0 || out->id == s->between || plan->place[out->id].home != KIT_HOME_NONE) continue;
+      if (out->id < 0 || out->id == s->between || plan->place[out->id].home != KIT_HOME_NONE)
+        continue;
       kit_place *to = &plan->place[out->id];
       int32_t over = overlay(w, k, launch, m, j);
       to->home = KIT_HOME_SCRATCH;
@@ -488,8 +512,8 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   w.maker = calloc(p->n_tensor + 1, sizeof *w.maker);
   w.placed = calloc(w.e->n_node + 1, 1);
   int32_t rc;
-  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place || !plan->space || !w.need || !w.run ||
-      !w.root || !w.last || !w.maker || !w.placed) {
+  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place ||
+      !plan->space || !w.need || !w.run || !w.root || !w.last || !w.maker || !w.placed) {
     rc = kit_no_memory(error, p->n_tensor * sizeof *plan->tensor);
   } else {
     memcpy(plan->symbol, r->symbol, p->n_symbol * sizeof *plan->symbol);
@@ -528,7 +552,8 @@ void kit_plan_free(kit_plan *plan) {
 
 static bool same_dims(const accel_plugin_program *p, int32_t a, int32_t b) {
   if (a < 0 || b < 0 || p->tensor[a].rank != p->tensor[b].rank) return false;
-  return memcmp(p->tensor[a].dim, p->tensor[b].dim, p->tensor[a].rank * sizeof p->tensor[a].dim[0]) == 0;
+  return memcmp(p->tensor[a].dim, p->tensor[b].dim,
+                p->tensor[a].rank * sizeof p->tensor[a].dim[0]) == 0;
 }
 
 uint32_t kit_inplace(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t result) {

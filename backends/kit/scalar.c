@@ -1,4 +1,5 @@
-/* scalar.c - the table of scalar kernels, and the functions of one number: activations, unary kinds, position buckets. */
+/* scalar.c - the table of scalar kernels, and the functions of one number: activations, unary
+ * kinds, position buckets. */
 #include "kit/scalar.h"
 
 kit_scalar_fn kit_scalar(uint32_t op) {
@@ -11,7 +12,8 @@ kit_scalar_fn kit_scalar(uint32_t op) {
 
 kit_rows kit_rows_of(const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2]) {
   int64_t space = kit_attr_i(l->node, key, -1);
-  if (space < 0 && key == ACCEL_PLUGIN_ATTR_KV_SPACE) space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_Q_SPACE, -1);
+  if (space < 0 && key == ACCEL_PLUGIN_ATTR_KV_SPACE)
+    space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_Q_SPACE, -1);
   if (space >= 0) return l->rows[space];
   whole[0] = 0;
   whole[1] = (int32_t)rows;
@@ -20,7 +22,9 @@ kit_rows kit_rows_of(const kit_launch *l, uint32_t key, int64_t rows, int32_t wh
 
 static double sigmoid(double x) { return x >= 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double clamp(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
+static double clamp(double x, double low, double high) {
+  return x < low ? low : x > high ? high : x;
+}
 
 float kit_unary(int32_t kind, float value, float alpha, float beta) {
   double x = value;
@@ -93,16 +97,20 @@ float kit_act_alpha(const accel_plugin_node *node, int32_t act) {
 }
 
 float kit_unary_alpha(const accel_plugin_node *node, int32_t kind) {
-  float absent = kind == ACCEL_PLUGIN_UNARY_CLAMP ? -INFINITY : kind == ACCEL_PLUGIN_UNARY_AFFINE ? 1.0f : usual_alpha(kind);
+  float absent = kind == ACCEL_PLUGIN_UNARY_CLAMP    ? -INFINITY
+                 : kind == ACCEL_PLUGIN_UNARY_AFFINE ? 1.0f
+                                                     : usual_alpha(kind);
   return (float)kit_attr_f(node, ACCEL_PLUGIN_ATTR_ALPHA, absent);
 }
 
 float kit_unary_beta(const accel_plugin_node *node, int32_t kind) {
-  return (float)kit_attr_f(node, ACCEL_PLUGIN_ATTR_BETA, kind == ACCEL_PLUGIN_UNARY_CLAMP ? INFINITY : 0.0);
+  return (float)kit_attr_f(node, ACCEL_PLUGIN_ATTR_BETA,
+                           kind == ACCEL_PLUGIN_UNARY_CLAMP ? INFINITY : 0.0);
 }
 
 /* In float, as torch computes it: the bucket of a distance on an edge must be the same one. */
-int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets, int32_t max_distance) {
+int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets,
+                      int32_t max_distance) {
   int32_t offset = 0;
   int64_t n = key_minus_query;
   if (bidirectional) {
@@ -115,18 +123,20 @@ int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t bucke
   int32_t exact = buckets / 2;
   if (n < exact) return offset + (int32_t)n;
   if (exact < 1) return offset + (buckets > 0 ? buckets - 1 : 0);
-  float steps = logf((float)n / (float)exact) / (float)log((double)max_distance / exact) * (float)(buckets - exact);
+  float steps = logf((float)n / (float)exact) / (float)log((double)max_distance / exact) *
+                (float)(buckets - exact);
   int64_t large = steps < (float)buckets ? exact + (int64_t)steps : buckets - 1;
   return offset + (int32_t)(large < buckets - 1 ? large : buckets - 1);
 }
 
-int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets, int32_t max_distance) {
+int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets,
+                        int32_t max_distance) {
   int64_t r = query_minus_key;
   int32_t middle = buckets / 2;
   int64_t distance = r < 0 ? -r : r;
   if (buckets > 0 && max_distance > 0 && distance > middle) {
-    float steps = ceilf(logf((float)distance / (float)middle) / logf((float)((double)(max_distance - 1) / middle)) *
-                        (float)(middle - 1));
+    float steps = ceilf(logf((float)distance / (float)middle) /
+                        logf((float)((double)(max_distance - 1) / middle)) * (float)(middle - 1));
     int64_t bucket = (int64_t)steps + middle;
     r = r < 0 ? -bucket : bucket;
   }

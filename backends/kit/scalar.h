@@ -1,6 +1,6 @@
-/* scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.  Sums are taken in double, in a
- * fixed order that does not depend on the batch.  Shapes were checked when the program was built; indices that come with the
- * data are checked here. */
+/* scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.  Sums
+ * are taken in double, in a fixed order that does not depend on the batch.  Shapes were checked
+ * when the program was built; indices that come with the data are checked here. */
 #ifndef ACCEL_KIT_SCALAR_H
 #define ACCEL_KIT_SCALAR_H
 
@@ -23,7 +23,8 @@ static inline double kit_dot(const float *a, const float *b, int64_t n) {
 }
 
 /* Value i of an integer list attribute, or the default when the list is absent or shorter. */
-static inline int64_t kit_listed(const accel_plugin_node *node, uint32_t key, uint32_t i, int64_t absent) {
+static inline int64_t kit_listed(const accel_plugin_node *node, uint32_t key, uint32_t i,
+                                 int64_t absent) {
   const int64_t *v;
   return i < kit_attr_iv(node, key, &v) ? v[i] : absent;
 }
@@ -47,7 +48,8 @@ static inline kit_around kit_split(const kit_tensor *t, int64_t axis) {
 
 /* Elements between neighbours along each dim; rows may lie apart (row_stride). */
 void kit_strides(const kit_tensor *t, int64_t *step);
-/* out[at] = x[first + sum at[i] * step[i]] over the dims of the result.  Elements are 4 bytes wide. */
+/* out[at] = x[first + sum at[i] * step[i]] over the dims of the result.  Elements are 4 bytes
+ * wide. */
 typedef struct kit_moves {
   int rank;
   int64_t first, dim[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK];
@@ -58,8 +60,8 @@ int32_t kit_moves_of(const kit_launch *launch, kit_moves *out, accel_plugin_erro
 int32_t kit_pads_of(const kit_launch *launch, int64_t *before, accel_plugin_error *error);
 uint32_t kit_pad_value(const kit_launch *launch);
 
-/* Geometry of the last one or two dims of conv, conv_transpose and pool; one dim is treated as two with a height of 1.
- * w NULL: the window is the KERNEL attribute. */
+/* Geometry of the last one or two dims of conv, conv_transpose and pool; one dim is treated as two
+ * with a height of 1. w NULL: the window is the KERNEL attribute. */
 typedef struct kit_plane {
   int64_t in[2], out[2], kernel[2], stride[2], begin[2], end[2], dilation[2];
 } kit_plane;
@@ -71,7 +73,8 @@ typedef struct kit_taps {
   double *weight;
   int64_t width; /* the most any output index reads; unused ones have weight 0 */
 } kit_taps;
-/* For height and width of a resize node (height 1 when there is none); kit_taps_free also after a failure. */
+/* For height and width of a resize node (height 1 when there is none); kit_taps_free also after a
+ * failure. */
 int32_t kit_taps_new(const kit_launch *launch, kit_taps taps[2], accel_plugin_error *error);
 void kit_taps_free(kit_taps taps[2]);
 

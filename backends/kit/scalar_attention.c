@@ -28,8 +28,10 @@ typedef struct keys {
 
 static void widen(uint8_t dtype, const void *from, int64_t n, float *to) {
   if (dtype == ACCEL_PLUGIN_F32) memcpy(to, from, (size_t)n * 4);
-  for (int64_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) to[i] = accel_fp16_to_f32(((const uint16_t *)from)[i]);
-  for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) to[i] = accel_bf16_to_f32(((const uint16_t *)from)[i]);
+  for (int64_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++)
+    to[i] = accel_fp16_to_f32(((const uint16_t *)from)[i]);
+  for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++)
+    to[i] = accel_bf16_to_f32(((const uint16_t *)from)[i]);
   if (dtype != ACCEL_PLUGIN_I8) return;
   float scale;
   memcpy(&scale, (const char *)from + kit_kv_scale(n), sizeof scale);
@@ -37,7 +39,8 @@ static void widen(uint8_t dtype, const void *from, int64_t n, float *to) {
 }
 
 /* Head `head` of key row j, D columns; buffer is used when they are not fp32 in memory. */
-static const float *row_of(const attention *a, const keys *s, bool value, int32_t j, int64_t head, float *buffer) {
+static const float *row_of(const attention *a, const keys *s, bool value, int32_t j, int64_t head,
+                           float *buffer) {
   int64_t d = value ? a->dv : a->dk;
   if (s->start >= 0) {
     const kit_tensor *t = &a->l->in[value ? V : K];
@@ -66,7 +69,8 @@ static bool key_hidden(const attention *a, const keys *s, int32_t j, int32_t ite
 
 static bool visible(const attention *a, int64_t q_pos, int64_t k_pos) {
   int64_t ahead = k_pos - q_pos;
-  return !(a->causal && ahead > 0) && !(a->left >= 0 && -ahead > a->left) && !(a->right >= 0 && ahead > a->right);
+  return !(a->causal && ahead > 0) && !(a->left >= 0 && -ahead > a->left) &&
+         !(a->right >= 0 && ahead > a->right);
 }
 
 /* bias[P, H, Sq, Sk], each dim may be 1. */
@@ -78,8 +82,8 @@ static double dense(const kit_tensor *b, int64_t p, int64_t h, int64_t i, int64_
 }
 
 /* What is added to scale * q.k: (item, row i of it) against key j, whose head slice is k[dk]. */
-static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, int32_t j, int64_t q_pos, int64_t k_pos,
-                      const float *q, const float *k) {
+static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, int32_t j,
+                      int64_t q_pos, int64_t k_pos, const float *q, const float *k) {
   const kit_tensor *b = &a->l->in[BIAS];
   switch (a->bias_kind) {
     case ACCEL_PLUGIN_BIAS_DENSE:
@@ -89,12 +93,15 @@ static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, in
     case ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL:
     case ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL:
       return kit_f32(
-          b)[kit_t5_bucket(k_pos - q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, a->buckets, a->max_distance) *
+          b)[kit_t5_bucket(k_pos - q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL,
+                           a->buckets, a->max_distance) *
                  a->heads +
              h];
     case ACCEL_PLUGIN_BIAS_DISENTANGLED: {
       int64_t at =
-          (int64_t)kit_deberta_row(q_pos - k_pos, a->span, a->rel_buckets, a->max_distance) * a->heads * a->dk + h * a->dk;
+          (int64_t)kit_deberta_row(q_pos - k_pos, a->span, a->rel_buckets, a->max_distance) *
+              a->heads * a->dk +
+          h * a->dk;
       double sum = 0;
       if (kit_has(&a->l->in[REL_K])) sum += kit_dot(q, kit_f32(&a->l->in[REL_K]) + at, a->dk);
       if (kit_has(&a->l->in[REL_Q])) sum += kit_dot(k, kit_f32(&a->l->in[REL_Q]) + at, a->dk);
@@ -104,15 +111,17 @@ static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, in
   return 0;
 }
 
-/* Scores of one query row and head over all keys, -INFINITY where hidden; then the softmax.  All zero when nothing is
- * visible. */
-static void weights_of(const attention *a, const keys *s, int32_t item, int64_t h, int32_t i, double *w, float *buffer) {
+/* Scores of one query row and head over all keys, -INFINITY where hidden; then the softmax.  All
+ * zero when nothing is visible. */
+static void weights_of(const attention *a, const keys *s, int32_t item, int64_t h, int32_t i,
+                       double *w, float *buffer) {
   const kit_tensor *q = &a->l->in[Q];
   const float *qr = kit_f32(q) + (a->q.start[item] + i) * q->row_stride + h * a->dk;
   int64_t group = a->heads / a->kv_heads;
   int64_t q_pos = kit_has(&a->l->in[Q_POS]) ? kit_i32(&a->l->in[Q_POS])[a->q.start[item] + i]
                                             : (s->start < 0 ? s->state.past : 0) + (int64_t)i;
-  double sink = kit_has(&a->l->in[SINKS]) ? kit_f32(&a->l->in[SINKS])[h] : -INFINITY, most = sink, sum = 0;
+  double sink = kit_has(&a->l->in[SINKS]) ? kit_f32(&a->l->in[SINKS])[h] : -INFINITY, most = sink,
+         sum = 0;
   for (int32_t j = 0; j < s->n; j++) {
     int64_t k_pos = key_position(a, s, j);
     w[j] = -INFINITY;
@@ -137,7 +146,8 @@ static void write_probs(const attention *a, int32_t row, int64_t h, const double
   }
 }
 
-static void attend(const attention *a, const keys *s, int32_t item, double *w, double *sum, float *buffer) {
+static void attend(const attention *a, const keys *s, int32_t item, double *w, double *sum,
+                   float *buffer) {
   const kit_tensor *out = &a->l->out[0];
   int64_t group = a->heads / a->kv_heads;
   for (int32_t i = 0; i < a->q.start[item + 1] - a->q.start[item]; i++)
@@ -158,7 +168,8 @@ static void attend(const attention *a, const keys *s, int32_t item, double *w, d
 /* The item's keys; with a state the given rows are appended first, unless it is static. */
 static int32_t find_keys(const attention *a, int32_t item, keys *out, accel_plugin_error *error) {
   const kit_launch *l = a->l;
-  int32_t start = a->kv.start ? a->kv.start[item] : 0, n = a->kv.start ? a->kv.start[item + 1] - start : 0;
+  int32_t start = a->kv.start ? a->kv.start[item] : 0,
+          n = a->kv.start ? a->kv.start[item + 1] - start : 0;
   if (l->node->state < 0) {
     *out = (keys){.n = n, .start = start};
     return ACCEL_PLUGIN_OK;
@@ -171,8 +182,8 @@ static int32_t find_keys(const attention *a, int32_t item, keys *out, accel_plug
     const kit_tensor *k = &l->in[K], *v = &l->in[V];
     rc = kit_state_append(l, (uint32_t)item, n, position, &out->state, error);
     if (!rc)
-      kit_state_write(&out->state, out->state.length - n, n, kit_f32(k) + start * k->row_stride, k->row_stride,
-                      kit_f32(v) + start * v->row_stride, v->row_stride);
+      kit_state_write(&out->state, out->state.length - n, n, kit_f32(k) + start * k->row_stride,
+                      k->row_stride, kit_f32(v) + start * v->row_stride, v->row_stride);
   } else {
     rc = kit_state_read(l, (uint32_t)item, &out->state, error);
   }
@@ -180,20 +191,24 @@ static int32_t find_keys(const attention *a, int32_t item, keys *out, accel_plug
   return rc;
 }
 
-static int32_t check_item(const attention *a, const keys *s, int32_t item, accel_plugin_error *error) {
+static int32_t check_item(const attention *a, const keys *s, int32_t item,
+                          accel_plugin_error *error) {
   const kit_tensor *b = &a->l->in[BIAS], *probs = &a->l->out[1];
   int32_t rows = a->q.start[item + 1] - a->q.start[item];
   if (a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
       ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && s->n > b->dim[3])))
-    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
+    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "dense bias of %lld x %lld is too small for %d x %d",
                            (long long)b->dim[2], (long long)b->dim[3], rows, s->n);
   if (kit_has(probs) && s->n > probs->dim[2])
-    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", s->n,
+    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "probabilities of %d keys do not fit %lld columns", s->n,
                            (long long)probs->dim[2]);
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t prepare(attention *a, const kit_launch *l, int32_t whole[4], accel_plugin_error *error) {
+static int32_t prepare(attention *a, const kit_launch *l, int32_t whole[4],
+                       accel_plugin_error *error) {
   const accel_plugin_node *n = l->node;
   *a = (attention){.l = l};
   a->heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1);
@@ -213,16 +228,19 @@ static int32_t prepare(attention *a, const kit_launch *l, int32_t whole[4], acce
   a->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &a->probs);
   const kit_tensor *k = &l->in[K], *v = &l->in[V], *q = &l->in[Q];
   const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
-  if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || a->period < 1 || (!kit_has(k) && !state))
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld heads over %lld key heads, or no keys",
-                           (long long)a->heads, (long long)a->kv_heads);
+  if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || a->period < 1 ||
+      (!kit_has(k) && !state))
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "%lld heads over %lld key heads, or no keys", (long long)a->heads,
+                           (long long)a->kv_heads);
   a->dk = kit_has(k) ? kit_cols(k) / a->kv_heads : state->k_dim;
   a->dv = kit_has(v) ? kit_cols(v) / a->kv_heads : state->v_dim;
   a->scale = kit_attr_f(n, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0);
   a->q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, kit_has(q) ? q->dim[0] : 0, whole);
   if (kit_has(k)) a->kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, k->dim[0], whole + 2);
   if (kit_has(k) && kit_has(q) && a->kv.items != a->q.items)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%d items of queries, %d of keys", a->q.items, a->kv.items);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%d items of queries, %d of keys",
+                           a->q.items, a->kv.items);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -253,13 +271,13 @@ int32_t kit_scalar_ATTENTION(const kit_launch *l, accel_plugin_error *error) {
 
 /* ---- rope ---- */
 
-/* Angle of frequency i at row t, rounded to float where transformers rounds.  M-RoPE takes the position from the row of
- * `pos` whose section i falls in. */
+/* Angle of frequency i at row t, rounded to float where transformers rounds.  M-RoPE takes the
+ * position from the row of `pos` whose section i falls in. */
 static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
   const kit_tensor *pos = &l->in[1], *inv = &l->in[2];
-  float frequency = kit_has(inv)
-                        ? kit_f32(inv)[(inv->rank == 2 ? t * inv->row_stride : 0) + i]
-                        : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
+  float frequency = kit_has(inv) ? kit_f32(inv)[(inv->rank == 2 ? t * inv->row_stride : 0) + i]
+                                 : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0),
+                                              -(double)i / (double)pairs);
   int64_t row = 0;
   if (pos->rank == 2) {
     const int64_t *section;
@@ -274,9 +292,11 @@ static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
 
 int32_t kit_scalar_ROPE(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
-  int64_t rows = kit_row_count(x), cols = kit_cols(x), head = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEAD_DIM, cols);
+  int64_t rows = kit_row_count(x), cols = kit_cols(x),
+          head = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEAD_DIM, cols);
   int64_t rot = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROT_DIMS, head), pairs = rot / 2;
-  bool half = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) == ACCEL_PLUGIN_ROPE_HALF;
+  bool half = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) ==
+              ACCEL_PLUGIN_ROPE_HALF;
   double mscale = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0);
   (void)error;
   for (int64_t t = 0; t < rows; t++) {
@@ -285,7 +305,8 @@ int32_t kit_scalar_ROPE(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t h = 0; h < cols; h += head) {
       for (int64_t i = 0; i < pairs; i++) {
         int64_t a = h + (half ? i : 2 * i), b = h + (half ? i + pairs : 2 * i + 1);
-        double w = angle(l, t, i, pairs), c = mscale * cos(w), s = mscale * sin(w), xa = from[a], xb = from[b];
+        double w = angle(l, t, i, pairs), c = mscale * cos(w), s = mscale * sin(w), xa = from[a],
+               xb = from[b];
         to[a] = (float)(xa * c - xb * s);
         to[b] = (float)(xb * c + xa * s);
       }

@@ -61,7 +61,8 @@ int32_t kit_scalar_BINARY(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *a = &l->in[0], *b = &l->in[1], *c = &l->in[2], *out = &l->out[0];
   int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0);
   if (kind < ACCEL_PLUGIN_BINARY_ADD || kind > ACCEL_PLUGIN_BINARY_WHERE)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %lld is unknown", (long long)kind);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %lld is unknown",
+                           (long long)kind);
   for (int64_t i = 0; i < out->elements; i++) {
     int64_t ia = broadcast_index(a, out, i), ib = broadcast_index(b, out, i);
     if (kind == ACCEL_PLUGIN_BINARY_WHERE) {
@@ -90,7 +91,8 @@ static int32_t unary_i32(int64_t kind, int32_t x, double alpha, double beta) {
   if (kind == ACCEL_PLUGIN_UNARY_NEG) return (int32_t)(0u - (uint32_t)x);
   if (kind == ACCEL_PLUGIN_UNARY_ABS) return x < 0 ? (int32_t)(0u - (uint32_t)x) : x;
   if (kind == ACCEL_PLUGIN_ACT_RELU) return x < 0 ? 0 : x;
-  if (kind == ACCEL_PLUGIN_UNARY_CLAMP) return x < alpha ? (int32_t)alpha : x > beta ? (int32_t)beta : x;
+  if (kind == ACCEL_PLUGIN_UNARY_CLAMP)
+    return x < alpha ? (int32_t)alpha : x > beta ? (int32_t)beta : x;
   return (int32_t)fmax(fmin(alpha * x + beta, INT32_MAX), INT32_MIN); /* affine */
 }
 
@@ -98,15 +100,21 @@ int32_t kit_scalar_UNARY(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int32_t kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1);
   float alpha = kit_unary_alpha(l->node, kind), beta = kit_unary_beta(l->node, kind);
-  if (!unary_known(kind)) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d is unknown", kind);
+  if (!unary_known(kind))
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d is unknown", kind);
   if (x->dtype == ACCEL_PLUGIN_I32) {
-    bool integral = kind == ACCEL_PLUGIN_UNARY_NEG || kind == ACCEL_PLUGIN_UNARY_ABS || kind == ACCEL_PLUGIN_ACT_RELU ||
-                    kind == ACCEL_PLUGIN_UNARY_CLAMP || kind == ACCEL_PLUGIN_UNARY_AFFINE;
-    if (!integral) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d does not take int32", kind);
-    for (int64_t i = 0; i < x->elements; i++) kit_i32(out)[i] = unary_i32(kind, kit_i32(x)[i], alpha, beta);
+    bool integral = kind == ACCEL_PLUGIN_UNARY_NEG || kind == ACCEL_PLUGIN_UNARY_ABS ||
+                    kind == ACCEL_PLUGIN_ACT_RELU || kind == ACCEL_PLUGIN_UNARY_CLAMP ||
+                    kind == ACCEL_PLUGIN_UNARY_AFFINE;
+    if (!integral)
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d does not take int32",
+                             kind);
+    for (int64_t i = 0; i < x->elements; i++)
+      kit_i32(out)[i] = unary_i32(kind, kit_i32(x)[i], alpha, beta);
     return ACCEL_PLUGIN_OK;
   }
-  for (int64_t i = 0; i < x->elements; i++) kit_f32(out)[i] = kit_unary(kind, kit_f32(x)[i], alpha, beta);
+  for (int64_t i = 0; i < x->elements; i++)
+    kit_f32(out)[i] = kit_unary(kind, kit_f32(x)[i], alpha, beta);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -139,11 +147,13 @@ int32_t kit_scalar_GATHER(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t k = 0; k < idx->elements; k++) {
       int64_t at = kit_i32(idx)[k];
       if (at < 0 || at >= a.n)
-        return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %lld at position %lld is outside 0..%lld",
-                               (long long)at, (long long)k, (long long)a.n - 1);
+        return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                               "index %lld at position %lld is outside 0..%lld", (long long)at,
+                               (long long)k, (long long)a.n - 1);
       float *y = kit_f32(out) + (o * idx->elements + k) * a.inner;
       memcpy(y, kit_f32(table) + (o * a.n + at) * a.inner, (size_t)a.inner * 4);
-      for (int64_t i = 0; scale != 1.0f && out->dtype == ACCEL_PLUGIN_F32 && i < a.inner; i++) y[i] *= scale;
+      for (int64_t i = 0; scale != 1.0f && out->dtype == ACCEL_PLUGIN_F32 && i < a.inner; i++)
+        y[i] *= scale;
     }
   return ACCEL_PLUGIN_OK;
 }
@@ -156,14 +166,16 @@ int32_t kit_scalar_SCATTER_ROWS(const kit_launch *l, accel_plugin_error *error) 
   for (int64_t k = 0; k < idx->elements; k++) {
     int64_t at = kit_i32(idx)[k];
     if (at < 0 || at >= rows)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "row %lld at position %lld is outside 0..%lld",
-                             (long long)at, (long long)k, (long long)rows - 1);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                             "row %lld at position %lld is outside 0..%lld", (long long)at,
+                             (long long)k, (long long)rows - 1);
     for (int64_t i = 0; i < cols; i++) {
       if (out->dtype == ACCEL_PLUGIN_I32)
-        kit_i32(out)[at * cols + i] =
-            (int32_t)((uint32_t)kit_i32(src)[k * cols + i] + (add ? (uint32_t)kit_i32(out)[at * cols + i] : 0u));
+        kit_i32(out)[at * cols + i] = (int32_t)((uint32_t)kit_i32(src)[k * cols + i] +
+                                                (add ? (uint32_t)kit_i32(out)[at * cols + i] : 0u));
       else
-        kit_f32(out)[at * cols + i] = kit_f32(src)[k * cols + i] + (add ? kit_f32(out)[at * cols + i] : 0.0f);
+        kit_f32(out)[at * cols + i] =
+            kit_f32(src)[k * cols + i] + (add ? kit_f32(out)[at * cols + i] : 0.0f);
     }
   }
   return ACCEL_PLUGIN_OK;

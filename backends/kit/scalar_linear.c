@@ -5,7 +5,8 @@
 #include "kit/scalar.h"
 
 /* x[K] times row n of w[N,K], or column n of w[K,N] with trans. */
-static double product(const float *x, const float *w, int64_t n, int64_t all, int64_t k, bool trans) {
+static double product(const float *x, const float *w, int64_t n, int64_t all, int64_t k,
+                      bool trans) {
   if (!trans) return kit_dot(x, w + n * k, k);
   double sum = 0;
   for (int64_t i = 0; i < k; i++) sum += (double)x[i] * (double)w[i * all + n];
@@ -18,20 +19,25 @@ static float gated(int32_t act, float alpha, double gate, double up) {
   return (float)((double)kit_act(act, (float)gate, alpha) * up);
 }
 
-/* Rows of w that hold gate and up of column n: GATE_FIRST, GATE_LAST, INTERLEAVED over N outputs. */
+/* Rows of w that hold gate and up of column n: GATE_FIRST, GATE_LAST, INTERLEAVED over N
+ * outputs. */
 static int64_t gate_row(int64_t glu, int64_t n, int64_t outputs) {
-  return glu == ACCEL_PLUGIN_GLU_GATE_FIRST ? n : glu == ACCEL_PLUGIN_GLU_GATE_LAST ? n + outputs : 2 * n;
+  return glu == ACCEL_PLUGIN_GLU_GATE_FIRST  ? n
+         : glu == ACCEL_PLUGIN_GLU_GATE_LAST ? n + outputs
+                                             : 2 * n;
 }
 static int64_t up_row(int64_t glu, int64_t n, int64_t outputs) {
-  return glu == ACCEL_PLUGIN_GLU_GATE_FIRST ? n + outputs : glu == ACCEL_PLUGIN_GLU_GATE_LAST ? n : 2 * n + 1;
+  return glu == ACCEL_PLUGIN_GLU_GATE_FIRST  ? n + outputs
+         : glu == ACCEL_PLUGIN_GLU_GATE_LAST ? n
+                                             : 2 * n + 1;
 }
 
 int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *w = &l->in[1], *out = &l->out[0];
-  const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]), *w_gate = kit_f32(&l->in[4]),
-              *bias_gate = kit_f32(&l->in[5]);
-  int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), rows = kit_row_count(x), k = kit_cols(x),
-          n = kit_cols(out);
+  const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]),
+              *w_gate = kit_f32(&l->in[4]), *bias_gate = kit_f32(&l->in[5]);
+  int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE),
+          rows = kit_row_count(x), k = kit_cols(x), n = kit_cols(out);
   bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
@@ -43,7 +49,9 @@ int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t i = 0; i < n; i++) {
       float value;
       if (glu == ACCEL_PLUGIN_GLU_NONE) {
-        value = kit_act(act, (float)(product(xr, kit_f32(w), i, stored, k, trans) + (bias ? bias[i] : 0.0f)), alpha);
+        value = kit_act(
+            act, (float)(product(xr, kit_f32(w), i, stored, k, trans) + (bias ? bias[i] : 0.0f)),
+            alpha);
       } else if (glu == ACCEL_PLUGIN_GLU_SEPARATE) {
         double up = product(xr, kit_f32(w), i, stored, k, trans) + (bias ? bias[i] : 0.0f);
         double gate = product(xr, w_gate, i, stored, k, trans) + (bias_gate ? bias_gate[i] : 0.0f);
@@ -60,7 +68,8 @@ int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-/* First element of the matrix of `t` that belongs to result matrix `index`; leading dims broadcast, aligned at the end. */
+/* First element of the matrix of `t` that belongs to result matrix `index`; leading dims broadcast,
+ * aligned at the end. */
 static const float *matrix(const kit_tensor *t, const kit_tensor *out, int64_t index) {
   int64_t offset = 0, step = t->dim[t->rank - 2] * t->dim[t->rank - 1];
   for (int i = 3; i <= out->rank; i++) {
@@ -84,7 +93,8 @@ int32_t kit_scalar_MATMUL(const kit_launch *l, accel_plugin_error *error) {
     const float *ma = matrix(a, out, c), *mb = matrix(b, out, c);
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < n; j++)
-        kit_f32(out)[(c * m + i) * n + j] = (float)(scale * product(ma + i * k, mb, j, n, k, !trans));
+        kit_f32(out)[(c * m + i) * n + j] =
+            (float)(scale * product(ma + i * k, mb, j, n, k, !trans));
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -100,8 +110,10 @@ typedef struct expert {
 static void expert_inner(const expert *e, const float *x, float *inner) {
   for (int64_t i = 0; i < e->inner; i++) {
     if (e->glu == ACCEL_PLUGIN_GLU_NONE) {
-      inner[i] =
-          kit_act(e->act, (float)(kit_dot(x, e->w_up + i * e->hidden, e->hidden) + (e->b_up ? e->b_up[i] : 0.0f)), e->alpha);
+      inner[i] = kit_act(
+          e->act,
+          (float)(kit_dot(x, e->w_up + i * e->hidden, e->hidden) + (e->b_up ? e->b_up[i] : 0.0f)),
+          e->alpha);
       continue;
     }
     int64_t g = gate_row(e->glu, i, e->inner), u = up_row(e->glu, i, e->inner);
@@ -116,7 +128,8 @@ static void expert_inner(const expert *e, const float *x, float *inner) {
 }
 
 int32_t kit_scalar_MOE(const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *idx = &l->in[1], *wt = &l->in[2], *up = &l->in[3], *down = &l->in[4];
+  const kit_tensor *x = &l->in[0], *idx = &l->in[1], *wt = &l->in[2], *up = &l->in[3],
+                   *down = &l->in[4];
   expert e = {.hidden = kit_cols(x), .inner = down->dim[2], .wide = up->dim[1]};
   e.glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE);
   e.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
@@ -132,8 +145,8 @@ int32_t kit_scalar_MOE(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t j = 0; !rc && j < k; j++) {
       int64_t who = kit_i32(idx)[t * k + j];
       if (who < 0 || who >= up->dim[0]) {
-        rc = kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %lld is outside 0..%lld", (long long)who,
-                             (long long)up->dim[0] - 1);
+        rc = kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %lld is outside 0..%lld",
+                             (long long)who, (long long)up->dim[0] - 1);
         break;
       }
       e.w_up = kit_f32(up) + who * e.wide * e.hidden;
@@ -142,10 +155,12 @@ int32_t kit_scalar_MOE(const kit_launch *l, accel_plugin_error *error) {
       e.b_down = kit_has(&l->in[6]) ? kit_f32(&l->in[6]) + who * e.hidden : NULL;
       expert_inner(&e, xr, inner);
       for (int64_t i = 0; i < e.hidden; i++)
-        sum[i] += (double)kit_f32(wt)[t * k + j] *
-                  (kit_dot(inner, e.w_down + i * e.inner, e.inner) + (e.b_down ? e.b_down[i] : 0.0f));
+        sum[i] +=
+            (double)kit_f32(wt)[t * k + j] *
+            (kit_dot(inner, e.w_down + i * e.inner, e.inner) + (e.b_down ? e.b_down[i] : 0.0f));
     }
-    for (int64_t i = 0; !rc && i < e.hidden; i++) kit_f32(&l->out[0])[t * e.hidden + i] = (float)sum[i];
+    for (int64_t i = 0; !rc && i < e.hidden; i++)
+      kit_f32(&l->out[0])[t * e.hidden + i] = (float)sum[i];
   }
   free(inner);
   free(sum);

@@ -18,7 +18,8 @@ static double mean_square(const float *x, int64_t n, double around) {
 
 /* y[n] = norm(s[n]); y may be s. */
 static void normalise(int64_t kind, double eps, const float *s, float *y, int64_t n) {
-  double middle = kind == ACCEL_PLUGIN_NORM_LAYER ? mean(s, n) : 0.0, square = mean_square(s, n, middle), factor;
+  double middle = kind == ACCEL_PLUGIN_NORM_LAYER ? mean(s, n) : 0.0,
+         square = mean_square(s, n, middle), factor;
   if (kind == ACCEL_PLUGIN_NORM_L2)
     factor = 1.0 / fmax(sqrt(square * (double)n), eps);
   else
@@ -29,21 +30,25 @@ static void normalise(int64_t kind, double eps, const float *s, float *y, int64_
 int32_t kit_scalar_NORM(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *residual = &l->in[3];
   const float *gamma = kit_f32(&l->in[1]), *beta = kit_f32(&l->in[2]);
-  int64_t rows = kit_row_count(x), cols = kit_cols(x), groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
+  int64_t rows = kit_row_count(x), cols = kit_cols(x),
+          groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
           size = groups > 0 ? cols / groups : cols;
   int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NORM_KIND, ACCEL_PLUGIN_NORM_LAYER);
-  double eps = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_EPS, kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5);
+  double eps =
+      kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_EPS, kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5);
   float offset = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0);
   (void)error;
   for (int64_t r = 0; r < rows; r++) {
     const float *from = kit_f32(x) + r * x->row_stride,
                 *add = kit_has(residual) ? kit_f32(residual) + r * residual->row_stride : NULL;
     float *y = kit_f32(&l->out[0]) + r * cols;
-    float *s =
-        kit_has(&l->out[1]) ? kit_f32(&l->out[1]) + r * cols : y; /* the sum: both results may lie over the operands */
+    /* the sum: both results may lie over the operands */
+    float *s = kit_has(&l->out[1]) ? kit_f32(&l->out[1]) + r * cols : y;
     for (int64_t i = 0; i < cols; i++) s[i] = add ? from[i] + add[i] : from[i];
-    for (int64_t g = 0; g + size <= cols && size; g += size) normalise(kind, eps, s + g, y + g, size);
-    for (int64_t i = 0; i < cols; i++) y[i] = y[i] * (gamma ? gamma[i] + offset : 1.0f) + (beta ? beta[i] : 0.0f);
+    for (int64_t g = 0; g + size <= cols && size; g += size)
+      normalise(kind, eps, s + g, y + g, size);
+    for (int64_t i = 0; i < cols; i++)
+      y[i] = y[i] * (gamma ? gamma[i] + offset : 1.0f) + (beta ? beta[i] : 0.0f);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -52,7 +57,8 @@ int32_t kit_scalar_NORM(const kit_launch *l, accel_plugin_error *error) {
 int32_t kit_scalar_GROUP_NORM(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
   const float *gamma = kit_f32(&l->in[1]), *beta = kit_f32(&l->in[2]);
-  int64_t channels = x->dim[1], groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), inner = kit_split(x, 1).inner;
+  int64_t channels = x->dim[1], groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
+          inner = kit_split(x, 1).inner;
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
   double eps = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_EPS, 1e-5);
@@ -156,7 +162,8 @@ static int32_t argmax(const kit_tensor *t, int64_t first, int64_t n, int64_t str
   return best;
 }
 
-static void reduce_run(const kit_launch *l, const fold *f, int64_t from, int64_t n, int64_t stride, int64_t to) {
+static void reduce_run(const kit_launch *l, const fold *f, int64_t from, int64_t n, int64_t stride,
+                       int64_t to) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (f->kind == ACCEL_PLUGIN_REDUCE_ARGMAX)
     kit_i32(out)[to] = argmax(x, from, n, stride);
@@ -177,14 +184,16 @@ int32_t kit_scalar_REDUCE(const kit_launch *l, accel_plugin_error *error) {
     for (int32_t b = 0; b < rows.items; b++) {
       f.weight = weight ? weight + rows.start[b] : NULL;
       for (int64_t i = 0; i < cols; i++)
-        reduce_run(l, &f, rows.start[b] * cols + i, rows.start[b + 1] - rows.start[b], cols, b * cols + i);
+        reduce_run(l, &f, rows.start[b] * cols + i, rows.start[b + 1] - rows.start[b], cols,
+                   b * cols + i);
     }
     return ACCEL_PLUGIN_OK;
   }
   kit_around a = kit_split(x, kit_axis(l->node, -1, x->rank));
   f.weight = weight;
   for (int64_t o = 0; o < a.outer; o++)
-    for (int64_t i = 0; i < a.inner; i++) reduce_run(l, &f, o * a.n * a.inner + i, a.n, a.inner, o * a.inner + i);
+    for (int64_t i = 0; i < a.inner; i++)
+      reduce_run(l, &f, o * a.n * a.inner + i, a.n, a.inner, o * a.inner + i);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -203,7 +212,8 @@ int32_t kit_scalar_TOPK(const kit_launch *l, accel_plugin_error *error) {
   int64_t n = kit_cols(x), k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1), rows = kit_row_count(x);
   bool sorted = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SORTED, 1) != 0;
   if (k < 1 || k > n)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "k %lld of %lld elements", (long long)k, (long long)n);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "k %lld of %lld elements",
+                           (long long)k, (long long)n);
   int64_t *chosen = malloc((size_t)k * sizeof *chosen);
   uint8_t *taken = malloc((size_t)n);
   int32_t rc = chosen && taken ? ACCEL_PLUGIN_OK : kit_no_memory(error, (uint64_t)n);
@@ -212,7 +222,8 @@ int32_t kit_scalar_TOPK(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t j = 0; j < k; j++) {
       int64_t best = -1;
       for (int64_t i = 0; i < n; i++)
-        if (!taken[i] && (best < 0 || rank_value(x, r * n + i) > rank_value(x, r * n + best))) best = i;
+        if (!taken[i] && (best < 0 || rank_value(x, r * n + i) > rank_value(x, r * n + best)))
+          best = i;
       taken[best] = 1;
       chosen[j] = best;
     }
@@ -220,7 +231,8 @@ int32_t kit_scalar_TOPK(const kit_launch *l, accel_plugin_error *error) {
       if (taken[i]) chosen[j++] = i;
     for (int64_t j = 0; j < k; j++) {
       if (kit_has(values))
-        memcpy((char *)values->data + (r * k + j) * 4, (const char *)x->data + (r * n + chosen[j]) * 4, 4);
+        memcpy((char *)values->data + (r * k + j) * 4,
+               (const char *)x->data + (r * n + chosen[j]) * 4, 4);
       if (kit_has(indices)) kit_i32(indices)[r * k + j] = (int32_t)chosen[j];
     }
   }

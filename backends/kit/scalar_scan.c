@@ -30,9 +30,11 @@ static double step_of(const scan *s, int64_t row, int64_t head) {
 /* One row: h[H,P,N] moves on, y[H*P] is written. */
 static void scan_row(const scan *s, int64_t row, double *h) {
   const kit_launch *l = s->l;
-  const float *x = kit_f32(&l->in[X]) + row * l->in[X].row_stride, *b = kit_f32(&l->in[B]) + row * l->in[B].row_stride;
+  const float *x = kit_f32(&l->in[X]) + row * l->in[X].row_stride,
+              *b = kit_f32(&l->in[B]) + row * l->in[B].row_stride;
   const float *c = kit_f32(&l->in[C]) + row * l->in[C].row_stride, *a = kit_f32(&l->in[A]);
-  const float *d = kit_f32(&l->in[D]), *z = kit_has(&l->in[Z]) ? kit_f32(&l->in[Z]) + row * l->in[Z].row_stride : NULL;
+  const float *d = kit_f32(&l->in[D]),
+              *z = kit_has(&l->in[Z]) ? kit_f32(&l->in[Z]) + row * l->in[Z].row_stride : NULL;
   float *y = kit_f32(&l->out[0]) + row * s->cols;
   for (int64_t head = 0; head < s->heads; head++) {
     double dt = step_of(s, row, head);
@@ -42,7 +44,8 @@ static void scan_row(const scan *s, int64_t row, double *h) {
       double xi = x[at], sum = d ? d[head] * xi : 0.0;
       for (int64_t k = 0; k < s->n; k++) {
         double *cell = &h[at * s->n + k];
-        *cell = exp(dt * (double)(s->rates ? a[head * s->n + k] : a[head])) * *cell + dt * (double)b[group + k] * xi;
+        *cell = exp(dt * (double)(s->rates ? a[head * s->n + k] : a[head])) * *cell +
+                dt * (double)b[group + k] * xi;
         sum += (double)c[group + k] * *cell;
       }
       y[at] = (float)(z ? sum * (double)kit_unary(ACCEL_PLUGIN_ACT_SILU, z[at], 0, 0) : sum);
@@ -50,7 +53,8 @@ static void scan_row(const scan *s, int64_t row, double *h) {
   }
 }
 
-static int32_t scan_item(const scan *s, int32_t item, int32_t from, int32_t to, double *h, accel_plugin_error *error) {
+static int32_t scan_item(const scan *s, int32_t item, int32_t from, int32_t to, double *h,
+                         accel_plugin_error *error) {
   kit_state_view state = {0};
   int64_t cells = s->cols * s->n;
   if (s->l->node->state >= 0) {
@@ -67,15 +71,19 @@ static int32_t scan_item(const scan *s, int32_t item, int32_t from, int32_t to, 
 
 int32_t kit_scalar_SELECTIVE_SCAN(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[X], *a = &l->in[A], *b = &l->in[B];
-  scan s = {
-      .l = l, .heads = a->dim[0], .cols = kit_cols(x), .rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1};
+  scan s = {.l = l,
+            .heads = a->dim[0],
+            .cols = kit_cols(x),
+            .rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1};
   s.groups = s.rates ? 1 : kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   s.softplus = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) != 0;
   s.low = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -INFINITY);
   s.high = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, INFINITY);
-  if (s.heads < 1 || s.groups < 1 || s.cols % s.heads || s.heads % s.groups || kit_cols(b) % s.groups)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns, %lld heads and %lld groups do not fit",
-                           (long long)s.cols, (long long)s.heads, (long long)s.groups);
+  if (s.heads < 1 || s.groups < 1 || s.cols % s.heads || s.heads % s.groups ||
+      kit_cols(b) % s.groups)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "%lld columns, %lld heads and %lld groups do not fit", (long long)s.cols,
+                           (long long)s.heads, (long long)s.groups);
   s.p = s.cols / s.heads;
   s.n = kit_cols(b) / s.groups;
   int32_t whole[2], rc = ACCEL_PLUGIN_OK;

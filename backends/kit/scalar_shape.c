@@ -1,5 +1,5 @@
-/* scalar_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements move, none is computed.  All are 4 bytes
- * wide. */
+/* scalar_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements move, none is
+ * computed.  All are 4 bytes wide. */
 #include <string.h>
 
 #include "kit/scalar.h"
@@ -14,7 +14,8 @@ static bool next(int64_t *at, const int64_t *dim, int rank) {
 }
 
 /* out[at] = x[first + sum at[i] * step[i]] */
-static void copy_strided(const kit_tensor *x, const kit_tensor *out, int64_t first, const int64_t *step) {
+static void copy_strided(const kit_tensor *x, const kit_tensor *out, int64_t first,
+                         const int64_t *step) {
   int64_t at[ACCEL_PLUGIN_MAX_RANK] = {0};
   if (!out->elements) return;
   int64_t k = 0;
@@ -25,12 +26,13 @@ static void copy_strided(const kit_tensor *x, const kit_tensor *out, int64_t fir
   } while (next(at, out->dim, out->rank));
 }
 
-/* Only when the program asks for another number of elements; otherwise it is an alias and never launched. */
+/* Only when the program asks for another number of elements; otherwise it is an alias and never
+ * launched. */
 int32_t kit_scalar_RESHAPE(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (x->elements != out->elements)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld", (long long)x->elements,
-                           (long long)out->elements);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld",
+                           (long long)x->elements, (long long)out->elements);
   memcpy(out->data, x->data, (size_t)x->elements * 4);
   return ACCEL_PLUGIN_OK;
 }
@@ -42,9 +44,13 @@ static int32_t move(const kit_launch *l, accel_plugin_error *error) {
   return rc;
 }
 
-int32_t kit_scalar_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
+int32_t kit_scalar_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) {
+  return move(l, error);
+}
 int32_t kit_scalar_SLICE(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
-int32_t kit_scalar_BROADCAST(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
+int32_t kit_scalar_BROADCAST(const kit_launch *l, accel_plugin_error *error) {
+  return move(l, error);
+}
 
 int32_t kit_scalar_CONCAT(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *out = &l->out[0];
@@ -54,14 +60,16 @@ int32_t kit_scalar_CONCAT(const kit_launch *l, accel_plugin_error *error) {
     if (!kit_has(&l->in[k])) continue;
     kit_around part = kit_split(&l->in[k], axis);
     if (done + part.n > whole.n)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are longer than the result");
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                             "the operands are longer than the result");
     for (int64_t o = 0; o < whole.outer; o++)
-      memcpy(kit_i32(out) + (o * whole.n + done) * whole.inner, kit_i32(&l->in[k]) + o * part.n * part.inner,
-             (size_t)(part.n * part.inner) * 4);
+      memcpy(kit_i32(out) + (o * whole.n + done) * whole.inner,
+             kit_i32(&l->in[k]) + o * part.n * part.inner, (size_t)(part.n * part.inner) * 4);
     done += part.n;
   }
   return done == whole.n ? ACCEL_PLUGIN_OK
-                         : kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are shorter than the result");
+                         : kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                                           "the operands are shorter than the result");
 }
 
 /* Source index along a dim of n for padded index i - before; -1: the constant. */
@@ -74,8 +82,8 @@ static int64_t padded_index(int64_t kind, int64_t i, int64_t n) {
 
 int32_t kit_scalar_PAD(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT), step[ACCEL_PLUGIN_MAX_RANK],
-          at[ACCEL_PLUGIN_MAX_RANK] = {0};
+  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT),
+          step[ACCEL_PLUGIN_MAX_RANK], at[ACCEL_PLUGIN_MAX_RANK] = {0};
   int64_t before[ACCEL_PLUGIN_MAX_RANK];
   const int32_t fill = (int32_t)kit_pad_value(l), rc = kit_pads_of(l, before, error);
   if (rc) return rc;

@@ -1,8 +1,10 @@
-/* session.c - what sequences carry from run to run: KV pages with reference counts, convolution and state-space vectors.
+/* session.c - what sequences carry from run to run: KV pages with reference counts, convolution and
+ * state-space vectors.
  *
- * A session holds sequences by id; a sequence has one slot per state of the program.  During a run rows are only `pending`;
- * they count once the run succeeds.  A failed run leaves lengths and vectors as they were (bytes beyond a length mean
- * nothing).  Pages are shared by copies of a sequence until one of them writes.
+ * A session holds sequences by id; a sequence has one slot per state of the program.  During a run
+ * rows are only `pending`; they count once the run succeeds.  A failed run leaves lengths and
+ * vectors as they were (bytes beyond a length mean nothing).  Pages are shared by copies of a
+ * sequence until one of them writes.
  */
 #include <limits.h>
 #include <math.h>
@@ -15,7 +17,8 @@
 
 enum { BLOCK_BYTES = 2 << 20 }; /* pages of less in all are not worth a block */
 
-/* Host memory of several pages at once, in huge pages: what is read row by row at every step comes faster from them. */
+/* Host memory of several pages at once, in huge pages: what is read row by row at every step comes
+ * faster from them. */
 typedef struct block {
   uint32_t pages; /* that are in use */
   uint64_t bytes;
@@ -76,7 +79,8 @@ static uint64_t page_bytes(const kit_endpoint_state *e, const accel_plugin_state
   return (v_offset(e, s) + v_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 
-static int32_t memory_new(const kit_endpoint_state *e, uint64_t bytes, void **out, accel_plugin_error *error) {
+static int32_t memory_new(const kit_endpoint_state *e, uint64_t bytes, void **out,
+                          accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->alloc(e->self, bytes, out, error);
   return kit_buffer_alloc(0, bytes, out, error);
 }
@@ -89,21 +93,22 @@ static void memory_free(const kit_endpoint_state *e, void *buffer) {
     kit_buffer_free(0, buffer);
 }
 
-static int32_t memory_read(const kit_endpoint_state *e, void *to, void *buffer, uint64_t offset, uint64_t bytes,
-                           accel_plugin_error *error) {
+static int32_t memory_read(const kit_endpoint_state *e, void *to, void *buffer, uint64_t offset,
+                           uint64_t bytes, accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->download(e->self, to, buffer, offset, bytes, error);
   memcpy(to, (char *)buffer + offset, bytes);
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t memory_write(const kit_endpoint_state *e, void *buffer, uint64_t offset, const void *from, uint64_t bytes,
-                            accel_plugin_error *error) {
+static int32_t memory_write(const kit_endpoint_state *e, void *buffer, uint64_t offset,
+                            const void *from, uint64_t bytes, accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->upload(e->self, buffer, offset, from, bytes, error);
   memcpy((char *)buffer + offset, from, bytes);
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t memory_copy(const kit_endpoint_state *e, void *to, void *from, uint64_t bytes, accel_plugin_error *error) {
+static int32_t memory_copy(const kit_endpoint_state *e, void *to, void *from, uint64_t bytes,
+                           accel_plugin_error *error) {
   if (!e->backend->alloc) return memory_write(e, to, 0, from, bytes, error);
   void *bounce = malloc(bytes ? bytes : 1);
   if (!bounce) return kit_no_memory(error, bytes);
@@ -119,18 +124,21 @@ static int32_t memory_copy(const kit_endpoint_state *e, void *to, void *from, ui
 static int32_t take(const kit_endpoint_state *e, uint64_t bytes, accel_plugin_error *error) {
   if (kit_memory_take(e, bytes)) return ACCEL_PLUGIN_OK;
   return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1,
-                  "the KV cache is full: %llu bytes more beside %llu of weights and %llu of scratch and caches pass the "
+                  "the KV cache is full: %llu bytes more beside %llu of weights and %llu of "
+                  "scratch and caches pass the "
                   "memory limit of %llu",
-                  (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)atomic_load(e->taken),
-                  (unsigned long long)e->limit);
+                  (unsigned long long)bytes, (unsigned long long)e->weights,
+                  (unsigned long long)atomic_load(e->taken), (unsigned long long)e->limit);
 }
 
-/* Whether the page's own memory goes to the next session: what is smaller stays in the heap anyway. */
+/* Whether the page's own memory goes to the next session: what is smaller stays in the heap
+ * anyway. */
 static bool is_spared(const kit_endpoint_state *e, const page *p) {
   return !e->backend->alloc && p->bytes >= KIT_OWN_MAPPING;
 }
 
-static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s, page **out, accel_plugin_error *error) {
+static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s, page **out,
+                        accel_plugin_error *error) {
   page *p = calloc(1, sizeof *p);
   if (!p) return kit_no_memory(error, sizeof *p);
   *p = (page){.users = 1, .bytes = page_bytes(e, s)};
@@ -158,16 +166,18 @@ static void page_drop(const kit_endpoint_state *e, page *p) {
     }
     free(b);
   }
-  if (!b && !(is_spared(e, p) && kit_spares_keep(e->spares, KIT_SPARE_BUFFER, p->buffer, p->bytes))) {
+  if (!b &&
+      !(is_spared(e, p) && kit_spares_keep(e->spares, KIT_SPARE_BUFFER, p->buffer, p->bytes))) {
     memory_free(e, p->buffer);
     kit_memory_give(e, p->bytes);
   }
   free(p);
 }
 
-/* n pages in `memory`, which is counted as taken; that is given back when there is no room for what describes them. */
-static int32_t block_new(const kit_endpoint_state *e, void *memory, uint64_t each, int32_t n, page **out,
-                         accel_plugin_error *error) {
+/* n pages in `memory`, which is counted as taken; that is given back when there is no room for what
+ * describes them. */
+static int32_t block_new(const kit_endpoint_state *e, void *memory, uint64_t each, int32_t n,
+                         page **out, accel_plugin_error *error) {
   const uint64_t bytes = each * (uint64_t)n;
   block *b = memory ? calloc(1, sizeof *b) : NULL;
   int32_t made = 0;
@@ -185,8 +195,8 @@ static int32_t block_new(const kit_endpoint_state *e, void *memory, uint64_t eac
 }
 
 /* n pages, in blocks where they are worth it: in spare ones, and the rest in one. */
-static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *s, int32_t n, page **out,
-                         accel_plugin_error *error) {
+static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *s, int32_t n,
+                         page **out, accel_plugin_error *error) {
   const uint64_t each = page_bytes(e, s);
   int32_t rc = ACCEL_PLUGIN_OK, made = 0;
   while (!rc && made < n) {
@@ -234,9 +244,10 @@ static int32_t slot_room(slot *s, int32_t pages, int32_t rows, accel_plugin_erro
   return ACCEL_PLUGIN_OK;
 }
 
-/* Makes rows [from, to) writable: the page `from` falls into becomes this slot's own, missing pages are added. */
-static int32_t slot_reserve(const kit_endpoint_state *e, const accel_plugin_state *st, slot *s, int32_t from, int32_t to,
-                            accel_plugin_error *error) {
+/* Makes rows [from, to) writable: the page `from` falls into becomes this slot's own, missing pages
+ * are added. */
+static int32_t slot_reserve(const kit_endpoint_state *e, const accel_plugin_state *st, slot *s,
+                            int32_t from, int32_t to, accel_plugin_error *error) {
   int32_t pages = to / KIT_PAGE_ROWS + (to % KIT_PAGE_ROWS != 0);
   int32_t rc = slot_room(s, pages, to, error);
   if (rc) return rc;
@@ -266,9 +277,11 @@ static sequence *sequence_find(const accel_plugin_session *s, int32_t id) {
   return NULL;
 }
 
-static int32_t sequence_new(accel_plugin_session *s, int32_t id, sequence **out, accel_plugin_error *error) {
+static int32_t sequence_new(accel_plugin_session *s, int32_t id, sequence **out,
+                            accel_plugin_error *error) {
   if (s->e->max_sequences && s->n >= s->e->max_sequences)
-    return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "the session holds %u sequences, its most", s->n);
+    return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "the session holds %u sequences, its most",
+                    s->n);
   if (s->n == s->room) {
     sequence **list = realloc(s->sequence, (s->room * 2 + 8) * sizeof *list);
     if (!list) return kit_no_memory(error, (s->room * 2 + 8) * sizeof *list);
@@ -298,7 +311,8 @@ static void sequence_drop(accel_plugin_session *s, sequence *q) {
 
 /* ---- sessions and runs ---- */
 
-int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out, accel_plugin_error *error) {
+int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out,
+                        accel_plugin_error *error) {
   *out = NULL;
   accel_plugin_session *s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
@@ -320,12 +334,16 @@ bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endp
   return session->endpoint == endpoint;
 }
 
-int32_t kit_session_begin(accel_plugin_session *s, const int32_t *id, uint32_t n, const accel_plugin_host *host,
-                          kit_run_state **out, accel_plugin_error *error) {
-  if (!n || !id) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "a session was given but no sequence ids");
+int32_t kit_session_begin(accel_plugin_session *s, const int32_t *id, uint32_t n,
+                          const accel_plugin_host *host, kit_run_state **out,
+                          accel_plugin_error *error) {
+  if (!n || !id)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "a session was given but no sequence ids");
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t k = 0; k < i; k++)
-      if (id[i] == id[k]) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d appears twice in one run", id[i]);
+      if (id[i] == id[k])
+        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d appears twice in one run",
+                        id[i]);
   if (atomic_flag_test_and_set(&s->busy))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");
   kit_run_state *r = calloc(1, sizeof *r + n * sizeof r->item[0]);
@@ -369,7 +387,8 @@ void kit_session_end(kit_run_state *r, bool commit) {
   if (!r) return;
   accel_plugin_session *s = r->session;
   for (uint32_t i = 0; i < r->n; i++) {
-    for (uint32_t k = 0; k < s->e->program->n_state; k++) slot_settle(s->e, &r->item[i]->slot[k], commit);
+    for (uint32_t k = 0; k < s->e->program->n_state; k++)
+      slot_settle(s->e, &r->item[i]->slot[k], commit);
     if (!commit && r->item[i]->fresh)
       sequence_drop(s, r->item[i]);
     else
@@ -381,11 +400,14 @@ void kit_session_end(kit_run_state *r, bool commit) {
 
 /* ---- what launches call ---- */
 
-static int32_t find_slot(const kit_launch *l, uint32_t item, slot **out, kit_state_view *view, accel_plugin_error *error) {
+static int32_t find_slot(const kit_launch *l, uint32_t item, slot **out, kit_state_view *view,
+                         accel_plugin_error *error) {
   kit_run_state *r = l->state;
-  if (!r || l->node->state < 0) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "needs a session");
+  if (!r || l->node->state < 0)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "needs a session");
   if (item >= r->n)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "item %u has no sequence id: the run names %u", item, r->n);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "item %u has no sequence id: the run names %u", item, r->n);
   const kit_endpoint_state *e = r->session->e;
   int32_t index = l->node->state;
   if (e->program->state[index].share >= 0) index = e->program->state[index].share;
@@ -409,18 +431,21 @@ static void show_rows(const slot *s, kit_state_view *view) {
   view->page = s->address;
 }
 
-int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out,
-                         accel_plugin_error *error) {
+int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const int32_t *positions,
+                         kit_state_view *out, accel_plugin_error *error) {
   slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
   const kit_endpoint_state *e = l->state->session->e;
   int32_t from = s->length + s->pending;
   bool limited = out->state->kind == ACCEL_PLUGIN_STATE_KV && e->max_tokens;
-  if (rows < 0 || rows > INT32_MAX - from || (limited && (uint64_t)from + (uint64_t)rows > e->max_tokens))
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "sequence %d holds %d tokens, %d more pass the limit of %llu",
+  if (rows < 0 || rows > INT32_MAX - from ||
+      (limited && (uint64_t)from + (uint64_t)rows > e->max_tokens))
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT,
+                           "sequence %d holds %d tokens, %d more pass the limit of %llu",
                            l->state->item[item]->id, from, rows, (unsigned long long)e->max_tokens);
-  if (kit_fault(l->state->host, "allocation")) return kit_no_memory(error, page_bytes(e, out->state));
+  if (kit_fault(l->state->host, "allocation"))
+    return kit_no_memory(error, page_bytes(e, out->state));
   rc = slot_reserve(e, out->state, s, from, from + rows, error);
   if (rc) return rc;
   for (int32_t i = 0; i < rows; i++) s->position[from + i] = positions ? positions[i] : from + i;
@@ -429,27 +454,31 @@ int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const
   return ACCEL_PLUGIN_OK;
 }
 
-int32_t kit_state_read(const kit_launch *l, uint32_t item, kit_state_view *out, accel_plugin_error *error) {
+int32_t kit_state_read(const kit_launch *l, uint32_t item, kit_state_view *out,
+                       accel_plugin_error *error) {
   slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (!rc) show_rows(s, out);
   return rc;
 }
 
-int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out,
-                       accel_plugin_error *error) {
+int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_t elements,
+                       kit_state_view *out, accel_plugin_error *error) {
   slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
   if (s->elements && s->elements != elements)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "its state has %llu elements, expected %llu",
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "its state has %llu elements, expected %llu",
                            (unsigned long long)s->elements, (unsigned long long)elements);
   const kit_endpoint_state *e = l->state->session->e;
   out->elements = elements;
   out->current = s->current;
   out->past = s->length;
   if (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0)) return ACCEL_PLUGIN_OK;
-  if (s->next) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "its state is stepped twice in one run");
+  if (s->next)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "its state is stepped twice in one run");
   if (kit_fault(l->state->host, "allocation")) return kit_no_memory(error, elements * 4);
   rc = memory_new(e, elements ? elements * 4 : 4, &s->next, error);
   if (rc) return rc;
@@ -475,17 +504,23 @@ static void write_codes(int8_t *code, const float *from, int32_t n) {
 static void write_head(uint8_t dtype, void *to, const float *from, int32_t n) {
   if (dtype == ACCEL_PLUGIN_F32) memcpy(to, from, (size_t)n * 4);
   if (dtype == ACCEL_PLUGIN_I8) write_codes(to, from, n);
-  for (int32_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_fp16(from[i]);
-  for (int32_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
+  for (int32_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++)
+    ((uint16_t *)to)[i] = accel_f32_to_fp16(from[i]);
+  for (int32_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++)
+    ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
 }
 
-void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
-                     const float *v, int64_t v_stride) {
+void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k,
+                     int64_t k_stride, const float *v, int64_t v_stride) {
   const accel_plugin_state *s = view->state;
   for (int32_t i = 0; i < rows; i++)
     for (int32_t h = 0; h < s->heads; h++) {
-      if (k) write_head(view->dtype, kit_state_k(view, first + i, h), k + i * k_stride + h * s->k_dim, s->k_dim);
-      if (v) write_head(view->dtype, kit_state_v(view, first + i, h), v + i * v_stride + h * s->v_dim, s->v_dim);
+      if (k)
+        write_head(view->dtype, kit_state_k(view, first + i, h), k + i * k_stride + h * s->k_dim,
+                   s->k_dim);
+      if (v)
+        write_head(view->dtype, kit_state_v(view, first + i, h), v + i * v_stride + h * s->v_dim,
+                   s->v_dim);
     }
 }
 
@@ -495,7 +530,8 @@ static bool is_rows(const accel_plugin_state *s) {
   return s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV;
 }
 
-/* Tokens held: the longest of the sequence's own states; cross attention counts only where there is nothing else. */
+/* Tokens held: the longest of the sequence's own states; cross attention counts only where there is
+ * nothing else. */
 static int32_t sequence_length(const kit_endpoint_state *e, const sequence *q) {
   int32_t own = 0, cross = 0;
   bool has_own = false;
@@ -509,14 +545,17 @@ static int32_t sequence_length(const kit_endpoint_state *e, const sequence *q) {
   return has_own ? own : cross;
 }
 
-static int32_t truncate(accel_plugin_session *s, sequence *q, int64_t keep, accel_plugin_error *error) {
+static int32_t truncate(accel_plugin_session *s, sequence *q, int64_t keep,
+                        accel_plugin_error *error) {
   const kit_endpoint_state *e = s->e;
-  if (keep < 0) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "truncate to %lld tokens", (long long)keep);
+  if (keep < 0)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "truncate to %lld tokens", (long long)keep);
   for (uint32_t i = 0; i < e->program->n_state; i++)
     if (!is_rows(&e->program->state[i]) && keep > 0 && keep < q->slot[i].length)
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
-                      "state '%s' cannot go back to %lld tokens: keep a copy of the sequence instead",
-                      e->program->state[i].name, (long long)keep);
+      return kit_fail(
+          error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+          "state '%s' cannot go back to %lld tokens: keep a copy of the sequence instead",
+          e->program->state[i].name, (long long)keep);
   for (uint32_t i = 0; i < e->program->n_state; i++) {
     slot *t = &q->slot[i];
     if (e->program->state[i].kind == ACCEL_PLUGIN_STATE_CROSS_KV || keep >= t->length) continue;
@@ -528,12 +567,16 @@ static int32_t truncate(accel_plugin_session *s, sequence *q, int64_t keep, acce
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t slot_copy(const kit_endpoint_state *e, const slot *from, slot *to, accel_plugin_error *error) {
+static int32_t slot_copy(const kit_endpoint_state *e, const slot *from, slot *to,
+                         accel_plugin_error *error) {
   int32_t rc = slot_room(to, from->n_page, from->length, error);
-  if (!rc && from->current) rc = memory_new(e, from->elements ? from->elements * 4 : 4, &to->current, error);
-  if (!rc && from->current) rc = memory_copy(e, to->current, from->current, from->elements * 4, error);
+  if (!rc && from->current)
+    rc = memory_new(e, from->elements ? from->elements * 4 : 4, &to->current, error);
+  if (!rc && from->current)
+    rc = memory_copy(e, to->current, from->current, from->elements * 4, error);
   if (rc) return rc;
-  if (from->length && from->position) memcpy(to->position, from->position, (size_t)from->length * sizeof *to->position);
+  if (from->length && from->position)
+    memcpy(to->position, from->position, (size_t)from->length * sizeof *to->position);
   for (int32_t i = 0; i < from->n_page; i++) {
     to->page[i] = from->page[i];
     to->address[i] = from->address[i];
@@ -546,7 +589,8 @@ static int32_t slot_copy(const kit_endpoint_state *e, const slot *from, slot *to
 }
 
 /* The copy is made under an id of its own kind first, so that a failure changes nothing. */
-static int32_t copy_sequence(accel_plugin_session *s, const sequence *from, int64_t to, accel_plugin_error *error) {
+static int32_t copy_sequence(accel_plugin_session *s, const sequence *from, int64_t to,
+                             accel_plugin_error *error) {
   if (to < INT32_MIN || to > INT32_MAX)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "%lld is no sequence id", (long long)to);
   sequence *old = sequence_find(s, (int32_t)to), *q = NULL;
@@ -564,12 +608,14 @@ static int32_t copy_sequence(accel_plugin_session *s, const sequence *from, int6
     return rc;
   }
   int32_t rc = sequence_new(s, (int32_t)to, &q, error);
-  for (uint32_t i = 0; !rc && i < s->e->program->n_state; i++) rc = slot_copy(s->e, &from->slot[i], &q->slot[i], error);
+  for (uint32_t i = 0; !rc && i < s->e->program->n_state; i++)
+    rc = slot_copy(s->e, &from->slot[i], &q->slot[i], error);
   if (rc && q) sequence_drop(s, q);
   return rc;
 }
 
-/* ---- export and import: header; per state: slot header, positions, rows page by page (K then V), vector ---- */
+/* ---- export and import: header; per state: slot header, positions, rows page by page (K then V),
+ * vector ---- */
 
 typedef struct export_header {
   uint32_t magic, n_state;
@@ -581,35 +627,37 @@ typedef struct export_slot {
 } export_slot;
 enum { EXPORT_MAGIC = 0x324b4341 }; /* "ACK2": 2 since the rows of a key head lie together */
 
-static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state *st, int32_t length, bool vector,
-                           uint64_t elements) {
+static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state *st,
+                           int32_t length, bool vector, uint64_t elements) {
   uint64_t n = sizeof(export_slot) + (vector ? elements * 4 : 0);
   if (is_rows(st)) n += (uint64_t)length * (4 + k_row(e, st) + v_row(e, st));
   return n;
 }
 
-/* The first rows of a page, K and then V, to or from a file: what follows each other in memory at once. */
-static int32_t move_rows(const kit_endpoint_state *e, const accel_plugin_state *st, void *memory, uint64_t rows, char *file,
-                         bool write, accel_plugin_error *error) {
+/* The first rows of a page, K and then V, to or from a file: what follows each other in memory at
+ * once. */
+static int32_t move_rows(const kit_endpoint_state *e, const accel_plugin_state *st, void *memory,
+                         uint64_t rows, char *file, bool write, accel_plugin_error *error) {
   const uint64_t pieces = e->backend->alloc ? 1 : (uint64_t)st->heads;
   int32_t rc = ACCEL_PLUGIN_OK;
   for (int value = 0; value < 2; value++) {
     const uint64_t row = (value ? v_row(e, st) : k_row(e, st)) / pieces;
     for (uint64_t i = 0; !rc && i < pieces; i++, file += rows * row) {
       const uint64_t at = (value ? v_offset(e, st) : 0) + i * row * KIT_PAGE_ROWS;
-      rc =
-          write ? memory_write(e, memory, at, file, rows * row, error) : memory_read(e, file, memory, at, rows * row, error);
+      rc = write ? memory_write(e, memory, at, file, rows * row, error)
+                 : memory_read(e, file, memory, at, rows * row, error);
     }
   }
   return rc;
 }
 
-static int32_t export_sequence(const accel_plugin_session *s, const sequence *q, void *buffer, uint64_t *n,
-                               accel_plugin_error *error) {
+static int32_t export_sequence(const accel_plugin_session *s, const sequence *q, void *buffer,
+                               uint64_t *n, accel_plugin_error *error) {
   const kit_endpoint_state *e = s->e;
   uint64_t need = sizeof(export_header);
   for (uint32_t i = 0; i < e->program->n_state; i++)
-    need += slot_bytes(e, &e->program->state[i], q->slot[i].length, q->slot[i].current != NULL, q->slot[i].elements);
+    need += slot_bytes(e, &e->program->state[i], q->slot[i].length, q->slot[i].current != NULL,
+                       q->slot[i].elements);
   uint64_t given = *n;
   *n = need;
   if (!buffer) return ACCEL_PLUGIN_OK;
@@ -644,14 +692,17 @@ static int32_t export_sequence(const accel_plugin_session *s, const sequence *q,
   return rc;
 }
 
-static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state *st, const char **at, uint64_t *left,
-                           slot *t, accel_plugin_error *error) {
+static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state *st,
+                           const char **at, uint64_t *left, slot *t, accel_plugin_error *error) {
   export_slot h;
   if (*left < sizeof h)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'", st->name);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'",
+                    st->name);
   memcpy(&h, *at, sizeof h);
-  if (h.length < 0 || h.elements > *left / 4 || slot_bytes(e, st, h.length, h.has_vector != 0, h.elements) > *left)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'", st->name);
+  if (h.length < 0 || h.elements > *left / 4 ||
+      slot_bytes(e, st, h.length, h.has_vector != 0, h.elements) > *left)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'",
+                    st->name);
   *left -= slot_bytes(e, st, h.length, h.has_vector != 0, h.elements);
   *at += sizeof h;
   t->length = h.length;
@@ -681,11 +732,13 @@ static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *
   const kit_endpoint_state *e = s->e;
   export_header h;
   if (!buffer || n < sizeof h)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes are no exported sequence",
-                    (unsigned long long)n);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "import: %llu bytes are no exported sequence", (unsigned long long)n);
   memcpy(&h, buffer, sizeof h);
-  if (h.magic != EXPORT_MAGIC || h.n_state != e->program->n_state || h.identity != e->identity || h.bytes != n)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes come from another model, build or precision");
+  if (h.magic != EXPORT_MAGIC || h.n_state != e->program->n_state || h.identity != e->identity ||
+      h.bytes != n)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "import: the bytes come from another model, build or precision");
   slot *fresh = calloc(e->program->n_state + 1, sizeof *fresh);
   if (!fresh) return kit_no_memory(error, sizeof *fresh);
   const char *at = (const char *)buffer + sizeof h;
@@ -694,7 +747,8 @@ static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *
   for (uint32_t i = 0; !rc && i < e->program->n_state; i++)
     rc = import_slot(e, &e->program->state[i], &at, &left, &fresh[i], error);
   if (!rc && left)
-    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes too many", (unsigned long long)left);
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes too many",
+                  (unsigned long long)left);
   sequence *q = sequence_find(s, id);
   if (!rc && !q) rc = sequence_new(s, id, &q, error);
   slot *gone = rc ? fresh : q->slot;
@@ -704,8 +758,8 @@ static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *
   return rc;
 }
 
-static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_t value, void *buffer, uint64_t *n,
-                       accel_plugin_error *error) {
+static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_t value,
+                       void *buffer, uint64_t *n, accel_plugin_error *error) {
   sequence *q = sequence_find(s, id);
   switch (verb) {
     case ACCEL_PLUGIN_SESSION_RESET:
@@ -722,17 +776,19 @@ static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_
     case ACCEL_PLUGIN_SESSION_EXPORT:
       break;
     default:
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "session verb %d is unknown to this plugin", verb);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                      "session verb %d is unknown to this plugin", verb);
   }
-  if (!q) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d is not in the session", id);
+  if (!q)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d is not in the session", id);
   if (verb == ACCEL_PLUGIN_SESSION_TRUNCATE) return truncate(s, q, value, error);
   if (verb == ACCEL_PLUGIN_SESSION_COPY) return copy_sequence(s, q, value, error);
   if (!n) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "session export: n is NULL");
   return export_sequence(s, q, buffer, n, error);
 }
 
-int32_t kit_session_control(accel_plugin_session *s, int32_t verb, int32_t sequence_id, int64_t value, void *buffer,
-                            uint64_t *n, accel_plugin_error *error) {
+int32_t kit_session_control(accel_plugin_session *s, int32_t verb, int32_t sequence_id,
+                            int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error) {
   if (!s) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no session");
   if (atomic_flag_test_and_set(&s->busy))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");

@@ -40,7 +40,8 @@ static void identify(const gpu_device *d, char *out, size_t n) {
     snprintf(out, n, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 255, khr[2] & 31, khr[3] & 7);
     return;
   }
-  if (ocl.clGetDeviceInfo(d->id, AMD_TOPOLOGY, sizeof amd, amd, NULL) == CL_SUCCESS) memcpy(&kind, amd, 4);
+  if (ocl.clGetDeviceInfo(d->id, AMD_TOPOLOGY, sizeof amd, amd, NULL) == CL_SUCCESS)
+    memcpy(&kind, amd, 4);
   if (kind == 1)
     snprintf(out, n, "0000:%02x:%02x.%x", amd[21], amd[22] & 31, amd[23] & 7);
   else if (ocl.clGetDeviceInfo(d->id, NV_BUS, sizeof bus, &bus, NULL) == CL_SUCCESS &&
@@ -67,8 +68,8 @@ static void judge(gpu_device *d) {
   else if (!number(d, CL_DEVICE_ENDIAN_LITTLE))
     snprintf(why, n, "it is big-endian");
   else if (l->local_size < LEAST_GROUP || l->local_bytes < LEAST_LOCAL_BYTES)
-    snprintf(why, n, "workgroups of %u with %u bytes of local memory; %d and %d are needed", l->local_size, l->local_bytes,
-             LEAST_GROUP, LEAST_LOCAL_BYTES);
+    snprintf(why, n, "workgroups of %u with %u bytes of local memory; %d and %d are needed",
+             l->local_size, l->local_bytes, LEAST_GROUP, LEAST_LOCAL_BYTES);
 }
 
 static int major_version(const gpu_device *d) {
@@ -79,7 +80,8 @@ static int major_version(const gpu_device *d) {
   return major;
 }
 
-/* Signed dot products of packed words, by an instruction; the built-in function is OpenCL C 3.0's. */
+/* Signed dot products of packed words, by an instruction; the built-in function is OpenCL C
+ * 3.0's. */
 static bool has_int_dot(const gpu_device *d, const char *extensions) {
   cl_bool fast[6] = {0}; /* signed, unsigned, mixed, and the three that saturate */
   return d->version >= 3 && strstr(extensions, "cl_khr_integer_dot_product") &&
@@ -100,27 +102,30 @@ void ocl_describe(gpu_device *d) {
   (void)ocl.clGetPlatformInfo(d->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL);
   snprintf(i->driver, sizeof i->driver, "%.40s %.20s", platform, driver);
   (void)ocl.clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
-  *l = (gpu_limits){.buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-                    .align = 256,
-                    .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
-                    .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
-                    .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
-                    .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
-                    .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
-                    .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
-                    .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
-                    .vector = type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
-                    .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
-                    .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
-                    .int_dot = has_int_dot(d, extensions),
-                    .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
+  *l = (gpu_limits){
+      .buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+      .align = 256,
+      .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
+      .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
+      .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+      .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
+      .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
+      .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
+      .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
+      .vector =
+          type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
+      .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
+      .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
+      .int_dot = has_int_dot(d, extensions),
+      .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;
   l->binding = l->buffer;
   i->type = l->cpu                         ? ACCEL_PLUGIN_DEVICE_SOFTWARE
             : !(type & CL_DEVICE_TYPE_GPU) ? ACCEL_PLUGIN_DEVICE_OTHER
             : l->unified                   ? ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU
                                            : ACCEL_PLUGIN_DEVICE_DISCRETE_GPU;
-  i->flags = (l->unified ? ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY : 0) | (l->fp16 ? ACCEL_PLUGIN_DEVICE_FP16 : 0);
+  i->flags = (l->unified ? ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY : 0) |
+             (l->fp16 ? ACCEL_PLUGIN_DEVICE_FP16 : 0);
   i->wave = l->wave;
   i->units = l->units;
   i->max_allocation = i->max_binding = l->buffer;
@@ -129,8 +134,8 @@ void ocl_describe(gpu_device *d) {
   judge(d);
 }
 
-int32_t ocl_list(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                 accel_plugin_error *error) {
+int32_t ocl_list(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                 uint32_t *n, accel_plugin_error *error) {
   (void)host;
   gpu_device *d = ocl_devices(n, error);
   if (!d) return ACCEL_PLUGIN_E_DRIVER;
@@ -150,7 +155,8 @@ static gpu_device *device_at(uint32_t index, accel_plugin_error *error) {
   gpu_device *d = ocl_devices(&n, error);
   if (!d) return NULL;
   if (index < n) return &d[index];
-  kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "there is no OpenCL device %u: the drivers list %u", index, n);
+  kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "there is no OpenCL device %u: the drivers list %u",
+           index, n);
   return NULL;
 }
 
@@ -164,13 +170,14 @@ static uint64_t host_available(void) {
   return (uint64_t)kib * 1024;
 }
 
-/* AMD's driver tells what is free (in KiB, the largest block second); others only what there is, less what we hold.  Where
- * the memory is the host's, no more than the host has left. */
+/* AMD's driver tells what is free (in KiB, the largest block second); others only what there is,
+ * less what we hold.  Where the memory is the host's, no more than the host has left. */
 int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error *error) {
   gpu_device *d = device_at(index, error);
   if (!d) return error ? error->rc : ACCEL_PLUGIN_E_DRIVER;
   size_t amd[2] = {0, 0};
-  const uint64_t total = d->limits.memory, ours = atomic_load(&d->allocated), host = host_available();
+  const uint64_t total = d->limits.memory, ours = atomic_load(&d->allocated),
+                 host = host_available();
   uint64_t unused = total > ours ? total - ours : 0;
   if (ocl.clGetDeviceInfo(d->id, AMD_FREE_MEMORY, sizeof amd, amd, NULL) == CL_SUCCESS && amd[0])
     unused = (uint64_t)amd[0] * 1024;
@@ -184,18 +191,22 @@ int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error 
   return ACCEL_PLUGIN_OK;
 }
 
-int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                 accel_plugin_error *error) {
+int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                 gpu_limits *limits, accel_plugin_error *error) {
   gpu_device *d = device_at(index, error);
   (void)options;
   if (!d) return error ? error->rc : ACCEL_PLUGIN_E_DRIVER;
-  if (d->info.unusable[0]) return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "%s: %s", d->info.name, d->info.unusable);
+  if (d->info.unusable[0])
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "%s: %s", d->info.name,
+                    d->info.unusable);
   if (atomic_load(&d->lost))
-    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost: close its endpoints first", d->info.name);
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost: close its endpoints first",
+                    d->info.name);
   cl_int code = CL_SUCCESS;
   pthread_mutex_lock(&d->lock);
   if (!d->context) {
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)d->platform, 0};
     d->context = ocl.clCreateContext(properties, 1, &d->id, NULL, NULL, &code);
     if (code) d->context = NULL;
   }

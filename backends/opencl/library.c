@@ -20,15 +20,17 @@ static bool load_functions(void) {
   void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     snprintf(found.why, sizeof found.why,
-             "libOpenCL.so.1 cannot be loaded: install an OpenCL loader (Debian: ocl-icd-libopencl1) and a driver "
+             "libOpenCL.so.1 cannot be loaded: install an OpenCL loader (Debian: "
+             "ocl-icd-libopencl1) and a driver "
              "(mesa-opencl-icd, intel-opencl-icd, rocm-opencl-icd or pocl-opencl-icd)");
     return false;
   }
-#define OCL_LOAD(name)                                                                                         \
-  *(void **)&ocl.name = dlsym(library, #name);                                                                 \
-  if (!ocl.name) {                                                                                             \
-    snprintf(found.why, sizeof found.why, "libOpenCL.so.1 has no %s: install a loader for OpenCL 1.2", #name); \
-    return false;                                                                                              \
+#define OCL_LOAD(name)                                                            \
+  *(void **)&ocl.name = dlsym(library, #name);                                    \
+  if (!ocl.name) {                                                                \
+    snprintf(found.why, sizeof found.why,                                         \
+             "libOpenCL.so.1 has no %s: install a loader for OpenCL 1.2", #name); \
+    return false;                                                                 \
   }
   OCL_FUNCTIONS(OCL_LOAD)
   return true;
@@ -49,22 +51,25 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
 }
 
 static void find(void) {
-  static const cl_device_type order[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU};
+  static const cl_device_type order[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+                                         CL_DEVICE_TYPE_CPU};
   cl_platform_id platform[PLATFORMS];
   cl_uint n = 0;
   if (!load_functions()) return;
   const cl_int code = ocl.clGetPlatformIDs(PLATFORMS, platform, &n);
   if ((code != CL_SUCCESS && code != -1001) || !n) {
-    snprintf(
-        found.why, sizeof found.why,
-        "libOpenCL.so.1 knows no driver (%s): install one (Debian: mesa-opencl-icd, intel-opencl-icd, rocm-opencl-icd or "
-        "pocl-opencl-icd)",
-        ocl_code(code));
+    snprintf(found.why, sizeof found.why,
+             "libOpenCL.so.1 knows no driver (%s): install one (Debian: mesa-opencl-icd, "
+             "intel-opencl-icd, rocm-opencl-icd or "
+             "pocl-opencl-icd)",
+             ocl_code(code));
     return;
   }
   for (size_t t = 0; t < sizeof order / sizeof *order; t++)
     for (cl_uint i = 0; i < n && i < PLATFORMS; i++) add_devices(platform[i], order[t]);
-  if (!found.n) snprintf(found.why, sizeof found.why, "the OpenCL drivers installed have no device on this machine");
+  if (!found.n)
+    snprintf(found.why, sizeof found.why,
+             "the OpenCL drivers installed have no device on this machine");
 }
 
 gpu_device *ocl_devices(uint32_t *n, accel_plugin_error *error) {
@@ -112,7 +117,8 @@ int32_t ocl_fail(gpu_device *d, cl_int code, const char *call, accel_plugin_erro
     advice = ": use a smaller batch or a smaller precision";
   } else if (code == CL_OUT_OF_HOST_MEMORY) {
     rc = ACCEL_PLUGIN_E_HOST_MEMORY;
-  } else if (code == CL_DEVICE_NOT_AVAILABLE || code == CL_OUT_OF_RESOURCES || code == CL_INVALID_COMMAND_QUEUE ||
+  } else if (code == CL_DEVICE_NOT_AVAILABLE || code == CL_OUT_OF_RESOURCES ||
+             code == CL_INVALID_COMMAND_QUEUE ||
              code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST || code <= -9000) {
     rc = ACCEL_PLUGIN_E_DEVICE_LOST;
     advice = ": close this device's endpoints; if it comes back, look at the driver's log (dmesg)";

@@ -1,10 +1,12 @@
 /* opencl.h - what the files of the OpenCL plugin share.
  *
- * library.c: the loader library by dlopen, platforms and devices, once for the process.  device.c: their description,
- * memory, opening.  program.c: kernels, built when first used, binaries cached.  stream.c: allocations, copies, runs.
+ * library.c: the loader library by dlopen, platforms and devices, once for the process.  device.c:
+ * their description, memory, opening.  program.c: kernels, built when first used, binaries cached.
+ * stream.c: allocations, copies, runs.
  *
- * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as long as the process,
- * shared by all endpoints; a lost device is let go when its last endpoint closes.
+ * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as
+ * long as the process, shared by all endpoints; a lost device is let go when its last endpoint
+ * closes.
  */
 #ifndef ACCEL_OPENCL_H
 #define ACCEL_OPENCL_H
@@ -94,39 +96,47 @@ struct gpu_device {
 };
 
 extern ocl_functions ocl; /* filled once, before the first device is seen */
-/* The devices, found at the first call: *n of them, GPUs first.  NULL and *error when there is no loader or no driver. */
+/* The devices, found at the first call: *n of them, GPUs first.  NULL and *error when there is no
+ * loader or no driver. */
 gpu_device *ocl_devices(uint32_t *n, accel_plugin_error *error);
 const char *ocl_code(cl_int code); /* "CL_OUT_OF_RESOURCES" */
-/* *error from a failed call: memory, lost device or the driver's own; answers the accel_plugin_rc. */
+/* *error from a failed call: memory, lost device or the driver's own; answers the
+ * accel_plugin_rc. */
 int32_t ocl_fail(gpu_device *device, cl_int code, const char *call, accel_plugin_error *error);
 
 /* ---- device.c ---- */
 
 void ocl_describe(gpu_device *device); /* fills info and limits */
-int32_t ocl_list(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                 accel_plugin_error *error);
+int32_t ocl_list(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                 uint32_t *n, accel_plugin_error *error);
 int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error *error);
-int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                 accel_plugin_error *error);
+int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                 gpu_limits *limits, accel_plugin_error *error);
 void ocl_close(gpu_device *device);
 
 /* ---- program.c ---- */
 
 extern const char *const gpu_kernel_text[GPU_KERNELS]; /* by embed.cmake */
 /* The kernel, built or from the cache of `host` (may be NULL).  Its lock is to be held. */
-int32_t ocl_kernel_get(gpu_device *device, uint32_t id, const accel_plugin_host *host, accel_plugin_error *error);
+int32_t ocl_kernel_get(gpu_device *device, uint32_t id, const accel_plugin_host *host,
+                       accel_plugin_error *error);
 void ocl_kernels_free(gpu_device *device);
 
 /* ---- stream.c ---- */
 
-int32_t ocl_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error);
+int32_t ocl_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                  accel_plugin_error *error);
 void ocl_release(gpu_device *device, gpu_buffer *buffer);
-int32_t ocl_write(gpu_device *device, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t ocl_write(gpu_device *device, const gpu_binding *to, const void *from,
+                  accel_plugin_error *error);
 int32_t ocl_read(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
-int32_t ocl_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
+int32_t ocl_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                  accel_plugin_error *error);
 int32_t ocl_dispatch(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
-int32_t ocl_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
-int32_t ocl_update(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t ocl_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from,
+                 accel_plugin_error *error);
+int32_t ocl_update(gpu_stream *stream, const gpu_binding *to, const void *from,
+                   accel_plugin_error *error);
 int32_t ocl_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t ocl_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 

@@ -1,18 +1,21 @@
-/* program.c - one program for each kernel, so that only what is used is compiled; its binary goes into the host's cache. */
+/* program.c - one program for each kernel, so that only what is used is compiled; its binary goes
+ * into the host's cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "opencl/opencl.h"
 
-/* What stands before a kernel: conversions of fp16 by arithmetic or by the device's own type; DOT4 of packed bytes by its
- * instruction or without; sub-groups. */
-static const char half_arithmetic[] = "#define ocl_half gpu_half\n#define ocl_to_half gpu_to_half\n";
+/* What stands before a kernel: conversions of fp16 by arithmetic or by the device's own type; DOT4
+ * of packed bytes by its instruction or without; sub-groups. */
+static const char half_arithmetic[] =
+    "#define ocl_half gpu_half\n#define ocl_to_half gpu_to_half\n";
 static const char half_instruction[] =
     "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
     "#define ocl_half(h) convert_float(as_half((ushort)(h)))\n"
     "#define ocl_to_half(x) ((uint)as_ushort(convert_half_rte(x)))\n";
-static const char dot_instruction[] = "#define ocl_dot4(a, b, c) (dot_4x8packed_ss_int((a), (b)) + (c))\n";
+static const char dot_instruction[] =
+    "#define ocl_dot4(a, b, c) (dot_4x8packed_ss_int((a), (b)) + (c))\n";
 static const char dot_arithmetic[] =
     "static inline int ocl_dot4(uint a, uint b, int c) {\n"
     "  short4 x = convert_short4(as_char4(a)), y = convert_short4(as_char4(b));\n"
@@ -21,8 +24,8 @@ static const char dot_arithmetic[] =
     "}\n";
 static const char sub_groups[] = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n";
 
-/* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the language's own prefetch does
- * nothing on PoCL. */
+/* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the
+ * language's own prefetch does nothing on PoCL. */
 static const char prefetching[] =
     "#ifdef __has_builtin\n"
     "#if __has_builtin(__builtin_prefetch)\n"
@@ -65,10 +68,12 @@ static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
   uint64_t h = 0xcbf29ce484222325u;
   for (int i = PARTS - 1; i >= 0; i--) h = hash(h, s.part[i]);
   h = hash(hash(hash(h, s.options), d->info.name), d->info.driver);
-  snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name, (unsigned long long)hash(h, d->info.arch));
+  snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name,
+           (unsigned long long)hash(h, d->info.arch));
 }
 
-static cl_program from_cache(gpu_device *d, uint32_t id, const char *key, const accel_plugin_host *host) {
+static cl_program from_cache(gpu_device *d, uint32_t id, const char *key,
+                             const accel_plugin_host *host) {
   uint64_t n = 0;
   if (!host || !host->cache_get || host->cache_get(host->self, key, NULL, &n) || !n) return NULL;
   unsigned char *bytes = malloc(n);
@@ -91,9 +96,12 @@ static cl_program from_cache(gpu_device *d, uint32_t id, const char *key, const 
 
 static void to_cache(cl_program program, const char *key, const accel_plugin_host *host) {
   size_t n = 0;
-  if (!host || !host->cache_put || ocl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof n, &n, NULL) || !n) return;
+  if (!host || !host->cache_put ||
+      ocl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof n, &n, NULL) || !n)
+    return;
   unsigned char *bytes = malloc(n);
-  if (bytes && ocl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL) == CL_SUCCESS) {
+  if (bytes && ocl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof bytes, &bytes, NULL) ==
+                   CL_SUCCESS) {
     const accel_plugin_part part = {.data = bytes, .n = n};
     (void)host->cache_put(host->self, key, &part, 1);
   }
@@ -106,7 +114,8 @@ static void build_log(const gpu_device *d, cl_program program, char *out, size_t
   size_t used = 0;
   (void)ocl.clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
   const char *from = strstr(log, "error");
-  for (from = from ? from : log; *from && *from != '\n' && used + 1 < n; from++) out[used++] = *from;
+  for (from = from ? from : log; *from && *from != '\n' && used + 1 < n; from++)
+    out[used++] = *from;
   out[used] = 0;
 }
 
@@ -122,19 +131,22 @@ static int32_t compile(gpu_device *d, uint32_t id, cl_program *out, accel_plugin
   ocl.clReleaseProgram(*out);
   *out = NULL;
   kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1,
-           "the driver of %.40s does not compile kernel %s (%s): update the driver, or use another device", d->info.name,
-           gpu_kernels[id].name, log[0] ? log : ocl_code(code));
+           "the driver of %.40s does not compile kernel %s (%s): update the driver, or use another "
+           "device",
+           d->info.name, gpu_kernels[id].name, log[0] ? log : ocl_code(code));
   if (error) error->native = code;
   return ACCEL_PLUGIN_E_DRIVER;
 }
 
-int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host, accel_plugin_error *error) {
+int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host,
+                       accel_plugin_error *error) {
   ocl_kernel *k = &d->kernel[id];
   char key[96];
   cl_int code;
   if (k->kernel) return ACCEL_PLUGIN_OK;
   if (!gpu_kernel_text[id])
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s is not for OpenCL", gpu_kernels[id].name);
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s is not for OpenCL",
+                    gpu_kernels[id].name);
   cache_key(d, id, key, sizeof key);
   cl_program program = from_cache(d, id, key, host);
   if (!program) {

@@ -8,7 +8,8 @@
 enum { FLUSH = 32 }; /* commands after which the device is told to start */
 
 struct gpu_buffer {
-  ocl_used host; /* its room: where a CPU device works, in huge pages, which its driver does not ask for */
+  /* its room: where a CPU device works, in huge pages, which its driver does not ask for */
+  ocl_used host;
   cl_mem mem;
   uint64_t bytes;
   void *mapped;
@@ -40,7 +41,8 @@ struct gpu_stream {
 
 /* An idle one or a new one, until queue_give. */
 static int32_t queue_take(gpu_device *d, bool timed, ocl_queue **out, accel_plugin_error *error) {
-  if (atomic_load(&d->lost)) return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost", d->info.name);
+  if (atomic_load(&d->lost))
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost", d->info.name);
   pthread_mutex_lock(&d->lock);
   ocl_queue **at = &d->idle;
   while (*at && (*at)->timed != timed) at = &(*at)->next;
@@ -53,7 +55,8 @@ static int32_t queue_take(gpu_device *d, bool timed, ocl_queue **out, accel_plug
   q = calloc(1, sizeof *q);
   if (!q) return kit_no_memory(error, sizeof *q);
   q->timed = timed;
-  q->queue = ocl.clCreateCommandQueue(d->context, d->id, timed ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
+  q->queue =
+      ocl.clCreateCommandQueue(d->context, d->id, timed ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
   if (code) {
     free(q);
     return ocl_fail(d, code, "clCreateCommandQueue", error);
@@ -88,13 +91,14 @@ static cl_int map_buffer(gpu_device *d, gpu_buffer *b, accel_plugin_error *error
   ocl_queue *q;
   cl_int code = queue_take(d, false, &q, error);
   if (code) return code;
-  b->mapped =
-      ocl.clEnqueueMapBuffer(q->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, b->bytes, 0, NULL, NULL, &code);
+  b->mapped = ocl.clEnqueueMapBuffer(q->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                     b->bytes, 0, NULL, NULL, &code);
   queue_give(d, q);
   return code ? ocl_fail(d, code, "clEnqueueMapBuffer", error) : ACCEL_PLUGIN_OK;
 }
 
-int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error) {
+int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                  accel_plugin_error *error) {
   gpu_buffer *b = calloc(1, sizeof *b);
   cl_int code;
   if (!b) return kit_no_memory(error, sizeof *b);
@@ -102,8 +106,10 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
   if (d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
     free(b);
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
-                    "%llu bytes beside %llu in use pass the %llu of %.60s: use a smaller batch or a smaller precision",
-                    (unsigned long long)bytes, (unsigned long long)ours, (unsigned long long)d->limits.memory, d->info.name);
+                    "%llu bytes beside %llu in use pass the %llu of %.60s: use a smaller batch or "
+                    "a smaller precision",
+                    (unsigned long long)bytes, (unsigned long long)ours,
+                    (unsigned long long)d->limits.memory, d->info.name);
   }
   b->bytes = bytes;
   if (d->limits.cpu) b->host.room = kit_room(bytes); /* none: the driver may have some */
@@ -137,12 +143,13 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
   used_free(d, &b->host);
 }
 
-int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from,
+                  accel_plugin_error *error) {
   ocl_queue *q;
   const int32_t rc = queue_take(d, false, &q, error);
   if (rc) return rc;
-  const cl_int code =
-      ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset, to->bytes, from, 0, NULL, NULL);
+  const cl_int code = ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset,
+                                               to->bytes, from, 0, NULL, NULL);
   queue_give(d, q);
   return code ? ocl_fail(d, code, "clEnqueueWriteBuffer", error) : ACCEL_PLUGIN_OK;
 }
@@ -151,15 +158,16 @@ int32_t ocl_read(gpu_device *d, void *to, const gpu_binding *from, accel_plugin_
   ocl_queue *q;
   const int32_t rc = queue_take(d, false, &q, error);
   if (rc) return rc;
-  const cl_int code =
-      ocl.clEnqueueReadBuffer(q->queue, from->buffer->mem, CL_TRUE, from->offset, from->bytes, to, 0, NULL, NULL);
+  const cl_int code = ocl.clEnqueueReadBuffer(q->queue, from->buffer->mem, CL_TRUE, from->offset,
+                                              from->bytes, to, 0, NULL, NULL);
   queue_give(d, q);
   return code ? ocl_fail(d, code, "clEnqueueReadBuffer", error) : ACCEL_PLUGIN_OK;
 }
 
 /* ---- runs ---- */
 
-int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
+int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                  accel_plugin_error *error) {
   gpu_stream *s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
   s->device = d;
@@ -206,7 +214,8 @@ static void read_events(gpu_stream *s) {
     cl_ulong from = 0, to = 0;
     cl_event event = s->timed[i].event;
     if (!ocl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) &&
-        !ocl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL) && to >= from)
+        !ocl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL) &&
+        to >= from)
       gpu_add_us(s->timed[i].us, 1e-3 * (double)(to - from));
     ocl.clReleaseEvent(event);
   }
@@ -244,33 +253,40 @@ int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
   cl_int code = CL_SUCCESS;
   if (!rc) {
     code = set_arguments(what, k->kernel);
-    if (!code) code = ocl.clEnqueueNDRangeKernel(s->queue->queue, k->kernel, 3, NULL, global, local, 0, NULL, event_of(s));
+    if (!code)
+      code = ocl.clEnqueueNDRangeKernel(s->queue->queue, k->kernel, 3, NULL, global, local, 0, NULL,
+                                        event_of(s));
   }
   pthread_mutex_unlock(&k->lock);
   return rc ? rc : queued(s, code, gpu_kernels[what->kernel].name, error);
 }
 
-int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
-  const cl_int code = ocl.clEnqueueCopyBuffer(s->queue->queue, from->buffer->mem, to->buffer->mem, from->offset, to->offset,
-                                              to->bytes, 0, NULL, event_of(s));
+int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,
+                 accel_plugin_error *error) {
+  const cl_int code =
+      ocl.clEnqueueCopyBuffer(s->queue->queue, from->buffer->mem, to->buffer->mem, from->offset,
+                              to->offset, to->bytes, 0, NULL, event_of(s));
   return queued(s, code, "clEnqueueCopyBuffer", error);
 }
 
-int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from,
+                   accel_plugin_error *error) {
   kept *k = malloc(sizeof *k + to->bytes);
   if (!k) return kit_no_memory(error, to->bytes);
   memcpy(k->data, from, to->bytes);
   k->host = (ocl_used){.next = s->updates};
   s->updates = &k->host;
-  const cl_int code = ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes, k->data, 0,
-                                               NULL, event_of(s));
+  const cl_int code =
+      ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes,
+                               k->data, 0, NULL, event_of(s));
   return queued(s, code, "clEnqueueWriteBuffer", error);
 }
 
 int32_t ocl_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
   const cl_int code = ocl.clFinish(s->queue->queue);
   if (code) atomic_store(&s->device->lost, true); /* nobody knows what still runs */
-  const int32_t ended = code ? ocl_fail(s->device, code, "clFinish", abandon ? NULL : error) : ACCEL_PLUGIN_OK;
+  const int32_t ended =
+      code ? ocl_fail(s->device, code, "clFinish", abandon ? NULL : error) : ACCEL_PLUGIN_OK;
   (void)device_ms;
   read_events(s);
   for (ocl_used *m = s->updates, *next; m; m = next) {

@@ -18,19 +18,20 @@ static int32_t ref_support(const accel_plugin_program *program, const accel_plug
   return ACCEL_PLUGIN_EMULATED;
 }
 
-static int32_t ref_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format,
-                                 char *why, size_t n) {
+static int32_t ref_weight_format(const accel_plugin_program *program, uint32_t index,
+                                 const accel_plugin_format *format, char *why, size_t n) {
   if (format->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
   if (kit_format_known(format)) {
     snprintf(why, n, "weights are turned into fp32");
     return ACCEL_PLUGIN_EMULATED;
   }
-  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown", program->weight[index].name,
-           format->store, format->scale, format->zero, format->outer);
+  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown",
+           program->weight[index].name, format->store, format->scale, format->zero, format->outer);
   return ACCEL_PLUGIN_NO;
 }
 
-static uint64_t ref_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format) {
+static uint64_t ref_weight_bytes(const accel_plugin_program *program, uint32_t index,
+                                 const accel_plugin_format *format) {
   (void)format;
   return (uint64_t)kit_weight_elements(&program->weight[index]) * sizeof(float);
 }
@@ -52,7 +53,8 @@ static int32_t load(const kit_open *open, uint32_t index, float **out, accel_plu
 
 static int32_t ref_open(kit_open *open, void **self, accel_plugin_error *error) {
   uint32_t n = open->program->n_weight;
-  if (open->options->precision.kv == ACCEL_PLUGIN_I8) open->kv_dtype = ACCEL_PLUGIN_I8; /* other formats: fp32 is nearer */
+  /* other formats: fp32 is nearer */
+  if (open->options->precision.kv == ACCEL_PLUGIN_I8) open->kv_dtype = ACCEL_PLUGIN_I8;
   if (n && (!open->options->host || !open->options->host->weight_map))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
   ref_endpoint *e = calloc(1, sizeof *e + n * sizeof e->weight[0]);
@@ -70,7 +72,9 @@ static void ref_close(void *self) {
   free(e);
 }
 
-static void *ref_weight(void *self, uint32_t index) { return ((ref_endpoint *)self)->weight[index]; }
+static void *ref_weight(void *self, uint32_t index) {
+  return ((ref_endpoint *)self)->weight[index];
+}
 
 static int32_t ref_launch(void *self, const kit_launch *launch, accel_plugin_error *error) {
   (void)self;

@@ -1,5 +1,6 @@
-/* reference.h - the slowest readable backend: every op by the kit's scalar kernels, every weight as fp32.  The oracle all
- * others are tested against, and the template of a new one: copy this folder, rename, and replace launch.c op by op. */
+/* reference.h - the slowest readable backend: every op by the kit's scalar kernels, every weight as
+ * fp32.  The oracle all others are tested against, and the template of a new one: copy this folder,
+ * rename, and replace launch.c op by op. */
 #ifndef ACCEL_REFERENCE_H
 #define ACCEL_REFERENCE_H
 
@@ -7,8 +8,8 @@
 
 extern const kit_backend ref_backend; /* launch.c */
 
-int32_t ref_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error);
+int32_t ref_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error);
 int32_t ref_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
 
 #endif

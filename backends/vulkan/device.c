@@ -8,8 +8,8 @@ void vlk_unusable(const vlk_card *card, char *why, size_t n) {
   uint32_t api = card->properties.apiVersion;
   *why = 0;
   if (api < VK_API_VERSION_1_1)
-    snprintf(why, n, "its driver offers Vulkan %u.%u, 1.1 is needed: update the driver", VK_API_VERSION_MAJOR(api),
-             VK_API_VERSION_MINOR(api));
+    snprintf(why, n, "its driver offers Vulkan %u.%u, 1.1 is needed: update the driver",
+             VK_API_VERSION_MAJOR(api), VK_API_VERSION_MINOR(api));
   else if (card->queue_family < 0)
     snprintf(why, n, "its driver has no queue that computes: update the driver");
   else if (card->properties.limits.maxPerStageDescriptorStorageBuffers < GPU_BINDINGS / 2)
@@ -33,8 +33,9 @@ static uint32_t type_of(const vlk_card *card) {
 }
 
 static void put_uuid(const uint8_t *u, char *out, size_t n) {
-  snprintf(out, n, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
-           u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  snprintf(out, n, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+           u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+           u[15]);
 }
 
 static void describe(const vlk_card *card, accel_plugin_device *d) {
@@ -54,15 +55,16 @@ static void describe(const vlk_card *card, accel_plugin_device *d) {
   snprintf(d->name, sizeof d->name, "%.95s", p->deviceName);
   snprintf(d->arch, sizeof d->arch, "%04x:%04x", p->vendorID & 0xffff, p->deviceID & 0xffff);
   if (*card->driver.driverName)
-    snprintf(d->driver, sizeof d->driver, "%.31s %.31s", card->driver.driverName, card->driver.driverInfo);
+    snprintf(d->driver, sizeof d->driver, "%.31s %.31s", card->driver.driverName,
+             card->driver.driverInfo);
   else
     snprintf(d->driver, sizeof d->driver, "%u.%u.%u", VK_API_VERSION_MAJOR(p->driverVersion),
              VK_API_VERSION_MINOR(p->driverVersion), VK_API_VERSION_PATCH(p->driverVersion));
   vlk_unusable(card, d->unusable, sizeof d->unusable);
 }
 
-int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error) {
+int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error) {
   char why[200] = "";
   const vlk_loader *l = vlk_load(why, sizeof why);
   *n = 0;
@@ -86,19 +88,24 @@ int32_t vlk_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
   char why[200] = "";
   const vlk_loader *l = vlk_load(why, sizeof why);
   if (!l || device >= l->n_card)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no Vulkan device %u%s%s", device, *why ? ": " : "", why);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no Vulkan device %u%s%s", device,
+                    *why ? ": " : "", why);
   const vlk_card *card = &l->card[device];
-  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType =
-                                                          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-  VkPhysicalDeviceMemoryProperties2 now = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-                                           .pNext = card->has_budget ? &budget : NULL};
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 now = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+      .pNext = card->has_budget ? &budget : NULL};
   accel_plugin_memory m = {.size = out->size};
-  if (card->properties.apiVersion >= VK_API_VERSION_1_1) l->GetPhysicalDeviceMemoryProperties2(card->handle, &now);
+  if (card->properties.apiVersion >= VK_API_VERSION_1_1)
+    l->GetPhysicalDeviceMemoryProperties2(card->handle, &now);
   for (uint32_t i = 0; i < now.memoryProperties.memoryHeapCount; i++) {
     const VkMemoryHeap *heap = &now.memoryProperties.memoryHeaps[i];
-    bool local = heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT, shared = type_of(card) != ACCEL_PLUGIN_DEVICE_DISCRETE_GPU;
+    bool local = heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT,
+         shared = type_of(card) != ACCEL_PLUGIN_DEVICE_DISCRETE_GPU;
     if (!local) continue;
-    uint64_t room = card->has_budget && budget.heapBudget[i] < heap->size ? budget.heapBudget[i] : heap->size,
+    uint64_t room = card->has_budget && budget.heapBudget[i] < heap->size ? budget.heapBudget[i]
+                                                                          : heap->size,
              used = budget.heapUsage[i];
     m.total += heap->size;
     m.budget += room;

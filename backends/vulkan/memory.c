@@ -5,7 +5,8 @@
 #include "vulkan/vlk.h"
 
 static const VkMemoryPropertyFlags LOCAL = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                                   SEEN = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                                   SEEN = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                          VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
                                    CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 /* What a memory type must have and must not have. */
@@ -13,7 +14,8 @@ typedef struct wish {
   VkMemoryPropertyFlags with, without;
 } wish;
 
-/* Best first, ended by with 0.  On a card of its own, memory of the host is never taken for memory of the device. */
+/* Best first, ended by with 0.  On a card of its own, memory of the host is never taken for memory
+ * of the device. */
 static const wish *wishes(const gpu_device *d, bool host) {
   static const wish staging[] = {{SEEN | CACHED, LOCAL}, {SEEN | CACHED, 0}, {SEEN, 0}, {0, 0}},
                     shared[] = {{LOCAL | SEEN | CACHED, 0}, {LOCAL | SEEN, 0}, {LOCAL, 0},
@@ -33,8 +35,9 @@ static VkResult allocate(gpu_device *d, const VkMemoryRequirements *need, bool h
           (w->without && (has & w->without) == w->without))
         continue;
       tried |= 1u << i;
-      VkMemoryAllocateInfo info = {
-          .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = need->size, .memoryTypeIndex = i};
+      VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                   .allocationSize = need->size,
+                                   .memoryTypeIndex = i};
       result = d->AllocateMemory(d->handle, &info, NULL, &b->memory);
       *flags = has;
       if (result == VK_SUCCESS) return result;
@@ -45,10 +48,11 @@ static VkResult allocate(gpu_device *d, const VkMemoryRequirements *need, bool h
 }
 
 static VkResult fill(gpu_device *d, uint64_t bytes, bool host, gpu_buffer *b) {
-  VkBufferCreateInfo info = {
-      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-      .size = bytes,
-      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                             .size = bytes,
+                             .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT};
   VkMemoryRequirements need;
   VkMemoryPropertyFlags flags = 0;
   VkResult result = d->CreateBuffer(d->handle, &info, NULL, &b->handle);
@@ -73,14 +77,16 @@ static void drop(gpu_device *d, gpu_buffer *b) {
   free(b);
 }
 
-int32_t vlk_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error) {
+int32_t vlk_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                  accel_plugin_error *error) {
   static const uint64_t unit = 256;
   *out = NULL;
   if (atomic_load(&d->lost)) return vlk_lost(error);
   bytes = bytes ? (bytes + unit - 1) / unit * unit : unit;
   gpu_buffer *b = calloc(1, sizeof *b);
   if (!b) return kit_no_memory(error, sizeof *b);
-  VkResult result = bytes > d->limits.buffer ? VK_ERROR_OUT_OF_DEVICE_MEMORY : fill(d, bytes, host, b);
+  VkResult result =
+      bytes > d->limits.buffer ? VK_ERROR_OUT_OF_DEVICE_MEMORY : fill(d, bytes, host, b);
   if (result == VK_SUCCESS) {
     atomic_fetch_add(&d->allocated, bytes);
     if (mapped) *mapped = b->mapped;
@@ -91,11 +97,13 @@ int32_t vlk_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
   int32_t rc = vlk_fail(d, error, result, "allocating");
   if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY)
     kit_fail(error, rc, -1,
-             "%llu bytes of %s memory were refused beside the %llu that are allocated (%llu in all, %llu in one piece): use "
+             "%llu bytes of %s memory were refused beside the %llu that are allocated (%llu in "
+             "all, %llu in one piece): use "
              "a smaller batch, a lower "
              "precision or another device",
-             (unsigned long long)bytes, host ? "staging" : "device", (unsigned long long)atomic_load(&d->allocated),
-             (unsigned long long)d->limits.memory, (unsigned long long)d->limits.buffer);
+             (unsigned long long)bytes, host ? "staging" : "device",
+             (unsigned long long)atomic_load(&d->allocated), (unsigned long long)d->limits.memory,
+             (unsigned long long)d->limits.buffer);
   return rc;
 }
 
@@ -108,7 +116,8 @@ void vlk_release(gpu_device *d, gpu_buffer *b) {
 
 /* ---- copies ---- */
 
-static int32_t through(gpu_device *d, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
+static int32_t through(gpu_device *d, const gpu_binding *to, const gpu_binding *from,
+                       accel_plugin_error *error) {
   gpu_stream *stream;
   int32_t rc = vlk_begin(d, NULL, &stream, error);
   if (rc) return rc;
@@ -118,7 +127,8 @@ static int32_t through(gpu_device *d, const gpu_binding *to, const gpu_binding *
 }
 
 /* Piece by piece through the staging buffer; `in` or `out` is host memory, the other NULL. */
-static int32_t staged(gpu_device *d, const gpu_binding *far, const char *in, char *out, accel_plugin_error *error) {
+static int32_t staged(gpu_device *d, const gpu_binding *far, const char *in, char *out,
+                      accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
   pthread_mutex_lock(&d->staging_lock);
   if (!d->staging) rc = vlk_alloc(d, VLK_STAGING, true, &d->staging, NULL, error);
@@ -134,7 +144,8 @@ static int32_t staged(gpu_device *d, const gpu_binding *far, const char *in, cha
   return rc;
 }
 
-int32_t vlk_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+int32_t vlk_write(gpu_device *d, const gpu_binding *to, const void *from,
+                  accel_plugin_error *error) {
   if (atomic_load(&d->lost)) return vlk_lost(error);
   if (!to->buffer->mapped) return staged(d, to, from, NULL, error);
   memcpy((char *)to->buffer->mapped + to->offset, from, (size_t)to->bytes);

@@ -11,9 +11,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gpu_device *opened[VLK_MAX_DEVICES];
 
 int32_t vlk_lost(accel_plugin_error *error) {
-  return kit_fail(
-      error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
-      "the Vulkan device was lost; it can be opened again when its endpoints are closed (system log: driver reset)");
+  return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
+                  "the Vulkan device was lost; it can be opened again when its endpoints are "
+                  "closed (system log: driver reset)");
 }
 
 int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result, const char *what) {
@@ -34,12 +34,16 @@ int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result,
 /* What the lanes of a compute shader's sub-group do together: VK_SUBGROUP_FEATURE_*_BIT. */
 static bool sub_groups_have(const vlk_card *card, VkSubgroupFeatureFlags operations) {
   const VkPhysicalDeviceSubgroupProperties *s = &card->subgroup;
-  return s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT && (s->supportedOperations & operations) == operations;
+  return s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+         (s->supportedOperations & operations) == operations;
 }
 
-/* What the kernels linear_cooperative_* ask for beside the matrices: waves of 32, which are known by their number. */
+/* What the kernels linear_cooperative_* ask for beside the matrices: waves of 32, which are known
+ * by their number. */
 static uint32_t matrices(const vlk_card *card) {
-  return card->subgroup.subgroupSize == 32 && sub_groups_have(card, VK_SUBGROUP_FEATURE_BASIC_BIT) ? card->matrix : 0;
+  return card->subgroup.subgroupSize == 32 && sub_groups_have(card, VK_SUBGROUP_FEATURE_BASIC_BIT)
+             ? card->matrix
+             : 0;
 }
 
 static void fill_limits(gpu_device *d) {
@@ -61,7 +65,8 @@ static void fill_limits(gpu_device *d) {
       .local_bytes = l->maxComputeSharedMemorySize,
       .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
       .int_dot_native = d->card->has_dot,
-      .sub_groups = sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT),
+      .sub_groups = sub_groups_have(
+          d->card, VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT),
       .cpu = vlk_is_cpu(d->card),
       .broadcast = vlk_is_cpu(d->card) && sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BALLOT_BIT)
                        ? d->card->subgroup.subgroupSize
@@ -83,7 +88,9 @@ static VkResult make_layout(gpu_device *d, uint32_t n, vlk_layout *out) {
                                                 .descriptorCount = 1,
                                                 .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
   VkDescriptorSetLayoutCreateInfo set = {
-      .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = n, .pBindings = binding};
+      .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+      .bindingCount = n,
+      .pBindings = binding};
   VkResult result = d->CreateDescriptorSetLayout(d->handle, &set, NULL, &out->set);
   if (result != VK_SUCCESS) return result;
   VkPushConstantRange params = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = GPU_PARAMS};
@@ -109,9 +116,10 @@ static VkResult make_device(gpu_device *d) {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES,
       .shaderFloat16 = (d->limits.matrix & GPU_VARIANT_MATRIX_F16) != 0,
       .shaderInt8 = (d->limits.matrix & GPU_VARIANT_MATRIX_I8) != 0};
-  VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES,
-                                                     .pNext = &narrow,
-                                                     .vulkanMemoryModel = VK_TRUE};
+  VkPhysicalDeviceVulkanMemoryModelFeatures model = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES,
+      .pNext = &narrow,
+      .vulkanMemoryModel = VK_TRUE};
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrix = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
       .pNext = &model,
@@ -171,14 +179,16 @@ static void destroy(gpu_device *d) {
   free(d);
 }
 
-static int32_t make(const vlk_loader *loader, uint32_t index, gpu_device **out, accel_plugin_error *error) {
+static int32_t make(const vlk_loader *loader, uint32_t index, gpu_device **out,
+                    accel_plugin_error *error) {
   gpu_device *d = calloc(1, sizeof *d);
   if (!d) return kit_no_memory(error, sizeof *d);
   d->loader = loader;
   d->card = &loader->card[index];
-  d->timeout_ns =
-      (vlk_is_cpu(d->card) ? 900 : 60) * SECOND; /* of at most about 100 ms of work; a CPU may be busy otherwise */
-  if (d->card->timestamp_bits) d->ms_per_tick = 1e-6 * (double)d->card->properties.limits.timestampPeriod;
+  /* of at most about 100 ms of work; a CPU may be busy otherwise */
+  d->timeout_ns = (vlk_is_cpu(d->card) ? 900 : 60) * SECOND;
+  if (d->card->timestamp_bits)
+    d->ms_per_tick = 1e-6 * (double)d->card->properties.limits.timestampPeriod;
   atomic_init(&d->quota, VLK_QUOTA);
   pthread_mutex_init(&d->queue_lock, NULL);
   pthread_mutex_init(&d->staging_lock, NULL);
@@ -200,16 +210,19 @@ static int32_t make(const vlk_loader *loader, uint32_t index, gpu_device **out, 
   return rc;
 }
 
-int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                 accel_plugin_error *error) {
+int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                 gpu_limits *limits, accel_plugin_error *error) {
   char why[200] = "";
   const vlk_loader *loader = vlk_load(why, sizeof why);
   *out = NULL;
   if (!loader) return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", why);
   if (index >= loader->n_card)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no Vulkan device %u: there are %u", index, loader->n_card);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no Vulkan device %u: there are %u", index,
+                    loader->n_card);
   vlk_unusable(&loader->card[index], why, sizeof why);
-  if (*why) return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s: %s", loader->card[index].properties.deviceName, why);
+  if (*why)
+    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s: %s",
+                    loader->card[index].properties.deviceName, why);
   pthread_mutex_lock(&lock);
   gpu_device *d = opened[index];
   int32_t rc = ACCEL_PLUGIN_OK;

@@ -1,17 +1,19 @@
-/* stream.c - the commands of a run, in submissions that stay short, recorded once and submitted again while they stay the
- * same.
+/* stream.c - the commands of a run, in submissions that stay short, recorded once and submitted
+ * again while they stay the same.
  *
- * A driver takes a card away from a program whose submission runs for seconds, and one long submission freezes a desktop. So
- * commands are submitted in batches of at most `quota` of work (workgroups, and KiB copied), with the quota of a device led
- * by its own clock toward TARGET_MS: doubled while batches are shorter, halved when one was longer than twice of it.  Up to
+ * A driver takes a card away from a program whose submission runs for seconds, and one long
+ * submission freezes a desktop. So commands are submitted in batches of at most `quota` of work
+ * (workgroups, and KiB copied), with the quota of a device led by its own clock toward TARGET_MS:
+ * doubled while batches are shorter, halved when one was longer than twice of it.  Up to
  * VLK_IN_FLIGHT - 1 batches run while the next is being recorded.
  *
- * What a run asks is first written down (script); when a batch is due, its script is compared with that of the commands it
- * holds from an earlier run, and only a different one is recorded.  Data of updates lies in a buffer beside the commands, so
- * that other numbers in the same places are no other commands.
+ * What a run asks is first written down (script); when a batch is due, its script is compared with
+ * that of the commands it holds from an earlier run, and only a different one is recorded.  Data of
+ * updates lies in a buffer beside the commands, so that other numbers in the same places are no
+ * other commands.
  *
- * Between any two commands lies a barrier over all memory: that is what "as if each ended before the next began" asks for,
- * and dispatches that could overlap are rare in a program. */
+ * Between any two commands lies a barrier over all memory: that is what "as if each ended before
+ * the next began" asks for, and dispatches that could overlap are rare in a program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,8 @@
 
 static const double TARGET_MS = 50.0;
 static const uint64_t LARGEST_QUOTA = 1ull << 40;
-static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+static const VkPipelineStageFlags WORK =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 static const VkAccessFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
                            READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
@@ -29,8 +32,9 @@ static VkResult batch_new(gpu_device *d, vlk_batch *b) {
   VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                   .queueFamilyIndex = (uint32_t)d->card->queue_family};
   VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  VkQueryPoolCreateInfo times = {
-      .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = 2};
+  VkQueryPoolCreateInfo times = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                 .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                 .queryCount = 2};
   VkResult result = b->pool ? VK_SUCCESS : d->CreateCommandPool(d->handle, &pool, NULL, &b->pool);
   if (result == VK_SUCCESS && !b->commands) {
     VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
@@ -39,7 +43,8 @@ static VkResult batch_new(gpu_device *d, vlk_batch *b) {
                                         .commandBufferCount = 1};
     result = d->AllocateCommandBuffers(d->handle, &info, &b->commands);
   }
-  if (result == VK_SUCCESS && !b->fence) result = d->CreateFence(d->handle, &fence, NULL, &b->fence);
+  if (result == VK_SUCCESS && !b->fence)
+    result = d->CreateFence(d->handle, &fence, NULL, &b->fence);
   if (result == VK_SUCCESS && !b->times && d->ms_per_tick > 0)
     result = d->CreateQueryPool(d->handle, &times, NULL, &b->times);
   return result;
@@ -69,8 +74,10 @@ void vlk_streams_free(gpu_device *d) {
 
 static VkResult sets_more(gpu_device *d, vlk_batch *b) {
   VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, VLK_SETS * GPU_BINDINGS};
-  VkDescriptorPoolCreateInfo info = {
-      .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = VLK_SETS, .poolSizeCount = 1, .pPoolSizes = &size};
+  VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+                                     .maxSets = VLK_SETS,
+                                     .poolSizeCount = 1,
+                                     .pPoolSizes = &size};
   VkDescriptorPool *grown = realloc(b->sets, (b->n_sets + 1) * sizeof *grown);
   if (!grown) return VK_ERROR_OUT_OF_HOST_MEMORY;
   b->sets = grown;
@@ -91,7 +98,9 @@ static VkResult set_new(gpu_device *d, vlk_batch *b, uint32_t n_bind, VkDescript
   return d->AllocateDescriptorSets(d->handle, &info, out);
 }
 
-static vlk_batch *current(gpu_stream *s) { return &s->batch[(s->first + s->n_flying) % VLK_IN_FLIGHT]; }
+static vlk_batch *current(gpu_stream *s) {
+  return &s->batch[(s->first + s->n_flying) % VLK_IN_FLIGHT];
+}
 
 /* ---- waiting ---- */
 
@@ -101,7 +110,8 @@ static void learn(gpu_device *d, double ms, uint64_t work) {
     wanted = quota / 2;
   else if (ms < TARGET_MS / 2 && work >= quota / 2 && quota < LARGEST_QUOTA)
     wanted = quota * 2;
-  if (wanted != quota) atomic_compare_exchange_strong(&d->quota, (unsigned long long *)&quota, wanted);
+  if (wanted != quota)
+    atomic_compare_exchange_strong(&d->quota, (unsigned long long *)&quota, wanted);
 }
 
 static bool ask_times(const gpu_device *d, VkQueryPool pool, uint32_t n, uint64_t *tick) {
@@ -110,12 +120,13 @@ static bool ask_times(const gpu_device *d, VkQueryPool pool, uint32_t n, uint64_
 }
 
 static double ms_between(const gpu_device *d, uint64_t from, uint64_t to) {
-  const uint64_t mask = d->card->timestamp_bits < 64 ? (1ull << d->card->timestamp_bits) - 1 : UINT64_MAX;
+  const uint64_t mask =
+      d->card->timestamp_bits < 64 ? (1ull << d->card->timestamp_bits) - 1 : UINT64_MAX;
   return (double)((to - from) & mask) * d->ms_per_tick;
 }
 
-/* What a batch of a profiled run did from each mark to the next; before its first one it went on with the last of the batch
- * before. */
+/* What a batch of a profiled run did from each mark to the next; before its first one it went on
+ * with the last of the batch before. */
 static void read_marks(const gpu_stream *s, const vlk_batch *b, const uint64_t whole[2]) {
   uint64_t tick[VLK_COMMANDS], from = whole[0];
   if (b->n_marks && !ask_times(s->device, b->marks, b->n_marks, tick)) return;
@@ -133,13 +144,15 @@ static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
   s->first = (s->first + 1) % VLK_IN_FLIGHT;
   s->n_flying--;
   if (result == VK_TIMEOUT) {
-    kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the Vulkan device did not answer within %llu s and counts as lost",
+    kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
+             "the Vulkan device did not answer within %llu s and counts as lost",
              (unsigned long long)(d->timeout_ns / 1000000000u));
     atomic_store(&d->lost, true);
   } else if (result != VK_SUCCESS) {
     vlk_fail(d, error, VK_ERROR_DEVICE_LOST, "waiting for the Vulkan device");
   }
-  if (result != VK_SUCCESS) { /* a lost device is done with its work; who knows what else is still going on */
+  /* a lost device is done with its work; who knows what else is still going on */
+  if (result != VK_SUCCESS) {
     if (result != VK_ERROR_DEVICE_LOST) atomic_store(&d->stuck, true);
     return ACCEL_PLUGIN_E_DEVICE_LOST;
   }
@@ -155,8 +168,8 @@ static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
 
 /* ---- scripts ---- */
 
-/* One command of a script: this, then n_bind VkDescriptorBufferInfo and n_words words, a vlk_move, or (MARK) nothing.  No
- * padding: scripts are compared as bytes. */
+/* One command of a script: this, then n_bind VkDescriptorBufferInfo and n_words words, a vlk_move,
+ * or (MARK) nothing.  No padding: scripts are compared as bytes. */
 typedef struct vlk_step {
   uint32_t kernel; /* MOVE: a copy; MARK: a timestamp */
   uint32_t n_bind, n_words, groups[3];
@@ -185,8 +198,10 @@ static void *script_add(vlk_script *s, const vlk_step *step, size_t rest) {
 
 /* ---- recording ---- */
 
-static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
-  VkMemoryBarrier all = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = WRITES, .dstAccessMask = access};
+static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlags to,
+                    VkAccessFlags access) {
+  VkMemoryBarrier all = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = WRITES, .dstAccessMask = access};
   d->CmdPipelineBarrier(commands, WORK, to, 0, 1, &all, 0, NULL, 0, NULL);
 }
 
@@ -206,7 +221,8 @@ static VkResult start(gpu_device *d, vlk_batch *b) {
   return result;
 }
 
-static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *step, const void *rest) {
+static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *step,
+                                const void *rest) {
   const vlk_layout *layout = &d->layout[step->n_bind];
   const VkDescriptorBufferInfo *range = rest;
   VkWriteDescriptorSet write[GPU_BINDINGS];
@@ -221,10 +237,12 @@ static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *ste
                                       .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
                                       .pBufferInfo = &range[i]};
   d->UpdateDescriptorSets(d->handle, step->n_bind, write, 0, NULL);
-  d->CmdBindPipeline(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, atomic_load(&d->pipeline[step->kernel]));
-  d->CmdBindDescriptorSets(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1, &set, 0, NULL);
-  d->CmdPushConstants(b->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, 4 * step->n_words,
-                      range + step->n_bind);
+  d->CmdBindPipeline(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+                     atomic_load(&d->pipeline[step->kernel]));
+  d->CmdBindDescriptorSets(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1,
+                           &set, 0, NULL);
+  d->CmdPushConstants(b->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                      4 * step->n_words, range + step->n_bind);
   d->CmdDispatch(b->commands, step->groups[0], step->groups[1], step->groups[2]);
   return VK_SUCCESS;
 }
@@ -255,12 +273,13 @@ static VkResult record_script(gpu_device *d, vlk_batch *b) {
   }
   if (result != VK_SUCCESS) return result;
   barrier(d, b->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
-  if (b->times) d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
+  if (b->times)
+    d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
   return d->EndCommandBuffer(b->commands);
 }
 
-/* The commands of the script are in b->commands.  A buffer that was released since they were recorded may have left its
- * handle to another: then they are recorded anew. */
+/* The commands of the script are in b->commands.  A buffer that was released since they were
+ * recorded may have left its handle to another: then they are recorded anew. */
 static VkResult prepare(gpu_device *d, vlk_batch *b) {
   const uint64_t released = atomic_load(&d->released);
   if (b->known.n && b->known_at == released && b->known.n == b->script.n &&
@@ -301,7 +320,9 @@ static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
   gpu_device *d = s->device;
   vlk_batch *b = current(s);
   s->recording = false;
-  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b->commands};
+  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                       .commandBufferCount = 1,
+                       .pCommandBuffers = &b->commands};
   VkResult result = prepare(d, b);
   if (result == VK_SUCCESS) result = d->ResetFences(d->handle, 1, &b->fence);
   if (result == VK_SUCCESS) {
@@ -317,11 +338,15 @@ static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
 static int32_t added(gpu_stream *s, vlk_batch *b, uint64_t work, accel_plugin_error *error) {
   b->work += work;
   b->commands_n++;
-  return b->work >= atomic_load(&s->device->quota) || b->commands_n >= VLK_COMMANDS ? submit(s, error) : ACCEL_PLUGIN_OK;
+  return b->work >= atomic_load(&s->device->quota) || b->commands_n >= VLK_COMMANDS
+             ? submit(s, error)
+             : ACCEL_PLUGIN_OK;
 }
 
-/* Offsets of descriptors are multiples of the device's alignment; what is between goes to the kernel as elements. */
-static void describe(const gpu_device *d, const gpu_dispatch *what, VkDescriptorBufferInfo *range, uint32_t *words) {
+/* Offsets of descriptors are multiples of the device's alignment; what is between goes to the
+ * kernel as elements. */
+static void describe(const gpu_device *d, const gpu_dispatch *what, VkDescriptorBufferInfo *range,
+                     uint32_t *words) {
   uint64_t align = d->card->properties.limits.minStorageBufferOffsetAlignment;
   for (uint32_t i = 0; i < what->n_bind; i++) {
     const gpu_binding *b = &what->bind[i];
@@ -354,7 +379,8 @@ int32_t vlk_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
   return added(s, b, (uint64_t)what->groups[0] * what->groups[1] * what->groups[2] + 1, error);
 }
 
-static int32_t add_move(gpu_stream *s, vlk_batch *b, const vlk_move *move, uint64_t work, accel_plugin_error *error) {
+static int32_t add_move(gpu_stream *s, vlk_batch *b, const vlk_move *move, uint64_t work,
+                        accel_plugin_error *error) {
   static const vlk_step step = {.kernel = MOVE};
   char *rest = script_add(&b->script, &step, sizeof *move);
   if (!rest) return kit_no_memory(error, b->script.n);
@@ -362,14 +388,17 @@ static int32_t add_move(gpu_stream *s, vlk_batch *b, const vlk_move *move, uint6
   return added(s, b, work, error);
 }
 
-int32_t vlk_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
-  const vlk_move move = {from->buffer->handle, to->buffer->handle, {from->offset, to->offset, to->bytes}};
+int32_t vlk_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,
+                 accel_plugin_error *error) {
+  const vlk_move move = {
+      from->buffer->handle, to->buffer->handle, {from->offset, to->offset, to->bytes}};
   vlk_batch *b;
   int32_t rc = next_batch(s, &b, error);
   return rc ? rc : add_move(s, b, &move, to->bytes / 1024 + 1, error);
 }
 
-int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from,
+                   accel_plugin_error *error) {
   vlk_batch *b;
   int32_t rc = next_batch(s, &b, error);
   if (!rc && b->staged + to->bytes > VLK_UPDATES) { /* the next batch has room */
@@ -378,7 +407,8 @@ int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
   }
   if (!rc && !b->staging) rc = vlk_alloc(s->device, VLK_UPDATES, true, &b->staging, NULL, error);
   if (rc) return rc;
-  const vlk_move move = {b->staging->handle, to->buffer->handle, {b->staged, to->offset, to->bytes}};
+  const vlk_move move = {
+      b->staging->handle, to->buffer->handle, {b->staged, to->offset, to->bytes}};
   memcpy((char *)b->staging->mapped + b->staged, from, (size_t)to->bytes);
   b->staged += (uint32_t)(to->bytes + 15) / 16 * 16;
   return add_move(s, b, &move, 1, error);
@@ -387,8 +417,9 @@ int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
 /* A timestamp behind what was asked before it.  Without a clock nothing is told. */
 int32_t vlk_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
   static const vlk_step step = {.kernel = MARK};
-  static const VkQueryPoolCreateInfo marks = {
-      .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = VLK_COMMANDS};
+  static const VkQueryPoolCreateInfo marks = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                              .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                              .queryCount = VLK_COMMANDS};
   gpu_device *d = s->device;
   vlk_batch *b;
   if (d->ms_per_tick <= 0) return ACCEL_PLUGIN_OK;
@@ -401,7 +432,8 @@ int32_t vlk_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
     s->us = list;
     s->room_us = room;
   }
-  const VkResult result = b->marks ? VK_SUCCESS : d->CreateQueryPool(d->handle, &marks, NULL, &b->marks);
+  const VkResult result =
+      b->marks ? VK_SUCCESS : d->CreateQueryPool(d->handle, &marks, NULL, &b->marks);
   if (result != VK_SUCCESS) return vlk_fail(d, error, result, "making a query pool");
   if (!script_add(&b->script, &step, 0)) return kit_no_memory(error, b->script.n);
   s->us[s->n_us++] = us;
@@ -411,7 +443,8 @@ int32_t vlk_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
 
 /* ---- runs ---- */
 
-int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
+int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                  accel_plugin_error *error) {
   *out = NULL;
   if (atomic_load(&d->lost)) return vlk_lost(error);
   pthread_mutex_lock(&d->stream_lock);

@@ -1,12 +1,15 @@
-/* vlk.h - the Vulkan plugin inside: the loader and its devices, and the gpu_api over Vulkan 1.1 core.
+/* vlk.h - the Vulkan plugin inside: the loader and its devices, and the gpu_api over Vulkan 1.1
+ * core.
  *
- * Nothing of Vulkan is linked: libvulkan.so.1 is opened at the first question, functions come by vkGet*ProcAddr, the headers
- * are a build dependency only.  One instance lives from then on to the end of the process, and so does the VkDevice of a
- * card once it was opened, with its pipelines: compiling them again costs more than keeping them.  Only a device that was
- * lost is taken down, when its last endpoint closes, so that the next one starts afresh.
+ * Nothing of Vulkan is linked: libvulkan.so.1 is opened at the first question, functions come by
+ * vkGet*ProcAddr, the headers are a build dependency only.  One instance lives from then on to the
+ * end of the process, and so does the VkDevice of a card once it was opened, with its pipelines:
+ * compiling them again costs more than keeping them.  Only a device that was lost is taken down,
+ * when its last endpoint closes, so that the next one starts afresh.
  *
- * Files: loader.c (library, instance) device.c (what there is) open.c (logical devices, limits) memory.c (buffers, copies)
- * pipeline.c (kernels, cache) stream.c (commands of a run) api.c (the gpu_api).
+ * Files: loader.c (library, instance) device.c (what there is) open.c (logical devices, limits)
+ * memory.c (buffers, copies) pipeline.c (kernels, cache) stream.c (commands of a run) api.c (the
+ * gpu_api).
  */
 #ifndef ACCEL_VULKAN_VLK_H
 #define ACCEL_VULKAN_VLK_H
@@ -21,12 +24,13 @@
 enum {
   VLK_MAX_DEVICES = 16,
   VLK_MAX_HEAPS = VK_MAX_MEMORY_HEAPS,
-  VLK_SETS = 256,                /* descriptor sets of one pool */
-  VLK_IN_FLIGHT = 8,             /* submissions of a stream, the one being recorded among them */
-  VLK_COMMANDS = 1024,           /* of one submission, at most */
-  VLK_QUOTA = 1024,              /* work of the first submissions, see stream.c */
-  VLK_UPDATES = 4 * GPU_UPDATE,  /* bytes of the updates of one submission */
-  VLK_STAGING = 8 * 1024 * 1024, /* bytes of the buffer that copies from and to the host go through */
+  VLK_SETS = 256,               /* descriptor sets of one pool */
+  VLK_IN_FLIGHT = 8,            /* submissions of a stream, the one being recorded among them */
+  VLK_COMMANDS = 1024,          /* of one submission, at most */
+  VLK_QUOTA = 1024,             /* work of the first submissions, see stream.c */
+  VLK_UPDATES = 4 * GPU_UPDATE, /* bytes of the updates of one submission */
+  /* bytes of the buffer that copies from and to the host go through */
+  VLK_STAGING = 8 * 1024 * 1024,
 };
 
 /* ---- loader.c ---- */
@@ -43,8 +47,9 @@ typedef struct vlk_card {
   char pci[16];                            /* "0000:03:00.0", empty when not told */
   bool has_budget;
   bool has_dot, fast_dot; /* OpSDot of packed signed bytes; by an instruction of its own */
-  uint32_t matrix;        /* gpu_variant: what its cooperative matrices multiply in the kernels linear_cooperative_* */
-  int32_t queue_family;   /* -1: it computes nothing */
+  /* gpu_variant: what its cooperative matrices multiply in the kernels linear_cooperative_* */
+  uint32_t matrix;
+  int32_t queue_family; /* -1: it computes nothing */
   uint32_t timestamp_bits;
 } vlk_card;
 
@@ -58,22 +63,25 @@ typedef struct vlk_loader {
   vlk_card card[VLK_MAX_DEVICES];
 } vlk_loader;
 
-/* The loader with its cards; NULL when there is none, with `why` filled.  What failed is tried again at the next call. */
+/* The loader with its cards; NULL when there is none, with `why` filled.  What failed is tried
+ * again at the next call. */
 const vlk_loader *vlk_load(char *why, size_t n);
-/* gpu_variant: of those kernels' sizes (kernels/matrix.h), which a list of vkGetPhysicalDeviceCooperativeMatrixPropertiesNV
- * has. */
+/* gpu_variant: of those kernels' sizes (kernels/matrix.h), which a list of
+ * vkGetPhysicalDeviceCooperativeMatrixPropertiesNV has. */
 uint32_t vlk_matrix_sizes(const VkCooperativeMatrixPropertiesNV *list, uint32_t n);
 /* Text of a VkResult's number. */
 const char *vlk_result(VkResult result);
 
 /* ---- device.c ---- */
 
-int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                    accel_plugin_error *error);
+int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                    uint32_t *n, accel_plugin_error *error);
 int32_t vlk_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
 /* Empty, or why a card cannot serve at all, with what to do. */
 void vlk_unusable(const vlk_card *card, char *why, size_t n);
-static inline bool vlk_is_cpu(const vlk_card *card) { return card->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+static inline bool vlk_is_cpu(const vlk_card *card) {
+  return card->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
 
 /* ---- open.c ---- */
 
@@ -109,7 +117,8 @@ struct gpu_stream {
   gpu_device *device;
   gpu_stream *next; /* in the device's free list */
   const accel_plugin_host *host;
-  vlk_batch batch[VLK_IN_FLIGHT]; /* a ring: n_flying from `first` on are submitted, the next one is being recorded */
+  /* a ring: n_flying from `first` on are submitted, the next one is being recorded */
+  vlk_batch batch[VLK_IN_FLIGHT];
   uint32_t first, n_flying;
   bool recording;
   double ms;
@@ -143,8 +152,8 @@ struct gpu_device {
   atomic_ullong quota; /* work of one submission, see stream.c */
 };
 
-int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
-                 accel_plugin_error *error);
+int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
+                 gpu_limits *limits, accel_plugin_error *error);
 void vlk_close(gpu_device *device);
 /* Fills *error from a failed call; a lost device is remembered. */
 int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result, const char *what);
@@ -159,31 +168,38 @@ struct gpu_buffer {
   void *mapped; /* coherent host address, NULL when the host does not see it */
 };
 
-int32_t vlk_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error);
+int32_t vlk_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                  accel_plugin_error *error);
 void vlk_release(gpu_device *device, gpu_buffer *buffer);
-int32_t vlk_write(gpu_device *device, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t vlk_write(gpu_device *device, const gpu_binding *to, const void *from,
+                  accel_plugin_error *error);
 int32_t vlk_read(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
 
 /* ---- pipeline.c ---- */
 
-typedef struct vlk_module { /* SPIR-V, made at build and deflated (RFC 1951, a tenth of it); n 0: the kernel is another API's
-                             */
+/* SPIR-V, made at build and deflated (RFC 1951, a tenth of it); n 0: the kernel is another API's */
+typedef struct vlk_module {
   const uint8_t *deflated;
   uint32_t n, bytes; /* bytes there and of the words */
 } vlk_module;
 extern const vlk_module vlk_modules[GPU_KERNELS]; /* modules.cmake */
 
-int32_t vlk_pipeline(gpu_device *device, uint32_t kernel, VkPipeline *out, accel_plugin_error *error);
-/* Reads the device's pipelines from the host's cache; writes them there when there are more.  `host` may be NULL. */
+int32_t vlk_pipeline(gpu_device *device, uint32_t kernel, VkPipeline *out,
+                     accel_plugin_error *error);
+/* Reads the device's pipelines from the host's cache; writes them there when there are more.
+ * `host` may be NULL. */
 void vlk_cache_open(gpu_device *device, const accel_plugin_host *host);
 void vlk_cache_save(gpu_device *device, const accel_plugin_host *host);
 
 /* ---- stream.c ---- */
 
-int32_t vlk_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
+int32_t vlk_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                  accel_plugin_error *error);
 int32_t vlk_dispatch(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
-int32_t vlk_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
-int32_t vlk_update(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t vlk_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from,
+                 accel_plugin_error *error);
+int32_t vlk_update(gpu_stream *stream, const gpu_binding *to, const void *from,
+                   accel_plugin_error *error);
 int32_t vlk_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t vlk_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 void vlk_streams_free(gpu_device *device);

@@ -17,8 +17,10 @@ int main(int argc, char **argv) {
     return 2;
   }
   const accel_media picture = {.name = argv[2]};
-  const accel_image_prompt prompt = {
-      .kind = ACCEL_PROMPT_QUESTION, .text = argc > 3 ? argv[3] : NULL, .images = &picture, .n_images = 1};
+  const accel_image_prompt prompt = {.kind = ACCEL_PROMPT_QUESTION,
+                                     .text = argc > 3 ? argv[3] : NULL,
+                                     .images = &picture,
+                                     .n_images = 1};
   accel *ctx = NULL;
   accel_endpoint *model = NULL;
   accel_generations *found = NULL;

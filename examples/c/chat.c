@@ -30,7 +30,9 @@ static accel_status talk(accel_chat *chat) {
     accel_status status = *line ? accel_chat_say(chat, line, &wishes, &found) : ACCEL_OK;
     if (status != ACCEL_OK) return status;
     if (found) printf("\n");
-    if (found) fprintf(stderr, "(%u tokens, %u of them had been read)\n", accel_chat_length(chat), accel_chat_reused(chat));
+    if (found)
+      fprintf(stderr, "(%u tokens, %u of them had been read)\n", accel_chat_length(chat),
+              accel_chat_reused(chat));
     accel_generations_free(&found);
   }
   return ACCEL_OK;

@@ -13,7 +13,8 @@ int main(void) {
     for (uint32_t i = 0; i < devices->n; ++i) {
       const accel_device_info *d = &devices->item[i];
       if (d->usable)
-        printf("%-12s %s, %.1f GiB\n", d->name, d->description, (double)d->memory_total / (1 << 30));
+        printf("%-12s %s, %.1f GiB\n", d->name, d->description,
+               (double)d->memory_total / (1 << 30));
       else
         printf("%-12s not usable: %s\n%-12s -> %s\n", d->name, d->reason, "", d->remedy);
     }

@@ -24,9 +24,11 @@ int main(int argc, char **argv) {
   if (status == ACCEL_OK) status = accel_detect_objects(model, &picture, 1, NULL, &found);
   for (uint32_t k = 0; status == ACCEL_OK && k < found->count[0]; k++) {
     const accel_detection *o = &found->object[0][k];
-    printf("%.4f  %s  from %.0f,%.0f to %.0f,%.0f\n", o->score, o->label, o->xmin, o->ymin, o->xmax, o->ymax);
+    printf("%.4f  %s  from %.0f,%.0f to %.0f,%.0f\n", o->score, o->label, o->xmin, o->ymin, o->xmax,
+           o->ymax);
   }
-  if (status == ACCEL_OK && argc > 3) status = accel_draw_objects(&picture, found->object[0], found->count[0], argv[3]);
+  if (status == ACCEL_OK && argc > 3)
+    status = accel_draw_objects(&picture, found->object[0], found->count[0], argv[3]);
   int code = status == ACCEL_OK ? 0 : report(status);
   accel_detections_free(&found);
   accel_cleanup(&model);

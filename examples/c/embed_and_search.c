@@ -6,8 +6,10 @@
 #include <stdio.h>
 
 static const char *const sentences[] = {
-    "The cat sleeps on the warm windowsill.",      "Trains to the coast leave every hour.",
-    "Stir the soup until it begins to boil.",      "The telescope saw a galaxy twelve billion light years away.",
+    "The cat sleeps on the warm windowsill.",
+    "Trains to the coast leave every hour.",
+    "Stir the soup until it begins to boil.",
+    "The telescope saw a galaxy twelve billion light years away.",
     "She repaired the old clock in an afternoon.",
 };
 enum { COUNT = sizeof sentences / sizeof sentences[0] };
@@ -36,9 +38,12 @@ int main(int argc, char **argv) {
   if (status == ACCEL_OK) status = accel_embed(embedder, sentences, COUNT, &known);
   if (status == ACCEL_OK) status = accel_embed(embedder, &question, 1, &asked);
   if (status == ACCEL_OK) {
-    printf("on %s, %s\n%s\n", accel_placement(embedder)->device, accel_placement(embedder)->precision, question);
+    printf("on %s, %s\n%s\n", accel_placement(embedder)->device,
+           accel_placement(embedder)->precision, question);
     for (int i = 0; i < COUNT; ++i)
-      printf("  %.4f  %s\n", accel_cosine(asked->data, known->data + (size_t)i * known->dim, known->dim), sentences[i]);
+      printf("  %.4f  %s\n",
+             accel_cosine(asked->data, known->data + (size_t)i * known->dim, known->dim),
+             sentences[i]);
   }
   int code = status == ACCEL_OK ? 0 : report(status);
   accel_embeddings_free(&asked);

@@ -35,14 +35,16 @@ int main(int argc, char **argv) {
   accel_generations *found = NULL;
   accel_generate_params wishes = accel_generate_params_default();
   wishes.max_new_tokens = argc > 3 ? atoi(argv[3]) : 64;
-  wishes.temperature = 0.8; /* without it: as the model's generation_config.json says, else the likeliest token each time */
+  /* without it: as the model's generation_config.json says, else the likeliest token each time */
+  wishes.temperature = 0.8;
   wishes.seed = 1;
   wishes.told = on_token;
   status = accel_init(ctx, argv[1], &how, &model);
   if (status == ACCEL_OK) printf("%s", text);
   if (status == ACCEL_OK) status = accel_generate(model, &text, 1, &wishes, &found);
   if (status == ACCEL_OK)
-    printf("\n%u tokens (%s), the first after %.0f ms\n", found->item[0].n, found->item[0].finish, found->item[0].first_ms);
+    printf("\n%u tokens (%s), the first after %.0f ms\n", found->item[0].n, found->item[0].finish,
+           found->item[0].first_ms);
   int code = status == ACCEL_OK ? 0 : report(status);
   accel_generations_free(&found);
   accel_cleanup(&model);

@@ -43,7 +43,8 @@ static void print_memory(accel *ctx, const char *device) {
   if (accel_detect(ctx, 1, &devices) != ACCEL_OK) return;
   for (uint32_t i = 0; i < devices->n; i++)
     if (!strcmp(devices->item[i].name, device))
-      printf(", \"memory_total\": %llu, \"memory_free\": %llu", (unsigned long long)devices->item[i].memory_total,
+      printf(", \"memory_total\": %llu, \"memory_free\": %llu",
+             (unsigned long long)devices->item[i].memory_total,
              (unsigned long long)devices->item[i].memory_free);
   accel_devices_free(&devices);
 }
@@ -60,10 +61,12 @@ int main(int argc, char **argv) {
   accel *ctx = NULL;
   accel_endpoint *model = NULL;
   if (argc < 2 || batch < 1 || batch > MOST_TEXTS || runs < 1 || runs > MOST_RUNS) {
-    fprintf(stderr, "usage: %s MODEL [PRECISION [BATCH 1..%d [RUNS 1..%d]]]\n", argv[0], MOST_TEXTS, MOST_RUNS);
+    fprintf(stderr, "usage: %s MODEL [PRECISION [BATCH 1..%d [RUNS 1..%d]]]\n", argv[0], MOST_TEXTS,
+            MOST_RUNS);
     return 2;
   }
-  for (int i = 0; i < batch; i++) text[i] = "The quick brown fox jumps over the lazy dog, and every run does the same work.";
+  for (int i = 0; i < batch; i++)
+    text[i] = "The quick brown fox jumps over the lazy dog, and every run does the same work.";
   accel_init_params how = accel_init_params_default();
   how.device = EXAMPLE_DEVICE;
   if (argc > 2) how.precision = argv[2];
@@ -89,12 +92,16 @@ int main(int argc, char **argv) {
   qsort(latency, (size_t)runs, sizeof *latency, compare);
   printf("{\"model\": ");
   print_text(where->model);
-  printf(", \"device\": \"%s\", \"implementation_type\": \"%s\", \"precision\": \"%s\", \"batch\": %d, \"load_ms\": %.1f",
-         where->device, where->implementation_type, where->precision, batch, load);
   printf(
-      ", \"latency_ms\": {\"least\": %.3f, \"median\": %.3f, \"most\": %.3f}, \"texts_per_s\": %.1f, "
+      ", \"device\": \"%s\", \"implementation_type\": \"%s\", \"precision\": \"%s\", \"batch\": "
+      "%d, \"load_ms\": %.1f",
+      where->device, where->implementation_type, where->precision, batch, load);
+  printf(
+      ", \"latency_ms\": {\"least\": %.3f, \"median\": %.3f, \"most\": %.3f}, \"texts_per_s\": "
+      "%.1f, "
       "\"tokens_per_s\": %.1f",
-      latency[0], latency[runs / 2], latency[runs - 1], 1e3 * batch / latency[runs / 2], 1e3 * tokens / latency[runs / 2]);
+      latency[0], latency[runs / 2], latency[runs - 1], 1e3 * batch / latency[runs / 2],
+      1e3 * tokens / latency[runs / 2]);
   print_memory(ctx, where->device);
   printf("}\n");
   accel_cleanup(&model);

@@ -23,13 +23,15 @@ static int diagnose(const accel_devices *devices) {
     const accel_device_info *d = &devices->item[i];
     if (strcmp(d->hardware, EXAMPLE_HARDWARE) != 0) continue;
     printf("%s: %s %s, %s\n", d->name, d->description, d->arch, d->driver);
-    printf("  plugin built %s, loaded %s, device found %s, self-test %s\n", d->compiled == 1 ? "yes" : "no",
-           d->loaded == 1 ? "yes" : "no", d->found == 1 ? "yes" : "no",
+    printf("  plugin built %s, loaded %s, device found %s, self-test %s\n",
+           d->compiled == 1 ? "yes" : "no", d->loaded == 1 ? "yes" : "no",
+           d->found == 1 ? "yes" : "no",
            d->tested == 1   ? "passed"
            : d->tested == 0 ? "failed"
                             : "not reached");
     if (d->usable)
-      printf("  %.1f GiB, %.1f free\n", (double)d->memory_total / (1 << 30), (double)d->memory_free / (1 << 30));
+      printf("  %.1f GiB, %.1f free\n", (double)d->memory_total / (1 << 30),
+             (double)d->memory_free / (1 << 30));
     else
       printf("  not usable: %s\n  -> %s\n", d->reason, d->remedy);
     usable += d->usable != 0;
@@ -41,14 +43,16 @@ static int run(accel *ctx, const char *model, const char *text) {
   accel_init_params how = accel_init_params_default();
   accel_endpoint *embedder = NULL;
   accel_embeddings *found = NULL;
-  how.device = EXAMPLE_DEVICE; /* a demand: this kind of device or an error, never another in silence */
+  /* a demand: this kind of device or an error, never another in silence */
+  how.device = EXAMPLE_DEVICE;
   accel_status status = accel_init(ctx, model, &how, &embedder);
   if (status == ACCEL_OK) status = accel_embed(embedder, &text, 1, &found);
   if (status != ACCEL_OK) {
     accel_cleanup(&embedder);
     return complain(status);
   }
-  printf("%s: %u numbers, the first %.6f\n", accel_placement(embedder)->label, (unsigned)found->dim, (double)found->data[0]);
+  printf("%s: %u numbers, the first %.6f\n", accel_placement(embedder)->label, (unsigned)found->dim,
+         (double)found->data[0]);
   accel_embeddings_free(&found);
   accel_cleanup(&embedder);
   return 0;

@@ -14,15 +14,16 @@ int main(int argc, char **argv) {
   accel *ctx = NULL;
   accel_test_report *report = NULL;
   accel_status status = accel_create(NULL, &ctx);
-  if (status == ACCEL_OK) status = accel_run_precision_tests(ctx, argv[1], hardware, 2, precisions, 2, &report);
+  if (status == ACCEL_OK)
+    status = accel_run_precision_tests(ctx, argv[1], hardware, 2, precisions, 2, &report);
   if (status != ACCEL_OK) {
     fprintf(stderr, "%s\n%s\n", accel_last_error(), accel_last_remedy());
   } else {
     for (uint32_t i = 0; i < report->n; ++i) printf("%-16s %s\n", report->key[i], report->value[i]);
     for (uint32_t i = 0; i < report->n_records; ++i) {
       const accel_test_record *r = &report->record[i];
-      printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r->platform, r->max_abs, r->cosine, r->ms,
-             r->weights);
+      printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r->platform, r->max_abs,
+             r->cosine, r->ms, r->weights);
     }
   }
   accel_test_report_free(&report);

@@ -28,7 +28,8 @@ int main(int argc, char **argv) {
   if (status == ACCEL_OK) status = accel_preprocess(ctx, argv[1], &wishes, &found);
   for (uint32_t i = 0; status == ACCEL_OK && i < found->n; i++) {
     printf("%s", found->item[i].name);
-    for (uint32_t d = 0; d < found->item[i].rank; d++) printf(" %lld", (long long)found->item[i].dim[d]);
+    for (uint32_t d = 0; d < found->item[i].rank; d++)
+      printf(" %lld", (long long)found->item[i].dim[d]);
     printf("\n");
   }
   if (status == ACCEL_OK) status = accel_tensors_write(argv[4], found);

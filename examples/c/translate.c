@@ -13,7 +13,9 @@ static int report(accel_status status) {
   return accel_status_exit_code(status);
 }
 
-static const char *language(const char *argument) { return strcmp(argument, "-") ? argument : NULL; }
+static const char *language(const char *argument) {
+  return strcmp(argument, "-") ? argument : NULL;
+}
 
 int main(int argc, char **argv) {
   if (argc < 5) {

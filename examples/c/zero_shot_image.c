@@ -22,7 +22,8 @@ int main(int argc, char **argv) {
   accel_classifications *found = NULL;
   accel_status status = accel_create(NULL, &ctx);
   if (status == ACCEL_OK) status = accel_init(ctx, argv[1], NULL, &model);
-  if (status == ACCEL_OK) status = accel_zero_shot_image(model, &picture, 1, labels, (uint32_t)argc - 3, NULL, &found);
+  if (status == ACCEL_OK)
+    status = accel_zero_shot_image(model, &picture, 1, labels, (uint32_t)argc - 3, NULL, &found);
   for (uint32_t k = 0; status == ACCEL_OK && k < found->count[0]; k++)
     printf("%.4f  %s\n", found->score[0][k].score, found->score[0][k].label);
   int code = status == ACCEL_OK ? 0 : report(status);

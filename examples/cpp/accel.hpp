@@ -15,7 +15,8 @@ namespace accelpp {
 class Error : public std::runtime_error {
  public:
   explicit Error(accel_status status)
-      : std::runtime_error(std::string(accel_last_error()) + "\n" + accel_last_remedy()), status_(status) {}
+      : std::runtime_error(std::string(accel_last_error()) + "\n" + accel_last_remedy()),
+        status_(status) {}
   int exit_code() const { return accel_status_exit_code(status_); }
 
  private:
@@ -63,7 +64,8 @@ inline Embeddings embed(const Endpoint &endpoint, const std::vector<std::string>
   std::vector<const char *> pointers;
   for (const std::string &text : texts) pointers.push_back(text.c_str());
   accel_embeddings *found = nullptr;
-  check(accel_embed(endpoint.get(), pointers.data(), static_cast<uint32_t>(pointers.size()), &found));
+  check(
+      accel_embed(endpoint.get(), pointers.data(), static_cast<uint32_t>(pointers.size()), &found));
   return Embeddings(found);
 }
 
@@ -77,11 +79,14 @@ inline Chat chat(const Endpoint &endpoint, const std::string &system = "") {
 
 // The answer to a question; `listener` hears each token, and ends the answer with false.
 using Listener = std::function<bool(const accel_token_event &)>;
-inline Generations say(const Chat &chat, const std::string &text, const Listener &listener, int max_new_tokens = 512) {
+inline Generations say(const Chat &chat, const std::string &text, const Listener &listener,
+                       int max_new_tokens = 512) {
   accel_generate_params wishes = accel_generate_params_default();
   wishes.max_new_tokens = max_new_tokens;
   wishes.told_user = const_cast<Listener *>(&listener);
-  wishes.told = [](void *user, const accel_token_event *event) { return (*static_cast<Listener *>(user))(*event) ? 0 : 1; };
+  wishes.told = [](void *user, const accel_token_event *event) {
+    return (*static_cast<Listener *>(user))(*event) ? 0 : 1;
+  };
   accel_generations *found = nullptr;
   check(accel_chat_say(chat.get(), text.c_str(), &wishes, &found));
   return Generations(found);

@@ -11,7 +11,8 @@ int main() try {
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info &d = devices->item[i];
     if (d.usable)
-      std::printf("%-12s %s, %.1f GiB\n", d.name, d.description, static_cast<double>(d.memory_total) / (1 << 30));
+      std::printf("%-12s %s, %.1f GiB\n", d.name, d.description,
+                  static_cast<double>(d.memory_total) / (1 << 30));
     else
       std::printf("%-12s not usable: %s\n%-12s -> %s\n", d.name, d.reason, "", d.remedy);
   }

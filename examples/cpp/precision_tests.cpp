@@ -14,11 +14,12 @@ int main(int argc, char **argv) try {
   accel_test_report *made = nullptr;
   accelpp::check(accel_run_precision_tests(ctx.get(), argv[1], hardware, 2, precisions, 2, &made));
   const accelpp::TestReport report(made);
-  for (uint32_t i = 0; i < report->n; ++i) std::printf("%-16s %s\n", report->key[i], report->value[i]);
+  for (uint32_t i = 0; i < report->n; ++i)
+    std::printf("%-16s %s\n", report->key[i], report->value[i]);
   for (uint32_t i = 0; i < report->n_records; ++i) {
     const accel_test_record &r = report->record[i];
-    std::printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r.platform, r.max_abs, r.cosine, r.ms,
-                r.weights);
+    std::printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r.platform, r.max_abs,
+                r.cosine, r.ms, r.weights);
   }
   return 0;
 } catch (const accelpp::Error &error) {

@@ -27,7 +27,8 @@ int main(int argc, char **argv) try {
   }
   std::vector<int64_t> ids = {101, 7592, 2088, 2003, 2307, 102, 101, 7592, 102, 0, 0, 0};
   std::vector<int64_t> mask = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0};
-  std::vector<accel_tensor> items = {matrix("input_ids", ids, 2), matrix("attention_mask", mask, 2)};
+  std::vector<accel_tensor> items = {matrix("input_ids", ids, 2),
+                                     matrix("attention_mask", mask, 2)};
   const accel_tensors inputs = {static_cast<uint32_t>(items.size()), items.data()};
 
   const auto ctx = accelpp::create();
@@ -38,9 +39,11 @@ int main(int argc, char **argv) try {
   for (uint32_t i = 0; i < outputs->n; ++i) {
     const accel_tensor &t = outputs->item[i];
     std::printf("%s [", t.name);
-    for (uint32_t d = 0; d < t.rank; ++d) std::printf("%s%lld", d ? ", " : "", static_cast<long long>(t.dim[d]));
+    for (uint32_t d = 0; d < t.rank; ++d)
+      std::printf("%s%lld", d ? ", " : "", static_cast<long long>(t.dim[d]));
     std::printf("]");
-    if (t.dtype == ACCEL_F32) std::printf(" begins with %.6f", static_cast<double>(*static_cast<const float *>(t.data)));
+    if (t.dtype == ACCEL_F32)
+      std::printf(" begins with %.6f", static_cast<double>(*static_cast<const float *>(t.data)));
     std::printf("\n");
   }
   return 0;

@@ -5,9 +5,12 @@
 
 #include "api/check.h"
 
-accel_chat_params accel_chat_params_default(void) { return (accel_chat_params){.size = sizeof(accel_chat_params)}; }
+accel_chat_params accel_chat_params_default(void) {
+  return (accel_chat_params){.size = sizeof(accel_chat_params)};
+}
 
-accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params, accel_chat **out) {
+accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params,
+                             accel_chat **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -33,7 +36,8 @@ accel_status accel_chat_say(accel_chat *chat, const char *text, const accel_gene
   API_LOCKED(chat, accel__chat_say(chat, text, &mine, out));
 }
 
-accel_status accel_chat_answer(accel_chat *chat, const accel_generate_params *params, accel_generations **out) {
+accel_status accel_chat_answer(accel_chat *chat, const accel_generate_params *params,
+                               accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(chat);

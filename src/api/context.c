@@ -23,7 +23,8 @@ static accel_status open_context(accel *ctx) {
   ACCEL_TRY(keep_string(ctx, &ctx->params.plugin_path));
   ACCEL_TRY(keep_string(ctx, &ctx->params.registry_path));
   ACCEL_TRY(keep_string(ctx, &ctx->params.cache_directory));
-  ctx->log = (accel__log){.fn = ctx->params.log, .user = ctx->params.log_user, .level = ctx->params.log_level};
+  ctx->log = (accel__log){
+      .fn = ctx->params.log, .user = ctx->params.log_user, .level = ctx->params.log_level};
   ACCEL_TRY(accel__pool_create(ctx->params.threads, &ctx->pool));
   accel__pool_set_width(ctx->pool, ctx->params.mode == ACCEL_MODE_THROUGHPUT ? 1 : 0);
   return ACCEL_OK;
@@ -35,8 +36,10 @@ accel_status accel_create(const accel_params *params, accel **out) {
   accel_params mine = accel_params_default();
   API_PARAMS(mine, params);
   if ((uint32_t)mine.mode > ACCEL_MODE_THROUGHPUT)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.mode is %d; it takes ACCEL_MODE_LATENCY and ACCEL_MODE_THROUGHPUT",
-                       __func__, (int)mine.mode);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: params.mode is %d; it takes ACCEL_MODE_LATENCY and ACCEL_MODE_THROUGHPUT", __func__,
+        (int)mine.mode);
   accel *ctx = calloc(1, sizeof *ctx);
   if (!ctx) return accel__no_memory(sizeof *ctx);
   pthread_mutex_init(&ctx->lock, NULL);

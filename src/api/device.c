@@ -45,7 +45,9 @@ void accel_device_close(accel_device **device) {
 const accel_device_info *accel_get_device_info(const accel_device *device) {
   return device ? accel__device_info(device) : NULL;
 }
-const char *accel_get_device_type(const accel_device *device) { return device ? accel__device_type(device) : ""; }
+const char *accel_get_device_type(const accel_device *device) {
+  return device ? accel__device_type(device) : "";
+}
 
 accel_status accel_device_info_text(accel_device *device, char **text) {
   API_BEGIN();
@@ -74,7 +76,8 @@ accel_status accel_probe_precision(accel_device *device, const char *precision) 
   return accel__device_probe(device, precision);
 }
 
-accel_status accel_runtime_version(accel *ctx, const char *hardware, char **version, char **driver) {
+accel_status accel_runtime_version(accel *ctx, const char *hardware, char **version,
+                                   char **driver) {
   accel__hardware *h;
   API_BEGIN();
   API_OUT(version);
@@ -102,17 +105,21 @@ accel_status accel_synchronize(accel_device *device) {
 
 static accel_status check_tensor(const char *caller, const accel_tensor *t) {
   if (t->rank > ACCEL_MAX_RANK)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: rank %u; at most %d", caller, t->rank, ACCEL_MAX_RANK);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: rank %u; at most %d", caller, t->rank,
+                       ACCEL_MAX_RANK);
   const int dtype = (int)t->dtype;
   if (dtype < ACCEL_F32 || (dtype > ACCEL_U8 && dtype != ACCEL_F64 && dtype != ACCEL_BOOL))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: dtype %d is none of accel_dtype", caller, dtype);
   const uint64_t bytes = accel__tensor_bytes(t);
-  if (bytes == UINT64_MAX) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a negative or overflowing dim", caller);
-  if (bytes && !t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the tensor has no data", caller);
+  if (bytes == UINT64_MAX)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a negative or overflowing dim", caller);
+  if (bytes && !t->data)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the tensor has no data", caller);
   return ACCEL_OK;
 }
 
-accel_status accel_to_device(accel_device *device, const accel_tensor *tensor, accel_device_tensor **out) {
+accel_status accel_to_device(accel_device *device, const accel_tensor *tensor,
+                             accel_device_tensor **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(device);
@@ -161,7 +168,8 @@ accel_status accel_get_device_stream(accel_device *device, accel_device_stream *
   return accel__device_stream(device, out);
 }
 
-accel_status accel_stream_to_device(accel_device_stream *stream, const accel_tensor *tensor, accel_device_tensor **out) {
+accel_status accel_stream_to_device(accel_device_stream *stream, const accel_tensor *tensor,
+                                    accel_device_tensor **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(stream);
@@ -169,7 +177,8 @@ accel_status accel_stream_to_device(accel_device_stream *stream, const accel_ten
   accel_device_tensor *made;
   ACCEL_TRY(check_tensor(__func__, tensor));
   ACCEL_TRY(accel__device_tensor_new(accel__stream_device(stream), tensor, &made));
-  accel_status status = tensor->data ? accel__stream_copy(stream, made, tensor->data, NULL) : ACCEL_OK;
+  accel_status status =
+      tensor->data ? accel__stream_copy(stream, made, tensor->data, NULL) : ACCEL_OK;
   if (status == ACCEL_OK)
     *out = made;
   else
@@ -177,14 +186,15 @@ accel_status accel_stream_to_device(accel_device_stream *stream, const accel_ten
   return status;
 }
 
-accel_status accel_stream_to_host(accel_device_stream *stream, accel_device_tensor *tensor, void *data, uint64_t bytes) {
+accel_status accel_stream_to_host(accel_device_stream *stream, accel_device_tensor *tensor,
+                                  void *data, uint64_t bytes) {
   API_BEGIN();
   API_NEED(stream);
   API_NEED(tensor);
   API_NEED(data);
   const uint64_t all = accel__tensor_bytes(accel__device_tensor_view(tensor));
   if (bytes != all)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %llu bytes of room, the tensor has %llu", __func__,
-                       (unsigned long long)bytes, (unsigned long long)all);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %llu bytes of room, the tensor has %llu",
+                       __func__, (unsigned long long)bytes, (unsigned long long)all);
   return accel__stream_copy(stream, tensor, NULL, data);
 }

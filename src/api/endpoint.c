@@ -14,7 +14,8 @@ accel_init_params accel_init_params_default(void) {
   return (accel_init_params){.size = sizeof(accel_init_params), .device = "cpu"};
 }
 
-accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out) {
+accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params,
+                        accel_endpoint **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
@@ -34,8 +35,12 @@ const accel_placement_report *accel_placement(const accel_endpoint *endpoint) {
 const accel_processor *accel_processor_of(const accel_endpoint *endpoint) {
   return endpoint ? &endpoint->processor_view : NULL;
 }
-uint32_t accel_batch_size_of(const accel_endpoint *endpoint) { return endpoint ? endpoint->batch_size : 0; }
-accel_handler accel_handler_of(const accel_endpoint *endpoint) { return endpoint ? accel_run : NULL; }
+uint32_t accel_batch_size_of(const accel_endpoint *endpoint) {
+  return endpoint ? endpoint->batch_size : 0;
+}
+accel_handler accel_handler_of(const accel_endpoint *endpoint) {
+  return endpoint ? accel_run : NULL;
+}
 
 accel_status accel_trim(accel_endpoint *endpoint) {
   uint64_t released;
@@ -55,22 +60,25 @@ accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, vo
 /* ---- raw tensors ---- */
 
 static accel_status check_tensors(const char *caller, const accel_tensors *list) {
-  if (!list || (list->n && !list->item)) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
+  if (!list || (list->n && !list->item))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
   for (uint32_t i = 0; i < list->n; i++) {
     const accel_tensor *t = &list->item[i];
     if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input %u has no name", caller, i);
     if (t->rank > ACCEL_MAX_RANK)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller, t->name, t->rank,
-                         ACCEL_MAX_RANK);
-    if (!t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller,
+                         t->name, t->rank, ACCEL_MAX_RANK);
+    if (!t->data)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
     if (accel__tensor_bytes(t) == UINT64_MAX)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim", caller, t->name);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim",
+                         caller, t->name);
   }
   return ACCEL_OK;
 }
 
-accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs, const char *const *names, uint32_t n,
-                             accel_tensors **outputs) {
+accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs,
+                             const char *const *names, uint32_t n, accel_tensors **outputs) {
   API_BEGIN();
   API_OUT(outputs);
   API_NEED(endpoint);
@@ -79,7 +87,8 @@ accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inpu
   return accel__run_padded(endpoint, inputs, names, n, outputs);
 }
 
-accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs, accel_tensors **outputs) {
+accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs,
+                       accel_tensors **outputs) {
   return accel_run_named(endpoint, inputs, NULL, 0, outputs);
 }
 
@@ -94,7 +103,8 @@ static accel_strings *new_strings(uint32_t n, const char ***items) {
   return list;
 }
 
-accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs, accel_strings **outputs) {
+accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs,
+                               accel_strings **outputs) {
   API_BEGIN();
   API_OUT(inputs);
   API_OUT(outputs);
@@ -131,8 +141,12 @@ void accel_strings_free(accel_strings **strings) {
 /* ---- queue ---- */
 
 accel_queue *accel_queue_of(accel_endpoint *endpoint) { return endpoint ? endpoint->queue : NULL; }
-uint32_t accel_queue_capacity(const accel_queue *queue) { return queue ? accel__queue_capacity(queue) : 0; }
-uint32_t accel_queue_waiting(const accel_queue *queue) { return queue ? accel__queue_waiting((accel_queue *)queue) : 0; }
+uint32_t accel_queue_capacity(const accel_queue *queue) {
+  return queue ? accel__queue_capacity(queue) : 0;
+}
+uint32_t accel_queue_waiting(const accel_queue *queue) {
+  return queue ? accel__queue_waiting((accel_queue *)queue) : 0;
+}
 
 static accel_status run_copied(accel_endpoint *ep, void *work, accel_tensors **outputs) {
   return accel__run_padded(ep, work, NULL, 0, outputs);
@@ -166,15 +180,18 @@ static accel_status embed_copied(accel_endpoint *ep, void *work, accel_tensors *
   accel_embed_params params = accel_embed_params_default();
   accel_embeddings *found;
   ACCEL_TRY(accel__embed(ep, w->text, w->n, &params, &found));
-  accel_tensor like = {
-      .name = "embeddings", .dtype = ACCEL_F32, .rank = 2, .dim = {(int64_t)found->row_start[found->n], found->dim}};
+  accel_tensor like = {.name = "embeddings",
+                       .dtype = ACCEL_F32,
+                       .rank = 2,
+                       .dim = {(int64_t)found->row_start[found->n], found->dim}};
   accel_status status = accel__tensors_new(&like, 1, outputs);
   if (status == ACCEL_OK) memcpy((*outputs)->item[0].data, found->data, accel__tensor_bytes(&like));
   accel__task_free(found);
   return status;
 }
 
-accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n, accel_ticket **out) {
+accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n,
+                                accel_ticket **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(queue);
@@ -186,8 +203,10 @@ accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, ui
   work->text = accel__arena_array(accel__task_arena(work), n, sizeof *work->text);
   accel_status status = work->text ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
-    if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i]))) status = ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK) return accel__queue_submit(queue, embed_copied, work, accel__task_free, out);
+    if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i])))
+      status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK)
+    return accel__queue_submit(queue, embed_copied, work, accel__task_free, out);
   accel__task_free(work);
   return status;
 }
@@ -208,9 +227,11 @@ accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, ch
   API_NEED(endpoint);
   bool dot = format && !strcmp(format, "dot");
   if (format && !dot && strcmp(format, "text"))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: format '%s' is not text or dot", __func__, format);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: format '%s' is not text or dot", __func__,
+                       format);
   accel__buffer text = {0};
-  (dot ? accel__program_dot : accel__program_text)(accel__program_view(endpoint->model->program), &text);
+  (dot ? accel__program_dot : accel__program_text)(accel__program_view(endpoint->model->program),
+                                                   &text);
   accel_status status = accel__buffer_status(&text);
   if (status == ACCEL_OK)
     *out = text.data;

@@ -14,10 +14,11 @@ static accel_status check_params(const char *caller, const accel_generate_params
   if (p->stop && p->stop->n && !p->stop->item)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
   if (p->logprobs > 1024)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller, p->logprobs);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller,
+                       p->logprobs);
   if (p->num_beams > 1024 || p->num_return_sequences > 1024)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller, p->num_beams,
-                       p->num_return_sequences);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
+                       p->num_beams, p->num_return_sequences);
   return ACCEL_OK;
 }
 
@@ -33,7 +34,8 @@ accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, 
   return accel__generate(endpoint, texts, n, &mine, out);
 }
 
-accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids, const uint32_t *count, uint32_t n,
+accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids,
+                                const uint32_t *count, uint32_t n,
                                 const accel_generate_params *params, accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
@@ -48,7 +50,8 @@ accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     prompts[i] = (accel__ids){ids[i], count[i]};
-    if (count[i] && !ids[i]) status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: ids[%u] is NULL", __func__, i);
+    if (count[i] && !ids[i])
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: ids[%u] is NULL", __func__, i);
   }
   if (status == ACCEL_OK) status = accel__generate_prompts(endpoint, prompts, n, &mine, out);
   free(prompts);
@@ -59,7 +62,8 @@ accel_text2text_params accel_text2text_params_default(void) {
   return (accel_text2text_params){.size = sizeof(accel_text2text_params)};
 }
 
-static accel_status text2text(const char *caller, accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+static accel_status text2text(const char *caller, accel_endpoint *endpoint,
+                              const char *const *texts, uint32_t n,
                               const accel_text2text_params *params, accel_generations **out) {
   accel_generate_params mine = accel_generate_params_default();
   accel_text2text_params how = *params;
@@ -82,13 +86,18 @@ accel_status accel_text2text(accel_endpoint *endpoint, const char *const *texts,
   return text2text(__func__, endpoint, texts, n, &mine, out);
 }
 
-accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const char *source,
-                             const char *target, const accel_generate_params *params, accel_generations **out) {
+accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const char *source, const char *target,
+                             const accel_generate_params *params, accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
   if (n) API_NEED(texts);
-  const accel_text2text_params how = {.size = sizeof how, .task = "translation", .source = source, .target = target, .generate = params};
+  const accel_text2text_params how = {.size = sizeof how,
+                                      .task = "translation",
+                                      .source = source,
+                                      .target = target,
+                                      .generate = params};
   return text2text(__func__, endpoint, texts, n, &how, out);
 }
 
@@ -98,23 +107,28 @@ accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts,
   API_OUT(out);
   API_NEED(endpoint);
   if (n) API_NEED(texts);
-  const accel_text2text_params how = {.size = sizeof how, .task = "summarization", .generate = params};
+  const accel_text2text_params how = {
+      .size = sizeof how, .task = "summarization", .generate = params};
   return text2text(__func__, endpoint, texts, n, &how, out);
 }
 
-static accel_status check_prompts(const char *caller, const accel_image_prompt *prompts, uint32_t n) {
+static accel_status check_prompts(const char *caller, const accel_image_prompt *prompts,
+                                  uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     if (prompts[i].kind > ACCEL_PROMPT_MESSAGES)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].kind is %d", caller, i, (int)prompts[i].kind);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].kind is %d", caller, i,
+                         (int)prompts[i].kind);
     if (prompts[i].kind == ACCEL_PROMPT_MESSAGES && !prompts[i].text)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].text is NULL", caller, i);
-    ACCEL_TRY(accel__check_media(caller, "prompts[].images", prompts[i].images, prompts[i].n_images));
+    ACCEL_TRY(
+        accel__check_media(caller, "prompts[].images", prompts[i].images, prompts[i].n_images));
   }
   return ACCEL_OK;
 }
 
-accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts, uint32_t n,
-                                   const accel_generate_params *params, accel_generations **out) {
+accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts,
+                                   uint32_t n, const accel_generate_params *params,
+                                   accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -126,8 +140,9 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
   return accel__generate_images(endpoint, prompts, n, &mine, out);
 }
 
-accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n,
-                                   const accel_generate_params *params, accel_ticket **out) {
+accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
+                                   uint32_t n, const accel_generate_params *params,
+                                   accel_ticket **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(queue);
@@ -138,7 +153,8 @@ accel_status accel_submit_generate(accel_queue *queue, const char *text, const i
   return accel__submit_generate(queue, text, ids, n, &mine, out);
 }
 
-accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms, accel_generations **out) {
+accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms,
+                                    accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ticket);

@@ -12,14 +12,17 @@ accel_detect_params accel_detect_params_default(void) {
   return (accel_detect_params){.size = sizeof(accel_detect_params), .threshold = 0.5};
 }
 
-accel_status accel__check_media(const char *caller, const char *what, const accel_media *media, uint32_t n) {
+accel_status accel__check_media(const char *caller, const char *what, const accel_media *media,
+                                uint32_t n) {
   if (n && !media) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '%s' is NULL", caller, what);
   for (uint32_t i = 0; i < n; i++)
-    if (!media[i].name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s[%u].name is NULL", caller, what, i);
+    if (!media[i].name)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s[%u].name is NULL", caller, what, i);
   return ACCEL_OK;
 }
 
-accel_status accel_preprocess(accel *ctx, const char *model, const accel_preprocess_params *params, accel_tensors **out) {
+accel_status accel_preprocess(accel *ctx, const char *model, const accel_preprocess_params *params,
+                              accel_tensors **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
@@ -32,7 +35,8 @@ accel_status accel_preprocess(accel *ctx, const char *model, const accel_preproc
 }
 
 accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
-                                   const accel_classify_params *params, accel_classifications **out) {
+                                   const accel_classify_params *params,
+                                   accel_classifications **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -43,7 +47,8 @@ accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *
 }
 
 accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
-                                   const accel_classify_params *params, accel_classifications **out) {
+                                   const accel_classify_params *params,
+                                   accel_classifications **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -54,8 +59,8 @@ accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *
 }
 
 accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
-                                   const char *const *labels, uint32_t n_labels, const char *hypothesis,
-                                   accel_classifications **out) {
+                                   const char *const *labels, uint32_t n_labels,
+                                   const char *hypothesis, accel_classifications **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -63,8 +68,8 @@ accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *
   if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
   ACCEL_TRY(accel__check_texts(__func__, "labels", labels, n_labels));
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
-  return accel__zero_shot_image(endpoint, images, n, labels, n_labels, hypothesis ? hypothesis : "This is a photo of {}.",
-                                out);
+  return accel__zero_shot_image(endpoint, images, n, labels, n_labels,
+                                hypothesis ? hypothesis : "This is a photo of {}.", out);
 }
 
 accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
@@ -75,7 +80,8 @@ accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *i
   accel_detect_params mine = accel_detect_params_default();
   API_PARAMS(mine, params);
   if (!(mine.threshold >= 0.0 && mine.threshold <= 1.0))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: threshold is %g; it must be from 0 to 1", __func__, mine.threshold);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: threshold is %g; it must be from 0 to 1",
+                       __func__, mine.threshold);
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__detect_objects(endpoint, images, n, &mine, out);
 }
@@ -99,11 +105,14 @@ accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sound
   API_PARAMS(mine, params);
   if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word") &&
       strcmp(mine.timestamps, "segment") && strcmp(mine.timestamps, "auto"))
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: timestamps is '%s'; it must be NULL, \"char\", \"word\", \"segment\" or \"auto\"",
+        __func__, mine.timestamps);
+  if (!(mine.chunk_length >= 0 && mine.chunk_length <= 3600) || mine.stride_left < 0 ||
+      mine.stride_right < 0)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "%s: timestamps is '%s'; it must be NULL, \"char\", \"word\", \"segment\" or \"auto\"", __func__,
-                       mine.timestamps);
-  if (!(mine.chunk_length >= 0 && mine.chunk_length <= 3600) || mine.stride_left < 0 || mine.stride_right < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: chunk_length is %g, strides are %g and %g; seconds, at most 3600",
+                       "%s: chunk_length is %g, strides are %g and %g; seconds, at most 3600",
                        __func__, mine.chunk_length, mine.stride_left, mine.stride_right);
   if (mine.n_temperature) API_NEED(mine.temperature);
   ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));

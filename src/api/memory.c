@@ -5,9 +5,12 @@
 #include "api/check.h"
 #include "tasks/tasks.h"
 
-accel_fit_params accel_fit_params_default(void) { return (accel_fit_params){.size = sizeof(accel_fit_params)}; }
+accel_fit_params accel_fit_params_default(void) {
+  return (accel_fit_params){.size = sizeof(accel_fit_params)};
+}
 
-accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *params, accel_fit_report **out) {
+accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *params,
+                       accel_fit_report **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
@@ -33,8 +36,10 @@ static accel_status list_cache(const accel__cache *cache, accel_cache_list *list
   list->n = n;
   list->entry = entry;
   for (uint32_t i = 0; i < n; i++) {
-    entry[i] =
-        (accel_cache_entry){.file = found[i].file, .label = found[i].label, .bytes = found[i].bytes, .used = found[i].used};
+    entry[i] = (accel_cache_entry){.file = found[i].file,
+                                   .label = found[i].label,
+                                   .bytes = found[i].bytes,
+                                   .used = found[i].used};
     list->bytes += found[i].bytes;
   }
   return ACCEL_OK;

@@ -32,7 +32,8 @@ accel_status accel_session_feed_ids(accel_session *session, const int32_t *ids, 
   API_LOCKED(session, accel__session_feed(session, ids, n));
 }
 
-accel_status accel_session_generate(accel_session *session, const accel_generate_params *params, accel_generations **out) {
+accel_status accel_session_generate(accel_session *session, const accel_generate_params *params,
+                                    accel_generations **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(session);
@@ -41,8 +42,12 @@ accel_status accel_session_generate(accel_session *session, const accel_generate
   API_LOCKED(session, accel__session_generate(session, &mine, out));
 }
 
-uint32_t accel_session_length(const accel_session *session) { return session ? session->held.n : 0; }
-const int32_t *accel_session_ids(const accel_session *session) { return session ? session->held.ids : NULL; }
+uint32_t accel_session_length(const accel_session *session) {
+  return session ? session->held.n : 0;
+}
+const int32_t *accel_session_ids(const accel_session *session) {
+  return session ? session->held.ids : NULL;
+}
 
 accel_status accel_session_truncate(accel_session *session, uint32_t tokens) {
   API_BEGIN();

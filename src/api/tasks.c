@@ -41,11 +41,13 @@ accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts
   return accel__embed(endpoint, texts, n, &mine, out);
 }
 
-accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uint32_t n, accel_embeddings **out) {
+accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                         accel_embeddings **out) {
   return accel_embed_with(endpoint, texts, n, NULL, out);
 }
 
-accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, const char *const *pairs, uint32_t n,
+accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts,
+                            const char *const *pairs, uint32_t n,
                             const accel_classify_params *params, accel_classifications **out) {
   API_BEGIN();
   API_OUT(out);
@@ -56,8 +58,8 @@ accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, 
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
 }
 
-accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents, uint32_t n,
-                          const accel_rerank_params *params, accel_ranking **out) {
+accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents,
+                          uint32_t n, const accel_rerank_params *params, accel_ranking **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -68,8 +70,8 @@ accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const cha
   return accel__rerank(endpoint, query, documents, n, &mine, out);
 }
 
-accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_tokens_params *params,
-                          accel_token_entities **out) {
+accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                          const accel_tokens_params *params, accel_token_entities **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -79,8 +81,9 @@ accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, ui
   return accel__tokens(endpoint, texts, n, &mine, out);
 }
 
-accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, const char *const *contexts, uint32_t n,
-                      const accel_qa_params *params, accel_answers **out) {
+accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions,
+                      const char *const *contexts, uint32_t n, const accel_qa_params *params,
+                      accel_answers **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -91,8 +94,8 @@ accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, co
   return accel__qa(endpoint, questions, contexts, n, &mine, out);
 }
 
-accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params,
-                             accel_fills **out) {
+accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_fill_params *params, accel_fills **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -122,8 +125,8 @@ double accel_cosine(const float *a, const float *b, size_t n) {
   return aa > 0 && bb > 0 ? dot / (sqrt(aa) * sqrt(bb)) : 0;
 }
 
-accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how, const char *golden,
-                          accel_verify_report **out) {
+accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how,
+                          const char *golden, accel_verify_report **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
@@ -134,8 +137,9 @@ accel_status accel_verify(accel *ctx, const char *model, const accel_init_params
   return accel__verify(ctx, model, &mine, golden, out);
 }
 
-accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
-                                       const char *const *precisions, uint32_t n_precisions, accel_test_report **out) {
+accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware,
+                                       uint32_t n_hardware, const char *const *precisions,
+                                       uint32_t n_precisions, accel_test_report **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);

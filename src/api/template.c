@@ -45,11 +45,12 @@ void accel_template_close(accel_template **template) {
 static accel_status parse(const char *json, const char *name, accel__json_file *file) {
   if (!json) return ACCEL_OK;
   accel_status status = accel__json_parse(json, strlen(json), name, file);
-  return status == ACCEL_ERROR_FORMAT ? accel__wrap(ACCEL_ERROR_ARGUMENT, "accel_template_render") : status;
+  return status == ACCEL_ERROR_FORMAT ? accel__wrap(ACCEL_ERROR_ARGUMENT, "accel_template_render")
+                                      : status;
 }
 
-static accel_status render(accel_template *template, const char *messages, const accel_template_params *how,
-                           accel__buffer *out) {
+static accel_status render(accel_template *template, const char *messages,
+                           const accel_template_params *how, accel__buffer *out) {
   accel__json_file file[4] = {{0}};
   accel_status status = parse(messages, "messages", &file[0]);
   if (status == ACCEL_OK) status = parse(how->tools, "tools", &file[1]);
@@ -57,20 +58,22 @@ static accel_status render(accel_template *template, const char *messages, const
   if (status == ACCEL_OK) status = parse(how->variables, "variables", &file[3]);
   const accel__json *tools = cJSON_IsNull(file[1].root) ? NULL : file[1].root;
   const accel__json *documents = cJSON_IsNull(file[2].root) ? NULL : file[2].root;
-  accel__chat_request request = {.messages = file[0].root,
-                                 .tools = tools,
-                                 .documents = documents,
-                                 .variables = file[3].root,
-                                 .name = how->name,
-                                 .add_generation_prompt = how->add_generation_prompt != 0 && !how->continue_final_message,
-                                 .continue_final_message = how->continue_final_message != 0};
-  if (status == ACCEL_OK) status = accel__chat_template_render(template->inner, &request, out, NULL);
+  accel__chat_request request = {
+      .messages = file[0].root,
+      .tools = tools,
+      .documents = documents,
+      .variables = file[3].root,
+      .name = how->name,
+      .add_generation_prompt = how->add_generation_prompt != 0 && !how->continue_final_message,
+      .continue_final_message = how->continue_final_message != 0};
+  if (status == ACCEL_OK)
+    status = accel__chat_template_render(template->inner, &request, out, NULL);
   for (int i = 0; i < 4; ++i) accel__json_free(&file[i]);
   return status;
 }
 
-accel_status accel_template_render(accel_template *template, const char *messages, const accel_template_params *params,
-                                   char **text) {
+accel_status accel_template_render(accel_template *template, const char *messages,
+                                   const accel_template_params *params, char **text) {
   API_BEGIN();
   API_OUT(text);
   API_NEED(template);

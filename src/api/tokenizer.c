@@ -46,27 +46,35 @@ typedef struct id_lists {
   const int64_t **start, **end;
 } id_lists;
 
-static accel_status new_lists(accel__arena *arena, uint32_t n, accel_token_ids *result, id_lists *lists) {
+static accel_status new_lists(accel__arena *arena, uint32_t n, accel_token_ids *result,
+                              id_lists *lists) {
   *lists = (id_lists){.count = accel__arena_array(arena, n, sizeof(uint32_t)),
                       .ids = accel__arena_array(arena, n, sizeof(void *)),
                       .tokens = accel__arena_array(arena, n, sizeof(void *)),
                       .start = accel__arena_array(arena, n, sizeof(void *)),
                       .end = accel__arena_array(arena, n, sizeof(void *))};
-  if (!lists->count || !lists->ids || !lists->tokens || !lists->start || !lists->end) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *result = (accel_token_ids){
-      .n = n, .count = lists->count, .ids = lists->ids, .tokens = lists->tokens, .start = lists->start, .end = lists->end};
+  if (!lists->count || !lists->ids || !lists->tokens || !lists->start || !lists->end)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  *result = (accel_token_ids){.n = n,
+                              .count = lists->count,
+                              .ids = lists->ids,
+                              .tokens = lists->tokens,
+                              .start = lists->start,
+                              .end = lists->end};
   return ACCEL_OK;
 }
 
-static accel_status store(const accel__tokenizer *tokenizer, const accel__encoding *enc, accel__arena *arena, uint32_t i,
-                          id_lists *lists) {
+static accel_status store(const accel__tokenizer *tokenizer, const accel__encoding *enc,
+                          accel__arena *arena, uint32_t i, id_lists *lists) {
   int32_t *ids = accel__arena_array(arena, enc->n, sizeof *ids);
   const char **tokens = accel__arena_array(arena, enc->n, sizeof *tokens);
-  int64_t *start = accel__arena_array(arena, enc->n, sizeof *start), *end = accel__arena_array(arena, enc->n, sizeof *end);
+  int64_t *start = accel__arena_array(arena, enc->n, sizeof *start),
+          *end = accel__arena_array(arena, enc->n, sizeof *end);
   if (!ids || !tokens || !start || !end) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (size_t t = 0; t < enc->n; t++) {
     ids[t] = enc->ids[t];
-    tokens[t] = accel__id_to_token(tokenizer, enc->ids[t], NULL); /* lives with the tokenizer: copied */
+    /* lives with the tokenizer: copied */
+    tokens[t] = accel__id_to_token(tokenizer, enc->ids[t], NULL);
     tokens[t] = accel__arena_string(arena, tokens[t] ? tokens[t] : "");
     start[t] = enc->chars[t].start;
     end[t] = enc->chars[t].end;
@@ -80,8 +88,8 @@ static accel_status store(const accel__tokenizer *tokenizer, const accel__encodi
   return ACCEL_OK;
 }
 
-accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n, int add_special_tokens,
-                            accel_token_ids **out) {
+accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n,
+                            int add_special_tokens, accel_token_ids **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(tokenizer);
@@ -114,7 +122,8 @@ static accel_status write_nul(accel__buffer *buffer, char **text) {
   }
   accel__buffer out = {0};
   for (size_t i = 0; i < buffer->n; i++)
-    accel__buffer_bytes(&out, buffer->data[i] ? &buffer->data[i] : "\xC0\x80", buffer->data[i] ? 1 : 2);
+    accel__buffer_bytes(&out, buffer->data[i] ? &buffer->data[i] : "\xC0\x80",
+                        buffer->data[i] ? 1 : 2);
   accel_status status = accel__buffer_status(&out);
   if (status == ACCEL_OK)
     *text = out.data;
@@ -123,16 +132,17 @@ static accel_status write_nul(accel__buffer *buffer, char **text) {
   return status;
 }
 
-accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens,
-                              char **text) {
+accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n,
+                              int skip_special_tokens, char **text) {
   API_BEGIN();
   API_OUT(text);
   API_NEED(tokenizer);
   if (n) API_NEED(ids);
   accel__buffer buffer = {0};
   accel__buffer_text(&buffer, ""); /* no ids give an empty string, not NULL */
-  accel_status status = accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0,
-                                      accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
+  accel_status status =
+      accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0,
+                    accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
   if (status == ACCEL_OK) status = accel__buffer_status(&buffer);
   if (status == ACCEL_OK) status = write_nul(&buffer, text);
   accel__buffer_free(&buffer);

@@ -19,7 +19,8 @@
 
 /* ---- samples ---- */
 
-#define ACCEL__SOUND_MAX_FRAMES (UINT64_C(1) << 30) /* 18 hours at 16 kHz; files that say more are refused */
+/* 18 hours at 16 kHz; files that say more are refused */
+#define ACCEL__SOUND_MAX_FRAMES (UINT64_C(1) << 30)
 
 typedef struct accel__sound {
   float *samples; /* [frames], one channel, full scale -1 .. 1; malloc'd */
@@ -27,67 +28,86 @@ typedef struct accel__sound {
   uint32_t rate; /* per second */
 } accel__sound;  /* {0} is empty */
 
-/* Channels are averaged.  ACCEL_ERROR_FORMAT names the file and what is wrong with it: a size that its bytes do not bear
- * out, a block alignment that does not fit, a sample that is no number.  An empty data chunk is a sound of no frames.  The
- * sizes that programs write into a pipe (0 and 0x7FFFF000 or more) mean "to the end of the file". */
+/* Channels are averaged.  ACCEL_ERROR_FORMAT names the file and what is wrong with it: a size that
+ * its bytes do not bear out, a block alignment that does not fit, a sample that is no number.  An
+ * empty data chunk is a sound of no frames.  The sizes that programs write into a pipe (0 and
+ * 0x7FFFF000 or more) mean "to the end of the file". */
 accel_status accel__sound_read(const char *path, accel__sound *out);
 /* The same from memory; `name` stands for the file in messages. */
 accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, accel__sound *out);
-/* WAV alone: PCM of 8 to 32 bits, IEEE float of 32 and 64, A-law, mu-law; RIFF, RF64 and BW64; WAVE_FORMAT_EXTENSIBLE.
- * ACCEL_ERROR_UNSUPPORTED for another encoding, by its number. */
+/* WAV alone: PCM of 8 to 32 bits, IEEE float of 32 and 64, A-law, mu-law; RIFF, RF64 and BW64;
+ * WAVE_FORMAT_EXTENSIBLE. ACCEL_ERROR_UNSUPPORTED for another encoding, by its number. */
 accel_status accel__wav_parse(const uint8_t *bytes, size_t n, const char *name, accel__sound *out);
 void accel__sound_free(accel__sound *sound);
 
-/* Band-limited interpolation by a Hann-windowed sinc of 6 zero crossings, cut off at 0.99 of the lower Nyquist frequency:
- * the kernel that torchaudio.functional.resample uses by default, in double precision.  frames' = ceil(frames * rate' /
- * rate). */
+/* Band-limited interpolation by a Hann-windowed sinc of 6 zero crossings, cut off at 0.99 of the
+ * lower Nyquist frequency: the kernel that torchaudio.functional.resample uses by default, in
+ * double precision.  frames' = ceil(frames * rate' / rate). */
 accel_status accel__resample(accel__sound *sound, uint32_t rate);
 
 /* ---- spectrograms (transformers' audio_utils.spectrogram) ---- */
 
-typedef enum accel__mel_scale { ACCEL__MEL_HTK, ACCEL__MEL_KALDI, ACCEL__MEL_SLANEY } accel__mel_scale;
+typedef enum accel__mel_scale {
+  ACCEL__MEL_HTK,
+  ACCEL__MEL_KALDI,
+  ACCEL__MEL_SLANEY
+} accel__mel_scale;
 typedef enum accel__mel_log { ACCEL__LOG_10, ACCEL__LOG_E, ACCEL__LOG_DB } accel__mel_log;
 
-/* A mel filter bank as its triangles: filter m weighs the bins first[m] .. first[m] + count[m] - 1. */
+/* A mel filter bank as its triangles: filter m weighs the bins first[m] .. first[m] + count[m] -
+ * 1. */
 typedef struct accel__mel_bank {
   int32_t bins, mels;
   int32_t *first, *count, *at; /* [mels]; weights of m begin at weight[at[m]] */
   float *weight;
 } accel__mel_bank;
-/* Centres are evenly spaced on the scale from f_min to f_max; slaney_norm: each filter has area 2 Hz; in_mel: straight sides
- * on the mel axis (torchaudio's Kaldi), else on the Hz axis. */
-accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max, int32_t rate, bool slaney_norm,
-                                 accel__mel_scale scale, bool in_mel, accel__mel_bank *out);
+/* Centres are evenly spaced on the scale from f_min to f_max; slaney_norm: each filter has area 2
+ * Hz; in_mel: straight sides on the mel axis (torchaudio's Kaldi), else on the Hz axis. */
+accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max,
+                                 int32_t rate, bool slaney_norm, accel__mel_scale scale,
+                                 bool in_mel, accel__mel_bank *out);
 void accel__mel_bank_free(accel__mel_bank *bank);
 
 typedef struct accel__spectrogram {
-  int32_t frame, hop, fft; /* samples of a frame, between frames, and of the transform (zeros after the frame) */
-  bool center;             /* frames are centred on multiples of hop: frame/2 samples mirrored at both ends */
-  bool symmetric;          /* Hann window of frame - 1 intervals instead of a periodic one */
-  bool remove_dc;          /* each frame's mean is subtracted */
-  float preemphasis;       /* x[i] -= preemphasis * x[i-1] in each frame; 0 off */
-  float floor;             /* smallest value before the logarithm */
+  /* samples of a frame, between frames, and of the transform (zeros after the frame) */
+  int32_t frame, hop, fft;
+  /* frames are centred on multiples of hop: frame/2 samples mirrored at both ends */
+  bool center;
+  bool symmetric;    /* Hann window of frame - 1 intervals instead of a periodic one */
+  bool remove_dc;    /* each frame's mean is subtracted */
+  float preemphasis; /* x[i] -= preemphasis * x[i-1] in each frame; 0 off */
+  float floor;       /* smallest value before the logarithm */
   accel__mel_log log;
   const accel__mel_bank *bank;
 } accel__spectrogram;
 /* Frames of a signal of n samples; 0 when it is too short for one (or, centred, to be mirrored). */
 int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n);
-/* out[f * frame_stride + m * mel_stride] = log(max(floor, sum of the bank's weights times the power spectrum)) for frames
- * first .. first + count - 1.  Frames run on the pool (NULL: on this thread). */
-accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n, int64_t first,
-                                    int64_t count, accel__pool *pool, float *out, int64_t frame_stride, int64_t mel_stride);
+/* out[f * frame_stride + m * mel_stride] = log(max(floor, sum of the bank's weights times the
+ * power spectrum)) for frames first .. first + count - 1.  Frames run on the pool (NULL: on this
+ * thread). */
+accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n,
+                                    int64_t first, int64_t count, accel__pool *pool, float *out,
+                                    int64_t frame_stride, int64_t mel_stride);
 
 /* ---- features: preprocessor_config.json ---- */
 
 typedef enum accel__extractor {
   ACCEL__EXTRACT_WHISPER,  /* WhisperFeatureExtractor: log-mel [mels, frames] */
   ACCEL__EXTRACT_WAV2VEC2, /* Wav2Vec2FeatureExtractor: the samples, normalised */
-  ACCEL__EXTRACT_CLAP,     /* ClapFeatureExtractor: mel in dB [4 or 1, frames, mels] and is_longer */
-  ACCEL__EXTRACT_AST       /* ASTFeatureExtractor: Kaldi's filter bank [frames, mels] */
+  /* ClapFeatureExtractor: mel in dB [4 or 1, frames, mels] and is_longer */
+  ACCEL__EXTRACT_CLAP,
+  ACCEL__EXTRACT_AST /* ASTFeatureExtractor: Kaldi's filter bank [frames, mels] */
 } accel__extractor;
 
-typedef enum accel__clap_truncation { ACCEL__CLAP_FUSION, ACCEL__CLAP_RAND_TRUNC } accel__clap_truncation;
-typedef enum accel__clap_padding { ACCEL__CLAP_REPEATPAD, ACCEL__CLAP_REPEAT, ACCEL__CLAP_PAD } accel__clap_padding;
+typedef enum accel__clap_truncation {
+  ACCEL__CLAP_FUSION,
+  ACCEL__CLAP_RAND_TRUNC
+} accel__clap_truncation;
+typedef enum accel__clap_padding {
+  ACCEL__CLAP_REPEATPAD,
+  ACCEL__CLAP_REPEAT,
+  ACCEL__CLAP_PAD
+} accel__clap_padding;
 
 typedef struct accel__audio_processor {
   accel__extractor kind;
@@ -101,13 +121,16 @@ typedef struct accel__audio_processor {
   accel__spectrogram spectrogram; /* bank: &bank */
   accel__mel_bank bank;
 } accel__audio_processor;
-/* Reads preprocessor_config.json (or "feature_extractor" of processor_config.json) in `directory`.  ACCEL_ERROR_FORMAT names
- * file and field; a feature_extractor_type that is not one of the above is ACCEL_ERROR_UNSUPPORTED by name. */
+/* Reads preprocessor_config.json (or "feature_extractor" of processor_config.json) in `directory`.
+ * ACCEL_ERROR_FORMAT names file and field; a feature_extractor_type that is not one of the above is
+ * ACCEL_ERROR_UNSUPPORTED by name. */
 accel_status accel__audio_processor_load(const char *directory, accel__audio_processor *out);
 void accel__audio_processor_free(accel__audio_processor *p);
 
 typedef struct accel__audio_options {
-  bool longest;  /* Whisper: pad to the longest sound and cut nothing, instead of padding and cutting to max_samples */
+  /* Whisper: pad to the longest sound and cut nothing, instead of padding and cutting to
+   * max_samples */
+  bool longest;
   uint64_t seed; /* CLAP: where long sounds are cut */
 } accel__audio_options;
 
@@ -120,9 +143,11 @@ typedef struct accel__audio_features {
   int64_t mask_length;
   uint8_t *is_longer; /* CLAP: [sounds, 1] */
 } accel__audio_features;
-/* sounds[n] in the processor's rate: others are ACCEL_ERROR_ARGUMENT.  options NULL: the extractor's defaults. */
-accel_status accel__audio_features_of(const accel__audio_processor *p, const accel__sound *sounds, uint32_t n,
-                                      const accel__audio_options *options, accel__pool *pool, accel__audio_features *out);
+/* sounds[n] in the processor's rate: others are ACCEL_ERROR_ARGUMENT.  options NULL: the
+ * extractor's defaults. */
+accel_status accel__audio_features_of(const accel__audio_processor *p, const accel__sound *sounds,
+                                      uint32_t n, const accel__audio_options *options,
+                                      accel__pool *pool, accel__audio_features *out);
 void accel__audio_features_free(accel__audio_features *f);
 
 #endif

@@ -1,7 +1,9 @@
-/* bodies.h - a body for any processor, and for x86-64 once more for AVX2 and FMA, and for AVX-512: include with BODY, the
- * name of a file whose functions are FOR_ISA(name) and TARGET, and which works on LANES doubles at a time.
+/* bodies.h - a body for any processor, and for x86-64 once more for AVX2 and FMA, and for AVX-512:
+ * include with BODY, the name of a file whose functions are FOR_ISA(name) and TARGET, and which
+ * works on LANES doubles at a time.
  *
- * ACCEL__BY_ISA(name, ...) calls the newest that this processor runs; accel__audio_lanes() are its LANES. */
+ * ACCEL__BY_ISA(name, ...) calls the newest that this processor runs; accel__audio_lanes() are its
+ * LANES. */
 #define FOR_ISA(name) name##_any
 #define TARGET
 #define LANES 4

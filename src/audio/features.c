@@ -10,7 +10,8 @@
 typedef accel__audio_processor processor;
 typedef accel__audio_features features;
 
-static accel_status make_values(features *f, const char *name, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+static accel_status make_values(features *f, const char *name, uint32_t rank, int64_t a, int64_t b,
+                                int64_t c, int64_t d) {
   f->name = name;
   f->rank = rank;
   const int64_t dim[4] = {a, b, c, d};
@@ -50,9 +51,10 @@ static float *padded(const float *samples, uint64_t n, uint64_t length, float va
   return out;
 }
 
-/* The logarithms of mel energies [mels, frames] of one sound: they end 8 below the highest, then (x + 4) / 4. */
-static accel_status whisper_one(const processor *p, const accel__sound *sound, uint64_t length, int64_t frames,
-                                accel__pool *pool, float *x) {
+/* The logarithms of mel energies [mels, frames] of one sound: they end 8 below the highest, then (x
+ * + 4) / 4. */
+static accel_status whisper_one(const processor *p, const accel__sound *sound, uint64_t length,
+                                int64_t frames, accel__pool *pool, float *x) {
   const accel__audio_isa isa = accel__audio_isa_here();
   const int64_t n = p->bank.mels * frames;
   float *own = NULL;
@@ -60,15 +62,16 @@ static accel_status whisper_one(const processor *p, const accel__sound *sound, u
     own = padded(sound->samples, sound->frames, length, p->padding_value);
     if (!own) return ACCEL_ERROR_OUT_OF_MEMORY;
   }
-  accel_status status =
-      accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length, 0, frames, pool, x, 1, frames);
+  accel_status status = accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length,
+                                               0, frames, pool, x, 1, frames);
   accel__room_free(own);
-  if (status == ACCEL_OK) ACCEL__BY_ISA(isa, levels, x, n, ACCEL__BY_ISA(isa, highest, x, n) - 8.0f);
+  if (status == ACCEL_OK)
+    ACCEL__BY_ISA(isa, levels, x, n, ACCEL__BY_ISA(isa, highest, x, n) - 8.0f);
   return status;
 }
 
-static accel_status whisper(const processor *p, const accel__sound *sounds, uint32_t n, const accel__audio_options *how,
-                            accel__pool *pool, features *out) {
+static accel_status whisper(const processor *p, const accel__sound *sounds, uint32_t n,
+                            const accel__audio_options *how, accel__pool *pool, features *out) {
   const accel__spectrogram *s = &p->spectrogram;
   const uint64_t length = how->longest ? longest_of(sounds, n) : p->max_samples;
   const int64_t frames = accel__spectrogram_frames(s, length) - 1; /* the last one is dropped */
@@ -78,8 +81,10 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
   ACCEL_TRY(make_values(out, "input_features", 3, n, p->bank.mels, frames, 0));
   if (p->attention_mask) ACCEL_TRY(make_mask(out, n, frames));
   for (uint32_t i = 0; i < n; i++) {
-    ACCEL_TRY(whisper_one(p, &sounds[i], length, frames, pool, out->values + (int64_t)i * p->bank.mels * frames));
-    for (int64_t f = 0; out->mask && f < frames; f++) out->mask[i * frames + f] = (uint64_t)(f * s->hop) < sounds[i].frames;
+    ACCEL_TRY(whisper_one(p, &sounds[i], length, frames, pool,
+                          out->values + (int64_t)i * p->bank.mels * frames));
+    for (int64_t f = 0; out->mask && f < frames; f++)
+      out->mask[i * frames + f] = (uint64_t)(f * s->hop) < sounds[i].frames;
   }
   return ACCEL_OK;
 }
@@ -90,11 +95,13 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
 static void normalise(const float *from, uint64_t n, float *x) {
   const accel__audio_isa isa = accel__audio_isa_here();
   const float mean = (float)(ACCEL__BY_ISA(isa, sum_of, from, n, 0.0f, false) / (double)n);
-  const float scale = (float)(1.0 / sqrt(ACCEL__BY_ISA(isa, sum_of, from, n, mean, true) / (double)n + 1e-7));
+  const float scale =
+      (float)(1.0 / sqrt(ACCEL__BY_ISA(isa, sum_of, from, n, mean, true) / (double)n + 1e-7));
   ACCEL__BY_ISA(isa, scaled, from, n, mean, scale, x);
 }
 
-static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uint32_t n, features *out) {
+static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uint32_t n,
+                             features *out) {
   const uint64_t length = longest_of(sounds, n);
   ACCEL_TRY(make_values(out, "input_values", 2, n, (int64_t)length, 0, 0));
   if (p->attention_mask) ACCEL_TRY(make_mask(out, n, (int64_t)length));
@@ -114,19 +121,23 @@ static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uin
 
 /* ---- AST ---- */
 
-static accel_status ast(const processor *p, const accel__sound *sounds, uint32_t n, accel__pool *pool, features *out) {
+static accel_status ast(const processor *p, const accel__sound *sounds, uint32_t n,
+                        accel__pool *pool, features *out) {
   const int64_t mels = p->bank.mels, length = p->max_frames;
   ACCEL_TRY(make_values(out, "input_values", 3, n, length, mels, 0));
   for (uint32_t i = 0; i < n; i++) {
     float *x = out->values + (int64_t)i * length * mels;
     int64_t frames = accel__spectrogram_frames(&p->spectrogram, sounds[i].frames);
     if (frames < 1)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has %llu samples; %d are needed for one frame", i,
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "sound %u has %llu samples; %d are needed for one frame", i,
                          (unsigned long long)sounds[i].frames, p->spectrogram.frame);
     if (frames > length) frames = length;
-    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, sounds[i].samples, sounds[i].frames, 0, frames, pool, x, mels, 1));
+    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, sounds[i].samples, sounds[i].frames, 0,
+                                     frames, pool, x, mels, 1));
     memset(x + frames * mels, 0, (size_t)((length - frames) * mels) * sizeof *x);
-    for (int64_t k = 0; p->do_normalize && k < length * mels; k++) x[k] = (x[k] - p->mean) / (p->std * 2.0f);
+    for (int64_t k = 0; p->do_normalize && k < length * mels; k++)
+      x[k] = (x[k] - p->mean) / (p->std * 2.0f);
   }
   return ACCEL_OK;
 }
@@ -144,39 +155,45 @@ static uint64_t draw(uint64_t *state, uint64_t below) {
 /* A short sound as long as the model wants it. */
 static float *clap_fill(const processor *p, const accel__sound *s) {
   const uint64_t length = p->max_samples, times = length / s->frames;
-  uint64_t copies = p->padding == ACCEL__CLAP_REPEAT ? times + 1 : p->padding == ACCEL__CLAP_REPEATPAD ? times : 1;
+  uint64_t copies = p->padding == ACCEL__CLAP_REPEAT      ? times + 1
+                    : p->padding == ACCEL__CLAP_REPEATPAD ? times
+                                                          : 1;
   float *out = calloc(length + 1, sizeof *out);
   for (uint64_t c = 0, at = 0; out && c < copies && at < length; c++, at += s->frames)
     memcpy(out + at, s->samples, (s->frames < length - at ? s->frames : length - at) * sizeof *out);
   return out;
 }
 
-/* The whole of mel[total, mels] squeezed to `frames` by linear interpolation between frame centres. */
+/* The whole of mel[total, mels] squeezed to `frames` by linear interpolation between frame
+ * centres. */
 static void shrink(const float *mel, int64_t total, int64_t frames, int64_t mels, float *out) {
   for (int64_t f = 0; f < frames; f++) {
     float at = ((float)f + 0.5f) * ((float)total / (float)frames) - 0.5f;
     at = at < 0.0f ? 0.0f : at;
     const int64_t low = (int64_t)at, high = low + 1 < total ? low + 1 : total - 1;
     const float part = at - (float)low;
-    for (int64_t m = 0; m < mels; m++) out[f * mels + m] = (1.0f - part) * mel[low * mels + m] + part * mel[high * mels + m];
+    for (int64_t m = 0; m < mels; m++)
+      out[f * mels + m] = (1.0f - part) * mel[low * mels + m] + part * mel[high * mels + m];
   }
 }
 
-/* The whole, squeezed, and a piece of each third: numpy's array_split gives the first thirds one more where they are
- * unequal. */
-static void fuse(const float *mel, int64_t total, int64_t frames, int64_t mels, uint64_t *random, float *out) {
+/* The whole, squeezed, and a piece of each third: numpy's array_split gives the first thirds one
+ * more where they are unequal. */
+static void fuse(const float *mel, int64_t total, int64_t frames, int64_t mels, uint64_t *random,
+                 float *out) {
   const int64_t starts = total - frames + 1;
   shrink(mel, total, frames, mels, out);
   for (int64_t third = 0, begin = 0; third < 3; third++) {
     const int64_t count = starts / 3 + (third < starts % 3);
     const int64_t from = count ? begin + (int64_t)draw(random, (uint64_t)count) : 0;
-    memcpy(out + (third + 1) * frames * mels, mel + from * mels, (size_t)(frames * mels) * sizeof *out);
+    memcpy(out + (third + 1) * frames * mels, mel + from * mels,
+           (size_t)(frames * mels) * sizeof *out);
     begin += count;
   }
 }
 
-static accel_status clap_one(const processor *p, const accel__sound *s, int64_t frames, accel__pool *pool, uint64_t *random,
-                             float *out, uint8_t *is_longer) {
+static accel_status clap_one(const processor *p, const accel__sound *s, int64_t frames,
+                             accel__pool *pool, uint64_t *random, float *out, uint8_t *is_longer) {
   const int64_t mels = p->bank.mels, size = frames * mels;
   const bool fusion = p->truncation == ACCEL__CLAP_FUSION;
   *is_longer = 0;
@@ -185,31 +202,37 @@ static accel_status clap_one(const processor *p, const accel__sound *s, int64_t 
     if (total != frames) {
       float *mel = malloc((size_t)(total * mels) * sizeof *mel);
       if (!mel) return accel__no_memory((size_t)(total * mels) * sizeof *mel);
-      accel_status status = accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, total, pool, mel, mels, 1);
+      accel_status status = accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, total,
+                                                   pool, mel, mels, 1);
       if (status == ACCEL_OK) fuse(mel, total, frames, mels, random, out);
       free(mel);
       *is_longer = 1;
       return status;
     }
-    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, frames, pool, out, mels, 1));
+    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, frames, pool, out,
+                                     mels, 1));
   } else if (s->frames > p->max_samples) {
     const uint64_t from = draw(random, s->frames - p->max_samples + 1);
     *is_longer = 1;
-    return accel__spectrogram_run(&p->spectrogram, s->samples + from, p->max_samples, 0, frames, pool, out, mels, 1);
+    return accel__spectrogram_run(&p->spectrogram, s->samples + from, p->max_samples, 0, frames,
+                                  pool, out, mels, 1);
   } else {
     float *filled = clap_fill(p, s);
     if (!filled) return accel__no_memory(p->max_samples * sizeof *filled);
-    accel_status status = accel__spectrogram_run(&p->spectrogram, filled, p->max_samples, 0, frames, pool, out, mels, 1);
+    accel_status status = accel__spectrogram_run(&p->spectrogram, filled, p->max_samples, 0, frames,
+                                                 pool, out, mels, 1);
     free(filled);
     ACCEL_TRY(status);
   }
-  for (int copy = 1; fusion && copy < 4; copy++) memcpy(out + copy * size, out, (size_t)size * sizeof *out);
+  for (int copy = 1; fusion && copy < 4; copy++)
+    memcpy(out + copy * size, out, (size_t)size * sizeof *out);
   return ACCEL_OK;
 }
 
-static accel_status clap(const processor *p, const accel__sound *sounds, uint32_t n, const accel__audio_options *how,
-                         accel__pool *pool, features *out) {
-  const int64_t frames = accel__spectrogram_frames(&p->spectrogram, p->max_samples), mels = p->bank.mels;
+static accel_status clap(const processor *p, const accel__sound *sounds, uint32_t n,
+                         const accel__audio_options *how, accel__pool *pool, features *out) {
+  const int64_t frames = accel__spectrogram_frames(&p->spectrogram, p->max_samples),
+                mels = p->bank.mels;
   const bool fusion = p->truncation == ACCEL__CLAP_FUSION;
   uint64_t random = how->seed;
   bool longer = false;
@@ -218,25 +241,29 @@ static accel_status clap(const processor *p, const accel__sound *sounds, uint32_
   if (!out->is_longer) return accel__no_memory(n);
   for (uint32_t i = 0; i < n; i++) {
     if (!sounds[i].frames) return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has no samples", i);
-    ACCEL_TRY(clap_one(p, &sounds[i], frames, pool, &random, out->values + (int64_t)i * (fusion ? 4 : 1) * frames * mels,
+    ACCEL_TRY(clap_one(p, &sounds[i], frames, pool, &random,
+                       out->values + (int64_t)i * (fusion ? 4 : 1) * frames * mels,
                        &out->is_longer[i]));
     longer |= out->is_longer[i];
   }
-  if (fusion && !longer) out->is_longer[draw(&random, n)] = 1; /* as the class does: one of them passes for long */
+  /* as the class does: one of them passes for long */
+  if (fusion && !longer) out->is_longer[draw(&random, n)] = 1;
   return ACCEL_OK;
 }
 
 /* ---- any ---- */
 
 accel_status accel__audio_features_of(const processor *p, const accel__sound *sounds, uint32_t n,
-                                      const accel__audio_options *options, accel__pool *pool, features *out) {
+                                      const accel__audio_options *options, accel__pool *pool,
+                                      features *out) {
   const accel__audio_options how = options ? *options : (accel__audio_options){0};
   *out = (features){0};
   if (!n) return accel__fail(ACCEL_ERROR_ARGUMENT, "no sounds are given");
   for (uint32_t i = 0; i < n; i++)
     if (sounds[i].rate != p->rate)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has %u samples per second, the model takes %u", i, sounds[i].rate,
-                         p->rate);
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "sound %u has %u samples per second, the model takes %u", i,
+                         sounds[i].rate, p->rate);
   accel_status status = ACCEL_ERROR_INTERNAL;
   switch (p->kind) {
     case ACCEL__EXTRACT_WHISPER:

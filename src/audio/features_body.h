@@ -1,5 +1,5 @@
-/* features_body.h - the passes of features.c over whole sounds and spectrograms.  Compiled once an instruction set
- * (bodies.h). */
+/* features_body.h - the passes of features.c over whole sounds and spectrograms.  Compiled once an
+ * instruction set (bodies.h). */
 #define sum_of  FOR_ISA(sum_of)
 #define levels  FOR_ISA(levels)
 #define scaled  FOR_ISA(scaled)
@@ -8,7 +8,8 @@ enum { FOR_ISA(PARTS) = 16, FOR_ISA(BLOCK) = 16 * FOR_ISA(PARTS) };
 #define PARTS FOR_ISA(PARTS)
 #define BLOCK FOR_ISA(BLOCK)
 
-/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while, then double. */
+/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while, then
+ * double. */
 static TARGET double sum_of(const float *x, uint64_t n, float middle, bool squares) {
   double sum = 0.0;
   uint64_t i = 0;

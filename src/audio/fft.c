@@ -11,7 +11,8 @@ accel_status accel__fft_new(int32_t n, accel__fft *out) {
   const double pi = 3.14159265358979323846;
   *out = (accel__fft){.n = n};
   if (n < 1 || n > 65536)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "a Fourier transform of %d samples; 1 to 65536 can be done", n);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "a Fourier transform of %d samples; 1 to 65536 can be done", n);
   for (int32_t rest = n, r = 4; rest > 1;) {
     while (rest % r) r = r == 4 ? 2 : r == 2 ? 3 : r + 2;
     out->radix[out->passes++] = r;

@@ -1,5 +1,5 @@
-/* fft_body.h - the passes of fft.c, compiled once an instruction set: TARGET is the attribute, the macros below name the
- * copies. */
+/* fft_body.h - the passes of fft.c, compiled once an instruction set: TARGET is the attribute, the
+ * macros below name the copies. */
 #define pass      FOR_ISA(pass)
 #define put       FOR_ISA(put)
 #define radix_4   FOR_ISA(radix_4)
@@ -10,7 +10,8 @@
 
 typedef double vec __attribute__((vector_size(LANES * sizeof(double)), may_alias));
 
-/* What one pass works on: parts of length radix * m, `stride` of them interleaved.  Twiddles: exponents are below n. */
+/* What one pass works on: parts of length radix * m, `stride` of them interleaved.  Twiddles:
+ * exponents are below n. */
 typedef struct pass {
   const double (*twiddle)[2];
   int32_t n, radix, m, stride;
@@ -18,7 +19,8 @@ typedef struct pass {
   vec *yr, *yi;
 } pass;
 
-/* y[to] = (real + i imaginary) times the twiddle; a macro, for vectors as arguments depend on the instruction set. */
+/* y[to] = (real + i imaginary) times the twiddle; a macro, for vectors as arguments depend on the
+ * instruction set. */
 #define PUT(to, exponent, real, imaginary)               \
   do {                                                   \
     const double *w_ = a->twiddle[(exponent)*a->stride]; \
@@ -33,9 +35,11 @@ static TARGET void radix_4(const pass *a) {
     for (int32_t q = 0; q < s; q++) {
       const int32_t x = q + s * p, y = q + s * 4 * p;
       const vec r02 = a->xr[x] + a->xr[x + 2 * step], i02 = a->xi[x] + a->xi[x + 2 * step];
-      const vec r13 = a->xr[x + step] + a->xr[x + 3 * step], i13 = a->xi[x + step] + a->xi[x + 3 * step];
+      const vec r13 = a->xr[x + step] + a->xr[x + 3 * step],
+                i13 = a->xi[x + step] + a->xi[x + 3 * step];
       const vec dr = a->xr[x] - a->xr[x + 2 * step], di = a->xi[x] - a->xi[x + 2 * step];
-      const vec er = a->xr[x + step] - a->xr[x + 3 * step], ei = a->xi[x + step] - a->xi[x + 3 * step];
+      const vec er = a->xr[x + step] - a->xr[x + 3 * step],
+                ei = a->xi[x + step] - a->xi[x + 3 * step];
       a->yr[y] = r02 + r13;
       a->yi[y] = i02 + i13;
       PUT(y + s, p, dr + ei, di - er);
@@ -52,13 +56,14 @@ static TARGET void radix_5(const pass *a) {
     for (int32_t q = 0; q < s; q++) {
       const vec *xr = a->xr + q + s * p, *xi = a->xi + q + s * p;
       const int32_t y = q + s * 5 * p;
-      const vec ar = xr[step] + xr[4 * step], ai = xi[step] + xi[4 * step], br = xr[2 * step] + xr[3 * step],
-                bi = xi[2 * step] + xi[3 * step];
-      const vec cr = xr[step] - xr[4 * step], ci = xi[step] - xi[4 * step], dr = xr[2 * step] - xr[3 * step],
-                di = xi[2 * step] - xi[3 * step];
-      const vec er = xr[0] + c1 * ar + c2 * br, ei = xi[0] + c1 * ai + c2 * bi, fr = xr[0] + c2 * ar + c1 * br,
-                fi = xi[0] + c2 * ai + c1 * bi;
-      const vec gr = s1 * cr + s2 * dr, gi = s1 * ci + s2 * di, hr = s2 * cr - s1 * dr, hi = s2 * ci - s1 * di;
+      const vec ar = xr[step] + xr[4 * step], ai = xi[step] + xi[4 * step],
+                br = xr[2 * step] + xr[3 * step], bi = xi[2 * step] + xi[3 * step];
+      const vec cr = xr[step] - xr[4 * step], ci = xi[step] - xi[4 * step],
+                dr = xr[2 * step] - xr[3 * step], di = xi[2 * step] - xi[3 * step];
+      const vec er = xr[0] + c1 * ar + c2 * br, ei = xi[0] + c1 * ai + c2 * bi,
+                fr = xr[0] + c2 * ar + c1 * br, fi = xi[0] + c2 * ai + c1 * bi;
+      const vec gr = s1 * cr + s2 * dr, gi = s1 * ci + s2 * di, hr = s2 * cr - s1 * dr,
+                hi = s2 * ci - s1 * di;
       a->yr[y] = xr[0] + ar + br;
       a->yi[y] = xi[0] + ai + bi;
       PUT(y + s, p, er + gi, ei - gr);
@@ -104,7 +109,8 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
   const vec *re = (const vec *)room->re[from], *im = (const vec *)room->im[from];
   for (int32_t k = 0; k <= fft->n / 2; k++) {
     const int32_t c = k ? fft->n - k : 0;
-    const vec xr = (re[k] + re[c]) * 0.5, xi = (im[k] - im[c]) * 0.5, yr = (im[k] + im[c]) * 0.5, yi = (re[c] - re[k]) * 0.5;
+    const vec xr = (re[k] + re[c]) * 0.5, xi = (im[k] - im[c]) * 0.5, yr = (im[k] + im[c]) * 0.5,
+              yi = (re[c] - re[k]) * 0.5;
     const vec first = xr * xr + xi * xi, second = yr * yr + yi * yi;
     memcpy(power + k * 2 * LANES, &first, sizeof first);
     memcpy(power + k * 2 * LANES + LANES, &second, sizeof second);

@@ -4,12 +4,16 @@
 
 #include <stdint.h>
 
-typedef enum accel__audio_isa { ACCEL__AUDIO_ANY, ACCEL__AUDIO_AVX2, ACCEL__AUDIO_AVX512 } accel__audio_isa;
+typedef enum accel__audio_isa {
+  ACCEL__AUDIO_ANY,
+  ACCEL__AUDIO_AVX2,
+  ACCEL__AUDIO_AVX512
+} accel__audio_isa;
 
 static inline accel__audio_isa accel__audio_isa_here(void) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
     return ACCEL__AUDIO_AVX512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return ACCEL__AUDIO_AVX2;
 #endif

@@ -24,17 +24,20 @@ static double to_hz(double mel, accel__mel_scale scale) {
 
 /* Height at x of the triangle over left, middle, right. */
 static double triangle(double x, double left, double middle, double right) {
-  const double up = (x - left) / (middle - left), down = (right - x) / (right - middle), least = up < down ? up : down;
+  const double up = (x - left) / (middle - left), down = (right - x) / (right - middle),
+               least = up < down ? up : down;
   return least > 0.0 ? least : 0.0;
 }
 
-accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max, int32_t rate, bool slaney_norm,
-                                 accel__mel_scale scale, bool in_mel, accel__mel_bank *out) {
+accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max,
+                                 int32_t rate, bool slaney_norm, accel__mel_scale scale,
+                                 bool in_mel, accel__mel_bank *out) {
   *out = (accel__mel_bank){.bins = bins, .mels = mels};
   if (bins < 2 || mels < 1 || mels > 4096 || !(f_min >= 0.0) || !(f_max >= f_min) || rate < 2)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "a mel filter bank of %d filters over %d bins from %g to %g Hz at %d Hz makes no sense", mels, bins,
-                       f_min, f_max, rate);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "a mel filter bank of %d filters over %d bins from %g to %g Hz at %d Hz makes no sense",
+        mels, bins, f_min, f_max, rate);
   out->first = calloc(3 * (size_t)mels, sizeof *out->first);
   out->weight = malloc((size_t)bins * (size_t)mels * sizeof *out->weight);
   if (!out->first || !out->weight) {
@@ -52,9 +55,11 @@ accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, doubl
     }
     out->at[m] = used;
     for (int32_t b = 0; b < bins; b++) {
-      const double f = in_mel ? to_mel((double)rate / (2.0 * (bins - 1)) * b, scale) : (double)(rate / 2) * b / (bins - 1);
+      const double f = in_mel ? to_mel((double)rate / (2.0 * (bins - 1)) * b, scale)
+                              : (double)(rate / 2) * b / (bins - 1);
       const double *side = in_mel ? edge : hz;
-      const double weight = triangle(f, side[0], side[1], side[2]) * (slaney_norm ? 2.0 / (hz[2] - hz[0]) : 1.0);
+      const double weight =
+          triangle(f, side[0], side[1], side[2]) * (slaney_norm ? 2.0 / (hz[2] - hz[0]) : 1.0);
       if (weight == 0.0 && !out->count[m]) continue;
       if (weight == 0.0) break;
       if (!out->count[m]++) out->first[m] = b;
@@ -109,9 +114,12 @@ static double sample(const run *r, int64_t i) {
 }
 
 /* Where frame `index` begins; below 0 where it is mirrored. */
-static int64_t begin_of(const run *r, int64_t index) { return index * r->s->hop - (r->s->center ? r->s->frame / 2 : 0); }
+static int64_t begin_of(const run *r, int64_t index) {
+  return index * r->s->hop - (r->s->center ? r->s->frame / 2 : 0);
+}
 
-/* The first `have` of `lanes` frames from `index` on into the lanes of x, ready for the transform; others are zeros. */
+/* The first `have` of `lanes` frames from `index` on into the lanes of x, ready for the transform;
+ * others are zeros. */
 static void take_frames(const run *r, int64_t index, int64_t have, double *x) {
   const accel__spectrogram *s = r->s;
   const int64_t begin = begin_of(r, index), lanes = r->lanes;
@@ -128,7 +136,8 @@ static void take_frames(const run *r, int64_t index, int64_t have, double *x) {
 
 /* Nothing but zeros in any of the frames of a task, or near them. */
 static bool is_silent(const run *r, int64_t index) {
-  int64_t at = begin_of(r, index) - r->s->frame, end = begin_of(r, index + 2 * r->lanes) + 2 * r->s->frame;
+  int64_t at = begin_of(r, index) - r->s->frame,
+          end = begin_of(r, index + 2 * r->lanes) + 2 * r->s->frame;
   if (at < 0) at = 0;
   if (end > (int64_t)r->n) end = (int64_t)r->n;
   while (at < end && r->samples[at] == 0.0f) at++;
@@ -145,14 +154,17 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   double *power = r->power + (int64_t)worker * bank->bins * 2 * lanes;
   const bool sound = !is_silent(r, r->first + begin);
   const double least = (double)r->s->floor,
-               times = r->s->log == ACCEL__LOG_E ? 1.0 : (r->s->log == ACCEL__LOG_DB ? 10.0 : 1.0) / log(10.0);
+               times = r->s->log == ACCEL__LOG_E
+                           ? 1.0
+                           : (r->s->log == ACCEL__LOG_DB ? 10.0 : 1.0) / log(10.0);
   if (sound) {
     take_frames(r, r->first + begin, frames, room->re[0]);
     take_frames(r, r->first + begin + lanes, frames - lanes, room->im[0]);
     accel__fft_power(&r->fft, room, power);
   }
   for (int32_t m = 0; m < bank->mels; m++) {
-    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_MOST_FRAMES] = {0};
+    float *to = r->out + begin * r->frame_stride + m * r->mel_stride,
+          y[ACCEL__FFT_MOST_FRAMES] = {0};
     ACCEL__BY_ISA(r->isa, energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
                   power + bank->first[m] * 2 * lanes, least, times, y);
     for (int64_t f = 0; f < frames; f++) to[f * r->frame_stride] = y[f];
@@ -162,20 +174,23 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
 static double *hann(int32_t n, bool symmetric) {
   const double pi = 3.14159265358979323846;
   double *w = malloc((size_t)n * sizeof *w);
-  for (int32_t i = 0; w && i < n; i++) w[i] = n == 1 ? 1.0 : 0.5 - 0.5 * cos(2.0 * pi * i / (symmetric ? n - 1 : n));
+  for (int32_t i = 0; w && i < n; i++)
+    w[i] = n == 1 ? 1.0 : 0.5 - 0.5 * cos(2.0 * pi * i / (symmetric ? n - 1 : n));
   return w;
 }
 
-accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n, int64_t first,
-                                    int64_t count, accel__pool *pool, float *out, int64_t frame_stride, int64_t mel_stride) {
+accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n,
+                                    int64_t first, int64_t count, accel__pool *pool, float *out,
+                                    int64_t frame_stride, int64_t mel_stride) {
   const uint32_t workers = pool ? accel__pool_size(pool) : 1;
   if (s->frame < 1 || s->hop < 1 || s->fft < s->frame || s->bank->bins != s->fft / 2 + 1)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "frames of %d samples every %d, a transform of %d and %d bins do not go together", s->frame, s->hop,
-                       s->fft, s->bank->bins);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "frames of %d samples every %d, a transform of %d and %d bins do not go together", s->frame,
+        s->hop, s->fft, s->bank->bins);
   if (first < 0 || count < 0 || first + count > accel__spectrogram_frames(s, n))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "frames %lld to %lld of %lld", (long long)first, (long long)(first + count),
-                       (long long)accel__spectrogram_frames(s, n));
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "frames %lld to %lld of %lld", (long long)first,
+                       (long long)(first + count), (long long)accel__spectrogram_frames(s, n));
   run r = {.s = s,
            .samples = samples,
            .n = n,
@@ -186,13 +201,16 @@ accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *sa
            .out = out,
            .isa = accel__audio_isa_here(),
            .lanes = accel__fft_lanes()};
-  const size_t power_bytes = (size_t)workers * (size_t)s->bank->bins * 2 * (size_t)r.lanes * sizeof *r.power;
+  const size_t power_bytes =
+      (size_t)workers * (size_t)s->bank->bins * 2 * (size_t)r.lanes * sizeof *r.power;
   double *window = hann(s->frame, s->symmetric);
   r.window = window;
   r.room = calloc(workers, sizeof *r.room);
   r.power = malloc(power_bytes);
-  accel_status status = window && r.room && r.power ? accel__fft_new(s->fft, &r.fft) : accel__no_memory(power_bytes);
-  for (uint32_t w = 0; status == ACCEL_OK && w < workers; w++) status = accel__fft_room_new(&r.fft, &r.room[w]);
+  accel_status status =
+      window && r.room && r.power ? accel__fft_new(s->fft, &r.fft) : accel__no_memory(power_bytes);
+  for (uint32_t w = 0; status == ACCEL_OK && w < workers; w++)
+    status = accel__fft_room_new(&r.fft, &r.room[w]);
   const uint32_t tasks = (uint32_t)((count + 2 * r.lanes - 1) / (2 * r.lanes));
   if (status == ACCEL_OK && pool) accel__pool_run(pool, tasks, task, &r);
   for (uint32_t t = 0; status == ACCEL_OK && !pool && t < tasks; t++) task(&r, t, 0);

@@ -1,5 +1,5 @@
-/* mel_body.h - the ends of mel.c around the transform: frames into lanes, and power spectra into logarithms of mel
- * energies.  Compiled once an instruction set, as fft_body.h. */
+/* mel_body.h - the ends of mel.c around the transform: frames into lanes, and power spectra into
+ * logarithms of mel energies.  Compiled once an instruction set, as fft_body.h. */
 #define gather    FOR_ISA(gather)
 #define shape     FOR_ISA(shape)
 #define logarithm FOR_ISA(logarithm)
@@ -18,13 +18,17 @@ static TARGET void gather(const float *samples, int32_t hop, int32_t n, double *
   for (; i + 4 <= n; i += 4)
     for (int half = 0; half < LANES; half += 4) {
       floats f[4];
-      for (int k = 0; k < 4; k++) memcpy(&f[k], samples + (int64_t)(half + k) * hop + i, sizeof f[k]);
-      const floats a = __builtin_shufflevector(f[0], f[1], 0, 4, 1, 5), b = __builtin_shufflevector(f[2], f[3], 0, 4, 1, 5),
-                   c = __builtin_shufflevector(f[0], f[1], 2, 6, 3, 7), d = __builtin_shufflevector(f[2], f[3], 2, 6, 3, 7);
-      const doubles turned[4] = {__builtin_convertvector(__builtin_shufflevector(a, b, 0, 1, 4, 5), doubles),
-                                 __builtin_convertvector(__builtin_shufflevector(a, b, 2, 3, 6, 7), doubles),
-                                 __builtin_convertvector(__builtin_shufflevector(c, d, 0, 1, 4, 5), doubles),
-                                 __builtin_convertvector(__builtin_shufflevector(c, d, 2, 3, 6, 7), doubles)};
+      for (int k = 0; k < 4; k++)
+        memcpy(&f[k], samples + (int64_t)(half + k) * hop + i, sizeof f[k]);
+      const floats a = __builtin_shufflevector(f[0], f[1], 0, 4, 1, 5),
+                   b = __builtin_shufflevector(f[2], f[3], 0, 4, 1, 5),
+                   c = __builtin_shufflevector(f[0], f[1], 2, 6, 3, 7),
+                   d = __builtin_shufflevector(f[2], f[3], 2, 6, 3, 7);
+      const doubles turned[4] = {
+          __builtin_convertvector(__builtin_shufflevector(a, b, 0, 1, 4, 5), doubles),
+          __builtin_convertvector(__builtin_shufflevector(a, b, 2, 3, 6, 7), doubles),
+          __builtin_convertvector(__builtin_shufflevector(c, d, 0, 1, 4, 5), doubles),
+          __builtin_convertvector(__builtin_shufflevector(c, d, 2, 3, 6, 7), doubles)};
       for (int k = 0; k < 4; k++) memcpy(x + (i + k) * LANES + half, &turned[k], sizeof turned[k]);
     }
   for (; i < n; i++)
@@ -51,8 +55,8 @@ static TARGET void shape(const accel__spectrogram *s, const double *window, doub
   }
 }
 
-/* y = times * ln(max(x, least)) for two vectors, least > 0.  x = m 2^e with m from sqrt(1/2) to sqrt(2), ln(m) =
- * 2 artanh((m-1)/(m+1)), whose series is cut where its terms fall below 1e-9. */
+/* y = times * ln(max(x, least)) for two vectors, least > 0.  x = m 2^e with m from sqrt(1/2) to
+ * sqrt(2), ln(m) = 2 artanh((m-1)/(m+1)), whose series is cut where its terms fall below 1e-9. */
 static TARGET void logarithm(const vec *x, double least, double times, float *y) {
   const double ln2 = 0.69314718055994531, root = 1.4142135623730951;
   const vec zero = {0}, one = zero + 1.0;
@@ -60,7 +64,8 @@ static TARGET void logarithm(const vec *x, double least, double times, float *y)
     const words above = (words)(x[k] > least);
     const words bits = ((words)x[k] & above) | ((words)(zero + least) & ~above);
     vec m = (vec)((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
-    vec e = (vec)((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0); /* exponent as the low bits of a double */
+    /* exponent as the low bits of a double */
+    vec e = (vec)((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0);
     const words high = (words)(m > root);
     m = (vec)(((words)(m * 0.5) & high) | ((words)m & ~high));
     e += (vec)((words)one & high);
@@ -72,7 +77,8 @@ static TARGET void logarithm(const vec *x, double least, double times, float *y)
 }
 
 /* One filter over the power spectra of 2 LANES frames, `count` bins from power[0] on. */
-static TARGET void energies(const float *weight, int32_t count, const double *power, double least, double times, float *y) {
+static TARGET void energies(const float *weight, int32_t count, const double *power, double least,
+                            double times, float *y) {
   vec sum[2] = {{0}, {0}};
   for (int32_t b = 0; b < count; b++)
     for (int k = 0; k < 2; k++) {

@@ -22,8 +22,8 @@ typedef struct filter {
   double *tap;       /* [to, 2 width + 1] */
 } filter;
 
-/* Output sample j is phase p = j mod `to` at input position (j / to) from + p from / to; its first tap is at the whole part
- * of that position - width. */
+/* Output sample j is phase p = j mod `to` at input position (j / to) from + p from / to; its first
+ * tap is at the whole part of that position - width. */
 static void make_taps(filter *f) {
   const double pi = 3.14159265358979323846;
   for (uint32_t p = 0; p < f->to; p++) {
@@ -32,7 +32,9 @@ static void make_taps(filter *f) {
       const double t = ((double)(whole - f->width + i) / f->from - (double)p / f->to) * f->base,
                    edge = cos(t * pi / zero_crossings / 2.0);
       f->tap[p * (2 * f->width + 1) + i] =
-          fabs(t) >= zero_crossings ? 0.0 : (t == 0.0 ? 1.0 : sin(pi * t) / (pi * t)) * edge * edge * f->base / f->from;
+          fabs(t) >= zero_crossings
+              ? 0.0
+              : (t == 0.0 ? 1.0 : sin(pi * t) / (pi * t)) * edge * edge * f->base / f->from;
     }
   }
 }
@@ -43,7 +45,8 @@ static void convolve(const filter *f, const accel__sound *in, float *out, uint64
     const uint64_t p = j % f->to;
     const int64_t first = (int64_t)(j / f->to * f->from + p * f->from / f->to) - f->width;
     const double *tap = f->tap + p * (uint64_t)n_taps;
-    const int64_t begin = first < 0 ? -first : 0, end = first + n_taps > frames ? frames - first : n_taps;
+    const int64_t begin = first < 0 ? -first : 0,
+                  end = first + n_taps > frames ? frames - first : n_taps;
     double sum = 0.0;
     for (int64_t k = begin; k < end; k++) sum += tap[k] * in->samples[first + k];
     out[j] = (float)sum;

@@ -8,7 +8,8 @@
 #include "audio/audio.h"
 #include "core/file.h"
 
-/* ---- libsndfile's interface, as its manual describes it: what is needed to read from memory ---- */
+/* ---- libsndfile's interface, as its manual describes it: what is needed to read from memory
+ * ---- */
 
 typedef int64_t sf_count;
 typedef struct sf_info {
@@ -52,11 +53,14 @@ typedef struct memory {
 
 static sf_count memory_length(void *user) { return ((memory *)user)->n; }
 static sf_count memory_tell(void *user) { return ((memory *)user)->at; }
-static sf_count memory_write(const void *from, sf_count n, void *user) { return (void)from, (void)n, (void)user, 0; }
+static sf_count memory_write(const void *from, sf_count n, void *user) {
+  return (void)from, (void)n, (void)user, 0;
+}
 
 static sf_count memory_seek(sf_count offset, int whence, void *user) {
   memory *m = user;
-  const sf_count from = whence == 0 ? 0 : whence == 1 ? m->at : m->n; /* SEEK_SET, SEEK_CUR, SEEK_END */
+  /* SEEK_SET, SEEK_CUR, SEEK_END */
+  const sf_count from = whence == 0 ? 0 : whence == 1 ? m->at : m->n;
   if (offset < -from || offset > m->n - from) return -1;
   return m->at = from + offset;
 }
@@ -70,7 +74,8 @@ static sf_count memory_read(void *to, sf_count n, void *user) {
   return n;
 }
 
-/* Averages the channels of what `file` holds.  The length in its header is not believed: MP3 and pipes only guess it. */
+/* Averages the channels of what `file` holds.  The length in its header is not believed: MP3 and
+ * pipes only guess it. */
 static accel_status read_all(void *file, const sf_info *info, const char *name, accel__sound *out) {
   enum { CHUNK = 4096 };
   const uint32_t channels = (uint32_t)info->channels;
@@ -106,12 +111,15 @@ static accel_status read_all(void *file, const sf_info *info, const char *name, 
   return status;
 }
 
-static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name, accel__sound *out) {
+static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name,
+                               accel__sound *out) {
   pthread_once(&sf_once, load_sndfile);
   if (!sf.handle) {
-    accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: is no WAV file, and libsndfile.so.1, which reads the others, is missing",
+    accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                "%s: is no WAV file, and libsndfile.so.1, which reads the others, is missing",
                 name);
-    return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "install libsndfile1, or convert the file to WAV");
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "install libsndfile1, or convert the file to WAV");
   }
   memory m = {.bytes = bytes, .n = (sf_count)n};
   sf_virtual io = {memory_length, memory_seek, memory_read, memory_write, memory_tell};
@@ -121,10 +129,11 @@ static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name,
     accel__fail(ACCEL_ERROR_FORMAT, "%s: libsndfile cannot read it: %s", name, sf.strerror(NULL));
     return accel__remedy(ACCEL_ERROR_FORMAT, "give a WAV, FLAC, Ogg, MP3 or AIFF file");
   }
-  accel_status status = info.channels < 1 || info.channels > 1024 || info.samplerate < 1
-                            ? accel__fail(ACCEL_ERROR_FORMAT, "%s: says %d channels at %d samples per second", name,
-                                          info.channels, info.samplerate)
-                            : read_all(file, &info, name, out);
+  accel_status status =
+      info.channels < 1 || info.channels > 1024 || info.samplerate < 1
+          ? accel__fail(ACCEL_ERROR_FORMAT, "%s: says %d channels at %d samples per second", name,
+                        info.channels, info.samplerate)
+          : read_all(file, &info, name, out);
   sf.close(file);
   return status;
 }
@@ -133,7 +142,8 @@ accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, a
   const uint8_t *b = bytes;
   *out = (accel__sound){0};
   if (!n) return accel__fail(ACCEL_ERROR_FORMAT, "%s: is empty", name);
-  if (n >= 12 && !memcmp(b + 8, "WAVE", 4) && (!memcmp(b, "RIFF", 4) || !memcmp(b, "RF64", 4) || !memcmp(b, "BW64", 4)))
+  if (n >= 12 && !memcmp(b + 8, "WAVE", 4) &&
+      (!memcmp(b, "RIFF", 4) || !memcmp(b, "RF64", 4) || !memcmp(b, "BW64", 4)))
     return accel__wav_parse(b, n, name, out);
   return by_sndfile(b, n, name, out);
 }

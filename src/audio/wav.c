@@ -5,8 +5,17 @@
 
 #include "audio/audio.h"
 
-enum { PCM = 1, FLOAT = 3, A_LAW = 6, MU_LAW = 7, EXTENSIBLE = 0xFFFE, MAX_CHANNELS = 1024, MAX_RATE = 1000000 };
-#define UNTIL_THE_END UINT64_C(0x7FFFF000) /* sizes from here on were written before the end was known */
+enum {
+  PCM = 1,
+  FLOAT = 3,
+  A_LAW = 6,
+  MU_LAW = 7,
+  EXTENSIBLE = 0xFFFE,
+  MAX_CHANNELS = 1024,
+  MAX_RATE = 1000000
+};
+/* sizes from here on were written before the end was known */
+#define UNTIL_THE_END UINT64_C(0x7FFFF000)
 
 typedef struct wav {
   const char *name;
@@ -21,7 +30,8 @@ static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 
 
 static accel_status bad(const wav *w, const char *what) {
   accel__fail(ACCEL_ERROR_FORMAT, "%s: %s", w->name, what);
-  return accel__remedy(ACCEL_ERROR_FORMAT, "write the file anew, for example with: ffmpeg -i OLD NEW.wav");
+  return accel__remedy(ACCEL_ERROR_FORMAT,
+                       "write the file anew, for example with: ffmpeg -i OLD NEW.wav");
 }
 
 /* ---- chunks ---- */
@@ -33,15 +43,17 @@ static accel_status read_format(wav *w, const uint8_t *p, uint64_t n) {
   w->rate = u32(p + 4);
   w->align = u16(p + 12);
   w->bits = u16(p + 14);
-  if (w->tag == EXTENSIBLE) { /* the encoding is the first two bytes of a GUID behind 8 bytes of its own */
+  /* the encoding is the first two bytes of a GUID behind 8 bytes of its own */
+  if (w->tag == EXTENSIBLE) {
     if (n < 40) return bad(w, "its fmt chunk is WAVE_FORMAT_EXTENSIBLE but has less than 40 bytes");
     w->tag = u16(p + 24);
   }
   if (!w->channels || w->channels > MAX_CHANNELS)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: says %u channels; 1 to %d can be read", w->name, w->channels, MAX_CHANNELS);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: says %u channels; 1 to %d can be read", w->name,
+                       w->channels, MAX_CHANNELS);
   if (!w->rate || w->rate > MAX_RATE)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: says %u samples per second; 1 to %d can be read", w->name, w->rate,
-                       MAX_RATE);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: says %u samples per second; 1 to %d can be read",
+                       w->name, w->rate, MAX_RATE);
   return ACCEL_OK;
 }
 
@@ -49,26 +61,32 @@ static accel_status read_format(wav *w, const uint8_t *p, uint64_t n) {
 static uint32_t sample_bytes(const wav *w) {
   const uint32_t bytes = w->align / w->channels;
   if (w->align % w->channels) return 0;
-  if (w->tag == PCM) return bytes >= 1 && bytes <= 4 && w->bits >= 1 && w->bits <= 8 * bytes ? bytes : 0;
+  if (w->tag == PCM)
+    return bytes >= 1 && bytes <= 4 && w->bits >= 1 && w->bits <= 8 * bytes ? bytes : 0;
   if (w->tag == FLOAT) return (bytes == 4 || bytes == 8) && w->bits == 8 * bytes ? bytes : 0;
   return bytes == 1 ? 1 : 0;
 }
 
 static accel_status check_format(const wav *w) {
   if (w->tag != PCM && w->tag != FLOAT && w->tag != A_LAW && w->tag != MU_LAW) {
-    accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: WAV encoding %u is not read; PCM (1), float (3), A-law (6) and mu-law (7) are",
+    accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                "%s: WAV encoding %u is not read; PCM (1), float (3), A-law (6) and mu-law (7) are",
                 w->name, w->tag);
-    return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "convert it, for example with: ffmpeg -i OLD -c:a pcm_s16le NEW.wav");
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "convert it, for example with: ffmpeg -i OLD -c:a pcm_s16le NEW.wav");
   }
   if (sample_bytes(w)) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: encoding %u with %u bits in frames of %u bytes for %u channels makes no sense",
-                     w->name, w->tag, w->bits, w->align, w->channels);
+  return accel__fail(
+      ACCEL_ERROR_FORMAT,
+      "%s: encoding %u with %u bits in frames of %u bytes for %u channels makes no sense", w->name,
+      w->tag, w->bits, w->align, w->channels);
 }
 
 static accel_status find_chunks(wav *w, const uint8_t *bytes, size_t n) {
   bool format = false, wide = n >= 12 && (!memcmp(bytes, "RF64", 4) || !memcmp(bytes, "BW64", 4));
   uint64_t wide_data = 0;
-  if (n < 12 || (memcmp(bytes, "RIFF", 4) && !wide) || memcmp(bytes + 8, "WAVE", 4)) return bad(w, "is no WAV file");
+  if (n < 12 || (memcmp(bytes, "RIFF", 4) && !wide) || memcmp(bytes + 8, "WAVE", 4))
+    return bad(w, "is no WAV file");
   for (uint64_t at = 12; n - at >= 8 && at <= n;) {
     const uint8_t *p = bytes + at + 8;
     const uint64_t rest = n - at - 8;
@@ -78,8 +96,10 @@ static accel_status find_chunks(wav *w, const uint8_t *bytes, size_t n) {
     if (data && (size >= UNTIL_THE_END || size == 0) && !(wide && size == wide_data)) size = rest;
     if (size > rest) {
       char name[5] = ""; /* a message is text, whatever the file holds */
-      for (int i = 0; i < 4; i++) name[i] = bytes[at + i] >= ' ' && bytes[at + i] < 127 ? (char)bytes[at + i] : '?';
-      accel__fail(ACCEL_ERROR_FORMAT, "%s: chunk '%s' says %llu bytes, but the file ends after %llu", w->name, name,
+      for (int i = 0; i < 4; i++)
+        name[i] = bytes[at + i] >= ' ' && bytes[at + i] < 127 ? (char)bytes[at + i] : '?';
+      accel__fail(ACCEL_ERROR_FORMAT,
+                  "%s: chunk '%s' says %llu bytes, but the file ends after %llu", w->name, name,
                   (unsigned long long)size, (unsigned long long)rest);
       return accel__remedy(ACCEL_ERROR_FORMAT, "the file was cut short; fetch or record it again");
     }
@@ -146,7 +166,8 @@ static float read_sample(const wav *w, const uint8_t *p, uint32_t bytes) {
 
 /* The usual kind, one channel of 16 bits: always finite. */
 static void read_plain(const uint8_t *p, uint64_t n, float *out) {
-  for (uint64_t i = 0; i < n; i++) out[i] = (float)(int16_t)(p[2 * i] | p[2 * i + 1] << 8) / 32768.0f;
+  for (uint64_t i = 0; i < n; i++)
+    out[i] = (float)(int16_t)(p[2 * i] | p[2 * i + 1] << 8) / 32768.0f;
 }
 
 accel_status accel__wav_parse(const uint8_t *bytes, size_t n, const char *name, accel__sound *out) {
@@ -156,19 +177,22 @@ accel_status accel__wav_parse(const uint8_t *bytes, size_t n, const char *name, 
   const uint64_t frames = w.data_bytes / w.align;
   const uint32_t each = sample_bytes(&w);
   if (frames > ACCEL__SOUND_MAX_FRAMES)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: holds %llu samples a channel; %llu can be read", name,
-                       (unsigned long long)frames, (unsigned long long)ACCEL__SOUND_MAX_FRAMES);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: holds %llu samples a channel; %llu can be read",
+                       name, (unsigned long long)frames,
+                       (unsigned long long)ACCEL__SOUND_MAX_FRAMES);
   float *samples = malloc((frames + 1) * sizeof *samples);
   if (!samples) return accel__no_memory(frames * sizeof *samples);
   const bool plain = w.tag == PCM && w.channels == 1 && w.align == 2 && each == 2;
   if (plain) read_plain(w.data, frames, samples);
   for (uint64_t i = 0; i < frames && !plain; i++) {
     double sum = 0.0;
-    for (uint32_t c = 0; c < w.channels; c++) sum += read_sample(&w, w.data + i * w.align + c * each, each);
+    for (uint32_t c = 0; c < w.channels; c++)
+      sum += read_sample(&w, w.data + i * w.align + c * each, each);
     samples[i] = w.channels == 1 ? (float)sum : (float)(sum / w.channels);
     if (!isfinite(samples[i])) {
       free(samples);
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: sample %llu is NaN or infinite", name, (unsigned long long)i);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: sample %llu is NaN or infinite", name,
+                         (unsigned long long)i);
     }
   }
   *out = (accel__sound){.samples = samples, .frames = frames, .rate = w.rate};

@@ -1,5 +1,5 @@
-/* bench.h - timing a model through the public interface, and keeping the results.  Part of the accel tool, not of
- * libaccel.so. */
+/* bench.h - timing a model through the public interface, and keeping the results.  Part of the
+ * accel tool, not of libaccel.so. */
 #ifndef ACCEL_BENCH_BENCH_H
 #define ACCEL_BENCH_BENCH_H
 
@@ -13,18 +13,22 @@ enum { BENCH_SAMPLE_RATE = 16000, BENCH_MAX_SAMPLES = 30 * BENCH_SAMPLE_RATE };
 typedef struct bench_params {
   const char *model;
   const accel_init_params *how;
-  const char *output;  /* the tensor to compute; NULL: last_hidden_state, else the last hidden state */
-  uint32_t batch, seq; /* inputs; tokens of each (with `ragged` 5 to seq), a picture's side in pixels, or samples of a sound;
-                          seq 0: 128, or the model's limit where that is less; 224; 80000 */
+  /* the tensor to compute; NULL: last_hidden_state, else the last hidden state */
+  const char *output;
+  /* inputs; tokens of each (with `ragged` 5 to seq), a picture's side in pixels, or samples of a
+   * sound; seq 0: 128, or the model's limit where that is less; 224; 80000 */
+  uint32_t batch, seq;
   const uint32_t *lengths; /* [batch] or NULL */
   bool ragged;             /* lengths drawn from ragged_seed */
   uint64_t ragged_seed;
   uint64_t seed; /* of the ids */
   uint32_t iters, warmup, rounds;
   bool profile; /* after the timed runs of the last round as many again, step by step */
-  uint32_t
-      new_tokens;   /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
-  bool transcribes; /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
+  /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens
+   * each */
+  uint32_t new_tokens;
+  /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
+  bool transcribes;
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -39,11 +43,13 @@ typedef struct bench_step {
 
 typedef struct bench_profile {
   uint32_t n, runs;
-  bool decoding;                         /* a run is one step of a generation, after its prompts */
-  bool device_clock;                     /* times are the device's; false: the host's */
-  bench_step *step;                      /* [n] in the order of the program */
-  double wall_us;                        /* of one run, what lies outside the steps included; mean */
-  double peak_gflops, peak_gbytes_per_s; /* of this machine with as many threads, measured right after; 0: not a CPU */
+  bool decoding;     /* a run is one step of a generation, after its prompts */
+  bool device_clock; /* times are the device's; false: the host's */
+  bench_step *step;  /* [n] in the order of the program */
+  /* of one run, what lies outside the steps included; mean */
+  double wall_us;
+  /* of this machine with as many threads, measured right after; 0: not a CPU */
+  double peak_gflops, peak_gbytes_per_s;
 } bench_profile;
 
 /* Sums of steps that share something. */
@@ -54,34 +60,40 @@ typedef struct bench_group {
   double limit_us;        /* sum of bench_limit_us */
   bool limit_unknown;     /* of some of them */
 } bench_group;
-/* The least time of a step: its bytes at the rate of plain reads, or its instructions if they take longer.  0: not known. */
+/* The least time of a step: its bytes at the rate of plain reads, or its instructions if they take
+ * longer.  0: not known. */
 double bench_limit_us(const bench_profile *profile, const bench_step *step);
-/* By op (most time first) or by layer (in order); *groups is to be freed.  Returns how many; 0 without memory. */
+/* By op (most time first) or by layer (in order); *groups is to be freed.  Returns how many; 0
+ * without memory. */
 uint32_t bench_group_steps(const bench_profile *profile, bool by_op, bench_group **groups);
 
 typedef struct bench_round {
-  double load_ms;                 /* accel_init */
-  double first_ms;                /* the first run: plans, scratch memory, cold caches */
-  double *latency_ms;             /* [iters] inputs in, output tensor out and freed */
-  double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there; of a
-                                     transcription: the encoder alone, and from the first token to the last */
+  double load_ms;     /* accel_init */
+  double first_ms;    /* the first run: plans, scratch memory, cold caches */
+  double *latency_ms; /* [iters] inputs in, output tensor out and freed */
+  /* [iters] of a generation: to the first token of every sequence, and from there; of a
+   * transcription: the encoder alone, and from the first token to the last */
+  double *prefill_ms, *decode_ms;
 } bench_round;
 
-typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind; /* what the lengths count */
+/* what the lengths count */
+typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind;
 
 typedef struct bench_result {
   bench_kind kind;
   uint32_t rounds, iters, batch;
   bench_round *round;
-  uint32_t *lengths;                                 /* [batch] */
-  uint64_t tokens;                                   /* of one run, padding not counted; 0 for pictures and sounds */
-  double min_ms, median_ms, mean_ms, p90_ms, max_ms; /* over all rounds; median_ms: median of the rounds' medians */
-  double items_per_s, prefill_tokens_per_s;          /* at the median */
-  uint32_t new_tokens;                               /* of each sequence; 0: nothing is decoded */
-  double decode_tokens_per_s, decoder_ms_per_token;  /* all sequences together; one step of them */
-  bool transcribes;                                  /* a sound to text; */
-  double encoder_ms;                                 /* median */
-  double load_ms;                                    /* median of the rounds */
+  uint32_t *lengths; /* [batch] */
+  /* of one run, padding not counted; 0 for pictures and sounds */
+  uint64_t tokens;
+  /* over all rounds; median_ms: median of the rounds' medians */
+  double min_ms, median_ms, mean_ms, p90_ms, max_ms;
+  double items_per_s, prefill_tokens_per_s;         /* at the median */
+  uint32_t new_tokens;                              /* of each sequence; 0: nothing is decoded */
+  double decode_tokens_per_s, decoder_ms_per_token; /* all sequences together; one step of them */
+  bool transcribes;                                 /* a sound to text; */
+  double encoder_ms;                                /* median */
+  double load_ms;                                   /* median of the rounds */
   uint64_t peak_rss_bytes;
   char output[64]; /* the tensor that was computed: "last_hidden_state" */
   char device[64], precision[32], implementation_type[32], driver[160], weights[64], model[512];
@@ -91,28 +103,31 @@ typedef struct bench_result {
   bench_profile profile; /* n 0: none */
 } bench_result;
 
-/* Loads the model `rounds` times and times `iters` runs each.  `placed` is told where the first endpoint runs;
- * may be NULL.  Free the result in any case. */
+/* Loads the model `rounds` times and times `iters` runs each.  `placed` is told where the first
+ * endpoint runs; may be NULL.  Free the result in any case. */
 typedef void (*bench_placed)(void *user, const accel_placement_report *placement);
-accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out);
+accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user,
+                       bench_result *out);
 void bench_result_free(bench_result *result);
 
-/* Fused multiply-adds that stay in registers, and reads of memory that no cache holds, by `threads` threads at once: what
- * one cannot do better than.  GFLOP/s, GB/s; 0 when it cannot be measured. */
+/* Fused multiply-adds that stay in registers, and reads of memory that no cache holds, by `threads`
+ * threads at once: what one cannot do better than.  GFLOP/s, GB/s; 0 when it cannot be measured. */
 double bench_peak_gflops(uint32_t threads);
 double bench_peak_gbytes_per_s(uint32_t threads);
 
-/* The profile as a picture: a self-contained SVG, layers above their steps, width is time; then bars of the ops.  false:
- * `message` says why. */
+/* The profile as a picture: a self-contained SVG, layers above their steps, width is time; then
+ * bars of the ops.  false: `message` says why. */
 bool bench_picture(const char *path, const bench_result *result, char *message, uint32_t size);
 
 /* A figure of an earlier result beside the new one. */
 typedef struct bench_change {
   char what[64];
   double before, after; /* NaN: not there */
-  double times;         /* how many times as good it is now: before / after for times and sizes, after / before for rates */
-  double noise;         /* one standard error of `times`; 0: not known */
-  int verdict;          /* 1 better, -1 worse, 0 within the noise; 2: no verdict */
+  /* how many times as good it is now: before / after for times and sizes, after / before for
+   * rates */
+  double times;
+  double noise; /* one standard error of `times`; 0: not known */
+  int verdict;  /* 1 better, -1 worse, 0 within the noise; 2: no verdict */
 } bench_change;
 typedef struct bench_comparison {
   uint32_t n;
@@ -120,7 +135,8 @@ typedef struct bench_comparison {
   char unlike[512]; /* what was not the same: "threads 1, 2; batch 8, 1"; "" when all was */
 } bench_comparison;
 /* Compares with the JSON of an earlier `accel bench --json`. */
-bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out, char *message, uint32_t size);
+bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out,
+                   char *message, uint32_t size);
 void bench_comparison_free(bench_comparison *comparison);
 
 /* Adds the result to a SQLite file, which is made when absent.  false: `message` says why. */

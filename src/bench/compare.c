@@ -20,8 +20,8 @@ static double middle(double *values, uint32_t n) {
   return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-/* Standard error of the median of n values, as a part of it: 1.2533 sigma / sqrt n, sigma from the median of the distances
- * to the median.  `values` is sorted and then overwritten. */
+/* Standard error of the median of n values, as a part of it: 1.2533 sigma / sqrt n, sigma from the
+ * median of the distances to the median.  `values` is sorted and then overwritten. */
 static double noise_of(double *values, uint32_t n) {
   if (n < 3) return 0.0;
   double m = middle(values, n);
@@ -29,7 +29,8 @@ static double noise_of(double *values, uint32_t n) {
   return m > 0 ? 1.2533 * 1.4826 * middle(values, n) / sqrt((double)n) / m : 0.0;
 }
 
-/* The same of the rounds' medians, where there are several: what differs from load to load.  The larger of both counts. */
+/* The same of the rounds' medians, where there are several: what differs from load to load.  The
+ * larger of both counts. */
 static double noise_of_rounds(const double *values, uint32_t n, uint32_t iters) {
   double medians[64], inner = 0.0, *copy = malloc(((size_t)n + 1) * sizeof *copy);
   uint32_t rounds = iters ? n / iters : 0;
@@ -65,7 +66,8 @@ static double noise_before(const cJSON *old) {
   cJSON_ArrayForEach(item, list) if (cJSON_IsNumber(item)) all[at++] = item->valuedouble;
   const cJSON *iters = cJSON_GetObjectItemCaseSensitive(old, "iters");
   double noise =
-      noise_of_rounds(all, (uint32_t)at, cJSON_IsNumber(iters) && iters->valueint > 0 ? (uint32_t)iters->valueint : 0);
+      noise_of_rounds(all, (uint32_t)at,
+                      cJSON_IsNumber(iters) && iters->valueint > 0 ? (uint32_t)iters->valueint : 0);
   free(all);
   return noise;
 }
@@ -77,7 +79,8 @@ static double number(const cJSON *object, const char *key) {
   return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }
 
-static void add(bench_comparison *c, const char *what, double before, double after, bool more_is_better, double noise) {
+static void add(bench_comparison *c, const char *what, double before, double after,
+                bool more_is_better, double noise) {
   bench_change *list = realloc(c->change, (c->n + 1) * sizeof *list);
   if (!list) return;
   c->change = list;
@@ -90,13 +93,16 @@ static void add(bench_comparison *c, const char *what, double before, double aft
     return;
   }
   if (noise <= 0) return;
-  double least = 2 * noise > 0.02 ? 2 * noise : 0.02; /* two standard errors; below that machines drift from run to run */
+  /* two standard errors; below that machines drift from run to run */
+  double least = 2 * noise > 0.02 ? 2 * noise : 0.02;
   x->noise = noise * x->times;
   x->verdict = x->times > 1 + least ? 1 : x->times < 1 - least ? -1 : 0;
 }
 
 static void add_ops(bench_comparison *c, const cJSON *old, const bench_result *now) {
-  const cJSON *list = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(old, "profile"), "by_op"), *item;
+  const cJSON *list = cJSON_GetObjectItemCaseSensitive(
+                  cJSON_GetObjectItemCaseSensitive(old, "profile"), "by_op"),
+              *item;
   bench_group *ops;
   uint32_t n = bench_group_steps(&now->profile, true, &ops);
   for (uint32_t i = 0; i < n; ++i) {
@@ -111,7 +117,8 @@ static void add_ops(bench_comparison *c, const cJSON *old, const bench_result *n
   free(ops);
 }
 
-static void unlike(bench_comparison *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void unlike(bench_comparison *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void unlike(bench_comparison *c, const char *format, ...) {
   size_t at = strlen(c->unlike);
   if (at + 3 > sizeof c->unlike) return;
@@ -124,7 +131,8 @@ static void unlike(bench_comparison *c, const char *format, ...) {
 
 static void same_text(bench_comparison *c, const cJSON *old, const char *key, const char *now) {
   const char *before = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(old, key));
-  if (!before || strcmp(before, now) != 0) unlike(c, "%s %s, %s", key, before ? before : "unknown", now);
+  if (!before || strcmp(before, now) != 0)
+    unlike(c, "%s %s, %s", key, before ? before : "unknown", now);
 }
 
 static void same_number(bench_comparison *c, const cJSON *old, const char *key, double now) {
@@ -133,7 +141,8 @@ static void same_number(bench_comparison *c, const cJSON *old, const char *key, 
 }
 
 static void compare(const cJSON *old, const bench_result *r, bench_comparison *c) {
-  double a = noise_before(old), b = noise_now(r), noise = a > 0 && b > 0 ? sqrt(a * a + b * b) : 0.0;
+  double a = noise_before(old), b = noise_now(r),
+         noise = a > 0 && b > 0 ? sqrt(a * a + b * b) : 0.0;
   same_text(c, old, "model", r->model);
   same_text(c, old, "output", r->output);
   same_text(c, old, "device", r->device);
@@ -145,13 +154,15 @@ static void compare(const cJSON *old, const bench_result *r, bench_comparison *c
   add(c, "median_ms", number(old, "median_ms"), r->median_ms, false, noise);
   add(c, "min_ms", number(old, "min_ms"), r->min_ms, false, 0.0);
   add(c, "p90_ms", number(old, "p90_ms"), r->p90_ms, false, 0.0);
-  add(c, "prefill_tokens_per_s", number(old, "prefill_tokens_per_s"), r->prefill_tokens_per_s, true, noise);
+  add(c, "prefill_tokens_per_s", number(old, "prefill_tokens_per_s"), r->prefill_tokens_per_s, true,
+      noise);
   add(c, "load_ms", number(old, "load_ms"), r->load_ms, false, 0.0);
   add(c, "peak_rss_bytes", number(old, "peak_rss_bytes"), (double)r->peak_rss_bytes, false, 0.0);
   if (r->profile.n) add_ops(c, old, r);
 }
 
-bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out, char *message, uint32_t size) {
+bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out,
+                   char *message, uint32_t size) {
   *out = (bench_comparison){0};
   cJSON *old = cJSON_Parse(old_json);
   const char *schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(old, "schema"));
@@ -159,7 +170,8 @@ bool bench_compare(const char *old_json, const bench_result *now, bench_comparis
   if (good)
     compare(old, now, out);
   else
-    snprintf(message, size, old ? "no result of accel bench (its schema is not accel.bench/1)" : "no JSON");
+    snprintf(message, size,
+             old ? "no result of accel bench (its schema is not accel.bench/1)" : "no JSON");
   cJSON_Delete(old);
   return good;
 }

@@ -1,4 +1,5 @@
-/* peak.c - the machine's limits: the rate of fused multiply-adds that touch no memory, and of reads that no cache serves. */
+/* peak.c - the machine's limits: the rate of fused multiply-adds that touch no memory, and of reads
+ * that no cache serves. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +18,8 @@
 
 enum { MAX_THREADS = 256, ROUNDS = 5 };
 static const double round_seconds = 0.03;
-static const size_t read_bytes = (size_t)384 << 20; /* in all: more than any last-level cache has to itself */
+/* in all: more than any last-level cache has to itself */
+static const size_t read_bytes = (size_t)384 << 20;
 
 static double now(void) {
   struct timespec t;
@@ -25,7 +27,8 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- multiply-adds: `loops` times 12 independent vectors; returns operations of one loop.  The values stay finite. ---- */
+/* ---- multiply-adds: `loops` times 12 independent vectors; returns operations of one loop.  The
+ * values stay finite. ---- */
 
 enum { CHAINS = 12 };
 typedef double (*fma_loop)(uint64_t loops, float *sink);
@@ -124,7 +127,8 @@ static void *serve(void *arg) {
   return NULL;
 }
 
-/* Runs work on all threads at once; the time of the slowest, 0 when a thread could not be started. */
+/* Runs work on all threads at once; the time of the slowest, 0 when a thread could not be
+ * started. */
 static double together(gang *g) {
   pthread_t thread[MAX_THREADS];
   member m[MAX_THREADS];
@@ -165,10 +169,12 @@ double bench_peak_gflops(uint32_t threads) {
   g->work = multiply;
   g->loop = choose();
   g->threads = 1;
-  for (g->loops = 1000; together(g) < round_seconds && g->loops < UINT64_C(1) << 40; g->loops *= 2) continue;
+  for (g->loops = 1000; together(g) < round_seconds && g->loops < UINT64_C(1) << 40; g->loops *= 2)
+    continue;
   g->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
   for (int i = 0; i < ROUNDS; ++i) {
-    double seconds = together(g), rate = seconds > 0.0 ? g->each * (double)g->loops * g->threads / seconds : 0.0;
+    double seconds = together(g),
+           rate = seconds > 0.0 ? g->each * (double)g->loops * g->threads / seconds : 0.0;
     if (rate > best) best = rate;
   }
   free(g);
@@ -193,7 +199,8 @@ double bench_peak_gbytes_per_s(uint32_t threads) {
 #if defined(MADV_HUGEPAGE)
     (void)madvise(data, read_bytes, MADV_HUGEPAGE); /* advice only */
 #endif
-    memset(data, 2, read_bytes); /* pages of their own: reads of the one zero page would be too fast */
+    /* pages of their own: reads of the one zero page would be too fast */
+    memset(data, 2, read_bytes);
     g->data = data;
     g->work = read_share;
     g->threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;

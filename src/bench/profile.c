@@ -24,8 +24,11 @@ static bench_step *row_of(bench_collector *c, const accel_profile_step *told) {
   if (!step) return NULL;
   c->profile->step = step;
   step += c->profile->n++;
-  *step = (bench_step){
-      .index = told->index, .stage = told->stage, .node = strdup(told->node), .op = lower(told->op), .min_us = 1e300};
+  *step = (bench_step){.index = told->index,
+                       .stage = told->stage,
+                       .node = strdup(told->node),
+                       .op = lower(told->op),
+                       .min_us = 1e300};
   c->next = c->profile->n;
   return step;
 }

@@ -1,5 +1,5 @@
-/* run.c - the timed loop: seeded inputs through the encoder of a model, or a generation from them, the same work that its
- * peers are given. */
+/* run.c - the timed loop: seeded inputs through the encoder of a model, or a generation from them,
+ * the same work that its peers are given. */
 #include "bench/bench.h"
 #include "bench/collect.h"
 #include "bench/inputs.h"
@@ -54,7 +54,8 @@ static accel_status generate(const work *w, double *prefill_ms, double *decode_m
     how.told = token_told;
     how.told_user = w->collector;
   }
-  accel_status status = accel_generate_ids(w->endpoint, (const int32_t *const *)w->ids, w->lengths, w->batch, &how, &found);
+  accel_status status = accel_generate_ids(w->endpoint, (const int32_t *const *)w->ids, w->lengths,
+                                           w->batch, &how, &found);
   if (status != ACCEL_OK) return status;
   *prefill_ms = found->prefill_ms;
   *decode_ms = found->decode_ms;
@@ -67,12 +68,14 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
   double begin = bench_now_ms();
   accel_status status = ACCEL_OK;
   if (w->transcribes)
-    return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms, decode_ms);
+    return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms,
+                            decode_ms);
   if (w->new_tokens) {
     status = generate(w, prefill_ms, decode_ms);
   } else {
-    status = accel_run_named(w->endpoint, &(accel_tensors){.n = w->inputs.n, .item = (accel_tensor *)w->inputs.item},
-                             &w->output, 1, &found);
+    status = accel_run_named(
+        w->endpoint, &(accel_tensors){.n = w->inputs.n, .item = (accel_tensor *)w->inputs.item},
+        &w->output, 1, &found);
     if (status == ACCEL_OK) accel_tensors_free(&found);
   }
   *ms = bench_now_ms() - begin;
@@ -101,8 +104,8 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
   return status;
 }
 
-/* As many runs again, now with their steps; the timed ones are left alone by the watching.  Of a generation of more than one
- * token the steps of decoding, each of them a run of the profile. */
+/* As many runs again, now with their steps; the timed ones are left alone by the watching.  Of a
+ * generation of more than one token the steps of decoding, each of them a run of the profile. */
 static accel_status profile_endpoint(const bench_params *params, work *w, bench_profile *out) {
   bench_collector collector = {.profile = out};
   double wall = 0.0, ms = 0.0, prefill_ms = 0.0, decode_ms = 0.0;
@@ -132,7 +135,8 @@ static accel_status make_prompts(const bench_params *params, const bench_result 
   w->ids = calloc(w->batch, sizeof *w->ids);
   if (!w->ids) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t b = 0; b < w->batch; ++b) {
-    const int64_t *row = (const int64_t *)w->inputs.item[0].data + (size_t)b * (size_t)w->inputs.item[0].dim[1];
+    const int64_t *row =
+        (const int64_t *)w->inputs.item[0].data + (size_t)b * (size_t)w->inputs.item[0].dim[1];
     w->ids[b] = malloc(w->lengths[b] * sizeof **w->ids);
     if (!w->ids[b]) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < w->lengths[b]; ++i) w->ids[b][i] = (int32_t)row[i];
@@ -148,7 +152,8 @@ static void free_work(work *w) {
 }
 
 /* One sound of noise. */
-static accel_status make_speech(accel *ctx, const bench_params *params, bench_result *out, work *w) {
+static accel_status make_speech(accel *ctx, const bench_params *params, bench_result *out,
+                                work *w) {
   const uint32_t samples = params->seq ? params->seq : BENCH_MAX_SAMPLES;
   w->transcribes = true;
   w->new_tokens = params->new_tokens;
@@ -161,8 +166,8 @@ static accel_status make_speech(accel *ctx, const bench_params *params, bench_re
   return bench_speech_make(ctx, params->model, samples, params->seed, &w->speech);
 }
 
-static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
-                              bench_round *round) {
+static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed,
+                              void *user, bench_result *out, bench_round *round) {
   work w = {.output = out->output};
   double begin = bench_now_ms();
   accel_status status = accel_init(ctx, params->model, params->how, &w.endpoint);
@@ -200,12 +205,14 @@ static void summarise_generation(bench_result *r, double *room) {
   double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */
   for (int decode = 0; decode < 2; ++decode) {
     for (uint32_t k = 0; k < r->rounds; ++k)
-      memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms, r->iters * sizeof *room);
+      memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
+             r->iters * sizeof *room);
     qsort(room, n, sizeof *room, by_size);
     double ms = median(room, n);
     if (!decode && r->transcribes) r->encoder_ms = ms;
     if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
-    if (decode && steps > 0) r->decoder_ms_per_token = ms / steps, r->decode_tokens_per_s = 1e3 * steps * r->batch / ms;
+    if (decode && steps > 0)
+      r->decoder_ms_per_token = ms / steps, r->decode_tokens_per_s = 1e3 * steps * r->batch / ms;
   }
 }
 
@@ -250,9 +257,11 @@ static void note_machine(accel *ctx, bench_result *out) {
     break;
   }
   if (info) fclose(info);
-  /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is nothing to learn from it.
+  /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is
+   * nothing to learn from it.
    */
-  if (strcmp(out->implementation_type, "CPU") == 0 || strcmp(out->implementation_type, "REFERENCE") == 0) {
+  if (strcmp(out->implementation_type, "CPU") == 0 ||
+      strcmp(out->implementation_type, "REFERENCE") == 0) {
     snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
     return;
   }
@@ -265,7 +274,8 @@ static void note_machine(accel *ctx, bench_result *out) {
   accel_devices_free(&devices);
 }
 
-accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out) {
+accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user,
+                       bench_result *out) {
   *out = (bench_result){.rounds = params->rounds,
                         .iters = params->iters,
                         .new_tokens = params->new_tokens,

@@ -1,6 +1,6 @@
-/* schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION; older files are brought forward
- * step by step: version 2 added peaks and steps of profiled runs.  measured = 1: the figures come from a run on the named
- * device; libaccel stores nothing else. */
+/* schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION; older
+ * files are brought forward step by step: version 2 added peaks and steps of profiled runs.
+ * measured = 1: the figures come from a run on the named device; libaccel stores nothing else. */
 #ifndef ACCEL_BENCH_SCHEMA_H
 #define ACCEL_BENCH_SCHEMA_H
 

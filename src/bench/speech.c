@@ -20,7 +20,8 @@ static accel_status make_sound(uint32_t samples, uint64_t seed, bench_speech *s)
   return ACCEL_OK;
 }
 
-accel_status bench_speech_make(accel *ctx, const char *model, uint32_t samples, uint64_t seed, bench_speech *out) {
+accel_status bench_speech_make(accel *ctx, const char *model, uint32_t samples, uint64_t seed,
+                               bench_speech *out) {
   accel_preprocess_params how = accel_preprocess_params_default();
   *out = (bench_speech){0};
   accel_status status = make_sound(samples, seed, out);
@@ -54,19 +55,23 @@ static int hear(void *user, const accel_token_event *event) {
 }
 
 accel_status bench_speech_run(accel_endpoint *endpoint, const bench_speech *s, uint32_t new_tokens,
-                              bench_collector *collector, double *encoder_ms, double *all_ms, double *decode_ms) {
+                              bench_collector *collector, double *encoder_ms, double *all_ms,
+                              double *decode_ms) {
   static const char *const output = "encoder_last_hidden_state";
   int64_t token = 0; /* for the decoder, which is not run */
-  accel_tensor inputs[2] = {s->features->item[0],
-                            {.name = "decoder_input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 1}, .data = &token}};
+  accel_tensor inputs[2] = {
+      s->features->item[0],
+      {.name = "decoder_input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 1}, .data = &token}};
   accel_tensors *states;
   accel_transcripts *found;
   listener heard = {.left = new_tokens, .collector = collector};
   accel_generate_params limits = accel_generate_params_default();
   accel_transcribe_params how = accel_transcribe_params_default();
   double begin = bench_now_ms();
-  if (collector) collector->tokens_before = UINT32_MAX; /* the encoder alone is no step of decoding */
-  accel_status status = accel_run_named(endpoint, &(accel_tensors){.n = 2, .item = inputs}, &output, 1, &states);
+  /* the encoder alone is no step of decoding */
+  if (collector) collector->tokens_before = UINT32_MAX;
+  accel_status status =
+      accel_run_named(endpoint, &(accel_tensors){.n = 2, .item = inputs}, &output, 1, &states);
   if (status != ACCEL_OK) return status;
   accel_tensors_free(&states);
   *encoder_ms = bench_now_ms() - begin;

@@ -1,5 +1,5 @@
-/* speech.h - the work of --task transcribe, for run.c: a sound of seeded noise, through the encoder and through the whole
- * task. */
+/* speech.h - the work of --task transcribe, for run.c: a sound of seeded noise, through the encoder
+ * and through the whole task. */
 #ifndef ACCEL_BENCH_SPEECH_H
 #define ACCEL_BENCH_SPEECH_H
 
@@ -12,11 +12,13 @@ typedef struct bench_speech {
 } bench_speech;
 
 /* `samples` of noise.  Free in any case. */
-accel_status bench_speech_make(accel *ctx, const char *model, uint32_t samples, uint64_t seed, bench_speech *out);
+accel_status bench_speech_make(accel *ctx, const char *model, uint32_t samples, uint64_t seed,
+                               bench_speech *out);
 void bench_speech_free(bench_speech *s);
-/* One run of the encoder, then one transcription: new_tokens greedy ones, never ended early.  decode_ms: from its first
- * token to its last. */
+/* One run of the encoder, then one transcription: new_tokens greedy ones, never ended early.
+ * decode_ms: from its first token to its last. */
 accel_status bench_speech_run(accel_endpoint *endpoint, const bench_speech *s, uint32_t new_tokens,
-                              bench_collector *collector, double *encoder_ms, double *all_ms, double *decode_ms);
+                              bench_collector *collector, double *encoder_ms, double *all_ms,
+                              double *decode_ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* wav.h - the header of a WAV file of one channel of 16-bit PCM samples, for the accel tool's own sounds. */
+/* wav.h - the header of a WAV file of one channel of 16-bit PCM samples, for the accel tool's own
+ * sounds. */
 #ifndef ACCEL_BENCH_WAV_H
 #define ACCEL_BENCH_WAV_H
 

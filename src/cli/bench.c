@@ -5,14 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say_placement(void *user, const accel_placement_report *placement) { cli_say_placement(user, placement); }
+static void say_placement(void *user, const accel_placement_report *placement) {
+  cli_say_placement(user, placement);
+}
 
-static int print_json(cli_run *run, const bench_params *params, const bench_result *r, const bench_comparison *comparison) {
+static int print_json(cli_run *run, const bench_params *params, const bench_result *r,
+                      const bench_comparison *comparison) {
   cli_json json;
   int code = cli_json_begin(run, "accel.bench/1", &json);
   if (code) return code;
   cli_json_bool(&json, "measured", true);
-  cli_json_text(&json, "task", r->transcribes ? "transcribe" : r->new_tokens ? "generate" : "encode");
+  cli_json_text(&json, "task",
+                r->transcribes  ? "transcribe"
+                : r->new_tokens ? "generate"
+                                : "encode");
   cli_json_text(&json, "model", r->model);
   cli_json_text(&json, "output", r->output);
   cli_json_text(&json, "device", r->device);
@@ -75,31 +81,35 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
 
 static void print_table(const bench_result *r) {
   char memory[32];
-  printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision, r->threads,
-         r->threads == 1 ? "" : "s");
+  printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision,
+         r->threads, r->threads == 1 ? "" : "s");
   if (r->kind == BENCH_TOKENS)
     printf("batch of %u, %llu tokens", r->batch, (unsigned long long)r->tokens);
   else
-    printf("batch of %u, %s of %u", r->batch, r->kind == BENCH_PICTURES ? "pictures with sides" : "sounds", r->lengths[0]);
+    printf("batch of %u, %s of %u", r->batch,
+           r->kind == BENCH_PICTURES ? "pictures with sides" : "sounds", r->lengths[0]);
   printf("%s; %u runs in %u round%s\n\n",
          r->kind == BENCH_PICTURES  ? " pixels"
          : r->kind == BENCH_SAMPLES ? " samples"
                                     : "",
          r->iters, r->rounds, r->rounds > 1 ? "s" : "");
-  printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms,
-         "fastest", r->min_ms, "90 %", r->p90_ms);
+  printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms,
+         "median", r->median_ms, "fastest", r->min_ms, "90 %", r->p90_ms);
   printf("%-16s%12.1f /s\n", "items", r->items_per_s);
-  if (r->tokens) printf("%-16s%12.0f /s\n", r->new_tokens ? "prompt tokens" : "tokens", r->prefill_tokens_per_s);
+  if (r->tokens)
+    printf("%-16s%12.0f /s\n", r->new_tokens ? "prompt tokens" : "tokens", r->prefill_tokens_per_s);
   if (r->transcribes) printf("%-16s%12.3f ms\n", "encoder", r->encoder_ms);
   if (r->new_tokens)
-    printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step", r->decoder_ms_per_token);
+    printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step",
+           r->decoder_ms_per_token);
   printf("%-16s%12s\n", "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
 }
 
 /* "5,12,40" */
 static int read_lengths(cli_run *run, uint32_t **lengths, uint32_t *n) {
   char **words;
-  if (!cli_split(run->value[OPT_LENGTHS], &words, n)) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  if (!cli_split(run->value[OPT_LENGTHS], &words, n))
+    return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   int code = *n ? 0 : cli_usage(run, "--lengths takes numbers of tokens, such as 5,12,40");
   *lengths = calloc(*n + 1, sizeof **lengths);
   if (!*lengths) code = cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -119,13 +129,15 @@ static int write_files(cli_run *run, const bench_result *result) {
   char message[512];
   if (run->value[OPT_DB] && !bench_store(run->value[OPT_DB], result, message, sizeof message))
     return cli_error(run, ACCEL_ERROR_IO, "%s", message);
-  if (run->value[OPT_PROFILE_SVG] && !bench_picture(run->value[OPT_PROFILE_SVG], result, message, sizeof message))
+  if (run->value[OPT_PROFILE_SVG] &&
+      !bench_picture(run->value[OPT_PROFILE_SVG], result, message, sizeof message))
     return cli_error(run, ACCEL_ERROR_IO, "%s", message);
   return 0;
 }
 
 /* old: the text of --compare's file, NULL without it. */
-static int report(cli_run *run, const bench_params *params, const bench_result *result, const char *old) {
+static int report(cli_run *run, const bench_params *params, const bench_result *result,
+                  const char *old) {
   bench_comparison comparison = {0};
   char message[256];
   bool markdown = cli_flag(run, OPT_MARKDOWN);
@@ -155,7 +167,8 @@ static int bench(cli_run *run, bench_params *params) {
   accel_status status = bench_run(run->ctx, params, say_placement, run, &result);
   if (status != ACCEL_OK) code = cli_fail(run, status);
   if (!code && params->profile && !result.profile.n)
-    code = cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
+    code =
+        cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
   if (!code) code = write_files(run, &result);
   if (!code) code = report(run, params, &result, old);
   bench_result_free(&result);
@@ -170,8 +183,10 @@ static int read_task(cli_run *run, bench_params *params) {
   params->transcribes = !strcmp(task, "transcribe");
   if (!encodes && !params->transcribes && strcmp(task, "generate") != 0)
     return cli_usage(run, "--task: encode, generate or transcribe, not %s", task);
-  if (encodes && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate or transcribe");
-  if (!encodes && run->value[OPT_OUTPUTS]) return cli_usage(run, "--outputs does not go with --task %s", task);
+  if (encodes && run->value[OPT_NEW])
+    return cli_usage(run, "--new goes with --task generate or transcribe");
+  if (!encodes && run->value[OPT_OUTPUTS])
+    return cli_usage(run, "--outputs does not go with --task %s", task);
   if (!encodes) params->new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
   if (params->transcribes && (params->batch != 1 || params->ragged || run->value[OPT_LENGTHS]))
     return cli_usage(run, "--task transcribe times one sound");
@@ -199,7 +214,8 @@ int cmd_bench(cli_run *run) {
   if (!params.batch) params.batch = 1;
   int code = read_task(run, &params);
   if (code) return code;
-  if (run->value[OPT_LENGTHS] && params.ragged) return cli_usage(run, "give --lengths or --ragged, not both");
+  if (run->value[OPT_LENGTHS] && params.ragged)
+    return cli_usage(run, "give --lengths or --ragged, not both");
   if (run->value[OPT_LENGTHS]) code = read_lengths(run, &lengths, &params.batch);
   params.lengths = lengths;
   how.batch_size = 0; /* --batch is the batch of the run, not of a task */

@@ -17,9 +17,13 @@ typedef struct cost {
 
 static double gflops(const cost *c) { return c->us > 0 ? 1e-3 * c->flop / c->us : 0; }
 static double gbytes(const cost *c) { return c->us > 0 ? 1e-3 * c->bytes / c->us : 0; }
-static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : (double)NAN; }
+static double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : (double)NAN;
+}
 
-static double bound_share(const cost *c) { return c->limit_us > 0 ? percent(c->limit_us, c->us) : (double)NAN; }
+static double bound_share(const cost *c) {
+  return c->limit_us > 0 ? percent(c->limit_us, c->us) : (double)NAN;
+}
 
 static void cost_json(cli_json *json, const cost *c) {
   const bench_profile *p = c->profile;
@@ -31,7 +35,8 @@ static void cost_json(cli_json *json, const cost *c) {
   cli_json_double(json, "gflops", gflops(c));
   cli_json_double(json, "gbytes_per_s", gbytes(c));
   cli_json_double(json, "share_of_peak_gflops", 1e-2 * percent(gflops(c), p->peak_gflops));
-  cli_json_double(json, "share_of_peak_gbytes_per_s", 1e-2 * percent(gbytes(c), p->peak_gbytes_per_s));
+  cli_json_double(json, "share_of_peak_gbytes_per_s",
+                  1e-2 * percent(gbytes(c), p->peak_gbytes_per_s));
   cli_json_double(json, "bound_ms", c->limit_us > 0 ? 1e-3 * c->limit_us : (double)NAN);
   cli_json_double(json, "share_of_bound", 1e-2 * bound_share(c));
 }
@@ -45,8 +50,12 @@ static cost cost_of_group(const bench_profile *p, const bench_group *g) {
                 .limit_us = g->limit_unknown ? 0 : g->limit_us};
 }
 static cost cost_of_step(const bench_profile *p, const bench_step *s) {
-  return (cost){
-      .profile = p, .calls = s->calls, .us = s->us, .flop = s->flop, .bytes = s->bytes, .limit_us = bench_limit_us(p, s)};
+  return (cost){.profile = p,
+                .calls = s->calls,
+                .us = s->us,
+                .flop = s->flop,
+                .bytes = s->bytes,
+                .limit_us = bench_limit_us(p, s)};
 }
 
 static void groups_json(cli_json *json, const bench_profile *p, bool by_op) {
@@ -88,7 +97,8 @@ void cli_profile_json(cli_json *json, const bench_profile *p) {
   cli_json_bool(json, "decoding", p->decoding);
   cli_json_text(json, "clock", p->device_clock ? "device" : "host");
   cli_json_double(json, "peak_gflops", p->peak_gflops > 0 ? p->peak_gflops : (double)NAN);
-  cli_json_double(json, "peak_gbytes_per_s", p->peak_gbytes_per_s > 0 ? p->peak_gbytes_per_s : (double)NAN);
+  cli_json_double(json, "peak_gbytes_per_s",
+                  p->peak_gbytes_per_s > 0 ? p->peak_gbytes_per_s : (double)NAN);
   groups_json(json, p, true);
   groups_json(json, p, false);
   cli_json_open(json, "steps", '[');
@@ -125,7 +135,8 @@ static void cost_row(cli_table *table, const char *name, const cost *c) {
     else
       snprintf(cell[i], sizeof cell[i], "%.*f", digits[i], value[i]);
   }
-  const char *row[] = {cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], name};
+  const char *row[] = {cell[0], cell[1], cell[2], cell[3], cell[4],
+                       cell[5], cell[6], cell[7], cell[8], name};
   cli_table_row(table, 10, row);
 }
 
@@ -185,12 +196,15 @@ static void print_longest(const bench_profile *p, bool markdown) {
 }
 
 void cli_profile_print(const bench_profile *p, bool markdown) {
-  printf("\nprofile: %.3f ms a %s, mean of %u; %.3f ms of it in %u steps, which move %.3f MB\n", 1e-3 * p->wall_us,
-         p->decoding ? "step of decoding" : "run", p->runs, 1e-3 * steps_us(p), p->n, 1e-6 * steps_bytes(p));
-  if (p->device_clock) printf("times of the steps: the device's own clock; of the run: this machine's\n");
+  printf("\nprofile: %.3f ms a %s, mean of %u; %.3f ms of it in %u steps, which move %.3f MB\n",
+         1e-3 * p->wall_us, p->decoding ? "step of decoding" : "run", p->runs, 1e-3 * steps_us(p),
+         p->n, 1e-6 * steps_bytes(p));
+  if (p->device_clock)
+    printf("times of the steps: the device's own clock; of the run: this machine's\n");
   if (p->peak_gflops > 0)
-    printf("peak, measured with as many threads: %.0f GFLOP/s of fp32 multiply-adds, %.1f GB/s read\n", p->peak_gflops,
-           p->peak_gbytes_per_s);
+    printf(
+        "peak, measured with as many threads: %.0f GFLOP/s of fp32 multiply-adds, %.1f GB/s read\n",
+        p->peak_gflops, p->peak_gbytes_per_s);
   print_groups(p, true, markdown);
   print_groups(p, false, markdown);
   print_longest(p, markdown);
@@ -224,7 +238,8 @@ void cli_comparison_json(cli_json *json, const char *old, const bench_comparison
 }
 
 void cli_comparison_print(const char *old, const bench_comparison *comparison, bool markdown) {
-  static const char *const titles[] = {"figure", "before", "now", "times as good", "noise", "verdict"};
+  static const char *const titles[] = {"figure",        "before", "now",
+                                       "times as good", "noise",  "verdict"};
   cli_table table = {0};
   printf("\ncompared with %s\n", old);
   if (*comparison->unlike) printf("not the same work (before, now): %s\n", comparison->unlike);

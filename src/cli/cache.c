@@ -7,7 +7,8 @@
 static void when(int64_t seconds, char *into, size_t size) {
   time_t t = (time_t)seconds;
   struct tm utc;
-  if (!gmtime_r(&t, &utc) || !strftime(into, size, "%Y-%m-%dT%H:%M:%SZ", &utc)) snprintf(into, size, "?");
+  if (!gmtime_r(&t, &utc) || !strftime(into, size, "%Y-%m-%dT%H:%M:%SZ", &utc))
+    snprintf(into, size, "?");
 }
 
 static int print_json(cli_run *run, const accel_cache_list *list) {
@@ -49,7 +50,8 @@ static void print_table(const accel_cache_list *list) {
     const accel_cache_entry *e = &list->entry[i];
     char size[32], used[40];
     when(e->used, used, sizeof used);
-    const char *row[] = {e->file, cli_bytes(e->bytes, size, sizeof size), used, *e->label ? e->label : "(not complete)"};
+    const char *row[] = {e->file, cli_bytes(e->bytes, size, sizeof size), used,
+                         *e->label ? e->label : "(not complete)"};
     cli_table_row(&table, 4, row);
   }
   cli_table_print(&table, "lrll");
@@ -81,7 +83,8 @@ static int prune(cli_run *run) {
   if (status != ACCEL_OK) return cli_fail(run, status);
   if (!cli_flag(run, OPT_JSON)) {
     char freed[32];
-    printf("removed %u entr%s, %s\n", n, n == 1 ? "y" : "ies", cli_bytes(bytes, freed, sizeof freed));
+    printf("removed %u entr%s, %s\n", n, n == 1 ? "y" : "ies",
+           cli_bytes(bytes, freed, sizeof freed));
     return 0;
   }
   cli_json json;
@@ -96,8 +99,10 @@ int cmd_cache(cli_run *run) {
   const char *verb = run->args[0];
   bool lists = !strcmp(verb, "ls");
   if (!lists && strcmp(verb, "prune")) return cli_usage(run, "'%s' is neither ls nor prune", verb);
-  if (lists && (cli_flag(run, OPT_ALL) || run->value[OPT_MAX])) return cli_usage(run, "--all and --max go with prune");
-  if (cli_flag(run, OPT_ALL) && run->value[OPT_MAX]) return cli_usage(run, "give --all or --max, not both");
+  if (lists && (cli_flag(run, OPT_ALL) || run->value[OPT_MAX]))
+    return cli_usage(run, "--all and --max go with prune");
+  if (cli_flag(run, OPT_ALL) && run->value[OPT_MAX])
+    return cli_usage(run, "give --all or --max, not both");
   int code = cli_context(run);
   if (code) return code;
   return lists ? list(run) : prune(run);

@@ -1,5 +1,5 @@
-/* chat.c - accel generate --chat: a conversation, turn by turn.  Turns are operands, --input, or lines of stdin; lines that
- * begin with "/" are commands. */
+/* chat.c - accel generate --chat: a conversation, turn by turn.  Turns are operands, --input, or
+ * lines of stdin; lines that begin with "/" are commands. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -55,13 +55,16 @@ static int fill(conversation *c) {
     in->data = data;
     in->room = room;
   }
-  struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = c->wake, .events = POLLIN}};
+  struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = c->wake, .events = POLLIN}};
   int times;
   while (poll(wait, 2, -1) < 0 && errno == EINTR) continue;
   int asked = cli_asked_to_stop(&times);
-  if (asked) return asked == SIGINT ? INTERRUPTED : cli_error(c->run, ACCEL_ERROR_CANCELLED, "stopped");
+  if (asked)
+    return asked == SIGINT ? INTERRUPTED : cli_error(c->run, ACCEL_ERROR_CANCELLED, "stopped");
   ssize_t got = read(STDIN_FILENO, in->data + in->n, in->room - in->n - 1);
-  if (got < 0 && errno != EINTR) return cli_error(c->run, ACCEL_ERROR_IO, "stdin: %s", strerror(errno));
+  if (got < 0 && errno != EINTR)
+    return cli_error(c->run, ACCEL_ERROR_IO, "stdin: %s", strerror(errno));
   if (got == 0) in->end = true;
   if (got > 0) in->n += (size_t)got;
   return 0;
@@ -120,8 +123,9 @@ static int keep_turn(conversation *c, const accel_generations *found) {
     cli_note(c->run, "the answer is cut at %llu tokens: --max-new-tokens, or the model's context",
              (unsigned long long)t->new);
   if (cli_flag(c->run, OPT_VERBOSE))
-    cli_note(c->run, "%llu tokens, %llu of them read before; %llu generated in %.0f ms", (unsigned long long)t->prompt,
-             (unsigned long long)t->reused, (unsigned long long)t->new, t->decode_ms);
+    cli_note(c->run, "%llu tokens, %llu of them read before; %llu generated in %.0f ms",
+             (unsigned long long)t->prompt, (unsigned long long)t->reused,
+             (unsigned long long)t->new, t->decode_ms);
   return 0;
 }
 
@@ -144,10 +148,13 @@ static int say(conversation *c, const char *text) {
   accel_status status = accel_chat_say(c->chat, text, &c->params, &found);
   cli_hold(false);
   if (!c->json && status == ACCEL_OK) putchar('\n');
-  int code = status == ACCEL_OK ? keep_turn(c, found) : status == ACCEL_ERROR_CANCELLED ? 0 : cli_fail(c->run, status);
+  int code = status == ACCEL_OK                ? keep_turn(c, found)
+             : status == ACCEL_ERROR_CANCELLED ? 0
+                                               : cli_fail(c->run, status);
   if (code && c->terminal && status == ACCEL_ERROR_LIMIT)
     fputs("  /forget leaves out the oldest question and answer, /reset all of them\n", stderr);
-  if (status != ACCEL_OK && status != ACCEL_ERROR_CANCELLED && c->terminal) code = 0; /* one can ask something else */
+  /* one can ask something else */
+  if (status != ACCEL_OK && status != ACCEL_ERROR_CANCELLED && c->terminal) code = 0;
   int stop = after_signal(c, found ? found->item[0].finish : "cancelled");
   accel_generations_free(&found);
   return stop ? stop : code;
@@ -164,7 +171,8 @@ static void forget_oldest(cJSON *messages) {
   int first = 0;
   while (has_role(cJSON_GetArrayItem(messages, first), "system")) first++;
   do cJSON_DeleteItemFromArray(messages, first);
-  while (cJSON_GetArrayItem(messages, first) && !has_role(cJSON_GetArrayItem(messages, first), "user"));
+  while (cJSON_GetArrayItem(messages, first) &&
+         !has_role(cJSON_GetArrayItem(messages, first), "user"));
 }
 
 static void undo(cJSON *messages) {
@@ -179,7 +187,8 @@ static void undo(cJSON *messages) {
 
 static void reset(cJSON *messages) {
   for (int last = cJSON_GetArraySize(messages) - 1; last >= 0; last--)
-    if (!has_role(cJSON_GetArrayItem(messages, last), "system")) cJSON_DeleteItemFromArray(messages, last);
+    if (!has_role(cJSON_GetArrayItem(messages, last), "system"))
+      cJSON_DeleteItemFromArray(messages, last);
 }
 
 static void set_system(cJSON *messages, const char *text) {
@@ -219,7 +228,8 @@ static int command(conversation *c, char *line) {
     if (!strcmp(line, edits[i])) return edit(c, line, text);
   c->over = !strcmp(line, "exit") || !strcmp(line, "quit");
   if (c->over) return 0;
-  if (strcmp(line, "help")) fprintf(stderr, "no command /%s; a text that begins with / is written with //\n", line);
+  if (strcmp(line, "help"))
+    fprintf(stderr, "no command /%s; a text that begins with / is written with //\n", line);
   fputs(
       "/reset        forget all questions and answers\n"
       "/undo         take the last question and its answer back\n"
@@ -295,11 +305,14 @@ static int open_chat(conversation *c, accel_endpoint *endpoint) {
 
 static int read_turns(cli_run *run, cli_texts *texts) {
   static const char *const fields[] = {"text"};
-  static const cli_option_id others[] = {OPT_IDS, OPT_BEAMS, OPT_SEQUENCES, OPT_LOGPROBS, OPT_STREAM, OPT_NO_SPECIAL};
+  static const cli_option_id others[] = {OPT_IDS,      OPT_BEAMS,  OPT_SEQUENCES,
+                                         OPT_LOGPROBS, OPT_STREAM, OPT_NO_SPECIAL};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (run->value[others[i]]) return cli_usage(run, "--%s does not go with --chat", cli_options[others[i]].name);
+    if (run->value[others[i]])
+      return cli_usage(run, "--%s does not go with --chat", cli_options[others[i]].name);
   if (run->value[OPT_MESSAGES] && !strcmp(run->value[OPT_MESSAGES], "-"))
-    return cli_usage(run, "--messages -: stdin is where the conversation's lines come from; give a file");
+    return cli_usage(
+        run, "--messages -: stdin is where the conversation's lines come from; give a file");
   return run->n_args > 1 || run->value[OPT_INPUT] ? cli_texts_read(run, 1, fields, 1, texts) : 0;
 }
 
@@ -311,7 +324,8 @@ int cli_chat(cli_run *run, const accel_generate_params *params) {
   if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
   if (!code) code = open_chat(&c, endpoint);
   c.terminal = !texts.n && isatty(STDIN_FILENO);
-  if (!code && c.terminal) cli_note(run, "/help lists the commands; Ctrl-C cancels an answer, Ctrl-D ends");
+  if (!code && c.terminal)
+    cli_note(run, "/help lists the commands; Ctrl-C cancels an answer, Ctrl-D ends");
   for (uint32_t i = 0; !code && i < texts.n; ++i) code = say(&c, texts.text[i]);
   if (!code && !texts.n) code = talk(&c);
   if (!code && c.json) code = print_json(&c, endpoint);

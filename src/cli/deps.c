@@ -4,7 +4,8 @@
 int cmd_deps(cli_run *run) {
   int code = cli_context(run);
   if (code) return code;
-  const char *model = run->args[0], *hardware = run->value[OPT_HARDWARE], *precision = run->value[OPT_PRECISION];
+  const char *model = run->args[0], *hardware = run->value[OPT_HARDWARE],
+             *precision = run->value[OPT_PRECISION];
   accel_strings *needs;
   accel_status status = accel_get_dependencies(run->ctx, model, hardware, precision, &needs);
   if (status != ACCEL_OK) return cli_fail(run, status);

@@ -42,18 +42,22 @@ static void print_devices(const accel_devices *devices) {
 static void print_facts(const accel_devices *devices) {
   cli_table table = {0};
   putchar('\n');
-  cli_table_row(&table, 8, (const char *[]){"device", "plugin", "compiled", "loaded", "found", "self-test", "driver", "id"});
+  cli_table_row(&table, 8,
+                (const char *[]){"device", "plugin", "compiled", "loaded", "found", "self-test",
+                                 "driver", "id"});
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info *d = &devices->item[i];
-    cli_table_row(&table, 8,
-                  (const char *[]){d->name, *d->plugin ? d->plugin : "-", yes_no(d->compiled), yes_no(d->loaded),
-                                   yes_no(d->found), yes_no(d->tested), d->driver, d->id});
+    cli_table_row(
+        &table, 8,
+        (const char *[]){d->name, *d->plugin ? d->plugin : "-", yes_no(d->compiled),
+                         yes_no(d->loaded), yes_no(d->found), yes_no(d->tested), d->driver, d->id});
   }
   cli_table_print(&table, "llllllll");
 }
 
 static bool says_something(const cJSON *item) {
-  return item->child || cJSON_IsNumber(item) || cJSON_IsBool(item) || (cJSON_IsString(item) && *item->valuestring);
+  return item->child || cJSON_IsNumber(item) || cJSON_IsBool(item) ||
+         (cJSON_IsString(item) && *item->valuestring);
 }
 
 static void print_scalar(const cJSON *item) {
@@ -62,8 +66,8 @@ static void print_scalar(const cJSON *item) {
   cJSON_free(text);
 }
 
-/* What the capability dictionary holds beside the table of devices: a line for each object of a list, a line for each member
- * of an object; what is empty is left out. */
+/* What the capability dictionary holds beside the table of devices: a line for each object of a
+ * list, a line for each member of an object; what is empty is left out. */
 static void print_value(const cJSON *value, int indent) {
   bool in_list = cJSON_IsArray(value);
   for (const cJSON *item = value->child; item; item = item->next) {
@@ -122,7 +126,8 @@ static void json_of_device(cli_json *json, accel_device *device, const accel_mem
   cli_json_int(json, "memory_free", (int64_t)m->free);
   cli_json_int(json, "memory_budget", (int64_t)m->budget);
   cli_json_int(json, "memory_shared", (int64_t)m->shared_with_host);
-  for (int i = 0; i < 2; ++i) cli_json_bool(json, halves[i], accel_probe_precision(device, halves[i]) == ACCEL_OK);
+  for (int i = 0; i < 2; ++i)
+    cli_json_bool(json, halves[i], accel_probe_precision(device, halves[i]) == ACCEL_OK);
 }
 
 /* One device, for people or as JSON. */
@@ -137,7 +142,8 @@ static int tell_device(cli_run *run, accel_device *device) {
   } else if (status == ACCEL_OK) {
     cli_json json;
     int code;
-    status = accel_runtime_version(run->ctx, accel_get_device_info(device)->hardware, &version, &driver);
+    status =
+        accel_runtime_version(run->ctx, accel_get_device_info(device)->hardware, &version, &driver);
     if (status != ACCEL_OK) return cli_fail(run, status);
     code = cli_json_begin(run, "accel.device/1", &json);
     if (!code) {

@@ -21,7 +21,8 @@ static void json_vectors(cli_json *json, const accel_embeddings *found) {
   cli_json_close(json, ']');
 }
 
-static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found, const double *cosine) {
+static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found,
+                      const double *cosine) {
   cli_json json;
   int code = cli_json_begin(run, "accel.embed/1", &json);
   if (code) return code;
@@ -73,7 +74,10 @@ static void print_table(const accel_embeddings *found, const cli_texts *texts) {
 
 static int write_tensors(cli_run *run, const accel_embeddings *found) {
   accel_tensor items[2] = {
-      {.name = "embeddings", .dtype = ACCEL_F32, .rank = 2, .dim = {(int64_t)found->row_start[found->n], found->dim}},
+      {.name = "embeddings",
+       .dtype = ACCEL_F32,
+       .rank = 2,
+       .dim = {(int64_t)found->row_start[found->n], found->dim}},
       {.name = "row_start", .dtype = ACCEL_I64, .rank = 1, .dim = {(int64_t)found->n + 1}}};
   items[0].data = (void *)found->data;
   items[1].data = (void *)found->row_start;
@@ -82,13 +86,15 @@ static int write_tensors(cli_run *run, const accel_embeddings *found) {
   return status == ACCEL_OK ? 0 : cli_fail(run, status);
 }
 
-static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found, const cli_texts *texts) {
+static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found,
+                        const cli_texts *texts) {
   if (found->truncated)
     cli_note(run, "%u of %u texts were cut at %" PRId64 " tokens", found->truncated, found->n,
              accel_processor_of(endpoint)->max_length);
   double *cosine = NULL;
   if (cli_flag(run, OPT_SIMILARITY)) {
-    if (found->per_token) return cli_usage(run, "--similarity needs one vector for each text; choose a --pooling");
+    if (found->per_token)
+      return cli_usage(run, "--similarity needs one vector for each text; choose a --pooling");
     cosine = cli_similarity(found);
     if (!cosine) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   }

@@ -38,9 +38,10 @@ static void print_table(const accel_fills *found) {
       char number[16], score[32], token[128], sequence[512];
       snprintf(number, sizeof number, "%u", i + 1);
       snprintf(score, sizeof score, "%.4f", f->score);
-      cli_table_row(&table, 4,
-                    (const char *[]){number, score, cli_excerpt(f->token_str, 24, token, sizeof token),
-                                     cli_excerpt(f->sequence, 120, sequence, sizeof sequence)});
+      cli_table_row(
+          &table, 4,
+          (const char *[]){number, score, cli_excerpt(f->token_str, 24, token, sizeof token),
+                           cli_excerpt(f->sequence, 120, sequence, sizeof sequence)});
     }
   }
   cli_table_print(&table, "rrll");

@@ -1,4 +1,5 @@
-/* fit.c - accel fit: what a model takes on each device at each precision, and whether it is there. */
+/* fit.c - accel fit: what a model takes on each device at each precision, and whether it is
+ * there. */
 #include <string.h>
 
 #include "cli/print.h"
@@ -50,9 +51,11 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
 
 static void print_row(cli_table *table, const accel_fit_record *f) {
   char bytes[8][32];
-  const uint64_t value[8] = {f->weights, f->state, f->scratch, f->tokenizer, f->total, f->resident, f->peak, f->available};
+  const uint64_t value[8] = {f->weights, f->state,    f->scratch, f->tokenizer,
+                             f->total,   f->resident, f->peak,    f->available};
   for (int i = 0; i < 8; ++i) cli_bytes(value[i], bytes[i], sizeof bytes[i]);
-  const char *none[] = {f->device, f->precision, "", "", "", "", "", "", "", "", "cannot run", f->why};
+  const char *none[] = {f->device, f->precision, "", "", "",           "",
+                        "",        "",           "", "", "cannot run", f->why};
   const char *some[] = {f->device,
                         f->precision,
                         bytes[0],
@@ -69,17 +72,19 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
 }
 
 static void print_table(const accel_fit_report *r) {
-  static const char *const head[] = {"device", "precision", "weights",   "state",     "scratch", "tokenizer",
-                                     "total",  "resident",  "peak load", "available", "answer",  "advice"};
+  static const char *const head[] = {"device",    "precision", "weights", "state",
+                                     "scratch",   "tokenizer", "total",   "resident",
+                                     "peak load", "available", "answer",  "advice"};
   cli_table table = {0};
-  printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model, r->architecture,
-         1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
+  printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model,
+         r->architecture, 1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
   cli_table_row(&table, 12, head);
   for (uint32_t i = 0; i < r->n; ++i) print_row(&table, &r->record[i]);
   cli_table_print(&table, "llrrrrrrrrll");
 }
 
-/* 5 when a device or a precision was named and nothing of it fits; 3 when none of it can run at all. */
+/* 5 when a device or a precision was named and nothing of it fits; 3 when none of it can run at
+ * all. */
 static int verdict(const cli_run *run, const accel_fit_report *r) {
   bool any = false, runs = false;
   for (uint32_t i = 0; i < r->n; ++i) {

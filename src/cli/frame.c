@@ -1,9 +1,11 @@
-/* frame.c - what commands on texts, pictures or sounds share: read the inputs, open the model, answer, free. */
+/* frame.c - what commands on texts, pictures or sounds share: read the inputs, open the model,
+ * answer, free. */
 #include <stdlib.h>
 
 #include "cli/print.h"
 
-int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_fields, const char *task, cli_text_fn *fn) {
+int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_fields,
+                 const char *task, cli_text_fn *fn) {
   cli_texts texts;
   accel_endpoint *endpoint = NULL;
   int code = cli_texts_read(run, first, fields, n_fields, &texts);
@@ -20,7 +22,8 @@ int cli_on_plain_texts(cli_run *run, int first, const char *task, cli_text_fn *f
   return cli_on_texts(run, first, fields, 1, task, fn);
 }
 
-int cli_on_media(cli_run *run, const char *const *names, uint32_t n, const char *task, cli_media_fn *fn) {
+int cli_on_media(cli_run *run, const char *const *names, uint32_t n, const char *task,
+                 cli_media_fn *fn) {
   accel_endpoint *endpoint = NULL;
   accel_media *media = cli_media(names, n);
   if (!media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -35,8 +38,8 @@ int cli_on_operands(cli_run *run, const char *task, cli_media_fn *fn) {
   return cli_on_media(run, (const char *const *)run->args + 1, (uint32_t)run->n_args - 1, task, fn);
 }
 
-int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint, const void *found, uint32_t n,
-                     const uint32_t *count, cli_json_item_fn *item) {
+int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint,
+                     const void *found, uint32_t n, const uint32_t *count, cli_json_item_fn *item) {
   cli_json json;
   int code = cli_json_begin(run, schema, &json);
   if (code) return code;

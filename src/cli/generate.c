@@ -4,7 +4,8 @@
 #include "cli/generation.h"
 
 /* One text with pictures. */
-static int with_pictures(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts) {
+static int with_pictures(cli_run *run, accel_endpoint *endpoint, cli_wishes *w,
+                         const cli_texts *texts) {
   uint32_t n;
   if (texts->n != 1) return cli_usage(run, "--image goes with one text");
   const char **files = cli_values(run, OPT_IMAGE, &n);
@@ -17,16 +18,18 @@ static int with_pictures(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, 
   return code;
 }
 
-static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts, const cli_ids *ids) {
+static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts,
+                    const cli_ids *ids) {
   uint32_t prompts = ids->n ? ids->n : texts->n;
   int code = cli_wishes_stream(run, w, prompts);
   if (code) return code;
   if (cli_flag(run, OPT_IMAGE)) return with_pictures(run, endpoint, w, texts);
   w->params.keep_going = prompts > 1;
   accel_generations *found;
-  accel_status status =
-      ids->n ? accel_generate_ids(endpoint, (const int32_t *const *)ids->ids, ids->count, ids->n, &w->params, &found)
-             : accel_generate(endpoint, texts->text, texts->n, &w->params, &found);
+  accel_status status = ids->n
+                            ? accel_generate_ids(endpoint, (const int32_t *const *)ids->ids,
+                                                 ids->count, ids->n, &w->params, &found)
+                            : accel_generate(endpoint, texts->text, texts->n, &w->params, &found);
   if (status != ACCEL_OK) {
     if (w->streamed) putchar('\n');
     return cli_fail(run, status);
@@ -39,7 +42,8 @@ static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const
 static int read_prompts(cli_run *run, cli_texts *texts, cli_ids *ids) {
   static const char *const fields[] = {"text"};
   if (!run->value[OPT_IDS]) return cli_texts_read(run, 1, fields, 1, texts);
-  if (run->n_args > 1 || run->value[OPT_INPUT]) return cli_usage(run, "give prompts as texts or as --ids, not both");
+  if (run->n_args > 1 || run->value[OPT_INPUT])
+    return cli_usage(run, "give prompts as texts or as --ids, not both");
   int code = cli_ids_read(run, run->value[OPT_IDS], ids);
   return code || ids->n ? code : cli_usage(run, "%s holds no ids", run->value[OPT_IDS]);
 }

@@ -73,7 +73,9 @@ void cli_wishes_free(cli_wishes *w) {
 
 /* ---- results ---- */
 
-static double per_second(uint64_t n, double ms) { return ms > 0 ? 1e3 * (double)n / ms : (double)NAN; }
+static double per_second(uint64_t n, double ms) {
+  return ms > 0 ? 1e3 * (double)n / ms : (double)NAN;
+}
 
 /* Tokens that came after the first one of each sequence. */
 static uint64_t decoded(const accel_generations *g) {
@@ -102,7 +104,8 @@ static void json_logprobs(cli_json *json, const accel_generation *one) {
   cli_json_close(json, ']');
 }
 
-static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema, const accel_generations *found) {
+static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,
+                      const accel_generations *found) {
   cli_json json;
   int code = cli_json_begin(run, schema, &json);
   if (code) return code;
@@ -111,7 +114,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema
   cli_json_int(&json, "new_tokens", (int64_t)found->new_tokens);
   cli_json_double(&json, "prefill_ms", found->prefill_ms);
   cli_json_double(&json, "decode_ms", found->decode_ms);
-  cli_json_double(&json, "prefill_tokens_per_s", per_second(found->prompt_tokens, found->prefill_ms));
+  cli_json_double(&json, "prefill_tokens_per_s",
+                  per_second(found->prompt_tokens, found->prefill_ms));
   cli_json_double(&json, "decode_tokens_per_s", per_second(decoded(found), found->decode_ms));
   cli_json_open(&json, "results", '[');
   for (uint32_t i = 0; i < found->n; ++i) {
@@ -175,24 +179,29 @@ static int on_token(void *user, const accel_token_event *event) {
 
 int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts) {
   bool one = prompts == 1 && w->params.num_return_sequences <= 1, json = cli_flag(run, OPT_JSON);
-  if (cli_flag(run, OPT_STREAM) && (!one || json)) return cli_usage(run, "--stream prints one text, and no JSON");
-  if (!one || json || w->params.num_beams > 1 || !(cli_flag(run, OPT_STREAM) || isatty(STDOUT_FILENO))) return 0;
+  if (cli_flag(run, OPT_STREAM) && (!one || json))
+    return cli_usage(run, "--stream prints one text, and no JSON");
+  if (!one || json || w->params.num_beams > 1 ||
+      !(cli_flag(run, OPT_STREAM) || isatty(STDOUT_FILENO)))
+    return 0;
   w->params.told = on_token;
   w->params.told_user = &w->streamed;
   return 0;
 }
 
-int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w, const char *schema,
-                          const accel_generations *found) {
+int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w,
+                          const char *schema, const accel_generations *found) {
   const int failed = print_errors(run, found);
   if (cli_flag(run, OPT_JSON)) {
     const int code = print_json(run, endpoint, schema, found);
     return code ? code : failed;
   }
   print_texts(found, w->streamed);
-  cli_note(run, "%" PRIu64 " tokens read in %.0f ms (%.0f/s), %" PRIu64 " generated in %.0f ms (%.1f/s)",
-           found->prompt_tokens, found->prefill_ms, per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens,
-           found->decode_ms, found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
+  cli_note(run,
+           "%" PRIu64 " tokens read in %.0f ms (%.0f/s), %" PRIu64 " generated in %.0f ms (%.1f/s)",
+           found->prompt_tokens, found->prefill_ms,
+           per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens, found->decode_ms,
+           found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
   const int code = cli_flush(run);
   return code ? code : failed;
 }

@@ -16,14 +16,15 @@ typedef struct cli_wishes {
   accel_strings stop_strings;
 } cli_wishes;
 
-int cli_wishes_read(cli_run *run, cli_wishes *w); /* 0 or an exit code; free in any case.  Must stay where it is */
+/* 0 or an exit code; free in any case.  Must stay where it is */
+int cli_wishes_read(cli_run *run, cli_wishes *w);
 void cli_wishes_free(cli_wishes *w);
-/* Has the text of one prompt printed as it comes, where that was asked for or stdout is a terminal (beam search has nothing
- * to tell before its end).  0 or an exit code. */
+/* Has the text of one prompt printed as it comes, where that was asked for or stdout is a terminal
+ * (beam search has nothing to tell before its end).  0 or an exit code. */
 int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts);
 /* The texts that were not streamed, or JSON of that schema. */
-int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w, const char *schema,
-                          const accel_generations *found);
+int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w,
+                          const char *schema, const accel_generations *found);
 /* accel_generate_images, and its result printed. */
 int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const char *schema,
                         const accel_image_prompt *prompts, uint32_t n);

@@ -1,4 +1,5 @@
-/* help.c - accel help: help texts, the manual page and completion for bash, all from the tables of commands and options. */
+/* help.c - accel help: help texts, the manual page and completion for bash, all from the tables of
+ * commands and options. */
 #include <string.h>
 
 #include "cli/print.h"
@@ -20,14 +21,15 @@ static const char *option_head(const cli_option *o, char *into, size_t size) {
   if (o->kind == CLI_FLAG)
     snprintf(into, size, "%s--%s", letter, o->name);
   else if (o->kind == CLI_MAYBE)
-    snprintf(into, size, "%s--%s[=%s]", letter, o->name, strcmp(o->value, "-") == 0 ? "FILE" : o->value);
+    snprintf(into, size, "%s--%s[=%s]", letter, o->name,
+             strcmp(o->value, "-") == 0 ? "FILE" : o->value);
   else
     snprintf(into, size, "%s--%s %s", letter, o->name, o->value);
   return into;
 }
 
-/* Is a part of a help text addressed to commands ("translate, bench: ...")?  Then *skip is the length of the address, and
- * *mine says whether c is one of them. */
+/* Is a part of a help text addressed to commands ("translate, bench: ...")?  Then *skip is the
+ * length of the address, and *mine says whether c is one of them. */
 static bool addressed(const char *part, const cli_command *c, size_t *skip, bool *mine) {
   bool found = false;
   for (const char *name = part;; name += 2) {
@@ -47,9 +49,10 @@ static bool addressed(const char *part, const cli_command *c, size_t *skip, bool
   }
 }
 
-/* Appends the parts of a help text that are meant for c: those addressed to it, or those addressed to nobody.  A part
- * without an address behind one with an address goes with that. */
-static size_t take_parts(const char *text, const cli_command *c, bool own, char *into, size_t size) {
+/* Appends the parts of a help text that are meant for c: those addressed to it, or those addressed
+ * to nobody.  A part without an address behind one with an address goes with that. */
+static size_t take_parts(const char *text, const cli_command *c, bool own, char *into,
+                         size_t size) {
   size_t used = 0;
   bool mine = !own;
   for (const char *part = text; *part;) {
@@ -58,14 +61,17 @@ static size_t take_parts(const char *text, const cli_command *c, bool own, char 
     size_t skip = 0;
     if (addressed(part, c, &skip, &mine)) mine = mine && own;
     if (mine && used < size)
-      used += (size_t)snprintf(into + used, size - used, "%s%.*s", used ? "; " : "", (int)(n - skip), part + skip);
+      used += (size_t)snprintf(into + used, size - used, "%s%.*s", used ? "; " : "",
+                               (int)(n - skip), part + skip);
     part += n + (next ? 2 : 0);
   }
   return used;
 }
 
 static const char *help_for(const cli_option *o, const cli_command *c, char *into, size_t size) {
-  return take_parts(o->help, c, true, into, size) || take_parts(o->help, c, false, into, size) ? into : o->help;
+  return take_parts(o->help, c, true, into, size) || take_parts(o->help, c, false, into, size)
+             ? into
+             : o->help;
 }
 
 /* For one command; NULL: for all. */
@@ -77,28 +83,33 @@ static void print_option(const cli_option *o, const cli_command *c) {
     printf("  %s\n%*s", head, INDENT, "");
   else
     printf("  %-*s", INDENT - 2, head);
-  cli_print_wrapped(c ? help_for(o, c, help, sizeof help) : o->help, INDENT, cli_columns(stdout) - INDENT - 1);
+  cli_print_wrapped(c ? help_for(o, c, help, sizeof help) : o->help, INDENT,
+                    cli_columns(stdout) - INDENT - 1);
 }
 
 static void print_overview(void) {
   printf(
-      "accel - runs Hugging Face models straight from their directories, on the hardware at hand\n\nusage: accel COMMAND "
+      "accel - runs Hugging Face models straight from their directories, on the hardware at "
+      "hand\n\nusage: accel COMMAND "
       "[OPTIONS] [ARGUMENTS]\n\n");
-  for (size_t i = 0; i < cli_command_count; ++i) printf("  %-17s%s\n", cli_commands[i].name, cli_commands[i].summary);
+  for (size_t i = 0; i < cli_command_count; ++i)
+    printf("  %-17s%s\n", cli_commands[i].name, cli_commands[i].summary);
   printf(
-      "\nMODEL is a directory, or org/name[@revision] in $XDG_CACHE_HOME/accel/models or in the Hugging Face "
+      "\nMODEL is a directory, or org/name[@revision] in $XDG_CACHE_HOME/accel/models or in the "
+      "Hugging Face "
       "cache.\n\noptions of every command:\n");
   for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id], NULL);
   printf(
-      "\nEach option has a twin in the environment: --device is ACCEL_DEVICE; the option wins.\nResults go to stdout, "
+      "\nEach option has a twin in the environment: --device is ACCEL_DEVICE; the option "
+      "wins.\nResults go to stdout, "
       "everything else to stderr.\n\nexit codes:\n");
   for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i)
     printf("  %s  %s\n", exit_codes[i][0], exit_codes[i][1]);
 }
 
 static void print_command(const cli_command *c) {
-  printf("accel %s - %s\n\nusage: accel %s%s%s [OPTIONS]\n", c->name, c->summary, c->name, *c->operands ? " " : "",
-         c->operands);
+  printf("accel %s - %s\n\nusage: accel %s%s%s [OPTIONS]\n", c->name, c->summary, c->name,
+         *c->operands ? " " : "", c->operands);
   if (*c->details) printf("\n%s\n", c->details);
   if (*c->options != OPT_END) printf("\noptions:\n");
   for (const uint8_t *o = c->options; *o != OPT_END; ++o) print_option(&cli_options[*o], c);
@@ -134,14 +145,19 @@ static void roff_option(const cli_option *o) {
 
 static void print_man(void) {
   printf(
-      ".TH ACCEL 1 \"\" \"libaccel %s\" \"User Commands\"\n.SH NAME\naccel \\- runs Hugging Face models on the hardware at "
+      ".TH ACCEL 1 \"\" \"libaccel %s\" \"User Commands\"\n.SH NAME\naccel \\- runs Hugging Face "
+      "models on the hardware at "
       "hand\n",
       accel_version());
-  printf(".SH SYNOPSIS\n.B accel\n.I COMMAND\n[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n");
+  printf(
+      ".SH SYNOPSIS\n.B accel\n.I COMMAND\n[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n.SH "
+      "DESCRIPTION\n");
   roff(
-      "Runs models straight from their directories (config.json, safetensors, tokenizer.json).  MODEL is a directory, or "
+      "Runs models straight from their directories (config.json, safetensors, tokenizer.json).  "
+      "MODEL is a directory, or "
       "org/name[@revision]\n"
-      "in $XDG_CACHE_HOME/accel/models or in the Hugging Face cache.  Results go to stdout, everything else to stderr.\n");
+      "in $XDG_CACHE_HOME/accel/models or in the Hugging Face cache.  Results go to stdout, "
+      "everything else to stderr.\n");
   printf(".SH COMMANDS\n");
   for (size_t i = 0; i < cli_command_count; ++i) {
     const cli_command *c = &cli_commands[i];
@@ -165,7 +181,8 @@ static void print_man(void) {
   for (int id = 0; id < OPT_COMMON; ++id) roff_option(&cli_options[id]);
   printf(".SH ENVIRONMENT\n");
   roff(
-      "Each option has a twin: --device is ACCEL_DEVICE, --cache-dir is ACCEL_CACHE_DIR; the option wins.  NO_COLOR is "
+      "Each option has a twin: --device is ACCEL_DEVICE, --cache-dir is ACCEL_CACHE_DIR; the "
+      "option wins.  NO_COLOR is "
       "obeyed.\n");
   printf(".SH EXIT STATUS\n");
   for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i)
@@ -183,15 +200,18 @@ static void print_words(const cli_command *c) {
 static void print_completion(void) {
   printf(
       "# completion of accel for bash; made by: accel help --completion\n_accel() {\n"
-      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options=\n  COMPREPLY=()\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options=\n  "
+      "COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"");
   for (size_t i = 0; i < cli_command_count; ++i) printf("%s%s", i ? " " : "", cli_commands[i].name);
   printf("\" -- \"$word\"))\n    return\n  fi\n  case $before in\n");
   printf(
-      "    --device|-d) COMPREPLY=($(compgen -W \"auto cpu gpu rocm cuda opencl vulkan reference\" -- \"$word\")); return "
+      "    --device|-d) COMPREPLY=($(compgen -W \"auto cpu gpu rocm cuda opencl vulkan reference\" "
+      "-- \"$word\")); return "
       ";;\n");
   printf(
-      "    --precision|-p) COMPREPLY=($(compgen -W \"auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4\" -- \"$word\")); return "
+      "    --precision|-p) COMPREPLY=($(compgen -W \"auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4\" "
+      "-- \"$word\")); return "
       ";;\n");
   for (int id = 0; id < OPT_END; ++id) {
     const cli_option *o = &cli_options[id];
@@ -208,7 +228,8 @@ static void print_completion(void) {
   }
   printf(
       "  esac\n  case $word in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}\ncomplete -o filenames -F _accel accel\n");
+      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}\ncomplete -o filenames -F "
+      "_accel accel\n");
 }
 
 int cmd_help(cli_run *run) {

@@ -1,4 +1,5 @@
-/* input.c - what sub-commands read: texts from operands, text files, JSON files and stdin; token ids from JSON. */
+/* input.c - what sub-commands read: texts from operands, text files, JSON files and stdin; token
+ * ids from JSON. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
   struct stat info;
   *bytes = NULL;
   if (!file)
-    return cli_error(run, errno == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
+    return cli_error(run, errno == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO, "%s: %s", path,
+                     strerror(errno));
   int code = 0;
   if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
     code = cli_error(run, ACCEL_ERROR_IO, "%s is a directory, not a file", path);
@@ -26,7 +28,8 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
       capacity = capacity ? 2 * capacity : 131072;
       char *more = capacity > 2 * (size_t)MAX_BYTES ? NULL : realloc(data, capacity);
       if (!more) {
-        code = cli_error(run, ACCEL_ERROR_LIMIT, "%s: too large to read at once (the limit is 1 GiB)", path);
+        code = cli_error(run, ACCEL_ERROR_LIMIT,
+                         "%s: too large to read at once (the limit is 1 GiB)", path);
         break;
       }
       data = more;
@@ -49,8 +52,8 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
 
 /* ---- JSON ---- */
 
-/* C strings cannot hold U+0000; libaccel takes it as C0 80.  cJSON would cut strings at the escape, so it is replaced
- * before, in place. */
+/* C strings cannot hold U+0000; libaccel takes it as C0 80.  cJSON would cut strings at the escape,
+ * so it is replaced before, in place. */
 static void spell_nul(char *text) {
   char *to = text;
   for (const char *from = text; *from;) {
@@ -67,7 +70,8 @@ static void spell_nul(char *text) {
 
 static int json_parse(cli_run *run, const char *path, char *text, size_t n, cJSON **out) {
   if (memchr(text, 0, n))
-    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path, strlen(text));
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path,
+                     strlen(text));
   spell_nul(text);
   const char *end = NULL;
   *out = cJSON_ParseWithOpts(text, &end, 1);
@@ -77,49 +81,58 @@ static int json_parse(cli_run *run, const char *path, char *text, size_t n, cJSO
     column = *at == '\n' ? 1 : column + 1;
     line += *at == '\n';
   }
-  return cli_error(run, ACCEL_ERROR_FORMAT, "%s: not valid JSON at line %u, column %u", path, line, column);
+  return cli_error(run, ACCEL_ERROR_FORMAT, "%s: not valid JSON at line %u, column %u", path, line,
+                   column);
 }
 
-static int json_record(cli_run *run, const char *path, const cJSON *item, uint32_t index, const char *const *fields,
-                       uint32_t n_fields, const char **text) {
+static int json_record(cli_run *run, const char *path, const cJSON *item, uint32_t index,
+                       const char *const *fields, uint32_t n_fields, const char **text) {
   if (cJSON_IsString(item)) {
     text[0] = item->valuestring;
     return 0;
   }
-  if (!cJSON_IsObject(item)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u is no string", path, index);
+  if (!cJSON_IsObject(item))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u is no string", path, index);
   for (uint32_t f = 0; f < n_fields; ++f) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(item, fields[f]);
     if (value && !cJSON_IsString(value) && !cJSON_IsNull(value))
-      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field '%s' is no string", path, index, fields[f]);
+      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field '%s' is no string", path,
+                       index, fields[f]);
     text[f] = cJSON_IsString(value) ? value->valuestring : NULL;
   }
-  if (!text[0]) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field '%s' is missing", path, index, fields[0]);
+  if (!text[0])
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field '%s' is missing", path, index,
+                     fields[0]);
   return 0;
 }
 
-static int texts_from_json(cli_run *run, const char *path, char *bytes, size_t size, const char *const *fields,
-                           cli_texts *out) {
+static int texts_from_json(cli_run *run, const char *path, char *bytes, size_t size,
+                           const char *const *fields, cli_texts *out) {
   cJSON *root;
   int code = json_parse(run, path, bytes, size, &root);
   if (code) return code;
   out->owner[1] = root;
   const cJSON *list = root;
   if (cJSON_IsObject(root)) list = cJSON_GetObjectItemCaseSensitive(root, "texts");
-  if (!cJSON_IsArray(list)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: expected an array of strings", path);
+  if (!cJSON_IsArray(list))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: expected an array of strings", path);
   out->n = (uint32_t)cJSON_GetArraySize(list);
   out->text = calloc((size_t)out->n * out->fields + 1, sizeof *out->text);
   if (!out->text) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
   uint32_t i = 0;
   for (const cJSON *item = list->child; item && !code; item = item->next, ++i)
-    code = json_record(run, path, item, i, fields, out->fields, out->text + (size_t)i * out->fields);
+    code =
+        json_record(run, path, item, i, fields, out->fields, out->text + (size_t)i * out->fields);
   return code;
 }
 
 /* ---- one text a line ---- */
 
-static int texts_from_lines(cli_run *run, const char *path, char *bytes, size_t size, cli_texts *out) {
+static int texts_from_lines(cli_run *run, const char *path, char *bytes, size_t size,
+                            cli_texts *out) {
   if (memchr(bytes, 0, size))
-    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a text file", path, strlen(bytes));
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a text file", path,
+                     strlen(bytes));
   char *at = bytes;
   if (size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3;
   uint32_t lines = 0;
@@ -142,11 +155,13 @@ static bool is_json_name(const char *path) {
   return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t n_fields, cli_texts *out) {
+int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t n_fields,
+                   cli_texts *out) {
   *out = (cli_texts){.fields = n_fields};
   const char *path = run->value[OPT_INPUT];
   int code = 0;
-  if (path && run->n_args > first) return cli_usage(run, "give texts as arguments or with --input, not both");
+  if (path && run->n_args > first)
+    return cli_usage(run, "give texts as arguments or with --input, not both");
   if (path) {
     char *bytes;
     size_t size;
@@ -161,7 +176,8 @@ int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t 
     if (!out->n) return cli_usage(run, "no texts: give them as arguments or with --input FILE");
     out->text = calloc((size_t)out->n * n_fields, sizeof *out->text);
     if (!out->text) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < out->n; ++i) out->text[(size_t)i * n_fields] = run->args[first + (int)i];
+    for (uint32_t i = 0; i < out->n; ++i)
+      out->text[(size_t)i * n_fields] = run->args[first + (int)i];
   }
   if (code) cli_texts_free(out);
   return code;
@@ -200,7 +216,8 @@ static int ids_row(cli_run *run, const char *path, const cJSON *list, uint32_t r
   if (!out->ids[row]) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
   for (const cJSON *item = list->child; item; item = item->next) {
     if (!cJSON_IsNumber(item) || item->valuedouble != (double)item->valueint)
-      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u of list %u is no token id", path, out->count[row], row);
+      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u of list %u is no token id", path,
+                       out->count[row], row);
     out->ids[row][out->count[row]++] = item->valueint;
   }
   return 0;
@@ -209,16 +226,19 @@ static int ids_row(cli_run *run, const char *path, const cJSON *list, uint32_t r
 static int ids_from_json(cli_run *run, const char *path, const cJSON *root, cli_ids *out) {
   const cJSON *list = cJSON_IsObject(root) ? cJSON_GetObjectItemCaseSensitive(root, "ids") : root;
   if (!cJSON_IsArray(list))
-    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: expected an array of ids, or an array of such arrays", path);
+    return cli_error(run, ACCEL_ERROR_FORMAT,
+                     "%s: expected an array of ids, or an array of such arrays", path);
   bool nested = !list->child || cJSON_IsArray(list->child);
   out->n = nested ? (uint32_t)cJSON_GetArraySize(list) : 1;
   out->count = calloc(out->n + 1, sizeof *out->count);
   out->ids = calloc(out->n + 1, sizeof *out->ids);
-  if (!out->count || !out->ids) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+  if (!out->count || !out->ids)
+    return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
   if (!nested) return ids_row(run, path, list, 0, out);
   uint32_t row = 0;
   for (const cJSON *item = list->child; item; item = item->next, ++row) {
-    if (!cJSON_IsArray(item)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u is no array of ids", path, row);
+    if (!cJSON_IsArray(item))
+      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u is no array of ids", path, row);
     int code = ids_row(run, path, item, row, out);
     if (code) return code;
   }

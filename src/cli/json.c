@@ -9,12 +9,15 @@
 /* Length of the well-formed UTF-8 sequence at s, 0 when there is none. */
 static int utf8_length(const unsigned char *s) {
   if (s[0] < 0x80) return 1;
-  int n = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : s[0] >= 0xE0 && s[0] <= 0xEF ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
+  int n = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
+          : s[0] >= 0xE0 && s[0] <= 0xEF ? 3
+          : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                         : 0;
   for (int i = 1; i < n; ++i) {
     if ((s[i] & 0xC0) != 0x80) return 0;
   }
-  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-             (s[0] == 0xF4 && s[1] > 0x8F);
+  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+             (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
   return bad ? 0 : n;
 }
 
@@ -144,7 +147,9 @@ static int json_finish(cli_run *run, cli_json *json) {
   if (!json->path) return cli_flush(run);
   bool failed = ferror(json->to) != 0;
   failed = fclose(json->to) != 0 || failed;
-  return failed ? cli_error(run, ACCEL_ERROR_IO, "%s: cannot write: %s", json->path, strerror(errno)) : 0;
+  return failed
+             ? cli_error(run, ACCEL_ERROR_IO, "%s: cannot write: %s", json->path, strerror(errno))
+             : 0;
 }
 
 int cli_json_begin(cli_run *run, const char *schema, cli_json *json) {

@@ -34,7 +34,8 @@ static int unknown_command(const char *name) {
 
 int main(int argc, char **argv) {
   /* Only the character set: numbers are printed with a point everywhere. */
-  if (!setlocale(LC_CTYPE, "") || strcmp(setlocale(LC_CTYPE, NULL), "C") == 0) setlocale(LC_CTYPE, "C.UTF-8");
+  if (!setlocale(LC_CTYPE, "") || strcmp(setlocale(LC_CTYPE, NULL), "C") == 0)
+    setlocale(LC_CTYPE, "C.UTF-8");
   cli_run run = {0};
   if (argc < 2) return cli_usage(&run, "which sub-command?");
   const char *name = argv[1];

@@ -1,4 +1,5 @@
-/* matrix.c - accel matrix: which hardware and precisions models are listed for, and what the devices here can do. */
+/* matrix.c - accel matrix: which hardware and precisions models are listed for, and what the
+ * devices here can do. */
 #include <cjson/cJSON.h>
 #include <string.h>
 
@@ -6,10 +7,10 @@
 
 enum { MAX_PRECISIONS = 16 };
 
-/* A row of "yes", "-", "native", "emulated", "no" for {"fp32": true or {"answer": ...}, ...}; columns named by the first
- * row's keys. */
-static void add_row(cli_table *table, const char *model, const char *kind, const char *where, const cJSON *answers,
-                    const char *const *names, uint32_t n) {
+/* A row of "yes", "-", "native", "emulated", "no" for {"fp32": true or {"answer": ...}, ...};
+ * columns named by the first row's keys. */
+static void add_row(cli_table *table, const char *model, const char *kind, const char *where,
+                    const cJSON *answers, const char *const *names, uint32_t n) {
   const char *cells[3 + MAX_PRECISIONS] = {model, kind, where};
   for (uint32_t i = 0; i < n; ++i) {
     const cJSON *answer = cJSON_GetObjectItemCaseSensitive(answers, names[i]);
@@ -29,7 +30,8 @@ static void print_reasons(const cJSON *capable) {
 }
 
 static void print_models(const cJSON *models, bool verbose) {
-  static const char *const names[] = {"fp32", "fp16", "bf16", "int8", "int4", "uint4", "fp8", "fp4"};
+  static const char *const names[] = {"fp32", "fp16",  "bf16", "int8",
+                                      "int4", "uint4", "fp8",  "fp4"};
   enum { N = sizeof names / sizeof names[0] };
   cli_table table = {0};
   const char *heading[3 + N] = {"model", "", "where"};

@@ -8,7 +8,8 @@
 #include "core/size.h"
 
 const cli_option cli_options[OPT_END] = {
-#define OPTION(id, name, letter, kind, value, min, max, help) {name, letter, CLI_##kind, value, min, max, help},
+#define OPTION(id, name, letter, kind, value, min, max, help) \
+  {name, letter, CLI_##kind, value, min, max, help},
 #include "cli/options.def"
 };
 
@@ -54,7 +55,9 @@ const char *cli_nearest(const char *given, const char *const *words, size_t n) {
   const char *best = NULL;
   size_t least = strlen(given) < 5 ? 2 : 3;
   for (size_t i = 0; i < n; ++i) {
-    size_t far = strlen(given) >= 3 && strncmp(words[i], given, strlen(given)) == 0 ? 1 : distance(given, words[i]);
+    size_t far = strlen(given) >= 3 && strncmp(words[i], given, strlen(given)) == 0
+                     ? 1
+                     : distance(given, words[i]);
     if (far < least) least = far, best = words[i];
   }
   return best;
@@ -93,14 +96,14 @@ static int check_value(const cli_run *run, cli_option_id id, const char *from, c
     errno = 0;
     long long number = strtoll(value, &end, 10);
     if (end == value || *end || errno || number < o->min || number > o->max)
-      return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from, (long long)o->min,
-                       (long long)o->max, value);
+      return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from,
+                       (long long)o->min, (long long)o->max, value);
   } else if (o->kind == CLI_NUMBER) {
     char *end;
     double number = strtod(value, &end);
     if (end == value || *end || !(number >= (double)o->min && number <= (double)o->max))
-      return cli_usage(run, "%s takes a number from %lld to %lld, not '%s'", from, (long long)o->min, (long long)o->max,
-                       value);
+      return cli_usage(run, "%s takes a number from %lld to %lld, not '%s'", from,
+                       (long long)o->min, (long long)o->max, value);
   } else if (o->kind == CLI_SIZE) {
     uint64_t bytes;
     if (!accel__parse_bytes(value, &bytes))
@@ -126,14 +129,16 @@ static int unknown_option(const cli_run *run, const char *given) {
               : cli_usage(run, "unknown option '%s'", given);
 }
 
-/* The option that `arg` names ("--name", "--name=value", "-x", "-xvalue"); *value: what is attached to it, or NULL. */
+/* The option that `arg` names ("--name", "--name=value", "-x", "-xvalue"); *value: what is attached
+ * to it, or NULL. */
 static cli_option_id find_option(const cli_run *run, const char *arg, const char **value) {
   bool is_long = arg[1] == '-';
   size_t n = is_long ? strcspn(arg + 2, "=") : 1;
   *value = is_long ? (arg[2 + n] ? arg + 2 + n + 1 : NULL) : (arg[2] ? arg + 2 : NULL);
   for (int id = 0; id < OPT_END; ++id) {
     const cli_option *o = &cli_options[id];
-    bool match = is_long ? strlen(o->name) == n && strncmp(o->name, arg + 2, n) == 0 : o->letter && o->letter == arg[1];
+    bool match = is_long ? strlen(o->name) == n && strncmp(o->name, arg + 2, n) == 0
+                         : o->letter && o->letter == arg[1];
     if (match && cli_takes(run->command, (cli_option_id)id)) return (cli_option_id)id;
   }
   return OPT_END;
@@ -182,7 +187,8 @@ const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n) {
   return NULL;
 }
 
-/* Options that were not given take the value of their twin in the environment; an empty variable counts as none. */
+/* Options that were not given take the value of their twin in the environment; an empty variable
+ * counts as none. */
 static int parse_environment(cli_run *run) {
   for (int id = 0; id < OPT_END; ++id) {
     if (run->value[id] || id == OPT_HELP || !cli_takes(run->command, (cli_option_id)id)) continue;
@@ -225,8 +231,10 @@ int cli_parse(cli_run *run, int argc, char **argv) {
   int code = parse_environment(run);
   if (code) return code;
   const cli_command *c = run->command;
-  if (run->n_args < c->min) return cli_usage(run, "something is missing: accel %s %s", c->name, c->operands);
+  if (run->n_args < c->min)
+    return cli_usage(run, "something is missing: accel %s %s", c->name, c->operands);
   if (c->max >= 0 && run->n_args > c->max)
-    return cli_usage(run, "'%s' is one too many: accel %s %s", run->args[c->max], c->name, c->operands);
+    return cli_usage(run, "'%s' is one too many: accel %s %s", run->args[c->max], c->name,
+                     c->operands);
   return 0;
 }

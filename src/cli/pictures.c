@@ -24,19 +24,22 @@ static void print_objects(const accel_detections *found, const accel_media *medi
   cli_table table = {0};
   cli_table_row(&table, 4, (const char *[]){"score", "label", "box", "picture"});
   for (uint32_t i = 0; i < found->n; ++i) {
-    if (!found->count[i]) cli_table_row(&table, 4, (const char *[]){"", "nothing", "", media[i].name});
+    if (!found->count[i])
+      cli_table_row(&table, 4, (const char *[]){"", "nothing", "", media[i].name});
     for (uint32_t k = 0; k < found->count[i]; ++k) {
       const accel_detection *o = &found->object[i][k];
       char score[32], box[96];
       snprintf(score, sizeof score, "%.4f", o->score);
-      snprintf(box, sizeof box, "%d,%d - %d,%d", (int)o->xmin, (int)o->ymin, (int)o->xmax, (int)o->ymax);
+      snprintf(box, sizeof box, "%d,%d - %d,%d", (int)o->xmin, (int)o->ymin, (int)o->xmax,
+               (int)o->ymax);
       cli_table_row(&table, 4, (const char *[]){score, o->label, box, k ? "" : media[i].name});
     }
   }
   cli_table_print(&table, "rlll");
 }
 
-static accel_status draw_objects(const cli_run *run, const accel_media *media, const accel_detections *found) {
+static accel_status draw_objects(const cli_run *run, const accel_media *media,
+                                 const accel_detections *found) {
   accel_status status = ACCEL_OK;
   char path[4096];
   for (uint32_t i = 0; run->value[OPT_DRAW] && i < found->n && status == ACCEL_OK; ++i)
@@ -45,7 +48,8 @@ static accel_status draw_objects(const cli_run *run, const accel_media *media, c
   return status;
 }
 
-static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                          uint32_t n) {
   accel_detections *found = NULL;
   accel_detect_params how = accel_detect_params_default();
   how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
@@ -55,14 +59,17 @@ static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_me
   if (status != ACCEL_OK)
     code = cli_fail(run, status);
   else if (cli_flag(run, OPT_JSON))
-    code = cli_json_results(run, "accel.detect-objects/1", endpoint, found, found->n, found->count, json_object);
+    code = cli_json_results(run, "accel.detect-objects/1", endpoint, found, found->n, found->count,
+                            json_object);
   else
     print_objects(found, media);
   accel_detections_free(&found);
   return code;
 }
 
-int cmd_detect_objects(cli_run *run) { return cli_on_operands(run, "object-detection", detect_objects); }
+int cmd_detect_objects(cli_run *run) {
+  return cli_on_operands(run, "object-detection", detect_objects);
+}
 
 /* ---- segments ---- */
 
@@ -80,7 +87,8 @@ static void print_segments(const accel_segmentations *found, const accel_media *
   cli_table table = {0};
   cli_table_row(&table, 5, (const char *[]){"area", "label", "id", "score", "picture"});
   for (uint32_t i = 0; i < found->n; ++i) {
-    if (!found->count[i]) cli_table_row(&table, 5, (const char *[]){"", "nothing", "", "", media[i].name});
+    if (!found->count[i])
+      cli_table_row(&table, 5, (const char *[]){"", "nothing", "", "", media[i].name});
     for (uint32_t k = 0; k < found->count[i]; ++k) {
       const accel_segment *s = &found->segment[i][k];
       char area[32], id[32], score[32] = "";
@@ -94,14 +102,17 @@ static void print_segments(const accel_segmentations *found, const accel_media *
 }
 
 /* --output: the colours alone; --draw: over the picture. */
-static accel_status draw_segments(const cli_run *run, const accel_media *media, const accel_segmentations *found) {
+static accel_status draw_segments(const cli_run *run, const accel_media *media,
+                                  const accel_segmentations *found) {
   accel_status status = ACCEL_OK;
   char path[4096];
   for (uint32_t i = 0; i < found->n && status == ACCEL_OK; ++i) {
     if (run->value[OPT_OUTPUT])
-      status = accel_draw_segments(NULL, found, i, cli_numbered(run->value[OPT_OUTPUT], i, found->n, path, sizeof path));
+      status = accel_draw_segments(
+          NULL, found, i, cli_numbered(run->value[OPT_OUTPUT], i, found->n, path, sizeof path));
     if (run->value[OPT_DRAW] && status == ACCEL_OK)
-      status = accel_draw_segments(&media[i], found, i, cli_numbered(run->value[OPT_DRAW], i, found->n, path, sizeof path));
+      status = accel_draw_segments(
+          &media[i], found, i, cli_numbered(run->value[OPT_DRAW], i, found->n, path, sizeof path));
   }
   return status;
 }
@@ -119,7 +130,8 @@ static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *me
   if (status != ACCEL_OK)
     code = cli_fail(run, status);
   else if (cli_flag(run, OPT_JSON))
-    code = cli_json_results(run, "accel.segment/1", endpoint, found, found->n, found->count, json_segment);
+    code = cli_json_results(run, "accel.segment/1", endpoint, found, found->n, found->count,
+                            json_segment);
   else
     print_segments(found, media);
   accel_segmentations_free(&found);
@@ -130,24 +142,27 @@ int cmd_segment(cli_run *run) { return cli_on_operands(run, "image-segmentation"
 
 /* ---- labels of one's own ---- */
 
-static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                         uint32_t n) {
   uint32_t n_labels;
   char **labels;
   accel_classifications *found = NULL;
   if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels))
     return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  accel_status status =
-      accel_zero_shot_image(endpoint, media, n, (const char *const *)labels, n_labels, run->value[OPT_HYPOTHESIS], &found);
-  int code = status == ACCEL_OK ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1, "picture",
-                                                   "accel.zero-shot-image/1")
-                                : cli_fail(run, status);
+  accel_status status = accel_zero_shot_image(endpoint, media, n, (const char *const *)labels,
+                                              n_labels, run->value[OPT_HYPOTHESIS], &found);
+  int code = status == ACCEL_OK
+                 ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1,
+                                    "picture", "accel.zero-shot-image/1")
+                 : cli_fail(run, status);
   accel_classifications_free(&found);
   free(labels);
   return code;
 }
 
 int cmd_zero_shot_image(cli_run *run) {
-  if (!run->value[OPT_LABELS] || strspn(run->value[OPT_LABELS], ",") == strlen(run->value[OPT_LABELS]))
+  if (!run->value[OPT_LABELS] ||
+      strspn(run->value[OPT_LABELS], ",") == strlen(run->value[OPT_LABELS]))
     return cli_usage(run, "no labels: give --labels \"one,two,three\"");
   return cli_on_operands(run, "zero-shot-image-classification", choose_labels);
 }

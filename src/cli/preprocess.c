@@ -5,7 +5,10 @@
 #include "cli/print.h"
 
 static const char *dtype_name(accel_dtype dtype) {
-  return dtype == ACCEL_F32 ? "F32" : dtype == ACCEL_I64 ? "I64" : dtype == ACCEL_I32 ? "I32" : "BOOL";
+  return dtype == ACCEL_F32   ? "F32"
+         : dtype == ACCEL_I64 ? "I64"
+         : dtype == ACCEL_I32 ? "I32"
+                              : "BOOL";
 }
 
 static const char *shape_text(const accel_tensor *t, char *into, size_t size) {
@@ -28,7 +31,8 @@ static int print(cli_run *run, const accel_tensors *made) {
       cli_json_text(&json, "name", made->item[i].name);
       cli_json_text(&json, "dtype", dtype_name(made->item[i].dtype));
       cli_json_open(&json, "shape", '[');
-      for (uint32_t d = 0; d < made->item[i].rank; ++d) cli_json_int(&json, NULL, made->item[i].dim[d]);
+      for (uint32_t d = 0; d < made->item[i].rank; ++d)
+        cli_json_int(&json, NULL, made->item[i].dim[d]);
       cli_json_close(&json, ']');
       cli_json_close(&json, '}');
     }
@@ -48,17 +52,20 @@ static int print(cli_run *run, const accel_tensors *made) {
 int cmd_preprocess(cli_run *run) {
   accel_preprocess_params how = accel_preprocess_params_default();
   accel_tensors *made = NULL;
-  const char **images = cli_values(run, OPT_IMAGE, &how.n_images), **sounds = cli_values(run, OPT_AUDIO, &how.n_sounds);
+  const char **images = cli_values(run, OPT_IMAGE, &how.n_images),
+             **sounds = cli_values(run, OPT_AUDIO, &how.n_sounds);
   accel_media *pictures = cli_media(images, how.n_images), *heard = cli_media(sounds, how.n_sounds);
   how.images = pictures;
   how.sounds = heard;
   how.pillow = cli_flag(run, OPT_PILLOW);
   how.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
-  int code = !how.n_images && !how.n_sounds ? cli_usage(run, "give pictures with --image FILE or sounds with --audio FILE")
-                                            : cli_context(run);
+  int code = !how.n_images && !how.n_sounds
+                 ? cli_usage(run, "give pictures with --image FILE or sounds with --audio FILE")
+                 : cli_context(run);
   if (!code) {
     accel_status status = accel_preprocess(run->ctx, run->args[0], &how, &made);
-    if (status == ACCEL_OK && run->value[OPT_OUTPUT]) status = accel_tensors_write(run->value[OPT_OUTPUT], made);
+    if (status == ACCEL_OK && run->value[OPT_OUTPUT])
+      status = accel_tensors_write(run->value[OPT_OUTPUT], made);
     code = status == ACCEL_OK ? print(run, made) : cli_fail(run, status);
   }
   accel_tensors_free(&made);

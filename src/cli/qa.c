@@ -5,7 +5,8 @@
 
 #include "cli/print.h"
 
-/* Question and context of every record: from --input, or from operands with the context perhaps in a file. */
+/* Question and context of every record: from --input, or from operands with the context perhaps in
+ * a file. */
 static int read_records(cli_run *run, cli_texts *records, char **context) {
   static const char *const fields[] = {"question", "context"};
   *context = NULL;
@@ -15,11 +16,14 @@ static int read_records(cli_run *run, cli_texts *records, char **context) {
     for (uint32_t i = 0; i < records->n; ++i) {
       if (records->text[2 * i + 1]) continue;
       cli_texts_free(records);
-      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field 'context' is missing", run->value[OPT_INPUT], i);
+      return cli_error(run, ACCEL_ERROR_FORMAT, "%s: entry %u: field 'context' is missing",
+                       run->value[OPT_INPUT], i);
     }
     return 0;
   }
-  if (run->n_args < 2) return cli_usage(run, "no question: give it as an argument, or questions with --input FILE.json");
+  if (run->n_args < 2)
+    return cli_usage(run,
+                     "no question: give it as an argument, or questions with --input FILE.json");
   if ((run->n_args == 3) == (run->value[OPT_CONTEXT_FILE] != NULL))
     return cli_usage(run, "give the context either as an argument or with --context-file");
   if (run->value[OPT_CONTEXT_FILE]) {
@@ -53,8 +57,10 @@ static void print_table(const accel_answers *found, const cli_texts *records) {
       snprintf(score, sizeof score, "%.4f", a->score);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, a->start, a->end);
       cli_table_row(&table, 4,
-                    (const char *[]){score, span, k ? "" : cli_excerpt(records->text[2 * i], 60, question, sizeof question),
-                                     cli_excerpt(a->answer, 120, answer, sizeof answer)});
+                    (const char *[]){
+                        score, span,
+                        k ? "" : cli_excerpt(records->text[2 * i], 60, question, sizeof question),
+                        cli_excerpt(a->answer, 120, answer, sizeof answer)});
     }
   }
   cli_table_print(&table, "rlll");
@@ -64,7 +70,8 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *recor
   const char **questions = malloc(2 * (size_t)records->n * sizeof *questions);
   if (!questions) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   const char **contexts = questions + records->n;
-  for (uint32_t i = 0; i < records->n; ++i) questions[i] = records->text[2 * i], contexts[i] = records->text[2 * i + 1];
+  for (uint32_t i = 0; i < records->n; ++i)
+    questions[i] = records->text[2 * i], contexts[i] = records->text[2 * i + 1];
   accel_qa_params how = accel_qa_params_default();
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, how.top_k);
   how.doc_stride = (uint32_t)cli_count(run, OPT_DOC_STRIDE, how.doc_stride);
@@ -77,7 +84,8 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *recor
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
-    code = cli_json_results(run, "accel.qa/1", endpoint, found, found->n, found->count, json_answer);
+    code =
+        cli_json_results(run, "accel.qa/1", endpoint, found, found->n, found->count, json_answer);
   else
     print_table(found, records);
   accel_answers_free(&found);

@@ -35,7 +35,8 @@ static void print_precisions(const char *entry) {
     char names[256] = "";
     size_t at = 0;
     for (const cJSON *p = hardware->child; p && at + 32 < sizeof names; p = p->next) {
-      if (cJSON_IsTrue(p)) at += (size_t)snprintf(names + at, sizeof names - at, "%s%.24s", at ? " " : "", p->string);
+      if (cJSON_IsTrue(p))
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%.24s", at ? " " : "", p->string);
     }
     if (at) cli_table_row(&table, 2, (const char *[]){hardware->string, names});
   }
@@ -49,10 +50,12 @@ static int show_entry(cli_run *run, const char *model) {
   accel_status status = accel_registry_lookup(run->ctx, model, &e);
   if (status != ACCEL_OK) return cli_fail(run, status);
   if (cli_flag(run, OPT_JSON)) return show_json(run, model);
-  printf("%-16s%s\n%-16s%s\n%-16s%s, %s\n", "model", e->model, "description", e->description, "family", e->family,
-         e->architecture);
-  printf("%-16s%" PRId64 "\n%-16s%" PRId64 "\n", "embedding_dim", e->embedding_dim, "sequence_length", e->sequence_length);
-  printf("%-16s%s\n%-16s%" PRId64 "\n", "model_precision", e->model_precision, "batch_size", e->default_batch_size);
+  printf("%-16s%s\n%-16s%s\n%-16s%s, %s\n", "model", e->model, "description", e->description,
+         "family", e->family, e->architecture);
+  printf("%-16s%" PRId64 "\n%-16s%" PRId64 "\n", "embedding_dim", e->embedding_dim,
+         "sequence_length", e->sequence_length);
+  printf("%-16s%s\n%-16s%" PRId64 "\n", "model_precision", e->model_precision, "batch_size",
+         e->default_batch_size);
   print_list("aliases", e->aliases);
   print_list("hardware", e->hardware);
   char *text;

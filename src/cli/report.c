@@ -14,15 +14,17 @@ bool cli_colour(FILE *to) {
 
 int cli_columns(FILE *to) {
   struct winsize size;
-  if (isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
+  if (isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+    return size.ws_col;
   return 100;
 }
 
 static void print_error(const cli_run *run, const char *message) {
   cli_progress_end();
   bool colour = cli_colour(stderr);
-  fprintf(stderr, "accel%s%s: %serror:%s %s\n", run->command ? " " : "", run->command ? run->command->name : "",
-          colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
+  fprintf(stderr, "accel%s%s: %serror:%s %s\n", run->command ? " " : "",
+          run->command ? run->command->name : "", colour ? "\033[1;31m" : "",
+          colour ? "\033[0m" : "", message);
 }
 
 int cli_usage(const cli_run *run, const char *format, ...) {
@@ -32,7 +34,8 @@ int cli_usage(const cli_run *run, const char *format, ...) {
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
   print_error(run, message);
-  fprintf(stderr, "  try: accel help%s%s\n", run->command ? " " : "", run->command ? run->command->name : "");
+  fprintf(stderr, "  try: accel help%s%s\n", run->command ? " " : "",
+          run->command ? run->command->name : "");
   return 2;
 }
 

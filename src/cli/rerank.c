@@ -25,9 +25,10 @@ static void print_table(const accel_ranking *found, const cli_texts *texts) {
     char score[32], number[16], text[512];
     snprintf(score, sizeof score, "%.4f", found->item[i].score);
     snprintf(number, sizeof number, "%u", found->item[i].document + 1);
-    cli_table_row(
-        &table, 3,
-        (const char *[]){score, number, cli_excerpt(texts->text[found->item[i].document], 100, text, sizeof text)});
+    cli_table_row(&table, 3,
+                  (const char *[]){
+                      score, number,
+                      cli_excerpt(texts->text[found->item[i].document], 100, text, sizeof text)});
   }
   cli_table_print(&table, "rrl");
 }
@@ -40,7 +41,8 @@ static int rank(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
   accel_ranking *found;
   accel_status status = accel_rerank(endpoint, run->args[1], texts->text, texts->n, &how, &found);
   if (status != ACCEL_OK) return cli_fail(run, status);
-  if (found->truncated) cli_note(run, "%u documents were cut at the model's length", found->truncated);
+  if (found->truncated)
+    cli_note(run, "%u documents were cut at the model's length", found->truncated);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
     code = print_json(run, endpoint, found);

@@ -73,7 +73,8 @@ static const char *shape_text(const accel_tensor *t, char *into, size_t size) {
 
 static void print_outputs(const accel_tensors *outputs) {
   cli_table table = {0};
-  cli_table_row(&table, 7, (const char *[]){"output", "dtype", "shape", "min", "max", "mean", "first values"});
+  cli_table_row(&table, 7,
+                (const char *[]){"output", "dtype", "shape", "min", "max", "mean", "first values"});
   for (uint32_t k = 0; k < outputs->n; ++k) {
     const accel_tensor *t = &outputs->item[k];
     double least = INFINITY, most = -INFINITY, sum = 0, value = 0;
@@ -90,9 +91,10 @@ static void print_outputs(const accel_tensors *outputs) {
     snprintf(numbers[0], sizeof numbers[0], "%.5g", least);
     snprintf(numbers[1], sizeof numbers[1], "%.5g", most);
     snprintf(numbers[2], sizeof numbers[2], "%.5g", n ? sum / (double)n : 0.0);
-    cli_table_row(&table, 7,
-                  (const char *[]){t->name, dtype_name(t->dtype), shape_text(t, shape, sizeof shape), numbers[0], numbers[1],
-                                   numbers[2], head});
+    cli_table_row(
+        &table, 7,
+        (const char *[]){t->name, dtype_name(t->dtype), shape_text(t, shape, sizeof shape),
+                         numbers[0], numbers[1], numbers[2], head});
   }
   cli_table_print(&table, "lllrrrl");
 }
@@ -129,7 +131,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_tensor
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_text(&json, "output", run->value[OPT_OUTPUT]);
   cli_json_open(&json, "outputs", '[');
-  for (uint32_t i = 0; i < outputs->n; ++i) json_tensor(&json, &outputs->item[i], !run->value[OPT_OUTPUT]);
+  for (uint32_t i = 0; i < outputs->n; ++i)
+    json_tensor(&json, &outputs->item[i], !run->value[OPT_OUTPUT]);
   cli_json_close(&json, ']');
   return cli_json_end(run, &json);
 }
@@ -137,14 +140,16 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_tensor
 static int dump_program(cli_run *run, accel_endpoint *endpoint) {
   const char *format = run->value[OPT_DUMP_PROGRAM];
   char *text;
-  accel_status status = accel_program_dump(endpoint, strcmp(format, "1") == 0 ? "text" : format, &text);
+  accel_status status =
+      accel_program_dump(endpoint, strcmp(format, "1") == 0 ? "text" : format, &text);
   if (status != ACCEL_OK) return cli_fail(run, status);
   fputs(text, stdout);
   accel_string_free(&text);
   return 0;
 }
 
-static accel_status run_model(cli_run *run, accel_endpoint *endpoint, const accel_tensors *inputs, accel_tensors **outputs) {
+static accel_status run_model(cli_run *run, accel_endpoint *endpoint, const accel_tensors *inputs,
+                              accel_tensors **outputs) {
   char **names = NULL;
   uint32_t n = 0;
   if (!run->value[OPT_OUTPUTS]) return accel_run(endpoint, inputs, outputs);

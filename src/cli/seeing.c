@@ -17,7 +17,8 @@ int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, c
 }
 
 /* Prompts, each with its pictures, to the model of the first operand. */
-static int answer(cli_run *run, const char *schema, const accel_image_prompt *prompts, uint32_t n, bool stream) {
+static int answer(cli_run *run, const char *schema, const accel_image_prompt *prompts, uint32_t n,
+                  bool stream) {
   cli_wishes w;
   accel_endpoint *endpoint = NULL;
   int code = cli_wishes_read(run, &w);

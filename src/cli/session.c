@@ -1,4 +1,5 @@
-/* session.c - the context of one run of the tool: log, progress bar, cancellation, and opening a model. */
+/* session.c - the context of one run of the tool: log, progress bar, cancellation, and opening a
+ * model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +19,8 @@ static int wake[2] = {-1, -1};
 static void on_signal(int number) {
   int kept = errno;
   stop_asked = number;
-  if (++times_asked > 2) _exit(130);                                  /* what does not listen twice */
+  /* what does not listen twice */
+  if (++times_asked > 2) _exit(130);
   if (wake[1] >= 0 && write(wake[1], "", 1) < 0) stop_asked = number; /* a full pipe wakes, too */
   errno = kept;
 }
@@ -42,7 +44,8 @@ static void catch_signals(const cli_run *run) {
 }
 
 int cli_converse(cli_run *run, int *fd) {
-  if (pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return cli_error(run, ACCEL_ERROR_IO, "pipe: %s", strerror(errno));
+  if (pipe2(wake, O_NONBLOCK | O_CLOEXEC))
+    return cli_error(run, ACCEL_ERROR_IO, "pipe: %s", strerror(errno));
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
@@ -79,7 +82,8 @@ static void on_log(void *user, accel_log_level level, const char *message) {
   (void)user;
   flockfile(stderr);
   cli_progress_end();
-  fprintf(stderr, "accel: %s: %s\n", name[level <= ACCEL_LOG_DEBUG ? level : ACCEL_LOG_DEBUG], message);
+  fprintf(stderr, "accel: %s: %s\n", name[level <= ACCEL_LOG_DEBUG ? level : ACCEL_LOG_DEBUG],
+          message);
   funlockfile(stderr);
 }
 
@@ -94,13 +98,17 @@ static void on_progress(void *user, const char *what, uint64_t done, uint64_t al
     bar_begin = now;
     return;
   }
-  if (!bar_shown && (double)(now.tv_sec - bar_begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - bar_begin.tv_nsec) < 0.3) return;
+  if (!bar_shown &&
+      (double)(now.tv_sec - bar_begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - bar_begin.tv_nsec) <
+          0.3)
+    return;
   enum { WIDTH = 30 };
   int full = (int)((double)done / (double)all * WIDTH);
   char bar[WIDTH + 1];
   for (int i = 0; i < WIDTH; ++i) bar[i] = i < full ? '#' : '.';
   bar[WIDTH] = 0;
-  fprintf(stderr, "\r\033[K%s [%s] %llu/%llu", what, bar, (unsigned long long)done, (unsigned long long)all);
+  fprintf(stderr, "\r\033[K%s [%s] %llu/%llu", what, bar, (unsigned long long)done,
+          (unsigned long long)all);
   fflush(stderr);
   bar_shown = true;
 }
@@ -110,17 +118,21 @@ static accel_log_level log_level(const cli_run *run) {
   for (int i = 0; run->value[OPT_LOG] && i < 4; ++i) {
     if (strcmp(run->value[OPT_LOG], name[i]) == 0) return (accel_log_level)i;
   }
-  return cli_flag(run, OPT_QUIET) ? ACCEL_LOG_ERROR : cli_flag(run, OPT_VERBOSE) ? ACCEL_LOG_INFO : ACCEL_LOG_WARNING;
+  return cli_flag(run, OPT_QUIET)     ? ACCEL_LOG_ERROR
+         : cli_flag(run, OPT_VERBOSE) ? ACCEL_LOG_INFO
+                                      : ACCEL_LOG_WARNING;
 }
 
 int cli_context(cli_run *run) {
   const char *term = getenv("TERM");
-  bar_wanted = !cli_flag(run, OPT_QUIET) && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+  bar_wanted =
+      !cli_flag(run, OPT_QUIET) && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
   clock_gettime(CLOCK_MONOTONIC, &bar_begin);
   catch_signals(run);
   accel_params params = accel_params_default();
   params.threads = (uint32_t)cli_count(run, OPT_THREADS, 0);
-  if (run->value[OPT_MODE] && !strcmp(run->value[OPT_MODE], "throughput")) params.mode = ACCEL_MODE_THROUGHPUT;
+  if (run->value[OPT_MODE] && !strcmp(run->value[OPT_MODE], "throughput"))
+    params.mode = ACCEL_MODE_THROUGHPUT;
   params.plugin_path = run->value[OPT_PLUGIN_PATH];
   params.registry_path = run->value[OPT_REGISTRY];
   params.cache_directory = run->value[OPT_CACHE_DIR];

@@ -7,7 +7,8 @@ double *cli_similarity(const accel_embeddings *found) {
   double *cosine = malloc(((size_t)found->n * found->n + 1) * sizeof *cosine);
   for (uint32_t i = 0; cosine && i < found->n; ++i) {
     for (uint32_t j = 0; j <= i; ++j) {
-      double c = accel_cosine(found->data + (size_t)i * found->dim, found->data + (size_t)j * found->dim, found->dim);
+      double c = accel_cosine(found->data + (size_t)i * found->dim,
+                              found->data + (size_t)j * found->dim, found->dim);
       cosine[(size_t)i * found->n + j] = cosine[(size_t)j * found->n + i] = c;
     }
   }
@@ -24,11 +25,13 @@ void cli_json_similarity(cli_json *json, const double *cosine, uint32_t n) {
   cli_json_close(json, ']');
 }
 
-static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found, const cli_texts *texts) {
+static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found,
+                        const cli_texts *texts) {
   double *cosine = cli_similarity(found);
   int code = cosine ? 0 : cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   cli_json json;
-  if (!code && cli_flag(run, OPT_JSON) && !(code = cli_json_begin(run, "accel.similarity/1", &json))) {
+  if (!code && cli_flag(run, OPT_JSON) &&
+      !(code = cli_json_begin(run, "accel.similarity/1", &json))) {
     cli_json_placement(&json, accel_placement(endpoint));
     cli_json_open(&json, "texts", '[');
     for (uint32_t i = 0; i < texts->n; ++i) cli_json_text(&json, NULL, texts->text[i]);

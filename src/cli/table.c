@@ -8,7 +8,8 @@
 
 #include "cli/print.h"
 
-/* Decodes one character at *text and moves on; bytes that are no UTF-8 count as one character each.  Returns its width. */
+/* Decodes one character at *text and moves on; bytes that are no UTF-8 count as one character
+ * each.  Returns its width. */
 static int next_width(const char **text) {
   wchar_t c;
   mbstate_t state = {0};
@@ -126,7 +127,8 @@ void cli_table_print(cli_table *table, const char *align) {
       bool last = c + 1 == table->columns, right = c < strlen(align) && align[c] == 'r';
       char cut[1024];
       const char *text = cell_at(table, r, c);
-      if (last && terminal && total - used >= 20) text = cli_excerpt(text, total - used, cut, sizeof cut);
+      if (last && terminal && total - used >= 20)
+        text = cli_excerpt(text, total - used, cut, sizeof cut);
       print_cell(text, width[c], right, last);
     }
     fputs(r == 0 && colour ? "\033[0m\n" : "\n", stdout);
@@ -148,7 +150,8 @@ void cli_table_markdown(cli_table *table, const char *align) {
     }
     puts("|");
     if (r) continue;
-    for (uint32_t c = 0; c < table->columns; ++c) fputs(c < strlen(align) && align[c] == 'r' ? "|---:" : "|---", stdout);
+    for (uint32_t c = 0; c < table->columns; ++c)
+      fputs(c < strlen(align) && align[c] == 'r' ? "|---:" : "|---", stdout);
     puts("|");
   }
   empty(table);
@@ -185,5 +188,7 @@ void cli_print_similarity(const double *cosine, const char *const *texts, uint32
 
 int cli_flush(cli_run *run) {
   bool failed = fflush(stdout) != 0 || ferror(stdout);
-  return failed ? cli_error(run, ACCEL_ERROR_IO, "standard output: cannot write: %s", strerror(errno)) : 0;
+  return failed
+             ? cli_error(run, ACCEL_ERROR_IO, "standard output: cannot write: %s", strerror(errno))
+             : 0;
 }

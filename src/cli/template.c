@@ -1,4 +1,5 @@
-/* template.c - accel template: messages into the text that a model's chat template makes of them. */
+/* template.c - accel template: messages into the text that a model's chat template makes of
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ static int render(cli_run *run, const char *messages, const accel_template_param
 
 int cmd_template(cli_run *run) {
   char *messages = NULL, *tools = NULL, *documents = NULL;
-  if (!cli_flag(run, OPT_MESSAGES)) return cli_usage(run, "--messages is missing: a JSON file of messages, or -");
+  if (!cli_flag(run, OPT_MESSAGES))
+    return cli_usage(run, "--messages is missing: a JSON file of messages, or -");
   accel_template_params how = accel_template_params_default();
   int code = read_option(run, OPT_MESSAGES, &messages);
   if (!code) code = read_option(run, OPT_TOOLS, &tools);

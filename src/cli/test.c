@@ -1,4 +1,5 @@
-/* test.c - accel test: loads and runs a model on each hardware at each precision, beside the reference plugin. */
+/* test.c - accel test: loads and runs a model on each hardware at each precision, beside the
+ * reference plugin. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,12 +35,14 @@ static void json_report(cli_json *json, const char *model, const accel_test_repo
 static void print_report(const accel_test_report *report) {
   cli_table table = {0};
   cli_table_row(&table, 2, (const char *[]){"test", "result"});
-  for (uint32_t i = 0; i < report->n; ++i) cli_table_row(&table, 2, (const char *[]){report->key[i], report->value[i]});
+  for (uint32_t i = 0; i < report->n; ++i)
+    cli_table_row(&table, 2, (const char *[]){report->key[i], report->value[i]});
   cli_table_print(&table, "ll");
   if (!report->n_records) return;
   putchar('\n');
   cli_table_row(&table, 8,
-                (const char *[]){"platform", "device", "passed", "max abs", "cosine", "ms", "weights", "input -> output"});
+                (const char *[]){"platform", "device", "passed", "max abs", "cosine", "ms",
+                                 "weights", "input -> output"});
   for (uint32_t i = 0; i < report->n_records; ++i) {
     const accel_test_record *r = &report->record[i];
     char max_abs[32], cosine[32], ms[32], flow[512];
@@ -48,7 +51,8 @@ static void print_report(const accel_test_report *report) {
     snprintf(ms, sizeof ms, "%.2f", r->ms);
     snprintf(flow, sizeof flow, "%s -> %s", r->input, r->output);
     cli_table_row(&table, 8,
-                  (const char *[]){r->platform, r->device, r->passed ? "yes" : "NO", max_abs, cosine, ms, r->weights, flow});
+                  (const char *[]){r->platform, r->device, r->passed ? "yes" : "NO", max_abs,
+                                   cosine, ms, r->weights, flow});
   }
   cli_table_print(&table, "lllrrrll");
 }
@@ -63,12 +67,14 @@ static bool any_failed(const accel_test_report *report) {
   return false;
 }
 
-static int test_model(cli_run *run, char **hardware, uint32_t n_hardware, char **precisions, uint32_t n_precisions) {
+static int test_model(cli_run *run, char **hardware, uint32_t n_hardware, char **precisions,
+                      uint32_t n_precisions) {
   int code = cli_context(run);
   if (code) return code;
   accel_test_report *report;
-  accel_status status = accel_run_precision_tests(run->ctx, run->args[0], (const char *const *)hardware, n_hardware,
-                                                  (const char *const *)precisions, n_precisions, &report);
+  accel_status status =
+      accel_run_precision_tests(run->ctx, run->args[0], (const char *const *)hardware, n_hardware,
+                                (const char *const *)precisions, n_precisions, &report);
   if (status != ACCEL_OK) return cli_fail(run, status);
   if (cli_flag(run, OPT_JSON)) {
     cli_json json;
@@ -87,8 +93,10 @@ static int test_model(cli_run *run, char **hardware, uint32_t n_hardware, char *
 
 int cmd_test(cli_run *run) {
   /* The common --device and --precision narrow the lists as well. */
-  const char *hardware_names = run->value[OPT_HARDWARE] ? run->value[OPT_HARDWARE] : run->value[OPT_DEVICE];
-  const char *precision_names = run->value[OPT_PRECISIONS] ? run->value[OPT_PRECISIONS] : run->value[OPT_PRECISION];
+  const char *hardware_names =
+      run->value[OPT_HARDWARE] ? run->value[OPT_HARDWARE] : run->value[OPT_DEVICE];
+  const char *precision_names =
+      run->value[OPT_PRECISIONS] ? run->value[OPT_PRECISIONS] : run->value[OPT_PRECISION];
   char **hardware = NULL, **precisions = NULL;
   uint32_t n_hardware = 0, n_precisions = 0;
   int code = 0;

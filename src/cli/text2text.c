@@ -3,7 +3,8 @@
 
 #include "cli/generation.h"
 
-static int answer(cli_run *run, accel_endpoint *endpoint, const char *task, cli_wishes *w, const cli_texts *texts) {
+static int answer(cli_run *run, accel_endpoint *endpoint, const char *task, cli_wishes *w,
+                  const cli_texts *texts) {
   accel_text2text_params how = accel_text2text_params_default();
   how.task = task;
   how.source = run->value[OPT_FROM];
@@ -17,7 +18,8 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const char *task, cli_
     if (w->streamed) putchar('\n');
     return cli_fail(run, status);
   }
-  code = cli_generations_print(run, endpoint, w, task[0] == 't' ? "accel.translate/1" : "accel.summarize/1", found);
+  code = cli_generations_print(run, endpoint, w,
+                               task[0] == 't' ? "accel.translate/1" : "accel.summarize/1", found);
   accel_generations_free(&found);
   return code;
 }

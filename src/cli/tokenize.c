@@ -19,7 +19,8 @@ static int print_json(cli_run *run, const accel_token_ids *found) {
     cli_json_open(&json, "tokens", '[');
     for (uint32_t i = 0; i < found->n; ++i) {
       cli_json_open(&json, NULL, '[');
-      for (uint32_t k = 0; k < found->count[i]; ++k) cli_json_text(&json, NULL, found->tokens[i][k]);
+      for (uint32_t k = 0; k < found->count[i]; ++k)
+        cli_json_text(&json, NULL, found->tokens[i][k]);
       cli_json_close(&json, ']');
     }
     cli_json_close(&json, ']');
@@ -49,7 +50,8 @@ static void print_table(const accel_token_ids *found) {
       snprintf(id, sizeof id, "%d", found->ids[i][k]);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, found->start[i][k], found->end[i][k]);
       cli_table_row(&table, 4,
-                    (const char *[]){number, id, span, cli_excerpt(found->tokens[i][k], 60, token, sizeof token)});
+                    (const char *[]){number, id, span,
+                                     cli_excerpt(found->tokens[i][k], 60, token, sizeof token)});
     }
   }
   cli_table_print(&table, "rrll");
@@ -57,7 +59,8 @@ static void print_table(const accel_token_ids *found) {
 
 static int encode(cli_run *run, accel_tokenizer *tokenizer, const cli_texts *texts) {
   accel_token_ids *found;
-  accel_status status = accel_tokenize(tokenizer, texts->text, texts->n, !cli_flag(run, OPT_NO_SPECIAL), &found);
+  accel_status status =
+      accel_tokenize(tokenizer, texts->text, texts->n, !cli_flag(run, OPT_NO_SPECIAL), &found);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
@@ -88,7 +91,8 @@ static int decode(cli_run *run, accel_tokenizer *tokenizer, const cli_ids *ids) 
   if (!texts) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; i < ids->n && status == ACCEL_OK; ++i)
-    status = accel_detokenize(tokenizer, ids->ids[i], ids->count[i], !cli_flag(run, OPT_KEEP_SPECIAL), &texts[i]);
+    status = accel_detokenize(tokenizer, ids->ids[i], ids->count[i],
+                              !cli_flag(run, OPT_KEEP_SPECIAL), &texts[i]);
   int code = status == ACCEL_OK ? print_texts(run, texts, ids->n) : cli_fail(run, status);
   for (uint32_t i = 0; i < ids->n; ++i) accel_string_free(&texts[i]);
   free(texts);
@@ -101,7 +105,8 @@ int cmd_tokenize(cli_run *run) {
   cli_texts texts = {0};
   cli_ids ids = {0};
   accel_tokenizer *tokenizer = NULL;
-  if (decoded && (run->n_args > 1 || run->value[OPT_INPUT])) return cli_usage(run, "--decode takes no texts");
+  if (decoded && (run->n_args > 1 || run->value[OPT_INPUT]))
+    return cli_usage(run, "--decode takes no texts");
   int code = decoded ? cli_ids_read(run, decoded, &ids) : cli_texts_read(run, 1, fields, 1, &texts);
   if (!code) code = cli_context(run);
   if (!code) {

@@ -26,7 +26,8 @@ static void print_table(const accel_token_entities *found) {
       snprintf(score, sizeof score, "%.4f", e->score);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, e->start, e->end);
       cli_table_row(&table, 5,
-                    (const char *[]){number, score, e->entity, span, cli_excerpt(e->word, 60, word, sizeof word)});
+                    (const char *[]){number, score, e->entity, span,
+                                     cli_excerpt(e->word, 60, word, sizeof word)});
     }
   }
   cli_table_print(&table, "rrlll");
@@ -50,7 +51,8 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
-    code = cli_json_results(run, "accel.tokens/1", endpoint, found, found->n, found->count, json_entity);
+    code = cli_json_results(run, "accel.tokens/1", endpoint, found, found->n, found->count,
+                            json_entity);
   else
     print_table(found);
   accel_token_entities_free(&found);

@@ -20,7 +20,8 @@ typedef struct wishes {
 
 /* A WAV header in front of raw 16-bit samples. */
 static int wrap_samples(cli_run *run, wishes *w, uint32_t rate, size_t n) {
-  if (n > UINT32_MAX - WAV_HEADER) return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
+  if (n > UINT32_MAX - WAV_HEADER)
+    return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
   unsigned char *wav = malloc(WAV_HEADER + n);
   if (!wav) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   wav_header(wav, rate, (uint32_t)n);
@@ -37,7 +38,8 @@ static int read_stdin(cli_run *run, wishes *w, accel_media *to) {
   int code = cli_file_read(run, "-", &w->piped, &n);
   if (code) return code;
   const int64_t rate = cli_count(run, OPT_PCM, 0);
-  if (rate && n % 2) return cli_error(run, ACCEL_ERROR_FORMAT, "-: %zu bytes are no 16-bit samples", n);
+  if (rate && n % 2)
+    return cli_error(run, ACCEL_ERROR_FORMAT, "-: %zu bytes are no 16-bit samples", n);
   if (rate && (code = wrap_samples(run, w, (uint32_t)rate, n))) return code;
   *to = (accel_media){.name = "stdin", .data = w->piped, .n = rate ? n + 44 : n};
   return 0;
@@ -54,17 +56,21 @@ static int read_media(cli_run *run, wishes *w) {
     if (code) return code;
     piped = true;
   }
-  return !piped && cli_flag(run, OPT_PCM) ? cli_usage(run, "--pcm is for samples from stdin: give - as the sound") : 0;
+  return !piped && cli_flag(run, OPT_PCM)
+             ? cli_usage(run, "--pcm is for samples from stdin: give - as the sound")
+             : 0;
 }
 
 /* ---- options ---- */
 
-static int read_numbers(cli_run *run, const char *option, const char *text, double *to, uint32_t most, uint32_t *n) {
+static int read_numbers(cli_run *run, const char *option, const char *text, double *to,
+                        uint32_t most, uint32_t *n) {
   for (const char *at = text; *at;) {
     char *end;
     const double x = strtod(at, &end);
     if (end == at || (*end && *end != ',') || *n == most)
-      return cli_usage(run, "%s: '%s' is no list of at most %u numbers, such as 0,0.2,0.4", option, text, most);
+      return cli_usage(run, "%s: '%s' is no list of at most %u numbers, such as 0,0.2,0.4", option,
+                       text, most);
     to[(*n)++] = x;
     at = *end ? end + 1 : end;
   }
@@ -77,7 +83,8 @@ static int read_lists(cli_run *run, wishes *w) {
   uint32_t n = 0;
   int code = 0;
   if (run->value[OPT_TEMPERATURES])
-    code = read_numbers(run, "--temperatures", run->value[OPT_TEMPERATURES], w->temperature, 64, &p->n_temperature);
+    code = read_numbers(run, "--temperatures", run->value[OPT_TEMPERATURES], w->temperature, 64,
+                        &p->n_temperature);
   if (!code && run->value[OPT_CHUNK_STRIDE])
     code = read_numbers(run, "--chunk-stride", run->value[OPT_CHUNK_STRIDE], stride, 2, &n);
   if (n) {
@@ -91,7 +98,8 @@ static int read_lists(cli_run *run, wishes *w) {
 static int read_wishes(cli_run *run, wishes *w) {
   accel_transcribe_params *p = &w->how;
   const char *condition = run->value[OPT_CONDITION], *task = run->value[OPT_TASK];
-  *w = (wishes){.how = accel_transcribe_params_default(), .generate = accel_generate_params_default()};
+  *w = (wishes){.how = accel_transcribe_params_default(),
+                .generate = accel_generate_params_default()};
   if (task && strcmp(task, "transcribe") != 0 && strcmp(task, "translate") != 0)
     return cli_usage(run, "--task: transcribe or translate, not %s", task);
   p->timestamps = run->value[OPT_TIMESTAMPS];
@@ -110,7 +118,8 @@ static int read_wishes(cli_run *run, wishes *w) {
   p->compression_ratio_threshold = cli_number(run, OPT_COMPRESSION_RATIO, (double)NAN);
   p->logprob_threshold = cli_number(run, OPT_LOGPROB_THRESHOLD, (double)NAN);
   p->no_speech_threshold = cli_number(run, OPT_NO_SPEECH, (double)NAN);
-  w->generate.max_new_tokens = (int32_t)cli_count(run, OPT_MAX_NEW_TOKENS, w->generate.max_new_tokens);
+  w->generate.max_new_tokens =
+      (int32_t)cli_count(run, OPT_MAX_NEW_TOKENS, w->generate.max_new_tokens);
   w->generate.num_beams = (uint32_t)cli_count(run, OPT_BEAMS, 0);
   w->generate.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   p->generate = &w->generate;
@@ -149,7 +158,8 @@ static void json_chunks(cli_json *json, const char *name, const accel_chunk *chu
   cli_json_close(json, ']');
 }
 
-static void json_segments(cli_json *json, const accel_speech_segment *segment, uint32_t n, bool words) {
+static void json_segments(cli_json *json, const accel_speech_segment *segment, uint32_t n,
+                          bool words) {
   cli_json_open(json, "segments", '[');
   for (uint32_t i = 0; i < n; ++i) {
     const accel_speech_segment *s = &segment[i];
@@ -167,7 +177,8 @@ static void json_segments(cli_json *json, const accel_speech_segment *segment, u
   cli_json_close(json, ']');
 }
 
-static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found, const char *stamps) {
+static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found,
+                      const char *stamps) {
   const bool words = stamps && !strcmp(stamps, "word");
   cli_json json;
   int code = cli_json_begin(run, "accel.transcribe/1", &json);
@@ -191,11 +202,12 @@ static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_
 }
 
 static void print_line(double start, double end, double all, const char *text) {
-  printf("  %8.3f %8.3f  %s\n", isnan(start) ? 0 : start, isnan(end) ? all : end, text + strspn(text, " "));
+  printf("  %8.3f %8.3f  %s\n", isnan(start) ? 0 : start, isnan(end) ? all : end,
+         text + strspn(text, " "));
 }
 
-/* Segments with the times that generate knew, where there are some; words, and other chunks, with those worked out from the
- * tokens. */
+/* Segments with the times that generate knew, where there are some; words, and other chunks, with
+ * those worked out from the tokens. */
 static uint32_t shown_segments(const accel_transcripts *found, uint32_t i, const char *stamps) {
   return stamps && !strcmp(stamps, "word") ? 0 : found->segments[i];
 }
@@ -218,8 +230,8 @@ static void print_text(const accel_transcripts *found, const char *stamps) {
 /* 01:02:03,456 of SubRip, 01:02:03.456 of WebVTT. */
 static void print_time(double seconds, char point) {
   const uint64_t ms = seconds > 0 ? (uint64_t)(seconds * 1000 + 0.5) : 0;
-  printf("%02u:%02u:%02u%c%03u", (unsigned)(ms / 3600000), (unsigned)(ms / 60000 % 60), (unsigned)(ms / 1000 % 60), point,
-         (unsigned)(ms % 1000));
+  printf("%02u:%02u:%02u%c%03u", (unsigned)(ms / 3600000), (unsigned)(ms / 60000 % 60),
+         (unsigned)(ms / 1000 % 60), point, (unsigned)(ms % 1000));
 }
 
 /* An empty line would end the cue, and "-->" begin another. */

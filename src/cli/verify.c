@@ -1,11 +1,13 @@
-/* verify.c - accel verify: a model's outputs beside expected ones, for one golden file or a list of them. */
+/* verify.c - accel verify: a model's outputs beside expected ones, for one golden file or a list of
+ * them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
 
-static void json_report(cli_json *json, const char *model, const char *golden, const accel_verify_report *report) {
+static void json_report(cli_json *json, const char *model, const char *golden,
+                        const accel_verify_report *report) {
   cli_json_bool(json, "pass", report->passed != 0);
   cli_json_text(json, "model", model);
   cli_json_text(json, "golden", golden);
@@ -31,7 +33,9 @@ static void json_report(cli_json *json, const char *model, const char *golden, c
 
 static void print_report(const accel_verify_report *report) {
   cli_table table = {0};
-  cli_table_row(&table, 7, (const char *[]){"output", "pass", "max abs", "max rel", "cosine", "compared", "note"});
+  cli_table_row(
+      &table, 7,
+      (const char *[]){"output", "pass", "max abs", "max rel", "cosine", "compared", "note"});
   for (uint32_t i = 0; i < report->n; ++i) {
     const accel_verify_output *o = &report->output[i];
     char text[4][32];
@@ -40,14 +44,18 @@ static void print_report(const accel_verify_report *report) {
     snprintf(text[2], sizeof text[2], "%.7f", o->cosine);
     snprintf(text[3], sizeof text[3], "%" PRIu64, o->compared);
     cli_table_row(&table, 7,
-                  (const char *[]){o->name, o->passed ? "yes" : "NO", text[0], text[1], text[2], text[3], o->note});
+                  (const char *[]){o->name, o->passed ? "yes" : "NO", text[0], text[1], text[2],
+                                   text[3], o->note});
   }
   cli_table_print(&table, "llrrrrl");
-  printf("%s: %s on %s, %s\n", report->passed ? "pass" : "FAIL", report->architecture, report->device, report->precision);
+  printf("%s: %s on %s, %s\n", report->passed ? "pass" : "FAIL", report->architecture,
+         report->device, report->precision);
 }
 
-/* One golden file.  Exit code 6 when its outputs are outside the bounds, another when it could not be run. */
-static int verify_one(cli_run *run, const char *model, const char *golden, const accel_init_params *how) {
+/* One golden file.  Exit code 6 when its outputs are outside the bounds, another when it could not
+ * be run. */
+static int verify_one(cli_run *run, const char *model, const char *golden,
+                      const accel_init_params *how) {
   accel_verify_report *report = NULL;
   accel_status status = accel_verify(run->ctx, model, how, golden, &report);
   if (!report) return cli_fail(run, status);
@@ -82,13 +90,15 @@ static void list_print(cli_run *run, const char *model, const char *golden, acce
                        const accel_verify_report *report) {
   if (!cli_flag(run, OPT_JSON)) {
     if (report)
-      printf("%s  %s  %s, %s\n", report->passed ? "pass" : "FAIL", golden, report->device, report->precision);
+      printf("%s  %s  %s, %s\n", report->passed ? "pass" : "FAIL", golden, report->device,
+             report->precision);
     else
       printf("FAIL  %s  %s\n", golden, accel_last_error());
     for (uint32_t i = 0; report && i < report->n; ++i) {
       const accel_verify_output *o = &report->output[i];
       if (!o->passed)
-        printf("      %s: max abs %.3e, cosine %.7f  %s\n", o->name, o->max_abs, o->cosine, o->note ? o->note : "");
+        printf("      %s: max abs %.3e, cosine %.7f  %s\n", o->name, o->max_abs, o->cosine,
+               o->note ? o->note : "");
     }
     return;
   }
@@ -110,22 +120,25 @@ static void list_print(cli_run *run, const char *model, const char *golden, acce
   fflush(stdout);
 }
 
-/* Fields are separated by a tab, or by spaces in a line that has none; "-" stands for the default. */
+/* Fields are separated by a tab, or by spaces in a line that has none; "-" stands for the
+ * default. */
 static uint32_t split_line(char *line, char *field[5]) {
   const char *separators = strchr(line, '\t') ? "\t" : " ";
   uint32_t n = 0;
-  for (char *save, *word = strtok_r(line, separators, &save); word && n < 5; word = strtok_r(NULL, separators, &save))
+  for (char *save, *word = strtok_r(line, separators, &save); word && n < 5;
+       word = strtok_r(NULL, separators, &save))
     field[n++] = word;
   return n;
 }
 
 static int list_line(cli_run *run, char *line, list_totals *totals) {
   char *field[5] = {0};
-  uint32_t given = run->n_args ? 1 : 0; /* MODEL on the command line: the lines begin with the golden file */
+  /* MODEL on the command line: the lines begin with the golden file */
+  uint32_t given = run->n_args ? 1 : 0;
   uint32_t n = split_line(line, field);
   if (n + given < 2)
-    return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION [ARCHITECTURE]]]", run->value[OPT_LIST],
-                     totals->line);
+    return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION [ARCHITECTURE]]]",
+                     run->value[OPT_LIST], totals->line);
   const char *model = given ? run->args[0] : field[0], *golden = field[1 - given];
   accel_init_params how;
   cli_init_params(run, NULL, &how);
@@ -137,7 +150,8 @@ static int list_line(cli_run *run, char *line, list_totals *totals) {
   list_print(run, model, golden, status, report);
   ++totals->n;
   totals->passed += report && report->passed;
-  int code = report ? (report->passed ? 0 : accel_status_exit_code(ACCEL_ERROR_VERIFY)) : accel_status_exit_code(status);
+  int code = report ? (report->passed ? 0 : accel_status_exit_code(ACCEL_ERROR_VERIFY))
+                    : accel_status_exit_code(status);
   if (code && (!totals->code || code == 6)) totals->code = code;
   accel_verify_report_free(&report);
   return status == ACCEL_ERROR_CANCELLED ? cli_fail(run, status) : 0;
@@ -162,7 +176,8 @@ static int verify_list(cli_run *run) {
 }
 
 int cmd_verify(cli_run *run) {
-  if (run->value[OPT_LIST] && run->value[OPT_GOLDEN]) return cli_usage(run, "give --golden or --list, not both");
+  if (run->value[OPT_LIST] && run->value[OPT_GOLDEN])
+    return cli_usage(run, "give --golden or --list, not both");
   if (run->value[OPT_LIST]) return verify_list(run);
   if (!run->n_args) return cli_usage(run, "which MODEL?");
   if (!run->value[OPT_GOLDEN]) return cli_usage(run, "--golden FILE.safetensors is missing");

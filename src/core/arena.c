@@ -1,5 +1,5 @@
-/* arena.c - blocks in a list, newest first, doubling from 4 KiB to 1 MiB; a request too large for that gets a block of its
- * own. */
+/* arena.c - blocks in a list, newest first, doubling from 4 KiB to 1 MiB; a request too large for
+ * that gets a block of its own. */
 #include "core/arena.h"
 
 #include <stdarg.h>
@@ -19,7 +19,8 @@ typedef struct accel__arena_block {
 } block;
 
 static block *new_block(accel__arena *arena, size_t capacity) {
-  block *b = calloc(1, sizeof(block) + capacity); /* large blocks come as zero pages: nothing is touched before it is used */
+  /* large blocks come as zero pages: nothing is touched before it is used */
+  block *b = calloc(1, sizeof(block) + capacity);
   if (!b) return accel__no_memory(sizeof(block) + capacity), NULL;
   b->capacity = capacity;
   arena->bytes += sizeof(block) + capacity;
@@ -30,7 +31,9 @@ static block *new_block(accel__arena *arena, size_t capacity) {
 static block *block_for(accel__arena *arena, size_t n) {
   block *newest = arena->block;
   if (newest && newest->capacity - newest->used >= n) return newest;
-  size_t capacity = !newest ? FIRST_BLOCK : newest->capacity < LARGEST_BLOCK ? 2 * newest->capacity : LARGEST_BLOCK;
+  size_t capacity = !newest                            ? FIRST_BLOCK
+                    : newest->capacity < LARGEST_BLOCK ? 2 * newest->capacity
+                                                       : LARGEST_BLOCK;
   bool alone = n > capacity / 4;
   block *b = new_block(arena, alone ? n : capacity);
   if (!b) return NULL;
@@ -76,7 +79,8 @@ char *accel__arena_printf(accel__arena *arena, const char *format, ...) {
   va_start(args, format);
   int n = vsnprintf(NULL, 0, format, args);
   va_end(args);
-  if (n < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "text '%s' could not be formatted", format), NULL;
+  if (n < 0)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "text '%s' could not be formatted", format), NULL;
   char *text = accel__arena_alloc(arena, (size_t)n + 1);
   if (!text) return NULL;
   va_start(args, format);

@@ -1,4 +1,5 @@
-/* arena.h - memory that is freed together: a list of blocks, bump allocation, no single free.  Not thread-safe. */
+/* arena.h - memory that is freed together: a list of blocks, bump allocation, no single free.  Not
+ * thread-safe. */
 #ifndef ACCEL_CORE_ARENA_H
 #define ACCEL_CORE_ARENA_H
 
@@ -11,7 +12,8 @@ typedef struct accel__arena {
   size_t bytes;                     /* taken from the system so far */
 } accel__arena;                     /* {0} is a valid empty arena */
 
-/* Zeroed, 16-byte aligned; NULL when memory is refused (accel__no_memory was called).  n = 0 gives a valid pointer. */
+/* Zeroed, 16-byte aligned; NULL when memory is refused (accel__no_memory was called).  n = 0 gives
+ * a valid pointer. */
 void *accel__arena_alloc(accel__arena *arena, size_t n);
 /* count * size with overflow check. */
 void *accel__arena_array(accel__arena *arena, size_t count, size_t size);

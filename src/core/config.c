@@ -1,4 +1,5 @@
-/* config.c - the environment: one table, one function that reads it, and the fault points that ACCEL_FAIL_AT names. */
+/* config.c - the environment: one table, one function that reads it, and the fault points that
+ * ACCEL_FAIL_AT names. */
 #include "core/config.h"
 
 #include <stdatomic.h>
@@ -10,34 +11,51 @@
 #include "core/file.h"
 
 const accel__config_variable accel__config_table[] = {
-    {"ACCEL_DEVICE", "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu"},
-    {"ACCEL_PRECISION", "precision when --precision is not given: auto, fp32, fp16, bf16, int8, int4, uint4, fp8, fp4"},
+    {"ACCEL_DEVICE",
+     "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu"},
+    {"ACCEL_PRECISION",
+     "precision when --precision is not given: auto, fp32, fp16, bf16, int8, int4, uint4, fp8, "
+     "fp4"},
     {"ACCEL_THREADS", "threads of a context; default min(affinity, cgroup quota, physical cores)"},
     {"ACCEL_MODE", "how calls at once share the threads: latency (default) or throughput"},
     {"ACCEL_BATCH", "batch size when --batch is not given; 0 is the registry's"},
     {"ACCEL_JSON", "1: results as JSON, as --json"},
     {"ACCEL_QUIET", "1: nothing on stderr but errors, as --quiet"},
     {"ACCEL_VERBOSE", "1: more on stderr, as --verbose"},
-    {"ACCEL_PLUGIN_PATH", "colon-separated directories searched for plugins instead of the standard places"},
-    {"ACCEL_PROBE", "the helper program accel-probe; default beside the library's prefix (libexec/accel)"},
+    {"ACCEL_PLUGIN_PATH",
+     "colon-separated directories searched for plugins instead of the standard places"},
+    {"ACCEL_PROBE",
+     "the helper program accel-probe; default beside the library's prefix (libexec/accel)"},
     {"ACCEL_OPENVINO_DIR", "directory of libopenvino_c.so, for detection"},
-    {"ACCEL_DETECT_ROOT", "tests: directory put in front of /sys, /dev and /opt/rocm when AMD hardware is looked for"},
+    {"ACCEL_DETECT_ROOT",
+     "tests: directory put in front of /sys, /dev and /opt/rocm when AMD hardware is looked for"},
     {"ACCEL_LOG", "log level of the accel tool: error, warning, info, debug"},
     {"ACCEL_CACHE_DIR", "directory of libaccel's own caches; default $XDG_CACHE_HOME/accel"},
-    {"ACCEL_NO_CACHE", "1: packed weights are neither read from the cache nor written to it, as --no-cache"},
+    {"ACCEL_NO_CACHE",
+     "1: packed weights are neither read from the cache nor written to it, as --no-cache"},
     {"ACCEL_CACHE_LIMIT",
-     "size that packed weights may take on disk, with K, M, G or T; default 20G or a tenth of the disk"},
+     "size that packed weights may take on disk, with K, M, G or T; default 20G or a tenth of the "
+     "disk"},
     {"ACCEL_ALLOW_SOFTWARE", "1: auto and gpu may choose software devices (tests)"},
     {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
     {"ACCEL_EMULATED_ORDER",
-     "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; default all in turn"},
+     "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; "
+     "default all in turn"},
     {"ACCEL_GPU_VARIANTS",
-     "kernels beside the plain ones: none, or a list of int_dot, sub_groups, matrix_f16, matrix_bf16, matrix_i8; default "
+     "kernels beside the plain ones: none, or a list of int_dot, sub_groups, matrix_f16, "
+     "matrix_bf16, matrix_i8; default "
      "what the device has"},
-    {"ACCEL_SELFTEST", "full: the self-test of every device has a case of every op; short: of none; default on cards alone"},
-    {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
-    {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
-    {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},
+    {"ACCEL_SELFTEST",
+     "full: the self-test of every device has a case of every op; short: of none; default on cards "
+     "alone"},
+    {"ACCEL_ISA",
+     "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor "
+     "has"},
+    {"ACCEL_REGISTRY",
+     "JSON file or directory of registry entries that add to or override the embedded ones"},
+    {"ACCEL_FAIL_AT",
+     "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th "
+     "passage"},
 
     {"XDG_CACHE_HOME", "user's cache directory; default ~/.cache"},
     {"XDG_CONFIG_HOME", "user's configuration directory; default ~/.config"},
@@ -52,7 +70,8 @@ const accel__config_variable accel__config_table[] = {
     {"CUDA_VISIBLE_DEVICES", "GPUs that CUDA shows; HIP obeys it too"},
     {"CUDA_DEVICE_ORDER", "how CUDA numbers its devices"},
     {"GPU_DEVICE_ORDINAL", "GPUs that AMD's HIP and OpenCL show"},
-    {"HSA_OVERRIDE_GFX_VERSION", "gfx version that the HSA runtime reports instead of the true one"},
+    {"HSA_OVERRIDE_GFX_VERSION",
+     "gfx version that the HSA runtime reports instead of the true one"},
     {"ROCM_PATH", "where ROCm is installed; default /opt/rocm"},
     {"HIP_PATH", "where HIP is installed"},
     {"VK_DRIVER_FILES", "Vulkan drivers that the loader uses"},
@@ -66,7 +85,8 @@ const accel__config_variable accel__config_table[] = {
 const size_t accel__config_count = sizeof accel__config_table / sizeof *accel__config_table;
 
 const char *accel__env_raw(const char *name) {
-  return getauxval(AT_SECURE) ? NULL : getenv(name); /* setuid: the caller of the program is not to steer it */
+  /* setuid: the caller of the program is not to steer it */
+  return getauxval(AT_SECURE) ? NULL : getenv(name);
 }
 
 const char *accel__env(const char *name) {
@@ -83,7 +103,8 @@ static struct {
   atomic_ulong passed;
 } point[MAX_POINTS];
 static size_t n_points;
-static atomic_int state; /* 0 ACCEL_FAIL_AT not looked at yet, 1 being read, 2 no points, 3 points */
+/* 0 ACCEL_FAIL_AT not looked at yet, 1 being read, 2 no points, 3 points */
+static atomic_int state;
 
 void accel__fault_arm(const char *points) {
   n_points = 0;
@@ -112,6 +133,8 @@ static bool passes(const char *name) {
 bool accel__fault(const char *name) {
   int now = atomic_load_explicit(&state, memory_order_acquire);
   if (now == 2) return false;
-  if (now == 0 && atomic_compare_exchange_strong(&state, &now, 1)) accel__fault_arm(accel__env("ACCEL_FAIL_AT"));
-  return atomic_load(&state) == 3 && passes(name); /* one thread reads the variable; the others meanwhile have no faults */
+  if (now == 0 && atomic_compare_exchange_strong(&state, &now, 1))
+    accel__fault_arm(accel__env("ACCEL_FAIL_AT"));
+  /* one thread reads the variable; the others meanwhile have no faults */
+  return atomic_load(&state) == 3 && passes(name);
 }

@@ -1,5 +1,5 @@
-/* config.h - the one table of environment variables that libaccel and the accel tool read, and the fault points of the
- * tests. */
+/* config.h - the one table of environment variables that libaccel and the accel tool read, and the
+ * fault points of the tests. */
 #ifndef ACCEL_CORE_CONFIG_H
 #define ACCEL_CORE_CONFIG_H
 
@@ -12,10 +12,11 @@ typedef struct accel__config_variable {
 extern const accel__config_variable accel__config_table[];
 extern const size_t accel__config_count;
 
-/* Tests: from now on accel__fault obeys `points` instead of ACCEL_FAIL_AT, counting from zero; NULL switches faults off.
- * Not while another thread runs inside the library.
- * Points of the core: "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file" (a
- * file read or mapped seems to end at half its size), "disk_full" (a write is refused).  The layers above add their own. */
+/* Tests: from now on accel__fault obeys `points` instead of ACCEL_FAIL_AT, counting from zero; NULL
+ * switches faults off. Not while another thread runs inside the library. Points of the core:
+ * "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file"
+ * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused).  The
+ * layers above add their own. */
 void accel__fault_arm(const char *points);
 
 #endif

@@ -1,4 +1,5 @@
-/* cpu.c - the processor: cpuid and xgetbv on x86, hardware capabilities on aarch64, caches and cores from /sys. */
+/* cpu.c - the processor: cpuid and xgetbv on x86, hardware capabilities on aarch64, caches and
+ * cores from /sys. */
 #include "core/cpu.h"
 
 #include <stdbool.h>
@@ -18,7 +19,8 @@ static void add(char *features, size_t capacity, const char *name) {
 #include <cpuid.h>
 
 enum { EAX, EBX, ECX, EDX };
-enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xE6, XCR0_AMX = 0x60000 }; /* register state that the system must save for us */
+/* register state that the system must save for us */
+enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xE6, XCR0_AMX = 0x60000 };
 
 static void cpuid(uint32_t leaf, uint32_t sub, uint32_t r[4]) {
   memset(r, 0, 4 * sizeof *r);
@@ -85,21 +87,25 @@ static void describe(accel__cpu_info *out) {
                {"asimddp", AT_HWCAP, 20}, {"sve", AT_HWCAP, 22},   {"sve2", AT_HWCAP2, 1},
                {"i8mm", AT_HWCAP2, 13},   {"bf16", AT_HWCAP2, 14}, {"sme", AT_HWCAP2, 23}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (getauxval(known[i].word) >> known[i].bit & 1) add(out->features, sizeof out->features, known[i].name);
+    if (getauxval(known[i].word) >> known[i].bit & 1)
+      add(out->features, sizeof out->features, known[i].name);
   }
   static const struct {
     unsigned long long id;
     const char *name;
-  } makers[] = {{0x41, "ARM"},    {0x42, "Broadcom"}, {0x43, "Cavium"}, {0x46, "Fujitsu"}, {0x48, "HiSilicon"},
-                {0x4e, "NVIDIA"}, {0x51, "Qualcomm"}, {0x61, "Apple"},  {0xc0, "Ampere"}};
+  } makers[] = {{0x41, "ARM"},      {0x42, "Broadcom"},  {0x43, "Cavium"},
+                {0x46, "Fujitsu"},  {0x48, "HiSilicon"}, {0x4e, "NVIDIA"},
+                {0x51, "Qualcomm"}, {0x61, "Apple"},     {0xc0, "Ampere"}};
   char text[32];
-  accel__small_file(text, sizeof text, "", "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  accel__small_file(text, sizeof text, "",
+                    "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
   unsigned long long id = strtoull(text, NULL, 16); /* implementer 31..24, part 15..4 */
   if (!id) return;
   for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
     if (makers[i].id == id >> 24) snprintf(out->vendor, sizeof out->vendor, "%s", makers[i].name);
   }
-  snprintf(out->model, sizeof out->model, "implementer 0x%02llx, part 0x%03llx", id >> 24, id >> 4 & 0xfff);
+  snprintf(out->model, sizeof out->model, "implementer 0x%02llx, part 0x%03llx", id >> 24,
+           id >> 4 & 0xfff);
 }
 #else
 static void describe(accel__cpu_info *out) { add(out->features, sizeof out->features, ""); }
@@ -140,7 +146,8 @@ static void online(accel__cpu_mask *out) {
   accel__small_file(text, sizeof text, "", "/sys/devices/system/cpu/online");
   for (char *p = text; *p >= '0' && *p <= '9'; p += *p == ',') {
     unsigned long from = strtoul(p, &p, 10), to = *p == '-' ? strtoul(p + 1, &p, 10) : from;
-    for (; from <= to && from < ACCEL__MAX_CPUS; from++) out->word[from / 64] |= UINT64_C(1) << from % 64;
+    for (; from <= to && from < ACCEL__MAX_CPUS; from++)
+      out->word[from / 64] |= UINT64_C(1) << from % 64;
   }
 }
 

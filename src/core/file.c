@@ -19,8 +19,10 @@ static accel_status refused(const char *path, const char *verb, int error) {
   accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
   accel__fail(code, "%s: cannot %s: %s", path, verb, text);
   if (error == EACCES || error == EPERM)
-    accel__remedy(code, "check the owner and permissions of %s and of the directories above it", path);
-  if (error == ENOSPC || error == EDQUOT) accel__remedy(code, "free some space on the disk that holds %s", path);
+    accel__remedy(code, "check the owner and permissions of %s and of the directories above it",
+                  path);
+  if (error == ENOSPC || error == EDQUOT)
+    accel__remedy(code, "free some space on the disk that holds %s", path);
   if (error == EMFILE) accel__remedy(code, "raise the limit of open files (ulimit -n)");
   return code;
 }
@@ -33,7 +35,8 @@ static accel_status open_file(const char *path, bool any, int *fd, size_t *n) {
   if (*fd < 0) return refused(path, "open", errno);
   int error = fstat(*fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
   if (error) return close(*fd), refused(path, "read", error);
-  if (!any && !S_ISREG(info.st_mode)) return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
+  if (!any && !S_ISREG(info.st_mode))
+    return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
   if ((uint64_t)info.st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
   *n = (size_t)info.st_size;
   return ACCEL_OK;
@@ -54,7 +57,8 @@ accel_status accel__file_map(const char *path, accel__mapping *out) {
     }
     m.data = data;
 #ifdef MADV_NOHUGEPAGE
-    madvise(data, m.n, MADV_NOHUGEPAGE); /* a row that is read brings the pages around it, not 2 MiB of the file */
+    /* a row that is read brings the pages around it, not 2 MiB of the file */
+    madvise(data, m.n, MADV_NOHUGEPAGE);
 #endif
   }
   close(fd);
@@ -68,7 +72,8 @@ void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (!m->data || offset >= m->n) return;
   if (n > m->n - offset) n = m->n - offset;
-  size_t end = offset + n == m->n ? m->n : (offset + n) / page * page; /* nothing follows in the last page */
+  /* nothing follows in the last page */
+  size_t end = offset + n == m->n ? m->n : (offset + n) / page * page;
   size_t start = (offset + page - 1) / page * page;
   if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
 }
@@ -88,8 +93,10 @@ void accel__file_unmap(accel__mapping *m) {
 }
 
 /* Reads fd to its end; `expected` is only a guess (files of /proc say 0). */
-static accel_status read_all(int fd, const char *path, size_t expected, size_t max_bytes, char **bytes, size_t *n) {
-  size_t capacity = (expected < max_bytes ? expected : max_bytes) + 2; /* one to notice that it goes on, one for the NUL */
+static accel_status read_all(int fd, const char *path, size_t expected, size_t max_bytes,
+                             char **bytes, size_t *n) {
+  /* one to notice that it goes on, one for the NUL */
+  size_t capacity = (expected < max_bytes ? expected : max_bytes) + 2;
   char *data = accel__fault("allocation") ? NULL : malloc(capacity);
   if (!data) return accel__no_memory(capacity);
   for (size_t have = 0;;) {
@@ -98,8 +105,9 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
     if (got < 0) return free(data), refused(path, "read", errno);
     have += (size_t)got;
     if (have > max_bytes)
-      return free(data),
-             accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %zu bytes, the most allowed for such a file", path, max_bytes);
+      return free(data), accel__fail(ACCEL_ERROR_FORMAT,
+                                     "%s: larger than %zu bytes, the most allowed for such a file",
+                                     path, max_bytes);
     if (!got) {
       if (accel__fault("short_file")) have /= 2;
       data[have] = 0;
@@ -121,10 +129,11 @@ accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, 
   *bytes = NULL;
   *n = 0;
   ACCEL_TRY(open_file(path, true, &fd, &size));
-  accel_status status = size > max_bytes
-                            ? accel__fail(ACCEL_ERROR_FORMAT, "%s: %zu bytes, more than the %zu allowed for such a file",
-                                          path, size, max_bytes)
-                            : read_all(fd, path, size, max_bytes, bytes, n);
+  accel_status status =
+      size > max_bytes ? accel__fail(ACCEL_ERROR_FORMAT,
+                                     "%s: %zu bytes, more than the %zu allowed for such a file",
+                                     path, size, max_bytes)
+                       : read_all(fd, path, size, max_bytes, bytes, n);
   close(fd);
   return status;
 }
@@ -134,18 +143,22 @@ accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, 
 /* All of bytes to fd and to the disk; 0 or errno. */
 static int write_all(int fd, const char *bytes, size_t n) {
   while (n) {
-    ssize_t written = accel__fault("disk_full") ? (errno = ENOSPC, -1) : write(fd, bytes, n < (1u << 30) ? n : 1u << 30);
+    ssize_t written = accel__fault("disk_full") ? (errno = ENOSPC, -1)
+                                                : write(fd, bytes, n < (1u << 30) ? n : 1u << 30);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
     bytes += written;
     n -= (size_t)written;
   }
-  return fsync(fd) && errno != EINVAL && errno != EROFS ? errno : 0; /* pipes and devices have nothing to sync */
+  /* pipes and devices have nothing to sync */
+  return fsync(fd) && errno != EINVAL && errno != EROFS ? errno : 0;
 }
 
 static void sync_directory_of(const char *path) {
   const char *slash = strrchr(path, '/');
-  char *directory = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+  char *directory = !slash          ? strdup(".")
+                    : slash == path ? strdup("/")
+                                    : strndup(path, (size_t)(slash - path));
   int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   if (fd >= 0) {
     fsync(fd); /* best effort: the file itself is safe */
@@ -217,16 +230,20 @@ accel_status accel__make_directories(const char *path) {
     char kept = *end;
     *end = 0;
     int error = mkdir(part, 0700) ? errno : 0;
-    if (error && !accel__is_directory(part)) status = refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
+    if (error && !accel__is_directory(part))
+      status = refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
     *end = kept;
   }
   free(part);
   return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
-static accel_status read_names(DIR *directory, const char *path, accel__arena *arena, char ***names, size_t *n) {
+static accel_status read_names(DIR *directory, const char *path, accel__arena *arena, char ***names,
+                               size_t *n) {
   char **list = NULL;
   size_t count = 0, capacity = 0;
   for (;;) {
@@ -251,7 +268,8 @@ static accel_status read_names(DIR *directory, const char *path, accel__arena *a
   return ACCEL_OK;
 }
 
-accel_status accel__list_directory(const char *path, accel__arena *arena, char ***names, size_t *n) {
+accel_status accel__list_directory(const char *path, accel__arena *arena, char ***names,
+                                   size_t *n) {
   *names = NULL;
   *n = 0;
   DIR *directory = opendir(path);
@@ -275,8 +293,10 @@ accel_status accel__standard_cache(accel__arena *arena, char **out) {
   else if (home)
     *out = accel__path_join(arena, home, ".cache/accel");
   else {
-    accel__fail(ACCEL_ERROR_NOT_FOUND, "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
-    return accel__remedy(ACCEL_ERROR_NOT_FOUND, "set ACCEL_CACHE_DIR to a directory that may be written");
+    accel__fail(ACCEL_ERROR_NOT_FOUND,
+                "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+    return accel__remedy(ACCEL_ERROR_NOT_FOUND,
+                         "set ACCEL_CACHE_DIR to a directory that may be written");
   }
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }

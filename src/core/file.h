@@ -15,32 +15,41 @@ typedef struct accel__mapping {
   char *path;
 } accel__mapping; /* {0} is empty */
 
-/* Errors name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND, everything else ACCEL_ERROR_IO. */
+/* Errors name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND, everything else
+ * ACCEL_ERROR_IO. */
 accel_status accel__file_map(const char *path, accel__mapping *out);
-/* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the file when touched. */
+/* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the
+ * file when touched. */
 void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);
 void accel__file_unmap(accel__mapping *m);
-uint64_t accel__resident_bytes(void); /* memory of this process, pages of files included; 0: the system does not tell */
+/* memory of this process, pages of files included; 0: the system does not tell */
+uint64_t accel__resident_bytes(void);
 
 /* Whole file into malloc'd, NUL-terminated memory; larger than max_bytes is ACCEL_ERROR_FORMAT. */
 accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n);
 /* Writes to a temporary name in the same directory, fsyncs, renames. */
 accel_status accel__file_write(const char *path, const void *bytes, size_t n);
-bool accel__file_exists(const char *path);      /* anything readable by us */
+bool accel__file_exists(const char *path); /* anything readable by us */
 bool accel__is_directory(const char *path);
 accel_status accel__make_directories(const char *path); /* mkdir -p, 0700 */
 /* Names in a directory (without . and ..), sorted; arena memory. */
 accel_status accel__list_directory(const char *path, accel__arena *arena, char ***names, size_t *n);
 char *accel__path_join(accel__arena *arena, const char *directory, const char *name);
 
-/* Environment: one documented table in config.c lists every ACCEL_* variable; nothing else reads the environment. */
-const char *accel__env(const char *name);              /* NULL when unset or empty; NULL for all under AT_SECURE */
-const char *accel__env_raw(const char *name);          /* as it is: "" when set but empty, which vendors read as "no device" */
-accel_status accel__cache_directory(accel__arena *arena, char **out); /* ACCEL_CACHE_DIR, $XDG_CACHE_HOME/accel, ~/.cache/accel */
-accel_status accel__standard_cache(accel__arena *arena, char **out);  /* the same without ACCEL_CACHE_DIR: where models are kept */
+/* Environment: one documented table in config.c lists every ACCEL_* variable; nothing else reads
+ * the environment. */
+/* NULL when unset or empty; NULL for all under AT_SECURE */
+const char *accel__env(const char *name);
+/* as it is: "" when set but empty, which vendors read as "no device" */
+const char *accel__env_raw(const char *name);
+/* ACCEL_CACHE_DIR, $XDG_CACHE_HOME/accel, ~/.cache/accel */
+accel_status accel__cache_directory(accel__arena *arena, char **out);
+/* the same without ACCEL_CACHE_DIR: where models are kept */
+accel_status accel__standard_cache(accel__arena *arena, char **out);
 
-/* Tests: true when ACCEL_FAIL_AT (comma list of POINT or POINT:N for the N-th passage) names this point now.  Any thread; the
- * variable is read once.  config.h lists the core's points and lets a test name others. */
+/* Tests: true when ACCEL_FAIL_AT (comma list of POINT or POINT:N for the N-th passage) names this
+ * point now.  Any thread; the variable is read once.  config.h lists the core's points and lets a
+ * test name others. */
 bool accel__fault(const char *point);
 
 #endif

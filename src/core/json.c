@@ -1,4 +1,5 @@
-/* json.c - a strict JSON reader that builds cJSON nodes in one pass, and typed access to their members. */
+/* json.c - a strict JSON reader that builds cJSON nodes in one pass, and typed access to their
+ * members. */
 #include "core/json.h"
 
 #include <inttypes.h>
@@ -15,20 +16,22 @@
 enum { MAX_DEPTH = 256, MAX_NUMBER = 127 };
 static const size_t DEFAULT_MAX_BYTES = (size_t)256 << 20;
 
-/* ---- reading: recursive descent over text[0..n), text[n] == 0; strings are unescaped in place and keep their place ---- */
+/* ---- reading: recursive descent over text[0..n), text[n] == 0; strings are unescaped in place and
+ * keep their place ---- */
 
 typedef struct parser {
   char *text;
   size_t n, at;
-  size_t line, line_start; /* line from 1, offset of its first byte: newlines occur between tokens only */
+  /* line from 1, offset of its first byte: newlines occur between tokens only */
+  size_t line, line_start;
   int depth;
   const char *name;
   accel__arena *arena;
 } parser;
 
 static accel_status wrong(const parser *p, size_t at, const char *what) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %zu, column %zu: %s%s", p->name, p->line, at - p->line_start + 1, what,
-                     at >= p->n ? ", but the text ends here" : "");
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %zu, column %zu: %s%s", p->name, p->line,
+                     at - p->line_start + 1, what, at >= p->n ? ", but the text ends here" : "");
 }
 
 /* The next byte that is no white space; 0 at the end. */
@@ -66,7 +69,8 @@ static accel_status unicode_escape(parser *p, char **to) {
   if (code >= 0xD800 && code < 0xE000) {
     const char *second = p->text + p->at;
     int low = second[0] == '\\' && second[1] == 'u' ? hex4(second + 2) : -1;
-    if (code >= 0xDC00 || low < 0xDC00 || low >= 0xE000) return wrong(p, start, "half of a surrogate pair in a string");
+    if (code >= 0xDC00 || low < 0xDC00 || low >= 0xE000)
+      return wrong(p, start, "half of a surrogate pair in a string");
     code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     p->at += 6;
   }
@@ -85,7 +89,9 @@ static accel_status escape(parser *p, char **to) {
   return ACCEL_OK;
 }
 
-static bool plain(char c) { return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\'; }
+static bool plain(char c) {
+  return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
+}
 
 /* A string whose opening quote is at p->at. */
 static accel_status parse_string(parser *p, char **out) {
@@ -100,11 +106,14 @@ static accel_status parse_string(parser *p, char **out) {
     if (c == '\\') {
       ACCEL_TRY(escape(p, &to));
     } else if ((unsigned char)c < 0x20) {
-      return wrong(p, p->at, p->at >= p->n ? "expected '\"'" : "control character in a string; it must be escaped");
+      return wrong(
+          p, p->at,
+          p->at >= p->n ? "expected '\"'" : "control character in a string; it must be escaped");
     } else {
       uint32_t code_point;
       size_t length = accel__utf8_decode(p->text + p->at, p->n - p->at, &code_point);
-      if (length == 1) return accel__fail(ACCEL_ERROR_FORMAT, "%s: invalid UTF-8 at byte %zu", p->name, p->at);
+      if (length == 1)
+        return accel__fail(ACCEL_ERROR_FORMAT, "%s: invalid UTF-8 at byte %zu", p->name, p->at);
       memmove(to, p->text + p->at, length);
       to += length;
       p->at += length;
@@ -115,12 +124,15 @@ static accel_status parse_string(parser *p, char **out) {
   return ACCEL_OK;
 }
 
-/* Exact for up to 15 digits and small powers of ten, where one operation rounds once; strtod of the C locale otherwise. */
+/* Exact for up to 15 digits and small powers of ten, where one operation rounds once; strtod of the
+ * C locale otherwise. */
 static double to_double(const char *s, size_t n, uint64_t digits, int count, int exponent) {
-  static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   if (count <= 15 && exponent >= -22 && exponent <= 22) {
-    double value = exponent < 0 ? (double)digits / power[-exponent] : (double)digits * power[exponent];
+    double value =
+        exponent < 0 ? (double)digits / power[-exponent] : (double)digits * power[exponent];
     return *s == '-' ? -value : value;
   }
   char copy[MAX_NUMBER + 1];
@@ -173,7 +185,8 @@ static accel_status parse_number(parser *p, cJSON *node) {
   node->type = cJSON_Number;
   node->valuestring = p->text + start;
   node->valuedouble = value;
-  node->valueint = value >= INT_MAX ? INT_MAX : value <= INT_MIN ? INT_MIN : (int)value; /* saturates, as cJSON's */
+  /* saturates, as cJSON's */
+  node->valueint = value >= INT_MAX ? INT_MAX : value <= INT_MIN ? INT_MIN : (int)value;
   return ACCEL_OK;
 }
 
@@ -194,7 +207,9 @@ static bool parse_word(parser *p, cJSON *node) {
     if (p->n - p->at < n || memcmp(p->text + p->at, words[i].word, n)) continue;
     node->type = words[i].type;
     node->valuedouble = words[i].value;
-    node->valueint = words[i].value >= 1 ? (words[i].value > 1 ? INT_MAX : 1) : words[i].value < 0 ? INT_MIN : 0;
+    node->valueint = words[i].value >= 1  ? (words[i].value > 1 ? INT_MAX : 1)
+                     : words[i].value < 0 ? INT_MIN
+                                          : 0;
     p->at += n;
     return true;
   }
@@ -228,7 +243,8 @@ static accel_status parse_children(parser *p, cJSON *parent) {
     }
     ACCEL_TRY(parse_value(p, node));
     if (next(p) == end) break;
-    if (p->text[p->at] != ',') return wrong(p, p->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
+    if (p->text[p->at] != ',')
+      return wrong(p, p->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
   }
   p->at++;
   p->depth--;
@@ -269,7 +285,8 @@ static accel_status parse_owned(char *text, size_t n, const char *name, accel__j
   return status;
 }
 
-accel_status accel__json_parse(const char *text, size_t n, const char *name, accel__json_file *out) {
+accel_status accel__json_parse(const char *text, size_t n, const char *name,
+                               accel__json_file *out) {
   *out = (accel__json_file){0};
   char *copy = n == SIZE_MAX || accel__fault("allocation") ? NULL : malloc(n + 1);
   if (!copy) return accel__no_memory(n);
@@ -286,7 +303,8 @@ accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_fi
   return parse_owned(text, n, path, out);
 }
 
-accel_status accel__json_read_beside(const char *directory, const char *name, size_t max_bytes, accel__json_file *out) {
+accel_status accel__json_read_beside(const char *directory, const char *name, size_t max_bytes,
+                                     accel__json_file *out) {
   accel__arena arena = {0};
   *out = (accel__json_file){0};
   if (!directory) return ACCEL_OK;
@@ -297,8 +315,8 @@ accel_status accel__json_read_beside(const char *directory, const char *name, si
   return status;
 }
 
-accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file,
-                                        const accel__json **at) {
+accel_status accel__json_read_processor(const char *directory, const char *part,
+                                        accel__json_file *file, const accel__json **at) {
   accel__arena arena = {0};
   *at = NULL;
   ACCEL_TRY(accel__json_read_beside(directory, "processor_config.json", 0, file));
@@ -341,33 +359,38 @@ const accel__json *accel__json_get(const accel__json *object, const char *key) {
   return found && !cJSON_IsNull(found) ? found : NULL;
 }
 
-bool accel__json_is_null_or_absent(const accel__json *object, const char *key) { return !accel__json_get(object, key); }
+bool accel__json_is_null_or_absent(const accel__json *object, const char *key) {
+  return !accel__json_get(object, key);
+}
 
 /* "FILE: field 'KEY' is VALUE, expected WHAT" */
-static accel_status unexpected(const accel__json_file *file, const accel__json *value, const char *key, const char *what) {
+static accel_status unexpected(const accel__json_file *file, const accel__json *value,
+                               const char *key, const char *what) {
   const char *name = file && file->name ? file->name : "JSON";
   switch (value->type & 0xFF) {
     case cJSON_String: {
       size_t n = strlen(value->valuestring);
       bool cut = n > 60;
       if (cut) n = accel__utf8_cut(value->valuestring, 60);
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is \"%.*s%s\", expected %s", name, key, (int)n,
-                         value->valuestring, cut ? "..." : "", what);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is \"%.*s%s\", expected %s", name, key,
+                         (int)n, value->valuestring, cut ? "..." : "", what);
     }
     case cJSON_Number:
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %.15g, expected %s", name, key, value->valuedouble, what);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %.15g, expected %s", name, key,
+                         value->valuedouble, what);
     default: {
       const char *is = cJSON_IsArray(value)    ? "an array"
                        : cJSON_IsObject(value) ? "an object"
                        : cJSON_IsTrue(value)   ? "true"
                                                : "false";
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %s, expected %s", name, key, is, what);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %s, expected %s", name, key, is,
+                         what);
     }
   }
 }
 
-static accel_status outside(const accel__json_file *file, const accel__json *value, const char *key, int64_t min,
-                            int64_t max) {
+static accel_status outside(const accel__json_file *file, const accel__json *value, const char *key,
+                            int64_t min, int64_t max) {
   char what[96];
   if (min == INT64_MIN && max == INT64_MAX)
     snprintf(what, sizeof what, "an integer below 2^53");
@@ -380,8 +403,8 @@ static accel_status outside(const accel__json_file *file, const accel__json *val
   return unexpected(file, value, key, what);
 }
 
-accel_status accel__json_int(const accel__json_file *file, const accel__json *object, const char *key, int64_t min,
-                             int64_t max, int64_t *out) {
+accel_status accel__json_int(const accel__json_file *file, const accel__json *object,
+                             const char *key, int64_t min, int64_t max, int64_t *out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   double v = value->valuedouble;
@@ -391,7 +414,8 @@ accel_status accel__json_int(const accel__json_file *file, const accel__json *ob
   return ACCEL_OK;
 }
 
-accel_status accel__json_number(const accel__json_file *file, const accel__json *object, const char *key, double *out) {
+accel_status accel__json_number(const accel__json_file *file, const accel__json *object,
+                                const char *key, double *out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsNumber(value)) return unexpected(file, value, key, "a number");
@@ -399,7 +423,8 @@ accel_status accel__json_number(const accel__json_file *file, const accel__json 
   return ACCEL_OK;
 }
 
-accel_status accel__json_bool(const accel__json_file *file, const accel__json *object, const char *key, bool *out) {
+accel_status accel__json_bool(const accel__json_file *file, const accel__json *object,
+                              const char *key, bool *out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsBool(value)) return unexpected(file, value, key, "true or false");
@@ -407,7 +432,8 @@ accel_status accel__json_bool(const accel__json_file *file, const accel__json *o
   return ACCEL_OK;
 }
 
-accel_status accel__json_string(const accel__json_file *file, const accel__json *object, const char *key, const char **out) {
+accel_status accel__json_string(const accel__json_file *file, const accel__json *object,
+                                const char *key, const char **out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsString(value)) return unexpected(file, value, key, "a string");
@@ -415,8 +441,8 @@ accel_status accel__json_string(const accel__json_file *file, const accel__json 
   return ACCEL_OK;
 }
 
-accel_status accel__json_object(const accel__json_file *file, const accel__json *object, const char *key,
-                                const accel__json **out) {
+accel_status accel__json_object(const accel__json_file *file, const accel__json *object,
+                                const char *key, const accel__json **out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsObject(value)) return unexpected(file, value, key, "an object");
@@ -424,8 +450,8 @@ accel_status accel__json_object(const accel__json_file *file, const accel__json 
   return ACCEL_OK;
 }
 
-accel_status accel__json_array(const accel__json_file *file, const accel__json *object, const char *key,
-                               const accel__json **out) {
+accel_status accel__json_array(const accel__json_file *file, const accel__json *object,
+                               const char *key, const accel__json **out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsArray(value)) return unexpected(file, value, key, "an array");
@@ -433,7 +459,9 @@ accel_status accel__json_array(const accel__json_file *file, const accel__json *
   return ACCEL_OK;
 }
 
-accel_status accel__json_require(const accel__json_file *file, const accel__json *object, const char *key) {
+accel_status accel__json_require(const accel__json_file *file, const accel__json *object,
+                                 const char *key) {
   if (accel__json_get(object, key)) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is missing", file && file->name ? file->name : "JSON", key);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is missing",
+                     file && file->name ? file->name : "JSON", key);
 }

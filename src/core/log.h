@@ -1,4 +1,5 @@
-/* log.h - the library never prints: it calls the context's log callback, which is silent by default. */
+/* log.h - the library never prints: it calls the context's log callback, which is silent by
+ * default. */
 #ifndef ACCEL_CORE_LOG_H
 #define ACCEL_CORE_LOG_H
 
@@ -11,6 +12,7 @@ typedef struct accel__log {
 } accel__log;
 
 /* log may be NULL.  Callable from any thread; the callback is called from the thread that logs. */
-void accel__logf(const accel__log *log, accel_log_level level, const char *format, ...) ACCEL_PRINTF(3, 4);
+void accel__logf(const accel__log *log, accel_log_level level, const char *format, ...)
+    ACCEL_PRINTF(3, 4);
 
 #endif

@@ -37,7 +37,8 @@ static void *again(size_t bytes) {
   uint32_t best = kept.n;
   for (uint32_t i = 0; i < kept.n; i++) {
     const size_t have = kept.block[i].bytes;
-    if (have >= bytes && have / 2 <= bytes && (best == kept.n || have < kept.block[best].bytes)) best = i;
+    if (have >= bytes && have / 2 <= bytes && (best == kept.n || have < kept.block[best].bytes))
+      best = i;
   }
   if (best < kept.n) room = take(best);
   pthread_mutex_unlock(&kept.lock);

@@ -1,4 +1,5 @@
-/* size.h - sizes as people write them.  Header-only: the accel tool, which links the public interface alone, reads them too.
+/* size.h - sizes as people write them.  Header-only: the accel tool, which links the public
+ * interface alone, reads them too.
  */
 #ifndef ACCEL_CORE_SIZE_H
 #define ACCEL_CORE_SIZE_H
@@ -7,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* "1536", "20G", "1.5M": bytes, K M G T being powers of 1024 (also "KB", "KiB").  false: not such a text, or too large. */
+/* "1536", "20G", "1.5M": bytes, K M G T being powers of 1024 (also "KB", "KiB").  false: not such a
+ * text, or too large. */
 static inline bool accel__parse_bytes(const char *text, uint64_t *bytes) {
   static const char units[] = "KMGT";
   const char *end = text;

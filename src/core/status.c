@@ -10,8 +10,8 @@
 enum { MESSAGE_BYTES = 1024, REMEDY_BYTES = 512 };
 static _Thread_local char message[MESSAGE_BYTES], remedy[REMEDY_BYTES];
 
-/* Formats into text[capacity]; what does not fit ends in "..." behind a whole code point.  Control bytes, which could come
- * from a file and steer a terminal, become '?'. */
+/* Formats into text[capacity]; what does not fit ends in "..." behind a whole code point.  Control
+ * bytes, which could come from a file and steer a terminal, become '?'. */
 static void put(char *text, size_t capacity, const char *format, va_list args) {
   int wanted = vsnprintf(text, capacity, format, args);
   if (wanted < 0) wanted = snprintf(text, capacity, "(message could not be formatted: %s)", format);
@@ -56,7 +56,8 @@ accel_status accel__remedy(accel_status code, const char *format, ...) {
 }
 
 accel_status accel__no_memory(size_t bytes) {
-  return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "out of memory: the system refused %zu bytes", bytes);
+  return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "out of memory: the system refused %zu bytes",
+                     bytes);
 }
 
 void accel__clear_error(void) { message[0] = remedy[0] = 0; }

@@ -29,25 +29,26 @@ accel_status accel__remedy(accel_status code, const char *format, ...) ACCEL_PRI
 accel_status accel__no_memory(size_t bytes);
 /* Forgets the thread's message and remedy (at the start of a public call). */
 void accel__clear_error(void);
-/* This thread's message and remedy; "" when there is none.  Valid until the thread's next failure. */
+/* This thread's message and remedy; "" when there is none.  Valid until the thread's next
+ * failure. */
 const char *accel__message(void);
 const char *accel__remedy_text(void);
 
-#define ACCEL_TRY(call)                        \
-  do {                                         \
-    accel_status status_ = (call);             \
-    if (status_ != ACCEL_OK) return status_;   \
+#define ACCEL_TRY(call)                      \
+  do {                                       \
+    accel_status status_ = (call);           \
+    if (status_ != ACCEL_OK) return status_; \
   } while (0)
-#define ACCEL_TRY_AS(call, ...)                                               \
-  do {                                                                        \
-    accel_status status_ = (call);                                            \
-    if (status_ != ACCEL_OK) return accel__wrap(status_, __VA_ARGS__);        \
+#define ACCEL_TRY_AS(call, ...)                                        \
+  do {                                                                 \
+    accel_status status_ = (call);                                     \
+    if (status_ != ACCEL_OK) return accel__wrap(status_, __VA_ARGS__); \
   } while (0)
 /* For functions with one exit: `status` and the label `done` must exist. */
-#define ACCEL_GOTO(call)                        \
-  do {                                          \
-    status = (call);                            \
-    if (status != ACCEL_OK) goto done;          \
+#define ACCEL_GOTO(call)               \
+  do {                                 \
+    status = (call);                   \
+    if (status != ACCEL_OK) goto done; \
   } while (0)
 
 #endif

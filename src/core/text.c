@@ -16,7 +16,8 @@ static bool grow(accel__buffer *b, size_t n) {
   if (n < b->capacity - b->n) return true;
   size_t capacity = b->capacity < 64 ? 64 : b->capacity;
   while (capacity - b->n <= n && capacity <= SIZE_MAX / 4) capacity *= 2;
-  char *data = capacity - b->n <= n || accel__fault("allocation") ? NULL : realloc(b->data, capacity);
+  char *data =
+      capacity - b->n <= n || accel__fault("allocation") ? NULL : realloc(b->data, capacity);
   if (!data) return b->failed = true, false;
   b->data = data;
   b->capacity = capacity;
@@ -30,7 +31,9 @@ void accel__buffer_bytes(accel__buffer *b, const void *bytes, size_t n) {
   b->data[b->n] = 0;
 }
 
-void accel__buffer_text(accel__buffer *b, const char *text) { accel__buffer_bytes(b, text, strlen(text)); }
+void accel__buffer_text(accel__buffer *b, const char *text) {
+  accel__buffer_bytes(b, text, strlen(text));
+}
 
 void accel__buffer_printf(accel__buffer *b, const char *format, ...) {
   va_list args;
@@ -109,7 +112,8 @@ typedef struct accel__map_slot {
   int64_t value;
 } slot;
 
-/* The slot that holds the key, or the free one where it belongs.  capacity is a power of two and never full. */
+/* The slot that holds the key, or the free one where it belongs.  capacity is a power of two and
+ * never full. */
 static slot *find(const accel__map *m, const char *key, size_t key_n, uint64_t hash) {
   for (size_t i = hash & (m->capacity - 1);; i = (i + 1) & (m->capacity - 1)) {
     slot *s = &m->slot[i];
@@ -119,9 +123,11 @@ static slot *find(const accel__map *m, const char *key, size_t key_n, uint64_t h
 
 accel_status accel__map_reserve(accel__map *m, size_t n) {
   size_t capacity = 16;
-  while (capacity / 3 * 2 < n && capacity <= SIZE_MAX / sizeof(slot) / 4) capacity *= 2; /* at most two thirds full */
+  /* at most two thirds full */
+  while (capacity / 3 * 2 < n && capacity <= SIZE_MAX / sizeof(slot) / 4) capacity *= 2;
   if (capacity <= m->capacity) return ACCEL_OK;
-  slot *slots = capacity / 3 * 2 < n || accel__fault("allocation") ? NULL : calloc(capacity, sizeof(slot));
+  slot *slots =
+      capacity / 3 * 2 < n || accel__fault("allocation") ? NULL : calloc(capacity, sizeof(slot));
   if (!slots) return accel__no_memory(capacity * sizeof(slot));
   accel__map old = *m;
   m->slot = slots;
@@ -247,7 +253,9 @@ const char *accel__second_of(const char *const (*pairs)[2], size_t n, const char
   return NULL;
 }
 
-bool accel__starts_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
+bool accel__starts_with(const char *text, const char *prefix) {
+  return !strncmp(text, prefix, strlen(prefix));
+}
 
 bool accel__ends_with(const char *text, const char *suffix) {
   size_t n = strlen(text), m = strlen(suffix);
@@ -272,7 +280,8 @@ bool accel__glob(const char *pattern, const char *text) {
 
 enum { NEAREST_BYTES = 63 };
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b, both at most NEAREST_BYTES long, letter case ignored. */
+/* Edits (insert, delete, replace, swap neighbours) from a to b, both at most NEAREST_BYTES long,
+ * letter case ignored. */
 static size_t distance(const char *a, const char *b) {
   size_t rows[3][NEAREST_BYTES + 1], n = strlen(b), length = strlen(a);
   for (size_t j = 0; j <= n; j++) rows[0][j] = j;

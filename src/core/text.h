@@ -8,8 +8,9 @@
 
 #include "core/status.h"
 
-/* A growing byte buffer, always NUL-terminated once it holds anything.  {0} is empty.  After a refused allocation `failed`
- * stays set and further appends do nothing, so a writer checks once at the end. */
+/* A growing byte buffer, always NUL-terminated once it holds anything.  {0} is empty.  After a
+ * refused allocation `failed` stays set and further appends do nothing, so a writer checks once at
+ * the end. */
 typedef struct accel__buffer {
   char *data;
   size_t n, capacity;
@@ -18,22 +19,28 @@ typedef struct accel__buffer {
 void accel__buffer_bytes(accel__buffer *b, const void *bytes, size_t n);
 void accel__buffer_text(accel__buffer *b, const char *text);
 void accel__buffer_printf(accel__buffer *b, const char *format, ...) ACCEL_PRINTF(2, 3);
-void accel__buffer_json_string(accel__buffer *b, const char *text, size_t n); /* quoted and escaped; bad UTF-8 becomes U+FFFD */
-accel_status accel__buffer_status(const accel__buffer *b);                    /* ACCEL_ERROR_OUT_OF_MEMORY when failed */
+/* quoted and escaped; bad UTF-8 becomes U+FFFD */
+void accel__buffer_json_string(accel__buffer *b, const char *text, size_t n);
+/* ACCEL_ERROR_OUT_OF_MEMORY when failed */
+accel_status accel__buffer_status(const accel__buffer *b);
 void accel__buffer_free(accel__buffer *b);
 
-/* Byte strings to int64: open addressing, keys not copied (they must outlive the map).  {0} is empty. */
+/* Byte strings to int64: open addressing, keys not copied (they must outlive the map).  {0} is
+ * empty. */
 typedef struct accel__map {
   struct accel__map_slot *slot;
   size_t n, capacity;
 } accel__map;
 accel_status accel__map_reserve(accel__map *m, size_t n);
-accel_status accel__map_set(accel__map *m, const char *key, size_t key_n, int64_t value); /* replaces */
+/* replaces */
+accel_status accel__map_set(accel__map *m, const char *key, size_t key_n, int64_t value);
 bool accel__map_get(const accel__map *m, const char *key, size_t key_n, int64_t *value);
 void accel__map_free(accel__map *m);
-uint64_t accel__hash(const void *bytes, size_t n, uint64_t seed); /* 64-bit, stable across machines and versions */
+/* 64-bit, stable across machines and versions */
+uint64_t accel__hash(const void *bytes, size_t n, uint64_t seed);
 
-/* Decodes one code point at text[0..n); returns its length in bytes (>= 1).  Malformed bytes give U+FFFD and length 1. */
+/* Decodes one code point at text[0..n); returns its length in bytes (>= 1).  Malformed bytes give
+ * U+FFFD and length 1. */
 size_t accel__utf8_decode(const char *text, size_t n, uint32_t *code_point);
 /* Encodes into out[4]; returns the length. */
 size_t accel__utf8_encode(uint32_t code_point, char *out);
@@ -47,7 +54,8 @@ bool accel__ends_with(const char *text, const char *suffix);
 bool accel__glob(const char *pattern, const char *text); /* '*' and '?' */
 /* Of pairs[n] the second of the first one whose first is `key`; NULL: none has it. */
 const char *accel__second_of(const char *const (*pairs)[2], size_t n, const char *key);
-/* The name of `known` nearest to `name` by edit distance, or NULL when none is near: for "did you mean". */
+/* The name of `known` nearest to `name` by edit distance, or NULL when none is near: for "did you
+ * mean". */
 const char *accel__nearest(const char *name, const char *const *known, size_t n);
 
 #endif

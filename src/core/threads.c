@@ -1,11 +1,13 @@
 /* threads.c - the pool.
  *
- * Two planes.  Who works for whom is settled under `lock`, a few times a turn: a run is one caller's seat with the workers
- * that attend it; each run has a quota, and the sum of all members never passes the pool's size.  The parallel calls of a
- * run need no lock: the caller writes the job, sets `claim` to the number of tasks, and raises `gate`, which the run's
- * workers watch. Everybody takes tasks by lowering `claim` and adds what it did to `done`; a claimed task keeps the job
- * open, so its fields may be read after a successful claim and at no other time.  A worker that sees no job for SPIN_NS, or
- * is one more than its run's quota, gives its place back and sleeps on a word of its own.
+ * Two planes.  Who works for whom is settled under `lock`, a few times a turn: a run is one
+ * caller's seat with the workers that attend it; each run has a quota, and the sum of all members
+ * never passes the pool's size.  The parallel calls of a run need no lock: the caller writes the
+ * job, sets `claim` to the number of tasks, and raises `gate`, which the run's workers watch.
+ * Everybody takes tasks by lowering `claim` and adds what it did to `done`; a claimed task keeps
+ * the job open, so its fields may be read after a successful claim and at no other time.  A worker
+ * that sees no job for SPIN_NS, or is one more than its run's quota, gives its place back and
+ * sleeps on a word of its own.
  */
 #include "core/threads.h"
 
@@ -25,12 +27,15 @@
 #include "core/topology.h"
 
 enum {
-  LINE = 128,            /* two cache lines: they are fetched in pairs */
-  SPIN_NS = 40000,       /* a worker looks for the next job this long */
-  HOLD_NS = 200000,      /* a place left by a caller is kept for it this long before a worker takes it for another run */
-  PATIENCE_NS = 20000000 /* callers who wait compete with those who come back at once, until they have waited this long */
+  LINE = 128,      /* two cache lines: they are fetched in pairs */
+  SPIN_NS = 40000, /* a worker looks for the next job this long */
+  /* a place left by a caller is kept for it this long before a worker takes it for another run */
+  HOLD_NS = 200000,
+  /* callers who wait compete with those who come back at once, until they have waited this long */
+  PATIENCE_NS = 20000000
 };
-#define SLACK      0x40000000u /* of `claim`: takers who come too late lower it below, never to zero */
+/* of `claim`: takers who come too late lower it below, never to zero */
+#define SLACK      0x40000000u
 #define MOST_TASKS 0x40000000u
 
 typedef struct accel__pool_run {
@@ -38,12 +43,14 @@ typedef struct accel__pool_run {
   uint32_t n;                      /* n, fn, arg: the job */
   accel__task_fn fn;
   void *arg;
-  _Alignas(LINE) atomic_uint claim;          /* SLACK + tasks not taken yet */
-  _Alignas(LINE) atomic_uint done;           /* tasks finished */
-  atomic_uint waiting;                       /* 1: the caller sleeps on this word until all are */
-  _Alignas(LINE) atomic_uint members, quota; /* threads in this run, and how many it may have; written under the lock */
-  bool active;                               /* has a caller.  Workers stay a little after it has left */
-  uint32_t width;                            /* most members, by the caller's wish */
+  _Alignas(LINE) atomic_uint claim; /* SLACK + tasks not taken yet */
+  _Alignas(LINE) atomic_uint done;  /* tasks finished */
+  atomic_uint waiting;              /* 1: the caller sleeps on this word until all are */
+  /* threads in this run, and how many it may have; written under the lock */
+  _Alignas(LINE) atomic_uint members, quota;
+  /* has a caller.  Workers stay a little after it has left */
+  bool active;
+  uint32_t width; /* most members, by the caller's wish */
 } run;
 
 typedef struct worker {
@@ -53,7 +60,8 @@ typedef struct worker {
   _Alignas(LINE) atomic_uint order; /* REST, SERVE or QUIT: the worker sleeps on it */
   run *run;                         /* SERVE: whom */
   uint32_t gate;                    /* its gate before the first job to look at */
-  struct worker *wake[2];           /* to be woken by this one: a tree, so that no thread makes many system calls */
+  /* to be woken by this one: a tree, so that no thread makes many system calls */
+  struct worker *wake[2];
 } worker;
 enum { REST, SERVE, QUIT };
 
@@ -78,13 +86,16 @@ struct accel__pool {
   run *runs;        /* [size] */
 };
 
-static _Thread_local bool inside_task; /* this thread runs an index of some pool: parallel calls run inline */
+/* this thread runs an index of some pool: parallel calls run inline */
+static _Thread_local bool inside_task;
 static _Thread_local accel__pool_turn *innermost_turn;
 
 static void futex_wait(atomic_uint *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
-static void futex_wake(atomic_uint *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+static void futex_wake(atomic_uint *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -100,7 +111,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Looks at the word until it is (or, equal false, is not) `value`, for SPIN_NS at most; whether it came to that. */
+/* Looks at the word until it is (or, equal false, is not) `value`, for SPIN_NS at most; whether it
+ * came to that. */
 static bool spin(atomic_uint *word, uint32_t value, bool equal) {
   for (uint64_t start = 0;;) {
     for (int i = 0; i < 64; i++, relax())
@@ -115,7 +127,8 @@ static bool spin(atomic_uint *word, uint32_t value, bool equal) {
 
 /* A worker that its run may not keep. */
 static bool surplus(const run *r) {
-  return atomic_load_explicit(&r->members, memory_order_relaxed) > atomic_load_explicit(&r->quota, memory_order_relaxed);
+  return atomic_load_explicit(&r->members, memory_order_relaxed) >
+         atomic_load_explicit(&r->quota, memory_order_relaxed);
 }
 
 /* Takes tasks until there are none, and counts them as done. */
@@ -129,7 +142,8 @@ static void take_tasks(run *r, uint32_t number) {
     if (left == SLACK + 1 || (number && surplus(r))) break;
   }
   inside_task = false;
-  if (mine && atomic_fetch_add(&r->done, mine) + mine == n && number && atomic_exchange(&r->waiting, 0))
+  if (mine && atomic_fetch_add(&r->done, mine) + mine == n && number &&
+      atomic_exchange(&r->waiting, 0))
     futex_wake(&r->waiting);
 }
 
@@ -155,7 +169,8 @@ static void share_out(accel__pool *pool) {
   uint32_t rank = 0;
   for (uint32_t i = 0; i < pool->size; i++) {
     run *r = &pool->runs[i];
-    uint32_t quota = r->active ? pool->size / pool->active + (rank++ < pool->size % pool->active) : 0;
+    uint32_t quota =
+        r->active ? pool->size / pool->active + (rank++ < pool->size % pool->active) : 0;
     atomic_store(&r->quota, quota < r->width ? quota : r->width);
   }
 }
@@ -170,7 +185,8 @@ static run *free_seat(accel__pool *pool) {
   return best;
 }
 
-/* Seats a caller; NULL: every place is taken, and workers that are too many have been told to go. */
+/* Seats a caller; NULL: every place is taken, and workers that are too many have been told to
+ * go. */
 static run *seat(accel__pool *pool, uint32_t width) {
   if (pool->active == pool->size) return NULL;
   if (pool->members == pool->size) {
@@ -196,9 +212,10 @@ static void leave_queue(accel__pool *pool) {
   if (!pool->first) pool->last = &pool->first;
 }
 
-/* A place has become free: who waits first gets it, or is woken to try, for a thread switch at every turn of callers who
- * come back at once would cost more than it is worth.  The word to wake it by, once the lock is open: a thread that is woken
- * may push its waker off the processor, lock and all. */
+/* A place has become free: who waits first gets it, or is woken to try, for a thread switch at
+ * every turn of callers who come back at once would cost more than it is worth.  The word to wake
+ * it by, once the lock is open: a thread that is woken may push its waker off the processor, lock
+ * and all. */
 static atomic_uint *admit(accel__pool *pool, bool at_once) {
   waiter *w = pool->first;
   if (!w) return NULL;
@@ -211,16 +228,19 @@ static atomic_uint *admit(accel__pool *pool, bool at_once) {
 
 static void unlock_and_wake(accel__pool *pool, atomic_uint *word) {
   pthread_mutex_unlock(&pool->lock);
-  if (word) futex_wake(word); /* a waiter may be gone by now: a wake-up too many at that address harms nobody */
+  /* a waiter may be gone by now: a wake-up too many at that address harms nobody */
+  if (word) futex_wake(word);
 }
 
-/* Sends resting workers to a run that has an open job, up to its quota and to `most` members.  The word of the first. */
+/* Sends resting workers to a run that has an open job, up to its quota and to `most` members.  The
+ * word of the first. */
 static atomic_uint *call_workers(accel__pool *pool, run *r, uint32_t most) {
   worker *called[64];
   uint32_t n = 0, quota = atomic_load(&r->quota);
   if (pool->first || (pool->hold_until && now_ns() < pool->hold_until)) return NULL;
   if (most > quota) most = quota;
-  while (n < 64 && pool->n_resting && pool->members < pool->size && atomic_load(&r->members) < most) {
+  while (n < 64 && pool->n_resting && pool->members < pool->size &&
+         atomic_load(&r->members) < most) {
     worker *w = called[n++] = pool->resting[--pool->n_resting];
     w->run = r;
     w->gate = atomic_load(&r->gate) - 1;
@@ -235,14 +255,15 @@ static atomic_uint *call_workers(accel__pool *pool, run *r, uint32_t most) {
 
 /* ---- workers ---- */
 
-/* Gives the place back.  False: not after all, as others went and it is no longer one too many (called), or a job came up
- * while it was idle. */
+/* Gives the place back.  False: not after all, as others went and it is no longer one too many
+ * (called), or a job came up while it was idle. */
 static bool go_to_rest(worker *w, uint32_t seen, bool called) {
   accel__pool *pool = w->pool;
   run *r = w->run;
   pthread_mutex_lock(&pool->lock);
   bool must = surplus(r);
-  atomic_fetch_sub(&r->members, 1); /* before the look at the gate: the caller raises it before it counts members */
+  /* before the look at the gate: the caller raises it before it counts members */
+  atomic_fetch_sub(&r->members, 1);
   if (!must && (called || atomic_load(&r->gate) != seen)) {
     atomic_fetch_add(&r->members, 1);
     pthread_mutex_unlock(&pool->lock);
@@ -300,7 +321,8 @@ static run *try_seat(accel__pool *pool, waiter *w) {
   run *r = w->run; /* granted meanwhile */
   if (!r && pool->first == w && (r = seat(pool, w->width))) leave_queue(pool);
   if (!r) atomic_store(&w->word, WAIT);
-  unlock_and_wake(pool, r && pool->members < pool->size ? admit(pool, false) : NULL); /* room for the next, too? */
+  /* room for the next, too? */
+  unlock_and_wake(pool, r && pool->members < pool->size ? admit(pool, false) : NULL);
   return r;
 }
 
@@ -330,7 +352,8 @@ void accel__pool_enter(accel__pool *pool, uint32_t width, accel__pool_turn *turn
   if (outer) {
     turn->run = outer->run;
     turn->width = outer->width;
-  } else if (pool && !inside_task && pool->pid == getpid()) { /* after a fork the workers are the parent's */
+    /* after a fork the workers are the parent's */
+  } else if (pool && !inside_task && pool->pid == getpid()) {
     turn->width = !width ? pool->width : width < pool->size ? width : pool->size;
     turn->run = wait_for_seat(pool, turn->width);
     turn->nested = false;
@@ -385,7 +408,8 @@ void accel__pool_run(accel__pool *pool, uint32_t n, accel__task_fn fn, void *arg
 /* ---- life ---- */
 
 static accel_status start_workers(accel__pool *pool, uint32_t wanted) {
-  sigset_t ours, callers; /* the application's signal handlers are not to run on our threads; faults stay deliverable */
+  /* the application's signal handlers are not to run on our threads; faults stay deliverable */
+  sigset_t ours, callers;
   sigfillset(&ours);
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&ours, faults[i]);
@@ -404,11 +428,11 @@ static accel_status start_workers(accel__pool *pool, uint32_t wanted) {
   }
   pthread_sigmask(SIG_SETMASK, &callers, NULL);
   if (!error) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_LIMIT, "thread pool: the system refused thread %u of %u: %s", pool->size + 1, wanted,
-              strerror(error));
-  return accel__remedy(
-      ACCEL_ERROR_LIMIT,
-      "ask for fewer threads (--threads, ACCEL_THREADS) or raise the limit of processes (ulimit -u, pids.max)");
+  accel__fail(ACCEL_ERROR_LIMIT, "thread pool: the system refused thread %u of %u: %s",
+              pool->size + 1, wanted, strerror(error));
+  return accel__remedy(ACCEL_ERROR_LIMIT,
+                       "ask for fewer threads (--threads, ACCEL_THREADS) or raise the limit of "
+                       "processes (ulimit -u, pids.max)");
 }
 
 accel_status accel__pool_create(uint32_t threads, accel__pool **out) {
@@ -435,8 +459,9 @@ accel_status accel__pool_create_exactly(uint32_t threads, accel__pool **out) {
   pool->runs = zeroed_lines(threads, sizeof *pool->runs);
   pool->workers = zeroed_lines(threads, sizeof *pool->workers);
   pool->resting = calloc(threads, sizeof(worker *));
-  accel_status status = pool->runs && pool->workers && pool->resting ? start_workers(pool, threads)
-                                                                     : accel__no_memory(threads * sizeof *pool->runs);
+  accel_status status = pool->runs && pool->workers && pool->resting
+                            ? start_workers(pool, threads)
+                            : accel__no_memory(threads * sizeof *pool->runs);
   if (status) return accel__pool_destroy(&pool), status;
   *out = pool;
   return ACCEL_OK;
@@ -446,11 +471,13 @@ void accel__pool_destroy(accel__pool **pool) {
   accel__pool *p = *pool;
   *pool = NULL;
   if (!p) return;
-  for (uint32_t i = 0; p->pid == getpid() && i + 1 < p->size; i++) { /* after a fork the workers are the parent's */
+  /* after a fork the workers are the parent's */
+  for (uint32_t i = 0; p->pid == getpid() && i + 1 < p->size; i++) {
     atomic_store(&p->workers[i].order, QUIT);
     futex_wake(&p->workers[i].order);
   }
-  for (uint32_t i = 0; p->pid == getpid() && i + 1 < p->size; i++) pthread_join(p->workers[i].thread, NULL);
+  for (uint32_t i = 0; p->pid == getpid() && i + 1 < p->size; i++)
+    pthread_join(p->workers[i].thread, NULL);
   pthread_mutex_destroy(&p->lock);
   free(p->resting);
   free(p->workers);
@@ -479,5 +506,6 @@ uint32_t accel__affinity_threads(void) {
 uint32_t accel__default_threads(const char **why) {
   accel__cpu_mask mask;
   accel__affinity_mask(&mask);
-  return accel__choose_threads(accel__mask_count(&mask), accel__cgroup_cpus(""), accel__cores_in("", &mask), why);
+  return accel__choose_threads(accel__mask_count(&mask), accel__cgroup_cpus(""),
+                               accel__cores_in("", &mask), why);
 }

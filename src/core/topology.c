@@ -19,7 +19,8 @@ static size_t read_text(char *out, size_t capacity, const char *root, const char
   int fd = open(name, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   size_t n = 0;
-  for (ssize_t got; n < capacity - 1 && (got = read(fd, out + n, capacity - 1 - n)) > 0;) n += (size_t)got;
+  for (ssize_t got; n < capacity - 1 && (got = read(fd, out + n, capacity - 1 - n)) > 0;)
+    n += (size_t)got;
   close(fd);
   out[n] = 0;
   return n;
@@ -44,11 +45,13 @@ void accel__affinity_mask(accel__cpu_mask *out) {
 
 uint32_t accel__mask_count(const accel__cpu_mask *mask) {
   uint32_t n = 0;
-  for (size_t i = 0; i < sizeof mask->word / sizeof *mask->word; i++) n += (uint32_t)__builtin_popcountll(mask->word[i]);
+  for (size_t i = 0; i < sizeof mask->word / sizeof *mask->word; i++)
+    n += (uint32_t)__builtin_popcountll(mask->word[i]);
   return n;
 }
 
-/* A core is counted at its first processor that is in the mask: siblings[] is a list such as "0,64" or "0-1". */
+/* A core is counted at its first processor that is in the mask: siblings[] is a list such as "0,64"
+ * or "0-1". */
 static bool first_of_core(const accel__cpu_mask *mask, uint32_t cpu, const char *siblings) {
   for (const char *p = siblings; *p >= '0' && *p <= '9';) {
     char *end;
@@ -77,7 +80,8 @@ uint32_t accel__cores_in(const char *root, const accel__cpu_mask *mask) {
 /* ---- cgroups ---- */
 
 typedef struct cgroup {
-  char mount[64], path[PATH_BYTES / 2]; /* "/sys/fs/cgroup" or "/sys/fs/cgroup/cpu", and "/a/b" below it */
+  /* "/sys/fs/cgroup" or "/sys/fs/cgroup/cpu", and "/a/b" below it */
+  char mount[64], path[PATH_BYTES / 2];
   bool v2;
 } cgroup;
 
@@ -91,8 +95,8 @@ static bool lists(const char *names, size_t n, const char *name) { /* "cpu,cpuac
   return false;
 }
 
-/* Where this process's limits of a controller are: lines of /proc/self/cgroup are "ID:controllers:/path", v2's is
- * "0::/path". */
+/* Where this process's limits of a controller are: lines of /proc/self/cgroup are
+ * "ID:controllers:/path", v2's is "0::/path". */
 static bool find_cgroup(const char *root, const char *controller, cgroup *out) {
   char text[TEXT_BYTES];
   bool found = false;
@@ -107,23 +111,25 @@ static bool find_cgroup(const char *root, const char *controller, cgroup *out) {
     if (!v1 && (n || found)) continue;
     found = true;
     out->v2 = !v1;
-    snprintf(out->mount, sizeof out->mount, v1 ? "/sys/fs/cgroup/%s" : "/sys/fs/cgroup", controller);
-    snprintf(out->path, sizeof out->path, "%s",
-             strstr(path, "/..") ? "" : path + 1); /* outside our namespace: its root is all we see */
+    snprintf(out->mount, sizeof out->mount, v1 ? "/sys/fs/cgroup/%s" : "/sys/fs/cgroup",
+             controller);
+    /* outside our namespace: its root is all we see */
+    snprintf(out->path, sizeof out->path, "%s", strstr(path, "/..") ? "" : path + 1);
     if (v1) break;
   }
   return found;
 }
 
-/* To the parent; false when this was the root.  Container paths that are not visible inside it lead to the root all the
- * same. */
+/* To the parent; false when this was the root.  Container paths that are not visible inside it lead
+ * to the root all the same. */
 static bool to_parent(cgroup *g) {
   char *slash = strrchr(g->path, '/');
   if (slash) *slash = 0;
   return slash != NULL;
 }
 
-static size_t read_limit(const char *root, const cgroup *g, const char *name, char *out, size_t capacity) {
+static size_t read_limit(const char *root, const cgroup *g, const char *name, char *out,
+                         size_t capacity) {
   char path[PATH_BYTES];
   snprintf(path, sizeof path, "%s%s/%s", g->mount, g->path, name);
   return read_text(out, capacity, root, path);
@@ -134,8 +140,10 @@ static double level_cpus(const char *root, const cgroup *g) {
   char quota[64], period[64];
   read_limit(root, g, g->v2 ? "cpu.max" : "cpu.cfs_quota_us", quota, sizeof quota);
   char *second = strchr(quota, ' '); /* v2: "150000 100000" or "max 100000" */
-  if (!g->v2) second = read_limit(root, g, "cpu.cfs_period_us", period, sizeof period) ? period : NULL;
-  long long q = strtoll(quota, NULL, 10), p = second ? strtoll(second, NULL, 10) : 0; /* "max" is 0, v1's -1 is none too */
+  if (!g->v2)
+    second = read_limit(root, g, "cpu.cfs_period_us", period, sizeof period) ? period : NULL;
+  /* "max" is 0, v1's -1 is none too */
+  long long q = strtoll(quota, NULL, 10), p = second ? strtoll(second, NULL, 10) : 0;
   return q > 0 && p > 0 ? (double)q / (double)p : 0;
 }
 
@@ -159,7 +167,8 @@ static uint64_t number_after(const char *text, const char *key) {
   return 0;
 }
 
-/* Limit of one level and what is left below it (file pages that can be dropped count as left); false without a limit. */
+/* Limit of one level and what is left below it (file pages that can be dropped count as left);
+ * false without a limit. */
 static bool level_memory(const char *root, const cgroup *g, uint64_t *limit, uint64_t *left) {
   char text[TEXT_BYTES];
   read_limit(root, g, g->v2 ? "memory.max" : "memory.limit_in_bytes", text, sizeof text);

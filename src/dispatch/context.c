@@ -32,15 +32,18 @@ accel_status accel__context_hardware(accel *ctx, accel__hardware **out) {
   return status;
 }
 
-/* Where packed weights are kept and how many; a limit that cannot be read is the default one, with a line in the log. */
+/* Where packed weights are kept and how many; a limit that cannot be read is the default one, with
+ * a line in the log. */
 static void find_cache(accel *ctx) {
   const char *limit = accel__env("ACCEL_CACHE_LIMIT"), *given = ctx->params.cache_directory;
   char *root = NULL;
   ctx->cache = (accel__cache){.limit = ctx->params.cache_limit, .log = &ctx->log};
   if (!given && accel__cache_directory(&ctx->arena, &root) != ACCEL_OK) accel__clear_error();
-  if (given || root) ctx->cache.directory = accel__path_join(&ctx->arena, given ? given : root, "packed");
+  if (given || root)
+    ctx->cache.directory = accel__path_join(&ctx->arena, given ? given : root, "packed");
   if (!ctx->cache.limit && limit && !accel__parse_bytes(limit, &ctx->cache.limit))
-    accel__logf(&ctx->log, ACCEL_LOG_WARNING, "ACCEL_CACHE_LIMIT: '%s' is no size such as 20G", limit);
+    accel__logf(&ctx->log, ACCEL_LOG_WARNING, "ACCEL_CACHE_LIMIT: '%s' is no size such as 20G",
+                limit);
   ctx->cache_known = true;
 }
 
@@ -49,7 +52,8 @@ const accel__cache *accel__context_cache(accel *ctx, bool usable) {
   pthread_mutex_lock(&ctx->lock);
   if (!ctx->cache_known) find_cache(ctx);
   pthread_mutex_unlock(&ctx->lock);
-  if (usable && (!ctx->cache.directory || ctx->params.no_cache || (off && strcmp(off, "0")))) return NULL;
+  if (usable && (!ctx->cache.directory || ctx->params.no_cache || (off && strcmp(off, "0"))))
+    return NULL;
   return &ctx->cache;
 }
 

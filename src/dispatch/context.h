@@ -1,4 +1,5 @@
-/* context.h - what one `accel` context owns: settings, pool, registry, hardware.  Opaque to applications (accel.h). */
+/* context.h - what one `accel` context owns: settings, pool, registry, hardware.  Opaque to
+ * applications (accel.h). */
 #ifndef ACCEL_DISPATCH_CONTEXT_H
 #define ACCEL_DISPATCH_CONTEXT_H
 
@@ -28,7 +29,8 @@ struct accel {
 accel_status accel__context_registry(accel *ctx, accel__registry **out);
 /* Detection and plugins; looks at nothing before it is asked. */
 accel_status accel__context_hardware(accel *ctx, accel__hardware **out);
-/* The store of packed weights.  NULL from `usable` when caching is switched off or there is no place for it. */
+/* The store of packed weights.  NULL from `usable` when caching is switched off or there is no
+ * place for it. */
 const accel__cache *accel__context_cache(accel *ctx, bool usable);
 /* Bytes a model may use by params or ACCEL_MEM_LIMIT; 0: no limit. */
 accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes);

@@ -31,7 +31,8 @@ static const accel_plugin *plugin_of(const accel_device *d) { return d->device->
 
 /* ---- choosing ---- */
 
-static accel_status device_new(accel *ctx, accel__hardware *hardware, accel__device *device, accel_device **out) {
+static accel_status device_new(accel *ctx, accel__hardware *hardware, accel__device *device,
+                               accel_device **out) {
   accel_device *d = calloc(1, sizeof *d);
   if (!d) return accel__no_memory(sizeof *d);
   d->ctx = ctx;
@@ -45,7 +46,8 @@ static accel_status device_new(accel *ctx, accel__hardware *hardware, accel__dev
 
 /* Reasons against what was passed over, in one message. */
 static accel_status none_serves(const char *wanted, accel_status last, accel__buffer *why) {
-  accel__fail(last, "no device of '%s' can serve: %s", wanted, why->data ? why->data : "none was found");
+  accel__fail(last, "no device of '%s' can serve: %s", wanted,
+              why->data ? why->data : "none was found");
   return accel__remedy(last, "`accel detect` lists every device and what to do about it");
 }
 
@@ -58,7 +60,8 @@ accel_status accel__device_get(accel *ctx, const char *wanted, accel_device **ou
   accel_status status = accel__hardware_choose(hardware, wanted, &choice);
   if (status == ACCEL_OK) {
     status = ACCEL_ERROR_DEVICE_UNAVAILABLE;
-    for (uint32_t i = 0; i < choice.n_reasons; i++) accel__buffer_printf(&why, "%s%s", why.n ? "; " : "", choice.reason[i]);
+    for (uint32_t i = 0; i < choice.n_reasons; i++)
+      accel__buffer_printf(&why, "%s%s", why.n ? "; " : "", choice.reason[i]);
     for (uint32_t i = 0; i < choice.n && !found; i++) {
       status = accel__device_test(hardware, choice.device[i]);
       if (status == ACCEL_OK)
@@ -107,7 +110,9 @@ void accel__device_close(accel_device *d) {
 
 const accel_device_info *accel__device_info(const accel_device *d) { return &d->device->info; }
 const char *accel__device_type(const accel_device *d) {
-  return d->device->info.is_amd && !strcmp(d->device->info.hardware, "amd") ? "rocm" : d->device->info.plugin;
+  return d->device->info.is_amd && !strcmp(d->device->info.hardware, "amd")
+             ? "rocm"
+             : d->device->info.plugin;
 }
 
 accel_status accel__device_probe(accel_device *d, const char *precision) {
@@ -117,7 +122,8 @@ accel_status accel__device_probe(accel_device *d, const char *precision) {
 /* ---- memory ---- */
 
 /* Calls fn for each endpoint of the context on the device (NULL: on any), its list locked. */
-static void each_endpoint(accel *ctx, const accel_device *d, void (*fn)(accel_endpoint *ep, void *user), void *user) {
+static void each_endpoint(accel *ctx, const accel_device *d,
+                          void (*fn)(accel_endpoint *ep, void *user), void *user) {
   pthread_mutex_lock(&ctx->lock);
   for (accel_endpoint *ep = ctx->endpoints; ep; ep = ep->next)
     if (!d || !strcmp(ep->placement.device, d->device->info.name)) fn(ep, user);
@@ -156,7 +162,8 @@ accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released) {
   pthread_rwlock_rdlock(&ep->in_use);
   const int32_t rc = ep->plugin->trim(ep->handle, released, &error);
   pthread_rwlock_unlock(&ep->in_use);
-  return rc ? accel__fail((accel_status)rc, "%s: %s", ep->placement.label, error.message) : ACCEL_OK;
+  return rc ? accel__fail((accel_status)rc, "%s: %s", ep->placement.label, error.message)
+            : ACCEL_OK;
 }
 
 static void trim_endpoint(accel_endpoint *ep, void *user) {
@@ -212,15 +219,19 @@ accel_status accel__device_stream(accel_device *d, accel_device_stream **out) {
 
 /* ---- tensors ---- */
 
-static accel_status copy_failed(const accel_device *d, int32_t rc, const accel_plugin_error *error) {
-  return accel__fail((accel_status)rc, "%s: %s", d->device->info.name, *error->message ? error->message : "no reason given");
+static accel_status copy_failed(const accel_device *d, int32_t rc,
+                                const accel_plugin_error *error) {
+  return accel__fail((accel_status)rc, "%s: %s", d->device->info.name,
+                     *error->message ? error->message : "no reason given");
 }
 
-accel_status accel__device_tensor_new(accel_device *d, const accel_tensor *like, accel_device_tensor **out) {
+accel_status accel__device_tensor_new(accel_device *d, const accel_tensor *like,
+                                      accel_device_tensor **out) {
   const accel_plugin *plugin = plugin_of(d);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   if (!plugin || !plugin->buffer_alloc || !plugin->buffer_free || !plugin->buffer_copy)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its plugin hands out no device memory", d->device->info.name);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its plugin hands out no device memory",
+                       d->device->info.name);
   const size_t name = strlen(like->name ? like->name : "") + 1;
   accel_device_tensor *t = calloc(1, sizeof *t + name);
   if (!t) return accel__no_memory(sizeof *t + name);
@@ -256,14 +267,16 @@ const accel_tensor *accel__device_tensor_view(const accel_device_tensor *t) { re
 accel_status accel__device_tensor_write(accel_device_tensor *t, const void *data) {
   const accel_device *d = t->device;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  const int32_t rc = plugin_of(d)->buffer_copy(d->device->index, t->buffer, 0, data, 0, t->bytes, 1, &error);
+  const int32_t rc =
+      plugin_of(d)->buffer_copy(d->device->index, t->buffer, 0, data, 0, t->bytes, 1, &error);
   return rc ? copy_failed(d, rc, &error) : ACCEL_OK;
 }
 
 accel_status accel__device_tensor_read(const accel_device_tensor *t, void *data) {
   const accel_device *d = t->device;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  const int32_t rc = plugin_of(d)->buffer_copy(d->device->index, data, 0, t->buffer, 0, t->bytes, 0, &error);
+  const int32_t rc =
+      plugin_of(d)->buffer_copy(d->device->index, data, 0, t->buffer, 0, t->bytes, 0, &error);
   return rc ? copy_failed(d, rc, &error) : ACCEL_OK;
 }
 
@@ -275,7 +288,8 @@ static void put_line(accel__buffer *b, const char *label, const char *value) {
 
 static void put_bytes(accel__buffer *b, const char *label, uint64_t bytes) {
   if (bytes)
-    accel__buffer_printf(b, "  %-18s %llu (%.2f GiB)\n", label, (unsigned long long)bytes, (double)bytes / (1 << 30));
+    accel__buffer_printf(b, "  %-18s %llu (%.2f GiB)\n", label, (unsigned long long)bytes,
+                         (double)bytes / (1 << 30));
 }
 
 accel_status accel__device_text(accel_device *d, char **text) {
@@ -304,7 +318,8 @@ accel_status accel__device_text(accel_device *d, char **text) {
   put_bytes(&b, "largest allocation", f->max_allocation);
   for (int k = 0; k < 2; k++)
     put_line(&b, halves[k],
-             accel__device_probe(d, halves[k]) == ACCEL_OK ? "computes (a small tensor was run)" : accel__message());
+             accel__device_probe(d, halves[k]) == ACCEL_OK ? "computes (a small tensor was run)"
+                                                           : accel__message());
   accel__clear_error();
   free(version);
   free(driver);

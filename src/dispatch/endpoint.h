@@ -1,8 +1,10 @@
-/* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin, running packed batches.
+/* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin,
+ * running packed batches.
  *
- * Life of an endpoint: api/init.c opens the model directory and builds the program; accel__endpoint_place walks the
- * candidate devices and precisions, asks the plugins, and initialises the first that serves; accel__endpoint_run runs an
- * entry; accel__endpoint_free gives all back.
+ * Life of an endpoint: api/init.c opens the model directory and builds the program;
+ * accel__endpoint_place walks the candidate devices and precisions, asks the plugins, and
+ * initialises the first that serves; accel__endpoint_run runs an entry; accel__endpoint_free gives
+ * all back.
  */
 #ifndef ACCEL_DISPATCH_ENDPOINT_H
 #define ACCEL_DISPATCH_ENDPOINT_H
@@ -40,9 +42,11 @@ struct accel_endpoint {
   struct accel__device *placed_on;
   const char **keep_fp32;
   uint32_t n_keep;
-  pthread_rwlock_t in_use; /* held for reading by runs, for writing by a change of precision; made by place */
-  uint32_t sessions;       /* open; while there are any the precision stays.  Changed under in_use */
-  accel_plugin_host host;  /* services for handler and cleanup; self is this endpoint */
+  /* held for reading by runs, for writing by a change of precision; made by place */
+  pthread_rwlock_t in_use;
+  /* open; while there are any the precision stays.  Changed under in_use */
+  uint32_t sessions;
+  accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
   accel_profile_fn profile; /* see accel__set_profile */
   void *profile_user;
@@ -64,25 +68,30 @@ typedef struct accel__place_request {
   bool bf16_only; /* families that overflow fp16 (T5) */
 } accel__place_request;
 
-/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message lists every candidate with
- * its reason. */
+/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message
+ * lists every candidate with its reason. */
 accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
-/* A result of `failed` (ep->handle when the run began) was not finite: from now on the same device runs the model in fp32,
- * and the placement says why.  On failure, and when the precision was named or is fp32, the endpoint stays as it was. */
+/* A result of `failed` (ep->handle when the run began) was not finite: from now on the same device
+ * runs the model in fp32, and the placement says why.  On failure, and when the precision was named
+ * or is fp32, the endpoint stays as it was. */
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
 void accel__endpoint_free(accel_endpoint *ep);
-accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released); /* scratch; bytes given back */
-int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
+/* scratch; bytes given back */
+accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);
+/* -1: the model has no such entry */
+int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name);
 
-/* Data of one ITEM input in its program's dtype (F32 or I32); data NULL: the input is absent and takes its default. */
+/* Data of one ITEM input in its program's dtype (F32 or I32); data NULL: the input is absent and
+ * takes its default. */
 typedef struct accel__item {
   const void *data;
   uint32_t rank;
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
 } accel__item;
 
-/* A batch without padding.  value[i] and item[i] belong to input i of the entry: value int32 [tokens of its side] for TOKENS
- * and [3, tokens] for PLACES (NULL takes the default), item for ITEM. */
+/* A batch without padding.  value[i] and item[i] belong to input i of the entry: value int32
+ * [tokens of its side] for TOKENS and [3, tokens] for PLACES (NULL takes the default), item for
+ * ITEM. */
 typedef struct accel__batch {
   uint32_t n;             /* sequences; 0 when the model takes no tokens */
   const int32_t *lengths; /* [n], each at least 1 */
@@ -94,9 +103,12 @@ typedef struct accel__batch {
   /* Entries with a session (dispatch/session.h); NULL for the others. */
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */
-  const int32_t *held;     /* [n] tokens that each has already, for the defaults of positions; NULL: none */
-  const int32_t *shift;    /* [n] what positions have more than that (accel__shown.place); NULL: nothing */
-  const int32_t *span;     /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
+  /* [n] tokens that each has already, for the defaults of positions; NULL: none */
+  const int32_t *held;
+  /* [n] what positions have more than that (accel__shown.place); NULL: nothing */
+  const int32_t *shift;
+  /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
+  const int32_t *span;
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;
@@ -105,8 +117,8 @@ static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side)
   return side && b->decoder_lengths ? b->decoder_tokens : b->tokens;
 }
 
-/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `room` bytes of data given to a run are used
- * again, and grown where they do not suffice. */
+/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `room` bytes of data
+ * given to a run are used again, and grown where they do not suffice. */
 typedef struct accel__result {
   accel_plugin_dtype dtype;
   uint32_t rank;
@@ -118,9 +130,10 @@ typedef struct accel__result {
 /* Every dim of a program from the values of its symbols; value[n_dim]. */
 void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value);
 
-/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of an earlier run, and its
- * data is to be freed with free(), after a failure, too.  Thread-safe. */
-accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,
-                                 uint32_t n_outputs, accel__result *results);
+/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of
+ * an earlier run, and its data is to be freed with free(), after a failure, too.  Thread-safe. */
+accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
+                                 const uint32_t *outputs, uint32_t n_outputs,
+                                 accel__result *results);
 
 #endif

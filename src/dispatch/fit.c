@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAULT_AROUND = 64 << 10 }; /* bytes that Linux maps around a page of a file that is touched */
+/* bytes that Linux maps around a page of a file that is touched */
+enum { FAULT_AROUND = 64 << 10 };
 
 accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
                                  const accel_plugin_precision *precision) {
@@ -17,17 +18,19 @@ accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *
   if (device->plugin->supports(device->index, p, precision, verdict, &error) != ACCEL_PLUGIN_OK)
     status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
   for (uint32_t i = 0; status == ACCEL_OK && i < p->n_entry; i++)
-    if (verdict[i].answer == ACCEL_PLUGIN_NO) status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
+    if (verdict[i].answer == ACCEL_PLUGIN_NO)
+      status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
   free(verdict);
   return status;
 }
 
-accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision, accel__arena *arena,
-                                    accel__source **out) {
+accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
+                                    accel__arena *arena, accel__source **out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel__source_weight *weights = accel__arena_array(arena, p->n_weight, sizeof *weights);
   if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < p->n_weight; i++) weights[i] = *accel__weight_source(ep->model->program, i);
+  for (uint32_t i = 0; i < p->n_weight; i++)
+    weights[i] = *accel__weight_source(ep->model->program, i);
   const accel__source_from from = {
       .checkpoint = ep->checkpoint, .import = ep->import, .pool = ep->ctx->pool, .seed = ep->seed};
   return accel__source_new(weights, p->n_weight, &from, precision->format, out);
@@ -35,12 +38,14 @@ accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_preci
 
 /* ---- the work as symbols and outputs ---- */
 
-static void set_symbol(const accel_plugin_program *p, int32_t dim, uint64_t value, int64_t *symbol) {
+static void set_symbol(const accel_plugin_program *p, int32_t dim, uint64_t value,
+                       int64_t *symbol) {
   if (dim >= 0 && p->dim[dim].op == ACCEL_PLUGIN_DIM_SYMBOL) symbol[p->dim[dim].a] = (int64_t)value;
 }
 
 /* Rows and items of every row space: tokens of ragged ones, sequences of all. */
-static void work_symbols(const accel_plugin_program *p, const accel__fit_work *work, int64_t *symbol) {
+static void work_symbols(const accel_plugin_program *p, const accel__fit_work *work,
+                         int64_t *symbol) {
   const uint64_t rows = work->rows && work->rows < work->tokens ? work->rows : work->tokens;
   for (uint32_t i = 0; i < p->n_space; i++) {
     if (work->batch) set_symbol(p, p->space[i].items, work->batch, symbol);
@@ -48,9 +53,11 @@ static void work_symbols(const accel_plugin_program *p, const accel__fit_work *w
   }
 }
 
-static void side_symbols(const accel_plugin_program *p, const accel__fit_work *work, int64_t *symbol) {
+static void side_symbols(const accel_plugin_program *p, const accel__fit_work *work,
+                         int64_t *symbol) {
   for (uint32_t i = 0; work->side && i < p->n_symbol; i++)
-    if (!strcmp(p->symbol[i].name, "H") || !strcmp(p->symbol[i].name, "W") || !strcmp(p->symbol[i].name, "L"))
+    if (!strcmp(p->symbol[i].name, "H") || !strcmp(p->symbol[i].name, "W") ||
+        !strcmp(p->symbol[i].name, "L"))
       symbol[i] = work->side;
 }
 
@@ -82,7 +89,8 @@ static bool is_planned(const accel__model *m, const accel__model_entry *e) {
   return !accel__model_entry_of(m, "decode") || strcmp(e->name, "forward");
 }
 
-/* Marks the outputs that need no asking, of the planned entries; returns the bytes of those of the first of them. */
+/* Marks the outputs that need no asking, of the planned entries; returns the bytes of those of the
+ * first of them. */
 static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, uint8_t *wanted) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   uint64_t bytes = 0;
@@ -119,27 +127,33 @@ static accel_status ask_memory(accel_endpoint *ep, const accel__device *device, 
 
 static void judge(accel__fit *f) {
   const accel_plugin_estimate *e = &f->estimate;
-  uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free, own = e->weights - least(e->in_file, e->weights);
+  uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free,
+           own = e->weights - least(e->in_file, e->weights);
   f->state = e->state_fixed + e->state_per_token * f->tokens;
   f->touched = least(e->in_file, f->tokens * FAULT_AROUND);
   f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging + f->tables;
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
-  bool limited = f->limit && f->peak + e->in_file - f->touched > f->limit; /* a limit counts the file's pages, too */
+  /* a limit counts the file's pages, too */
+  bool limited = f->limit && f->peak + e->in_file - f->touched > f->limit;
   f->fits = !limited && (!ready || f->peak <= ready);
   if (!f->limit || (ready && ready < f->limit)) f->limit = ready;
 }
 
-accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision,
-                                 const accel__source *source, const accel__fit_work *work, accel__fit *out) {
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work,
+                                 accel__fit *out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel__arena arena = {0};
   uint32_t n_out = 0;
   for (uint32_t i = 0; i < p->n_entry; i++) n_out += p->entry[i].n_out;
   int64_t *symbol = accel__arena_array(&arena, p->n_symbol + 1, sizeof *symbol);
-  uint8_t *wanted = accel__arena_alloc(&arena, n_out + 1), *in_file = accel__arena_alloc(&arena, p->n_weight + 1);
+  uint8_t *wanted = accel__arena_alloc(&arena, n_out + 1),
+          *in_file = accel__arena_alloc(&arena, p->n_weight + 1);
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
-  accel_status status = symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
@@ -156,7 +170,8 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                     .wanted = wanted,
                                     .in_file = in_file};
     accel_plugin_error error = {.size = sizeof error, .node = -1};
-    if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) != ACCEL_PLUGIN_OK)
+    if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) !=
+        ACCEL_PLUGIN_OK)
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
     else
       judge(out);
@@ -168,11 +183,12 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
 accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
-  return accel__fail(
-      ACCEL_ERROR_DOES_NOT_FIT,
-      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch %.1f, state %.1f), but %.1f "
-      "MiB are there",
-      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
-      mb * (double)(f->estimate.peak_load - f->estimate.weights), mb * (double)f->estimate.scratch, mb * (double)f->state,
-      mb * (double)f->limit);
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
+                     "%.1f, state %.1f), but %.1f "
+                     "MiB are there",
+                     mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
+                     mb * (double)(f->estimate.peak_load - f->estimate.weights),
+                     mb * (double)f->estimate.scratch, mb * (double)f->state,
+                     mb * (double)f->limit);
 }

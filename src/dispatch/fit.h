@@ -1,4 +1,5 @@
-/* fit.h - what a model takes on a device at a precision, and whether it is there: the plugin's own planner, run dry. */
+/* fit.h - what a model takes on a device at a precision, and whether it is there: the plugin's own
+ * planner, run dry. */
 #ifndef ACCEL_DISPATCH_FIT_H
 #define ACCEL_DISPATCH_FIT_H
 
@@ -20,27 +21,32 @@ typedef struct accel__fit {
   uint64_t tokens;            /* planned for, the generated ones included */
   uint64_t state;             /* fixed, and of `tokens` tokens */
   uint64_t staging;           /* host memory for results, beside the plugin's own */
-  uint64_t touched;           /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
-  uint64_t tables;            /* work.tables, where the device's memory is the process's; else 0 */
-  uint64_t total;             /* while running: weights that are not in the file, touched, scratch, state, staging, tables */
-  uint64_t peak;              /* the larger of total and the peak while loading */
-  uint64_t limit;             /* what it may use: free memory of the device, or the user's limit; 0: not known */
+  /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
+  uint64_t touched;
+  uint64_t tables; /* work.tables, where the device's memory is the process's; else 0 */
+  /* while running: weights that are not in the file, touched, scratch, state, staging, tables */
+  uint64_t total;
+  uint64_t peak; /* the larger of total and the peak while loading */
+  /* what it may use: free memory of the device, or the user's limit; 0: not known */
+  uint64_t limit;
   bool fits;
   bool of_process; /* the device's memory is what the process has: a processor */
 } accel__fit;
 
-/* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model that need not be placed.
- * Of a model that generates a generation is planned, of others the runs of all entries: "forward" of a language model, whose
- * scores are of all tokens, takes more.
- * Errors are the plugin's; a model too large is no error here. */
-accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision,
-                                 const accel__source *source, const accel__fit_work *work, accel__fit *out);
+/* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model
+ * that need not be placed. Of a model that generates a generation is planned, of others the runs of
+ * all entries: "forward" of a language model, whose scores are of all tokens, takes more. Errors
+ * are the plugin's; a model too large is no error here. */
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work,
+                                 accel__fit *out);
 /* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not. */
 accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
 
 /* The weights of the endpoint's program in a precision's formats. */
-accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision, accel__arena *arena,
-                                    accel__source **out);
+accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
+                                    accel__arena *arena, accel__source **out);
 /* supports, for all entries: ACCEL_ERROR_PRECISION with the plugin's reason. */
 accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
                                  const accel_plugin_precision *precision);

@@ -7,11 +7,13 @@
 #include "weights/weights.h"
 
 /* NULL where the registry has nothing to say; only memory is an error. */
-static accel_status look_up(accel__registry *registry, const char *model, const accel__registry_model **entry) {
+static accel_status look_up(accel__registry *registry, const char *model,
+                            const accel__registry_model **entry) {
   accel_status status = accel__registry_lookup(registry, model, entry);
   if (status == ACCEL_OK || status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
   *entry = NULL;
-  accel__clear_error(); /* what else there is to say of a directory, its own config.json says better */
+  /* what else there is to say of a directory, its own config.json says better */
+  accel__clear_error();
   return ACCEL_OK;
 }
 
@@ -31,7 +33,8 @@ accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, c
   return status;
 }
 
-accel_status accel__locate_file(accel *ctx, const char *model, accel__arena *arena, const char **path) {
+accel_status accel__locate_file(accel *ctx, const char *model, accel__arena *arena,
+                                const char **path) {
   char *directory;
   *path = model;
   if (accel__file_exists(model) && !accel__is_directory(model)) return ACCEL_OK;

@@ -1,5 +1,5 @@
-/* pack.c - padded [B,S] tensors in transformers' convention to packed rows, and results back to [B,S,...] with zeros where
- * padding was. */
+/* pack.c - padded [B,S] tensors in transformers' convention to packed rows, and results back to
+ * [B,S,...] with zeros where padding was. */
 #include "dispatch/pack.h"
 
 #include <stdlib.h>
@@ -84,24 +84,31 @@ static int64_t element(const accel_tensor *t, uint64_t i) {
 }
 
 static accel_status check_shape(const accel_endpoint *ep, const accel_tensor *t, const layout *l) {
-  bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL || t->dtype == ACCEL_U8 ||
-                  t->dtype == ACCEL_I8 || (t->dtype == ACCEL_F32 && accel__ends_with(t->name, "attention_mask"));
+  bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL ||
+                  t->dtype == ACCEL_U8 || t->dtype == ACCEL_I8 ||
+                  (t->dtype == ACCEL_F32 && accel__ends_with(t->name, "attention_mask"));
   if (!integers)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers (int64 or int32)", ep->name, t->name);
-  if (!t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", ep->name, t->name);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers (int64 or int32)",
+                       ep->name, t->name);
+  if (!t->data)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", ep->name, t->name);
   /* position_ids may be [1,S] for the whole batch */
   if (t->rank == 2 && t->dim[1] == l->width &&
       (t->dim[0] == l->batch || (t->dim[0] == 1 && accel__ends_with(t->name, "position_ids"))))
     return ACCEL_OK;
   if (t->rank != 2)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected [batch, sequence]", ep->name, t->name,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: input '%s' has rank %u, expected [batch, sequence]", ep->name, t->name,
                        t->rank);
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as the ids are", ep->name,
-                     t->name, (long long)t->dim[0], (long long)t->dim[1], (long long)l->batch, (long long)l->width);
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as the ids are", ep->name,
+                     t->name, (long long)t->dim[0], (long long)t->dim[1], (long long)l->batch,
+                     (long long)l->width);
 }
 
 /* Finds the one run of ones in row b. */
-static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask, layout *l, int64_t b) {
+static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask, layout *l,
+                             int64_t b) {
   const char *name = mask->name;
   int64_t s = 0, width = l->width;
 #define AT(i) (element(mask, (uint64_t)(b * width + (i))))
@@ -109,11 +116,14 @@ static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask,
   l->first[b] = (int32_t)s;
   while (s < width && AT(s) == 1) s++;
   l->length[b] = (int32_t)(s - l->first[b]);
-  if (l->length[b] == 0) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s row %lld has no 1", ep->name, name, (long long)b);
+  if (l->length[b] == 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s row %lld has no 1", ep->name, name,
+                       (long long)b);
   while (s < width && AT(s) == 0) s++;
   if (s == width) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_ARGUMENT,
-                     "%s: %s row %lld is not one run of ones (value %lld at %lld); only left or right padding is possible",
+                     "%s: %s row %lld is not one run of ones (value %lld at %lld); only left or "
+                     "right padding is possible",
                      ep->name, name, (long long)b, (long long)AT(s), (long long)s);
 #undef AT
 }
@@ -124,20 +134,24 @@ static bool takes_tokens(const accel__model *m, uint32_t side) {
   return false;
 }
 
-static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs, uint32_t side, layout *l) {
+static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs,
+                                uint32_t side, layout *l) {
   const accel_tensor *ids = find(inputs, ids_of[side]), *mask = find(inputs, mask_of[side]);
   if (!takes_tokens(ep->model, side)) return ACCEL_OK;
-  for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++) /* those that are made of input_ids */
-    if (!strcmp(ep->model->inputs[i].name, ids_of[side]) && ep->model->inputs[i].otherwise != ACCEL__DEFAULT_REQUIRED)
+  /* those that are made of input_ids */
+  for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++)
+    if (!strcmp(ep->model->inputs[i].name, ids_of[side]) &&
+        ep->model->inputs[i].otherwise != ACCEL__DEFAULT_REQUIRED)
       ids = find(inputs, ids_of[0]);
   if (!ids || ids->rank != 2)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' [batch, sequence] is missing or of another rank", ep->name,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: input '%s' [batch, sequence] is missing or of another rank", ep->name,
                        ids_of[side]);
   l->batch = ids->dim[0];
   l->width = ids->dim[1];
   if (l->batch < 1 || l->width < 1 || l->width > INT32_MAX || l->batch > INT32_MAX / l->width)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld]", ep->name, ids_of[side], (long long)l->batch,
-                       (long long)l->width);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld]", ep->name,
+                       ids_of[side], (long long)l->batch, (long long)l->width);
   l->first = calloc((size_t)l->batch * 2, sizeof *l->first);
   if (!l->first) return accel__no_memory((size_t)l->batch * 8);
   l->length = l->first + l->batch;
@@ -158,20 +172,22 @@ static int32_t span_of(const accel_tensor *positions, const layout *l) {
   return span > INT32_MAX ? INT32_MAX : (int32_t)span;
 }
 
-/* decoder_input_ids from input_ids: one to the right; in front the start token, or the last token that is no padding. */
-static void shift_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m, int64_t width, int64_t b,
-                      int32_t *row) {
+/* decoder_input_ids from input_ids: one to the right; in front the start token, or the last token
+ * that is no padding. */
+static void shift_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
+                      int64_t width, int64_t b, int32_t *row) {
   int64_t real = 0;
   for (int64_t s = 0; s < width; s++) real += element(ids, (uint64_t)(b * width + s)) != m->pad_id;
-  row[0] = rule == ACCEL__DEFAULT_SHIFTED ? (int32_t)m->decoder_start_id
-                                          : (int32_t)element(ids, (uint64_t)(b * width + (real > 0 ? real - 1 : 0)));
+  row[0] = rule == ACCEL__DEFAULT_SHIFTED
+               ? (int32_t)m->decoder_start_id
+               : (int32_t)element(ids, (uint64_t)(b * width + (real > 0 ? real - 1 : 0)));
   for (int64_t s = 1; s < width; s++) row[s] = (int32_t)element(ids, (uint64_t)(b * width + s - 1));
 }
 
-/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids and span as its rule
- * needs them. */
-static void default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m, int32_t span,
-                        const layout *l, int64_t b, int32_t *row) {
+/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor;
+ * ids and span as its rule needs them. */
+static void default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
+                        int32_t span, const layout *l, int64_t b, int32_t *row) {
   const int64_t pad_id = m->pad_id;
   int64_t seen = 0;
   if (rule == ACCEL__DEFAULT_SHIFTED || rule == ACCEL__DEFAULT_WRAPPED) {
@@ -185,7 +201,8 @@ static void default_row(accel__input_default rule, const accel_tensor *ids, cons
     else if (rule == ACCEL__DEFAULT_MASK_CUMSUM)
       row[s] = inside ? (int32_t)seen++ : 0;
     else if (rule == ACCEL__DEFAULT_ROBERTA)
-      row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id : ++seen + pad_id);
+      row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id
+                                                                              : ++seen + pad_id);
     else
       row[s] = rule == ACCEL__DEFAULT_SPAN ? span : 0;
   }
@@ -193,50 +210,60 @@ static void default_row(accel__input_default rule, const accel_tensor *ids, cons
 
 /* ---- inputs handed on whole ---- */
 
-static accel_status to_i32(const accel_endpoint *ep, const accel_tensor *t, uint64_t n, int32_t *out) {
+static accel_status to_i32(const accel_endpoint *ep, const accel_tensor *t, uint64_t n,
+                           int32_t *out) {
   for (uint64_t i = 0; i < n; i++) {
     int64_t v = element(t, i);
     if (v < INT32_MIN || v > INT32_MAX)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %lld, which is outside int32", ep->name, t->name,
-                         (long long)v);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %lld, which is outside int32",
+                         ep->name, t->name, (long long)v);
     out[i] = (int32_t)v;
   }
   return ACCEL_OK;
 }
 
 /* The caller's tensor as the program's input wants it: used in place, or converted into *owned. */
-static accel_status take_item(const accel_endpoint *ep, const accel__model_input *in, const accel_tensor *t, void **owned,
-                              accel__item *item) {
+static accel_status take_item(const accel_endpoint *ep, const accel__model_input *in,
+                              const accel_tensor *t, void **owned, accel__item *item) {
   const int wanted = accel__program_view(ep->model->program)->tensor[in->tensor].dtype;
   if (!t) return ACCEL_OK;
   *item = (accel__item){.data = t->data, .rank = t->rank};
   memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
   uint64_t bytes = accel__tensor_bytes(t), n = 1;
   if (!t->data || bytes == UINT64_MAX || bytes > SIZE_MAX / 8)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data, or a dim that cannot be", ep->name, t->name);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data, or a dim that cannot be",
+                       ep->name, t->name);
   if ((int)t->dtype == wanted) return ACCEL_OK;
   for (uint32_t r = 0; r < t->rank; r++) n *= (uint64_t)t->dim[r];
-  if (wanted == ACCEL_PLUGIN_I32 && (t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 || t->dtype == ACCEL_F64))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name, t->name);
+  if (wanted == ACCEL_PLUGIN_I32 &&
+      (t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 || t->dtype == ACCEL_F64))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name,
+                       t->name);
   item->data = *owned = malloc(n * 4 + 1);
   if (!*owned) return accel__no_memory(n * 4);
   if (wanted == ACCEL_PLUGIN_I32) return to_i32(ep, t, n, *owned);
-  const accel__tensor_info info = {
-      .name = t->name, .dtype = (accel_plugin_dtype)t->dtype, .elements = n, .bytes = bytes, .data = t->data};
+  const accel__tensor_info info = {.name = t->name,
+                                   .dtype = (accel_plugin_dtype)t->dtype,
+                                   .elements = n,
+                                   .bytes = bytes,
+                                   .data = t->data};
   return accel__tensor_to_f32(&info, 0, n, *owned);
 }
 
-accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d, const accel_tensors *inputs, void **owned,
-                                accel__item *item) {
+accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d,
+                                const accel_tensors *inputs, void **owned, accel__item *item) {
   const accel_tensor *from = find(inputs, d->from), *shape = find(inputs, d->shape_of);
   if (!from || !shape)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, from ? d->shape_of : d->from);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name,
+                       from ? d->shape_of : d->from);
   if (!from->data || (from->dtype != ACCEL_I64 && from->dtype != ACCEL_I32))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name, d->from);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name,
+                       d->from);
   uint64_t n = 1;
   for (uint32_t r = 0; r < from->rank; r++)
     if (from->dim[r] < 0 || __builtin_mul_overflow(n, (uint64_t)from->dim[r], &n) || n > UINT32_MAX)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a dim that cannot be", ep->name, d->from);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a dim that cannot be", ep->name,
+                         d->from);
   accel__arena arena = {0};
   accel_status status = ACCEL_OK;
   int32_t *rows = NULL;
@@ -248,7 +275,8 @@ accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *
   if (!*owned) ACCEL_GOTO(accel__no_memory((size_t)count * sizeof *rows));
   memcpy(*owned, rows, (size_t)count * sizeof *rows);
   *item = (accel__item){.data = *owned, .rank = 1, .dim = {count}};
-  if (d->lines) *item = (accel__item){.data = *owned, .rank = 2, .dim = {d->lines, count / d->lines}};
+  if (d->lines)
+    *item = (accel__item){.data = *owned, .rank = 2, .dim = {d->lines, count / d->lines}};
 done:
   accel__arena_free(&arena);
   return status;
@@ -256,14 +284,16 @@ done:
 
 /* ---- tokens ---- */
 
-static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
-                               const layout *l, int32_t *out) {
+static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in,
+                               const accel_tensors *inputs, const layout *l, int32_t *out) {
   const accel_tensor *t = find(inputs, in->name),
-                     *ids = find(inputs, ids_of[in->otherwise == ACCEL__DEFAULT_ROBERTA ? in->side : 0]);
+                     *ids = find(inputs,
+                                 ids_of[in->otherwise == ACCEL__DEFAULT_ROBERTA ? in->side : 0]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
-  const accel_tensor *positions = in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, positions_of[in->side]) : NULL;
+  const accel_tensor *positions =
+      in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, positions_of[in->side]) : NULL;
   if (positions) ACCEL_TRY(check_shape(ep, positions, l));
   int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
@@ -271,7 +301,8 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
     if (!t) default_row(in->otherwise, ids, ep->model, span, l, b, row);
     for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
       int64_t v = t ? element(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
-      *out++ = v < INT32_MIN || v > INT32_MAX ? -1 : (int32_t)v; /* -1 fails the range check by name */
+      /* -1 fails the range check by name */
+      *out++ = v < INT32_MIN || v > INT32_MAX ? -1 : (int32_t)v;
     }
   }
   free(row);
@@ -280,15 +311,15 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
 
 /* ---- places in time, height and width ---- */
 
-accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs, const accel__placing *tokens,
-                                 int32_t *out, int32_t *shift) {
+accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs,
+                                 const accel__placing *tokens, int32_t *out, int32_t *shift) {
   const accel__shown *shown = ep->model->shown;
   const accel_tensor *t = find(inputs, shown->sizes);
   accel__placing what = *tokens;
-  if (!t || !t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 2 || t->dim[1] != shown->width ||
-      t->dim[0] < 0 || t->dim[0] > INT32_MAX)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers [pictures, %lld]", ep->name, shown->sizes,
-                       (long long)shown->width);
+  if (!t || !t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 2 ||
+      t->dim[1] != shown->width || t->dim[0] < 0 || t->dim[0] > INT32_MAX)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers [pictures, %lld]",
+                       ep->name, shown->sizes, (long long)shown->width);
   const uint64_t n = (uint64_t)(t->dim[0] * t->dim[1]);
   int64_t *sizes = malloc((n + 1) * sizeof *sizes);
   if (!sizes) return accel__no_memory(n * sizeof *sizes);
@@ -300,15 +331,18 @@ accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *
   return status;
 }
 
-accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids, const accel_tensor *types) {
+accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,
+                                      const accel_tensor *types) {
   layout l = {.batch = ids->dim[0], .width = ids->dim[1]};
   ACCEL_TRY(check_shape(ep, types, &l));
   for (int64_t i = 0; i < l.batch * l.width; i++) {
-    const int64_t is = element(types, (uint64_t)i), due = element(ids, (uint64_t)i) == ep->model->shown->token;
+    const int64_t is = element(types, (uint64_t)i),
+                  due = element(ids, (uint64_t)i) == ep->model->shown->token;
     if (is != due)
-      return accel__fail(ACCEL_ERROR_ARGUMENT,
-                         "%s: mm_token_type_ids row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
-                         (long long)(i / l.width), (long long)is, (long long)(i % l.width), (long long)due);
+      return accel__fail(
+          ACCEL_ERROR_ARGUMENT,
+          "%s: mm_token_type_ids row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
+          (long long)(i / l.width), (long long)is, (long long)(i % l.width), (long long)due);
   }
   return ACCEL_OK;
 }
@@ -316,13 +350,15 @@ accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tens
 static bool places_pictures(const accel__model *m) { return m->shown && m->shown->place; }
 
 /* position_ids [3,B,S], or [4,B,S] with those of the text in front. */
-static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t, const layout *l, int32_t *out) {
-  if (!t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 3 || (t->dim[0] != 3 && t->dim[0] != 4) ||
-      t->dim[1] != l->batch || t->dim[2] != l->width)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "%s: input 'position_ids' must hold integers [3,%lld,%lld], [4,%lld,%lld] or [%lld,%lld]", ep->name,
-                       (long long)l->batch, (long long)l->width, (long long)l->batch, (long long)l->width,
-                       (long long)l->batch, (long long)l->width);
+static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t, const layout *l,
+                                 int32_t *out) {
+  if (!t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 3 ||
+      (t->dim[0] != 3 && t->dim[0] != 4) || t->dim[1] != l->batch || t->dim[2] != l->width)
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: input 'position_ids' must hold integers [3,%lld,%lld], [4,%lld,%lld] or [%lld,%lld]",
+        ep->name, (long long)l->batch, (long long)l->width, (long long)l->batch,
+        (long long)l->width, (long long)l->batch, (long long)l->width);
   for (int64_t k = t->dim[0] - 3; k < t->dim[0]; k++)
     for (int64_t b = 0; b < l->batch; b++)
       for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
@@ -332,14 +368,19 @@ static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t
   return ACCEL_OK;
 }
 
-/* Three lines of positions for packed ids: as the pictures have it, as given, or the default of one in all three. */
-static accel_status pack_places(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
-                                const layout *l, const int32_t *ids, int32_t *out) {
+/* Three lines of positions for packed ids: as the pictures have it, as given, or the default of one
+ * in all three. */
+static accel_status pack_places(const accel_endpoint *ep, const accel__model_input *in,
+                                const accel_tensors *inputs, const layout *l, const int32_t *ids,
+                                int32_t *out) {
   const accel_tensor *given = find(inputs, in->name), *types = find(inputs, "mm_token_type_ids");
   const bool pictures = places_pictures(ep->model) && find(inputs, ep->model->shown->sizes);
-  const accel__placing tokens = {.ids = ids, .lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
-  if (types && places_pictures(ep->model)) ACCEL_TRY(accel__check_token_types(ep, find(inputs, "input_ids"), types));
-  if (pictures) ACCEL_TRY(accel__place_tokens(ep, inputs, &tokens, out, NULL)); /* checks the counts, whatever is given */
+  const accel__placing tokens = {
+      .ids = ids, .lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
+  if (types && places_pictures(ep->model))
+    ACCEL_TRY(accel__check_token_types(ep, find(inputs, "input_ids"), types));
+  /* checks the counts, whatever is given */
+  if (pictures) ACCEL_TRY(accel__place_tokens(ep, inputs, &tokens, out, NULL));
   if (given && given->rank != 2) return given_places(ep, given, l, out);
   if (pictures && !given) return ACCEL_OK;
   ACCEL_TRY(pack_input(ep, in, inputs, l, out));
@@ -348,7 +389,8 @@ static accel_status pack_places(const accel_endpoint *ep, const accel__model_inp
 }
 
 /* The packed row of side 1 that lies where each row of input_ids has its last eos. */
-static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l, int32_t *out) {
+static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l,
+                             int32_t *out) {
   const accel_tensor *ids = find(inputs, "input_ids");
   int32_t start = 0;
   for (int64_t b = 0; b < l[1].batch; start += l[1].length[b++]) {
@@ -358,23 +400,27 @@ static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inpu
         if (element(ids, (uint64_t)(b * l[0].width + s)) == ep->model->eos_ids[k]) last = s;
     last -= l[1].first[b];
     if (last < 0 || last >= l[1].length[b])
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input_ids row %lld has no eos token, which %s classifies by", ep->name,
-                         (long long)b, ep->model->architecture);
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: input_ids row %lld has no eos token, which %s classifies by",
+                         ep->name, (long long)b, ep->model->architecture);
     out[b] = start + (int32_t)last;
   }
   return ACCEL_OK;
 }
 
-/* The packed row of each row's last token that is not pad_token_id, found as GenericForSequenceClassification does: by the
- * id, wherever the mask is.  Without a pad_token_id that class reads the last column, be it padding; packed rows have none:
- * the last token that the mask shows. */
-static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l, int32_t *out) {
+/* The packed row of each row's last token that is not pad_token_id, found as
+ * GenericForSequenceClassification does: by the id, wherever the mask is.  Without a pad_token_id
+ * that class reads the last column, be it padding; packed rows have none: the last token that the
+ * mask shows. */
+static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inputs,
+                              const layout *l, int32_t *out) {
   const accel_tensor *ids = find(inputs, "input_ids");
   const int64_t pad = ep->model->pad_id;
   int32_t start = 0;
   if (pad < 0 && l->batch > 1)
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %lld sequences at once, but no pad_token_id by which %s finds their ends",
+        accel__fail(ACCEL_ERROR_ARGUMENT,
+                    "%s: %lld sequences at once, but no pad_token_id by which %s finds their ends",
                     ep->name, (long long)l->batch, ep->model->architecture),
         "run them one by one, or give config.json a pad_token_id");
   for (int64_t b = 0; b < l->batch; start += l->length[b++]) {
@@ -384,7 +430,8 @@ static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inp
     last -= l->first[b];
     if (last < 0 || last >= l->length[b])
       return accel__fail(ACCEL_ERROR_ARGUMENT,
-                         "%s: input_ids row %lld: %s classifies by the last token that is not pad_token_id %lld, and "
+                         "%s: input_ids row %lld: %s classifies by the last token that is not "
+                         "pad_token_id %lld, and "
                          "attention_mask leaves that out",
                          ep->name, (long long)b, ep->model->architecture, (long long)pad);
     out[b] = start + (int32_t)last;
@@ -394,24 +441,30 @@ static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inp
 
 /* ---- results ---- */
 
-/* The layout of a result's rows: that of the side whose lengths its space carries; NULL when its rows are no tokens. */
-static const layout *layout_of(const accel_endpoint *ep, const accel__model_output *o, const layout *sides) {
+/* The layout of a result's rows: that of the side whose lengths its space carries; NULL when its
+ * rows are no tokens. */
+static const layout *layout_of(const accel_endpoint *ep, const accel__model_output *o,
+                               const layout *sides) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  const int32_t space = p->tensor[o->tensor].space, lengths = space >= 0 ? p->space[space].lengths : -1;
+  const int32_t space = p->tensor[o->tensor].space,
+                lengths = space >= 0 ? p->space[space].lengths : -1;
   for (uint32_t i = 0; lengths >= 0 && i < ep->model->n_inputs; i++)
     if (ep->model->inputs[i].tensor == lengths) return &sides[ep->model->inputs[i].side];
   return NULL;
 }
 
-/* Rows of a ragged result to [B,S,...]; other results as they are; squeeze drops a last dim of 1. */
-static void result_shape(const accel__model_output *o, const accel__result *r, const layout *l, accel_tensor *like) {
+/* Rows of a ragged result to [B,S,...]; other results as they are; squeeze drops a last dim of
+ * 1. */
+static void result_shape(const accel__model_output *o, const accel__result *r, const layout *l,
+                         accel_tensor *like) {
   uint32_t rank = 0;
   *like = (accel_tensor){.name = o->name, .dtype = (accel_dtype)r->dtype};
   if (l) {
     like->dim[rank++] = l->batch;
     like->dim[rank++] = l->width;
   }
-  for (uint32_t a = l ? 1 : 0; a < r->rank && rank < ACCEL_MAX_RANK; a++) like->dim[rank++] = r->dim[a];
+  for (uint32_t a = l ? 1 : 0; a < r->rank && rank < ACCEL_MAX_RANK; a++)
+    like->dim[rank++] = r->dim[a];
   like->rank = o->squeeze && like->dim[rank - 1] == 1 ? rank - 1 : rank;
 }
 
@@ -423,13 +476,14 @@ static void unpack(const accel__result *r, const accel_tensor *to, const layout 
   size_t row = l->tokens ? r->bytes / l->tokens : 0;
   const char *from = r->data;
   for (int64_t b = 0; b < l->batch; b++) {
-    memcpy((char *)to->data + (size_t)(b * l->width + l->first[b]) * row, from, (size_t)l->length[b] * row);
+    memcpy((char *)to->data + (size_t)(b * l->width + l->first[b]) * row, from,
+           (size_t)l->length[b] * row);
     from += (size_t)l->length[b] * row;
   }
 }
 
-static accel_status choose_outputs(const accel_endpoint *ep, const char *const *names, uint32_t n, uint32_t *chosen,
-                                   uint32_t *n_chosen) {
+static accel_status choose_outputs(const accel_endpoint *ep, const char *const *names, uint32_t n,
+                                   uint32_t *chosen, uint32_t *n_chosen) {
   const accel__model *m = ep->model;
   *n_chosen = 0;
   for (uint32_t i = 0; !names && i < m->n_outputs; i++)
@@ -438,10 +492,12 @@ static accel_status choose_outputs(const accel_endpoint *ep, const char *const *
     uint32_t i = 0;
     while (i < m->n_outputs && strcmp(m->outputs[i].name, names[k])) i++;
     if (i == m->n_outputs)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s has no output '%s'", ep->name, m->architecture, names[k]);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s has no output '%s'", ep->name,
+                         m->architecture, names[k]);
     for (uint32_t earlier = 0; earlier < k; earlier++)
       if (chosen[earlier] == i)
-        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: output '%s' is named twice", ep->name, names[k]);
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: output '%s' is named twice", ep->name,
+                           names[k]);
     chosen[(*n_chosen)++] = i;
   }
   return ACCEL_OK;
@@ -455,25 +511,28 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
     for (uint32_t k = 0; k < ep->model->n_inputs; k++) {
       const accel__model_input *in = &ep->model->inputs[k];
       if (accel__input_is_row(in->kind)) continue;
-      known |= !strcmp(inputs->item[i].name, in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
+      known |= !strcmp(inputs->item[i].name,
+                       in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
     }
     known |= places_pictures(ep->model) && !strcmp(inputs->item[i].name, "mm_token_type_ids");
     if (!known)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
-                         inputs->item[i].name);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name,
+                         ep->model->architecture, inputs->item[i].name);
     if (inputs->item[i].rank > ACCEL_MAX_RANK)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name, inputs->item[i].name,
-                         inputs->item[i].rank);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name,
+                         inputs->item[i].name, inputs->item[i].rank);
   }
   return ACCEL_OK;
 }
 
-static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n, const accel__result *results,
-                            const layout *sides, accel_tensors **outputs) {
+static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n,
+                            const accel__result *results, const layout *sides,
+                            accel_tensors **outputs) {
   accel_tensor *like = calloc(n + 1, sizeof *like);
   if (!like) return accel__no_memory(n * sizeof *like);
   const accel__model_output *o = ep->model->outputs;
-  for (uint32_t k = 0; k < n; k++) result_shape(&o[chosen[k]], &results[k], layout_of(ep, &o[chosen[k]], sides), &like[k]);
+  for (uint32_t k = 0; k < n; k++)
+    result_shape(&o[chosen[k]], &results[k], layout_of(ep, &o[chosen[k]], sides), &like[k]);
   accel_status status = accel__tensors_new(like, n, outputs);
   for (uint32_t k = 0; status == ACCEL_OK && k < n; k++)
     unpack(&results[k], &(*outputs)->item[k], layout_of(ep, &o[chosen[k]], sides));
@@ -482,26 +541,32 @@ static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, ui
 }
 
 /* Input i of "forward" into the batch; packed[i]: its memory, to be freed. */
-static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_tensors *inputs, const layout *l,
-                             void **packed, accel__batch *batch) {
+static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_tensors *inputs,
+                             const layout *l, void **packed, accel__batch *batch) {
   const accel__model_input *in = &ep->model->inputs[i];
-  if (in->kind == ACCEL__INPUT_ITEM) return take_item(ep, in, find(inputs, in->name), &packed[i], &batch->item[i]);
-  if (in->kind == ACCEL__INPUT_DERIVED) return accel__derive_item(ep, in->derived, inputs, &packed[i], &batch->item[i]);
+  if (in->kind == ACCEL__INPUT_ITEM)
+    return take_item(ep, in, find(inputs, in->name), &packed[i], &batch->item[i]);
+  if (in->kind == ACCEL__INPUT_DERIVED)
+    return accel__derive_item(ep, in->derived, inputs, &packed[i], &batch->item[i]);
   if (in->kind == ACCEL__INPUT_LENGTHS) return ACCEL_OK;
   const layout *side = &l[in->side];
   const bool row = accel__input_is_row(in->kind);
-  const uint64_t values = row ? (uint64_t)side->batch : in->kind == ACCEL__INPUT_PLACES ? 3 * side->tokens : side->tokens;
+  const uint64_t values = row                               ? (uint64_t)side->batch
+                          : in->kind == ACCEL__INPUT_PLACES ? 3 * side->tokens
+                                                            : side->tokens;
   packed[i] = malloc(values * sizeof(int32_t));
   if (!packed[i]) return accel__no_memory(values * sizeof(int32_t));
   batch->value[i] = packed[i];
-  if (row) return (in->kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]);
+  if (row)
+    return (in->kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]);
   if (in->kind == ACCEL__INPUT_TOKENS) return pack_input(ep, in, inputs, side, packed[i]);
   uint32_t ids = 0;
   while (strcmp(ep->model->inputs[ids].name, "input_ids")) ids++; /* stands before its positions */
   return pack_places(ep, in, inputs, side, packed[ids], packed[i]);
 }
 
-accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
+                               const char *const *names, uint32_t n_names,
                                accel_tensors **outputs) {
   const accel__model *m = ep->model;
   accel_status status = ACCEL_OK;
@@ -515,7 +580,8 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
   ACCEL_GOTO(check_names(ep, inputs));
   for (uint32_t side = 0; side < 2; side++) ACCEL_GOTO(make_layout(ep, inputs, side, &l[side]));
   if (l[0].batch && l[1].batch && l[0].batch != l[1].batch)
-    ACCEL_GOTO(accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has %lld rows, expected the %lld of '%s'", ep->name,
+    ACCEL_GOTO(accel__fail(ACCEL_ERROR_ARGUMENT,
+                           "%s: input '%s' has %lld rows, expected the %lld of '%s'", ep->name,
                            ids_of[1], (long long)l[1].batch, (long long)l[0].batch, ids_of[0]));
   ACCEL_GOTO(choose_outputs(ep, names, n_names, chosen, &n_chosen));
 
@@ -525,7 +591,8 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
                         .decoder_lengths = l[1].length,
                         .decoder_tokens = l[1].tokens};
   for (uint32_t i = 0; i < m->n_inputs; i++) ACCEL_GOTO(pack_one(ep, i, inputs, l, packed, &batch));
-  ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen, n_chosen, results));
+  ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen,
+                                 n_chosen, results));
   ACCEL_GOTO(collect(ep, chosen, n_chosen, results, l, outputs));
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(packed[i]);

@@ -4,25 +4,29 @@
 
 #include "dispatch/endpoint.h"
 
-/* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no asking.  The result is one
- * allocation chain freed by accel__tensors_free. */
-accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
-                               accel_tensors **outputs);
+/* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no
+ * asking.  The result is one allocation chain freed by accel__tensors_free. */
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
+                               const char *const *names, uint32_t n_names, accel_tensors **outputs);
 
-/* A DERIVED input (model.h) from the arguments it follows from; *owned: its data, to be freed, after a failure, too. */
-accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *how, const accel_tensors *inputs,
-                                void **owned, accel__item *item);
+/* A DERIVED input (model.h) from the arguments it follows from; *owned: its data, to be freed,
+ * after a failure, too. */
+accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *how,
+                                const accel_tensors *inputs, void **owned, accel__item *item);
 
-/* Position ids [3, tokens] of a model that places its pictures (accel__shown.place) from these tokens (ids .. tokens are
- * set) and the sizes among the inputs; shift[n] may be NULL. */
-accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs, const accel__placing *tokens,
-                                 int32_t *out, int32_t *shift);
-/* mm_token_type_ids, which say 1 where ids show a picture: anything else is ACCEL_ERROR_ARGUMENT. */
-accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids, const accel_tensor *types);
+/* Position ids [3, tokens] of a model that places its pictures (accel__shown.place) from these
+ * tokens (ids .. tokens are set) and the sizes among the inputs; shift[n] may be NULL. */
+accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs,
+                                 const accel__placing *tokens, int32_t *out, int32_t *shift);
+/* mm_token_type_ids, which say 1 where ids show a picture: anything else is
+ * ACCEL_ERROR_ARGUMENT. */
+accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,
+                                      const accel_tensor *types);
 
 /* A tensor list in one block with its names and data; data zeroed.  dims are copied from `like`. */
 accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out);
 void accel__tensors_free(accel_tensors **tensors);
-uint64_t accel__tensor_bytes(const accel_tensor *t); /* UINT64_MAX when the product overflows or a dim is negative */
+/* UINT64_MAX when the product overflows or a dim is negative */
+uint64_t accel__tensor_bytes(const accel_tensor *t);
 
 #endif

@@ -1,5 +1,6 @@
-/* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`) and tried (`init`); the
- * first that serves wins, and the placement report says why the others did not. */
+/* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`)
+ * and tried (`init`); the first that serves wins, and the placement report says why the others did
+ * not. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,32 +15,40 @@
 
 static accel_status init_plugin(accel_endpoint *ep, const accel__device *device) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  accel_plugin_options options = {.size = sizeof options, .precision = ep->precision, .host = &ep->host};
+  accel_plugin_options options = {
+      .size = sizeof options, .precision = ep->precision, .host = &ep->host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
-  options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
+  options.precision.flags =
+      ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
   accel__pool_turn turn;
   accel__pool_enter(ep->ctx->pool, UINT32_MAX, &turn); /* all threads, whatever the mode */
   int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
   accel__pool_leave(&turn);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   ep->handle = NULL;
-  if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
-  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL,
+  if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY)
+    return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
+  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER
+                         ? (accel_status)rc
+                         : ACCEL_ERROR_INTERNAL,
                      "%s", error.message);
 }
 
-/* Device and precision are settled: makes the weights' source and, when the memory is there, the plugin's endpoint. */
+/* Device and precision are settled: makes the weights' source and, when the memory is there, the
+ * plugin's endpoint. */
 static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
                                   const accel__place_request *request) {
   accel__fit fit;
-  ACCEL_TRY(accel__endpoint_precision(ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
+  ACCEL_TRY(accel__endpoint_precision(ep, precision, request->keep_fp32, request->n_keep,
+                                      &ep->arena, &ep->precision));
   ACCEL_TRY(accel__ask_supports(ep, device, &ep->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &ep->precision, &ep->arena, &ep->source));
   ep->plugin = device->plugin;
   ep->device = device->index;
   ep->device_info = device->facts;
-  accel_status status = accel__fit_estimate(ep, device, &ep->precision, ep->source, &(accel__fit_work){0}, &fit);
+  accel_status status =
+      accel__fit_estimate(ep, device, &ep->precision, ep->source, &(accel__fit_work){0}, &fit);
   if (status == ACCEL_OK) status = accel__fit_check(&fit, device->info.name, ep->precision.name);
   if (status == ACCEL_OK) status = init_plugin(ep, device);
   if (status != ACCEL_OK) {
@@ -72,8 +81,9 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   const char *const *notes;
   if (!ep->import) return;
   if (strcmp(precision, accel__stored_precision(ep))) {
-    char *line = accel__arena_printf(&ep->arena, "the checkpoint is quantised (%s): its weights are converted to %s",
-                                     accel__stored_precision(ep), precision);
+    char *line = accel__arena_printf(
+        &ep->arena, "the checkpoint is quantised (%s): its weights are converted to %s",
+        accel__stored_precision(ep), precision);
     if (line) add_reason(ep, why, line);
     return;
   }
@@ -81,37 +91,43 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
 }
 
-static accel_status write_placement(accel_endpoint *ep, const accel__device *device, const char *precision,
-                                    const accel__place_request *request, reasons *why) {
+static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
+                                    const char *precision, const accel__place_request *request,
+                                    reasons *why) {
   add_import_reasons(ep, precision, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
-  char *label = accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
+  char *label =
+      accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
   char *weights = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
-                                 : accel__arena_printf(&ep->arena, "random, seed %llu", (unsigned long long)ep->seed);
+                                 : accel__arena_printf(&ep->arena, "random, seed %llu",
+                                                       (unsigned long long)ep->seed);
   const char *got = accel__arena_string(&ep->arena, device->info.name),
              *wanted = accel__arena_string(&ep->arena, request->device);
-  const char *wanted_precision =
-      accel__arena_string(&ep->arena, request->precision ? request->precision : default_precision(ep));
-  if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const char *wanted_precision = accel__arena_string(
+      &ep->arena, request->precision ? request->precision : default_precision(ep));
+  if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, why->text, why->n * sizeof *item);
   *list = (accel_strings){.n = why->n, .item = item};
-  ep->placement = (accel_placement_report){.model = ep->name,
-                                           .label = label,
-                                           .device = got,
-                                           .precision = ep->precision.name,
-                                           .implementation_type = ep->plugin->implementation_type,
-                                           .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0,
-                                           .wanted_device = wanted,
-                                           .wanted_precision = wanted_precision,
-                                           .reasons = list,
-                                           .weights = weights};
+  ep->placement =
+      (accel_placement_report){.model = ep->name,
+                               .label = label,
+                               .device = got,
+                               .precision = ep->precision.name,
+                               .implementation_type = ep->plugin->implementation_type,
+                               .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0,
+                               .wanted_device = wanted,
+                               .wanted_precision = wanted_precision,
+                               .reasons = list,
+                               .weights = weights};
   return ACCEL_OK;
 }
 
-/* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a quantised checkpoint's own. */
-static void list_precisions(const accel_endpoint *ep, const accel__device *device, const accel__place_request *request,
-                            const char *out[5]) {
+/* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a
+ * quantised checkpoint's own. */
+static void list_precisions(const accel_endpoint *ep, const accel__device *device,
+                            const accel__place_request *request, const char *out[5]) {
   uint32_t n = 0;
   if (request->precision && !strcmp(request->precision, "auto")) {
     if (ep->import) out[n++] = accel__stored_precision(ep);
@@ -123,10 +139,12 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
   out[n] = NULL;
 }
 
-static accel_status remember(accel_endpoint *ep, accel__device *device, const accel__place_request *request) {
+static accel_status remember(accel_endpoint *ep, accel__device *device,
+                             const accel__place_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
   ep->placed_on = device;
-  ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") && strcmp(ep->precision.name, "fp32") != 0;
+  ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
+                      strcmp(ep->precision.name, "fp32") != 0;
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
   for (uint32_t i = 0; ep->keep_fp32 && i < request->n_keep; i++) {
     ep->keep_fp32[i] = accel__arena_string(&ep->arena, request->keep_fp32[i]);
@@ -136,7 +154,8 @@ static accel_status remember(accel_endpoint *ep, accel__device *device, const ac
   return ep->keep_fp32 ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* A small tensor at the precision is proof before a model is; the CPU's kernels are proven by the tests of the build. */
+/* A small tensor at the precision is proof before a model is; the CPU's kernels are proven by the
+ * tests of the build. */
 static accel_status prove(accel__hardware *hardware, accel__device *device, const char *precision) {
   if (!accel__registry_precision_name(precision)) return ACCEL_OK; /* try_candidate refuses it */
   if (device->facts.type == ACCEL_PLUGIN_DEVICE_CPU || !strcmp(precision, "fp32") ||
@@ -145,8 +164,8 @@ static accel_status prove(accel__hardware *hardware, accel__device *device, cons
   return accel__device_test_precision(hardware, device, precision);
 }
 
-/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the
- * walk. */
+/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad
+ * weights, no memory) end the walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
                          const accel__place_request *request, reasons *why) {
   accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
@@ -164,16 +183,19 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
       if (last == ACCEL_OK) last = try_candidate(ep, device, precisions[k], request);
       if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
-      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
-          last == ACCEL_ERROR_IO)
+      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY ||
+          last == ACCEL_ERROR_CANCELLED || last == ACCEL_ERROR_IO)
         return last;
-      char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k], accel__message());
+      char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k],
+                                       accel__message());
       if (line) add_reason(ep, why, line);
     }
   }
   accel__buffer text = {0};
-  for (uint32_t i = 0; i < why->n; i++) accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
-  accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device, text.data ? text.data : "no candidate");
+  for (uint32_t i = 0; i < why->n; i++)
+    accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
+  accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device,
+              text.data ? text.data : "no candidate");
   if (last == ACCEL_ERROR_DOES_NOT_FIT)
     accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
   if (last == ACCEL_ERROR_PRECISION)
@@ -189,8 +211,8 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
   reasons why = {0};
   accel__lend_services(ep);
   accel__program_identify(ep->model->program, accel__weights_identity(ep));
-  ep->check_finite =
-      request->precision != NULL; /* a precision that was named, or chosen by "auto", must give finite numbers */
+  /* a precision that was named, or chosen by "auto", must give finite numbers */
+  ep->check_finite = request->precision != NULL;
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
   accel_status status = accel__hardware_choose(hardware, request->device, &choice);
   if (status == ACCEL_OK) {
@@ -207,8 +229,9 @@ static accel_status report_fall_back(accel_endpoint *ep, const char *precision) 
   const accel_strings *old = ep->placement.reasons;
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, old->n + 1, sizeof *item);
-  char *line = accel__arena_printf(&ep->arena, "%s at %s: a result held NaN or infinity, so fp32 is used from then on",
-                                   ep->placement.device, precision);
+  char *line = accel__arena_printf(
+      &ep->arena, "%s at %s: a result held NaN or infinity, so fp32 is used from then on",
+      ep->placement.device, precision);
   char *label = accel__arena_printf(&ep->arena, "%s on %s (fp32)", ep->name, ep->placement.device);
   if (!list || !item || !line || !label) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, old->item, old->n * sizeof *item);
@@ -249,7 +272,8 @@ static accel_status widen(accel_endpoint *ep) {
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
   accel_status status = ACCEL_OK;
   pthread_rwlock_wrlock(&ep->in_use);
-  if (ep->handle == failed) status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
+  if (ep->handle == failed)
+    status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
 }

@@ -5,13 +5,24 @@
 
 #include "core/text.h"
 
-/* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables of LEAST_TABLE embeddings
- * or fewer, are kept in wider formats, and rows of LONG elements have groups of twice as many bytes.  docs/decisions.md has
- * the measurements. */
-enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256, LONG = 512, LEAST_TABLE = 64 };
+/* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables
+ * of LEAST_TABLE embeddings or fewer, are kept in wider formats, and rows of LONG elements have
+ * groups of twice as many bytes.  docs/decisions.md has the measurements. */
+enum {
+  GROUP = 32,
+  NV_GROUP = 16,
+  BYTE_GROUP = 128,
+  LEAST_FP8 = 64,
+  LEAST_GROUPED = 256,
+  LONG = 512,
+  LEAST_TABLE = 64
+};
 
-#define PLAIN_FORMAT(dtype) \
-  { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
+#define PLAIN_FORMAT(dtype)                                                                       \
+  {                                                                                               \
+    ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, \
+        0                                                                                         \
+  }
 /* One scale a row: of the output channel, or of the embedding. */
 #define ROW_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1 }
@@ -19,22 +30,27 @@ enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPE
 typedef struct precision_row {
   const char *name;
   uint8_t compute, kv;
-  accel_plugin_format linear, head, embedding, conv; /* moe is as linear; plain weights are always fp32 */
+  /* moe is as linear; plain weights are always fp32 */
+  accel_plugin_format linear, head, embedding, conv;
 } precision_row;
 
 static const precision_row table[] = {
-    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, PLAIN_FORMAT(F32), PLAIN_FORMAT(F32), PLAIN_FORMAT(F32), PLAIN_FORMAT(F32)},
-    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16)},
-    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16),
-     PLAIN_FORMAT(BF16)},
+    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, PLAIN_FORMAT(F32), PLAIN_FORMAT(F32),
+     PLAIN_FORMAT(F32), PLAIN_FORMAT(F32)},
+    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, PLAIN_FORMAT(F16), PLAIN_FORMAT(F16),
+     PLAIN_FORMAT(F16), PLAIN_FORMAT(F16)},
+    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16),
+     PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16)},
     {"int8",
      ACCEL_PLUGIN_I8,
      ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, BYTE_GROUP, 1},
+     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, BYTE_GROUP,
+      1},
      ROW_FORMAT(I8),
      ROW_FORMAT(I8),
      ROW_FORMAT(I8)},
-    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), PLAIN_FORMAT(F16)},
+    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ROW_FORMAT(E4M3), ROW_FORMAT(E4M3),
+     ROW_FORMAT(E4M3), PLAIN_FORMAT(F16)},
     {"int4",
      ACCEL_PLUGIN_F32,
      ACCEL_PLUGIN_F16,
@@ -81,8 +97,8 @@ static accel_plugin_format format_of(const precision_row *row, uint32_t use) {
 }
 
 /* Of patterns[*n] those that hold at a precision, without "@precision". */
-static accel_status patterns_at(const char *precision, const char *const *patterns, uint32_t *n, accel__arena *arena,
-                                const char ***out) {
+static accel_status patterns_at(const char *precision, const char *const *patterns, uint32_t *n,
+                                accel__arena *arena, const char ***out) {
   const uint32_t all = *n;
   const char **here = accel__arena_array(arena, all, sizeof *here);
   if (!here) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -90,7 +106,8 @@ static accel_status patterns_at(const char *precision, const char *const *patter
   for (uint32_t i = 0; i < all; i++) {
     const char *at = strchr(patterns[i], '@');
     if (at && strcmp(at + 1, precision)) continue;
-    here[*n] = at ? accel__arena_printf(arena, "%.*s", (int)(at - patterns[i]), patterns[i]) : patterns[i];
+    here[*n] =
+        at ? accel__arena_printf(arena, "%.*s", (int)(at - patterns[i]), patterns[i]) : patterns[i];
     if (!here[(*n)++]) return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   *out = here;
@@ -106,16 +123,18 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
 /* What a linear's weight is beside its use. */
 enum { ROLE_HEAD = 1, ROLE_TRANSPOSED = 2 };
 
-enum { SEEN_RESULT = 1, SEEN_USED = 2 }; /* of a tensor: the model gives it out; later nodes compute from it */
+/* of a tensor: the model gives it out; later nodes compute from it */
+enum { SEEN_RESULT = 1, SEEN_USED = 2 };
 
-/* A tensor that is only cut, reshaped or activated on its way out is a result, too; hidden states that later layers read are
- * both.  Nodes come after those they read from. */
+/* A tensor that is only cut, reshaped or activated on its way out is a result, too; hidden states
+ * that later layers read are both.  Nodes come after those they read from. */
 static void mark_results(const accel_plugin_program *p, uint8_t *seen) {
   for (uint32_t e = 0; e < p->n_entry; e++)
     for (uint32_t k = 0; k < p->entry[e].n_out; k++) seen[p->entry[e].out[k]] |= SEEN_RESULT;
   for (uint32_t i = p->n_node; i-- > 0;) {
     const accel_plugin_node *n = &p->node[i];
-    const bool passes = n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || n->op == ACCEL_PLUGIN_OP_UNARY;
+    const bool passes = n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE ||
+                        n->op == ACCEL_PLUGIN_OP_UNARY;
     const bool result = passes && n->n_out && n->out[0] >= 0 && seen[n->out[0]] == SEEN_RESULT;
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k] >= 0) seen[n->in[k]] |= result ? SEEN_RESULT : SEEN_USED;
@@ -128,28 +147,35 @@ static bool has_trans(const accel_plugin_node *n) {
   return false;
 }
 
-/* ROLE_HEAD: the weight makes results of the model and nothing else (classes, answer spans, logits over a vocabulary): no
- * later layer evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so its rows are not output channels. */
+/* ROLE_HEAD: the weight makes results of the model and nothing else (classes, answer spans, logits
+ * over a vocabulary): no later layer evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so
+ * its rows are not output channels. */
 static void find_roles(const accel_plugin_program *p, const uint8_t *seen, uint8_t *role) {
   for (uint32_t i = 0; i < p->n_node; i++) {
     const accel_plugin_node *n = &p->node[i];
     if (n->op != ACCEL_PLUGIN_OP_LINEAR || n->out[0] < 0) continue;
-    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) | (seen[n->out[0]] == SEEN_RESULT ? ROLE_HEAD : 0));
+    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) |
+                                    (seen[n->out[0]] == SEEN_RESULT ? ROLE_HEAD : 0));
     for (uint32_t k = 1; k < n->n_in; k++) { /* w, w_gate; biases are plain anyway */
       const int32_t t = n->in[k];
-      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT) role[p->tensor[t].weight] |= found;
+      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT)
+        role[p->tensor[t].weight] |= found;
     }
   }
 }
 
-/* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output channels only. */
-static accel_plugin_format weight_format(const accel_plugin_weight *w, const precision_row *row, uint8_t role) {
+/* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output
+ * channels only. */
+static accel_plugin_format weight_format(const accel_plugin_weight *w, const precision_row *row,
+                                         uint8_t role) {
   static const accel_plugin_format half = PLAIN_FORMAT(F16), byte = ROW_FORMAT(I8);
   if (w->rank < 2) return table[0].linear;
   const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
   accel_plugin_format format = head ? row->head : format_of(row, w->use);
   if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
-  if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
+  if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE &&
+      format.scale != ACCEL_PLUGIN_NO_DTYPE)
+    return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
   if (format.group_k && k < LEAST_GROUPED) return byte;
@@ -157,11 +183,14 @@ static accel_plugin_format weight_format(const accel_plugin_weight *w, const pre
   return format;
 }
 
-accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
-                                  uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out) {
+accel_status accel__precision_for(const accel_plugin_program *program, const char *name,
+                                  const char *const *keep_fp32, uint32_t n_keep,
+                                  accel__arena *arena, accel_plugin_precision *out) {
   const precision_row *row = find_row(name);
   if (!row)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
+                       name);
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint8_t *seen = accel__arena_array(arena, program->n_tensor, sizeof *seen);
@@ -175,7 +204,8 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
     const bool keep = kept(program->weight[i].name, patterns, n_keep);
     format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);
   }
-  *out = (accel_plugin_precision){.size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};
+  *out = (accel_plugin_precision){
+      .size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};
   strncpy(out->name, row->name, sizeof out->name - 1);
   return ACCEL_OK;
 }
@@ -184,20 +214,25 @@ accel_status accel__precision_set_kv(accel_plugin_precision *precision, const ch
   static const struct {
     const char *name;
     uint8_t dtype;
-  } known[] = {
-      {"fp32", ACCEL_PLUGIN_F32}, {"fp16", ACCEL_PLUGIN_F16}, {"bf16", ACCEL_PLUGIN_BF16}, {"int8", ACCEL_PLUGIN_I8}};
+  } known[] = {{"fp32", ACCEL_PLUGIN_F32},
+               {"fp16", ACCEL_PLUGIN_F16},
+               {"bf16", ACCEL_PLUGIN_BF16},
+               {"int8", ACCEL_PLUGIN_I8}};
   for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, name)) {
       precision->kv = known[i].dtype;
       return ACCEL_OK;
     }
-  return name ? accel__fail(ACCEL_ERROR_ARGUMENT, "unknown KV cache '%s'; known: fp32 fp16 bf16 int8", name) : ACCEL_OK;
+  return name ? accel__fail(ACCEL_ERROR_ARGUMENT,
+                            "unknown KV cache '%s'; known: fp32 fp16 bf16 int8", name)
+              : ACCEL_OK;
 }
 
 const char *const *accel__precision_ladder(const accel_plugin_device *device, bool bf16_only_half) {
   static const char *const plain[] = {"fp32", NULL}, *const brain[] = {"bf16", "fp32", NULL},
                            *const half[] = {"fp16", "fp32", NULL};
-  bool gpu = device->type == ACCEL_PLUGIN_DEVICE_DISCRETE_GPU || device->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU;
+  bool gpu = device->type == ACCEL_PLUGIN_DEVICE_DISCRETE_GPU ||
+             device->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU;
   if (device->flags & ACCEL_PLUGIN_DEVICE_BF16 && (bf16_only_half || !gpu)) return brain;
   if (device->flags & ACCEL_PLUGIN_DEVICE_FP16 && gpu && !bf16_only_half) return half;
   return plain;

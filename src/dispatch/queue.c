@@ -1,4 +1,5 @@
-/* queue.c - a ring of tickets and one worker thread per endpoint; requests of a group go on together between the others. */
+/* queue.c - a ring of tickets and one worker thread per endpoint; requests of a group go on
+ * together between the others. */
 #include "dispatch/queue.h"
 
 #include <errno.h>
@@ -164,8 +165,8 @@ void accel__queue_free(accel_queue *q) {
   free(q);
 }
 
-static accel_status new_ticket(accel__work_fn fn, const accel__group *group, void *work, void (*work_free)(void *),
-                               accel_ticket **out) {
+static accel_status new_ticket(accel__work_fn fn, const accel__group *group, void *work,
+                               void (*work_free)(void *), accel_ticket **out) {
   accel_ticket *t = calloc(1, sizeof *t);
   *out = t;
   if (!t) return accel__no_memory(sizeof *t);
@@ -186,7 +187,8 @@ static accel_status new_ticket(accel__work_fn fn, const accel__group *group, voi
 static accel_status enqueue(accel_queue *q, accel_ticket *t) {
   if (q->waiting == q->capacity)
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_QUEUE_FULL, "%s: the queue holds %u requests, its capacity", q->ep->name, q->capacity),
+        accel__fail(ACCEL_ERROR_QUEUE_FULL, "%s: the queue holds %u requests, its capacity",
+                    q->ep->name, q->capacity),
         "wait for a ticket, or initialise the endpoint with a larger queue_capacity");
   if (!q->started) {
     if (pthread_create(&q->thread, NULL, worker, q))
@@ -217,13 +219,13 @@ static accel_status submit(accel_queue *q, accel__work_fn fn, const accel__group
   return status;
 }
 
-accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, void (*work_free)(void *),
-                                 accel_ticket **out) {
+accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work,
+                                 void (*work_free)(void *), accel_ticket **out) {
   return submit(q, fn, NULL, work, work_free, out);
 }
 
-accel_status accel__queue_submit_group(accel_queue *q, const accel__group *group, void *work, void (*work_free)(void *),
-                                       accel_ticket **out) {
+accel_status accel__queue_submit_group(accel_queue *q, const accel__group *group, void *work,
+                                       void (*work_free)(void *), accel_ticket **out) {
   return submit(q, NULL, group, work, work_free, out);
 }
 
@@ -258,10 +260,12 @@ static accel_status wait_for(accel_ticket *t, int64_t timeout_ms) {
   pthread_mutex_lock(&t->lock);
   int rc = 0;
   while (!t->done && rc != ETIMEDOUT)
-    rc = timeout_ms < 0 ? pthread_cond_wait(&t->finished, &t->lock) : pthread_cond_timedwait(&t->finished, &t->lock, &until);
+    rc = timeout_ms < 0 ? pthread_cond_wait(&t->finished, &t->lock)
+                        : pthread_cond_timedwait(&t->finished, &t->lock, &until);
   bool done = t->done;
   pthread_mutex_unlock(&t->lock);
-  return done ? ACCEL_OK : accel__fail(ACCEL_ERROR_TIMEOUT, "not done after %lld ms", (long long)timeout_ms);
+  return done ? ACCEL_OK
+              : accel__fail(ACCEL_ERROR_TIMEOUT, "not done after %lld ms", (long long)timeout_ms);
 }
 
 /* The request's own failure, in the waiter's thread. */
@@ -274,7 +278,9 @@ static accel_status tell_status(const accel_ticket *t) {
 
 accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
   accel_ticket *t = *ticket;
-  if (t->group) return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket of a generation is for accel_wait_generations");
+  if (t->group)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "the ticket of a generation is for accel_wait_generations");
   ACCEL_TRY(wait_for(t, timeout_ms));
   accel_status status = tell_status(t);
   if (status == ACCEL_OK) {
@@ -286,10 +292,11 @@ accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_
   return status;
 }
 
-accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms, accel_status (*take)(void *work, void *user),
-                                    void *user) {
+accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms,
+                                    accel_status (*take)(void *work, void *user), void *user) {
   accel_ticket *t = *ticket;
-  if (!t->group) return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket is of no generation: accel_wait takes it");
+  if (!t->group)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket is of no generation: accel_wait takes it");
   ACCEL_TRY(wait_for(t, timeout_ms));
   accel_status status = tell_status(t);
   if (status == ACCEL_OK) status = take(t->work, user);

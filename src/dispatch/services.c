@@ -1,4 +1,5 @@
-/* services.c - the services of the core that a plugin is lent with each call: log, weights, cache, threads, cancel, profile.
+/* services.c - the services of the core that a plugin is lent with each call: log, weights, cache,
+ * threads, cancel, profile.
  */
 #include "dispatch/services.h"
 
@@ -12,10 +13,12 @@
 
 static void host_log(void *self, int level, const char *message) {
   accel_endpoint *ep = self;
-  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s", ep->plugin ? ep->plugin->name : "plugin", message);
+  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s",
+              ep->plugin ? ep->plugin->name : "plugin", message);
 }
 
-static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                               accel_plugin_error *error) {
   accel_endpoint *ep = self;
   accel_status status = accel__source_map(ep->source, index, out);
   if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
@@ -27,11 +30,15 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
   return error ? error->rc : ACCEL_PLUGIN_E_IO;
 }
 
-static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(((accel_endpoint *)self)->source, index); }
+static void host_weight_unmap(void *self, uint32_t index) {
+  accel__source_unmap(((accel_endpoint *)self)->source, index);
+}
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
 }
-static uint32_t host_workers(void *self) { return accel__pool_width(((accel_endpoint *)self)->ctx->pool); }
+static uint32_t host_workers(void *self) {
+  return accel__pool_width(((accel_endpoint *)self)->ctx->pool);
+}
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
 static int host_cancelled(void *self) {
@@ -41,24 +48,27 @@ static int host_cancelled(void *self) {
 
 /* ---- cache ---- */
 
-/* Size and times of the file that holds `symbol` (the loader keeps copies of plugins' tables, so one of their functions):
- * the build id alone does not tell two builds of one working tree apart. */
+/* Size and times of the file that holds `symbol` (the loader keeps copies of plugins' tables, so
+ * one of their functions): the build id alone does not tell two builds of one working tree
+ * apart. */
 static uint64_t code_identity(const void *symbol) {
   Dl_info where;
   struct stat about;
   if (!dladdr(symbol, &where) || !where.dli_fname || stat(where.dli_fname, &about)) return 0;
-  const int64_t facts[] = {about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec, about.st_ctim.tv_sec,
-                           about.st_ctim.tv_nsec};
+  const int64_t facts[] = {about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec,
+                           about.st_ctim.tv_sec, about.st_ctim.tv_nsec};
   return accel__hash(facts, sizeof facts, 3);
 }
 
-/* The plugin's key behind everything that it need not know: whose code packs, and whose quantises.  NULL: no cache. */
+/* The plugin's key behind everything that it need not know: whose code packs, and whose quantises.
+ * NULL: no cache. */
 static char *cache_key(const accel_endpoint *ep, const char *key) {
   accel__buffer b = {0};
-  uint64_t core = code_identity(accel__config_table), plugin = code_identity((const void *)(uintptr_t)ep->plugin->init);
+  uint64_t core = code_identity(accel__config_table),
+           plugin = code_identity((const void *)(uintptr_t)ep->plugin->init);
   if (!core || !plugin) return NULL;
-  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->plugin->name, ep->plugin->build_id, (unsigned long long)plugin,
-                       (unsigned long long)core, key);
+  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->plugin->name, ep->plugin->build_id,
+                       (unsigned long long)plugin, (unsigned long long)core, key);
   if (!b.failed) return b.data;
   accel__buffer_free(&b);
   return NULL;
@@ -68,27 +78,32 @@ static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
   char *whole = cache ? cache_key(ep, key) : NULL;
-  bool found = whole && (bytes ? accel__cache_get(cache, whole, bytes, *n) : accel__cache_size(cache, whole, n));
+  bool found = whole && (bytes ? accel__cache_get(cache, whole, bytes, *n)
+                               : accel__cache_size(cache, whole, n));
   free(whole);
   return found ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
 }
 
-static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part, uint32_t n_part) {
+static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part,
+                              uint32_t n_part) {
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
   char *whole = cache ? cache_key(ep, key) : NULL;
   accel__buffer label = {0};
-  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->precision.name, ep->plugin->name, ep->device_info.arch);
+  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->precision.name,
+                       ep->plugin->name, ep->device_info.arch);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
   accel__buffer_free(&label);
   free(whole);
   return kept ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
 }
 
-/* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they are read. */
+/* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they
+ * are read. */
 uint64_t accel__weights_identity(const accel_endpoint *ep) {
   char *config = ep->config.root ? cJSON_PrintUnformatted(ep->config.root) : NULL;
-  const uint64_t facts[] = {ep->checkpoint != NULL, ep->checkpoint ? accel__checkpoint_hash(ep->checkpoint) : ep->seed,
+  const uint64_t facts[] = {ep->checkpoint != NULL,
+                            ep->checkpoint ? accel__checkpoint_hash(ep->checkpoint) : ep->seed,
                             config ? accel__hash(config, strlen(config), 4) : 0};
   cJSON_free(config);
   return accel__hash(facts, sizeof facts, 5);
@@ -99,7 +114,9 @@ uint64_t accel__weights_identity(const accel_endpoint *ep) {
 static void host_profile(void *self, const accel_plugin_step *step) {
   accel_endpoint *ep = self;
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node || step->entry >= p->n_entry) return;
+  if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node ||
+      step->entry >= p->n_entry)
+    return;
   const accel_plugin_node *first = &p->node[step->node[0]];
   accel_profile_step told = {.size = sizeof told,
                              .index = (uint32_t)step->node[0],
@@ -113,7 +130,8 @@ static void host_profile(void *self, const accel_plugin_step *step) {
                              .flop = step->flop,
                              .bytes = step->bytes,
                              .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
-  if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us) told.limit_us = step->limit_us;
+  if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
+    told.limit_us = step->limit_us;
   ep->profile(ep->profile_user, &told);
 }
 

@@ -4,8 +4,8 @@
 
 #include "dispatch/endpoint.h"
 
-/* Fills ep->host; its self is the endpoint.  cache_get and cache_put go to the context's cache, each key behind the
- * identity of the plugin's and the library's code. */
+/* Fills ep->host; its self is the endpoint.  cache_get and cache_put go to the context's cache,
+ * each key behind the identity of the plugin's and the library's code. */
 void accel__lend_services(accel_endpoint *ep);
 
 /* Steps of the next runs go to `fn`; NULL: to nobody. */

@@ -7,7 +7,8 @@ accel_status accel__session_open(accel_endpoint *ep, accel__session **out) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   *out = NULL;
   if (!ep->plugin->session_new || !ep->plugin->session_free || !ep->plugin->session_control)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the plugin of %s has no sessions", ep->name, ep->placement.device);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the plugin of %s has no sessions", ep->name,
+                       ep->placement.device);
   accel__session *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
   *s = (accel__session){.ep = ep, .users = 1};
@@ -17,7 +18,8 @@ accel_status accel__session_open(accel_endpoint *ep, accel__session **out) {
   pthread_rwlock_unlock(&ep->in_use);
   if (rc) {
     free(s);
-    return accel__fail((accel_status)rc, "%s on %s: no session: %s", ep->name, ep->placement.device, error.message);
+    return accel__fail((accel_status)rc, "%s on %s: no session: %s", ep->name, ep->placement.device,
+                       error.message);
   }
   pthread_mutex_init(&s->lock, NULL);
   *out = s;
@@ -48,8 +50,9 @@ void accel__session_close(accel__session **session) {
   free(s);
 }
 
-accel_status accel__session_run(accel__session *s, uint32_t entry, accel__batch *batch, const uint32_t *outputs,
-                                uint32_t n_outputs, accel__result *results) {
+accel_status accel__session_run(accel__session *s, uint32_t entry, accel__batch *batch,
+                                const uint32_t *outputs, uint32_t n_outputs,
+                                accel__result *results) {
   batch->session = s->handle;
   pthread_mutex_lock(&s->lock);
   accel_status status = accel__endpoint_run(s->ep, entry, batch, outputs, n_outputs, results);
@@ -84,14 +87,17 @@ static void note_free(accel__session *s, int32_t number) {
 
 /* ---- verbs ---- */
 
-static accel_status control(accel__session *s, int32_t verb, int32_t sequence, int64_t value, void *buffer, uint64_t *n) {
+static accel_status control(accel__session *s, int32_t verb, int32_t sequence, int64_t value,
+                            void *buffer, uint64_t *n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = s->ep->plugin->session_control(s->handle, verb, sequence, value, buffer, n, &error);
-  return rc ? accel__fail((accel_status)rc, "%s on %s: session: %s", s->ep->name, s->ep->placement.device, error.message)
+  return rc ? accel__fail((accel_status)rc, "%s on %s: session: %s", s->ep->name,
+                          s->ep->placement.device, error.message)
             : ACCEL_OK;
 }
 
-accel_status accel__session_control(accel__session *s, int32_t verb, int32_t sequence, int64_t value) {
+accel_status accel__session_control(accel__session *s, int32_t verb, int32_t sequence,
+                                    int64_t value) {
   pthread_mutex_lock(&s->lock);
   accel_status status = control(s, verb, sequence, value, NULL, NULL);
   pthread_mutex_unlock(&s->lock);
@@ -101,7 +107,8 @@ accel_status accel__session_control(accel__session *s, int32_t verb, int32_t seq
 void accel__session_drop(accel__session *s, int32_t sequence) {
   pthread_mutex_lock(&s->lock);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  s->ep->plugin->session_control(s->handle, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL, NULL, &error);
+  s->ep->plugin->session_control(s->handle, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL, NULL,
+                                 &error);
   note_free(s, sequence);
   pthread_mutex_unlock(&s->lock);
 }
@@ -120,7 +127,8 @@ accel_status accel__session_export(accel__session *s, int32_t sequence, void **b
   return status;
 }
 
-accel_status accel__session_import(accel__session *s, int32_t sequence, const void *bytes, uint64_t n) {
+accel_status accel__session_import(accel__session *s, int32_t sequence, const void *bytes,
+                                   uint64_t n) {
   pthread_mutex_lock(&s->lock);
   accel_status status = control(s, ACCEL_PLUGIN_SESSION_IMPORT, sequence, 0, (void *)bytes, &n);
   pthread_mutex_unlock(&s->lock);

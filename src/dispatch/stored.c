@@ -10,7 +10,8 @@ const char *accel__stored_precision(const accel_endpoint *ep) {
 }
 
 /* The table of int8 tells which weights may be in codes: those that it gives a scale. */
-static accel_status stored_formats(const accel_endpoint *ep, accel__arena *arena, accel_plugin_precision *out) {
+static accel_status stored_formats(const accel_endpoint *ep, accel__arena *arena,
+                                   accel_plugin_precision *out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   const accel__source_from from = {.checkpoint = ep->checkpoint, .import = ep->import};
   accel_plugin_precision coded;
@@ -26,8 +27,9 @@ static accel_status stored_formats(const accel_endpoint *ep, accel__arena *arena
   return ACCEL_OK;
 }
 
-accel_status accel__endpoint_precision(const accel_endpoint *ep, const char *name, const char *const *keep_fp32,
-                                       uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out) {
+accel_status accel__endpoint_precision(const accel_endpoint *ep, const char *name,
+                                       const char *const *keep_fp32, uint32_t n_keep,
+                                       accel__arena *arena, accel_plugin_precision *out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   const char *own = accel__stored_precision(ep);
   ACCEL_TRY(accel__precision_for(p, name, keep_fp32, n_keep, arena, out));

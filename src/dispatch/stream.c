@@ -40,8 +40,8 @@ static void *worker(void *arg) {
     if (!s->first) s->last = &s->first;
     s->busy = true;
     pthread_mutex_unlock(&s->lock);
-    accel_status status =
-        j->write ? accel__device_tensor_write(j->tensor, j->write) : accel__device_tensor_read(j->tensor, j->read);
+    accel_status status = j->write ? accel__device_tensor_write(j->tensor, j->write)
+                                   : accel__device_tensor_read(j->tensor, j->read);
     free(j);
     pthread_mutex_lock(&s->lock);
     keep_failure(s, status);
@@ -64,7 +64,8 @@ accel_status accel__stream_new(accel_device *device, accel_device_stream **out) 
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     free(s);
-    return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the stream", accel__device_info(device)->name);
+    return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the stream",
+                       accel__device_info(device)->name);
   }
   *out = s;
   return ACCEL_OK;
@@ -85,7 +86,8 @@ void accel__stream_free(accel_device_stream *s) {
   free(s);
 }
 
-accel_status accel__stream_copy(accel_device_stream *s, accel_device_tensor *tensor, const void *write, void *read) {
+accel_status accel__stream_copy(accel_device_stream *s, accel_device_tensor *tensor,
+                                const void *write, void *read) {
   job *j = malloc(sizeof *j);
   if (!j) return accel__no_memory(sizeof *j);
   *j = (job){.tensor = tensor, .write = write, .read = read};

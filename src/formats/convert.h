@@ -1,5 +1,6 @@
-/* convert.h - arrays of fp16 and bf16 to fp32 and back, at the speed of memory.  Values are those of fp16.h and bf16.h (a
- * signalling NaN may come out quiet); F16C does the halves of x86 machines that have it, which is asked at run time. */
+/* convert.h - arrays of fp16 and bf16 to fp32 and back, at the speed of memory.  Values are those
+ * of fp16.h and bf16.h (a signalling NaN may come out quiet); F16C does the halves of x86 machines
+ * that have it, which is asked at run time. */
 #ifndef ACCEL_FORMATS_CONVERT_H
 #define ACCEL_FORMATS_CONVERT_H
 
@@ -11,12 +12,14 @@
 #include "formats/fp16.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
-/* The compiler's vectors and builtins: <immintrin.h> would triple the time of every file that includes this one. */
+/* The compiler's vectors and builtins: <immintrin.h> would triple the time of every file that
+ * includes this one. */
 typedef float accel__f32x8 __attribute__((vector_size(32)));
 typedef short accel__i16x8 __attribute__((vector_size(16)));
 
 /* How many of n halves were converted: multiples of 8. */
-__attribute__((target("avx,f16c"))) static inline size_t accel__fp16_widen(const unsigned char *from, size_t n, float *out) {
+__attribute__((target("avx,f16c"))) static inline size_t accel__fp16_widen(
+    const unsigned char *from, size_t n, float *out) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     accel__i16x8 halves;
@@ -26,7 +29,8 @@ __attribute__((target("avx,f16c"))) static inline size_t accel__fp16_widen(const
   }
   return i;
 }
-__attribute__((target("avx,f16c"))) static inline size_t accel__fp16_narrow(const float *from, size_t n,
+__attribute__((target("avx,f16c"))) static inline size_t accel__fp16_narrow(const float *from,
+                                                                            size_t n,
                                                                             unsigned char *out) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -37,7 +41,8 @@ __attribute__((target("avx,f16c"))) static inline size_t accel__fp16_narrow(cons
   }
   return i;
 }
-static inline int accel__has_f16c(void) { return __builtin_cpu_supports("avx2"); } /* every CPU with AVX2 has F16C */
+/* every CPU with AVX2 has F16C */
+static inline int accel__has_f16c(void) { return __builtin_cpu_supports("avx2"); }
 #else
 static inline size_t accel__fp16_widen(const unsigned char *from, size_t n, float *out) {
   return (void)from, (void)n, (void)out, 0;

@@ -1,4 +1,5 @@
-/* e2m1.h - 4-bit float (OCP FP4): 0 0.5 1 1.5 2 3 4 6 and their negatives; neither infinity nor NaN.  Packing: int4.h. */
+/* e2m1.h - 4-bit float (OCP FP4): 0 0.5 1 1.5 2 3 4 6 and their negatives; neither infinity nor
+ * NaN.  Packing: int4.h. */
 #ifndef ACCEL_FORMATS_E2M1_H
 #define ACCEL_FORMATS_E2M1_H
 

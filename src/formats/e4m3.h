@@ -1,5 +1,5 @@
-/* e4m3.h - 8-bit float with 4 exponent and 3 mantissa bits (OCP FP8, finite variant): largest 448, no infinity, 0x7f and
- * 0xff are NaN. */
+/* e4m3.h - 8-bit float with 4 exponent and 3 mantissa bits (OCP FP8, finite variant): largest 448,
+ * no infinity, 0x7f and 0xff are NaN. */
 #ifndef ACCEL_FORMATS_E4M3_H
 #define ACCEL_FORMATS_E4M3_H
 
@@ -13,7 +13,8 @@ static inline float accel_e4m3_to_f32(uint8_t code) {
   return code & 0x80 ? -value : value;
 }
 
-/* To nearest, ties to even; beyond the largest value, infinity included, becomes the largest.  NaN stays NaN. */
+/* To nearest, ties to even; beyond the largest value, infinity included, becomes the largest.  NaN
+ * stays NaN. */
 static inline uint8_t accel_f32_to_e4m3(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

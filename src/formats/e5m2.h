@@ -1,5 +1,5 @@
-/* e5m2.h - 8-bit float with 5 exponent and 2 mantissa bits (OCP FP8): the upper byte of fp16, with infinity and NaN; largest
- * 57344. */
+/* e5m2.h - 8-bit float with 5 exponent and 2 mantissa bits (OCP FP8): the upper byte of fp16, with
+ * infinity and NaN; largest 57344. */
 #ifndef ACCEL_FORMATS_E5M2_H
 #define ACCEL_FORMATS_E5M2_H
 
@@ -7,7 +7,9 @@
 #include "formats/minifloat.h"
 
 /* Exact. */
-static inline float accel_e5m2_to_f32(uint8_t code) { return accel_fp16_to_f32((uint16_t)(code << 8)); }
+static inline float accel_e5m2_to_f32(uint8_t code) {
+  return accel_fp16_to_f32((uint16_t)(code << 8));
+}
 
 /* To nearest, ties to even; magnitudes of 61440 and more become infinity.  NaN stays NaN. */
 static inline uint8_t accel_f32_to_e5m2(float value) {

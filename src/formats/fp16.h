@@ -1,4 +1,5 @@
-/* fp16.h - IEEE half precision: 1 sign, 5 exponent, 10 mantissa bits; conversions round to nearest, ties to even. */
+/* fp16.h - IEEE half precision: 1 sign, 5 exponent, 10 mantissa bits; conversions round to nearest,
+ * ties to even. */
 #ifndef ACCEL_FORMATS_FP16_H
 #define ACCEL_FORMATS_FP16_H
 
@@ -7,7 +8,8 @@
 
 /* Exact.  NaN keeps the upper bits of its payload. */
 static inline float accel_fp16_to_f32(uint16_t half) {
-  const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu, mantissa = half & 0x3ffu;
+  const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu,
+                 mantissa = half & 0x3ffu;
   uint32_t bits;
   float value;
   if (exponent == 0) { /* zero and subnormals: mantissa steps of 2^-24 */
@@ -29,7 +31,8 @@ static inline uint16_t accel_f32_to_fp16(float value) {
   bits &= 0x7fffffffu;
   if (bits > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (bits >> 13 & 0x3ffu));
   if (bits >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
-  if (bits < 0x38800000u) { /* below 2^-14: beside 0.5 the float's own last place is the step of the subnormals */
+  /* below 2^-14: beside 0.5 the float's own last place is the step of the subnormals */
+  if (bits < 0x38800000u) {
     float magnitude;
     memcpy(&magnitude, &bits, sizeof magnitude);
     magnitude += 0.5f;

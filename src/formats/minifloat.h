@@ -1,5 +1,6 @@
-/* minifloat.h - what the 8-bit and 4-bit floats have in common: exponent_bits exponent, mantissa_bits mantissa, subnormals.
- * The headers of the single formats (e4m3.h, e5m2.h, e2m1.h) add their largest values, infinities and NaN. */
+/* minifloat.h - what the 8-bit and 4-bit floats have in common: exponent_bits exponent,
+ * mantissa_bits mantissa, subnormals. The headers of the single formats (e4m3.h, e5m2.h, e2m1.h)
+ * add their largest values, infinities and NaN. */
 #ifndef ACCEL_FORMATS_MINIFLOAT_H
 #define ACCEL_FORMATS_MINIFLOAT_H
 
@@ -20,15 +21,16 @@ static inline float accel_minifloat_to_f32(uint32_t code, int mantissa_bits, int
   return value;
 }
 
-/* magnitude: finite, not negative.  Rounds to nearest, ties to even; what is too large gives a code past the format's last
- * one. */
+/* magnitude: finite, not negative.  Rounds to nearest, ties to even; what is too large gives a code
+ * past the format's last one. */
 static inline uint32_t accel_f32_to_minifloat(float magnitude, int mantissa_bits, int bias) {
   uint32_t bits, scale_bits = (uint32_t)(126 + bias + mantissa_bits) << 23;
   memcpy(&bits, &magnitude, sizeof bits);
   if (bits >> 23 < (uint32_t)(128 - bias)) { /* below the smallest normal number */
     float scale;
     memcpy(&scale, &scale_bits, sizeof scale);
-    magnitude = magnitude * scale + 0x1p23f; /* the sum's last place is 1: it rounds to an integer */
+    /* the sum's last place is 1: it rounds to an integer */
+    magnitude = magnitude * scale + 0x1p23f;
     memcpy(&bits, &magnitude, sizeof bits);
     return bits - 0x4b000000u;
   }

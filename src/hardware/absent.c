@@ -1,4 +1,5 @@
-/* absent.c - why hardware is not there, and what to do: one row for every kind of hardware without a device. */
+/* absent.c - why hardware is not there, and what to do: one row for every kind of hardware without
+ * a device. */
 #include <errno.h>
 #include <string.h>
 
@@ -17,7 +18,8 @@ static void list_places(const accel__hardware *h, accel__buffer *out) {
 }
 
 /* The plugin's two facts; *why: what its file said, or that there is none. */
-static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__absence *a, const char **why) {
+static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__absence *a,
+                                 const char **why) {
   accel__buffer places = {0};
   *why = "";
   a->compiled = a->loaded = 0;
@@ -43,10 +45,12 @@ static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__ab
   return status;
 }
 
-static accel_status names_of(accel__arena *arena, const accel__gpu *gpu, uint32_t n, const char **out) {
+static accel_status names_of(accel__arena *arena, const accel__gpu *gpu, uint32_t n,
+                             const char **out) {
   accel__buffer b = {0};
   for (uint32_t i = 0; i < n; i++)
-    accel__buffer_printf(&b, "%s%s%s", i ? ", " : "", gpu[i].name, !strcmp(gpu[i].type, "software") ? " (software)" : "");
+    accel__buffer_printf(&b, "%s%s%s", i ? ", " : "", gpu[i].name,
+                         !strcmp(gpu[i].type, "software") ? " (software)" : "");
   *out = accel__arena_string(arena, b.n ? b.data : "");
   accel__buffer_free(&b);
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
@@ -57,7 +61,8 @@ static accel_status names_of(accel__arena *arena, const accel__gpu *gpu, uint32_
 static bool is_hidden(const accel__vendors *v) { return v->amd_source >= 0 && v->amd_n == 0; }
 
 /* The first thing that keeps a card which the kernel shows from programs. */
-static accel_status amd_obstacle(accel__hardware *h, const accel__vendors *v, const char **reason, const char **remedy) {
+static accel_status amd_obstacle(accel__hardware *h, const accel__vendors *v, const char **reason,
+                                 const char **remedy) {
   const accel__source *hip = &v->source[ACCEL__SOURCE_HIP];
   for (uint32_t i = 0; i < v->n_access; i++) {
     const accel__access *a = &v->access[i];
@@ -74,9 +79,11 @@ static accel_status amd_obstacle(accel__hardware *h, const accel__vendors *v, co
 }
 
 static accel_status amd_nowhere(accel__hardware *h, const accel__vendors *v, accel__absence *a) {
-  const accel__source *kernel = &v->source[ACCEL__SOURCE_SYSFS], *hip = &v->source[ACCEL__SOURCE_HIP];
+  const accel__source *kernel = &v->source[ACCEL__SOURCE_SYSFS],
+                      *hip = &v->source[ACCEL__SOURCE_HIP];
   if (*kernel->error) {
-    ACCEL_FORMAT(a->reason, &h->arena, "no AMD GPU found: %s%s%s", kernel->error, *hip->error ? "; HIP: " : "", hip->error);
+    ACCEL_FORMAT(a->reason, &h->arena, "no AMD GPU found: %s%s%s", kernel->error,
+                 *hip->error ? "; HIP: " : "", hip->error);
     a->remedy = kernel->remedy;
   } else {
     a->reason = "no AMD GPU found: the amdgpu driver is loaded and shows no card";
@@ -85,11 +92,14 @@ static accel_status amd_nowhere(accel__hardware *h, const accel__vendors *v, acc
   return ACCEL_OK;
 }
 
-static accel_status explain_amd(accel__hardware *h, const accel__vendors *v, const char *plugin_why, accel__absence *a) {
+static accel_status explain_amd(accel__hardware *h, const accel__vendors *v, const char *plugin_why,
+                                accel__absence *a) {
   const char *cards = "", *reason = "", *remedy = "";
   a->found = v->amd_n > 0;
   if (is_hidden(v)) {
-    a->reason = "every AMD GPU is hidden by ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES";
+    a->reason =
+        "every AMD GPU is hidden by ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or "
+        "CUDA_VISIBLE_DEVICES";
     a->remedy = "unset the variable, or name the devices in it; accel detect shows its value";
     return ACCEL_OK;
   }
@@ -97,16 +107,19 @@ static accel_status explain_amd(accel__hardware *h, const accel__vendors *v, con
   ACCEL_TRY(names_of(&h->arena, v->amd, v->amd_n, &cards));
   ACCEL_TRY(amd_obstacle(h, v, &reason, &remedy));
   if (!*plugin_why) plugin_why = a->loaded ? "the plugin lists no device" : "";
-  ACCEL_FORMAT(a->reason, &h->arena, "%s (seen by %s) cannot be used: %s%s%s", cards, v->source[v->amd_source].name, reason,
-               *reason && *plugin_why ? "; " : "", plugin_why);
-  a->remedy = *remedy ? remedy : a->compiled ? "see the plugin's reason" : "install or build the ROCm plugin";
+  ACCEL_FORMAT(a->reason, &h->arena, "%s (seen by %s) cannot be used: %s%s%s", cards,
+               v->source[v->amd_source].name, reason, *reason && *plugin_why ? "; " : "",
+               plugin_why);
+  a->remedy = *remedy       ? remedy
+              : a->compiled ? "see the plugin's reason"
+                            : "install or build the ROCm plugin";
   return ACCEL_OK;
 }
 
 /* ---- the others ---- */
 
-static accel_status explain_source(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why,
-                                   accel__absence *a) {
+static accel_status explain_source(accel__hardware *h, const accel__source *s, const char *title,
+                                   const char *plugin_why, accel__absence *a) {
   const char *cards = "";
   bool library = *s->library && !*s->error;
   ACCEL_TRY(names_of(&h->arena, s->gpu, s->n, &cards));
@@ -116,11 +129,12 @@ static accel_status explain_source(accel__hardware *h, const accel__source *s, c
                  *plugin_why ? plugin_why : "the plugin lists no device");
     a->remedy = a->compiled ? "see the plugin's reason" : "install or build the plugin";
   } else if (library) {
-    ACCEL_FORMAT(a->reason, &h->arena, "%s is loaded, but lists no device%s%s", s->library, *plugin_why ? "; " : "",
-                 plugin_why);
+    ACCEL_FORMAT(a->reason, &h->arena, "%s is loaded, but lists no device%s%s", s->library,
+                 *plugin_why ? "; " : "", plugin_why);
     a->remedy = *s->remedy ? s->remedy : "install the card's driver";
   } else {
-    ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s%s%s", title, s->error, *plugin_why ? "; " : "", plugin_why);
+    ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s%s%s", title, s->error,
+                 *plugin_why ? "; " : "", plugin_why);
     a->remedy = s->remedy;
   }
   return ACCEL_OK;
@@ -131,18 +145,20 @@ static accel_status point_to_amd(accel__hardware *h, const accel__vendors *v, ac
   const char *cards = "";
   if (!v->amd_n) return ACCEL_OK;
   ACCEL_TRY(names_of(&h->arena, v->amd, v->amd_n, &cards));
-  ACCEL_FORMAT(a->reason, &h->arena, "%s; the GPU here is AMD's (%s): its device is rocm:0", a->reason, cards);
+  ACCEL_FORMAT(a->reason, &h->arena, "%s; the GPU here is AMD's (%s): its device is rocm:0",
+               a->reason, cards);
   a->remedy = "use --device rocm:0 (accel detect says whether it is usable)";
   return ACCEL_OK;
 }
 
 /* Runtimes that no plugin exists for: only whether they are installed. */
-static accel_status explain_runtime(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why,
-                                    accel__absence *a) {
+static accel_status explain_runtime(accel__hardware *h, const accel__source *s, const char *title,
+                                    const char *plugin_why, accel__absence *a) {
   bool library = *s->library && !*s->error;
   a->found = library;
   if (library)
-    ACCEL_FORMAT(a->reason, &h->arena, "%s %s is installed (%s), but %s", title, s->version, s->library, plugin_why);
+    ACCEL_FORMAT(a->reason, &h->arena, "%s %s is installed (%s), but %s", title, s->version,
+                 s->library, plugin_why);
   else
     ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s; %s", title, s->error, plugin_why);
   a->remedy = library ? "use cpu, or a plugin for it when there is one" : s->remedy;
@@ -160,13 +176,19 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     ACCEL_TRY(explain_source(h, &s[ACCEL__SOURCE_CUDA], "NVIDIA GPU driver", why, out));
     return point_to_amd(h, v, out);
   }
-  if (!strcmp(hardware, "opencl")) return explain_source(h, &s[ACCEL__SOURCE_OPENCL], "OpenCL loader", why, out);
-  if (!strcmp(hardware, "vulkan")) return explain_source(h, &s[ACCEL__SOURCE_VULKAN], "Vulkan loader", why, out);
-  if (!strcmp(hardware, "openvino")) return explain_runtime(h, &s[ACCEL__SOURCE_OPENVINO], "OpenVINO", why, out);
-  if (!strcmp(hardware, "qualcomm")) return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
-  if (!strcmp(hardware, "webgpu")) return explain_runtime(h, &s[ACCEL__SOURCE_WEBGPU], "native WebGPU library", why, out);
+  if (!strcmp(hardware, "opencl"))
+    return explain_source(h, &s[ACCEL__SOURCE_OPENCL], "OpenCL loader", why, out);
+  if (!strcmp(hardware, "vulkan"))
+    return explain_source(h, &s[ACCEL__SOURCE_VULKAN], "Vulkan loader", why, out);
+  if (!strcmp(hardware, "openvino"))
+    return explain_runtime(h, &s[ACCEL__SOURCE_OPENVINO], "OpenVINO", why, out);
+  if (!strcmp(hardware, "qualcomm"))
+    return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
+  if (!strcmp(hardware, "webgpu"))
+    return explain_runtime(h, &s[ACCEL__SOURCE_WEBGPU], "native WebGPU library", why, out);
   if (!strcmp(hardware, "apple")) {
-    out->reason = "Apple's GPUs and Neural Engine are reached through macOS, and this system is not macOS";
+    out->reason =
+        "Apple's GPUs and Neural Engine are reached through macOS, and this system is not macOS";
     out->remedy = "use cpu";
   } else if (!strcmp(hardware, "webnn")) {
     out->reason = "WebNN is an interface of web browsers; a native program has no WebNN to call";
@@ -184,7 +206,8 @@ static bool has_device(const accel__hardware *h, const char *hardware) {
     if (!strcmp(h->entry[i]->device.info.hardware, hardware) &&
         h->entry[i]->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE)
       return true;
-  for (size_t i = 0; i < h->n_entries; i++) /* PoCL is OpenCL all the same; an emulator of HIP is no AMD card */
+  /* PoCL is OpenCL all the same; an emulator of HIP is no AMD card */
+  for (size_t i = 0; i < h->n_entries; i++)
     if (!strcmp(h->entry[i]->stem, accel__stem_of(hardware))) return true;
   return false;
 }

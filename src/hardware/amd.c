@@ -1,7 +1,7 @@
 /* amd.c - one answer about AMD cards from five sources: HIP, HSA, sysfs, rocm-smi, a CUDA layer.
  *
- * The first source that lists a device is believed; what it does not say is filled in from the others by PCI address, and
- * where they disagree a sentence says so. */
+ * The first source that lists a device is believed; what it does not say is filled in from the
+ * others by PCI address, and where they disagree a sentence says so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 /* ---- visibility ---- */
 
-/* One filter: keeps of order[0..*n) what `list` names, in its order; a number or uuid that does not exist ends the list. */
+/* One filter: keeps of order[0..*n) what `list` names, in its order; a number or uuid that does not
+ * exist ends the list. */
 static void apply_list(const char *list, const accel__gpu *gpu, uint32_t *order, uint32_t *n) {
   uint32_t kept[ACCEL__MAX_DEVICES], n_kept = 0;
   if (!list || !*list) return;
@@ -22,7 +23,8 @@ static void apply_list(const char *list, const accel__gpu *gpu, uint32_t *order,
     bool number = *token && strspn(token, "0123456789") == strlen(token);
     if (number && strtoul(token, NULL, 10) < *n) found = (uint32_t)strtoul(token, NULL, 10);
     for (uint32_t i = 0; !number && i < *n; i++)
-      if (*token && *gpu[order[i]].uuid && !strncasecmp(gpu[order[i]].uuid, token, strlen(token))) found = i;
+      if (*token && *gpu[order[i]].uuid && !strncasecmp(gpu[order[i]].uuid, token, strlen(token)))
+        found = i;
     if (found == *n || n_kept == ACCEL__MAX_DEVICES) break;
     kept[n_kept++] = order[found];
   }
@@ -45,8 +47,8 @@ void accel__amd_hide(accel__gpu *gpu, uint32_t n) {
 
 static const char *smi_text(const accel__json *card, const char *const *keys) {
   for (; *keys; keys++) ACCEL_JSON_EACH(item, card)
-  if (item->string && accel__equal_ignoring_case(item->string, *keys) && cJSON_IsString(item) && item->valuestring &&
-      strcmp(item->valuestring, "N/A"))
+  if (item->string && accel__equal_ignoring_case(item->string, *keys) && cJSON_IsString(item) &&
+      item->valuestring && strcmp(item->valuestring, "N/A"))
     return item->valuestring;
   return "";
 }
@@ -55,7 +57,8 @@ static const char *smi_text(const accel__json *card, const char *const *keys) {
 static accel_status read_smi_card(accel__arena *arena, const accel__json *card, accel__gpu *g) {
   char clean[128], address[64];
   *g = (accel__gpu){.platform = "rocm-smi", .driver = "", .type = ""};
-  accel__clean_copy(clean, sizeof clean, SMI(card, "Card series", "Device Name", "Card model"), sizeof clean);
+  accel__clean_copy(clean, sizeof clean, SMI(card, "Card series", "Device Name", "Card model"),
+                    sizeof clean);
   g->name = accel__arena_string(arena, clean);
   accel__clean_copy(clean, sizeof clean, SMI(card, "GFX Version"), 32);
   g->arch = accel__arena_string(arena, clean);
@@ -76,7 +79,8 @@ static accel_status read_smi_card(accel__arena *arena, const accel__json *card, 
 static accel_status read_smi(accel__hardware *h, const char *text, accel__source *s) {
   accel__json_file json = {0};
   const char *start = strchr(text, '{'); /* warnings may come first */
-  accel_status status = start ? accel__json_parse(start, strlen(start), "rocm-smi's answer", &json) : ACCEL_ERROR_FORMAT;
+  accel_status status = start ? accel__json_parse(start, strlen(start), "rocm-smi's answer", &json)
+                              : ACCEL_ERROR_FORMAT;
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
   if (status != ACCEL_OK) {
     accel__clear_error();
@@ -90,7 +94,8 @@ static accel_status read_smi(accel__hardware *h, const char *text, accel__source
     if (card->string && accel__equal_ignoring_case(card->string, "system")) {
       accel__clean_copy(clean, sizeof clean, SMI(card, "Driver version"), sizeof clean);
       s->driver = accel__arena_string(&h->arena, clean);
-    } else if (card->string && !strncasecmp(card->string, "card", 4) && s->n < ACCEL__MAX_DEVICES && status == ACCEL_OK) {
+    } else if (card->string && !strncasecmp(card->string, "card", 4) && s->n < ACCEL__MAX_DEVICES &&
+               status == ACCEL_OK) {
       status = read_smi_card(&h->arena, card, &s->gpu[s->n++]);
     }
   }
@@ -101,13 +106,14 @@ static accel_status read_smi(accel__hardware *h, const char *text, accel__source
 
 static accel_status judge_smi(accel__hardware *h, const accel__spawned *run, accel__source *s) {
   if (run->timed_out) {
-    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi hung for %lld s and was stopped", (long long)(run->waited_ms + 500) / 1000);
+    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi hung for %lld s and was stopped",
+                 (long long)(run->waited_ms + 500) / 1000);
     s->remedy = "the driver may be stuck: see dmesg";
     return ACCEL_OK;
   }
   if (run->signal || run->exit_code > 0) {
-    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi ended with %s %d", run->signal ? "signal" : "exit code",
-                 run->signal ? run->signal : run->exit_code);
+    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi ended with %s %d",
+                 run->signal ? "signal" : "exit code", run->signal ? run->signal : run->exit_code);
     return ACCEL_OK;
   }
   return read_smi(h, run->out.n ? run->out.data : "", s);
@@ -116,13 +122,15 @@ static accel_status judge_smi(accel__hardware *h, const accel__spawned *run, acc
 accel_status accel__amd_smi(accel__hardware *h, accel__vendors *v) {
   accel__source *s = &v->source[ACCEL__SOURCE_SMI];
   const char *rocm = accel__env("ROCM_PATH");
-  const char *programs[] = {"rocm-smi", accel__arena_printf(&h->arena, "%s/bin/rocm-smi", rocm ? rocm : "/opt/rocm")};
+  const char *programs[] = {
+      "rocm-smi", accel__arena_printf(&h->arena, "%s/bin/rocm-smi", rocm ? rocm : "/opt/rocm")};
   s->asked = true;
   for (size_t i = 0; i < 2; i++) {
     accel__spawned run;
     if (!programs[i]) return ACCEL_ERROR_OUT_OF_MEMORY;
-    const char *const argv[] = {programs[i], "--showproductname", "--showbus",           "--showmeminfo", "vram",
-                                "gtt",       "--showuniqueid",    "--showdriverversion", "--json",        NULL};
+    const char *const argv[] = {
+        programs[i], "--showproductname", "--showbus",           "--showmeminfo", "vram",
+        "gtt",       "--showuniqueid",    "--showdriverversion", "--json",        NULL};
     accel_status status = accel__spawn(argv, h->timeout_ms, &run);
     if (status == ACCEL_OK) {
       s->library = programs[i];
@@ -184,23 +192,24 @@ static accel_status compare(sentences *out, const accel__source *won, const acce
   if (won->error[0] || !won->n || other->error[0] || !other->asked) return ACCEL_OK;
   const char *text;
   if (other->n != won->n) {
-    ACCEL_FORMAT(text, out->arena, "%s lists %u device%s, %s lists %u", won->name, won->n, won->n == 1 ? "" : "s",
-                 other->name, other->n);
+    ACCEL_FORMAT(text, out->arena, "%s lists %u device%s, %s lists %u", won->name, won->n,
+                 won->n == 1 ? "" : "s", other->name, other->n);
     ACCEL_PUSH(out->arena, out->item, out->n, out->capacity, text);
   }
   for (uint32_t i = 0; i < won->n; i++) {
     const accel__gpu *a = &won->gpu[i], *b = same_card(other, a, won->n);
     if (!b) continue;
     if (*a->arch && *b->arch && strcmp(a->arch, b->arch)) {
-      ACCEL_FORMAT(text, out->arena, "%s: %s says %s, %s says %s", *a->id ? a->id : a->name, won->name, a->arch, other->name,
-                   b->arch);
+      ACCEL_FORMAT(text, out->arena, "%s: %s says %s, %s says %s", *a->id ? a->id : a->name,
+                   won->name, a->arch, other->name, b->arch);
       ACCEL_PUSH(out->arena, out->item, out->n, out->capacity, text);
     }
     uint64_t more = a->vram_total > b->vram_total ? a->vram_total : b->vram_total,
              less = a->vram_total + b->vram_total - more;
     if (less && more - less > more / 50) { /* rounding and reserved pages differ by less */
-      ACCEL_FORMAT(text, out->arena, "%s: %s says %llu MiB of memory, %s says %llu MiB", *a->id ? a->id : a->name, won->name,
-                   (unsigned long long)(a->vram_total >> 20), other->name, (unsigned long long)(b->vram_total >> 20));
+      ACCEL_FORMAT(text, out->arena, "%s: %s says %llu MiB of memory, %s says %llu MiB",
+                   *a->id ? a->id : a->name, won->name, (unsigned long long)(a->vram_total >> 20),
+                   other->name, (unsigned long long)(b->vram_total >> 20));
       ACCEL_PUSH(out->arena, out->item, out->n, out->capacity, text);
     }
   }
@@ -211,8 +220,8 @@ accel_status accel__amd_conclude(accel__hardware *h, accel__vendors *v) {
   sentences differences = {.arena = &h->arena};
   for (int i = ACCEL__SOURCE_HIP; i <= ACCEL__SOURCE_CUDA_AMD && v->amd_source < 0; i++)
     if (v->source[i].n) v->amd_source = i;
-  if (!*v->amd_version)
-    v->amd_version = v->source[ACCEL__SOURCE_HIP].version; /* HIP's number, where ROCm's is not written down */
+  /* HIP's number, where ROCm's is not written down */
+  if (!*v->amd_version) v->amd_version = v->source[ACCEL__SOURCE_HIP].version;
   if (v->amd_source < 0) return ACCEL_OK;
   const accel__source *won = &v->source[v->amd_source];
   ACCEL_ALLOC(v->amd, &h->arena, won->n);
@@ -221,7 +230,8 @@ accel_status accel__amd_conclude(accel__hardware *h, accel__vendors *v) {
     if (won->gpu[i].hidden) continue;
     *g = won->gpu[i];
     for (int other = ACCEL__SOURCE_HIP; other <= ACCEL__SOURCE_CUDA_AMD; other++) {
-      const accel__gpu *same = other == v->amd_source ? NULL : same_card(&v->source[other], &won->gpu[i], won->n);
+      const accel__gpu *same =
+          other == v->amd_source ? NULL : same_card(&v->source[other], &won->gpu[i], won->n);
       if (same) fill_gaps(g, same);
     }
     if (!*g->type) g->type = accel__gfx_is_integrated(g->arch) ? "integrated" : "discrete";

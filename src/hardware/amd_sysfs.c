@@ -1,8 +1,9 @@
-/* amd_sysfs.c - AMD cards as the kernel shows them: KFD's topology (/sys/class/kfd), DRM cards (/sys/class/drm), device
- * files.
+/* amd_sysfs.c - AMD cards as the kernel shows them: KFD's topology (/sys/class/kfd), DRM cards
+ * (/sys/class/drm), device files.
  *
- * KFD node properties (simd_count, gfx_target_version, location_id ...) and the mem_info_* files are documented in the Linux
- * kernel's amdgpu and amdkfd sources.  All paths lie under h->root, so that tests can build trees of their own. */
+ * KFD node properties (simd_count, gfx_target_version, location_id ...) and the mem_info_* files
+ * are documented in the Linux kernel's amdgpu and amdkfd sources.  All paths lie under h->root, so
+ * that tests can build trees of their own. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,8 @@
 
 enum { TEXT = 4096, MAX_CARDS = 64 };
 
-/* The start of a small file, NUL-terminated, without the last newline; false when it cannot be read. */
+/* The start of a small file, NUL-terminated, without the last newline; false when it cannot be
+ * read. */
 static bool slurp(char out[TEXT], const char *format, ...) ACCEL_PRINTF(2, 3);
 static bool slurp(char out[TEXT], const char *format, ...) {
   char path[1024];
@@ -32,7 +34,8 @@ static bool slurp(char out[TEXT], const char *format, ...) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   size_t n = 0;
-  for (ssize_t got = 1; got > 0 && n<TEXT - 1; n += got> 0 ? (size_t)got : 0) got = read(fd, out + n, TEXT - 1 - n);
+  for (ssize_t got = 1; got > 0 && n<TEXT - 1; n += got> 0 ? (size_t)got : 0)
+    got = read(fd, out + n, TEXT - 1 - n);
   close(fd);
   out[n] = 0;
   if (n && out[n - 1] == '\n') out[n - 1] = 0;
@@ -42,7 +45,8 @@ static bool slurp(char out[TEXT], const char *format, ...) {
 /* The number after `key` at the start of a line of "key value" lines; 0 when it is not there. */
 static uint64_t property(const char *text, const char *key) {
   size_t n = strlen(key);
-  for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+  for (const char *line = text; line && *line;
+       line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
     if (!strncmp(line, key, n) && line[n] == ' ') return strtoull(line + n + 1, NULL, 10);
   return 0;
 }
@@ -64,7 +68,8 @@ typedef struct drm_card {
 
 static bool is_card(const char *name, const char *stem) {
   size_t n = strlen(stem);
-  return !strncmp(name, stem, n) && name[n] && strspn(name + n, "0123456789") == strlen(name + n); /* not card0-HDMI-A-1 */
+  /* not card0-HDMI-A-1 */
+  return !strncmp(name, stem, n) && name[n] && strspn(name + n, "0123456789") == strlen(name + n);
 }
 
 static void card_address(const char *directory, char *out, size_t n) {
@@ -93,7 +98,8 @@ static uint32_t list_cards(const accel__hardware *h, drm_card cards[MAX_CARDS]) 
   size_t n = 0;
   uint32_t found = 0;
   snprintf(folder, sizeof folder, "%s/sys/class/drm", h->root);
-  if (accel__is_directory(folder) && accel__list_directory(folder, &arena, &names, &n) != ACCEL_OK) {
+  if (accel__is_directory(folder) &&
+      accel__list_directory(folder, &arena, &names, &n) != ACCEL_OK) {
     accel__clear_error();
     n = 0;
   }
@@ -101,12 +107,15 @@ static uint32_t list_cards(const accel__hardware *h, drm_card cards[MAX_CARDS]) 
     drm_card *c = &cards[found];
     if (!is_card(names[i], "card")) continue;
     memset(c, 0, sizeof *c);
-    if (snprintf(c->directory, sizeof c->directory, "%s/%s/device", folder, names[i]) >= (int)sizeof c->directory) continue;
+    if (snprintf(c->directory, sizeof c->directory, "%s/%s/device", folder, names[i]) >=
+        (int)sizeof c->directory)
+      continue;
     if (number_file(c->directory, "vendor") != 0x1002) continue;
     char text[TEXT];
     card_address(c->directory, c->address, sizeof c->address);
     card_memory(c->directory, &c->memory);
-    if (slurp(text, "%s/product_name", c->directory)) accel__clean_copy(c->name, sizeof c->name, text, sizeof text);
+    if (slurp(text, "%s/product_name", c->directory))
+      accel__clean_copy(c->name, sizeof c->name, text, sizeof text);
     found++;
   }
   accel__arena_free(&arena);
@@ -131,14 +140,16 @@ bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu
 /* 90010 -> gfx90a: major, minor, stepping; the last two in hexadecimal. */
 static const char *gfx_name(accel__arena *arena, uint64_t version) {
   if (!version) return "";
-  return accel__arena_printf(arena, "gfx%u%x%x", (unsigned)(version / 10000), (unsigned)(version / 100 % 100),
-                             (unsigned)(version % 100));
+  return accel__arena_printf(arena, "gfx%u%x%x", (unsigned)(version / 10000),
+                             (unsigned)(version / 100 % 100), (unsigned)(version % 100));
 }
 
-/* Known APUs of LLVM's AMDGPU processor table; MI300A is told from MI300X by its CPU cores, not by its number. */
+/* Known APUs of LLVM's AMDGPU processor table; MI300A is told from MI300X by its CPU cores, not by
+ * its number. */
 bool accel__gfx_is_integrated(const char *arch) {
-  static const char *const apus[] = {"gfx902",  "gfx909",  "gfx90c",  "gfx1013", "gfx1033", "gfx1035",
-                                     "gfx1036", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"};
+  static const char *const apus[] = {"gfx902",  "gfx909",  "gfx90c",  "gfx1013",
+                                     "gfx1033", "gfx1035", "gfx1036", "gfx1103",
+                                     "gfx1150", "gfx1151", "gfx1152", "gfx1153"};
   for (size_t i = 0; i < sizeof apus / sizeof *apus; i++)
     if (!strcmp(arch, apus[i])) return true;
   return false;
@@ -150,13 +161,14 @@ static uint64_t node_vram(const char *node) {
     char text[TEXT];
     if (!slurp(text, "%s/mem_banks/%d/properties", node, bank)) break;
     uint64_t heap = property(text, "heap_type");
-    if (heap == 1 || heap == 2) total += property(text, "size_in_bytes"); /* frame buffer, seen by the host or not */
+    /* frame buffer, seen by the host or not */
+    if (heap == 1 || heap == 2) total += property(text, "size_in_bytes");
   }
   return total;
 }
 
-static accel_status read_node(accel__arena *arena, const char *node, drm_card *cards, uint32_t n_cards, accel__gpu *g,
-                              bool *is_gpu) {
+static accel_status read_node(accel__arena *arena, const char *node, drm_card *cards,
+                              uint32_t n_cards, accel__gpu *g, bool *is_gpu) {
   char text[TEXT], name[TEXT], clean[96];
   *is_gpu = slurp(text, "%s/properties", node) && property(text, "simd_count") > 0;
   if (!*is_gpu) return ACCEL_OK;
@@ -165,7 +177,8 @@ static accel_status read_node(accel__arena *arena, const char *node, drm_card *c
   *g = (accel__gpu){.name = "", .uuid = "", .platform = "KFD", .driver = ""};
   g->arch = gfx_name(arena, property(text, "gfx_target_version"));
   ACCEL_FORMAT(g->id, arena, "%04x:%02x:%02x.%x", (unsigned)property(text, "domain") & 0xffff,
-               (unsigned)(location >> 8 & 255), (unsigned)(location >> 3 & 31), (unsigned)(location & 7));
+               (unsigned)(location >> 8 & 255), (unsigned)(location >> 3 & 31),
+               (unsigned)(location & 7));
   if (unique) ACCEL_FORMAT(g->uuid, arena, "GPU-%016llx", (unsigned long long)unique);
   g->units = per_cu ? (uint32_t)(property(text, "simd_count") / per_cu) : 0;
   g->wave = (uint32_t)property(text, "wave_front_size");
@@ -183,12 +196,15 @@ static accel_status read_node(accel__arena *arena, const char *node, drm_card *c
     accel__clean_copy(clean, sizeof clean, name, sizeof name);
     g->name = accel__arena_string(arena, clean);
   }
-  g->type = property(text, "cpu_cores_count") > 0 || accel__gfx_is_integrated(accel__or_empty(g->arch)) ? "integrated"
-                                                                                                        : "discrete";
+  g->type =
+      property(text, "cpu_cores_count") > 0 || accel__gfx_is_integrated(accel__or_empty(g->arch))
+          ? "integrated"
+          : "discrete";
   return g->name && g->arch ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status read_topology(accel__hardware *h, accel__source *s, drm_card *cards, uint32_t n_cards) {
+static accel_status read_topology(accel__hardware *h, accel__source *s, drm_card *cards,
+                                  uint32_t n_cards) {
   enum { MAX_NODES = 128 };
   for (int i = 0; i < MAX_NODES && s->n < MAX_CARDS; i++) {
     char node[512];
@@ -202,12 +218,14 @@ static accel_status read_topology(accel__hardware *h, accel__source *s, drm_card
 }
 
 /* Cards that the graphics driver has and KFD has not: too old, or KFD is off. */
-static accel_status add_others(accel__hardware *h, accel__source *s, const drm_card *cards, uint32_t n_cards) {
+static accel_status add_others(accel__hardware *h, accel__source *s, const drm_card *cards,
+                               uint32_t n_cards) {
   for (uint32_t i = 0; i < n_cards && s->n < MAX_CARDS; i++) {
     if (cards[i].used) continue;
     accel__gpu *g = &s->gpu[s->n++];
     *g = cards[i].memory;
-    g->name = accel__arena_string(&h->arena, cards[i].name[0] ? cards[i].name : "AMD graphics card");
+    g->name =
+        accel__arena_string(&h->arena, cards[i].name[0] ? cards[i].name : "AMD graphics card");
     g->id = accel__arena_string(&h->arena, cards[i].address);
     g->arch = g->uuid = g->driver = g->type = "";
     g->platform = "DRM only: KFD does not offer it for computing";
@@ -248,8 +266,11 @@ accel_status accel__amd_sysfs(accel__hardware *h, accel__vendors *v) {
   if (accel__is_directory(kfd)) {
     ACCEL_TRY(read_topology(h, s, cards, n));
   } else {
-    s->error = "no /sys/class/kfd: the amdgpu kernel driver is not loaded, or was built without KFD";
-    s->remedy = "load the driver (modprobe amdgpu); in a container or virtual machine the host must hand the card on";
+    s->error =
+        "no /sys/class/kfd: the amdgpu kernel driver is not loaded, or was built without KFD";
+    s->remedy =
+        "load the driver (modprobe amdgpu); in a container or virtual machine the host must hand "
+        "the card on";
   }
   ACCEL_TRY(add_others(h, s, cards, n));
   if (s->n) s->error = s->remedy = "";
@@ -273,7 +294,8 @@ static accel_status access_remedy(accel__arena *arena, accel__access *a) {
   } else if (a->error == EACCES) {
     bool usual = !strcmp(a->group, "render") || !strcmp(a->group, "video");
     ACCEL_FORMAT(a->remedy, arena,
-                 "sudo usermod -aG render,video%s%s $USER, then log in again; in a container: --group-add %u",
+                 "sudo usermod -aG render,video%s%s $USER, then log in again; in a container: "
+                 "--group-add %u",
                  usual ? "" : ",", usual ? "" : a->group, a->gid);
   } else if (a->error == EPERM) {
     a->remedy = "the container may not use it: start it with --device /dev/kfd --device /dev/dri";
@@ -283,7 +305,8 @@ static accel_status access_remedy(accel__arena *arena, accel__access *a) {
   return ACCEL_OK;
 }
 
-static accel_status check_access(accel__hardware *h, accel__vendors *v, const char *name, size_t *capacity) {
+static accel_status check_access(accel__hardware *h, accel__vendors *v, const char *name,
+                                 size_t *capacity) {
   struct stat info;
   accel__access a = {.group = "", .remedy = ""};
   size_t n = v->n_access;

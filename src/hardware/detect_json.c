@@ -1,5 +1,5 @@
-/* detect_json.c - {"schema":"accel.detect/1"}: the capability dictionary, devices, plugins, AMD's sources, environment.
- * docs/detect.md. */
+/* detect_json.c - {"schema":"accel.detect/1"}: the capability dictionary, devices, plugins, AMD's
+ * sources, environment. docs/detect.md. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 /* ---- a small writer: comma where one is due ---- */
 
 static void comma(accel__buffer *b) {
-  if (b->n && b->data[b->n - 1] != '{' && b->data[b->n - 1] != '[' && b->data[b->n - 1] != ':') accel__buffer_text(b, ",");
+  if (b->n && b->data[b->n - 1] != '{' && b->data[b->n - 1] != '[' && b->data[b->n - 1] != ':')
+    accel__buffer_text(b, ",");
 }
 static void key(accel__buffer *b, const char *name) {
   comma(b);
@@ -59,9 +60,11 @@ static bool is_installed(const accel__source *s) { return *s->library && !*s->er
 
 static void put_capabilities(accel__buffer *b, const accel__hardware *h) {
   const accel__vendors *v = h->vendors;
-  const accel__source *cuda = &v->source[ACCEL__SOURCE_CUDA], *opencl = &v->source[ACCEL__SOURCE_OPENCL];
+  const accel__source *cuda = &v->source[ACCEL__SOURCE_CUDA],
+                      *opencl = &v->source[ACCEL__SOURCE_OPENCL];
   const accel__source *vulkan = &v->source[ACCEL__SOURCE_VULKAN];
-  put_bool(b, "cpu", true); /* a processor is always there; devices[] says whether its plugin serves */
+  /* a processor is always there; devices[] says whether its plugin serves */
+  put_bool(b, "cpu", true);
   put_bool(b, "cuda", cuda->n > 0);
   put_text_or_null(b, "cuda_version", cuda->version);
   put_number(b, "cuda_devices", cuda->n);
@@ -131,14 +134,16 @@ static void put_device(accel__buffer *b, const accel__hardware *h, const accel__
       if (e->proof[p] == ACCEL__PROOF_UNTRIED)
         put_text(b, accel__proof_precision[p], "not run");
       else
-        put_text(b, accel__proof_precision[p], e->proof[p] == ACCEL__PROOF_PASS ? "pass" : e->proof_why[p]);
+        put_text(b, accel__proof_precision[p],
+                 e->proof[p] == ACCEL__PROOF_PASS ? "pass" : e->proof_why[p]);
     }
     accel__buffer_text(b, "}");
   }
   if (e->device.card) { /* other ways to the same card */
     open_list(b, "routes");
     for (size_t i = 0; i < h->n_entries; i++)
-      if (h->entry[i]->device.card == e->device.card) put_text(b, NULL, h->entry[i]->device.info.name);
+      if (h->entry[i]->device.card == e->device.card)
+        put_text(b, NULL, h->entry[i]->device.info.name);
     accel__buffer_text(b, "]");
   }
   accel__buffer_text(b, "}");

@@ -7,10 +7,12 @@
 #include "hardware/internal.h"
 #include "registry/registry.h"
 
-const char *const accel__proof_precision[ACCEL__PROOFS] = {"fp32", "fp16", "bf16", "int8", "int4", "uint4", "fp8", "fp4"};
+const char *const accel__proof_precision[ACCEL__PROOFS] = {"fp32", "fp16",  "bf16", "int8",
+                                                           "int4", "uint4", "fp8",  "fp4"};
 
 const char *accel__type_name(uint32_t type) {
-  static const char *const names[] = {"other", "cpu", "discrete", "integrated", "software", "other"};
+  static const char *const names[] = {"other",      "cpu",      "discrete",
+                                      "integrated", "software", "other"};
   return type < sizeof names / sizeof *names ? names[type] : "other";
 }
 
@@ -20,7 +22,8 @@ bool accel__name_is_amd(const char *name) {
   for (size_t w = 0; w < 2; w++) {
     size_t n = strlen(words[w]);
     for (const char *at = name; *at; at++)
-      if (!strncasecmp(at, words[w], n) && (at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n]))
+      if (!strncasecmp(at, words[w], n) && (at == name || !isalnum((unsigned char)at[-1])) &&
+          !isalnum((unsigned char)at[n]))
         return true;
   }
   return false;
@@ -37,7 +40,9 @@ const char *accel__hardware_of(const char *stem) {
   return name ? name : stem;
 }
 
-const char *accel__stem_of(const char *hardware) { return strcmp(hardware, "amd") ? hardware : "rocm"; }
+const char *accel__stem_of(const char *hardware) {
+  return strcmp(hardware, "amd") ? hardware : "rocm";
+}
 
 /* ---- making entries ---- */
 
@@ -47,8 +52,8 @@ static uint32_t devices_of_stem(const accel__hardware *h, const char *stem) {
   return n;
 }
 
-/* Graphics hardware is numbered always, so that "rocm:0" means the same on every machine; others only when there are
- * several. */
+/* Graphics hardware is numbered always, so that "rocm:0" means the same on every machine; others
+ * only when there are several. */
 static bool is_numbered(const accel__plugin_file *file, const char *stem) {
   return file->n > 1 || (accel__registry_hardware_name(stem) && strcmp(stem, "cpu"));
 }
@@ -70,7 +75,8 @@ static void find_card(accel__hardware *h, accel__entry *entry) {
   }
 }
 
-static accel_status fill_info(accel__hardware *h, accel__entry *e, const accel_plugin_memory *memory) {
+static accel_status fill_info(accel__hardware *h, accel__entry *e,
+                              const accel_plugin_memory *memory) {
   accel_device_info *info = &e->device.info;
   const accel_plugin_device *facts = &e->device.facts;
   char address[sizeof facts->id];
@@ -87,7 +93,8 @@ static accel_status fill_info(accel__hardware *h, accel__entry *e, const accel_p
   info->driver = accel__arena_string(&h->arena, facts->driver);
   info->id = accel__arena_string(&h->arena, address);
   info->reason = accel__arena_string(&h->arena, facts->unusable);
-  if (!info->description || !info->arch || !info->driver || !info->id || !info->reason) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!info->description || !info->arch || !info->driver || !info->id || !info->reason)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   info->remedy = "";
   info->type = accel__type_name(facts->type);
   info->compiled = info->loaded = info->found = 1;
@@ -100,17 +107,20 @@ static accel_status fill_info(accel__hardware *h, accel__entry *e, const accel_p
   return ACCEL_OK;
 }
 
-/* The same card is listed by ROCm already: it must not appear a second time as a device of its own. */
+/* The same card is listed by ROCm already: it must not appear a second time as a device of its
+ * own. */
 static bool is_listed_by_rocm(const accel__hardware *h, const char *id) {
   char address[64];
   accel__normal_address(address, sizeof address, id);
   for (size_t i = 0; *id && i < h->n_entries; i++)
-    if (!strcmp(h->entry[i]->stem, "rocm") && !strcmp(h->entry[i]->device.info.id, address)) return true;
+    if (!strcmp(h->entry[i]->stem, "rocm") && !strcmp(h->entry[i]->device.info.id, address))
+      return true;
   return false;
 }
 
-accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts,
-                                const accel_plugin_memory *memory, uint32_t n) {
+accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file,
+                                const accel_plugin_device *facts, const accel_plugin_memory *memory,
+                                uint32_t n) {
   file->n = n;
   ACCEL_ALLOC(file->device, &h->arena, n);
   for (uint32_t i = 0; i < n; i++) {
@@ -144,7 +154,8 @@ void accel__quarantine(accel__entry *entry, const char *reason, const char *reme
   entry->device.info.remedy = remedy;
 }
 
-/* Whether the test has a case of every op: on cards, where nobody else runs the conformance suite. */
+/* Whether the test has a case of every op: on cards, where nobody else runs the conformance
+ * suite. */
 static bool is_wide(const accel__entry *e, int proof) {
   const char *wanted = accel__env("ACCEL_SELFTEST");
   const uint32_t type = e->device.facts.type;
@@ -154,31 +165,36 @@ static bool is_wide(const accel__entry *e, int proof) {
   return type != ACCEL_PLUGIN_DEVICE_SOFTWARE && type != ACCEL_PLUGIN_DEVICE_CPU;
 }
 
-static accel_status test_by_helper(accel__hardware *h, accel__entry *e, int proof, bool wide, accel__proof *result,
-                                   const char **why) {
+static accel_status test_by_helper(accel__hardware *h, accel__entry *e, int proof, bool wide,
+                                   accel__proof *result, const char **why) {
   char index[16];
   accel__json_file json = {0};
   accel__verdict verdict;
   snprintf(index, sizeof index, "%u", e->device.index);
-  const char *const words[] = {"test", e->file->path, index, accel__proof_precision[proof], wide ? "ops" : NULL, NULL};
+  const char *const words[] = {
+      "test", e->file->path, index, accel__proof_precision[proof], wide ? "ops" : NULL, NULL};
   ACCEL_TRY(accel__ask_probe(h, words, &json, &verdict, why));
   *result = ACCEL__PROOF_WRONG;
   if (verdict == ACCEL__VERDICT_GOOD) {
-    const accel__json *number = accel__json_get(json.root, "proof"), *text = accel__json_get(json.root, "why");
-    if (cJSON_IsNumber(number) && number->valueint >= ACCEL__PROOF_PASS && number->valueint <= ACCEL__PROOF_UNKNOWN)
+    const accel__json *number = accel__json_get(json.root, "proof"),
+                      *text = accel__json_get(json.root, "why");
+    if (cJSON_IsNumber(number) && number->valueint >= ACCEL__PROOF_PASS &&
+        number->valueint <= ACCEL__PROOF_UNKNOWN)
       *result = (accel__proof)number->valueint;
-    *why = accel__arena_string(&h->arena, cJSON_IsString(text) ? text->valuestring : "the probe's answer makes no sense");
+    *why = accel__arena_string(
+        &h->arena, cJSON_IsString(text) ? text->valuestring : "the probe's answer makes no sense");
   }
   accel__json_free(&json);
   return *why ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status test_here(accel__hardware *h, accel__entry *e, int proof, bool wide, accel__proof *result,
-                              const char **why) {
+static accel_status test_here(accel__hardware *h, accel__entry *e, int proof, bool wide,
+                              accel__proof *result, const char **why) {
   char text[512] = "";
   accel_plugin_host host;
   accel__quiet_host(h, &host);
-  *result = accel__selftest(&e->file->table, e->device.index, accel__proof_precision[proof], &host, text, sizeof text);
+  *result = accel__selftest(&e->file->table, e->device.index, accel__proof_precision[proof], &host,
+                            text, sizeof text);
   if (wide && *result == ACCEL__PROOF_PASS)
     *result = accel__selftest_ops(&e->file->table, e->device.index, &host, text, sizeof text);
   *why = accel__arena_string(&h->arena, text);
@@ -188,7 +204,9 @@ static accel_status test_here(accel__hardware *h, accel__entry *e, int proof, bo
 accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
   accel__proof result;
   const char *why = "";
-  if (!e->file || e->device.facts.unusable[0] || e->file->broken || e->proof[proof] != ACCEL__PROOF_UNTRIED) return ACCEL_OK;
+  if (!e->file || e->device.facts.unusable[0] || e->file->broken ||
+      e->proof[proof] != ACCEL__PROOF_UNTRIED)
+    return ACCEL_OK;
   const bool wide = is_wide(e, proof);
   if (e->file->trusted) {
     ACCEL_TRY(test_here(h, e, proof, wide, &result, &why));
@@ -199,13 +217,15 @@ accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
   e->proof[proof] = (int8_t)result;
   e->proof_why[proof] = why;
   if (result != ACCEL__PROOF_PASS)
-    accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG, "%s: self-test at %s: %s",
-                e->device.info.name, accel__proof_precision[proof], why);
+    accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG,
+                "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
   if (proof != 0) return ACCEL_OK;
   if (result == ACCEL__PROOF_PASS) {
     e->device.info.tested = e->device.info.usable = 1;
   } else {
-    accel__quarantine(e, why, "the device is left out; update its driver, or use another device (accel detect lists them)");
+    accel__quarantine(e, why,
+                      "the device is left out; update its driver, or use another device (accel "
+                      "detect lists them)");
   }
   return ACCEL_OK;
 }
@@ -224,19 +244,22 @@ accel_status accel__device_test(accel__hardware *h, accel__device *device) {
   return status;
 }
 
-accel_status accel__device_test_precision(accel__hardware *h, accel__device *device, const char *precision) {
+accel_status accel__device_test_precision(accel__hardware *h, accel__device *device,
+                                          const char *precision) {
   accel__entry *e = (accel__entry *)device;
   const char *name = accel__registry_precision_name(precision);
   int proof = 0;
   while (name && proof < ACCEL__PROOFS && strcmp(accel__proof_precision[proof], name)) proof++;
   if (!name || proof == ACCEL__PROOFS)
-    return accel__fail(ACCEL_ERROR_PRECISION, "%s: the self-test knows no precision '%s'", device->info.name, precision);
+    return accel__fail(ACCEL_ERROR_PRECISION, "%s: the self-test knows no precision '%s'",
+                       device->info.name, precision);
   pthread_mutex_lock(&h->lock);
   accel_status status = accel__test_entry(h, e, 0);
   if (status == ACCEL_OK && !e->device.info.usable) status = why_unusable(e);
   if (status == ACCEL_OK) status = accel__test_entry(h, e, proof);
   if (status == ACCEL_OK && e->proof[proof] != ACCEL__PROOF_PASS)
-    status = accel__fail(ACCEL_ERROR_PRECISION, "%s: %s", e->device.info.name, accel__or_empty(e->proof_why[proof]));
+    status = accel__fail(ACCEL_ERROR_PRECISION, "%s: %s", e->device.info.name,
+                         accel__or_empty(e->proof_why[proof]));
   pthread_mutex_unlock(&h->lock);
   return status;
 }
@@ -244,9 +267,12 @@ accel_status accel__device_test_precision(accel__hardware *h, accel__device *dev
 /* ---- memory ---- */
 
 /* The driver does not count what other programs use (graphics above all); the kernel does. */
-static void lower_by_sysfs(const accel__hardware *h, const accel__entry *e, accel_plugin_memory *m) {
+static void lower_by_sysfs(const accel__hardware *h, const accel__entry *e,
+                           accel_plugin_memory *m) {
   accel__gpu gpu = {0};
-  if (strcmp(e->device.info.hardware, "amd") || !accel__amd_memory(h, e->device.info.id, &gpu) || !gpu.vram_total) return;
+  if (strcmp(e->device.info.hardware, "amd") || !accel__amd_memory(h, e->device.info.id, &gpu) ||
+      !gpu.vram_total)
+    return;
   uint64_t total = gpu.vram_total, used = gpu.vram_used;
   if (e->device.facts.type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU) { /* an APU computes from both */
     total += gpu.gtt_total;
@@ -258,13 +284,16 @@ static void lower_by_sysfs(const accel__hardware *h, const accel__entry *e, acce
   if (m->budget > m->free) m->budget = m->free;
 }
 
-accel_status accel__device_memory(accel__hardware *h, const accel__device *device, accel_plugin_memory *out) {
+accel_status accel__device_memory(accel__hardware *h, const accel__device *device,
+                                  accel_plugin_memory *out) {
   const accel__entry *e = (const accel__entry *)device;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = ACCEL_PLUGIN_OK;
   memset(out, 0, sizeof *out);
   out->size = sizeof *out;
-  if (!e->file) return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", device->info.name, device->info.reason);
+  if (!e->file)
+    return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", device->info.name,
+                       device->info.reason);
   pthread_mutex_lock(&h->lock);
   if (e->file->opened) {
     rc = e->file->table.memory(device->index, out, &error);
@@ -277,5 +306,6 @@ accel_status accel__device_memory(accel__hardware *h, const accel__device *devic
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   char message[sizeof error.message];
   accel__clean_copy(message, sizeof message, error.message, sizeof error.message);
-  return accel__fail((accel_status)rc, "%s: memory: %s", device->info.name, *message ? message : "no reason given");
+  return accel__fail((accel_status)rc, "%s: memory: %s", device->info.name,
+                     *message ? message : "no reason given");
 }

@@ -9,8 +9,9 @@
 #include "core/text.h"
 
 const char *accel__verdict_name(accel__verdict verdict) {
-  static const char *const names[] = {"unseen",  "good",    "dlopen", "no-symbol", "abi",      "sanitizer", "table",
-                                      "devices", "crashed", "hung",   "no-helper", "shadowed", "absent"};
+  static const char *const names[] = {"unseen",    "good",     "dlopen",  "no-symbol", "abi",
+                                      "sanitizer", "table",    "devices", "crashed",   "hung",
+                                      "no-helper", "shadowed", "absent"};
   return (size_t)verdict < sizeof names / sizeof *names ? names[verdict] : "unknown";
 }
 
@@ -39,7 +40,8 @@ static const char *sanitizer_name(uint32_t sanitizer) {
                                           : "ThreadSanitizer";
 }
 
-/* A sanitized plugin ends a plain process while it is being opened, so the file is read before it is opened. */
+/* A sanitized plugin ends a plain process while it is being opened, so the file is read before it
+ * is opened. */
 static uint32_t file_sanitizer(const char *path) {
   accel__mapping map = {0};
   uint32_t found = ACCEL_PLUGIN_PLAIN;
@@ -53,8 +55,8 @@ static uint32_t file_sanitizer(const char *path) {
 }
 
 static accel__verdict sanitizer_mix(uint32_t theirs, char *why, size_t n) {
-  snprintf(why, n, "built with %s, this library with %s; use plugins of the same build", sanitizer_name(theirs),
-           sanitizer_name(ACCEL_SANITIZER));
+  snprintf(why, n, "built with %s, this library with %s; use plugins of the same build",
+           sanitizer_name(theirs), sanitizer_name(ACCEL_SANITIZER));
   return ACCEL__VERDICT_SANITIZER;
 }
 
@@ -63,7 +65,8 @@ static bool name_is_good(const char *name) {
   if (n == 0 || n > 31) return false;
   for (size_t i = 0; i < n; i++) {
     char c = name[i];
-    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9' && i) || (i && (c == '-' || c == '_')))) return false;
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9' && i) || (i && (c == '-' || c == '_'))))
+      return false;
   }
   return true;
 }
@@ -83,29 +86,35 @@ static const char *missing_slot(const accel_plugin *t) {
   if (!t->cleanup) return "cleanup";
   if (t->session_new && (!t->session_free || !t->session_control))
     return "session_free and session_control beside session_new";
-  if (t->buffer_alloc && (!t->buffer_free || !t->buffer_copy)) return "buffer_free and buffer_copy beside buffer_alloc";
+  if (t->buffer_alloc && (!t->buffer_free || !t->buffer_copy))
+    return "buffer_free and buffer_copy beside buffer_alloc";
   if (t->submit && !t->wait) return "wait beside submit";
   return NULL;
 }
 
-accel__verdict accel__check_table(const accel_plugin *table, accel_plugin *out, char *why, size_t n) {
+accel__verdict accel__check_table(const accel_plugin *table, accel_plugin *out, char *why,
+                                  size_t n) {
   memset(out, 0, sizeof *out);
   if (!table) {
-    snprintf(why, n, "it shares no plugin interface with this library (%u.%u); use plugins of this release",
+    snprintf(why, n,
+             "it shares no plugin interface with this library (%u.%u); use plugins of this release",
              ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
     return ACCEL__VERDICT_ABI;
   }
   uint32_t size = table->size, abi = table->abi;
   /* While the interface is 0.x its minors may differ in layout, too. */
-  bool fits = ACCEL_PLUGIN_ABI_MAJOR == 0 ? abi == ACCEL_PLUGIN_ABI_NOW
-                                          : abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && abi <= ACCEL_PLUGIN_ABI_NOW;
+  bool fits = ACCEL_PLUGIN_ABI_MAJOR == 0
+                  ? abi == ACCEL_PLUGIN_ABI_NOW
+                  : abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && abi <= ACCEL_PLUGIN_ABI_NOW;
   if (!fits) {
-    snprintf(why, n, "made for plugin interface %u.%u, this library has %u.%u; use plugins of this release", abi >> 16,
-             abi & 0xffff, ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
+    snprintf(why, n,
+             "made for plugin interface %u.%u, this library has %u.%u; use plugins of this release",
+             abi >> 16, abi & 0xffff, ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
     return ACCEL__VERDICT_ABI;
   }
   if (size < offsetof(accel_plugin, trim)) {
-    snprintf(why, n, "its table has %u bytes, the required functions need %zu", size, offsetof(accel_plugin, trim));
+    snprintf(why, n, "its table has %u bytes, the required functions need %zu", size,
+             offsetof(accel_plugin, trim));
     return ACCEL__VERDICT_TABLE;
   }
   memcpy(out, table, size < sizeof *out ? size : sizeof *out);
@@ -120,10 +129,12 @@ accel__verdict accel__check_table(const accel_plugin *table, accel_plugin *out, 
   return ACCEL__VERDICT_GOOD;
 }
 
-accel__verdict accel__handshake(const char *path, const accel_plugin_host *host, accel_plugin *out, char *why, size_t n) {
+accel__verdict accel__handshake(const char *path, const accel_plugin_host *host, accel_plugin *out,
+                                char *why, size_t n) {
   memset(out, 0, sizeof *out);
   uint32_t sanitizer = file_sanitizer(path);
-  if (sanitizer != ACCEL_SANITIZER && sanitizer != ACCEL_PLUGIN_PLAIN) return sanitizer_mix(sanitizer, why, n);
+  if (sanitizer != ACCEL_SANITIZER && sanitizer != ACCEL_PLUGIN_PLAIN)
+    return sanitizer_mix(sanitizer, why, n);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     const char *sentence = dlerror();
@@ -155,8 +166,9 @@ static void clean_device(accel_plugin_device *d) {
 #undef CLEAN
 }
 
-accel__verdict accel__plugin_devices(const accel_plugin *plugin, const accel_plugin_host *host, accel_plugin_device *out,
-                                     uint32_t *n, char *why, size_t why_n) {
+accel__verdict accel__plugin_devices(const accel_plugin *plugin, const accel_plugin_host *host,
+                                     accel_plugin_device *out, uint32_t *n, char *why,
+                                     size_t why_n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   memset(out, 0, ACCEL__MAX_DEVICES * sizeof *out);
   for (uint32_t i = 0; i < ACCEL__MAX_DEVICES; i++) out[i].size = sizeof *out;
@@ -165,7 +177,8 @@ accel__verdict accel__plugin_devices(const accel_plugin *plugin, const accel_plu
   if (rc != ACCEL_PLUGIN_OK) {
     char message[sizeof error.message];
     accel__clean_copy(message, sizeof message, error.message, sizeof error.message);
-    snprintf(why, why_n, "asked for its devices it failed: %s (code %d)", *message ? message : "no reason given", rc);
+    snprintf(why, why_n, "asked for its devices it failed: %s (code %d)",
+             *message ? message : "no reason given", rc);
     *n = 0;
     return ACCEL__VERDICT_DEVICES;
   }

@@ -59,7 +59,8 @@ accel_status accel__detect_all(accel__hardware *h, bool refresh) {
   ACCEL_TRY(accel__ask_vendors(h, false));
   for (size_t i = 0; i < h->n_entries; i++)
     for (int p = 0; p < ACCEL__PROOFS_DETECTED; p++)
-      if (p == 0 || h->entry[i]->device.info.usable) ACCEL_TRY(accel__test_entry(h, h->entry[i], p));
+      if (p == 0 || h->entry[i]->device.info.usable)
+        ACCEL_TRY(accel__test_entry(h, h->entry[i], p));
   ACCEL_TRY(accel__absent_rows(h));
   h->detected = true;
   return ACCEL_OK;
@@ -99,15 +100,19 @@ static char *copy_row(accel_device_info *to, const accel_device_info *from, char
 }
 
 static accel_status copy_list(accel__hardware *h, accel_devices **out) {
-  size_t n = h->n_entries + h->n_absent, bytes = sizeof(accel_devices) + n * sizeof(accel_device_info);
+  size_t n = h->n_entries + h->n_absent,
+         bytes = sizeof(accel_devices) + n * sizeof(accel_device_info);
   for (size_t i = 0; i < n; i++)
-    bytes += text_bytes(&(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info);
+    bytes +=
+        text_bytes(&(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info);
   accel_devices *list = malloc(bytes);
   if (!list) return accel__no_memory(bytes);
   accel_device_info *rows = (accel_device_info *)(void *)(list + 1);
   char *text = (char *)(rows + n);
   for (size_t i = 0; i < n; i++)
-    text = copy_row(&rows[i], &(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info, text);
+    text = copy_row(&rows[i],
+                    &(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info,
+                    text);
   list->n = (uint32_t)n;
   list->item = rows;
   *out = list;

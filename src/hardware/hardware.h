@@ -33,31 +33,41 @@
 typedef struct accel__hardware accel__hardware;
 
 typedef struct accel__hardware_params { /* {0}: all defaults */
-  const char *plugin_path;   /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
-  bool allow_software;       /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
-  const accel__log *log;     /* outlives the object; may be NULL */
-  accel__pool *pool;         /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
-  const accel__cache *cache; /* where verdicts of self-tests are kept between processes; outlives the object; may be NULL */
-  const char *probe; /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else ACCEL_PROBE_PATH */
-  uint32_t probe_timeout_ms; /* 0: 10000.  Up to six times as long where processors are what it waits for */
-  const char *root;          /* put in front of /sys, /dev and /etc (tests); NULL: ACCEL_DETECT_ROOT, else "" */
+  /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
+  const char *plugin_path;
+  /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
+  bool allow_software;
+  const accel__log *log; /* outlives the object; may be NULL */
+  /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
+  accel__pool *pool;
+  /* where verdicts of self-tests are kept between processes; outlives the object; may be NULL */
+  const accel__cache *cache;
+  /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else
+   * ACCEL_PROBE_PATH */
+  const char *probe;
+  /* 0: 10000.  Up to six times as long where processors are what it waits for */
+  uint32_t probe_timeout_ms;
+  /* put in front of /sys, /dev and /etc (tests); NULL: ACCEL_DETECT_ROOT, else "" */
+  const char *root;
 } accel__hardware_params;
 
 /* ACCEL_ERROR_OUT_OF_MEMORY only. */
 accel_status accel__hardware_create(const accel__hardware_params *params, accel__hardware **out);
-void accel__hardware_destroy(
-    accel__hardware **hardware); /* NULL-safe; devices, names and tables die with it, loaded code stays */
+/* NULL-safe; devices, names and tables die with it, loaded code stays */
+void accel__hardware_destroy(accel__hardware **hardware);
 
-/* One device of a loaded plugin, or one kind of hardware that is not there.  Lives until accel__hardware_destroy, also
- * across a refresh.  `tested`, `usable`, `reason` and `remedy` of info change when accel__device_test runs. */
+/* One device of a loaded plugin, or one kind of hardware that is not there.  Lives until
+ * accel__hardware_destroy, also across a refresh.  `tested`, `usable`, `reason` and `remedy` of
+ * info change when accel__device_test runs. */
 typedef struct accel__device {
   accel_device_info info; /* as the public header has it; info.name is "rocm:0" */
-  const accel_plugin
-      *plugin;             /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there */
-  const char *plugin_path; /* the plugin's file; "" when there is none */
-  uint32_t index;          /* the plugin's number of the device */
+  /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there */
+  const accel_plugin *plugin;
+  const char *plugin_path;   /* the plugin's file; "" when there is none */
+  uint32_t index;            /* the plugin's number of the device */
   accel_plugin_device facts; /* as the plugin gave them */
-  uint32_t card;             /* the same for all routes to one physical card; 0: not known to share */
+  /* the same for all routes to one physical card; 0: not known to share */
+  uint32_t card;
 } accel__device;
 
 /* The answer to a device string. */
@@ -65,8 +75,9 @@ typedef struct accel__choice {
   uint32_t n;
   accel__device *const *device; /* to try in this order; no reason against them is known so far */
   uint32_t n_reasons;
-  const char *const *reason; /* "rocm:0: no libamdhip64.so.7 ...": one for each name or device passed over */
-  accel__arena arena;        /* of the lists; the devices belong to the hardware object */
+  /* "rocm:0: no libamdhip64.so.7 ...": one for each name or device passed over */
+  const char *const *reason;
+  accel__arena arena; /* of the lists; the devices belong to the hardware object */
 } accel__choice;
 
 /* Which devices a user's string means.  NULL or "": "cpu".  Comma-separated names in any letter case, tried in order:
@@ -77,28 +88,35 @@ typedef struct accel__choice {
  * registry and their aliases (registry/hardware.json) work, too: amd = rocm = hip, nvidia = cuda ... ACCEL_OK: choice.n
  * >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy names devices
  * that can ("rocm:0").  ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.  On failure reasons are filled, too. */
-accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted, accel__choice *out);
+accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted,
+                                    accel__choice *out);
 void accel__choice_free(accel__choice *choice);
 
-/* Runs a tiny program at fp32 on the device, on cards also a case of every op (ACCEL_SELFTEST=full: on every device, =short:
- * on none), and compares with known numbers: at most once for each device, plugin and driver, the verdict is kept.
- * ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device is not usable for another reason; `info` has it, too. */
+/* Runs a tiny program at fp32 on the device, on cards also a case of every op (ACCEL_SELFTEST=full:
+ * on every device, =short: on none), and compares with known numbers: at most once for each device,
+ * plugin and driver, the verdict is kept. ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device
+ * is not usable for another reason; `info` has it, too. */
 accel_status accel__device_test(accel__hardware *hardware, accel__device *device);
-/* The same (without the ops) for another precision: ACCEL_ERROR_PRECISION with the reason when the device cannot or computes
- * wrongly. */
-accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device, const char *precision);
+/* The same (without the ops) for another precision: ACCEL_ERROR_PRECISION with the reason when the
+ * device cannot or computes wrongly. */
+accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device,
+                                          const char *precision);
 
-/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say (other programs' use counts).
+/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say
+ * (other programs' use counts).
  */
-accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device, accel_plugin_memory *out);
+accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,
+                                  accel_plugin_memory *out);
 
-/* The version of a hardware's runtime (ROCm's, CUDA's, OpenCL's, Vulkan's) and of the driver under it, as the vendors'
- * software tells them; "" when it does not, or there is none.  name: one of the registry's or their aliases, or a plugin's.
- * malloc'd; asks the helper once. */
-accel_status accel__runtime_version(accel__hardware *hardware, const char *name, char **version, char **driver);
+/* The version of a hardware's runtime (ROCm's, CUDA's, OpenCL's, Vulkan's) and of the driver under
+ * it, as the vendors' software tells them; "" when it does not, or there is none.  name: one of the
+ * registry's or their aliases, or a plugin's. malloc'd; asks the helper once. */
+accel_status accel__runtime_version(accel__hardware *hardware, const char *name, char **version,
+                                    char **driver);
 
-/* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not there, self-tests run.
- * Kept until refresh.  The list is a copy of its own, to be freed with accel__devices_free. */
+/* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not
+ * there, self-tests run. Kept until refresh.  The list is a copy of its own, to be freed with
+ * accel__devices_free. */
 accel_status accel__hardware_detect(accel__hardware *hardware, bool refresh, accel_devices **out);
 void accel__devices_free(accel_devices **devices); /* is accel_devices_free */
 /* {"schema":"accel.detect/1",...}: the capability dictionary, docs/detect.md.  malloc'd. */

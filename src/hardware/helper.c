@@ -1,4 +1,5 @@
-/* helper.c - finding accel-probe, asking it, and turning its crashes and silences into sentences. */
+/* helper.c - finding accel-probe, asking it, and turning its crashes and silences into
+ * sentences. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@
 #define ACCEL_PROBE_PATH ""
 #endif
 
-static bool runnable(const char *path) { return path && *path && access(path, X_OK) == 0 && !accel__is_directory(path); }
+static bool runnable(const char *path) {
+  return path && *path && access(path, X_OK) == 0 && !accel__is_directory(path);
+}
 
 const char *accel__find_probe(accel__hardware *h) {
   if (h->probe) return h->probe;
@@ -65,8 +68,8 @@ static const char *find_object(const accel__spawned *s) {
   return NULL;
 }
 
-static accel_status judge(accel__hardware *h, const accel__spawned *s, accel__json_file *json, accel__verdict *verdict,
-                          const char **why) {
+static accel_status judge(accel__hardware *h, const accel__spawned *s, accel__json_file *json,
+                          accel__verdict *verdict, const char **why) {
   char stage[160], words[200];
   last_stage(s, stage, sizeof stage);
   last_words(s, words, sizeof words);
@@ -75,25 +78,26 @@ static accel_status judge(accel__hardware *h, const accel__spawned *s, accel__js
   *verdict = ACCEL__VERDICT_CRASH;
   if (s->timed_out) {
     *verdict = ACCEL__VERDICT_HANG;
-    ACCEL_FORMAT(*why, &h->arena, "hung for %lld s in the probe%s and was stopped", (long long)(s->waited_ms + 500) / 1000,
-                 accel__or_empty(at));
+    ACCEL_FORMAT(*why, &h->arena, "hung for %lld s in the probe%s and was stopped",
+                 (long long)(s->waited_ms + 500) / 1000, accel__or_empty(at));
     return ACCEL_OK;
   }
   if (s->signal) {
-    ACCEL_FORMAT(*why, &h->arena, "crashed in the probe (signal %d, %s)%s%s", s->signal, strsignal(s->signal),
-                 accel__or_empty(at), accel__or_empty(said));
+    ACCEL_FORMAT(*why, &h->arena, "crashed in the probe (signal %d, %s)%s%s", s->signal,
+                 strsignal(s->signal), accel__or_empty(at), accel__or_empty(said));
     return ACCEL_OK;
   }
   const char *text = find_object(s);
   if (!text || (s->exit_code != 0 && s->exit_code != -1)) {
-    ACCEL_FORMAT(*why, &h->arena, "ended the probe (exit code %d)%s%s", s->exit_code, accel__or_empty(at),
-                 accel__or_empty(said));
+    ACCEL_FORMAT(*why, &h->arena, "ended the probe (exit code %d)%s%s", s->exit_code,
+                 accel__or_empty(at), accel__or_empty(said));
     return ACCEL_OK;
   }
   accel_status status = accel__json_parse(text, strlen(text), "accel-probe's answer", json);
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
   if (status != ACCEL_OK) {
-    ACCEL_FORMAT(*why, &h->arena, "the probe's answer cannot be read%s: %s", accel__or_empty(at), accel__message());
+    ACCEL_FORMAT(*why, &h->arena, "the probe's answer cannot be read%s: %s", accel__or_empty(at),
+                 accel__message());
     accel__clear_error();
     return ACCEL_OK;
   }
@@ -101,8 +105,8 @@ static accel_status judge(accel__hardware *h, const accel__spawned *s, accel__js
   return ACCEL_OK;
 }
 
-accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json, accel__verdict *verdict,
-                              const char **why) {
+accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json,
+                              accel__verdict *verdict, const char **why) {
   const char *argv[8] = {accel__find_probe(h)};
   accel__spawned s;
   memset(json, 0, sizeof *json);
@@ -111,9 +115,12 @@ accel_status accel__ask_probe(accel__hardware *h, const char *const *words, acce
   if (!*argv[0]) {
     const char *named = accel__env("ACCEL_PROBE");
     if (named)
-      ACCEL_FORMAT(*why, &h->arena, "not touched: ACCEL_PROBE names %s, which cannot be run", named);
+      ACCEL_FORMAT(*why, &h->arena, "not touched: ACCEL_PROBE names %s, which cannot be run",
+                   named);
     else
-      *why = "not touched: the helper program accel-probe is missing (reinstall, or name it in ACCEL_PROBE)";
+      *why =
+          "not touched: the helper program accel-probe is missing (reinstall, or name it in "
+          "ACCEL_PROBE)";
     return ACCEL_OK;
   }
   for (size_t i = 0; words[i] && i + 2 < sizeof argv / sizeof *argv; i++) argv[i + 1] = words[i];

@@ -1,4 +1,5 @@
-/* internal.h - what the files of src/hardware share.  Every accel__hardware below is used with its lock held. */
+/* internal.h - what the files of src/hardware share.  Every accel__hardware below is used with its
+ * lock held. */
 #ifndef ACCEL_HARDWARE_INTERNAL_H
 #define ACCEL_HARDWARE_INTERNAL_H
 
@@ -10,7 +11,8 @@
 #include "hardware/hardware.h"
 #include "hardware/selftest.h"
 
-enum { ACCEL__PROOFS = 8, ACCEL__PROOFS_DETECTED = 3 }; /* all precisions; fp32, fp16, bf16: of detection */
+/* all precisions; fp32, fp16, bf16: of detection */
+enum { ACCEL__PROOFS = 8, ACCEL__PROOFS_DETECTED = 3 };
 enum { ACCEL__PROOF_UNTRIED = -1 };
 extern const char *const accel__proof_precision[ACCEL__PROOFS];
 
@@ -32,9 +34,10 @@ typedef struct accel__plugin_file {
 } accel__plugin_file;
 
 struct accel__entry {
-  accel__device device;        /* first: an accel__device * of ours is an accel__entry * */
-  accel__plugin_file *file;    /* NULL: hardware that is not there */
-  const char *stem;            /* the name's first part: the plugin's name, or "rocm" for an AMD card behind a CUDA layer */
+  accel__device device;     /* first: an accel__device * of ours is an accel__entry * */
+  accel__plugin_file *file; /* NULL: hardware that is not there */
+  /* the name's first part: the plugin's name, or "rocm" for an AMD card behind a CUDA layer */
+  const char *stem;
   uint32_t number;             /* the name's second part */
   int8_t proof[ACCEL__PROOFS]; /* accel__proof or ACCEL__PROOF_UNTRIED */
   const char *proof_why[ACCEL__PROOFS];
@@ -51,9 +54,11 @@ typedef struct accel__gpu { /* "" or 0: not known */
 } accel__gpu;
 
 typedef struct accel__source {
-  const char *name;    /* "hip", "hsa", "sysfs", "rocm-smi", "cuda", "opencl", "vulkan", "openvino" ... */
+  /* "hip", "hsa", "sysfs", "rocm-smi", "cuda", "opencl", "vulkan", "openvino" ... */
+  const char *name;
   const char *library; /* the file or command that answered; "" */
-  const char *version, *driver, *error, *remedy; /* error "": it answered, even if with no devices */
+  /* error "": it answered, even if with no devices */
+  const char *version, *driver, *error, *remedy;
   bool asked;
   uint32_t n;
   accel__gpu *gpu;
@@ -82,8 +87,9 @@ typedef struct accel__access { /* may we open this device file? */
   const char *remedy;
 } accel__access;
 
-typedef struct accel__variable { /* a visibility or override variable of a vendor: obeyed by its runtime, shown, never set */
-  const char *name, *value;      /* NULL: unset */
+/* a visibility or override variable of a vendor: obeyed by its runtime, shown, never set */
+typedef struct accel__variable {
+  const char *name, *value; /* NULL: unset */
   const char *hardware, *verdict;
   bool warning;
 } accel__variable;
@@ -94,7 +100,8 @@ typedef struct accel__vendors {
   accel__gpu *amd; /* [amd_n]: that source's devices, gaps filled from the others by PCI address */
   uint32_t amd_n;
   const char *amd_version; /* ROCm's, "" unknown */
-  const char *amd_driver;  /* kernel driver: "amdgpu 6.3.6", "amdgpu (in the kernel)", "" not loaded */
+  /* kernel driver: "amdgpu 6.3.6", "amdgpu (in the kernel)", "" not loaded */
+  const char *amd_driver;
   const char **difference; /* sentences: where the other sources disagree */
   uint32_t n_differences;
   accel__access *access;
@@ -125,28 +132,36 @@ struct accel__hardware {
 };
 
 /* ---- hardware.c ---- */
-accel_status accel__detect_all(accel__hardware *h,
-                               bool refresh); /* plugins, vendors, self-tests, rows for what is absent; once */
+/* plugins, vendors, self-tests, rows for what is absent; once */
+accel_status accel__detect_all(accel__hardware *h, bool refresh);
 
 /* ---- loader.c ---- */
-accel_status accel__search_plugins(accel__hardware *h);                        /* fills h->file, once */
-bool accel__is_plugin_name(const accel__hardware *h, const char *name);        /* of those searched: "hip-emulated" */
-accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file); /* verdict and devices, once */
-accel_status accel__open_plugin(accel__hardware *h,
-                                accel__plugin_file *file); /* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */
-accel_status accel__know_named(accel__hardware *h,
-                               const char *stem); /* the plugins whose devices may have names of that stem */
+/* fills h->file, once */
+accel_status accel__search_plugins(accel__hardware *h);
+/* of those searched: "hip-emulated" */
+bool accel__is_plugin_name(const accel__hardware *h, const char *name);
+/* verdict and devices, once */
+accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file);
+/* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */
+accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file);
+/* the plugins whose devices may have names of that stem */
+accel_status accel__know_named(accel__hardware *h, const char *stem);
 accel_status accel__know_all(accel__hardware *h);
-bool accel__key_fits(const char *key, const char *stem);                /* "rocm", "rocm6" fit rocm */
-accel_status accel__library_directory(accel__arena *arena, char **out); /* of the file this code is in; NULL unknown */
-void accel__quiet_host(accel__hardware *h, accel_plugin_host *host);    /* log, parallel, workers, fault of the context */
+/* "rocm", "rocm6" fit rocm */
+bool accel__key_fits(const char *key, const char *stem);
+/* of the file this code is in; NULL unknown */
+accel_status accel__library_directory(accel__arena *arena, char **out);
+/* log, parallel, workers, fault of the context */
+void accel__quiet_host(accel__hardware *h, accel_plugin_host *host);
 
 /* ---- devices.c ---- */
-accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts,
-                                const accel_plugin_memory *memory, uint32_t n);
+accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file,
+                                const accel_plugin_device *facts, const accel_plugin_memory *memory,
+                                uint32_t n);
 accel_status accel__test_entry(accel__hardware *h, accel__entry *entry,
                                int proof); /* runs it unless it was; ACCEL_OK also for a fail */
-void accel__quarantine(accel__entry *entry, const char *reason, const char *remedy); /* strings of h->arena */
+/* strings of h->arena */
+void accel__quarantine(accel__entry *entry, const char *reason, const char *remedy);
 bool accel__name_is_amd(const char *vendors_name);
 const char *accel__type_name(uint32_t type);
 void accel__normal_address(char *out, size_t n, const char *id); /* lower case, with domain */
@@ -154,10 +169,10 @@ const char *accel__hardware_of(const char *stem);                /* "rocm" -> "a
 const char *accel__stem_of(const char *hardware);                /* "amd" -> "rocm" */
 
 /* ---- verdict.c ---- */
-bool accel__verdict_recall(accel__hardware *h, const accel__entry *entry, int proof, bool wide, accel__proof *result,
-                           const char **why); /* false: none is kept */
-void accel__verdict_keep(accel__hardware *h, const accel__entry *entry, int proof, bool wide, accel__proof result,
-                         const char *why);
+bool accel__verdict_recall(accel__hardware *h, const accel__entry *entry, int proof, bool wide,
+                           accel__proof *result, const char **why); /* false: none is kept */
+void accel__verdict_keep(accel__hardware *h, const accel__entry *entry, int proof, bool wide,
+                         accel__proof result, const char *why);
 
 /* ---- spawn.c ---- */
 typedef struct accel__spawned {
@@ -167,18 +182,19 @@ typedef struct accel__spawned {
   bool timed_out;
   int64_t waited_ms;
 } accel__spawned;
-/* Runs argv[0] (searched in PATH when it has no slash) in a process group of its own, stdin /dev/null; kills the group after
- * timeout_ms, later (at most six times that) where it was slow for want of processors. ACCEL_ERROR_NOT_FOUND when there is
- * no such program, ACCEL_ERROR_IO when it cannot be started. */
+/* Runs argv[0] (searched in PATH when it has no slash) in a process group of its own, stdin
+ * /dev/null; kills the group after timeout_ms, later (at most six times that) where it was slow for
+ * want of processors. ACCEL_ERROR_NOT_FOUND when there is no such program, ACCEL_ERROR_IO when it
+ * cannot be started. */
 accel_status accel__spawn(const char *const *argv, uint32_t timeout_ms, accel__spawned *out);
 void accel__spawned_free(accel__spawned *s);
 
 /* ---- helper.c ---- */
 const char *accel__find_probe(accel__hardware *h); /* path, "" when there is none */
-/* Runs accel-probe with the words; *json is what it printed.  On failure `verdict` says CRASH, HANG or HELPER and `why` a
- * sentence. */
-accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json, accel__verdict *verdict,
-                              const char **why);
+/* Runs accel-probe with the words; *json is what it printed.  On failure `verdict` says CRASH, HANG
+ * or HELPER and `why` a sentence. */
+accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json,
+                              accel__verdict *verdict, const char **why);
 
 /* ---- vendors.c, amd.c, amd_sysfs.c, amd_smi.c, variables.c ---- */
 accel_status accel__ask_vendors(accel__hardware *h, bool refresh); /* h->vendors */
@@ -187,15 +203,16 @@ accel_status accel__amd_smi(accel__hardware *h, accel__vendors *v);
 accel_status accel__amd_conclude(accel__hardware *h, accel__vendors *v);
 accel_status accel__amd_access(accel__hardware *h, accel__vendors *v);
 accel_status accel__variables(accel__hardware *h, accel__vendors *v);
-bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu *out); /* now, from sysfs */
+/* now, from sysfs */
+bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu *out);
 bool accel__gfx_is_integrated(const char *arch);
-/* Marks what ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) hide; gpu[0..n) in
- * the runtime's order. */
+/* Marks what ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, HIP_VISIBLE_DEVICES (else
+ * CUDA_VISIBLE_DEVICES) hide; gpu[0..n) in the runtime's order. */
 void accel__amd_hide(accel__gpu *gpu, uint32_t n);
 
 /* ---- absent.c ---- */
-/* Why devices of this hardware (registry name) cannot be had here and what to do; the four facts as known.  Needs
- * h->vendors. */
+/* Why devices of this hardware (registry name) cannot be had here and what to do; the four facts as
+ * known.  Needs h->vendors. */
 typedef struct accel__absence {
   int compiled, loaded, found;
   const char *reason, *remedy;
@@ -225,6 +242,7 @@ static inline const char *accel__or_empty(const char *text) { return text ? text
     }                                                                                         \
     (list)[(n)++] = (item);                                                                   \
   } while (0)
-void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size);
+void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity,
+                           size_t size);
 
 #endif

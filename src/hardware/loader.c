@@ -14,7 +14,8 @@
 
 static const char prefix[] = "libaccel_", suffix[] = ".so";
 
-void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size) {
+void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity,
+                           size_t size) {
   size_t more = *capacity ? *capacity * 2 : 8;
   void *grown = accel__arena_array(arena, more, size);
   if (!grown) return NULL;
@@ -32,7 +33,8 @@ accel_status accel__library_directory(accel__arena *arena, char **out) {
   accel_status (*here)(accel__arena *, char **) = accel__library_directory;
   void *address;
   memcpy(&address, &here, sizeof address);
-  if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, real)) return ACCEL_OK;
+  if (!dladdr(address, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
+    return ACCEL_OK;
   char *slash = strrchr(real, '/');
   if (!slash) return ACCEL_OK;
   *slash = 0;
@@ -40,8 +42,8 @@ accel_status accel__library_directory(accel__arena *arena, char **out) {
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status add_file(accel__hardware *h, const char *path, const char *key, size_t key_n, accel__verdict verdict,
-                             const char *why) {
+static accel_status add_file(accel__hardware *h, const char *path, const char *key, size_t key_n,
+                             accel__verdict verdict, const char *why) {
   accel__plugin_file *file;
   ACCEL_ALLOC(file, &h->arena, 1);
   file->path = accel__arena_string(&h->arena, path);
@@ -70,16 +72,20 @@ static accel_status search_directory(accel__hardware *h, const char *directory) 
   }
   for (size_t i = 0; i < n; i++) {
     size_t length = strlen(names[i]), ends = sizeof prefix + sizeof suffix - 2;
-    if (length <= ends || !accel__starts_with(names[i], prefix) || !accel__ends_with(names[i], suffix)) continue;
+    if (length <= ends || !accel__starts_with(names[i], prefix) ||
+        !accel__ends_with(names[i], suffix))
+      continue;
     if (accel__fault("plugin_missing")) continue;
     const char *path = accel__path_join(&h->arena, directory, names[i]);
     if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-    ACCEL_TRY(add_file(h, path, names[i] + sizeof prefix - 1, length - ends, ACCEL__VERDICT_UNSEEN, ""));
+    ACCEL_TRY(
+        add_file(h, path, names[i] + sizeof prefix - 1, length - ends, ACCEL__VERDICT_UNSEEN, ""));
   }
   return ACCEL_OK;
 }
 
-/* Colon-separated; an empty part means nothing (never the current directory), a relative one is made absolute now. */
+/* Colon-separated; an empty part means nothing (never the current directory), a relative one is
+ * made absolute now. */
 static accel_status search_path(accel__hardware *h, const char *path) {
   while (*path) {
     size_t n = strcspn(path, ":");
@@ -98,7 +104,8 @@ static accel_status search_standard(accel__hardware *h) {
   char *library = NULL, beside_real[PATH_MAX] = "", built_real[PATH_MAX] = "";
   ACCEL_TRY(accel__library_directory(&h->arena, &library));
   if (library) {
-    const char *beside = accel__arena_printf(&h->arena, "%s/accel/%u", library, ACCEL_PLUGIN_ABI_MAJOR);
+    const char *beside =
+        accel__arena_printf(&h->arena, "%s/accel/%u", library, ACCEL_PLUGIN_ABI_MAJOR);
     if (!beside) return ACCEL_ERROR_OUT_OF_MEMORY;
     if (!realpath(beside, beside_real)) beside_real[0] = 0;
     ACCEL_TRY(search_directory(h, beside));
@@ -122,7 +129,11 @@ static void host_log(void *self, int level, const char *message) {
   accel__hardware *h = self;
   char clean[512];
   accel__clean_copy(clean, sizeof clean, message ? message : "", sizeof clean);
-  accel__logf(h->log, level < 0 ? ACCEL_LOG_ERROR : level > 3 ? ACCEL_LOG_DEBUG : (accel_log_level)level, "%s", clean);
+  accel__logf(h->log,
+              level < 0   ? ACCEL_LOG_ERROR
+              : level > 3 ? ACCEL_LOG_DEBUG
+                          : (accel_log_level)level,
+              "%s", clean);
 }
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__hardware *h = self;
@@ -153,7 +164,8 @@ void accel__quiet_host(accel__hardware *h, accel_plugin_host *host) {
 
 /* ---- opening ---- */
 
-static bool name_is_taken(const accel__hardware *h, const accel__plugin_file *file, const char *name) {
+static bool name_is_taken(const accel__hardware *h, const accel__plugin_file *file,
+                          const char *name) {
   for (size_t i = 0; i < h->n_files; i++)
     if (h->file[i] != file && h->file[i]->known && h->file[i]->verdict == ACCEL__VERDICT_GOOD &&
         !strcmp(h->file[i]->name, name))
@@ -161,8 +173,8 @@ static bool name_is_taken(const accel__hardware *h, const accel__plugin_file *fi
   return false;
 }
 
-static accel_status identify(accel__hardware *h, accel__plugin_file *file, const char *name, const char *type,
-                             const char *version, const char *build) {
+static accel_status identify(accel__hardware *h, accel__plugin_file *file, const char *name,
+                             const char *type, const char *version, const char *build) {
   const char *from[4] = {name, type, version, build};
   const char **to[4] = {&file->name, &file->implementation_type, &file->version, &file->build_id};
   char clean[64];
@@ -174,15 +186,18 @@ static accel_status identify(accel__hardware *h, accel__plugin_file *file, const
   return ACCEL_OK;
 }
 
-static accel_status refuse(accel__hardware *h, accel__plugin_file *file, accel__verdict verdict, const char *why) {
+static accel_status refuse(accel__hardware *h, accel__plugin_file *file, accel__verdict verdict,
+                           const char *why) {
   file->known = true;
   file->verdict = verdict;
   file->why = accel__arena_string(&h->arena, why);
-  accel__logf(h->log, ACCEL_LOG_INFO, "%s: %s: %s", file->path, accel__verdict_name(verdict), accel__or_empty(file->why));
+  accel__logf(h->log, ACCEL_LOG_INFO, "%s: %s: %s", file->path, accel__verdict_name(verdict),
+              accel__or_empty(file->why));
   return file->why ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status refuse_shadowed(accel__hardware *h, accel__plugin_file *file, const char *name) {
+static accel_status refuse_shadowed(accel__hardware *h, accel__plugin_file *file,
+                                    const char *name) {
   char why[128];
   snprintf(why, sizeof why, "an earlier file gave the plugin '%s'", name);
   return refuse(h, file, ACCEL__VERDICT_SHADOWED, why);
@@ -201,14 +216,17 @@ static accel_status know_here(accel__hardware *h, accel__plugin_file *file) {
   accel__verdict verdict = accel__handshake(file->path, &host, &file->table, why, sizeof why);
   if (verdict == ACCEL__VERDICT_GOOD && name_is_taken(h, file, file->table.name))
     return refuse_shadowed(h, file, file->table.name);
-  if (verdict == ACCEL__VERDICT_GOOD) verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
+  if (verdict == ACCEL__VERDICT_GOOD)
+    verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
   if (verdict != ACCEL__VERDICT_GOOD) return refuse(h, file, verdict, why);
   for (uint32_t i = 0; i < n; i++) {
     accel_plugin_error error = {.size = sizeof error, .node = -1};
     memory[i].size = sizeof memory[i];
-    if (file->table.memory(i, &memory[i], &error) != ACCEL_PLUGIN_OK) memset(&memory[i], 0, sizeof memory[i]);
+    if (file->table.memory(i, &memory[i], &error) != ACCEL_PLUGIN_OK)
+      memset(&memory[i], 0, sizeof memory[i]);
   }
-  ACCEL_TRY(identify(h, file, file->table.name, file->table.implementation_type, file->table.version, file->table.build_id));
+  ACCEL_TRY(identify(h, file, file->table.name, file->table.implementation_type,
+                     file->table.version, file->table.build_id));
   file->opened = file->known = true;
   file->verdict = ACCEL__VERDICT_GOOD;
   return accel__add_devices(h, file, devices, memory, n);
@@ -220,7 +238,9 @@ static const char *text_of(const accel__json *object, const char *key) {
 }
 static double number_of(const accel__json *object, const char *key) {
   const accel__json *item = accel__json_get(object, key);
-  return cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 1e18 ? item->valuedouble : 0;
+  return cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 1e18
+             ? item->valuedouble
+             : 0;
 }
 
 static void read_device(const accel__json *item, accel_plugin_device *d, accel_plugin_memory *m) {
@@ -234,8 +254,9 @@ static void read_device(const accel__json *item, accel_plugin_device *d, accel_p
   snprintf(d->driver, sizeof d->driver, "%s", text_of(item, "driver"));
   snprintf(d->unusable, sizeof d->unusable, "%s", text_of(item, "unusable"));
   double type = number_of(item, "type");
-  d->type =
-      type >= ACCEL_PLUGIN_DEVICE_CPU && type <= ACCEL_PLUGIN_DEVICE_OTHER ? (uint32_t)type : ACCEL_PLUGIN_DEVICE_OTHER;
+  d->type = type >= ACCEL_PLUGIN_DEVICE_CPU && type <= ACCEL_PLUGIN_DEVICE_OTHER
+                ? (uint32_t)type
+                : ACCEL_PLUGIN_DEVICE_OTHER;
   d->flags = (uint32_t)number_of(item, "flags");
   d->wave = (uint32_t)number_of(item, "wave");
   d->units = (uint32_t)number_of(item, "units");
@@ -248,7 +269,8 @@ static void read_device(const accel__json *item, accel_plugin_device *d, accel_p
   m->free = (uint64_t)number_of(item, "memory_free");
 }
 
-static accel_status read_answer(accel__hardware *h, accel__plugin_file *file, const accel__json *root) {
+static accel_status read_answer(accel__hardware *h, accel__plugin_file *file,
+                                const accel__json *root) {
   accel_plugin_device *devices;
   accel_plugin_memory *memory;
   uint32_t n = 0;
@@ -267,8 +289,8 @@ static accel_status read_answer(accel__hardware *h, accel__plugin_file *file, co
     read_device(item, &devices[n], &memory[n]);
     n++;
   }
-  ACCEL_TRY(
-      identify(h, file, name, text_of(root, "implementation_type"), text_of(root, "version"), text_of(root, "build_id")));
+  ACCEL_TRY(identify(h, file, name, text_of(root, "implementation_type"), text_of(root, "version"),
+                     text_of(root, "build_id")));
   file->known = true;
   file->verdict = ACCEL__VERDICT_GOOD;
   return accel__add_devices(h, file, devices, memory, n);
@@ -278,25 +300,30 @@ static accel_status know_by_helper(accel__hardware *h, accel__plugin_file *file)
   accel__json_file json = {0};
   accel__verdict verdict;
   const char *why;
-  ACCEL_TRY(accel__ask_probe(h, (const char *const[]){"plugin", file->path, NULL}, &json, &verdict, &why));
-  accel_status status = verdict == ACCEL__VERDICT_GOOD ? read_answer(h, file, json.root) : refuse(h, file, verdict, why);
+  ACCEL_TRY(accel__ask_probe(h, (const char *const[]){"plugin", file->path, NULL}, &json, &verdict,
+                             &why));
+  accel_status status = verdict == ACCEL__VERDICT_GOOD ? read_answer(h, file, json.root)
+                                                       : refuse(h, file, verdict, why);
   accel__json_free(&json);
   return status;
 }
 
 accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file) {
   if (file->known) return ACCEL_OK;
-  if (accel__fault("plugin_abi")) return refuse(h, file, ACCEL__VERDICT_ABI, "ABI mismatch injected by ACCEL_FAIL_AT");
+  if (accel__fault("plugin_abi"))
+    return refuse(h, file, ACCEL__VERDICT_ABI, "ABI mismatch injected by ACCEL_FAIL_AT");
   /* An AMD card behind a CUDA layer is one of ROCm's names: those must be given first. */
   if (accel__starts_with(file->key, "cuda")) ACCEL_TRY(accel__know_named(h, "rocm"));
   return file->trusted ? know_here(h, file) : know_by_helper(h, file);
 }
 
 /* What the helper saw must be what is seen here, or numbers would mean other cards. */
-static bool same_devices(const accel__plugin_file *file, const accel_plugin_device *now, uint32_t n) {
+static bool same_devices(const accel__plugin_file *file, const accel_plugin_device *now,
+                         uint32_t n) {
   if (n != file->n) return false;
   for (uint32_t i = 0; i < n; i++)
-    if (strcmp(now[i].id, file->device[i]->device.facts.id) || strcmp(now[i].name, file->device[i]->device.facts.name))
+    if (strcmp(now[i].id, file->device[i]->device.facts.id) ||
+        strcmp(now[i].name, file->device[i]->device.facts.name))
       return false;
   return true;
 }
@@ -307,11 +334,13 @@ accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file) {
   char why[512] = "";
   uint32_t n = 0;
   if (file->opened) return ACCEL_OK;
-  if (file->broken) return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", file->path, file->why);
+  if (file->broken)
+    return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", file->path, file->why);
   ACCEL_ALLOC(devices, &h->arena, ACCEL__MAX_DEVICES);
   accel__quiet_host(h, &host);
   accel__verdict verdict = accel__handshake(file->path, &host, &file->table, why, sizeof why);
-  if (verdict == ACCEL__VERDICT_GOOD) verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
+  if (verdict == ACCEL__VERDICT_GOOD)
+    verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
   if (verdict == ACCEL__VERDICT_GOOD && !same_devices(file, devices, n)) {
     verdict = ACCEL__VERDICT_DEVICES;
     snprintf(why, sizeof why, "its devices changed since it was probed; refresh the detection");
@@ -326,7 +355,8 @@ accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file) {
   }
   file->broken = true;
   file->why = accel__arena_string(&h->arena, why);
-  for (uint32_t i = 0; i < file->n; i++) accel__quarantine(file->device[i], accel__or_empty(file->why), "");
+  for (uint32_t i = 0; i < file->n; i++)
+    accel__quarantine(file->device[i], accel__or_empty(file->why), "");
   return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", file->path, why);
 }
 
@@ -334,7 +364,8 @@ accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file) {
 
 bool accel__key_fits(const char *key, const char *stem) {
   size_t n = strlen(stem);
-  return !strncmp(key, stem, n) && strspn(key + n, "0123456789") == strlen(key + n); /* rocm, rocm6 */
+  /* rocm, rocm6 */
+  return !strncmp(key, stem, n) && strspn(key + n, "0123456789") == strlen(key + n);
 }
 
 accel_status accel__know_named(accel__hardware *h, const char *stem) {

@@ -48,7 +48,8 @@ static int compare_within(const void *a, const void *b) {
   return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Across plugins: real before software, discrete before integrated, then ROCm, CUDA, OpenCL, Vulkan. */
+/* Across plugins: real before software, discrete before integrated, then ROCm, CUDA, OpenCL,
+ * Vulkan. */
 static int compare_across(const void *a, const void *b) {
   const accel__entry *x = *(accel__entry *const *)a, *y = *(accel__entry *const *)b;
   if (type_rank(x) != type_rank(y)) return type_rank(x) - type_rank(y);
@@ -72,7 +73,8 @@ static accel_status take(answer *a, accel__entry *e) {
     if (a->device[i] == &e->device) return ACCEL_OK;
   if (e->device.info.reason[0]) {
     a->remedy = e->device.info.remedy;
-    return say(a, accel__arena_printf(a->arena, "%s: %s", e->device.info.name, e->device.info.reason));
+    return say(a,
+               accel__arena_printf(a->arena, "%s: %s", e->device.info.name, e->device.info.reason));
   }
   accel_status status = accel__open_plugin(a->h, e->file);
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
@@ -85,7 +87,8 @@ static accel_status take(answer *a, accel__entry *e) {
   return ACCEL_OK;
 }
 
-/* Why the files whose devices would be called `stem` gave none; false when there is no such file. */
+/* Why the files whose devices would be called `stem` gave none; false when there is no such
+ * file. */
 static accel_status say_files(answer *a, const char *stem, bool *any) {
   *any = false;
   for (size_t i = 0; i < a->h->n_files; i++) {
@@ -93,7 +96,8 @@ static accel_status say_files(answer *a, const char *stem, bool *any) {
     if (!accel__key_fits(f->key, stem)) continue;
     if (f->verdict == ACCEL__VERDICT_GOOD && f->n > 0) continue;
     *any = true;
-    const char *why = f->verdict == ACCEL__VERDICT_GOOD ? "the plugin is loaded and found no device" : f->why;
+    const char *why =
+        f->verdict == ACCEL__VERDICT_GOOD ? "the plugin is loaded and found no device" : f->why;
     ACCEL_TRY(say(a, accel__arena_printf(a->arena, "%s: %s: %s", stem, f->path, why)));
   }
   return ACCEL_OK;
@@ -116,7 +120,9 @@ static accel_status say_absent(answer *a, const wish *w) {
 
 /* ---- the kinds of wishes ---- */
 
-static bool is_number(const char *text) { return *text && strlen(text) < 6 && strspn(text, "0123456789") == strlen(text); }
+static bool is_number(const char *text) {
+  return *text && strlen(text) < 6 && strspn(text, "0123456789") == strlen(text);
+}
 
 static bool contains(const char *text, const char *part) {
   size_t n = strlen(part);
@@ -128,9 +134,12 @@ static bool contains(const char *text, const char *part) {
 static bool tail_fits(const accel__entry *e, const char *tail, bool by_id) {
   char address[64];
   accel__normal_address(address, sizeof address, tail);
-  if (by_id) return !strcmp(e->device.info.id, address) || accel__equal_ignoring_case(e->device.facts.id, tail);
+  if (by_id)
+    return !strcmp(e->device.info.id, address) ||
+           accel__equal_ignoring_case(e->device.facts.id, tail);
   if (is_number(tail)) return (uint32_t)strtoul(tail, NULL, 10) == e->number;
-  return contains(e->device.info.description, tail) || accel__equal_ignoring_case(e->device.info.arch, tail);
+  return contains(e->device.info.description, tail) ||
+         accel__equal_ignoring_case(e->device.info.arch, tail);
 }
 
 static accel_status gather_stem(answer *a, const char *stem, accel__entry ***out, size_t *n) {
@@ -138,7 +147,8 @@ static accel_status gather_stem(answer *a, const char *stem, accel__entry ***out
   *n = 0;
   *out = NULL;
   for (size_t i = 0; i < a->h->n_entries; i++)
-    if (!strcmp(a->h->entry[i]->stem, stem)) ACCEL_PUSH(a->arena, *out, *n, capacity, a->h->entry[i]);
+    if (!strcmp(a->h->entry[i]->stem, stem))
+      ACCEL_PUSH(a->arena, *out, *n, capacity, a->h->entry[i]);
   if (*n) qsort(*out, *n, sizeof **out, compare_within);
   return ACCEL_OK;
 }
@@ -148,7 +158,8 @@ static accel_status want_plugin(answer *a, const wish *w) {
   accel__entry **found;
   size_t n, taken = 0;
   ACCEL_TRY(accel__know_named(a->h, w->head));
-  if (!strcmp(w->head, "rocm")) ACCEL_TRY(accel__know_named(a->h, "cuda")); /* AMD cards behind a CUDA layer */
+  /* AMD cards behind a CUDA layer */
+  if (!strcmp(w->head, "rocm")) ACCEL_TRY(accel__know_named(a->h, "cuda"));
   ACCEL_TRY(gather_stem(a, w->head, &found, &n));
   if (n == 0) return say_absent(a, w);
   if (!w->tail) {
@@ -164,22 +175,26 @@ static accel_status want_plugin(answer *a, const wish *w) {
   if (taken) return ACCEL_OK;
   accel__buffer names = {0};
   for (size_t i = 0; i < n; i++)
-    accel__buffer_printf(&names, "%s%s (%s)", i ? ", " : "", found[i]->device.info.name, found[i]->device.info.description);
+    accel__buffer_printf(&names, "%s%s (%s)", i ? ", " : "", found[i]->device.info.name,
+                         found[i]->device.info.description);
   accel_status status = accel__buffer_status(&names);
   if (status == ACCEL_OK)
-    status =
-        say(a, accel__arena_printf(a->arena, "%s: no such device; there %s %s", w->text, n == 1 ? "is" : "are", names.data));
+    status = say(a, accel__arena_printf(a->arena, "%s: no such device; there %s %s", w->text,
+                                        n == 1 ? "is" : "are", names.data));
   accel__buffer_free(&names);
   return status;
 }
 
 static bool may_be_chosen(const accel__hardware *h, const accel__entry *e) {
   if (!strcmp(e->stem, "cpu")) return false;
-  if (e->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE && e->device.facts.type != ACCEL_PLUGIN_DEVICE_CPU) return true;
+  if (e->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE &&
+      e->device.facts.type != ACCEL_PLUGIN_DEVICE_CPU)
+    return true;
   return h->allow_software && route_rank(e) < 4; /* emulators and the reference: by name alone */
 }
 
-/* All devices that may be chosen for the user, best first: every card's best route, then the other routes. */
+/* All devices that may be chosen for the user, best first: every card's best route, then the other
+ * routes. */
 static accel_status gather_gpus(answer *a, accel__entry ***out, size_t *n, size_t *n_cards) {
   accel__entry **all = NULL, **routes = NULL;
   size_t n_all = 0, all_capacity = 0, capacity = 0, n_routes = 0, routes_capacity = 0;
@@ -187,12 +202,14 @@ static accel_status gather_gpus(answer *a, accel__entry ***out, size_t *n, size_
   *n = 0;
   ACCEL_TRY(accel__know_all(a->h));
   for (size_t i = 0; i < a->h->n_entries; i++)
-    if (may_be_chosen(a->h, a->h->entry[i])) ACCEL_PUSH(a->arena, all, n_all, all_capacity, a->h->entry[i]);
+    if (may_be_chosen(a->h, a->h->entry[i]))
+      ACCEL_PUSH(a->arena, all, n_all, all_capacity, a->h->entry[i]);
   if (n_all) qsort(all, n_all, sizeof *all, compare_across);
   for (size_t i = 0; i < n_all; i++) {
     bool seen = false;
     for (size_t j = 0; j < *n && !seen; j++)
-      seen = all[i]->device.card && (*out)[j]->device.card == all[i]->device.card && !(*out)[j]->device.info.reason[0];
+      seen = all[i]->device.card && (*out)[j]->device.card == all[i]->device.card &&
+             !(*out)[j]->device.info.reason[0];
     if (seen)
       ACCEL_PUSH(a->arena, routes, n_routes, routes_capacity, all[i]);
     else
@@ -211,34 +228,41 @@ static accel_status want_gpu(answer *a, const wish *w) {
     size_t before = a->n;
     for (size_t i = 0; i < n; i++) ACCEL_TRY(take(a, found[i]));
     if (a->n > before) return ACCEL_OK;
-    return say(a, accel__arena_string(a->arena, "gpu: no usable GPU; accel detect says why for each kind"));
+    return say(a, accel__arena_string(a->arena,
+                                      "gpu: no usable GPU; accel detect says why for each kind"));
   }
-  if (!is_number(w->tail)) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': gpu takes a number, as in gpu:0", w->text);
+  if (!is_number(w->tail))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': gpu takes a number, as in gpu:0",
+                       w->text);
   size_t wanted = strtoul(w->tail, NULL, 10);
   for (size_t i = 0; i < n_cards; i++) {
     if (found[i]->device.info.reason[0]) continue;
     if (usable++ != wanted) continue;
     ACCEL_TRY(take(a, found[i]));
     for (size_t j = n_cards; j < n; j++)
-      if (found[i]->device.card && found[j]->device.card == found[i]->device.card) ACCEL_TRY(take(a, found[j]));
+      if (found[i]->device.card && found[j]->device.card == found[i]->device.card)
+        ACCEL_TRY(take(a, found[j]));
     return ACCEL_OK;
   }
-  return say(a, accel__arena_printf(a->arena, "%s: there %s %zu usable GPU%s", w->text, usable == 1 ? "is" : "are", usable,
-                                    usable == 1 ? "" : "s"));
+  return say(a, accel__arena_printf(a->arena, "%s: there %s %zu usable GPU%s", w->text,
+                                    usable == 1 ? "is" : "are", usable, usable == 1 ? "" : "s"));
 }
 
 static accel_status want_auto(answer *a, const wish *w) {
   accel__entry **found;
   size_t n, n_cards;
-  if (w->tail) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': auto takes nothing after it", w->text);
+  if (w->tail)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': auto takes nothing after it", w->text);
   ACCEL_TRY(gather_gpus(a, &found, &n, &n_cards));
   for (size_t i = 0; i < n; i++) ACCEL_TRY(take(a, found[i]));
   for (size_t i = 0; i < a->h->n_files; i++) { /* plugins that are there and could not serve */
     const accel__plugin_file *f = a->h->file[i];
-    if (f->verdict != ACCEL__VERDICT_GOOD && f->verdict != ACCEL__VERDICT_ABSENT && f->verdict != ACCEL__VERDICT_SHADOWED)
+    if (f->verdict != ACCEL__VERDICT_GOOD && f->verdict != ACCEL__VERDICT_ABSENT &&
+        f->verdict != ACCEL__VERDICT_SHADOWED)
       ACCEL_TRY(say(a, accel__arena_printf(a->arena, "%s: %s: %s", f->key, f->path, f->why)));
     else if (f->verdict == ACCEL__VERDICT_GOOD && f->n == 0)
-      ACCEL_TRY(say(a, accel__arena_printf(a->arena, "%s: the plugin is loaded and found no device", f->name)));
+      ACCEL_TRY(say(a, accel__arena_printf(a->arena, "%s: the plugin is loaded and found no device",
+                                           f->name)));
   }
   accel__entry **cpu;
   ACCEL_TRY(gather_stem(a, "cpu", &cpu, &n));
@@ -251,7 +275,8 @@ static accel_status want_pci(answer *a, const wish *w) {
   size_t n, n_cards, seen = 0;
   char address[64];
   if (!w->tail)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': pci needs an address, as in pci:0000:03:00.0", w->text);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "device '%s': pci needs an address, as in pci:0000:03:00.0", w->text);
   accel__normal_address(address, sizeof address, w->tail);
   ACCEL_TRY(gather_gpus(a, &found, &n, &n_cards));
   for (size_t i = 0; i < n; i++) {
@@ -259,19 +284,22 @@ static accel_status want_pci(answer *a, const wish *w) {
     ACCEL_TRY(take(a, found[i]));
     seen++;
   }
-  return seen ? ACCEL_OK : say(a, accel__arena_printf(a->arena, "%s: no device at this address", w->text));
+  return seen ? ACCEL_OK
+              : say(a, accel__arena_printf(a->arena, "%s: no device at this address", w->text));
 }
 
 /* ---- reading the string ---- */
 
 static void suggest(accel__hardware *h, const char *head) {
-  const char *known[64] = {"auto", "gpu", "pci", "cpu", "rocm", "cuda", "opencl", "vulkan", "reference"};
+  const char *known[64] = {"auto", "gpu",    "pci",    "cpu",      "rocm",
+                           "cuda", "opencl", "vulkan", "reference"};
   size_t n = 9;
   for (size_t i = 0; i < h->n_files && n < 64; i++)
     if (*h->file[i]->key) known[n++] = h->file[i]->key;
   const char *near = accel__nearest(head, known, n);
   accel__fail(ACCEL_ERROR_ARGUMENT,
-              "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, rocm[:N], cuda[:N], opencl[:N], "
+              "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, "
+              "rocm[:N], cuda[:N], opencl[:N], "
               "vulkan[:N] or "
               "the name of a plugin",
               head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
@@ -279,8 +307,11 @@ static void suggest(accel__hardware *h, const char *head) {
 
 bool accel__is_plugin_name(const accel__hardware *h, const char *head) {
   for (size_t i = 0; i < h->n_files; i++)
-    if (*head && (!strcmp(h->file[i]->key, head) || (h->file[i]->known && !strcmp(h->file[i]->name, head)))) return true;
-  return !strcmp(head, "reference"); /* a plugin of every build: when it is gone, that is the news */
+    if (*head &&
+        (!strcmp(h->file[i]->key, head) || (h->file[i]->known && !strcmp(h->file[i]->name, head))))
+      return true;
+  /* a plugin of every build: when it is gone, that is the news */
+  return !strcmp(head, "reference");
 }
 
 static accel_status read_wish(accel__hardware *h, const char *text, size_t n, wish *w) {
@@ -292,10 +323,13 @@ static accel_status read_wish(accel__hardware *h, const char *text, size_t n, wi
   accel__clean_copy(w->text, sizeof w->text, text, n);
   for (char *c = w->text; *c; c++) *c = (char)tolower((unsigned char)*c);
   char *colon = strchr(w->text, ':');
-  snprintf(w->head, sizeof w->head, "%.*s", (int)(colon ? colon - w->text : (ptrdiff_t)sizeof w->head - 1), w->text);
+  snprintf(w->head, sizeof w->head, "%.*s",
+           (int)(colon ? colon - w->text : (ptrdiff_t)sizeof w->head - 1), w->text);
   w->tail = colon && colon[1] ? colon + 1 : NULL;
-  if (colon && !w->tail) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': nothing after the colon", w->text);
-  if (!strcmp(w->head, "auto") || !strcmp(w->head, "gpu") || !strcmp(w->head, "pci")) return ACCEL_OK;
+  if (colon && !w->tail)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': nothing after the colon", w->text);
+  if (!strcmp(w->head, "auto") || !strcmp(w->head, "gpu") || !strcmp(w->head, "pci"))
+    return ACCEL_OK;
   const char *hardware = accel__registry_hardware_name(w->head);
   if (hardware) {
     snprintf(w->head, sizeof w->head, "%s", accel__stem_of(hardware));
@@ -320,7 +354,8 @@ static void list_usable(answer *a, accel__buffer *out) {
   for (int cpu = 0; cpu < 2; cpu++)
     for (size_t i = 0; i < a->h->n_entries; i++) {
       const accel__entry *e = a->h->entry[i];
-      if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE || cpu != !strcmp(e->stem, "cpu"))
+      if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ||
+          cpu != !strcmp(e->stem, "cpu"))
         continue;
       accel__buffer_printf(out, "%s%s", out->n ? ", " : "", e->device.info.name);
       if (!cpu) accel__buffer_printf(out, " (%s)", e->device.info.description);
@@ -329,12 +364,14 @@ static void list_usable(answer *a, accel__buffer *out) {
 
 static accel_status nothing_serves(answer *a, const char *wanted) {
   accel__buffer all = {0}, usable = {0};
-  for (size_t i = 0; i < a->n_reasons; i++) accel__buffer_printf(&all, "%s%s", i ? "; " : "", a->reason[i]);
+  for (size_t i = 0; i < a->n_reasons; i++)
+    accel__buffer_printf(&all, "%s%s", i ? "; " : "", a->reason[i]);
   list_usable(a, &usable);
-  accel_status status =
-      accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "device '%s' cannot serve: %s", wanted, all.n ? all.data : "no device");
+  accel_status status = accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "device '%s' cannot serve: %s",
+                                    wanted, all.n ? all.data : "no device");
   const char *first = accel__or_empty(a->remedy);
-  accel__remedy(status, "%s%sdevices here: %s", first, *first ? "; " : "", usable.n ? usable.data : "none");
+  accel__remedy(status, "%s%sdevices here: %s", first, *first ? "; " : "",
+                usable.n ? usable.data : "none");
   accel__buffer_free(&all);
   accel__buffer_free(&usable);
   return status;
@@ -343,12 +380,14 @@ static accel_status nothing_serves(answer *a, const char *wanted) {
 static accel_status choose(answer *a, const char *wanted) {
   size_t n_elements = 0;
   if (strlen(wanted) >= MAX_WANTED)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "device: the name is longer than %d bytes", MAX_WANTED);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device: the name is longer than %d bytes",
+                       MAX_WANTED);
   for (const char *at = wanted;; at++) {
     size_t n = strcspn(at, ",");
     wish w;
     if (++n_elements > MAX_ELEMENTS)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': more than %d names", wanted, MAX_ELEMENTS);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': more than %d names", wanted,
+                         MAX_ELEMENTS);
     ACCEL_TRY(read_wish(a->h, at, n, &w));
     ACCEL_TRY(follow(a, &w));
     at += n;

@@ -1,5 +1,5 @@
-/* selftest.c - see selftest.h.  The expected numbers come from tests/goldens/hardware_selftest.py, which has the same
- * formulas. */
+/* selftest.c - see selftest.h.  The expected numbers come from tests/goldens/hardware_selftest.py,
+ * which has the same formulas. */
 #include "hardware/selftest.h"
 
 #include <math.h>
@@ -19,8 +19,9 @@
 enum { SELFTEST_T = 3, SELFTEST_C = 20, SELFTEST_F = 36, SELFTEST_WEIGHTS = 6 };
 #include "hardware/selftest_numbers.h"
 
-/* value[i] = offset + ((i * a + b) mod modulus - modulus / 2) / scale: small dyadic fractions, exact in fp16 and bf16.
- * modulus 0: code[(i * a + b) mod CODES] / scale, exact in every weight format. */
+/* value[i] = offset + ((i * a + b) mod modulus - modulus / 2) / scale: small dyadic fractions,
+ * exact in fp16 and bf16. modulus 0: code[(i * a + b) mod CODES] / scale, exact in every weight
+ * format. */
 enum { CODES = 11 };
 static const int8_t code[CODES] = {-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6};
 typedef struct formula {
@@ -41,28 +42,41 @@ static int formula_code(const formula *f, uint32_t i) { return code[(i * f->a + 
 
 static float formula_value(const formula *f, uint32_t i) {
   if (!f->modulus) return (float)formula_code(f, i) / f->scale;
-  return f->offset + (float)((int)((i * f->a + f->b) % f->modulus) - (int)(f->modulus / 2)) / f->scale;
+  return f->offset +
+         (float)((int)((i * f->a + f->b) % f->modulus) - (int)(f->modulus / 2)) / f->scale;
 }
 
 /* ---- the program, written out ---- */
 enum { DIM_T, DIM_C, DIM_F, DIMS };
 enum { X, GAMMA, BETA, H, W1, B1, G, W2, B2, Y, P, TENSORS };
 
-static const accel_plugin_symbol symbols[] = {{.name = "T", .min = 1, .max = 64, .typical = SELFTEST_T}};
+static const accel_plugin_symbol symbols[] = {
+    {.name = "T", .min = 1, .max = 64, .typical = SELFTEST_T}};
 static const accel_plugin_dim dims[DIMS] = {{.op = ACCEL_PLUGIN_DIM_SYMBOL, .a = 0},
                                             {.op = ACCEL_PLUGIN_DIM_CONST, .c = SELFTEST_C},
                                             {.op = ACCEL_PLUGIN_DIM_CONST, .c = SELFTEST_F}};
-#define ROWS(label, what, width) \
-  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_##what, .rank = 2, .dim = {DIM_T, width}, .weight = -1, .space = -1 }
-#define VECTOR(label, index, width) \
-  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 1, .dim = {width}, .weight = index, .space = -1 }
-#define MATRIX(label, index, n, k) \
-  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 2, .dim = {n, k}, .weight = index, .space = -1 }
+#define ROWS(label, what, width)                                                         \
+  {                                                                                      \
+    .name = label, .kind = ACCEL_PLUGIN_TENSOR_##what, .rank = 2, .dim = {DIM_T, width}, \
+    .weight = -1, .space = -1                                                            \
+  }
+#define VECTOR(label, index, width)                                                                \
+  {                                                                                                \
+    .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 1, .dim = {width}, .weight = index, \
+    .space = -1                                                                                    \
+  }
+#define MATRIX(label, index, n, k)                                                                \
+  {                                                                                               \
+    .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 2, .dim = {n, k}, .weight = index, \
+    .space = -1                                                                                   \
+  }
 static const accel_plugin_tensor tensors[TENSORS] = {
-    [X] = ROWS("x", INPUT, DIM_C), [GAMMA] = VECTOR("gamma", 0, DIM_C),  [BETA] = VECTOR("beta", 1, DIM_C),
-    [H] = ROWS("h", VALUE, DIM_C), [W1] = MATRIX("w1", 2, DIM_F, DIM_C), [B1] = VECTOR("b1", 3, DIM_F),
-    [G] = ROWS("g", VALUE, DIM_F), [W2] = MATRIX("w2", 4, DIM_C, DIM_F), [B2] = VECTOR("b2", 5, DIM_C),
-    [Y] = ROWS("y", VALUE, DIM_C), [P] = ROWS("p", VALUE, DIM_C),
+    [X] = ROWS("x", INPUT, DIM_C),        [GAMMA] = VECTOR("gamma", 0, DIM_C),
+    [BETA] = VECTOR("beta", 1, DIM_C),    [H] = ROWS("h", VALUE, DIM_C),
+    [W1] = MATRIX("w1", 2, DIM_F, DIM_C), [B1] = VECTOR("b1", 3, DIM_F),
+    [G] = ROWS("g", VALUE, DIM_F),        [W2] = MATRIX("w2", 4, DIM_C, DIM_F),
+    [B2] = VECTOR("b2", 5, DIM_C),        [Y] = ROWS("y", VALUE, DIM_C),
+    [P] = ROWS("p", VALUE, DIM_C),
 };
 static const accel_plugin_weight weights[SELFTEST_WEIGHTS] = {
     {.name = "gamma", .rank = 1, .dim = {SELFTEST_C}, .use = ACCEL_PLUGIN_USE_PLAIN},
@@ -76,15 +90,17 @@ static const accel_plugin_weight weights[SELFTEST_WEIGHTS] = {
   { .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_I, .i = (value) }
 #define ATTR_F(name, value) \
   { .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_F, .f = (value) }
-static const accel_plugin_attr norm_attrs[] = {ATTR_I(NORM_KIND, ACCEL_PLUGIN_NORM_LAYER), ATTR_F(EPS, 1e-5)};
+static const accel_plugin_attr norm_attrs[] = {ATTR_I(NORM_KIND, ACCEL_PLUGIN_NORM_LAYER),
+                                               ATTR_F(EPS, 1e-5)};
 static const accel_plugin_attr gelu_attrs[] = {ATTR_I(ACT, ACCEL_PLUGIN_ACT_GELU)};
 static const accel_plugin_attr softmax_attrs[] = {ATTR_I(AXIS, -1)};
-#define NODE(which, inputs, n_inputs, output, attrs, n_attrs)                                                              \
-  {                                                                                                                        \
-    .op = ACCEL_PLUGIN_OP_##which, .version = 1, .n_in = n_inputs, .n_out = 1, .in = inputs, .out = output, .attr = attrs, \
-    .n_attr = n_attrs, .state = -1                                                                                         \
+#define NODE(which, inputs, n_inputs, output, attrs, n_attrs)                                \
+  {                                                                                          \
+    .op = ACCEL_PLUGIN_OP_##which, .version = 1, .n_in = n_inputs, .n_out = 1, .in = inputs, \
+    .out = output, .attr = attrs, .n_attr = n_attrs, .state = -1                             \
   }
-static const int32_t norm_in[] = {X, GAMMA, BETA}, up_in[] = {H, W1, B1}, down_in[] = {G, W2, B2, X}, softmax_in[] = {Y};
+static const int32_t norm_in[] = {X, GAMMA, BETA}, up_in[] = {H, W1, B1},
+                     down_in[] = {G, W2, B2, X}, softmax_in[] = {Y};
 static const int32_t h_out[] = {H}, g_out[] = {G}, y_out[] = {Y}, p_out[] = {P};
 static const accel_plugin_node nodes[] = {
     NODE(NORM, norm_in, 3, h_out, norm_attrs, 2),
@@ -93,8 +109,13 @@ static const accel_plugin_node nodes[] = {
     NODE(SOFTMAX, softmax_in, 1, p_out, softmax_attrs, 1),
 };
 static const int32_t entry_nodes[] = {0, 1, 2, 3}, entry_in[] = {X}, entry_out[] = {Y, P};
-static const accel_plugin_entry entries[] = {
-    {.name = "test", .node = entry_nodes, .n_node = 4, .in = entry_in, .out = entry_out, .n_in = 1, .n_out = 2}};
+static const accel_plugin_entry entries[] = {{.name = "test",
+                                              .node = entry_nodes,
+                                              .n_node = 4,
+                                              .in = entry_in,
+                                              .out = entry_out,
+                                              .n_in = 1,
+                                              .n_out = 2}};
 static const accel_plugin_program program = {.size = sizeof program,
                                              .abi = ACCEL_PLUGIN_ABI_NOW,
                                              .hash = 0x73656c6674657374u,
@@ -126,17 +147,43 @@ static const accel_plugin_program program = {.size = sizeof program,
 static const struct precision {
   const char *name;
   uint8_t compute, kv;
-  double bound; /* of the root mean square of the expected values; where codes of 8 bits may be multiplied, theirs */
+  /* of the root mean square of the expected values; where codes of 8 bits may be multiplied,
+   * theirs */
+  double bound;
   accel_plugin_format format; /* of w1 and w2 */
 } precisions[] = {
     {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, 1e-4, {ACCEL_PLUGIN_F32, NONE, NONE, NONE, 0, 0}},
     {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, 1e-2, {ACCEL_PLUGIN_F16, NONE, NONE, NONE, 0, 0}},
-    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, 6e-2, {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0}},
-    {"int8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
-    {"int4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1}},
-    {"uint4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1}},
-    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
-    {"fp4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1}},
+    {"bf16",
+     ACCEL_PLUGIN_BF16,
+     ACCEL_PLUGIN_BF16,
+     6e-2,
+     {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0}},
+    {"int8",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     6e-2,
+     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
+    {"int4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     6e-2,
+     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1}},
+    {"uint4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     6e-2,
+     {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1}},
+    {"fp8",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     6e-2,
+     {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
+    {"fp4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     6e-2,
+     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1}},
 };
 enum { PRECISIONS = sizeof precisions / sizeof *precisions };
 
@@ -144,7 +191,8 @@ enum { PRECISIONS = sizeof precisions / sizeof *precisions };
 typedef struct selftest_weights {
   accel_plugin_format format[SELFTEST_WEIGHTS];
   accel_plugin_weight_view view[SELFTEST_WEIGHTS];
-  _Alignas(64) float data[SELFTEST_WEIGHTS][SELFTEST_C * SELFTEST_F], scale[SELFTEST_WEIGHTS][2 * SELFTEST_F];
+  _Alignas(64) float data[SELFTEST_WEIGHTS][SELFTEST_C * SELFTEST_F],
+      scale[SELFTEST_WEIGHTS][2 * SELFTEST_F];
   uint8_t zero[2 * SELFTEST_F];
 } selftest_weights;
 
@@ -161,7 +209,10 @@ static void put_code(void *row, uint32_t k, uint8_t store, int q, float scale) {
 
 static size_t bytes_of_row(uint8_t store, size_t k) {
   const bool narrow = store == ACCEL_PLUGIN_I8 || store == ACCEL_PLUGIN_E4M3;
-  return store == ACCEL_PLUGIN_F32 ? 4 * k : store <= ACCEL_PLUGIN_BF16 ? 2 * k : narrow ? k : (k + 1) / 2;
+  return store == ACCEL_PLUGIN_F32    ? 4 * k
+         : store <= ACCEL_PLUGIN_BF16 ? 2 * k
+         : narrow                     ? k
+                                      : (k + 1) / 2;
 }
 
 static void fill_matrix(selftest_weights *s, int w, const accel_plugin_format *format) {
@@ -169,12 +220,14 @@ static void fill_matrix(selftest_weights *s, int w, const accel_plugin_format *f
   const uint32_t rows = (uint32_t)weights[w].dim[0], k = (uint32_t)weights[w].dim[1];
   const uint32_t groups = format->group_k ? (k + format->group_k - 1) / format->group_k : 1;
   for (uint32_t i = 0; i < f->n; i++)
-    put_code((char *)s->data[w] + i / k * bytes_of_row(format->store, k), i % k, format->store, formula_code(f, i),
-             f->scale);
+    put_code((char *)s->data[w] + i / k * bytes_of_row(format->store, k), i % k, format->store,
+             formula_code(f, i), f->scale);
   for (uint32_t i = 0; i < rows * groups; i++) {
     if (format->scale == ACCEL_PLUGIN_F32) s->scale[w][i] = 1 / f->scale;
-    if (format->scale == ACCEL_PLUGIN_F16) ((uint16_t *)s->scale[w])[i] = accel_f32_to_fp16(1 / f->scale);
-    if (format->scale == ACCEL_PLUGIN_E8M0) ((uint8_t *)s->scale[w])[i] = accel_f32_to_e8m0(1 / f->scale);
+    if (format->scale == ACCEL_PLUGIN_F16)
+      ((uint16_t *)s->scale[w])[i] = accel_f32_to_fp16(1 / f->scale);
+    if (format->scale == ACCEL_PLUGIN_E8M0)
+      ((uint8_t *)s->scale[w])[i] = accel_f32_to_e8m0(1 / f->scale);
   }
   s->format[w] = *format;
   if (format->scale != NONE) s->view[w].scale = s->scale[w];
@@ -187,7 +240,8 @@ static void fill_weights(selftest_weights *s, const accel_plugin_format *format)
   for (int w = 0; w < SELFTEST_WEIGHTS; w++) {
     s->view[w].data = s->data[w];
     s->format[w] = precisions[0].format;
-    for (uint32_t i = 0; i < weight_formula[w].n; i++) s->data[w][i] = formula_value(&weight_formula[w], i);
+    for (uint32_t i = 0; i < weight_formula[w].n; i++)
+      s->data[w][i] = formula_value(&weight_formula[w], i);
     if (weights[w].use == ACCEL_PLUGIN_USE_LINEAR) fill_matrix(s, w, format);
   }
 }
@@ -208,7 +262,8 @@ static double worst(const float *got, const double *want, size_t n, size_t *wher
 }
 
 static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_endpoint *endpoint,
-                                    const accel_plugin_host *host, double bound, char *why, size_t n) {
+                                    const accel_plugin_host *host, double bound, char *why,
+                                    size_t n) {
   float x[SELFTEST_T * SELFTEST_C], got[2][SELFTEST_T * SELFTEST_C];
   for (uint32_t i = 0; i < input_formula.n; i++) x[i] = formula_value(&input_formula, i);
   for (int o = 0; o < 2; o++)
@@ -221,23 +276,30 @@ static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_end
                           .dim = {SELFTEST_T, SELFTEST_C}};
   accel_plugin_view out[2];
   for (int o = 0; o < 2; o++)
-    out[o] = (accel_plugin_view){.size = sizeof *out, .dtype = ACCEL_PLUGIN_F32, .host = got[o], .capacity = sizeof got[o]};
+    out[o] = (accel_plugin_view){
+        .size = sizeof *out, .dtype = ACCEL_PLUGIN_F32, .host = got[o], .capacity = sizeof got[o]};
   accel_plugin_run run = {.size = sizeof run, .host = host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = plugin->handler(endpoint, NULL, &run, &in, 1, out, 2, &error);
   if (rc != ACCEL_PLUGIN_OK) return accel__test_failed("handler", rc, &error, why, n);
   for (int o = 0; o < 2; o++) {
     if (out[o].rank != 2 || out[o].dim[0] != SELFTEST_T || out[o].dim[1] != SELFTEST_C) {
-      snprintf(why, n, "handler gave the wrong shape on the self-test: rank %u, [%lld, %lld] instead of [%d, %d]",
-               (unsigned)out[o].rank, (long long)out[o].dim[0], (long long)out[o].dim[1], SELFTEST_T, SELFTEST_C);
+      snprintf(why, n,
+               "handler gave the wrong shape on the self-test: rank %u, [%lld, %lld] instead of "
+               "[%d, %d]",
+               (unsigned)out[o].rank, (long long)out[o].dim[0], (long long)out[o].dim[1],
+               SELFTEST_T, SELFTEST_C);
       return ACCEL__PROOF_WRONG;
     }
     size_t where = 0;
     const double *want = o == 0 ? selftest_y : selftest_p;
     double error_rms = worst(got[o], want, SELFTEST_T * SELFTEST_C, &where);
     if (!(error_rms <= bound)) {
-      snprintf(why, n, "it computes wrong numbers: the self-test's %s[%zu] is %g instead of %g (bound %g of the rms)",
-               o == 0 ? "linear output" : "softmax", where, (double)got[o][where], want[where], bound);
+      snprintf(why, n,
+               "it computes wrong numbers: the self-test's %s[%zu] is %g instead of %g (bound %g "
+               "of the rms)",
+               o == 0 ? "linear output" : "softmax", where, (double)got[o][where], want[where],
+               bound);
       return ACCEL__PROOF_WRONG;
     }
   }
@@ -245,17 +307,19 @@ static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_end
   return ACCEL__PROOF_PASS;
 }
 
-static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, const accel_plugin_precision *precision,
-                                 char *why, size_t n) {
+static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device,
+                                 const accel_plugin_precision *precision, char *why, size_t n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   accel_plugin_verdict verdict = {.size = sizeof verdict, .node = -1};
   int32_t rc = plugin->supports(device, &program, precision, &verdict, &error);
-  if (rc != ACCEL_PLUGIN_OK && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return accel__test_failed("supports", rc, &error, why, n);
+  if (rc != ACCEL_PLUGIN_OK && rc != ACCEL_PLUGIN_E_UNSUPPORTED)
+    return accel__test_failed("supports", rc, &error, why, n);
   if (rc == ACCEL_PLUGIN_OK && verdict.answer != ACCEL_PLUGIN_NO) return ACCEL__PROOF_PASS;
   verdict.why[sizeof verdict.why - 1] = 0;
   error.message[sizeof error.message - 1] = 0;
   const char *text = *verdict.why ? verdict.why : error.message;
-  snprintf(why, n, "it does not run the self-test at %s: %s", precision->name, *text ? text : "no reason given");
+  snprintf(why, n, "it does not run the self-test at %s: %s", precision->name,
+           *text ? text : "no reason given");
   return ACCEL__PROOF_INCAPABLE;
 }
 

@@ -10,13 +10,14 @@ static void host_log(void *self, int level, const char *message) {
   const accel_plugin_host *base = base_of(self);
   if (base && base->log) base->log(base->self, level, message);
 }
-static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                               accel_plugin_error *error) {
   const accel__test_lent *l = self;
   memset(out, 0, sizeof *out);
   if (index >= l->n_weight) {
     if (error)
-      snprintf(error->message, sizeof error->message, "the self-test has %u weights, number %u was asked for", l->n_weight,
-               index);
+      snprintf(error->message, sizeof error->message,
+               "the self-test has %u weights, number %u was asked for", l->n_weight, index);
     return ACCEL_PLUGIN_E_ARGUMENT;
   }
   *out = l->weight[index];
@@ -52,10 +53,12 @@ accel_plugin_host accel__test_host(accel__test_lent *lent) {
                              .fault = host_fault};
 }
 
-accel__proof accel__test_failed(const char *call, int32_t rc, const accel_plugin_error *error, char *why, size_t n) {
+accel__proof accel__test_failed(const char *call, int32_t rc, const accel_plugin_error *error,
+                                char *why, size_t n) {
   char message[sizeof error->message];
   memcpy(message, error->message, sizeof message);
   message[sizeof message - 1] = 0;
-  snprintf(why, n, "%s failed on the self-test: %s (code %d)", call, *message ? message : "no reason given", (int)rc);
+  snprintf(why, n, "%s failed on the self-test: %s (code %d)", call,
+           *message ? message : "no reason given", (int)rc);
   return ACCEL__PROOF_WRONG;
 }

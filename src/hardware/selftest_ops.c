@@ -1,4 +1,5 @@
-/* selftest_ops.c - does every op compute?  One program with an entry for each case of selftest_ops_data.h, at fp32. */
+/* selftest_ops.c - does every op compute?  One program with an entry for each case of
+ * selftest_ops_data.h, at fp32. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,9 +33,15 @@ typedef struct selftest_op {
 #include "hardware/selftest_ops_data.h"
 
 enum { OPS = sizeof selftest_ops / sizeof *selftest_ops };
-enum { MOST_IN = OPERANDS + SPACES, TENSORS = OPS * (MOST_IN + OUTS), DIMS = OPS * 64, VALUES = OPS * 16 };
+enum {
+  MOST_IN = OPERANDS + SPACES,
+  TENSORS = OPS * (MOST_IN + OUTS),
+  DIMS = OPS * 64,
+  VALUES = OPS * 16
+};
 
-/* The program, written into arrays that are large enough for the table (OPS is small and constant). */
+/* The program, written into arrays that are large enough for the table (OPS is small and
+ * constant). */
 typedef struct built {
   accel_plugin_dim dim[DIMS];
   accel_plugin_tensor tensor[TENSORS];
@@ -58,12 +65,17 @@ static int32_t dim_of(built *b, int64_t value) {
   return (int32_t)b->program.n_dim++;
 }
 
-static int32_t tensor_of(built *b, const selftest_tensor *t, accel_plugin_tensor_kind kind, int32_t space) {
+static int32_t tensor_of(built *b, const selftest_tensor *t, accel_plugin_tensor_kind kind,
+                         int32_t space) {
   const uint32_t at = b->program.n_tensor++;
   accel_plugin_tensor *out = &b->tensor[at];
   snprintf(b->name[at], sizeof b->name[at], "t%u", at);
-  *out = (accel_plugin_tensor){
-      .name = b->name[at], .kind = (uint8_t)kind, .dtype = t->dtype, .rank = t->rank, .weight = -1, .space = space};
+  *out = (accel_plugin_tensor){.name = b->name[at],
+                               .kind = (uint8_t)kind,
+                               .dtype = t->dtype,
+                               .rank = t->rank,
+                               .weight = -1,
+                               .space = space};
   for (uint32_t r = 0; r < t->rank; r++) out->dim[r] = dim_of(b, t->dim[r]);
   if (kind == ACCEL_PLUGIN_TENSOR_CONST) out->data = t->data;
   return (int32_t)at;
@@ -110,8 +122,9 @@ static void attrs_of(built *b, uint32_t op, const selftest_op *o, const int32_t 
   for (uint32_t i = 0; i < o->n_attr; i++) {
     accel_plugin_attr *a = &b->attr[op][i];
     *a = o->attr[i];
-    const bool names_space =
-        a->key == ACCEL_PLUGIN_ATTR_Q_SPACE || a->key == ACCEL_PLUGIN_ATTR_KV_SPACE || a->key == ACCEL_PLUGIN_ATTR_SPACE;
+    const bool names_space = a->key == ACCEL_PLUGIN_ATTR_Q_SPACE ||
+                             a->key == ACCEL_PLUGIN_ATTR_KV_SPACE ||
+                             a->key == ACCEL_PLUGIN_ATTR_SPACE;
     if (names_space && a->i >= 0) a->i = space[a->i];
     if (a->type != ACCEL_PLUGIN_ATTR_D) continue;
     int64_t *to = b->value + b->values;
@@ -124,8 +137,8 @@ static void attrs_of(built *b, uint32_t op, const selftest_op *o, const int32_t 
 static void add_case(built *b, const selftest_op *o) {
   const uint32_t op = b->program.n_entry++;
   int32_t space[SPACES] = {-1, -1};
-  b->entry[op] =
-      (accel_plugin_entry){.name = o->name, .node = &b->order[op], .n_node = 1, .in = b->in[op], .out = b->wanted[op]};
+  b->entry[op] = (accel_plugin_entry){
+      .name = o->name, .node = &b->order[op], .n_node = 1, .in = b->in[op], .out = b->wanted[op]};
   for (uint32_t s = 0; s < o->n_space; s++) space[s] = space_of(b, op, o, s);
   for (uint32_t i = 0; i < o->n_operand; i++) {
     const selftest_tensor *t = &o->operand[i];
@@ -136,7 +149,8 @@ static void add_case(built *b, const selftest_op *o) {
                                          : -1;
   }
   for (uint32_t k = 0; k < o->n_out; k++) {
-    b->out[op][k] = o->out[k].role == '-' ? -1 : tensor_of(b, &o->out[k], ACCEL_PLUGIN_TENSOR_VALUE, -1);
+    b->out[op][k] =
+        o->out[k].role == '-' ? -1 : tensor_of(b, &o->out[k], ACCEL_PLUGIN_TENSOR_VALUE, -1);
     if (b->out[op][k] >= 0) b->wanted[op][b->entry[op].n_out++] = b->out[op][k];
   }
   attrs_of(b, op, o, space);
@@ -185,7 +199,8 @@ static void build(built *b, const accel_plugin_verdict *skip, uint32_t *source) 
 
 /* ---- running ---- */
 
-static bool differs(const selftest_op *o, const selftest_tensor *want, const void *got, char *why, size_t n) {
+static bool differs(const selftest_op *o, const selftest_tensor *want, const void *got, char *why,
+                    size_t n) {
   double largest = 0;
   for (uint32_t i = 0; i < want->n && want->dtype == ACCEL_PLUGIN_F32; i++)
     largest = fmax(largest, fabs((double)((const float *)want->data)[i]));
@@ -193,16 +208,19 @@ static bool differs(const selftest_op *o, const selftest_tensor *want, const voi
   for (uint32_t i = 0; i < want->n; i++) {
     const bool whole = want->dtype != ACCEL_PLUGIN_F32;
     const double g = whole ? ((const int32_t *)got)[i] : (double)((const float *)got)[i];
-    const double w = whole ? ((const int32_t *)want->data)[i] : (double)((const float *)want->data)[i];
+    const double w =
+        whole ? ((const int32_t *)want->data)[i] : (double)((const float *)want->data)[i];
     if (g == w || (!whole && fabs(g - w) <= bound)) continue;
-    snprintf(why, n, "it computes wrong numbers: %s[%u] of the self-test is %.9g instead of %.9g", o->name, i, g, w);
+    snprintf(why, n, "it computes wrong numbers: %s[%u] of the self-test is %.9g instead of %.9g",
+             o->name, i, g, w);
     return true;
   }
   return false;
 }
 
-static accel__proof run_case(const accel_plugin *plugin, accel_plugin_endpoint *endpoint, const accel_plugin_host *host,
-                             const built *b, uint32_t entry, const selftest_op *o, char *why, size_t n) {
+static accel__proof run_case(const accel_plugin *plugin, accel_plugin_endpoint *endpoint,
+                             const accel_plugin_host *host, const built *b, uint32_t entry,
+                             const selftest_op *o, char *why, size_t n) {
   accel_plugin_view in[MOST_IN], out[OUTS];
   float *got[OUTS] = {NULL, NULL};
   const selftest_tensor *want[OUTS] = {NULL, NULL};
@@ -210,8 +228,11 @@ static accel__proof run_case(const accel_plugin *plugin, accel_plugin_endpoint *
   accel__proof proof = ACCEL__PROOF_PASS;
   for (uint32_t i = 0; i < b->entry[entry].n_in; i++) {
     const selftest_tensor *t = b->source[entry][i];
-    in[i] = (accel_plugin_view){
-        .size = sizeof *in, .dtype = t->dtype, .rank = t->rank, .host = (void *)t->data, .capacity = t->n * 4u};
+    in[i] = (accel_plugin_view){.size = sizeof *in,
+                                .dtype = t->dtype,
+                                .rank = t->rank,
+                                .host = (void *)t->data,
+                                .capacity = t->n * 4u};
     memcpy(in[i].dim, t->dim, sizeof t->dim);
   }
   for (uint32_t k = 0; k < o->n_out; k++) {
@@ -220,23 +241,26 @@ static accel__proof run_case(const accel_plugin *plugin, accel_plugin_endpoint *
     got[n_out] = malloc(t->n * sizeof(float) + 4);
     if (got[n_out]) memset(got[n_out], 0xff, t->n * sizeof(float) + 4); /* NaN, and -1 */
     if (!got[n_out]) proof = ACCEL__PROOF_WRONG;
-    out[n_out] = (accel_plugin_view){.size = sizeof *out, .dtype = t->dtype, .host = got[n_out], .capacity = t->n * 4u};
+    out[n_out] = (accel_plugin_view){
+        .size = sizeof *out, .dtype = t->dtype, .host = got[n_out], .capacity = t->n * 4u};
     want[n_out++] = t;
   }
   accel_plugin_run run = {.size = sizeof run, .entry = entry, .host = host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = ACCEL_PLUGIN_OK;
-  if (proof == ACCEL__PROOF_PASS) rc = plugin->handler(endpoint, NULL, &run, in, b->entry[entry].n_in, out, n_out, &error);
+  if (proof == ACCEL__PROOF_PASS)
+    rc = plugin->handler(endpoint, NULL, &run, in, b->entry[entry].n_in, out, n_out, &error);
   if (rc) proof = accel__test_failed(o->name, rc, &error, why, n);
   for (uint32_t k = 0; k < n_out; k++) {
-    if (proof == ACCEL__PROOF_PASS && differs(o, want[k], got[k], why, n)) proof = ACCEL__PROOF_WRONG;
+    if (proof == ACCEL__PROOF_PASS && differs(o, want[k], got[k], why, n))
+      proof = ACCEL__PROOF_WRONG;
     free(got[k]);
   }
   return proof;
 }
 
-accel__proof accel__selftest_ops(const accel_plugin *plugin, uint32_t device, const accel_plugin_host *base, char *why,
-                                 size_t n) {
+accel__proof accel__selftest_ops(const accel_plugin *plugin, uint32_t device,
+                                 const accel_plugin_host *base, char *why, size_t n) {
   accel_plugin_verdict verdict[OPS];
   uint32_t source[OPS];
   accel_plugin_error error = {.size = sizeof error, .node = -1};
@@ -251,9 +275,12 @@ accel__proof accel__selftest_ops(const accel_plugin *plugin, uint32_t device, co
   accel__test_lent lent = {.base = base, .weight = b->view};
   accel_plugin_host host = accel__test_host(&lent);
   accel_plugin_options options = {.size = sizeof options, .host = &host, .extra = ""};
-  options.precision = (accel_plugin_precision){
-      .size = sizeof options.precision, .name = "fp32", .flags = ACCEL_PLUGIN_ALLOW_EMULATED, .format = b->format};
-  for (uint32_t i = 0; i < OPS; i++) verdict[i] = (accel_plugin_verdict){.size = sizeof *verdict, .node = -1};
+  options.precision = (accel_plugin_precision){.size = sizeof options.precision,
+                                               .name = "fp32",
+                                               .flags = ACCEL_PLUGIN_ALLOW_EMULATED,
+                                               .format = b->format};
+  for (uint32_t i = 0; i < OPS; i++)
+    verdict[i] = (accel_plugin_verdict){.size = sizeof *verdict, .node = -1};
   int32_t rc = plugin->supports(device, &b->program, &options.precision, verdict, &error);
   if (rc) {
     proof = accel__test_failed("supports", rc, &error, why, n);

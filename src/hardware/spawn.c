@@ -1,7 +1,7 @@
 /* spawn.c - running another program with a time limit: accel-probe and rocm-smi.
  *
- * posix_spawn, a process group of its own, pipes for both outputs.  No signal handler is installed and no child of the
- * application is waited for: only our own process id is. */
+ * posix_spawn, a process group of its own, pipes for both outputs.  No signal handler is installed
+ * and no child of the application is waited for: only our own process id is. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -43,7 +43,8 @@ static int start(const char *const *argv, const int out[2], const int err[2], pi
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   if (!code) code = posix_spawnp(pid, argv[0], &actions, &attributes, (char *const *)argv, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
@@ -59,9 +60,10 @@ static bool drain(int fd, accel__buffer *into) {
   return n > 0;
 }
 
-/* How long the program may take.  Past its limit it goes on only where the machine is what is slow: while it gets processor
- * time and has not had limit_ms of that, and at most STARVED times as long.  One that waits for ever is stopped at the
- * limit, one that computes for ever when it has computed so long. */
+/* How long the program may take.  Past its limit it goes on only where the machine is what is slow:
+ * while it gets processor time and has not had limit_ms of that, and at most STARVED times as
+ * long.  One that waits for ever is stopped at the limit, one that computes for ever when it has
+ * computed so long. */
 enum { STARVED = 6, WINDOWS = 2, LEAST_SHARE = 400 };
 typedef struct watch {
   clockid_t clock; /* of the program's processor time */
@@ -83,7 +85,8 @@ static int64_t used_ms(const watch *w) {
 
 /* Milliseconds until the next look; 0: its time is over. */
 static int watch_left(watch *w) {
-  const int64_t now = now_ms(), used = used_ms(w), length = w->limit_ms / WINDOWS + 1, passed = now - w->start;
+  const int64_t now = now_ms(), used = used_ms(w), length = w->limit_ms / WINDOWS + 1,
+                passed = now - w->start;
   if (now - w->window >= length) {
     w->advances = (used - w->used) * LEAST_SHARE >= now - w->window;
     w->window = now;
@@ -104,17 +107,19 @@ static void collect(int out, int err, watch *w, accel__spawned *s) {
     int n = poll(poll_fd, 2, left);
     if (n < 0 && errno != EINTR) return;
     for (int i = 0; n > 0 && i < 2; i++)
-      if (poll_fd[i].fd >= 0 && poll_fd[i].revents && !drain(poll_fd[i].fd, i ? &s->err : &s->out)) poll_fd[i].fd = -1;
+      if (poll_fd[i].fd >= 0 && poll_fd[i].revents && !drain(poll_fd[i].fd, i ? &s->err : &s->out))
+        poll_fd[i].fd = -1;
   }
 }
 
-/* The pipes may be closed by a program that goes on: it has the rest of the time, too.  The group is killed while the ended
- * child still holds its number, so that no other process can have it. */
+/* The pipes may be closed by a program that goes on: it has the rest of the time, too.  The group
+ * is killed while the ended child still holds its number, so that no other process can have it. */
 static void finish(pid_t pid, watch *w, accel__spawned *s) {
   int status = 0;
   pid_t got = 0;
   siginfo_t info = {0};
-  while (!s->timed_out && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
+  while (!s->timed_out && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0) {
     if (watch_left(w) <= 0)
       s->timed_out = true;
     else
@@ -124,7 +129,8 @@ static void finish(pid_t pid, watch *w, accel__spawned *s) {
   kill(-pid, SIGKILL);
   while ((got = waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;
   s->exit_code = -1;
-  if (got != pid) return; /* the application ignores SIGCHLD: the system has already forgotten the child */
+  /* the application ignores SIGCHLD: the system has already forgotten the child */
+  if (got != pid) return;
   if (WIFEXITED(status)) s->exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) s->signal = WTERMSIG(status);
 }
@@ -156,7 +162,8 @@ accel_status accel__spawn(const char *const *argv, uint32_t timeout_ms, accel__s
   close(out[0]);
   close(err[0]);
   if (code == ENOENT) return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no such program", argv[0]);
-  if (code) return accel__fail(ACCEL_ERROR_IO, "%s: cannot be started: %s", argv[0], strerror(code));
+  if (code)
+    return accel__fail(ACCEL_ERROR_IO, "%s: cannot be started: %s", argv[0], strerror(code));
   return s->out.failed || s->err.failed ? accel__no_memory(MAX_OUTPUT) : ACCEL_OK;
 }
 

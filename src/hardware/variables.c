@@ -1,4 +1,5 @@
-/* variables.c - the vendors' visibility and override variables: what is set, what that does here, what is wrong with it. */
+/* variables.c - the vendors' visibility and override variables: what is set, what that does here,
+ * what is wrong with it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,22 +37,26 @@ static bool is_visibility(const char *name) {
   return accel__ends_with(name, "_VISIBLE_DEVICES") || !strcmp(name, "GPU_DEVICE_ORDINAL");
 }
 
-static accel_status judge_visibility(accel__hardware *h, const accel__vendors *v, accel__variable *x) {
+static accel_status judge_visibility(accel__hardware *h, const accel__vendors *v,
+                                     accel__variable *x) {
   bool cuda = !strcmp(x->name, "CUDA_VISIBLE_DEVICES");
   const char *hip = accel__env_raw("HIP_VISIBLE_DEVICES");
   if (!*x->value) {
     x->warning = true;
-    x->verdict = cuda ? "set but empty: CUDA shows no device at all; unset it to see them"
-                      : "set but empty: versions of ROCm read that differently; unset it, or name devices";
+    x->verdict =
+        cuda ? "set but empty: CUDA shows no device at all; unset it to see them"
+             : "set but empty: versions of ROCm read that differently; unset it, or name devices";
   } else if (cuda && hip && *hip && v->amd_source >= 0) {
     x->warning = strcmp(hip, x->value) != 0;
     ACCEL_FORMAT(x->verdict, &h->arena, "on AMD cards HIP_VISIBLE_DEVICES=%s wins over it", hip);
   } else if (!strncmp(x->value, "-1", 2)) {
     x->verdict = "hides every device";
   } else if (!strcmp(x->name, "HIP_VISIBLE_DEVICES") && accel__env_raw("ROCR_VISIBLE_DEVICES")) {
-    ACCEL_FORMAT(x->verdict, &h->arena, "HIP shows only %s, counted among what ROCR_VISIBLE_DEVICES leaves", x->value);
+    ACCEL_FORMAT(x->verdict, &h->arena,
+                 "HIP shows only %s, counted among what ROCR_VISIBLE_DEVICES leaves", x->value);
   } else {
-    ACCEL_FORMAT(x->verdict, &h->arena, "only %s %s shown%s", x->value, strchr(x->value, ',') ? "are" : "is",
+    ACCEL_FORMAT(x->verdict, &h->arena, "only %s %s shown%s", x->value,
+                 strchr(x->value, ',') ? "are" : "is",
                  cuda ? "; HIP obeys it, too, unless HIP_VISIBLE_DEVICES is set" : "");
   }
   return ACCEL_OK;
@@ -69,7 +74,8 @@ static bool read_gfx(const char *arch, unsigned part[3]) {
   return true;
 }
 
-/* What replacing one gfx version by another means for a card; sysfs alone still tells the true one. */
+/* What replacing one gfx version by another means for a card; sysfs alone still tells the true
+ * one. */
 static void judge_card(accel__buffer *b, const accel__gpu *g, const unsigned as[3], bool *warning) {
   unsigned is[3];
   if (!read_gfx(g->arch, is)) return;
@@ -77,17 +83,21 @@ static void judge_card(accel__buffer *b, const accel__gpu *g, const unsigned as[
   if (is[0] == as[0] && is[1] == as[1] && is[2] == as[2]) {
     text = "its own version: the variable is not needed";
   } else if (is[0] == as[0] && is[1] == as[1]) {
-    text = "a sister chip: not supported by AMD, works for many users; trust only what passes the self-test";
+    text =
+        "a sister chip: not supported by AMD, works for many users; trust only what passes the "
+        "self-test";
   } else {
     *warning = true;
-    text = is[0] == as[0] ? "another line of the same generation: faults and wrong numbers are likely"
-                          : "another generation: hangs of the whole machine have been reported; unset it";
+    text = is[0] == as[0]
+               ? "another line of the same generation: faults and wrong numbers are likely"
+               : "another generation: hangs of the whole machine have been reported; unset it";
   }
-  accel__buffer_printf(b, "%s%s (%s) runs as gfx%u%x%x: %s", b->n ? "; " : "", *g->id ? g->id : g->name, g->arch, as[0],
-                       as[1], as[2], text);
+  accel__buffer_printf(b, "%s%s (%s) runs as gfx%u%x%x: %s", b->n ? "; " : "",
+                       *g->id ? g->id : g->name, g->arch, as[0], as[1], as[2], text);
 }
 
-static accel_status judge_override(accel__hardware *h, const accel__vendors *v, accel__variable *x) {
+static accel_status judge_override(accel__hardware *h, const accel__vendors *v,
+                                   accel__variable *x) {
   unsigned as[3];
   char rest;
   const accel__source *kernel = &v->source[ACCEL__SOURCE_SYSFS];
@@ -105,8 +115,9 @@ static accel_status judge_override(accel__hardware *h, const accel__vendors *v, 
   for (uint32_t i = 0; i < kernel->n; i++) judge_card(&b, &kernel->gpu[i], as, &x->warning);
   accel_status status = accel__buffer_status(&b);
   if (status == ACCEL_OK)
-    x->verdict = b.n ? accel__arena_string(&h->arena, b.data)
-                     : "no AMD card whose true version is known: nothing to judge; libaccel never sets it";
+    x->verdict =
+        b.n ? accel__arena_string(&h->arena, b.data)
+            : "no AMD card whose true version is known: nothing to judge; libaccel never sets it";
   accel__buffer_free(&b);
   return x->verdict ? status : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -116,7 +127,9 @@ accel_status accel__variables(accel__hardware *h, accel__vendors *v) {
   for (size_t i = 0; i < SHOWN; i++) {
     accel__variable *x = &v->variable[v->n_variables++];
     const char *value = accel__env_raw(shown[i].name);
-    *x = (accel__variable){.name = shown[i].name, .hardware = shown[i].hardware, .verdict = sentence_of(shown[i].name)};
+    *x = (accel__variable){.name = shown[i].name,
+                           .hardware = shown[i].hardware,
+                           .verdict = sentence_of(shown[i].name)};
     if (!value) continue;
     char clean[1024];
     accel__clean_copy(clean, sizeof clean, value, sizeof clean);

@@ -19,7 +19,8 @@ static const struct {
                            [ACCEL__SOURCE_QUALCOMM] = {"qualcomm", "qualcomm"},
                            [ACCEL__SOURCE_WEBGPU] = {"webgpu", "webgpu"}};
 
-static const char *copy_of(accel__arena *arena, const accel__json *object, const char *key, accel_status *status) {
+static const char *copy_of(accel__arena *arena, const accel__json *object, const char *key,
+                           accel_status *status) {
   const accel__json *item = accel__json_get(object, key);
   const char *text = cJSON_IsString(item) && item->valuestring ? item->valuestring : "";
   const char *copy = *text ? accel__arena_string(arena, text) : "";
@@ -29,7 +30,9 @@ static const char *copy_of(accel__arena *arena, const accel__json *object, const
 
 static uint64_t count_of(const accel__json *object, const char *key) {
   const accel__json *item = accel__json_get(object, key);
-  return cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 1e18 ? (uint64_t)item->valuedouble : 0;
+  return cJSON_IsNumber(item) && item->valuedouble > 0 && item->valuedouble < 1e18
+             ? (uint64_t)item->valuedouble
+             : 0;
 }
 
 static accel_status read_report(accel__arena *arena, const accel__json *root, accel__source *s) {
@@ -66,19 +69,23 @@ static accel_status ask(accel__hardware *h, const char *question, accel__source 
   accel__verdict verdict;
   const char *why;
   s->asked = true;
-  ACCEL_TRY(accel__ask_probe(h, (const char *const[]){"vendor", question, NULL}, &json, &verdict, &why));
+  ACCEL_TRY(
+      accel__ask_probe(h, (const char *const[]){"vendor", question, NULL}, &json, &verdict, &why));
   accel_status status = ACCEL_OK;
   if (verdict == ACCEL__VERDICT_GOOD) {
     status = read_report(&h->arena, json.root, s);
   } else {
     s->error = why;
-    s->remedy = verdict == ACCEL__VERDICT_HELPER ? "" : "the vendor's library failed: reinstall or update its driver";
+    s->remedy = verdict == ACCEL__VERDICT_HELPER
+                    ? ""
+                    : "the vendor's library failed: reinstall or update its driver";
   }
   accel__json_free(&json);
   return status;
 }
 
-/* One device is never both ROCm's and CUDA's: what a CUDA layer calls AMD or Radeon moves to a source of its own. */
+/* One device is never both ROCm's and CUDA's: what a CUDA layer calls AMD or Radeon moves to a
+ * source of its own. */
 static accel_status part_cuda(accel__arena *arena, accel__source *cuda, accel__source *amd) {
   uint32_t kept = 0;
   amd->asked = true;
@@ -112,7 +119,8 @@ accel_status accel__ask_vendors(accel__hardware *h, bool refresh) {
     s->library = s->version = s->driver = s->error = s->remedy = "";
     if (kinds[i].question) ACCEL_TRY(ask(h, kinds[i].question, s));
   }
-  ACCEL_TRY(part_cuda(&h->arena, &v->source[ACCEL__SOURCE_CUDA], &v->source[ACCEL__SOURCE_CUDA_AMD]));
+  ACCEL_TRY(
+      part_cuda(&h->arena, &v->source[ACCEL__SOURCE_CUDA], &v->source[ACCEL__SOURCE_CUDA_AMD]));
   ACCEL_TRY(accel__amd_sysfs(h, v));
   ACCEL_TRY(accel__amd_smi(h, v));
   ACCEL_TRY(accel__amd_access(h, v));
@@ -130,15 +138,19 @@ static accel_status hardware_named(accel__hardware *h, const char *text, const c
   *name = listed ? listed : text;
   if (listed) return ACCEL_OK;
   ACCEL_TRY(accel__search_plugins(h));
-  return accel__is_plugin_name(h, text) ? ACCEL_OK
-                                        : accel__fail(ACCEL_ERROR_ARGUMENT, "'%s' is no hardware that is known", text);
+  return accel__is_plugin_name(h, text)
+             ? ACCEL_OK
+             : accel__fail(ACCEL_ERROR_ARGUMENT, "'%s' is no hardware that is known", text);
 }
 
-accel_status accel__runtime_version(accel__hardware *h, const char *hardware, char **version, char **driver) {
+accel_status accel__runtime_version(accel__hardware *h, const char *hardware, char **version,
+                                    char **driver) {
   static const struct {
     const char *hardware;
     accel__source_kind kind;
-  } asked[] = {{"cuda", ACCEL__SOURCE_CUDA}, {"opencl", ACCEL__SOURCE_OPENCL}, {"vulkan", ACCEL__SOURCE_VULKAN}};
+  } asked[] = {{"cuda", ACCEL__SOURCE_CUDA},
+               {"opencl", ACCEL__SOURCE_OPENCL},
+               {"vulkan", ACCEL__SOURCE_VULKAN}};
   const char *v = "", *d = "", *name;
   size_t k = 0;
   pthread_mutex_lock(&h->lock);

@@ -1,6 +1,6 @@
-/* albert.c - ALBERT (transformers' AlbertModel and heads): narrow embeddings mapped to the hidden size, then groups of
- * layers whose weights are shared: layer i uses group int(i / (num_hidden_layers / num_hidden_groups)), each group
- * inner_group_num layers deep. */
+/* albert.c - ALBERT (transformers' AlbertModel and heads): narrow embeddings mapped to the hidden
+ * size, then groups of layers whose weights are shared: layer i uses group int(i /
+ * (num_hidden_layers / num_hidden_groups)), each group inner_group_num layers deep. */
 #include <stdio.h>
 
 #include "models/bert.h"
@@ -33,11 +33,13 @@ static accel_status read_config(accel__build *b, albert_config *c) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__bert_read(b, &c->base));
   if (c->base.layers * c->inner_layers > ACCEL__MAX_LAYERS)
-    return accel__refuse(b, "field 'inner_group_num': more than %d layers in all", ACCEL__MAX_LAYERS);
+    return accel__refuse(b, "field 'inner_group_num': more than %d layers in all",
+                         ACCEL__MAX_LAYERS);
   return ACCEL_OK;
 }
 
-static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__tensor x, uint32_t group, uint32_t i) {
+static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                           uint32_t group, uint32_t i) {
   char path[80];
   snprintf(path, sizeof path, "encoder.albert_layer_groups.%u.albert_layers.%u", group, i);
   accel__tensor q = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "%s.attention.query", path);
@@ -57,8 +59,8 @@ static accel__tensor encoder(accel__build *b, const albert_config *a) {
   x = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.embedding_hidden_mapping_in");
   accel__add_hidden(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
-    uint32_t group =
-        (uint32_t)((double)i / ((double)c->layers / (double)a->groups)); /* the class divides in floating point */
+    /* the class divides in floating point */
+    uint32_t group = (uint32_t)((double)i / ((double)c->layers / (double)a->groups));
     accel__at(b->p, i + 1, "encoder.layer.%u", i);
     for (uint32_t k = 0; k < (uint32_t)a->inner_layers; k++) {
       x = layer(b, c, x, group, k);
@@ -72,13 +74,14 @@ static accel__tensor encoder(accel__build *b, const albert_config *a) {
 static accel__tensor predictions(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   x = accel__dense_layer(b, x, c->embedding, true, -1, &c->act, "predictions.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "predictions.LayerNorm");
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "predictions.decoder",
-                                "predictions.bias");
+  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings",
+                                "predictions.decoder", "predictions.bias");
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   bool both = accel__is_class(b, "ForPreTraining");
-  bool pooled = b->is_base ? accel__has(b, "pooler.weight") : both || accel__is_class(b, "ForSequenceClassification");
+  bool pooled = b->is_base ? accel__has(b, "pooler.weight")
+                           : both || accel__is_class(b, "ForSequenceClassification");
   accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler") : -1;
   b->in_head = true;
   if (b->is_base) {
@@ -87,8 +90,9 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   } else if (both) {
     accel__add_output(b, "prediction_logits", predictions(b, c, x), false, false);
     accel__add_output(b, "sop_logits",
-                      accel__dense_layer(b, pool, b->model->num_labels, true, -1, NULL, "sop_classifier.classifier"), false,
-                      false);
+                      accel__dense_layer(b, pool, b->model->num_labels, true, -1, NULL,
+                                         "sop_classifier.classifier"),
+                      false, false);
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__add_output(b, "logits", predictions(b, c, x), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
@@ -99,7 +103,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   b->in_head = false;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   albert_config c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "albert."));
@@ -110,5 +115,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Albert"), "AlbertForPreTraining", NULL};
-const accel__architecture accel__model_albert = {.model_type = "albert", .classes = classes, .build = build};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Albert"), "AlbertForPreTraining",
+                                      NULL};
+const accel__architecture accel__model_albert = {
+    .model_type = "albert", .classes = classes, .build = build};

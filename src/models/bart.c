@@ -39,10 +39,12 @@ static accel_status read_config(accel__build *b, accel__bart *c) {
 
 /* ---- embeddings ---- */
 
-/* Of a side: the shared table, or the side's own, whichever the checkpoint has; of both the own one when nothing is tied. */
+/* Of a side: the shared table, or the side's own, whichever the checkpoint has; of both the own one
+ * when nothing is tied. */
 static const char *words_of(accel__build *b, const accel__bart *c, bool decoder) {
   const char *own = decoder ? "decoder.embed_tokens" : "encoder.embed_tokens";
-  if (!c->shared || (!c->tied && b->request->checkpoint != NULL && accel__has(b, "%s.weight", own))) return own;
+  if (!c->shared || (!c->tied && b->request->checkpoint != NULL && accel__has(b, "%s.weight", own)))
+    return own;
   if (b->request->checkpoint == NULL || accel__has(b, "shared.weight")) return "shared";
   if (accel__has(b, "%s.weight", own)) return own;
   return decoder ? "encoder.embed_tokens" : "decoder.embed_tokens";
@@ -55,7 +57,8 @@ static float marian_sinusoid(const accel__bart *c, int64_t p, int64_t i) {
   return (float)(i < half ? sin(angle) : cos(angle));
 }
 
-/* In fp32 step by step, as torch computes it; an odd column at the end is 0, and so is the padding token's place. */
+/* In fp32 step by step, as torch computes it; an odd column at the end is 0, and so is the padding
+ * token's place. */
 static float fairseq_sinusoid(const accel__build *b, const accel__bart *c, int64_t p, int64_t i) {
   int64_t half = c->hidden / 2, pair = i < half ? i : i - half;
   if (p <= b->model->pad_id) return 0;
@@ -63,7 +66,8 @@ static float fairseq_sinusoid(const accel__build *b, const accel__bart *c, int64
   return i >= 2 * half ? 0 : i < half ? sinf(angle) : cosf(angle);
 }
 
-/* Rows of the table of positions.  M2M100's class makes a longer one when it is too short: here some are there at once. */
+/* Rows of the table of positions.  M2M100's class makes a longer one when it is too short: here
+ * some are there at once. */
 static int64_t places_of(const accel__build *b, const accel__bart *c) {
   const int64_t least = 2048;
   if (!c->behind_pad) return c->positions;
@@ -74,10 +78,12 @@ static accel__tensor sinusoids(accel__build *b, const accel__bart *c) {
   const int64_t n = places_of(b, c), shape[2] = {n, c->hidden};
   if (b->table >= 0) return b->table;
   float *value = accel__arena_array(b->arena, (size_t)(n * c->hidden), sizeof *value);
-  if (value == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for positions");
+  if (value == NULL)
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for positions");
   for (int64_t p = 0; p < n; p++)
     for (int64_t i = 0; i < c->hidden; i++)
-      value[p * c->hidden + i] = c->behind_pad ? fairseq_sinusoid(b, c, p, i) : marian_sinusoid(c, p, i);
+      value[p * c->hidden + i] =
+          c->behind_pad ? fairseq_sinusoid(b, c, p, i) : marian_sinusoid(c, p, i);
   return b->table = accel__constant_f32(b->p, "positions", 2, shape, value);
 }
 
@@ -85,29 +91,34 @@ static accel__tensor embeddings(accel__build *b, const accel__bart *c, bool deco
   char name[60];
   const char *side = decoder ? "decoder" : "encoder";
   int64_t vocab = decoder ? c->decoder.vocab : c->encoder.vocab;
-  accel__tensor x = accel__scaled_embedding(b, b->input_ids, vocab, c->hidden, c->scale_words ? sqrt((double)c->hidden) : 0,
+  accel__tensor x = accel__scaled_embedding(b, b->input_ids, vocab, c->hidden,
+                                            c->scale_words ? sqrt((double)c->hidden) : 0,
                                             words_of(b, c, decoder));
   snprintf(name, sizeof name, "%s.embed_positions", side);
-  bool stored = b->request->checkpoint != NULL && accel__has(b, "%s.weight", name); /* computed ones may be, too */
-  accel__tensor table = c->sinusoids && !stored
-                            ? sinusoids(b, c)
-                            : accel__position_table(b, c->positions, c->hidden, c->sinusoids ? 0 : 2, name);
+  /* computed ones may be, too */
+  bool stored = b->request->checkpoint != NULL && accel__has(b, "%s.weight", name);
+  accel__tensor table = c->sinusoids && !stored ? sinusoids(b, c)
+                                                : accel__position_table(b, c->positions, c->hidden,
+                                                                        c->sinusoids ? 0 : 2, name);
   x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__gather(b->p, table, b->position_ids));
   return c->words_norm ? accel__norm_layer(b, x, -1, EPS, true, "%s.layernorm_embedding", side) : x;
 }
 
 /* ---- layers ---- */
 
-static accel__tensor norm(accel__build *b, accel__tensor x, const char *side, uint32_t i, const char *name) {
+static accel__tensor norm(accel__build *b, accel__tensor x, const char *side, uint32_t i,
+                          const char *name) {
   return accel__norm_layer(b, x, -1, EPS, true, "%s.layers.%u.%s", side, i, name);
 }
 
 static accel__tensor dense(accel__build *b, accel__tensor x, int64_t out, accel__tensor residual,
-                           const accel__activation *act, const char *side, uint32_t i, const char *name) {
+                           const accel__activation *act, const char *side, uint32_t i,
+                           const char *name) {
   return accel__dense_layer(b, x, out, true, residual, act, "%s.layers.%u.%s", side, i, name);
 }
 
-static accel__tensor self_attention(accel__build *b, const accel__bart *c, accel__tensor x, bool decoder, uint32_t i) {
+static accel__tensor self_attention(accel__build *b, const accel__bart *c, accel__tensor x,
+                                    bool decoder, uint32_t i) {
   const char *side = decoder ? "decoder" : "encoder";
   int64_t heads = decoder ? c->decoder.heads : c->encoder.heads;
   accel__tensor y = c->before ? norm(b, x, side, i, "self_attn_layer_norm") : x;
@@ -121,7 +132,8 @@ static accel__tensor self_attention(accel__build *b, const accel__bart *c, accel
   return c->before ? x : norm(b, x, side, i, "self_attn_layer_norm");
 }
 
-static accel__tensor feed_forward(accel__build *b, const accel__bart *c, accel__tensor x, bool decoder, uint32_t i) {
+static accel__tensor feed_forward(accel__build *b, const accel__bart *c, accel__tensor x,
+                                  bool decoder, uint32_t i) {
   const char *side = decoder ? "decoder" : "encoder";
   int64_t inner = decoder ? c->decoder.inner : c->encoder.inner;
   accel__tensor y = c->before ? norm(b, x, side, i, "final_layer_norm") : x;
@@ -151,8 +163,8 @@ static accel__keys keys(accel__build *b, const void *config, accel__tensor memor
 
 static accel__seq2seq describe(const accel__bart *c);
 
-static accel__tensor cross_attention(accel__build *b, const accel__bart *c, accel__tensor x, accel__tensor memory,
-                                     uint32_t i) {
+static accel__tensor cross_attention(accel__build *b, const accel__bart *c, accel__tensor x,
+                                     accel__tensor memory, uint32_t i) {
   const accel__seq2seq how = describe(c);
   accel__tensor y = c->before ? norm(b, x, "decoder", i, "encoder_attn_layer_norm") : x;
   accel__tensor q = dense(b, y, c->hidden, -1, NULL, "decoder", i, "encoder_attn.q_proj");
@@ -182,10 +194,12 @@ static accel__tensor decoder(accel__build *b, const void *config, accel__tensor 
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {
   const accel__bart *c = config;
   b->in_head = true;
-  x = accel__head_vocabulary(b, x, c->decoder.vocab, c->tied, words_of(b, c, true), "lm_head", NULL);
+  x = accel__head_vocabulary(b, x, c->decoder.vocab, c->tied, words_of(b, c, true), "lm_head",
+                             NULL);
   if (b->request->checkpoint != NULL && accel__has(b, "final_logits_bias"))
     x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
-                      accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, (int64_t[]){1, c->decoder.vocab}, "final_logits_bias"));
+                      accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2,
+                                       (int64_t[]){1, c->decoder.vocab}, "final_logits_bias"));
   b->in_head = false;
   return x;
 }
@@ -205,11 +219,13 @@ static accel__seq2seq describe(const accel__bart *c) {
 accel_status accel__bart_build(accel__build *b, accel__bart *c) {
   ACCEL_TRY(read_config(b, c));
   if (c->behind_pad && c->hidden < 4)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: d_model is %lld; positions need at least 4", b->file->name,
-                       (long long)c->hidden);
-  if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2; /* whatever the config says */
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: d_model is %lld; positions need at least 4",
+                       b->file->name, (long long)c->hidden);
+  /* whatever the config says */
+  if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2;
   accel__seq2seq how = describe(c);
-  const accel__input_default places = c->behind_pad ? ACCEL__DEFAULT_ROBERTA : ACCEL__DEFAULT_ARANGE;
+  const accel__input_default places =
+      c->behind_pad ? ACCEL__DEFAULT_ROBERTA : ACCEL__DEFAULT_ARANGE;
   accel__add_tokens(b, c->encoder.vocab);
   accel__add_positions(b, places_of(b, c), places, 0);
   accel__add_decoder_tokens(b, c->decoder.vocab, c->shifted);
@@ -220,7 +236,8 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
 
 /* ---- BART ---- */
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bart c = {.hidden = 1024,
                    .positions = 1024,
@@ -240,6 +257,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__bart_build(&b, &c);
 }
 
-static const char *const classes[] = {"BartModel", "BartForConditionalGeneration", "BartForSequenceClassification",
-                                      "BartForQuestionAnswering", NULL};
-const accel__architecture accel__model_bart = {.model_type = "bart", .classes = classes, .build = build};
+static const char *const classes[] = {"BartModel", "BartForConditionalGeneration",
+                                      "BartForSequenceClassification", "BartForQuestionAnswering",
+                                      NULL};
+const accel__architecture accel__model_bart = {
+    .model_type = "bart", .classes = classes, .build = build};

@@ -13,10 +13,12 @@ typedef struct accel__bart {
   accel__bart_side encoder, decoder;
   bool scale_words; /* by sqrt(hidden) */
   bool sinusoids;   /* positions are computed; else tables with two rows in front */
-  bool behind_pad;  /* of computed ones: they count tokens, not places, from pad + 1 on, by fairseq's formula (M2M100) */
-  bool words_norm;  /* layernorm_embedding */
-  bool before;      /* norms before attention and feed-forward, and one at each side's end */
-  bool shared;      /* one table of words for both sides */
+  /* of computed ones: they count tokens, not places, from pad + 1 on, by fairseq's formula
+   * (M2M100) */
+  bool behind_pad;
+  bool words_norm; /* layernorm_embedding */
+  bool before;     /* norms before attention and feed-forward, and one at each side's end */
+  bool shared;     /* one table of words for both sides */
   bool tied;
   accel__input_default shifted; /* decoder_input_ids left out */
   int64_t bos, eos, pad, start; /* -1 none */

@@ -25,28 +25,37 @@ accel_status accel__bert_read(accel__build *b, accel__bert_config *c) {
   return accel__read_labels(b);
 }
 
-accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *c, accel__input_default positions,
-                                     int64_t position_offset) {
+accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *c,
+                                     accel__input_default positions, int64_t position_offset) {
   accel__add_tokens(b, c->vocab);
   accel__add_token_types(b, c->types);
   accel__add_positions(b, c->positions, positions, position_offset);
   accel__at(b->p, 0, "embeddings");
-  accel__tensor words = accel__embedding(b, b->input_ids, c->vocab, c->embedding, "embeddings.word_embeddings");
-  accel__tensor types = accel__embedding(b, b->token_type_ids, c->types, c->embedding, "embeddings.token_type_embeddings");
-  accel__tensor places = accel__embedding(b, b->position_ids, c->positions, c->embedding, "embeddings.position_embeddings");
+  accel__tensor words =
+      accel__embedding(b, b->input_ids, c->vocab, c->embedding, "embeddings.word_embeddings");
+  accel__tensor types = accel__embedding(b, b->token_type_ids, c->types, c->embedding,
+                                         "embeddings.token_type_embeddings");
+  accel__tensor places = accel__embedding(b, b->position_ids, c->positions, c->embedding,
+                                          "embeddings.position_embeddings");
   accel__tensor sum = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, words, types);
   return accel__norm_layer(b, sum, places, c->eps, true, "embeddings.LayerNorm");
 }
 
-static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__tensor x, uint32_t i) {
+static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                           uint32_t i) {
   accel__at(b->p, i + 1, "encoder.layer.%u", i);
-  accel__tensor q = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.layer.%u.attention.self.query", i);
-  accel__tensor k = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.layer.%u.attention.self.key", i);
-  accel__tensor v = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.layer.%u.attention.self.value", i);
+  accel__tensor q = accel__dense_layer(b, x, c->hidden, true, -1, NULL,
+                                       "encoder.layer.%u.attention.self.query", i);
+  accel__tensor k =
+      accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.layer.%u.attention.self.key", i);
+  accel__tensor v = accel__dense_layer(b, x, c->hidden, true, -1, NULL,
+                                       "encoder.layer.%u.attention.self.value", i);
   accel__tensor y = accel__self_attention(b, q, k, v, c->heads, 0.0);
-  y = accel__dense_layer(b, y, c->hidden, true, x, NULL, "encoder.layer.%u.attention.output.dense", i);
+  y = accel__dense_layer(b, y, c->hidden, true, x, NULL, "encoder.layer.%u.attention.output.dense",
+                         i);
   x = accel__norm_layer(b, y, -1, c->eps, true, "encoder.layer.%u.attention.output.LayerNorm", i);
-  y = accel__dense_layer(b, x, c->inner, true, -1, &c->act, "encoder.layer.%u.intermediate.dense", i);
+  y = accel__dense_layer(b, x, c->inner, true, -1, &c->act, "encoder.layer.%u.intermediate.dense",
+                         i);
   y = accel__dense_layer(b, y, c->hidden, true, x, NULL, "encoder.layer.%u.output.dense", i);
   return accel__norm_layer(b, y, -1, c->eps, true, "encoder.layer.%u.output.LayerNorm", i);
 }
@@ -61,33 +70,40 @@ accel__tensor accel__bert_encoder(accel__build *b, const accel__bert_config *c, 
   return x;
 }
 
-accel__tensor accel__bert_pooler(accel__build *b, const accel__bert_config *c, accel__tensor x, const char *name) {
+accel__tensor accel__bert_pooler(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                                 const char *name) {
   static const accel__activation tanh_act = {.act = ACCEL_PLUGIN_ACT_TANH};
   return accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act, "%s", name);
 }
 
-accel__tensor accel__bert_predictions(accel__build *b, const accel__bert_config *c, accel__tensor x, const char *norm) {
+accel__tensor accel__bert_predictions(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                                      const char *norm) {
   x = accel__dense_layer(b, x, c->hidden, true, -1, &c->act, "cls.predictions.transform.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "cls.predictions.transform.%s", norm);
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "cls.predictions.decoder",
-                                "cls.predictions.bias");
+  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings",
+                                "cls.predictions.decoder", "cls.predictions.bias");
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
-  bool both = accel__is_class(b, "ForPreTraining"), next = accel__is_class(b, "ForNextSentencePrediction");
-  bool pooled =
-      b->is_base ? accel__has(b, "pooler.dense.weight") : both || next || accel__is_class(b, "ForSequenceClassification");
+  bool both = accel__is_class(b, "ForPreTraining"),
+       next = accel__is_class(b, "ForNextSentencePrediction");
+  bool pooled = b->is_base ? accel__has(b, "pooler.dense.weight")
+                           : both || next || accel__is_class(b, "ForSequenceClassification");
   accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler.dense") : -1;
   b->in_head = true;
   if (b->is_base) {
     accel__add_output(b, "last_hidden_state", x, false, false);
     if (pooled) accel__add_output(b, "pooler_output", pool, false, false);
   } else if (both) {
-    accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), false, false);
-    accel__add_output(b, "seq_relationship_logits", accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"),
-                      false, false);
+    accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), false,
+                      false);
+    accel__add_output(b, "seq_relationship_logits",
+                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false,
+                      false);
   } else if (next) {
-    accel__add_output(b, "logits", accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false, false);
+    accel__add_output(b, "logits",
+                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false,
+                      false);
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__add_output(b, "logits", accel__bert_predictions(b, c, x, "LayerNorm"), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
@@ -98,7 +114,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   b->in_head = false;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bert_config c = {.vocab = 30522,
                           .hidden = 768,
@@ -120,6 +137,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Bert"), "BertForPreTraining", "BertForNextSentencePrediction",
-                                      NULL};
-const accel__architecture accel__model_bert = {.model_type = "bert", .classes = classes, .build = build};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Bert"), "BertForPreTraining",
+                                      "BertForNextSentencePrediction", NULL};
+const accel__architecture accel__model_bert = {
+    .model_type = "bert", .classes = classes, .build = build};

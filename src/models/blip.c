@@ -1,8 +1,8 @@
-/* blip.c - BLIP (transformers' BlipModel, its vision tower, captioning, question answering and image-text matching): a ViT,
- * and a BERT whose layers also attend to another tower.
+/* blip.c - BLIP (transformers' BlipModel, its vision tower, captioning, question answering and
+ * image-text matching): a ViT, and a BERT whose layers also attend to another tower.
  *
- * Entries beside "forward": captioning and question answering have "encode" (image, or image and question) and "decode"
- * (model.h). */
+ * Entries beside "forward": captioning and question answering have "encode" (image, or image and
+ * question) and "decode" (model.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -87,8 +87,9 @@ static accel_status read_config(accel__build *b, blip *m, bool text) {
   ACCEL_TRY(read_ends(b));
   m->encoder_hidden = m->vision.hidden;
   ACCEL_TRY(accel__enter_config(b, NULL));
-  const accel__field outer[] = {ACCEL_FIELD_INT("projection_dim", &m->projection, 1, ACCEL__MAX_WIDTH),
-                                ACCEL_FIELD_INT("image_text_hidden_size", &m->matching, 1, ACCEL__MAX_WIDTH)};
+  const accel__field outer[] = {
+      ACCEL_FIELD_INT("projection_dim", &m->projection, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("image_text_hidden_size", &m->matching, 1, ACCEL__MAX_WIDTH)};
   b->model->hidden_size = m->hidden;
   b->model->max_positions = m->positions;
   return accel__read_fields(b, outer, 2);
@@ -96,25 +97,32 @@ static accel_status read_config(accel__build *b, blip *m, bool text) {
 
 /* ---- pictures ---- */
 
-/* pixel_values of as many items as b->B says -> rows of patches [B*S, C]; lists the hidden states. */
+/* pixel_values of as many items as b->B says -> rows of patches [B*S, C]; lists the hidden
+ * states. */
 static void build_vision(accel__build *b, blip *m) {
   accel__program *p = b->p;
-  const int64_t c = m->vision.hidden, side = m->vision.image.h / m->vision.patch.h, one[3] = {1, 1, c},
-                all[3] = {1, side * side + 1, c};
-  const accel__conv patch = {.out = c, .kernel = m->vision.patch, .stride = m->vision.patch, .bias = true};
-  accel__dim dims[4] = {b->B, accel__const_dim(p, 3), accel__symbol(p, "H", 1, ACCEL__MAX_WIDTH, 384),
+  const int64_t c = m->vision.hidden, side = m->vision.image.h / m->vision.patch.h,
+                one[3] = {1, 1, c}, all[3] = {1, side * side + 1, c};
+  const accel__conv patch = {
+      .out = c, .kernel = m->vision.patch, .stride = m->vision.patch, .bias = true};
+  accel__dim dims[4] = {b->B, accel__const_dim(p, 3),
+                        accel__symbol(p, "H", 1, ACCEL__MAX_WIDTH, 384),
                         accel__symbol(p, "W", 1, ACCEL__MAX_WIDTH, 384)};
-  accel__tensor x = accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
+  accel__tensor x =
+      accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
   const int32_t texts = b->space;
   b->scope = "vision_model.";
   accel__at(p, 0, "vision_model.embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embedding");
   if (x < 0) return;
   accel__dim h = accel__tensor_dim(p, x, 2), w = accel__tensor_dim(p, x, 3);
-  accel__tensor token = accel__repeat(b, accel__table(b, 3, one, "embeddings.class_embedding"), b->B);
+  accel__tensor token =
+      accel__repeat(b, accel__table(b, 3, one, "embeddings.class_embedding"), b->B);
   x = accel__concat(b, 1, 2, (accel__tensor[]){token, accel__planes_to_items(b, x)});
   const accel__grid_table places = {
-      .table = accel__table(b, 3, all, "embeddings.position_embedding"), .before = 1, .grid = {side, side}};
+      .table = accel__table(b, 3, all, "embeddings.position_embedding"),
+      .before = 1,
+      .grid = {side, side}};
   x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, h, w));
   if (x < 0) return;
   m->vision.rows = accel__tensor_dim(p, x, 1);
@@ -138,55 +146,66 @@ static accel__tensor pooled_picture(accel__build *b, const blip *m) {
 
 static void other_keys(accel__build *b, const blip *m, other *o, const char *path) {
   for (uint32_t i = 0; i < (uint32_t)m->layers && o->rows >= 0; i++) {
-    o->keys[i] =
-        accel__dense_layer(b, o->rows, m->hidden, true, -1, NULL, "%sencoder.layer.%u.crossattention.self.key", path, i);
-    o->values[i] =
-        accel__dense_layer(b, o->rows, m->hidden, true, -1, NULL, "%sencoder.layer.%u.crossattention.self.value", path, i);
+    o->keys[i] = accel__dense_layer(b, o->rows, m->hidden, true, -1, NULL,
+                                    "%sencoder.layer.%u.crossattention.self.key", path, i);
+    o->values[i] = accel__dense_layer(b, o->rows, m->hidden, true, -1, NULL,
+                                      "%sencoder.layer.%u.crossattention.self.value", path, i);
   }
 }
 
-static accel__tensor attention_output(accel__build *b, const blip *m, accel__tensor y, accel__tensor x, const char *path,
-                                      uint32_t i, const char *name) {
-  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "%sencoder.layer.%u.%s.output.dense", path, i, name);
-  return accel__norm_layer(b, y, -1, m->eps, true, "%sencoder.layer.%u.%s.output.LayerNorm", path, i, name);
+static accel__tensor attention_output(accel__build *b, const blip *m, accel__tensor y,
+                                      accel__tensor x, const char *path, uint32_t i,
+                                      const char *name) {
+  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "%sencoder.layer.%u.%s.output.dense", path,
+                         i, name);
+  return accel__norm_layer(b, y, -1, m->eps, true, "%sencoder.layer.%u.%s.output.LayerNorm", path,
+                           i, name);
 }
 
 /* Attention to the other tower, over its rows or the state that "encode" has filled. */
-static accel__tensor cross(accel__build *b, const blip *m, const other *o, accel__tensor x, const char *path, uint32_t i) {
+static accel__tensor cross(accel__build *b, const blip *m, const other *o, accel__tensor x,
+                           const char *path, uint32_t i) {
   accel__attention how = accel__attention_of(b, m->heads);
-  accel__tensor q =
-      accel__dense_layer(b, x, m->hidden, true, -1, NULL, "%sencoder.layer.%u.crossattention.self.query", path, i);
+  accel__tensor q = accel__dense_layer(b, x, m->hidden, true, -1, NULL,
+                                       "%sencoder.layer.%u.crossattention.self.query", path, i);
   how.kv_space = b->decoding ? b->space : o->space;
   how.state = b->decoding ? o->state[i] : -1;
   how.state_static = b->decoding;
-  accel__tensor y = accel__attend(b, q, b->decoding ? -1 : o->keys[i], b->decoding ? -1 : o->values[i], &how);
+  accel__tensor y =
+      accel__attend(b, q, b->decoding ? -1 : o->keys[i], b->decoding ? -1 : o->values[i], &how);
   return attention_output(b, m, y, x, path, i, "crossattention");
 }
 
-/* BERT's layers below `path` over the tokens of the current side; o NULL: without the other tower. */
-static accel__tensor text(accel__build *b, const blip *m, const other *o, bool causal, const char *path) {
+/* BERT's layers below `path` over the tokens of the current side; o NULL: without the other
+ * tower. */
+static accel__tensor text(accel__build *b, const blip *m, const other *o, bool causal,
+                          const char *path) {
   static const char *const names[3] = {"query", "key", "value"};
   accel__tensor words, places, part[3];
   const int64_t d = m->hidden / m->heads;
   accel__at(b->p, (uint32_t)m->vision.layers + 1, "%sembeddings", path);
   words = accel__embedding(b, b->input_ids, m->vocab, m->hidden,
                            accel__arena_printf(b->arena, "%sembeddings.word_embeddings", path));
-  places = accel__embedding(b, b->position_ids, m->positions, m->hidden,
-                            accel__arena_printf(b->arena, "%sembeddings.position_embeddings", path));
-  accel__tensor x = accel__norm_layer(b, words, places, m->eps, true, "%sembeddings.LayerNorm", path);
+  places =
+      accel__embedding(b, b->position_ids, m->positions, m->hidden,
+                       accel__arena_printf(b->arena, "%sembeddings.position_embeddings", path));
+  accel__tensor x =
+      accel__norm_layer(b, words, places, m->eps, true, "%sembeddings.LayerNorm", path);
   for (uint32_t i = 0; i < (uint32_t)m->layers; i++) {
     accel__at(b->p, (uint32_t)m->vision.layers + 2 + i, "%sencoder.layer.%u", path, i);
     for (int k = 0; k < 3; k++)
-      part[k] =
-          accel__dense_layer(b, x, m->hidden, true, -1, NULL, "%sencoder.layer.%u.attention.self.%s", path, i, names[k]);
+      part[k] = accel__dense_layer(b, x, m->hidden, true, -1, NULL,
+                                   "%sencoder.layer.%u.attention.self.%s", path, i, names[k]);
     accel__attention how = accel__attention_of(b, m->heads);
     how.causal = causal;
     how.state = accel__kv_state(b, i, m->heads, d, d, 0);
-    x = attention_output(b, m, accel__attend(b, part[0], part[1], part[2], &how), x, path, i, "attention");
+    x = attention_output(b, m, accel__attend(b, part[0], part[1], part[2], &how), x, path, i,
+                         "attention");
     if (o != NULL) x = cross(b, m, o, x, path, i);
-    accel__tensor y =
-        accel__dense_layer(b, x, m->inner, true, -1, &m->act, "%sencoder.layer.%u.intermediate.dense", path, i);
-    y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "%sencoder.layer.%u.output.dense", path, i);
+    accel__tensor y = accel__dense_layer(b, x, m->inner, true, -1, &m->act,
+                                         "%sencoder.layer.%u.intermediate.dense", path, i);
+    y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "%sencoder.layer.%u.output.dense", path,
+                           i);
     x = accel__norm_layer(b, y, -1, m->eps, true, "%sencoder.layer.%u.output.LayerNorm", path, i);
   }
   accel__at(b->p, (uint32_t)(m->vision.layers + m->layers) + 2, "head");
@@ -199,18 +218,21 @@ static void add_words(accel__build *b, const blip *m) {
 }
 
 static accel__tensor vocabulary(accel__build *b, const blip *m, accel__tensor x) {
-  x = accel__dense_layer(b, x, m->hidden, true, -1, &m->act, "text_decoder.cls.predictions.transform.dense");
+  x = accel__dense_layer(b, x, m->hidden, true, -1, &m->act,
+                         "text_decoder.cls.predictions.transform.dense");
   x = accel__norm_layer(b, x, -1, m->eps, true, "text_decoder.cls.predictions.transform.LayerNorm");
-  return accel__head_vocabulary(b, x, m->vocab, m->tied, "text_decoder.bert.embeddings.word_embeddings",
-                                "text_decoder.cls.predictions.decoder", "text_decoder.cls.predictions.bias");
+  return accel__head_vocabulary(
+      b, x, m->vocab, m->tied, "text_decoder.bert.embeddings.word_embeddings",
+      "text_decoder.cls.predictions.decoder", "text_decoder.cls.predictions.bias");
 }
 
 /* ---- entries of those that generate ---- */
 
-static void encode_entry(accel__build *b, const blip *m, other *o, accel__tensor result, uint32_t first_input,
-                         uint32_t n_inputs) {
+static void encode_entry(accel__build *b, const blip *m, other *o, accel__tensor result,
+                         uint32_t first_input, uint32_t n_inputs) {
   const int32_t d = (int32_t)(m->hidden / m->heads);
-  accel__model_output *outputs = accel__arena_array(b->arena, (size_t)m->layers + 1, sizeof *outputs);
+  accel__model_output *outputs =
+      accel__arena_array(b->arena, (size_t)m->layers + 1, sizeof *outputs);
   if (outputs == NULL) {
     accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
     return;
@@ -228,19 +250,23 @@ static void encode_entry(accel__build *b, const blip *m, other *o, accel__tensor
     accel__attention how = accel__attention_of(b, m->heads);
     how.q_space = how.kv_space = o->space;
     how.state = o->state[i];
-    outputs[i + 1] = (accel__model_output){.name = accel__arena_string(b->arena, name),
-                                           .tensor = accel__attend(b, -1, o->keys[i], o->values[i], &how),
-                                           .asked = true};
+    outputs[i + 1] =
+        (accel__model_output){.name = accel__arena_string(b->arena, name),
+                              .tensor = accel__attend(b, -1, o->keys[i], o->values[i], &how),
+                              .asked = true};
   }
-  accel__add_entry(b, "encode", b->model->inputs + first_input, n_inputs, outputs, (uint32_t)m->layers + 1);
+  accel__add_entry(b, "encode", b->model->inputs + first_input, n_inputs, outputs,
+                   (uint32_t)m->layers + 1);
 }
 
-static void decode_entry(accel__build *b, const blip *m, const other *o, uint32_t first_input, uint32_t n_inputs) {
+static void decode_entry(accel__build *b, const blip *m, const other *o, uint32_t first_input,
+                         uint32_t n_inputs) {
   b->decoding = true;
   accel__tensor x = text(b, m, o, true, "text_decoder.bert."),
                 last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
-  accel__model_output outputs[2] = {{.name = "logits", .tensor = vocabulary(b, m, last)},
-                                    {.name = "all_logits", .tensor = vocabulary(b, m, x), .asked = true}};
+  accel__model_output outputs[2] = {
+      {.name = "logits", .tensor = vocabulary(b, m, last)},
+      {.name = "all_logits", .tensor = vocabulary(b, m, x), .asked = true}};
   b->decoding = false;
   b->model->is_encoder_decoder = true;
   accel__add_entry(b, "decode", b->model->inputs + first_input, n_inputs, outputs, 2);
@@ -261,7 +287,8 @@ static void caption(accel__build *b, blip *m, other *o) {
   build_vision(b, m);
   *o = (other){.rows = m->seen, .space = m->seen_space};
   other_keys(b, m, o, "text_decoder.bert.");
-  accel__add_output(b, "logits", vocabulary(b, m, text(b, m, o, true, "text_decoder.bert.")), false, false);
+  accel__add_output(b, "logits", vocabulary(b, m, text(b, m, o, true, "text_decoder.bert.")), false,
+                    false);
   seen_outputs(b, m, true);
   encode_entry(b, m, o, accel__rows_to_items(b, m->seen, m->vision.rows), words, 1);
   decode_entry(b, m, o, 0, words);
@@ -290,14 +317,16 @@ static void match(accel__build *b, blip *m, other *o) {
   *o = (other){.rows = m->seen, .space = m->seen_space};
   other_keys(b, m, o, "text_encoder.");
   accel__tensor x = text(b, m, o, false, "text_encoder.");
-  accel__add_output(b, "itm_score", accel__dense_layer(b, accel__first_rows(b, x), 2, true, -1, NULL, "itm_head"), false,
-                    false);
+  accel__add_output(b, "itm_score",
+                    accel__dense_layer(b, accel__first_rows(b, x), 2, true, -1, NULL, "itm_head"),
+                    false, false);
   seen_outputs(b, m, false);
   accel__add_output(b, "question_embeds", x, false, false);
   /* use_itm_head=False: both towers apart, as unit vectors [pictures, texts] */
   const int32_t texts = b->space;
   accel__tensor words = text(b, m, NULL, false, "text_encoder."), side[2];
-  side[1] = accel__dense_layer(b, accel__first_rows(b, words), m->matching, true, -1, NULL, "text_proj");
+  side[1] =
+      accel__dense_layer(b, accel__first_rows(b, words), m->matching, true, -1, NULL, "text_proj");
   b->space = m->seen_space;
   side[0] = accel__first_rows(b, m->seen);
   side[0] = accel__dense_layer(b, side[0], m->matching, true, -1, NULL, "vision_proj");
@@ -314,23 +343,28 @@ static void compare(accel__build *b, blip *m) {
   static const accel__activation tanh_act = {.act = ACCEL_PLUGIN_ACT_TANH};
   add_words(b, m);
   accel__tensor words = text(b, m, NULL, false, "text_model.");
-  accel__tensor pooled =
-      accel__dense_layer(b, accel__first_rows(b, words), m->hidden, true, -1, &tanh_act, "text_model.pooler.dense");
+  accel__tensor pooled = accel__dense_layer(b, accel__first_rows(b, words), m->hidden, true, -1,
+                                            &tanh_act, "text_model.pooler.dense");
   b->B = accel__symbol(b->p, "images", 1, 0, 1);
   b->output_path = "vision_model_output.";
   build_vision(b, m);
   accel__tensor picture = pooled_picture(b, m);
-  accel__tensor image = accel__dense_layer(b, picture, m->projection, false, -1, NULL, "visual_projection");
-  accel__clip_outputs(b, accel__dense_layer(b, pooled, m->projection, false, -1, NULL, "text_projection"), image, false);
+  accel__tensor image =
+      accel__dense_layer(b, picture, m->projection, false, -1, NULL, "visual_projection");
+  accel__clip_outputs(
+      b, accel__dense_layer(b, pooled, m->projection, false, -1, NULL, "text_projection"), image,
+      false);
   accel__add_output(b, "text_model_output.last_hidden_state", words, false, false);
   accel__add_output(b, "text_model_output.pooler_output", pooled, false, false);
   accel__output_items(b, "vision_model_output.last_hidden_state", m->seen, m->vision.rows, false);
   accel__add_output(b, "vision_model_output.pooler_output", picture, false, false);
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  static const char *const args[] = {"interpolate_pos_encoding", NULL}, *const matching_args[] = {"interpolate_pos_encoding",
-                                                                                                  "use_itm_head", NULL};
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
+  static const char *const args[] = {"interpolate_pos_encoding", NULL},
+                           *const matching_args[] = {"interpolate_pos_encoding", "use_itm_head",
+                                                     NULL};
   static const accel__rename alone[] = {{"vision_model.", ""}, {NULL, NULL}};
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
@@ -358,10 +392,14 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, m->seen);
 }
 
-static const char *const classes[] = {
-    "BlipModel", "BlipVisionModel", "BlipForConditionalGeneration", "BlipForQuestionAnswering", "BlipForImageTextRetrieval",
-    NULL};
-const accel__architecture accel__model_blip = {.model_type = "blip", .classes = classes, .build = build};
+static const char *const classes[] = {"BlipModel",
+                                      "BlipVisionModel",
+                                      "BlipForConditionalGeneration",
+                                      "BlipForQuestionAnswering",
+                                      "BlipForImageTextRetrieval",
+                                      NULL};
+const accel__architecture accel__model_blip = {
+    .model_type = "blip", .classes = classes, .build = build};
 static const char *const vision_classes[] = {"BlipVisionModel", NULL};
 const accel__architecture accel__model_blip_vision = {
     .model_type = "blip_vision_model", .classes = vision_classes, .build = build};

@@ -16,7 +16,8 @@ accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
                     ACCEL_GPT_BLOOM_PARTS};
   const accel__field fields[] = {
       ACCEL_GPT_BLOOM_FIELDS(*c),
-      ACCEL_FIELD_INT("pretraining_tp", &parallel, 1, 1 << 16), /* slices of sums that are the same in fp32 */
+      /* slices of sums that are the same in fp32 */
+      ACCEL_FIELD_INT("pretraining_tp", &parallel, 1, 1 << 16),
       ACCEL_FIELD_BOOL("slow_but_exact", &exact),
       ACCEL_FIELD_BOOL("apply_residual_connection_post_layernorm", &c->residual_normed),
   };
@@ -29,9 +30,11 @@ accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__gpt_model(request, architecture, model, "transformer.", accel__bloom_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Bloom"), NULL};
-const accel__architecture accel__model_bloom = {.model_type = "bloom", .classes = classes, .build = build};
+const accel__architecture accel__model_bloom = {
+    .model_type = "bloom", .classes = classes, .build = build};

@@ -9,7 +9,8 @@
 static accel_status read_eos(accel__build *b, int64_t otherwise) {
   const accel__json *field = accel__json_get(b->config, "eos_token_id"), *list = NULL;
   bool many = field != NULL && cJSON_IsArray(field);
-  int64_t one = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, "eos_token_id")) ? -1 : otherwise;
+  int64_t one =
+      cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, "eos_token_id")) ? -1 : otherwise;
   if (many)
     ACCEL_TRY(accel__json_array(b->file, b->config, "eos_token_id", &list));
   else
@@ -41,14 +42,16 @@ accel_status accel__read_token_ids(accel__build *b, int64_t bos, int64_t eos, in
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   int64_t *const id[] = {&m->bos_id, &m->pad_id, &m->decoder_start_id};
-  for (size_t i = 0; i < sizeof id / sizeof *id; i++) /* null means none, absent the class's default */
+  /* null means none, absent the class's default */
+  for (size_t i = 0; i < sizeof id / sizeof *id; i++)
     if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, fields[i].key))) *id[i] = -1;
   return read_eos(b, eos);
 }
 
 /* ---- states ---- */
 
-int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64_t k_dim, int64_t v_dim, int64_t window) {
+int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64_t k_dim,
+                        int64_t v_dim, int64_t window) {
   if (!b->decoding) return -1;
   if (b->kv_state[layer] > 0) return b->kv_state[layer] - 1;
   char name[40];
@@ -68,26 +71,33 @@ int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64
 
 static accel__tensor vocabulary(accel__build *b, const accel__causal *how, accel__tensor x) {
   b->in_head = true;
-  x = accel__head_vocabulary(b, x, how->vocab, how->tied, how->embeddings, how->head, how->head_bias);
+  x = accel__head_vocabulary(b, x, how->vocab, how->tied, how->embeddings, how->head,
+                             how->head_bias);
   b->in_head = false;
   return accel__softcap(b, x, how->softcap);
 }
 
-/* The same layers over the states of a session; logits of the last new rows, and of all of them when asked. */
-static void decode_entry(accel__build *b, const accel__causal *how, const char *name, uint32_t n_inputs) {
+/* The same layers over the states of a session; logits of the last new rows, and of all of them
+ * when asked. */
+static void decode_entry(accel__build *b, const accel__causal *how, const char *name,
+                         uint32_t n_inputs) {
   b->decoding = true;
   accel__tensor x = how->hidden(b, how->config);
-  accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space); /* [B,C] */
-  accel__model_output outputs[2] = {{.name = "logits", .tensor = vocabulary(b, how, last)},
-                                    {.name = "all_logits", .tensor = vocabulary(b, how, x), .asked = true}};
+  /* [B,C] */
+  accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
+  accel__model_output outputs[2] = {
+      {.name = "logits", .tensor = vocabulary(b, how, last)},
+      {.name = "all_logits", .tensor = vocabulary(b, how, x), .asked = true}};
   b->decoding = false;
   accel__add_entry(b, name, b->model->inputs, n_inputs, outputs, 2);
 }
 
-/* "decode"; and, of a model whose forward takes pictures behind its tokens, "decode_image" for the rows that show some. */
+/* "decode"; and, of a model whose forward takes pictures behind its tokens, "decode_image" for the
+ * rows that show some. */
 static void decode_entries(accel__build *b, const accel__causal *how) {
   uint32_t tokens = 0;
-  while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM) tokens++;
+  while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM)
+    tokens++;
   b->blind = true;
   decode_entry(b, how, "decode", tokens);
   b->blind = false;
@@ -95,11 +105,13 @@ static void decode_entries(accel__build *b, const accel__causal *how) {
 }
 
 /* Logits of each sequence's last token that is no padding (GenericForSequenceClassification). */
-static void classify(accel__build *b, const accel__causal *how, accel__tensor x, accel__tensor last_row) {
+static void classify(accel__build *b, const accel__causal *how, accel__tensor x,
+                     accel__tensor last_row) {
   accel__tensor last = accel__gather(b->p, x, last_row); /* [B,C] */
   const char *name = how->score != NULL ? how->score : "score";
-  accel__add_output(b, "logits", accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name), false,
-                    false);
+  accel__add_output(b, "logits",
+                    accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name),
+                    false, false);
 }
 
 accel_status accel__causal_build(accel__build *b, const accel__causal *how) {

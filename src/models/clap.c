@@ -1,5 +1,5 @@
-/* clap.c - CLAP (transformers' ClapModel and its towers): RoBERTa for texts, a Swin over spectrograms for sounds, with the
- * fusion of a long sound's crops. */
+/* clap.c - CLAP (transformers' ClapModel and its towers): RoBERTa for texts, a Swin over
+ * spectrograms for sounds, with the fusion of a long sound's crops. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +27,9 @@ static accel_status enter(accel__build *b, const char *key) {
 }
 
 static accel_status read_projection(accel__build *b, clap *m) {
-  const accel__field fields[] = {ACCEL_FIELD_INT("projection_dim", &m->projection, 1, ACCEL__MAX_WIDTH),
-                                 ACCEL_FIELD_ACT("projection_hidden_act", &m->act)};
+  const accel__field fields[] = {
+      ACCEL_FIELD_INT("projection_dim", &m->projection, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_ACT("projection_hidden_act", &m->act)};
   return accel__read_fields(b, fields, 2);
 }
 
@@ -52,18 +53,21 @@ static accel_status read_audio(accel__build *b, clap *m) {
   ACCEL_TRY(accel__read_size2(b, "patch_stride", 1, 1024, &m->step));
   ACCEL_TRY(accel__swin_read(b, "num_attention_heads", &m->swin));
   m->channel_map = fusion != NULL && strcmp(fusion, "channel_map") == 0;
-  if (m->channel_map && m->fusion) return accel__refuse(b, "field 'fusion_type': 'channel_map' is not supported");
+  if (m->channel_map && m->fusion)
+    return accel__refuse(b, "field 'fusion_type': 'channel_map' is not supported");
   if (!flatten) return accel__refuse(b, "field 'flatten_patch_embeds': false is not supported");
   if (m->mels > m->spec) return accel__refuse(b, "field 'num_mel_bins' is larger than 'spec_size'");
   if (m->fusion && m->channels != 1)
-    return accel__refuse(b, "field 'patch_embed_input_channels': %lld is not supported with fusion", (long long)m->channels);
+    return accel__refuse(b, "field 'patch_embed_input_channels': %lld is not supported with fusion",
+                         (long long)m->channels);
   if (m->spec % m->step.h != 0 || m->spec % m->step.w != 0)
     return accel__refuse(b, "field 'patch_stride' does not divide 'spec_size'");
   return ACCEL_OK;
 }
 
 static accel_status read_config(accel__build *b, clap *m, bool text, bool audio) {
-  const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU}, relu = {.act = ACCEL_PLUGIN_ACT_RELU};
+  const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU},
+                          relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   *m = (clap){.text = {.vocab = 50265,
                        .hidden = 768,
                        .layers = 12,
@@ -122,58 +126,74 @@ static accel__tensor times(accel__build *b, accel__tensor x, accel__tensor y) {
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, y);
 }
 
-/* input_features [B,C,frames,mels], normalised, stretched and cut into a picture [B,C,spec,spec]. */
+/* input_features [B,C,frames,mels], normalised, stretched and cut into a picture
+ * [B,C,spec,spec]. */
 static accel__tensor picture(accel__build *b, const clap *m, int64_t channels) {
   accel__program *p = b->p;
   const int64_t ratio = m->spec / m->mels, width = m->spec * ratio, height = m->spec / ratio;
   b->B = accel__symbol(p, "sounds", 1, 0, 1);
-  accel__dim frames = accel__symbol(p, "frames", 1, width, width < 1001 ? width : 1001), c = accel__const_dim(p, channels);
+  accel__dim frames = accel__symbol(p, "frames", 1, width, width < 1001 ? width : 1001),
+             c = accel__const_dim(p, channels);
   accel__tensor x = accel__add_item(b, "input_features", ACCEL_PLUGIN_F32, 4,
-                                    (accel__dim[]){b->B, c, frames, accel__const_dim(p, m->mels)}, ACCEL__DEFAULT_REQUIRED);
+                                    (accel__dim[]){b->B, c, frames, accel__const_dim(p, m->mels)},
+                                    ACCEL__DEFAULT_REQUIRED);
   accel__tensor factor, offset;
   accel__at(p, 0, "audio_encoder.patch_embed");
   accel__batch_norm(b, m->mels, 1e-5, "audio_encoder.batch_norm", &factor, &offset);
   x = plus(b, times(b, x, factor), offset);
   int64_t shape[2] = {accel__const_dim(p, width), accel__const_dim(p, height)};
-  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_RESIZE_CUBIC), ACCEL_D(SHAPE, shape, 2), ACCEL_I(ALIGN_CORNERS, 1)};
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_RESIZE_CUBIC), ACCEL_D(SHAPE, shape, 2),
+                        ACCEL_I(ALIGN_CORNERS, 1)};
   x = accel__node(p, ACCEL_PLUGIN_OP_RESIZE, &x, 1, attr, 3, NULL, 1);
-  accel__dim pieces = accel__const_dim(p, channels * ratio), across = accel__const_dim(p, width / ratio),
-             tall = accel__const_dim(p, height);
+  accel__dim pieces = accel__const_dim(p, channels * ratio),
+             across = accel__const_dim(p, width / ratio), tall = accel__const_dim(p, height);
   x = accel__reshape(p, x, 4, (accel__dim[]){b->B, pieces, across, tall});
   x = accel__transpose(b, x, 4, (int64_t[]){0, 1, 3, 2});
-  return accel__reshape(p, x, 4, (accel__dim[]){b->B, c, accel__const_dim(p, height * ratio), across});
+  return accel__reshape(p, x, 4,
+                        (accel__dim[]){b->B, c, accel__const_dim(p, height * ratio), across});
 }
 
 /* conv, norm, relu, conv, norm: modules at, at+1, at+3, at+4 of a Sequential */
-static accel__tensor squeeze(accel__build *b, const clap *m, accel__tensor x, const char *name, int at) {
+static accel__tensor squeeze(accel__build *b, const clap *m, accel__tensor x, const char *name,
+                             int at) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   char conv[96], norm[96];
   accel__conv narrow = {.out = m->swin.embed / m->squeeze, .kernel = {1, 1}, .act = &relu},
               wide = {.out = m->swin.embed, .kernel = {1, 1}};
   for (int i = 0; i < 2; i++) {
     snprintf(conv, sizeof conv, "audio_encoder.patch_embed.fusion_model.%s.%d", name, at + 3 * i);
-    snprintf(norm, sizeof norm, "audio_encoder.patch_embed.fusion_model.%s.%d", name, at + 3 * i + 1);
+    snprintf(norm, sizeof norm, "audio_encoder.patch_embed.fusion_model.%s.%d", name,
+             at + 3 * i + 1);
     x = accel__conv2d_bias_norm(b, x, i == 0 ? &narrow : &wide, 1e-5, conv, norm);
   }
   return x;
 }
 
 /* The whole sound's map joined with that of its three crops, where is_longer says so. */
-static accel__tensor fuse(accel__build *b, const clap *m, accel__tensor pixels, accel__tensor whole, accel__size2 pad) {
+static accel__tensor fuse(accel__build *b, const clap *m, accel__tensor pixels, accel__tensor whole,
+                          accel__size2 pad) {
   accel__program *p = b->p;
-  const int64_t c = m->swin.embed, h = m->spec / m->step.h, w = m->spec / m->step.w, one[2] = {1, 1};
-  accel__dim spec = accel__const_dim(p, m->spec), dh = accel__const_dim(p, h), dc = accel__const_dim(p, c),
-             first = accel__const_dim(p, 1);
-  accel__tensor longer =
-      accel__add_item(b, "is_longer", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, first}, ACCEL__DEFAULT_REQUIRED);
+  const int64_t c = m->swin.embed, h = m->spec / m->step.h, w = m->spec / m->step.w,
+                one[2] = {1, 1};
+  accel__dim spec = accel__const_dim(p, m->spec), dh = accel__const_dim(p, h),
+             dc = accel__const_dim(p, c), first = accel__const_dim(p, 1);
+  accel__tensor longer = accel__add_item(b, "is_longer", ACCEL_PLUGIN_I32, 2,
+                                         (accel__dim[]){b->B, first}, ACCEL__DEFAULT_REQUIRED);
   accel__tensor crops = accel__slice(p, pixels, 1, 1, INT64_MAX); /* [B,3,spec,spec] */
-  crops = accel__reshape(p, crops, 4, (accel__dim[]){accel__times(b, b->B, accel__const_dim(p, 3)), first, spec, spec});
-  const accel__conv wide = {
-      .out = c, .kernel = {m->patch.h, 3 * m->patch.w}, .stride = {m->step.h, 3 * m->step.w}, .pad = pad, .bias = true};
-  accel__tensor local = accel__conv2d(b, crops, &wide, "audio_encoder.patch_embed.mel_conv2d"); /* [B*3,C,h,w/3] */
+  crops = accel__reshape(
+      p, crops, 4,
+      (accel__dim[]){accel__times(b, b->B, accel__const_dim(p, 3)), first, spec, spec});
+  const accel__conv wide = {.out = c,
+                            .kernel = {m->patch.h, 3 * m->patch.w},
+                            .stride = {m->step.h, 3 * m->step.w},
+                            .pad = pad,
+                            .bias = true};
+  /* [B*3,C,h,w/3] */
+  accel__tensor local = accel__conv2d(b, crops, &wide, "audio_encoder.patch_embed.mel_conv2d");
   int64_t part = 0;
   if (local < 0 || !accel__dim_value(p, accel__tensor_dim(p, local, 3), &part)) return -1;
-  local = accel__reshape(p, local, 5, (accel__dim[]){b->B, accel__const_dim(p, 3), dc, dh, accel__const_dim(p, part)});
+  local = accel__reshape(
+      p, local, 5, (accel__dim[]){b->B, accel__const_dim(p, 3), dc, dh, accel__const_dim(p, part)});
   local = accel__transpose(b, local, 5, (int64_t[]){0, 2, 3, 1, 4});
   local = accel__reshape(p, local, 4, (accel__dim[]){b->B, dc, dh, accel__const_dim(p, 3 * part)});
   const int64_t pads[8] = {0, 0, 0, 0, 0, 0, 0, w - 3 * part};
@@ -181,24 +201,32 @@ static accel__tensor fuse(accel__build *b, const clap *m, accel__tensor pixels, 
   if (pads[7] > 0) local = accel__node(p, ACCEL_PLUGIN_OP_PAD, &local, 1, attr, 2, NULL, 1);
   accel__tensor both = plus(b, whole, local);
   accel__attr mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_AVG), ACCEL_IV(ADAPTIVE, one, 2)};
-  accel__tensor global = squeeze(b, m, accel__node(p, ACCEL_PLUGIN_OP_POOL, &both, 1, mean, 2, NULL, 1), "global_att", 1);
-  accel__tensor gate = accel__unary(p, ACCEL_PLUGIN_ACT_SIGMOID, plus(b, squeeze(b, m, both, "local_att", 0), global));
-  accel__tensor joined = plus(b, times(b, accel__affine(b, whole, 2.0, 0.0), gate),
-                              times(b, accel__affine(b, local, 2.0, 0.0), accel__affine(b, gate, -1.0, 1.0)));
+  accel__tensor global = squeeze(
+      b, m, accel__node(p, ACCEL_PLUGIN_OP_POOL, &both, 1, mean, 2, NULL, 1), "global_att", 1);
+  accel__tensor gate = accel__unary(p, ACCEL_PLUGIN_ACT_SIGMOID,
+                                    plus(b, squeeze(b, m, both, "local_att", 0), global));
+  accel__tensor joined =
+      plus(b, times(b, accel__affine(b, whole, 2.0, 0.0), gate),
+           times(b, accel__affine(b, local, 2.0, 0.0), accel__affine(b, gate, -1.0, 1.0)));
   longer = accel__reshape(p, longer, 4, (accel__dim[]){b->B, first, first, first});
   accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
-  return accel__node(p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){longer, joined, whole}, 3, &where, 1, NULL, 1);
+  return accel__node(p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){longer, joined, whole}, 3, &where,
+                     1, NULL, 1);
 }
 
 static void build_audio(accel__build *b, clap *m) {
   accel__program *p = b->p;
   const accel__size2 pad = {(m->patch.h - m->step.h) / 2, (m->patch.w - m->step.w) / 2};
-  const accel__conv patch = {.out = m->swin.embed, .kernel = m->patch, .stride = m->step, .pad = pad, .bias = true};
-  accel__grid grid = {accel__const_dim(p, m->spec / m->step.h), accel__const_dim(p, m->spec / m->step.w)}, end;
+  const accel__conv patch = {
+      .out = m->swin.embed, .kernel = m->patch, .stride = m->step, .pad = pad, .bias = true};
+  accel__grid grid = {accel__const_dim(p, m->spec / m->step.h),
+                      accel__const_dim(p, m->spec / m->step.w)},
+              end;
   accel__size2 last = {0, 0};
   b->scope = "audio_model.";
   accel__tensor x = picture(b, m, m->fusion ? 4 : m->channels), whole;
-  whole = accel__conv2d(b, m->fusion ? accel__slice(p, x, 1, 0, 1) : x, &patch, "audio_encoder.patch_embed.proj");
+  whole = accel__conv2d(b, m->fusion ? accel__slice(p, x, 1, 0, 1) : x, &patch,
+                        "audio_encoder.patch_embed.proj");
   x = accel__planes_to_items(b, m->fusion ? fuse(b, m, x, whole, pad) : whole);
   if (m->patch_norm) x = accel__norm_layer(b, x, -1, 1e-5, true, "audio_encoder.patch_embed.norm");
   b->n_hidden = 0;
@@ -212,7 +240,8 @@ static void build_audio(accel__build *b, clap *m) {
   const int64_t across = (m->spec >> (m->swin.stages - 1)) / m->step.w, bins = tall / ratio;
   if (!accel__dim_value(p, end.h, &last.h) || !accel__dim_value(p, end.w, &last.w)) return;
   if (bins < 1 || tall != last.h || across != last.w || tall % bins != 0) {
-    accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED, "spec_size %lld does not fall into the stages of this tower",
+    accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
+                        "spec_size %lld does not fall into the stages of this tower",
                         (long long)m->spec);
     return;
   }
@@ -221,9 +250,10 @@ static void build_audio(accel__build *b, clap *m) {
                      (accel__dim[]){b->B, accel__const_dim(p, c), accel__const_dim(p, tall / bins),
                                     accel__const_dim(p, bins), accel__const_dim(p, across)});
   x = accel__transpose(b, x, 5, (int64_t[]){0, 1, 3, 2, 4});
-  m->audio_last = accel__reshape(
-      p, x, 4,
-      (accel__dim[]){b->B, accel__const_dim(p, c), accel__const_dim(p, bins), accel__const_dim(p, tall / bins * across)});
+  m->audio_last =
+      accel__reshape(p, x, 4,
+                     (accel__dim[]){b->B, accel__const_dim(p, c), accel__const_dim(p, bins),
+                                    accel__const_dim(p, tall / bins * across)});
   b->scope = NULL;
 }
 
@@ -241,9 +271,11 @@ static accel__tensor project(accel__build *b, const clap *m, accel__tensor x, co
   return accel__dense_layer(b, x, m->projection, true, -1, NULL, "%s.linear2", name);
 }
 
-static accel__tensor logits(accel__build *b, accel__tensor rows, accel__tensor cols, const char *scale) {
+static accel__tensor logits(accel__build *b, accel__tensor rows, accel__tensor cols,
+                            const char *scale) {
   accel__attr attr = ACCEL_I(TRANS_B, 1);
-  accel__tensor x = accel__node(b->p, ACCEL_PLUGIN_OP_MATMUL, (accel__tensor[]){rows, cols}, 2, &attr, 1, NULL, 1);
+  accel__tensor x = accel__node(b->p, ACCEL_PLUGIN_OP_MATMUL, (accel__tensor[]){rows, cols}, 2,
+                                &attr, 1, NULL, 1);
   return times(b, x, accel__unary(b->p, ACCEL_PLUGIN_UNARY_EXP, accel__scalar(b, scale)));
 }
 
@@ -265,12 +297,14 @@ static void both(accel__build *b, clap *m) {
   accel__add_output(b, "audio_model_output.pooler_output", m->audio_pooled, false, false);
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
   clap *m = accel__arena_alloc(b.arena, sizeof *m);
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const bool text = strncmp(architecture, "ClapText", 8) == 0, whole = strcmp(architecture, "ClapModel") == 0;
+  const bool text = strncmp(architecture, "ClapText", 8) == 0,
+             whole = strcmp(architecture, "ClapModel") == 0;
   ACCEL_TRY(read_config(&b, m, text || whole, !text));
   if (!whole) b.spelling[1] = text ? text_alone : audio_alone;
   if (whole) {
@@ -281,16 +315,24 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor pooled = text ? m->text_pooled : m->audio_pooled;
   if (accel__is_class(&b, "WithProjection"))
     accel__add_output(&b, text ? "text_embeds" : "audio_embeds",
-                      project(&b, m, pooled, text ? "text_projection" : "audio_projection"), false, false);
+                      project(&b, m, pooled, text ? "text_projection" : "audio_projection"), false,
+                      false);
   accel__add_output(&b, "last_hidden_state", text ? m->text_last : m->audio_last, false, false);
-  if (!accel__is_class(&b, "WithProjection")) accel__add_output(&b, "pooler_output", pooled, false, false);
+  if (!accel__is_class(&b, "WithProjection"))
+    accel__add_output(&b, "pooler_output", pooled, false, false);
   return accel__build_end(&b, text ? m->text_last : m->audio_last);
 }
 
-static const char *const classes[] = {
-    "ClapModel", "ClapTextModel", "ClapTextModelWithProjection", "ClapAudioModel", "ClapAudioModelWithProjection", NULL};
-const accel__architecture accel__model_clap = {.model_type = "clap", .classes = classes, .build = build};
-static const char *const text_classes[] = {"ClapTextModel", NULL}, *const audio_classes[] = {"ClapAudioModel", NULL};
+static const char *const classes[] = {"ClapModel",
+                                      "ClapTextModel",
+                                      "ClapTextModelWithProjection",
+                                      "ClapAudioModel",
+                                      "ClapAudioModelWithProjection",
+                                      NULL};
+const accel__architecture accel__model_clap = {
+    .model_type = "clap", .classes = classes, .build = build};
+static const char *const text_classes[] = {"ClapTextModel", NULL}, *const audio_classes[] = {
+                                                                       "ClapAudioModel", NULL};
 const accel__architecture accel__model_clap_text = {
     .model_type = "clap_text_model", .classes = text_classes, .build = build};
 const accel__architecture accel__model_clap_audio = {

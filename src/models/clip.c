@@ -1,4 +1,5 @@
-/* clip.c - CLIP (transformers' CLIPModel, its towers with and without projection, and the image classifier). */
+/* clip.c - CLIP (transformers' CLIPModel, its towers with and without projection, and the image
+ * classifier). */
 #include "models/clip.h"
 
 #include <stdio.h>
@@ -10,7 +11,8 @@ const accel__rename accel__clip_text_alone[] = {{"text_model.", ""}, {NULL, NULL
 accel_status accel__clip_enter(accel__build *b, const char *key) {
   char dict[64];
   snprintf(dict, sizeof dict, "%s_dict", key);
-  const accel__json *with_dict = accel__json_get(b->file->root, dict), *plain = accel__json_get(b->file->root, key);
+  const accel__json *with_dict = accel__json_get(b->file->root, dict),
+                    *plain = accel__json_get(b->file->root, key);
   const char *found = cJSON_IsObject(with_dict) ? dict : plain != NULL ? key : NULL;
   return accel__enter_config(b, found);
 }
@@ -38,7 +40,8 @@ accel_status accel__clip_read(accel__build *b, accel__clip_tower *t) {
   ACCEL_TRY(accel__divides(b, "num_attention_heads", t->heads, "hidden_size", t->hidden));
   if (t->image.h != t->image.w || t->patch.h != t->patch.w)
     return accel__refuse(b, "fields 'image_size' and 'patch_size': only squares are supported");
-  if (t->patch.h > 0 && t->image.h < t->patch.h) return accel__refuse(b, "field 'patch_size' is larger than 'image_size'");
+  if (t->patch.h > 0 && t->image.h < t->patch.h)
+    return accel__refuse(b, "field 'patch_size' is larger than 'image_size'");
   t->block = (accel__block){.q = "self_attn.q_proj",
                             .k = "self_attn.k_proj",
                             .v = "self_attn.v_proj",
@@ -77,8 +80,10 @@ accel__tensor accel__clip_layers(accel__build *b, const accel__clip_tower *t, ac
   return x;
 }
 
-accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__tensor pixels, bool cls, bool bias) {
-  const accel__conv patch = {.out = t->hidden, .kernel = t->patch, .stride = t->patch, .bias = bias};
+accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__tensor pixels,
+                                  bool cls, bool bias) {
+  const accel__conv patch = {
+      .out = t->hidden, .kernel = t->patch, .stride = t->patch, .bias = bias};
   const int64_t side = t->image.h / t->patch.h, dims[2] = {side * side + (cls ? 1 : 0), t->hidden};
   accel__dim c = accel__const_dim(b->p, t->hidden), one = accel__const_dim(b->p, 1);
   accel__at(b->p, 0, "%sembeddings", b->scope != NULL ? b->scope : "");
@@ -89,7 +94,8 @@ accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__
   if (cls) {
     accel__tensor token = accel__table(b, 1, &t->hidden, "embeddings.class_embedding");
     token = accel__reshape(b->p, token, 3, (accel__dim[]){one, one, c});
-    x = accel__concat(b, 1, 2, (accel__tensor[]){accel__repeat(b, token, accel__tensor_dim(b->p, x, 0)), x});
+    x = accel__concat(b, 1, 2,
+                      (accel__tensor[]){accel__repeat(b, token, accel__tensor_dim(b->p, x, 0)), x});
   }
   accel__tensor table = accel__table(b, 2, dims, "embeddings.position_embedding.weight");
   table = accel__reshape(b->p, table, 3, (accel__dim[]){one, accel__const_dim(b->p, dims[0]), c});
@@ -105,8 +111,10 @@ accel__tensor accel__clip_tokens(accel__build *b, const accel__clip_tower *t) {
   accel__add_positions(b, t->positions, ACCEL__DEFAULT_ARANGE, 0);
   b->model->max_positions = t->positions;
   accel__at(b->p, 0, "%sembeddings", b->scope != NULL ? b->scope : "");
-  accel__tensor words = accel__embedding(b, b->input_ids, t->vocab, t->hidden, "embeddings.token_embedding");
-  accel__tensor places = accel__embedding(b, b->position_ids, t->positions, t->hidden, "embeddings.position_embedding");
+  accel__tensor words =
+      accel__embedding(b, b->input_ids, t->vocab, t->hidden, "embeddings.token_embedding");
+  accel__tensor places = accel__embedding(b, b->position_ids, t->positions, t->hidden,
+                                          "embeddings.position_embedding");
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, words, places);
 }
 
@@ -114,9 +122,11 @@ accel__tensor accel__clip_end_rows(accel__build *b, const accel__clip_tower *t, 
   accel__tensor score = accel__cast(b, b->input_ids, ACCEL_PLUGIN_F32);
   if (t->eos != 2) { /* 1 where the id is eos */
     score = accel__affine(b, score, 1.0, -(double)t->eos);
-    score = accel__affine(b, accel__clamp(b, accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, score), 0.0, 1.0), -1.0, 1.0);
+    score = accel__affine(
+        b, accel__clamp(b, accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, score), 0.0, 1.0), -1.0, 1.0);
   }
-  return accel__rows_at(b, x, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_ARGMAX, score, -1, b->space));
+  return accel__rows_at(b, x,
+                        accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_ARGMAX, score, -1, b->space));
 }
 
 void accel__clip_outputs(accel__build *b, accel__tensor text, accel__tensor image, bool bias) {
@@ -124,11 +134,14 @@ void accel__clip_outputs(accel__build *b, accel__tensor text, accel__tensor imag
   text = accel__unit_rows(b, text);
   image = accel__unit_rows(b, image);
   accel__attr attr = ACCEL_I(TRANS_B, 1);
-  accel__tensor logits = accel__node(p, ACCEL_PLUGIN_OP_MATMUL, (accel__tensor[]){text, image}, 2, &attr, 1, NULL, 1);
+  accel__tensor logits =
+      accel__node(p, ACCEL_PLUGIN_OP_MATMUL, (accel__tensor[]){text, image}, 2, &attr, 1, NULL, 1);
   logits = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, logits,
                          accel__unary(p, ACCEL_PLUGIN_UNARY_EXP, accel__scalar(b, "logit_scale")));
-  if (bias) logits = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, logits, accel__scalar(b, "logit_bias"));
-  accel__add_output(b, "logits_per_image", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), false, false);
+  if (bias)
+    logits = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, logits, accel__scalar(b, "logit_bias"));
+  accel__add_output(b, "logits_per_image", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), false,
+                    false);
   accel__add_output(b, "logits_per_text", logits, false, false);
   accel__add_output(b, "text_embeds", text, false, false);
   accel__add_output(b, "image_embeds", image, false, false);
@@ -177,7 +190,8 @@ static accel_status read_towers(accel__build *b, clip *m, bool text, bool vision
   }
   ACCEL_TRY(accel__enter_config(b, NULL));
   m->projection = 512;
-  ACCEL_TRY(accel__json_int(b->file, b->config, "projection_dim", 1, ACCEL__MAX_WIDTH, &m->projection));
+  ACCEL_TRY(
+      accel__json_int(b->file, b->config, "projection_dim", 1, ACCEL__MAX_WIDTH, &m->projection));
   return accel__read_labels(b);
 }
 
@@ -195,7 +209,8 @@ static void build_vision(accel__build *b, clip *m) {
   accel__tensor x = accel__clip_patches(b, &m->vision, pixels, true, false);
   x = accel__norm_layer(b, x, -1, m->vision.eps, true, "pre_layrnorm");
   m->vision_last = accel__clip_layers(b, &m->vision, x);
-  m->vision_pooled = accel__norm_layer(b, accel__first_rows(b, m->vision_last), -1, m->vision.eps, true, "post_layernorm");
+  m->vision_pooled = accel__norm_layer(b, accel__first_rows(b, m->vision_last), -1, m->vision.eps,
+                                       true, "post_layernorm");
   b->scope = NULL;
 }
 
@@ -205,18 +220,22 @@ static void both(accel__build *b, clip *m) {
   b->output_path = "vision_model_output.";
   build_vision(b, m);
   b->model->hidden_size = m->projection;
-  accel__tensor text = accel__dense_layer(b, m->text_pooled, m->projection, false, -1, NULL, "text_projection");
-  accel__tensor image = accel__dense_layer(b, m->vision_pooled, m->projection, false, -1, NULL, "visual_projection");
+  accel__tensor text =
+      accel__dense_layer(b, m->text_pooled, m->projection, false, -1, NULL, "text_projection");
+  accel__tensor image =
+      accel__dense_layer(b, m->vision_pooled, m->projection, false, -1, NULL, "visual_projection");
   accel__clip_outputs(b, text, image, false);
   accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, false, false);
   accel__add_output(b, "text_model_output.pooler_output", text, false, false);
-  accel__output_items(b, "vision_model_output.last_hidden_state", m->vision_last, m->vision.rows, false);
+  accel__output_items(b, "vision_model_output.last_hidden_state", m->vision_last, m->vision.rows,
+                      false);
   accel__add_output(b, "vision_model_output.pooler_output", image, false, false);
 }
 
 /* Mean of the patch rows, the class row left out, then the classifier. */
 static void classify(accel__build *b, const clip *m) {
-  accel__tensor x = accel__slice(b->p, accel__rows_to_items(b, m->vision_last, m->vision.rows), 1, 1, INT64_MAX);
+  accel__tensor x =
+      accel__slice(b->p, accel__rows_to_items(b, m->vision_last, m->vision.rows), 1, 1, INT64_MAX);
   accel__attr mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 1)};
   x = accel__node(b->p, ACCEL_PLUGIN_OP_REDUCE, &x, 1, mean, 2, NULL, 1);
   accel__head_sequence(b, x, "classifier");
@@ -228,7 +247,8 @@ static void one_tower(accel__build *b, clip *m, bool text) {
   accel__tensor pooled = text ? m->text_pooled : m->vision_pooled;
   if (projected) {
     int64_t n = text ? m->text.projection : m->vision.projection;
-    accel__tensor x = accel__dense_layer(b, pooled, n, false, -1, NULL, text ? "text_projection" : "visual_projection");
+    accel__tensor x = accel__dense_layer(b, pooled, n, false, -1, NULL,
+                                         text ? "text_projection" : "visual_projection");
     accel__add_output(b, text ? "text_embeds" : "image_embeds", x, false, false);
   }
   if (text)
@@ -238,12 +258,14 @@ static void one_tower(accel__build *b, clip *m, bool text) {
   if (!projected) accel__add_output(b, "pooler_output", pooled, false, false);
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
   clip m = {.text_last = -1};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  const bool text = strncmp(architecture, "CLIPText", 8) == 0, whole = strcmp(architecture, "CLIPModel") == 0;
+  const bool text = strncmp(architecture, "CLIPText", 8) == 0,
+             whole = strcmp(architecture, "CLIPModel") == 0;
   ACCEL_TRY(read_towers(&b, &m, text || whole, !text));
   if (!text) model->args = args;
   if (!whole) b.spelling[0] = text ? accel__clip_text_alone : accel__clip_vision_alone;
@@ -265,8 +287,10 @@ static const char *const classes[] = {"CLIPModel",
                                       "CLIPVisionModelWithProjection",
                                       "CLIPForImageClassification",
                                       NULL};
-const accel__architecture accel__model_clip = {.model_type = "clip", .classes = classes, .build = build};
-static const char *const text_classes[] = {"CLIPTextModel", NULL}, *const vision_classes[] = {"CLIPVisionModel", NULL};
+const accel__architecture accel__model_clip = {
+    .model_type = "clip", .classes = classes, .build = build};
+static const char *const text_classes[] = {"CLIPTextModel", NULL}, *const vision_classes[] = {
+                                                                       "CLIPVisionModel", NULL};
 const accel__architecture accel__model_clip_text = {
     .model_type = "clip_text_model", .classes = text_classes, .build = build};
 const accel__architecture accel__model_clip_vision = {

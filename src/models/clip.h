@@ -5,7 +5,8 @@
 #include "models/vision.h"
 
 typedef struct accel__clip_tower {
-  int64_t hidden, layers, heads, inner, projection, channels, vocab, positions, eos; /* eos -1: none in the config */
+  /* eos -1: none in the config */
+  int64_t hidden, layers, heads, inner, projection, channels, vocab, positions, eos;
   double eps;
   accel__size2 image, patch;
   accel__activation act;
@@ -16,18 +17,22 @@ typedef struct accel__clip_tower {
 
 /* The fields of a tower from b->config on top of what *t holds. */
 accel_status accel__clip_read(accel__build *b, accel__clip_tower *t);
-/* Enters `<key>_dict` or `key` of config.json, or its root when it has neither (the config of that tower alone). */
+/* Enters `<key>_dict` or `key` of config.json, or its root when it has neither (the config of that
+ * tower alone). */
 accel_status accel__clip_enter(accel__build *b, const char *key);
 /* encoder.layers.N over rows x; lists hidden_states (packed rows, or items of t->rows). */
 accel__tensor accel__clip_layers(accel__build *b, const accel__clip_tower *t, accel__tensor x);
-/* pixel_values to patch rows with positions: class token first when `cls` (below embeddings.); sets t->rows and b->space. */
-accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__tensor pixels, bool cls, bool bias);
+/* pixel_values to patch rows with positions: class token first when `cls` (below embeddings.); sets
+ * t->rows and b->space. */
+accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__tensor pixels,
+                                  bool cls, bool bias);
 /* input_ids and position_ids to rows [T, hidden] */
 accel__tensor accel__clip_tokens(accel__build *b, const accel__clip_tower *t);
-/* The row of each text's end token: where input_ids is eos first, or, with eos 2 as old configs have it, largest. */
+/* The row of each text's end token: where input_ids is eos first, or, with eos 2 as old configs
+ * have it, largest. */
 accel__tensor accel__clip_end_rows(accel__build *b, const accel__clip_tower *t, accel__tensor x);
-/* text_embeds and image_embeds (normalised here), logits_per_text = text image^T exp(logit_scale) + logit_bias, and its
- * transpose. */
+/* text_embeds and image_embeds (normalised here), logits_per_text = text image^T exp(logit_scale) +
+ * logit_bias, and its transpose. */
 void accel__clip_outputs(accel__build *b, accel__tensor text, accel__tensor image, bool bias);
 extern const accel__rename accel__clip_vision_alone[],
     accel__clip_text_alone[]; /* "vision_model." left off, "text_model." left off */

@@ -1,4 +1,5 @@
-/* decoder.c - RMS norm, rotary grouped-query attention, RMS norm, gated MLP: the layers of LLaMA and its relatives. */
+/* decoder.c - RMS norm, rotary grouped-query attention, RMS norm, gated MLP: the layers of LLaMA
+ * and its relatives. */
 #include "models/decoder.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 
 /* ---- config ---- */
 
-accel_status accel__decoder_model(const accel__model_request *request, const char *architecture, accel__model *model,
+accel_status accel__decoder_model(const accel__model_request *request, const char *architecture,
+                                  accel__model *model,
                                   accel_status (*read)(accel__build *b, accel__decoder *c)) {
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
@@ -33,15 +35,17 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   const accel__json *kv = cJSON_GetObjectItemCaseSensitive(b->config, "num_key_value_heads");
-  if (c->kv_heads == 0 || cJSON_IsNull(kv)) c->kv_heads = c->heads; /* null means "as many", absent the class's default */
+  /* null means "as many", absent the class's default */
+  if (c->kv_heads == 0 || cJSON_IsNull(kv)) c->kv_heads = c->heads;
   if (c->head_dim == 0) {
     ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
     c->head_dim = c->hidden / c->heads;
   }
   ACCEL_TRY(accel__divides(b, "num_key_value_heads", c->kv_heads, "num_attention_heads", c->heads));
   if (c->heads > ACCEL__MAX_WIDTH / c->head_dim)
-    return accel__refuse(b, "fields 'num_attention_heads' and 'head_dim': %lld heads of %lld are too wide",
-                         (long long)c->heads, (long long)c->head_dim);
+    return accel__refuse(
+        b, "fields 'num_attention_heads' and 'head_dim': %lld heads of %lld are too wide",
+        (long long)c->heads, (long long)c->head_dim);
   ACCEL_TRY(accel__read_token_ids(b, c->bos, c->eos, c->pad));
   b->model->hidden_size = c->hidden;
   b->model->max_positions = c->positions;
@@ -51,7 +55,8 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
 accel_status accel__decoder_read_window(accel__build *b, accel__decoder *c) {
   const accel__json *field = cJSON_GetObjectItemCaseSensitive(b->config, "sliding_window");
   if (cJSON_IsNull(field)) c->window = 0;
-  ACCEL_TRY(accel__json_int(b->file, b->config, "sliding_window", 0, ACCEL__MAX_POSITIONS, &c->window));
+  ACCEL_TRY(
+      accel__json_int(b->file, b->config, "sliding_window", 0, ACCEL__MAX_POSITIONS, &c->window));
   for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = true;
   return ACCEL_OK;
 }
@@ -81,16 +86,20 @@ accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c)
     const char *type = cJSON_IsString(item) ? item->valuestring : "?";
     bool sliding = strcmp(type, "sliding_attention") == 0;
     if (!sliding && strcmp(type, "full_attention") != 0)
-      return accel__refuse(b, "field 'layer_types': '%s' is not supported; known: full_attention, sliding_attention", type);
+      return accel__refuse(
+          b, "field 'layer_types': '%s' is not supported; known: full_attention, sliding_attention",
+          type);
     c->sliding[i++] = sliding;
   }
   return ACCEL_OK;
 }
 
 accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c) {
-  ACCEL_TRY(accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope", &c->rope[0]));
+  ACCEL_TRY(accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope",
+                               &c->rope[0]));
   if (c->rope[0].power >= 0 && c->rope[0].factor > 1) /* dynamic: made for texts that long */
-    b->model->max_positions = (int64_t)fmin((double)c->positions * c->rope[0].factor, ACCEL__MAX_POSITIONS);
+    b->model->max_positions =
+        (int64_t)fmin((double)c->positions * c->rope[0].factor, ACCEL__MAX_POSITIONS);
   return ACCEL_OK;
 }
 
@@ -115,12 +124,14 @@ static projections project(accel__build *b, const accel__decoder *c, accel__tens
                        accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "v_proj")};
 }
 
-static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__tensor x, accel__tensor residual,
-                               uint32_t i) {
+static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__tensor x,
+                               accel__tensor residual, uint32_t i) {
   projections p = project(b, c, x, i);
   if (c->qk_norm) {
-    p.q = accel__rms_heads(b, p.q, c->heads, c->eps, c->gamma_offset, "layers.%u.self_attn.q_norm", i);
-    p.k = accel__rms_heads(b, p.k, c->kv_heads, c->eps, c->gamma_offset, "layers.%u.self_attn.k_norm", i);
+    p.q = accel__rms_heads(b, p.q, c->heads, c->eps, c->gamma_offset, "layers.%u.self_attn.q_norm",
+                           i);
+    p.k = accel__rms_heads(b, p.k, c->kv_heads, c->eps, c->gamma_offset,
+                           "layers.%u.self_attn.k_norm", i);
   }
   const accel__rope *rope = &c->rope[c->two_ropes && c->sliding[i] ? 1 : 0];
   p.q = accel__rope_rows(b, p.q, rope);
@@ -135,18 +146,22 @@ static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__
   if (window > 0 && c->bidirectional) how.right = window - 1;
   how.state = accel__kv_state(b, i, c->kv_heads, c->head_dim, c->head_dim, window);
   accel__tensor y = accel__attend(b, p.q, p.k, p.v, &how);
-  return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL, "layers.%u.self_attn.o_proj", i);
+  return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL,
+                            "layers.%u.self_attn.o_proj", i);
 }
 
-static accel__tensor mlp(accel__build *b, const accel__decoder *c, accel__tensor x, accel__tensor residual, uint32_t i) {
+static accel__tensor mlp(accel__build *b, const accel__decoder *c, accel__tensor x,
+                         accel__tensor residual, uint32_t i) {
   char path[40];
   if (c->experts.n > 0 && c->experts.sparse[i]) {
     accel__tensor y = accel__experts_layer(b, c, x, i);
     return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, residual, y);
   }
   snprintf(path, sizeof path, "layers.%u.mlp", i);
-  accel__tensor y = c->fused ? accel__gated_fused(b, x, c->inner, c->mlp_bias, &c->act, "layers.%u.mlp.gate_up_proj", i)
-                             : accel__gated_layer(b, x, c->inner, c->mlp_bias, &c->act, path, "gate_proj", "up_proj");
+  accel__tensor y = c->fused ? accel__gated_fused(b, x, c->inner, c->mlp_bias, &c->act,
+                                                  "layers.%u.mlp.gate_up_proj", i)
+                             : accel__gated_layer(b, x, c->inner, c->mlp_bias, &c->act, path,
+                                                  "gate_proj", "up_proj");
   return accel__dense_layer(b, y, c->hidden, c->mlp_bias, residual, NULL, "%s.down_proj", path);
 }
 
@@ -158,17 +173,20 @@ static accel__tensor layer(accel__build *b, const accel__decoder *c, accel__tens
     y = accel__rms_layer(b, x, eps, offset, "layers.%u.post_attention_layernorm", i);
     return mlp(b, c, y, x, i);
   }
-  y = accel__rms_layer(b, attention(b, c, y, -1, i), eps, offset, "layers.%u.post_attention_layernorm", i);
+  y = accel__rms_layer(b, attention(b, c, y, -1, i), eps, offset,
+                       "layers.%u.post_attention_layernorm", i);
   x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
   y = accel__rms_layer(b, x, eps, offset, "layers.%u.pre_feedforward_layernorm", i);
-  y = accel__rms_layer(b, mlp(b, c, y, -1, i), eps, offset, "layers.%u.post_feedforward_layernorm", i);
+  y = accel__rms_layer(b, mlp(b, c, y, -1, i), eps, offset, "layers.%u.post_feedforward_layernorm",
+                       i);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
 }
 
 static accel__tensor hidden(accel__build *b, const void *config) {
   const accel__decoder *c = config;
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x = accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
+  accel__tensor x =
+      accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
   x = accel__seen(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
@@ -187,7 +205,8 @@ accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
     accel__add_places(b);
   else
     accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
-  b->other_prefix = "transformer."; /* as some of the question answering classes call their base model */
+  /* as some of the question answering classes call their base model */
+  b->other_prefix = "transformer.";
   if (c->qa_transformer && accel__is_class(b, "ForQuestionAnswering")) {
     b->prefix = "transformer.";
     b->other_prefix = "model.";

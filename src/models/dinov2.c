@@ -1,5 +1,5 @@
-/* dinov2.c - DINOv2 with and without register tokens (transformers' Dinov2Model, Dinov2WithRegistersModel, their
- * classifiers). */
+/* dinov2.c - DINOv2 with and without register tokens (transformers' Dinov2Model,
+ * Dinov2WithRegistersModel, their classifiers). */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,10 +26,12 @@ static accel_status read_config(accel__build *b, dinov2 *m) {
   if (accel__json_get(b->config, "patch_size") == NULL)
     m->c.patch = (accel__size2){m->with_registers ? 16 : 14, m->with_registers ? 16 : 14};
   m->registers = m->with_registers ? 4 : 0;
-  const accel__field fields[] = {ACCEL_FIELD_NUMBER("mlp_ratio", &ratio), ACCEL_FIELD_BOOL("use_swiglu_ffn", &m->swiglu),
-                                 ACCEL_FIELD_INT("num_register_tokens", &m->registers, 0, ACCEL__MAX_WIDTH)};
+  const accel__field fields[] = {
+      ACCEL_FIELD_NUMBER("mlp_ratio", &ratio), ACCEL_FIELD_BOOL("use_swiglu_ffn", &m->swiglu),
+      ACCEL_FIELD_INT("num_register_tokens", &m->registers, 0, ACCEL__MAX_WIDTH)};
   ACCEL_TRY(accel__read_fields(b, fields, m->with_registers ? 3 : 2));
-  if (!(ratio > 0) || ratio > 64) return accel__refuse(b, "field 'mlp_ratio': %g is not supported", ratio);
+  if (!(ratio > 0) || ratio > 64)
+    return accel__refuse(b, "field 'mlp_ratio': %g is not supported", ratio);
   m->c.inner = (int64_t)((double)m->c.hidden * ratio);
   if (m->swiglu) m->c.inner = ((int64_t)((double)m->c.inner * 2 / 3) + 7) / 8 * 8;
   b->spelling[0] = spelling;
@@ -45,23 +47,29 @@ static accel__tensor embeddings(accel__build *b, dinov2 *m) {
   const int64_t all[3] = {1, 1 + grid.h * grid.w, c};
   const accel__conv patch = {.out = c, .kernel = m->c.patch, .stride = m->c.patch, .bias = true};
   accel__tensor x = accel__add_pixels(b, m->c.channels, NULL);
-  const bool masks = b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token");
+  const bool masks =
+      b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token");
   accel__at(b->p, 0, "embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
   if (x < 0) return -1;
   accel__dim h = accel__tensor_dim(b->p, x, 2), w = accel__tensor_dim(b->p, x, 3);
   x = accel__planes_to_items(b, x);
   if (masks) x = accel__masked_rows(b, x, 2, "embeddings.mask_token");
-  x = accel__concat(b, 1, 2, (accel__tensor[]){accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B), x});
-  const accel__grid_table places = {.table = accel__table(b, 3, all, "embeddings.position_embeddings"),
-                                    .before = 1,
-                                    .grid = grid,
-                                    .antialias = m->with_registers};
+  x = accel__concat(
+      b, 1, 2,
+      (accel__tensor[]){accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B),
+                        x});
+  const accel__grid_table places = {
+      .table = accel__table(b, 3, all, "embeddings.position_embeddings"),
+      .before = 1,
+      .grid = grid,
+      .antialias = m->with_registers};
   x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, h, w));
   if (m->registers > 0) {
-    accel__tensor part[3] = {accel__slice(b->p, x, 1, 0, 1),
-                             accel__repeat(b, accel__table(b, 3, tokens, "embeddings.register_tokens"), b->B),
-                             accel__slice(b->p, x, 1, 1, INT64_MAX)};
+    accel__tensor part[3] = {
+        accel__slice(b->p, x, 1, 0, 1),
+        accel__repeat(b, accel__table(b, 3, tokens, "embeddings.register_tokens"), b->B),
+        accel__slice(b->p, x, 1, 1, INT64_MAX)};
     x = accel__concat(b, 1, 3, part);
   }
   m->rows = x < 0 ? -1 : accel__tensor_dim(b->p, x, 1);
@@ -103,10 +111,12 @@ static accel__tensor encoder(accel__build *b, const dinov2 *m, accel__tensor x) 
   return accel__norm_layer(b, x, -1, m->c.eps, true, "layernorm");
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   dinov2 m = {.with_registers = strncmp(architecture, "Dinov2WithRegisters", 19) == 0};
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, m.with_registers ? "dinov2_with_registers." : "dinov2."));
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model,
+                               m.with_registers ? "dinov2_with_registers." : "dinov2."));
   ACCEL_TRY(read_config(&b, &m));
   accel__tensor x = encoder(&b, &m, embeddings(&b, &m)), first = accel__first_rows(&b, x);
   if (b.is_base) {
@@ -114,17 +124,20 @@ static accel_status build(const accel__model_request *request, const char *archi
     accel__add_output(&b, "pooler_output", first, false, false);
   } else { /* the class token beside the mean of the patches */
     b.in_head = true;
-    accel__tensor patches = accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, 1 + m.registers, INT64_MAX);
+    accel__tensor patches =
+        accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, 1 + m.registers, INT64_MAX);
     accel__attr mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 1)};
     patches = accel__node(b.p, ACCEL_PLUGIN_OP_REDUCE, &patches, 1, mean, 2, NULL, 1);
-    accel__head_sequence(&b, accel__concat(&b, 1, 2, (accel__tensor[]){first, patches}), "classifier");
+    accel__head_sequence(&b, accel__concat(&b, 1, 2, (accel__tensor[]){first, patches}),
+                         "classifier");
   }
   return accel__build_end(&b, x);
 }
 
 static const char *const classes[] = {"Dinov2Model", "Dinov2ForImageClassification", NULL};
-const accel__architecture accel__model_dinov2 = {.model_type = "dinov2", .classes = classes, .build = build};
-static const char *const register_classes[] = {"Dinov2WithRegistersModel", "Dinov2WithRegistersForImageClassification",
-                                               NULL};
+const accel__architecture accel__model_dinov2 = {
+    .model_type = "dinov2", .classes = classes, .build = build};
+static const char *const register_classes[] = {"Dinov2WithRegistersModel",
+                                               "Dinov2WithRegistersForImageClassification", NULL};
 const accel__architecture accel__model_dinov2_registers = {
     .model_type = "dinov2_with_registers", .classes = register_classes, .build = build};

@@ -1,5 +1,6 @@
-/* distilbert.c - DistilBERT (transformers' DistilBertModel and heads): six BERT layers with other names, no token types, no
- * pooler. sinusoidal_pos_embds only initialises the position table, which the checkpoint holds. */
+/* distilbert.c - DistilBERT (transformers' DistilBertModel and heads): six BERT layers with other
+ * names, no token types, no pooler. sinusoidal_pos_embds only initialises the position table, which
+ * the checkpoint holds. */
 #include "models/common.h"
 
 static const double EPS = 1e-12; /* fixed in the class */
@@ -21,7 +22,8 @@ static accel_status read_config(accel__build *b, distil_config *c) {
                        .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
-      ACCEL_FIELD_INT("hidden_size", &c->dim, 1, ACCEL__MAX_WIDTH), /* attribute_map's names; the class's own win */
+      /* attribute_map's names; the class's own win */
+      ACCEL_FIELD_INT("hidden_size", &c->dim, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("num_hidden_layers", &c->layers, 0, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("num_attention_heads", &c->heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("dim", &c->dim, 1, ACCEL__MAX_WIDTH),
@@ -44,9 +46,12 @@ static accel_status read_config(accel__build *b, distil_config *c) {
 
 static accel__tensor layer(accel__build *b, const distil_config *c, accel__tensor x, uint32_t i) {
   accel__at(b->p, i + 1, "transformer.layer.%u", i);
-  accel__tensor q = accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.q_lin", i);
-  accel__tensor k = accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.k_lin", i);
-  accel__tensor v = accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.v_lin", i);
+  accel__tensor q =
+      accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.q_lin", i);
+  accel__tensor k =
+      accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.k_lin", i);
+  accel__tensor v =
+      accel__dense_layer(b, x, c->dim, true, -1, NULL, "transformer.layer.%u.attention.v_lin", i);
   accel__tensor y = accel__self_attention(b, q, k, v, c->heads, 0.0);
   y = accel__dense_layer(b, y, c->dim, true, x, NULL, "transformer.layer.%u.attention.out_lin", i);
   x = accel__norm_layer(b, y, -1, EPS, true, "transformer.layer.%u.sa_layer_norm", i);
@@ -59,8 +64,10 @@ static accel__tensor encoder(accel__build *b, const distil_config *c) {
   accel__add_tokens(b, c->vocab);
   accel__add_positions(b, c->positions, ACCEL__DEFAULT_ARANGE, 0);
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x = accel__embedding(b, b->input_ids, c->vocab, c->dim, "embeddings.word_embeddings");
-  accel__tensor places = accel__embedding(b, b->position_ids, c->positions, c->dim, "embeddings.position_embeddings");
+  accel__tensor x =
+      accel__embedding(b, b->input_ids, c->vocab, c->dim, "embeddings.word_embeddings");
+  accel__tensor places =
+      accel__embedding(b, b->position_ids, c->positions, c->dim, "embeddings.position_embeddings");
   x = accel__norm_layer(b, x, places, EPS, true, "embeddings.LayerNorm");
   accel__add_hidden(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
@@ -79,11 +86,12 @@ static void heads(accel__build *b, const distil_config *c, accel__tensor x) {
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__tensor y = accel__dense_layer(b, x, c->dim, true, -1, &c->act, "vocab_transform");
     y = accel__norm_layer(b, y, -1, EPS, true, "vocab_layer_norm");
-    y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings", "vocab_projector",
-                               "vocab_projector.bias");
+    y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings",
+                               "vocab_projector", "vocab_projector.bias");
     accel__add_output(b, "logits", y, false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
-    accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->dim, true, -1, &relu, "pre_classifier");
+    accel__tensor y =
+        accel__dense_layer(b, accel__first_rows(b, x), c->dim, true, -1, &relu, "pre_classifier");
     accel__head_sequence(b, y, "classifier");
   } else {
     accel__head_words(b, x);
@@ -91,7 +99,8 @@ static void heads(accel__build *b, const distil_config *c, accel__tensor x) {
   b->in_head = false;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   distil_config c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "distilbert."));
@@ -102,4 +111,5 @@ static accel_status build(const accel__model_request *request, const char *archi
 }
 
 static const char *const classes[] = {ACCEL_ENCODER_CLASSES("DistilBert"), NULL};
-const accel__architecture accel__model_distilbert = {.model_type = "distilbert", .classes = classes, .build = build};
+const accel__architecture accel__model_distilbert = {
+    .model_type = "distilbert", .classes = classes, .build = build};

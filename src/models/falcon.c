@@ -1,4 +1,5 @@
-/* falcon.c - Falcon (transformers' FalconModel and its heads), both decoder architectures; positions by rope or ALiBi. */
+/* falcon.c - Falcon (transformers' FalconModel and its heads), both decoder architectures;
+ * positions by rope or ALiBi. */
 #include <math.h>
 
 #include "formats/bf16.h"
@@ -6,19 +7,23 @@
 
 typedef struct falcon_switches {
   bool alibi, grouped, multi_query, parallel; /* grouped: new_decoder_architecture */
-  int64_t norms;                              /* num_ln_in_parallel_attn; 0 as the architecture wants it */
+  /* num_ln_in_parallel_attn; 0 as the architecture wants it */
+  int64_t norms;
 } falcon_switches;
 
 /* Which norms a layer has, and how the heads of its one projection lie. */
-static accel_status arrange(accel__build *b, accel__gpt *c, const falcon_switches *s, int64_t kv_heads) {
+static accel_status arrange(accel__build *b, accel__gpt *c, const falcon_switches *s,
+                            int64_t kv_heads) {
   bool two = s->norms == 2 || (s->norms == 0 && s->grouped);
   c->parallel = s->grouped || s->parallel;
   c->norm1 = "input_layernorm";
   c->norm2 = s->parallel ? NULL : "post_attention_layernorm";
   if (s->grouped && (!s->parallel || (s->norms != 0 && s->norms != 1 && s->norms != 2)))
-    return accel__refuse(b, "field 'new_decoder_architecture': true goes with parallel_attn and one or two norms");
+    return accel__refuse(
+        b, "field 'new_decoder_architecture': true goes with parallel_attn and one or two norms");
   if (!s->grouped && s->parallel && two)
-    return accel__refuse(b, "field 'num_ln_in_parallel_attn': 2 goes with new_decoder_architecture");
+    return accel__refuse(b,
+                         "field 'num_ln_in_parallel_attn': 2 goes with new_decoder_architecture");
   if (s->grouped && two) {
     c->norm1 = "ln_attn";
     c->norm2 = "ln_mlp";
@@ -72,14 +77,17 @@ accel_status accel__falcon_read(accel__build *b, accel__gpt *c) {
   if (s.alibi)
     ACCEL_TRY(alibi(b, c));
   else
-    ACCEL_TRY(accel__rope_config(b, NULL, 10000.0, 0, c->hidden / c->heads, positions, "rope", &c->rope));
+    ACCEL_TRY(
+        accel__rope_config(b, NULL, 10000.0, 0, c->hidden / c->heads, positions, "rope", &c->rope));
   if (!s.alibi) c->longest = positions;
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__gpt_model(request, architecture, model, "transformer.", accel__falcon_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Falcon"), NULL};
-const accel__architecture accel__model_falcon = {.model_type = "falcon", .classes = classes, .build = build};
+const accel__architecture accel__model_falcon = {
+    .model_type = "falcon", .classes = classes, .build = build};

@@ -1,4 +1,5 @@
-/* gemma.c - Gemma 1 (transformers' GemmaModel and its heads): LLaMA's layers, norms by 1 + weight, scaled embeddings. */
+/* gemma.c - Gemma 1 (transformers' GemmaModel and its heads): LLaMA's layers, norms by 1 + weight,
+ * scaled embeddings. */
 #include <math.h>
 
 #include "models/gemma.h"
@@ -23,19 +24,24 @@ static const accel__decoder defaults = {.vocab = 256000,
 accel_status accel__gemma1_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_BOOL("use_bidirectional_attention", &c->bidirectional)};
+  const accel__field fields[] = {
+      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
+      ACCEL_FIELD_BOOL("use_bidirectional_attention", &c->bidirectional)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  if (c->bidirectional) return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
+  if (c->bidirectional)
+    return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
   c->o_bias = c->qkv_bias;
   c->embed_scale = (double)(float)sqrt((double)c->hidden);
   return accel__decoder_read_rope(b, c);
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__gemma1_read);
 }
 
-static const char *const classes[] = {"GemmaModel", "GemmaForCausalLM", "GemmaForSequenceClassification",
+static const char *const classes[] = {"GemmaModel", "GemmaForCausalLM",
+                                      "GemmaForSequenceClassification",
                                       "GemmaForTokenClassification", NULL};
-const accel__architecture accel__model_gemma = {.model_type = "gemma", .classes = classes, .build = build};
+const accel__architecture accel__model_gemma = {
+    .model_type = "gemma", .classes = classes, .build = build};

@@ -27,7 +27,8 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
                     .down = "mlp.c_proj"};
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
-      ACCEL_FIELD_INT("hidden_size", &c->hidden, 1, ACCEL__MAX_WIDTH), /* transformers' other names of n_embd ... */
+      /* transformers' other names of n_embd ... */
+      ACCEL_FIELD_INT("hidden_size", &c->hidden, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("n_embd", &c->hidden, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("num_hidden_layers", &c->layers, 0, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("n_layer", &c->layers, 0, ACCEL__MAX_LAYERS),
@@ -52,7 +53,8 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__gpt_model(request, architecture, model, "transformer.", accel__gpt2_read);
 }
 
@@ -62,4 +64,5 @@ static const char *const classes[] = {"GPT2Model",
                                       "GPT2ForTokenClassification",
                                       "GPT2ForQuestionAnswering",
                                       NULL};
-const accel__architecture accel__model_gpt2 = {.model_type = "gpt2", .classes = classes, .build = build};
+const accel__architecture accel__model_gpt2 = {
+    .model_type = "gpt2", .classes = classes, .build = build};

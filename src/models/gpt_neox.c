@@ -4,11 +4,13 @@
 /* rotary_emb_base and rotary_pct are the older spelling of rope_theta and partial_rotary_factor. */
 static accel_status read_rope(accel__build *b, accel__gpt *c, int64_t positions) {
   double theta = 10000.0, share = 0.25;
-  const accel__field fields[] = {ACCEL_FIELD_NUMBER("rotary_emb_base", &theta), ACCEL_FIELD_NUMBER("rotary_pct", &share)};
+  const accel__field fields[] = {ACCEL_FIELD_NUMBER("rotary_emb_base", &theta),
+                                 ACCEL_FIELD_NUMBER("rotary_pct", &share)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
   c->rotary = true;
-  return accel__rope_config(b, NULL, theta, share, c->hidden / c->heads, positions, "rope", &c->rope);
+  return accel__rope_config(b, NULL, theta, share, c->hidden / c->heads, positions, "rope",
+                            &c->rope);
 }
 
 accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
@@ -54,15 +56,18 @@ accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
   c->no_attention_bias = !attention_bias;
   c->kv_heads = c->heads;
   b->in_head = true;
-  if (accel__has(b, "embed_out.weight") && b->request->checkpoint != NULL) c->head = "embed_out"; /* older checkpoints */
+  /* older checkpoints */
+  if (accel__has(b, "embed_out.weight") && b->request->checkpoint != NULL) c->head = "embed_out";
   b->in_head = false;
   c->longest = positions;
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__gpt_model(request, architecture, model, "gpt_neox.", accel__gpt_neox_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("GPTNeoX"), NULL};
-const accel__architecture accel__model_gpt_neox = {.model_type = "gpt_neox", .classes = classes, .build = build};
+const accel__architecture accel__model_gpt_neox = {
+    .model_type = "gpt_neox", .classes = classes, .build = build};

@@ -5,19 +5,24 @@
 
 static accel_status read_decoder(accel__build *b, accel__language *l,
                                  accel_status (*read)(accel__build *, accel__decoder *)) {
-  if ((l->decoder = accel__arena_alloc(b->arena, sizeof *l->decoder)) == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if ((l->decoder = accel__arena_alloc(b->arena, sizeof *l->decoder)) == NULL)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read(b, l->decoder));
   l->decoder->logit_softcap = 0;
   l->hidden = l->decoder->hidden;
   return ACCEL_OK;
 }
 
-static accel_status read_gpt(accel__build *b, accel__language *l, accel_status (*read)(accel__build *, accel__gpt *)) {
-  if ((l->gpt = accel__arena_alloc(b->arena, sizeof *l->gpt)) == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+static accel_status read_gpt(accel__build *b, accel__language *l,
+                             accel_status (*read)(accel__build *, accel__gpt *)) {
+  if ((l->gpt = accel__arena_alloc(b->arena, sizeof *l->gpt)) == NULL)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read(b, l->gpt));
   l->hidden = l->gpt->hidden;
   if (l->gpt->embedding != 0 && l->gpt->embedding != l->hidden)
-    return accel__refuse(b, "field 'text_config.word_embed_proj_dim' differs from hidden_size: pictures have no such rows");
+    return accel__refuse(b,
+                         "field 'text_config.word_embed_proj_dim' differs from hidden_size: "
+                         "pictures have no such rows");
   return ACCEL_OK;
 }
 
@@ -45,11 +50,14 @@ accel_status accel__language_read(accel__build *b, const char *type, accel__lang
   *l = (accel__language){0};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcmp(known[i].type, type) != 0) continue;
-    return known[i].gpt != NULL ? read_gpt(b, l, known[i].gpt) : read_decoder(b, l, known[i].decoder);
+    return known[i].gpt != NULL ? read_gpt(b, l, known[i].gpt)
+                                : read_decoder(b, l, known[i].decoder);
   }
   return accel__refuse(b,
-                       "field 'text_config.model_type': '%s' is not supported; known: llama, mistral, qwen2, qwen3, phi3, "
-                       "gemma, gemma2, gemma3_text, mixtral, qwen2_moe, qwen3_moe, gpt2, opt, gpt_neox, bloom, falcon",
+                       "field 'text_config.model_type': '%s' is not supported; known: llama, "
+                       "mistral, qwen2, qwen3, phi3, "
+                       "gemma, gemma2, gemma3_text, mixtral, qwen2_moe, qwen3_moe, gpt2, opt, "
+                       "gpt_neox, bloom, falcon",
                        type);
 }
 

@@ -1,4 +1,5 @@
-/* language.h - the language model inside one that also sees: any decoder of decoder.h and gpt.h, told by its model_type. */
+/* language.h - the language model inside one that also sees: any decoder of decoder.h and gpt.h,
+ * told by its model_type. */
 #ifndef ACCEL_MODELS_LANGUAGE_H
 #define ACCEL_MODELS_LANGUAGE_H
 
@@ -11,8 +12,8 @@ typedef struct accel__language {
   int64_t hidden;
 } accel__language;
 
-/* Defaults and fields of the class `type` ("llama") from b->config; another type is refused by name.
- * No soft cap of logits: it belongs to the class's own head. */
+/* Defaults and fields of the class `type` ("llama") from b->config; another type is refused by
+ * name. No soft cap of logits: it belongs to the class's own head. */
 accel_status accel__language_read(accel__build *b, const char *type, accel__language *l);
 /* Ties the vocabulary head to the embeddings where the class's own config does not. */
 void accel__language_tie(accel__language *l, bool tied);

@@ -26,9 +26,11 @@ accel_status accel__llama_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__llama_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Llama"), NULL};
-const accel__architecture accel__model_llama = {.model_type = "llama", .classes = classes, .build = build};
+const accel__architecture accel__model_llama = {
+    .model_type = "llama", .classes = classes, .build = build};

@@ -1,6 +1,7 @@
-/* llava.c - LLaVA and LLaVA-Next (transformers' LlavaModel, LlavaNextModel and their ForConditionalGeneration): a CLIP or
- * SigLIP tower whose patches, projected, stand where the text has its image tokens.  LLaVA-Next cuts a picture into tiles
- * behind a small whole one, and puts a learned row behind each line of the joined map. */
+/* llava.c - LLaVA and LLaVA-Next (transformers' LlavaModel, LlavaNextModel and their
+ * ForConditionalGeneration): a CLIP or SigLIP tower whose patches, projected, stand where the text
+ * has its image tokens.  LLaVA-Next cuts a picture into tiles behind a small whole one, and puts a
+ * learned row behind each line of the joined map. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ enum { MAX_PICKED = 16, MAX_PINS = 64 };
 
 /* What the rule of image_rows needs. */
 typedef struct tiling {
-  int64_t tile, side, n, pin[MAX_PINS][2]; /* pixels and patches of a tile to a side; resolutions [height, width] */
+  /* pixels and patches of a tile to a side; resolutions [height, width] */
+  int64_t tile, side, n, pin[MAX_PINS][2];
 } tiling;
 
 typedef struct llava {
@@ -31,9 +33,11 @@ static const accel__rename newest[] = {{"vision_tower.vision_model.", "model.vis
                                        {"language_model.model.", "model.language_model."},
                                        {"image_newline", "model.image_newline"},
                                        {NULL, NULL}};
-static const accel__rename short_tower[] = {{"vision_tower.vision_model.", "vision_tower."}, {NULL, NULL}};
-static const accel__rename newer[] = {
-    {"vision_tower.", "model.vision_tower."}, {"lm_head.", "language_model.lm_head."}, {NULL, NULL}};
+static const accel__rename short_tower[] = {{"vision_tower.vision_model.", "vision_tower."},
+                                            {NULL, NULL}};
+static const accel__rename newer[] = {{"vision_tower.", "model.vision_tower."},
+                                      {"lm_head.", "language_model.lm_head."},
+                                      {NULL, NULL}};
 
 /* vision_feature_layer: one index or several, negative ones from the end. */
 static accel_status read_layers(accel__build *b, llava *m) {
@@ -44,11 +48,13 @@ static accel_status read_layers(accel__build *b, llava *m) {
     ACCEL_TRY(accel__json_array(b->file, b->config, "vision_feature_layer", &list));
     m->n_picked = cJSON_GetArraySize(list);
     if (m->n_picked < 1 || m->n_picked > MAX_PICKED)
-      return accel__refuse(b, "field 'vision_feature_layer' has %lld entries", (long long)m->n_picked);
-    ACCEL_TRY(accel__read_ints(b, "vision_feature_layer", m->n_picked, -ACCEL__MAX_LAYERS, ACCEL__MAX_LAYERS, m->picked));
+      return accel__refuse(b, "field 'vision_feature_layer' has %lld entries",
+                           (long long)m->n_picked);
+    ACCEL_TRY(accel__read_ints(b, "vision_feature_layer", m->n_picked, -ACCEL__MAX_LAYERS,
+                               ACCEL__MAX_LAYERS, m->picked));
   } else {
-    ACCEL_TRY(
-        accel__json_int(b->file, b->config, "vision_feature_layer", -ACCEL__MAX_LAYERS, ACCEL__MAX_LAYERS, &m->picked[0]));
+    ACCEL_TRY(accel__json_int(b->file, b->config, "vision_feature_layer", -ACCEL__MAX_LAYERS,
+                              ACCEL__MAX_LAYERS, &m->picked[0]));
   }
   for (int64_t i = 0; i < m->n_picked; i++) {
     if (m->picked[i] < 0) m->picked[i] += m->vision.layers + 1;
@@ -64,9 +70,12 @@ static accel_status read_vision(accel__build *b, llava *m) {
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
   m->siglip = type != NULL && strcmp(type, "siglip_vision_model") == 0;
   if (type != NULL && !m->siglip && strcmp(type, "clip_vision_model") != 0)
-    return accel__refuse(
-        b, "field 'vision_config.model_type': '%s' is not supported; known: clip_vision_model, siglip_vision_model", type);
-  const accel__activation act = {.act = m->siglip ? ACCEL_PLUGIN_ACT_GELU_TANH : ACCEL_PLUGIN_ACT_GELU_QUICK};
+    return accel__refuse(b,
+                         "field 'vision_config.model_type': '%s' is not supported; known: "
+                         "clip_vision_model, siglip_vision_model",
+                         type);
+  const accel__activation act = {.act = m->siglip ? ACCEL_PLUGIN_ACT_GELU_TANH
+                                                  : ACCEL_PLUGIN_ACT_GELU_QUICK};
   m->vision = (accel__clip_tower){.hidden = 768,
                                   .layers = 12,
                                   .heads = 12,
@@ -76,7 +85,8 @@ static accel_status read_vision(accel__build *b, llava *m) {
                                   .patch = {m->siglip ? 16 : 32, m->siglip ? 16 : 32},
                                   .eps = m->siglip ? 1e-6 : 1e-5,
                                   .act = act};
-  if (type == NULL && accel__json_get(b->file->root, "vision_config") == NULL) { /* as the class fills in what is missing */
+  /* as the class fills in what is missing */
+  if (type == NULL && accel__json_get(b->file->root, "vision_config") == NULL) {
     m->vision.hidden = 1024;
     m->vision.layers = 24;
     m->vision.heads = 16;
@@ -89,13 +99,15 @@ static accel_status read_vision(accel__build *b, llava *m) {
 
 /* ---- LLaVA-Next: which rows of the tiles show, in which order ---- */
 
-/* The resolution that keeps most of a picture and wastes least, as the image processor chooses it. */
+/* The resolution that keeps most of a picture and wastes least, as the image processor chooses
+ * it. */
 static const int64_t *best_resolution(const tiling *t, int64_t h, int64_t w) {
   const int64_t *best = NULL;
   int64_t kept = 0, wasted = INT64_MAX;
   for (int64_t i = 0; i < t->n; i++) {
     const int64_t *pin = t->pin[i];
-    const double wide = (double)pin[1] / (double)w, tall = (double)pin[0] / (double)h, scale = wide < tall ? wide : tall;
+    const double wide = (double)pin[1] / (double)w, tall = (double)pin[0] / (double)h,
+                 scale = wide < tall ? wide : tall;
     int64_t area = (int64_t)((double)w * scale) * (int64_t)((double)h * scale);
     if (area > h * w) area = h * w;
     const int64_t lost = pin[0] * pin[1] - area;
@@ -107,7 +119,8 @@ static const int64_t *best_resolution(const tiling *t, int64_t h, int64_t w) {
   return best;
 }
 
-/* Of `n` rows those that are no padding, when `size` pixels were scaled by `scale`; Python's int(round(x, 7)). */
+/* Of `n` rows those that are no padding, when `size` pixels were scaled by `scale`; Python's
+ * int(round(x, 7)). */
 static void unpadded(int64_t n, int64_t size, double scale, int64_t *first, int64_t *last) {
   const int64_t padding = (n - (int64_t)(nearbyint((double)size * scale * 1e7) / 1e7)) / 2;
   *first = padding > 0 ? padding : 0;
@@ -120,7 +133,8 @@ typedef struct window {
 } window;
 
 static window window_of(const tiling *t, const int64_t size[2], const int64_t *pin) {
-  const int64_t across = pin[1] / t->tile, lines = pin[0] / t->tile * t->side, cols = across * t->side;
+  const int64_t across = pin[1] / t->tile, lines = pin[0] / t->tile * t->side,
+                cols = across * t->side;
   window v = {0, lines, 0, cols, across};
   if ((double)size[1] / (double)size[0] > (double)cols / (double)lines)
     unpadded(lines, size[0], (double)cols / (double)size[1], &v.y0, &v.y1);
@@ -129,9 +143,10 @@ static window window_of(const tiling *t, const int64_t size[2], const int64_t *p
   return v;
 }
 
-/* Rows of a picture whose tiles stand from `at` on: its first tile, then the joined others line by line, each with
- * `newline`. */
-static int64_t picture_rows(const tiling *t, const window *v, int64_t at, int64_t newline, int32_t *row) {
+/* Rows of a picture whose tiles stand from `at` on: its first tile, then the joined others line by
+ * line, each with `newline`. */
+static int64_t picture_rows(const tiling *t, const window *v, int64_t at, int64_t newline,
+                            int32_t *row) {
   int64_t k = 0;
   for (; k < t->side * t->side; k++) row[k] = (int32_t)(at + k);
   for (int64_t y = v->y0; y < v->y1; y++) {
@@ -147,24 +162,30 @@ static int64_t picture_rows(const tiling *t, const window *v, int64_t at, int64_
 /* What shows of a picture of `size` (height, width), for which pixel_values have `room` tiles. */
 static accel_status shown_of(const tiling *t, const int64_t size[2], int64_t room, window *out) {
   const int64_t h = size[0], w = size[1];
-  const int64_t *pin = h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
+  const int64_t *pin =
+      h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
   const int64_t tiles = pin != NULL ? (pin[0] / t->tile) * (pin[1] / t->tile) : 0;
   if (tiles < 1 || tiles + 1 > room)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %lld x %lld needs %lld tiles, pixel_values has %lld",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "a picture of %lld x %lld needs %lld tiles, pixel_values has %lld",
                        (long long)h, (long long)w, (long long)tiles + 1, (long long)room);
   *out = window_of(t, size, pin);
   return ACCEL_OK;
 }
 
-/* image_sizes [images, 2] (height, width) of pixel_values [images, tiles, ..]; the row of a line's end is the last of all.
+/* image_sizes [images, 2] (height, width) of pixel_values [images, tiles, ..]; the row of a line's
+ * end is the last of all.
  */
-static accel_status image_rows(const void *user, const int64_t *size, uint64_t n, const int64_t *dim, uint32_t rank,
-                               accel__arena *arena, int32_t **out, int64_t *n_out) {
+static accel_status image_rows(const void *user, const int64_t *size, uint64_t n,
+                               const int64_t *dim, uint32_t rank, accel__arena *arena,
+                               int32_t **out, int64_t *n_out) {
   const tiling *t = user;
   const int64_t each = t->side * t->side;
-  if (rank != 5 || dim[0] < 1 || dim[1] < 1 || n != 2 * (uint64_t)dim[0] || dim[0] > INT32_MAX / 2 / dim[1] / each)
+  if (rank != 5 || dim[0] < 1 || dim[1] < 1 || n != 2 * (uint64_t)dim[0] ||
+      dim[0] > INT32_MAX / 2 / dim[1] / each)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "image_sizes [images, 2] does not fit pixel_values [images, tiles, channels, height, width]");
+                       "image_sizes [images, 2] does not fit pixel_values [images, tiles, "
+                       "channels, height, width]");
   const int64_t newline = dim[0] * dim[1] * each;
   *n_out = 0;
   *out = accel__arena_array(arena, (size_t)newline * 2 + 1, sizeof **out);
@@ -179,53 +200,65 @@ static accel_status image_rows(const void *user, const int64_t *size, uint64_t n
 
 /* ---- how many places a picture takes in the text ---- */
 
-static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size, int64_t *out) {
+static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank,
+                               const int64_t *size, int64_t *out) {
   const tiling *t = &((const llava *)user)->tiles;
   window v;
-  if (rank != 5) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 5", rank);
+  if (rank != 5)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 5", rank);
   ACCEL_TRY(shown_of(t, size, dim[1], &v));
   *out = t->side * t->side + (v.y1 - v.y0) * (v.x1 - v.x0 + 1);
   return ACCEL_OK;
 }
 
-static accel_status plain_rows(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size, int64_t *out) {
+static accel_status plain_rows(const void *user, const int64_t *dim, uint32_t rank,
+                               const int64_t *size, int64_t *out) {
   const llava *m = user;
   (void)size;
-  if (rank != 4) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 4", rank);
-  *out = (dim[2] / m->vision.patch.h) * (dim[3] / m->vision.patch.w) + (m->siglip ? 0 : 1) - (m->full ? 0 : 1);
+  if (rank != 4)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 4", rank);
+  *out = (dim[2] / m->vision.patch.h) * (dim[3] / m->vision.patch.w) + (m->siglip ? 0 : 1) -
+         (m->full ? 0 : 1);
   return ACCEL_OK;
 }
 
 static accel_status read_tiles(accel__build *b, llava *m) {
   static const int64_t usual[5][2] = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};
   const accel__json *pins = NULL;
-  m->tiles = (tiling){.tile = m->vision.image.h, .side = m->vision.image.h / m->vision.patch.h, .n = 5};
+  m->tiles =
+      (tiling){.tile = m->vision.image.h, .side = m->vision.image.h / m->vision.patch.h, .n = 5};
   memcpy(m->tiles.pin, usual, sizeof usual);
   ACCEL_TRY(accel__json_array(b->file, b->config, "image_grid_pinpoints", &pins));
   if (pins != NULL) m->tiles.n = 0;
   ACCEL_JSON_EACH(item, pins) {
     const accel__json *h = cJSON_GetArrayItem(item, 0), *w = cJSON_GetArrayItem(item, 1);
-    if (m->tiles.n >= MAX_PINS || cJSON_GetArraySize(item) != 2 || !cJSON_IsNumber(h) || !cJSON_IsNumber(w) ||
-        !(h->valuedouble >= 1 && h->valuedouble <= 65536) || !(w->valuedouble >= 1 && w->valuedouble <= 65536))
-      return accel__refuse(b, "field 'image_grid_pinpoints': entry %lld is no [height, width]", (long long)m->tiles.n);
+    if (m->tiles.n >= MAX_PINS || cJSON_GetArraySize(item) != 2 || !cJSON_IsNumber(h) ||
+        !cJSON_IsNumber(w) || !(h->valuedouble >= 1 && h->valuedouble <= 65536) ||
+        !(w->valuedouble >= 1 && w->valuedouble <= 65536))
+      return accel__refuse(b, "field 'image_grid_pinpoints': entry %lld is no [height, width]",
+                           (long long)m->tiles.n);
     m->tiles.pin[m->tiles.n][0] = (int64_t)h->valuedouble;
     m->tiles.pin[m->tiles.n++][1] = (int64_t)w->valuedouble;
   }
   if (m->full != m->siglip) /* tiles would not be squares of patches */
     return accel__refuse(b,
-                         "field 'vision_feature_select_strategy': LLaVA-Next takes 'default' with clip_vision_model and "
+                         "field 'vision_feature_select_strategy': LLaVA-Next takes 'default' with "
+                         "clip_vision_model and "
                          "'full' with siglip_vision_model");
-  m->rule = (accel__derived){.from = "image_sizes", .shape_of = "pixel_values", .make = image_rows, .user = &m->tiles};
+  m->rule = (accel__derived){
+      .from = "image_sizes", .shape_of = "pixel_values", .make = image_rows, .user = &m->tiles};
   return ACCEL_OK;
 }
 
 /* pixel_values [images, tiles, C, tile, tile] as pictures of their own. */
 static accel__tensor add_tiles(accel__build *b, llava *m) {
   accel__program *p = b->p;
-  accel__dim images = accel__symbol(p, "images", 1, 0, 1), tiles = accel__symbol(p, "tiles", 1, 0, 5);
+  accel__dim images = accel__symbol(p, "images", 1, 0, 1),
+             tiles = accel__symbol(p, "tiles", 1, 0, 5);
   accel__dim c = accel__const_dim(p, m->vision.channels), side = accel__const_dim(p, m->tiles.tile);
-  accel__tensor x = accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 5, (accel__dim[]){images, tiles, c, side, side},
-                                    ACCEL__DEFAULT_REQUIRED);
+  accel__tensor x =
+      accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 5,
+                      (accel__dim[]){images, tiles, c, side, side}, ACCEL__DEFAULT_REQUIRED);
   b->B = accel__times(b, images, tiles);
   return accel__reshape(p, x, 4, (accel__dim[]){b->B, c, side, side});
 }
@@ -241,17 +274,20 @@ static accel_status read_config(accel__build *b, llava *m) {
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
   ACCEL_TRY(accel__language_read(b, type != NULL ? type : "llama", &m->text));
   ACCEL_TRY(accel__enter_config(b, NULL));
-  const accel__field fields[] = {ACCEL_FIELD_INT("image_token_index", &m->image_token, 0, ACCEL__MAX_VOCAB),
-                                 ACCEL_FIELD_INT("image_token_id", &m->image_token, 0, ACCEL__MAX_VOCAB),
-                                 ACCEL_FIELD_BOOL("multimodal_projector_bias", &m->bias),
-                                 ACCEL_FIELD_BOOL("tie_word_embeddings", &tied),
-                                 ACCEL_FIELD_STRING("vision_feature_select_strategy", &strategy),
-                                 ACCEL_FIELD_ACT("projector_hidden_act", &m->act)};
+  const accel__field fields[] = {
+      ACCEL_FIELD_INT("image_token_index", &m->image_token, 0, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("image_token_id", &m->image_token, 0, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_BOOL("multimodal_projector_bias", &m->bias),
+      ACCEL_FIELD_BOOL("tie_word_embeddings", &tied),
+      ACCEL_FIELD_STRING("vision_feature_select_strategy", &strategy),
+      ACCEL_FIELD_ACT("projector_hidden_act", &m->act)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   accel__language_tie(&m->text, tied);
   m->full = strategy != NULL && strcmp(strategy, "full") == 0;
   if (strategy != NULL && !m->full && strcmp(strategy, "default") != 0)
-    return accel__refuse(b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full", strategy);
+    return accel__refuse(
+        b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full",
+        strategy);
   b->model->hidden_size = m->text.hidden;
   if (m->next) ACCEL_TRY(read_tiles(b, m));
   m->shown = (accel__shown){.token = m->image_token,
@@ -280,12 +316,14 @@ static accel__tensor look(accel__build *b, llava *m) {
     if (!m->full) part[i] = accel__slice(b->p, part[i], 1, 1, INT64_MAX);
   }
   x = m->n_picked == 1 ? part[0] : accel__concat(b, 2, (uint32_t)m->n_picked, part);
-  x = accel__dense_layer(b, x, m->text.hidden, m->bias, -1, &m->act, "multi_modal_projector.linear_1");
+  x = accel__dense_layer(b, x, m->text.hidden, m->bias, -1, &m->act,
+                         "multi_modal_projector.linear_1");
   x = accel__dense_layer(b, x, m->text.hidden, m->bias, -1, NULL, "multi_modal_projector.linear_2");
   if (x < 0) return -1;
-  return accel__reshape(b->p, x, 2,
-                        (accel__dim[]){accel__times(b, accel__tensor_dim(b->p, x, 0), accel__tensor_dim(b->p, x, 1)),
-                                       accel__tensor_dim(b->p, x, 2)});
+  return accel__reshape(
+      b->p, x, 2,
+      (accel__dim[]){accel__times(b, accel__tensor_dim(b->p, x, 0), accel__tensor_dim(b->p, x, 1)),
+                     accel__tensor_dim(b->p, x, 2)});
 }
 
 static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
@@ -295,11 +333,13 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
     m->features = look(b, m);
     if (m->next) {
       accel__tensor line = accel__table(b, 1, &m->text.hidden, "image_newline");
-      line =
-          accel__reshape(b->p, line, 2, (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text.hidden)});
+      line = accel__reshape(
+          b->p, line, 2,
+          (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text.hidden)});
       accel__dim n = accel__symbol(b->p, "image_rows", 1, 0, 576);
       accel__tensor rows = accel__add_derived(b, "image_rows", 1, &n, &m->rule);
-      m->features = accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
+      m->features =
+          accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
     }
     accel__back_from(b, &kept);
     accel__add_output(b, "image_hidden_states", m->features, false, false);
@@ -307,7 +347,8 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
   return accel__put_rows(b, x, m->features, m->image_token);
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "language_model.model."));
@@ -326,6 +367,9 @@ static accel_status build(const accel__model_request *request, const char *archi
 }
 
 static const char *const classes[] = {"LlavaModel", "LlavaForConditionalGeneration", NULL};
-const accel__architecture accel__model_llava = {.model_type = "llava", .classes = classes, .build = build};
-static const char *const next_classes[] = {"LlavaNextModel", "LlavaNextForConditionalGeneration", NULL};
-const accel__architecture accel__model_llava_next = {.model_type = "llava_next", .classes = next_classes, .build = build};
+const accel__architecture accel__model_llava = {
+    .model_type = "llava", .classes = classes, .build = build};
+static const char *const next_classes[] = {"LlavaNextModel", "LlavaNextForConditionalGeneration",
+                                           NULL};
+const accel__architecture accel__model_llava_next = {
+    .model_type = "llava_next", .classes = next_classes, .build = build};

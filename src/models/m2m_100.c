@@ -1,8 +1,9 @@
-/* m2m_100.c - M2M100 and NLLB (transformers' M2M100Model and its generation head): computed positions behind the padding
- * token's id, norms before the layers. */
+/* m2m_100.c - M2M100 and NLLB (transformers' M2M100Model and its generation head): computed
+ * positions behind the padding token's id, norms before the layers. */
 #include "models/bart.h"
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bart c = {.hidden = 1024,
                    .positions = 1024,
@@ -25,4 +26,5 @@ static accel_status build(const accel__model_request *request, const char *archi
 }
 
 static const char *const classes[] = {"M2M100Model", "M2M100ForConditionalGeneration", NULL};
-const accel__architecture accel__model_m2m_100 = {.model_type = "m2m_100", .classes = classes, .build = build};
+const accel__architecture accel__model_m2m_100 = {
+    .model_type = "m2m_100", .classes = classes, .build = build};

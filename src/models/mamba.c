@@ -1,5 +1,6 @@
-/* mamba.c - Mamba and Mamba2 (transformers' MambaModel, Mamba2Model and their generation heads): a convolution over a few
- * rows and a state-space recurrence in place of attention.  Sessions carry both as vectors, so a token's cost does not grow.
+/* mamba.c - Mamba and Mamba2 (transformers' MambaModel, Mamba2Model and their generation heads): a
+ * convolution over a few rows and a state-space recurrence in place of attention.  Sessions carry
+ * both as vectors, so a token's cost does not grow.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,14 +22,16 @@ typedef struct mamba {
 static accel_status read_rank(accel__build *b, mamba *c) {
   const accel__json *field = accel__json_get(b->config, "time_step_rank");
   c->rank = (c->hidden + 15) / 16;
-  if (field != NULL && cJSON_IsString(field) && strcmp(field->valuestring, "auto") == 0) return ACCEL_OK;
+  if (field != NULL && cJSON_IsString(field) && strcmp(field->valuestring, "auto") == 0)
+    return ACCEL_OK;
   return accel__json_int(b->file, b->config, "time_step_rank", 1, ACCEL__MAX_WIDTH, &c->rank);
 }
 
 /* A number, or {"__float__": "Infinity"} as transformers writes what JSON has no word for. */
 static bool read_bound(const accel__json *item, double *out) {
   const accel__json *word = item != NULL ? accel__json_get(item, "__float__") : NULL;
-  bool infinite = word != NULL && cJSON_IsString(word) && strcmp(word->valuestring, "Infinity") == 0;
+  bool infinite =
+      word != NULL && cJSON_IsString(word) && strcmp(word->valuestring, "Infinity") == 0;
   if (infinite || cJSON_IsNumber(item)) *out = infinite ? INFINITY : item->valuedouble;
   return infinite || cJSON_IsNumber(item);
 }
@@ -37,7 +40,8 @@ static accel_status read_limits(accel__build *b, mamba *c) {
   const accel__json *limit = NULL;
   ACCEL_TRY(accel__json_array(b->file, b->config, "time_step_limit", &limit));
   if (limit == NULL) return ACCEL_OK;
-  if (cJSON_GetArraySize(limit) != 2 || !read_bound(limit->child, &c->dt_min) || !read_bound(limit->child->next, &c->dt_max))
+  if (cJSON_GetArraySize(limit) != 2 || !read_bound(limit->child, &c->dt_min) ||
+      !read_bound(limit->child->next, &c->dt_max))
     return accel__refuse(b, "field 'time_step_limit' must be two numbers");
   return ACCEL_OK;
 }
@@ -49,7 +53,8 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
       ACCEL_FIELD_INT("num_hidden_layers", &c->layers, 0, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("state_size", &c->state, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("conv_kernel", &c->kernel, 1, 1024),
-      ACCEL_FIELD_INT("num_heads", &c->heads, 1, ACCEL__MAX_WIDTH), /* Mamba2: this and the next two */
+      /* Mamba2: this and the next two */
+      ACCEL_FIELD_INT("num_heads", &c->heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("head_dim", &c->head_dim, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("n_groups", &c->groups, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_NUMBER("expand", &c->expand),
@@ -60,13 +65,15 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
       ACCEL_FIELD_ACT("hidden_act", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  if (!(c->expand > 0 && c->expand * (double)c->hidden >= 1 && c->expand * (double)c->hidden <= ACCEL__MAX_WIDTH))
+  if (!(c->expand > 0 && c->expand * (double)c->hidden >= 1 &&
+        c->expand * (double)c->hidden <= ACCEL__MAX_WIDTH))
     return accel__refuse(b, "field 'expand' is out of range");
   c->inner = (int64_t)(c->expand * (double)c->hidden);
   if (c->second) {
     if (c->heads * c->head_dim != c->inner)
-      return accel__refuse(b, "fields 'num_heads' and 'head_dim' (%lld of %lld) are not hidden_size * expand (%lld)",
-                           (long long)c->heads, (long long)c->head_dim, (long long)c->inner);
+      return accel__refuse(
+          b, "fields 'num_heads' and 'head_dim' (%lld of %lld) are not hidden_size * expand (%lld)",
+          (long long)c->heads, (long long)c->head_dim, (long long)c->inner);
     ACCEL_TRY(accel__divides(b, "n_groups", c->groups, "num_heads", c->heads));
     ACCEL_TRY(read_limits(b, c));
   } else {
@@ -79,8 +86,8 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
 
 /* ---- weights and states ---- */
 
-static accel_status minus_exp(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts,
-                              float *out) {
+static accel_status minus_exp(const void *user, const float *const *parts,
+                              const int64_t *part_elements, uint32_t n_parts, float *out) {
   (void)user, (void)n_parts;
   for (int64_t i = 0; i < part_elements[0]; i++) out[i] = -expf(parts[0][i]);
   return ACCEL_OK;
@@ -108,8 +115,8 @@ static accel__tensor plain(accel__build *b, int64_t n, uint32_t i, const char *n
 }
 
 /* A state of "decode", -1 elsewhere. */
-static int32_t state(accel__build *b, uint32_t i, const char *kind_name, int32_t kind, int64_t heads, int64_t k_dim,
-                     int64_t v_dim, int64_t window) {
+static int32_t state(accel__build *b, uint32_t i, const char *kind_name, int32_t kind,
+                     int64_t heads, int64_t k_dim, int64_t v_dim, int64_t window) {
   char name[48];
   if (!b->decoding) return -1;
   snprintf(name, sizeof name, "layers.%u.%s", i, kind_name);
@@ -124,38 +131,47 @@ static int32_t state(accel__build *b, uint32_t i, const char *kind_name, int32_t
 
 /* ---- the mixer ---- */
 
-/* act(conv1d over the row and the kernel-1 before it), each column by itself; the gates are silu whatever hidden_act is. */
+/* act(conv1d over the row and the kernel-1 before it), each column by itself; the gates are silu
+ * whatever hidden_act is. */
 static accel__tensor convolution(accel__build *b, const mamba *c, accel__tensor x, uint32_t i) {
   char name[60];
-  int64_t columns = accel__columns(b, x), dims[3] = {columns, 1, c->kernel}, pads[2] = {c->kernel - 1, 0};
+  int64_t columns = accel__columns(b, x), dims[3] = {columns, 1, c->kernel},
+          pads[2] = {c->kernel - 1, 0};
   snprintf(name, sizeof name, "layers.%u.mixer.conv1d.weight", i);
   accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, name);
   accel__tensor bias = c->conv_bias ? plain(b, columns, i, "conv1d.bias") : -1;
-  accel__attr attr[] = {ACCEL_I(GROUPS, columns), ACCEL_IV(PADS, pads, 2), ACCEL_I(SPACE, b->space)};
-  accel__with_state(b->p, state(b, i, "conv", ACCEL_PLUGIN_STATE_CONV, 1, columns, 1, c->kernel - 1));
+  accel__attr attr[] = {ACCEL_I(GROUPS, columns), ACCEL_IV(PADS, pads, 2),
+                        ACCEL_I(SPACE, b->space)};
+  accel__with_state(b->p,
+                    state(b, i, "conv", ACCEL_PLUGIN_STATE_CONV, 1, columns, 1, c->kernel - 1));
   x = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, bias}, 3, attr, 3, NULL, 1);
   return accel__activate(b, x, &c->act);
 }
 
 static accel__tensor scan(accel__build *b, const mamba *c, const accel__tensor *in, uint32_t i) {
-  accel__attr attr[6] = {ACCEL_I(VERSION, c->second ? 2 : 1), ACCEL_I(SPACE, b->space), ACCEL_I(DT_SOFTPLUS, 1)};
+  accel__attr attr[6] = {ACCEL_I(VERSION, c->second ? 2 : 1), ACCEL_I(SPACE, b->space),
+                         ACCEL_I(DT_SOFTPLUS, 1)};
   uint32_t n = 3;
   if (c->second) attr[n++] = ACCEL_I(GROUPS, c->groups);
   if (c->second && c->dt_min > 0) attr[n++] = ACCEL_F(DT_MIN, c->dt_min);
   if (c->second && isfinite(c->dt_max)) attr[n++] = ACCEL_F(DT_MAX, c->dt_max);
   int64_t heads = c->second ? c->heads : c->inner;
-  accel__with_state(b->p, state(b, i, "ssm", ACCEL_PLUGIN_STATE_SSM, heads, c->inner / heads, c->state, 0));
+  accel__with_state(
+      b->p, state(b, i, "ssm", ACCEL_PLUGIN_STATE_SSM, heads, c->inner / heads, c->state, 0));
   return accel__node(b->p, ACCEL_PLUGIN_OP_SELECTIVE_SCAN, in, 8, attr, n, NULL, 1);
 }
 
 static accel__tensor first_mixer(accel__build *b, const mamba *c, accel__tensor x, uint32_t i) {
   accel__tensor u = accel__dense_rows(b, x, c->inner, c->bias, 0, 2, "layers.%u.mixer.in_proj", i);
-  accel__tensor gate = accel__dense_rows(b, x, c->inner, c->bias, 1, 2, "layers.%u.mixer.in_proj", i);
+  accel__tensor gate =
+      accel__dense_rows(b, x, c->inner, c->bias, 1, 2, "layers.%u.mixer.in_proj", i);
   u = convolution(b, c, u, i);
   int64_t end = c->rank + c->state;
-  accel__tensor all = accel__dense_layer(b, u, c->rank + 2 * c->state, false, -1, NULL, "layers.%u.mixer.x_proj", i);
-  accel__tensor dt = accel__dense_layer(b, accel__slice(b->p, all, 1, 0, c->rank), c->inner, false, -1, NULL,
-                                        "layers.%u.mixer.dt_proj", i); /* its bias belongs to the recurrence */
+  accel__tensor all = accel__dense_layer(b, u, c->rank + 2 * c->state, false, -1, NULL,
+                                         "layers.%u.mixer.x_proj", i);
+  /* its bias belongs to the recurrence */
+  accel__tensor dt = accel__dense_layer(b, accel__slice(b->p, all, 1, 0, c->rank), c->inner, false,
+                                        -1, NULL, "layers.%u.mixer.dt_proj", i);
   accel__tensor in[8] = {u,
                          dt,
                          rates(b, c, i),
@@ -168,9 +184,12 @@ static accel__tensor first_mixer(accel__build *b, const mamba *c, accel__tensor 
 }
 
 /* norm(y * silu(gate)), the norm by groups of columns. */
-static accel__tensor gated_norm(accel__build *b, const mamba *c, accel__tensor y, accel__tensor gate, uint32_t i) {
-  y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, accel__unary(b->p, ACCEL_PLUGIN_ACT_SILU, gate));
-  accel__attr attr[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_RMS), ACCEL_F(EPS, c->eps), ACCEL_I(GROUPS, c->groups)};
+static accel__tensor gated_norm(accel__build *b, const mamba *c, accel__tensor y,
+                                accel__tensor gate, uint32_t i) {
+  y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y,
+                    accel__unary(b->p, ACCEL_PLUGIN_ACT_SILU, gate));
+  accel__attr attr[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_RMS), ACCEL_F(EPS, c->eps),
+                        ACCEL_I(GROUPS, c->groups)};
   accel__tensor in[] = {y, plain(b, c->inner, i, "norm.weight")};
   return accel__node(b->p, ACCEL_PLUGIN_OP_NORM, in, 2, attr, 3, NULL, 1);
 }
@@ -195,8 +214,10 @@ static accel__tensor second_mixer(accel__build *b, const mamba *c, accel__tensor
 
 /* ---- model ---- */
 
-static const char *words_of(accel__build *b) { /* the second is how the first checkpoints spelled it */
-  return b->request->checkpoint != NULL && accel__has(b, "embedding.weight") ? "embedding" : "embeddings";
+/* the second is how the first checkpoints spelled it */
+static const char *words_of(accel__build *b) {
+  return b->request->checkpoint != NULL && accel__has(b, "embedding.weight") ? "embedding"
+                                                                             : "embeddings";
 }
 
 static accel__tensor hidden(accel__build *b, const void *config) {
@@ -218,13 +239,16 @@ static accel__tensor hidden(accel__build *b, const void *config) {
 
 static accel_status finish(accel__build *b, const mamba *c) {
   accel__add_tokens(b, c->vocab);
-  return accel__causal_build(
-      b,
-      &(accel__causal){
-          .config = c, .hidden = hidden, .embeddings = words_of(b), .head = "lm_head", .vocab = c->vocab, .tied = c->tied});
+  return accel__causal_build(b, &(accel__causal){.config = c,
+                                                 .hidden = hidden,
+                                                 .embeddings = words_of(b),
+                                                 .head = "lm_head",
+                                                 .vocab = c->vocab,
+                                                 .tied = c->tied});
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   mamba c = {.vocab = 50280,
              .hidden = 768,
@@ -241,7 +265,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   return finish(&b, &c);
 }
 
-static accel_status build_second(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build_second(const accel__model_request *request, const char *architecture,
+                                 accel__model *model) {
   accel__build b;
   mamba c = {.second = true,
              .vocab = 32768,
@@ -263,6 +288,8 @@ static accel_status build_second(const accel__model_request *request, const char
 }
 
 static const char *const classes[] = {"MambaModel", "MambaForCausalLM", NULL};
-const accel__architecture accel__model_mamba = {.model_type = "mamba", .classes = classes, .build = build};
+const accel__architecture accel__model_mamba = {
+    .model_type = "mamba", .classes = classes, .build = build};
 static const char *const second_classes[] = {"Mamba2Model", "Mamba2ForCausalLM", NULL};
-const accel__architecture accel__model_mamba2 = {.model_type = "mamba2", .classes = second_classes, .build = build_second};
+const accel__architecture accel__model_mamba2 = {
+    .model_type = "mamba2", .classes = second_classes, .build = build_second};

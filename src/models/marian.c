@@ -1,7 +1,9 @@
-/* marian.c - Marian's translation models (transformers' MarianModel and MarianMTModel): BART with computed positions. */
+/* marian.c - Marian's translation models (transformers' MarianModel and MarianMTModel): BART with
+ * computed positions. */
 #include "models/bart.h"
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bart c = {.hidden = 1024,
                    .positions = 1024,
@@ -21,4 +23,5 @@ static accel_status build(const accel__model_request *request, const char *archi
 }
 
 static const char *const classes[] = {"MarianModel", "MarianMTModel", NULL};
-const accel__architecture accel__model_marian = {.model_type = "marian", .classes = classes, .build = build};
+const accel__architecture accel__model_marian = {
+    .model_type = "marian", .classes = classes, .build = build};

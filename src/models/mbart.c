@@ -1,7 +1,8 @@
 /* mbart.c - mBART (transformers' MBartModel and its heads): BART with norms before the layers. */
 #include "models/bart.h"
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bart c = {.hidden = 1024,
                    .positions = 1024,
@@ -21,6 +22,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__bart_build(&b, &c);
 }
 
-static const char *const classes[] = {"MBartModel", "MBartForConditionalGeneration", "MBartForSequenceClassification",
-                                      "MBartForQuestionAnswering", NULL};
-const accel__architecture accel__model_mbart = {.model_type = "mbart", .classes = classes, .build = build};
+static const char *const classes[] = {"MBartModel", "MBartForConditionalGeneration",
+                                      "MBartForSequenceClassification", "MBartForQuestionAnswering",
+                                      NULL};
+const accel__architecture accel__model_mbart = {
+    .model_type = "mbart", .classes = classes, .build = build};

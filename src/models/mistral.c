@@ -1,4 +1,5 @@
-/* mistral.c - Mistral: LLaMA's layers over a sliding window (transformers' MistralModel and its heads). */
+/* mistral.c - Mistral: LLaMA's layers over a sliding window (transformers' MistralModel and its
+ * heads). */
 #include "models/decoder.h"
 
 static const accel__decoder defaults = {.vocab = 32000,
@@ -24,9 +25,11 @@ accel_status accel__mistral_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__mistral_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mistral"), NULL};
-const accel__architecture accel__model_mistral = {.model_type = "mistral", .classes = classes, .build = build};
+const accel__architecture accel__model_mistral = {
+    .model_type = "mistral", .classes = classes, .build = build};

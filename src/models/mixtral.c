@@ -28,9 +28,11 @@ accel_status accel__mixtral_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__mixtral_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mixtral"), NULL};
-const accel__architecture accel__model_mixtral = {.model_type = "mixtral", .classes = classes, .build = build};
+const accel__architecture accel__model_mixtral = {
+    .model_type = "mixtral", .classes = classes, .build = build};

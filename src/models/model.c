@@ -41,13 +41,14 @@ static const accel__architecture *by_class(const char *name, const char **known)
 }
 
 const char *const *accel__model_architectures(uint32_t *n) {
-  static const char
-      *names[MAX_CLASSES]; /* the same values on every call: harmless to write from several threads only once filled */
+  /* the same values on every call: harmless to write from several threads only once filled */
+  static const char *names[MAX_CLASSES];
   static uint32_t count;
   if (__atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0) {
     uint32_t filled = 0;
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-      for (const char *const *c = architectures[i]->classes; *c != NULL && filled < MAX_CLASSES; c++)
+      for (const char *const *c = architectures[i]->classes; *c != NULL && filled < MAX_CLASSES;
+           c++)
         __atomic_store_n(&names[filled++], *c, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&count, filled, __ATOMIC_RELEASE);
@@ -56,13 +57,16 @@ const char *const *accel__model_architectures(uint32_t *n) {
   return names;
 }
 
-static accel_status unknown(const accel__json_file *config, const char *what, const char *name, const char *const *known,
-                            size_t n) {
-  const char *file = config->name != NULL ? config->name : "config.json", *near = accel__nearest(name, known, n);
+static accel_status unknown(const accel__json_file *config, const char *what, const char *name,
+                            const char *const *known, size_t n) {
+  const char *file = config->name != NULL ? config->name : "config.json",
+             *near = accel__nearest(name, known, n);
   accel_status status =
-      near != NULL ? accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s '%s' is not supported; the nearest supported one is '%s'",
-                                 file, what, name, near)
-                   : accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s '%s' is not supported", file, what, name);
+      near != NULL
+          ? accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                        "%s: %s '%s' is not supported; the nearest supported one is '%s'", file,
+                        what, name, near)
+          : accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s '%s' is not supported", file, what, name);
   return accel__remedy(status, "`accel registry --architectures` lists what can be run");
 }
 
@@ -71,17 +75,19 @@ static const char *base_class(const accel__model_request *request, const accel__
 }
 
 /* Class and architecture that the request means. */
-static accel_status choose(const accel__model_request *request, const accel__architecture **out, const char **class_name) {
+static accel_status choose(const accel__model_request *request, const accel__architecture **out,
+                           const char **class_name) {
   const accel__json_file *config = request->config;
   const accel__json *list = NULL;
   const char *type = NULL, *wanted = request->architecture;
   uint32_t n;
   ACCEL_TRY(accel__json_string(config, config->root, "model_type", &type));
   ACCEL_TRY(accel__json_array(config, config->root, "architectures", &list));
-  if (wanted == NULL && list != NULL && cJSON_IsString(list->child)) wanted = list->child->valuestring;
+  if (wanted == NULL && list != NULL && cJSON_IsString(list->child))
+    wanted = list->child->valuestring;
   *out = type != NULL ? by_type(type) : NULL;
-  bool base = wanted == NULL || (request->embed != NULL &&
-                                 request->architecture == NULL); /* sentence embeddings use AutoModel: the base class */
+  /* sentence embeddings use AutoModel: the base class */
+  bool base = wanted == NULL || (request->embed != NULL && request->architecture == NULL);
   if (*out != NULL && base) {
     *class_name = base_class(request, *out);
     return ACCEL_OK;
@@ -94,7 +100,8 @@ static accel_status choose(const accel__model_request *request, const accel__arc
   }
   const accel__architecture *found = by_class(wanted, class_name);
   if (found == NULL) {
-    if (type != NULL && *out == NULL) return unknown(config, "model_type", type, model_types, N_ARCHITECTURES);
+    if (type != NULL && *out == NULL)
+      return unknown(config, "model_type", type, model_types, N_ARCHITECTURES);
     const char *const *known = accel__model_architectures(&n);
     return unknown(config, "class", wanted, known, n);
   }
@@ -166,8 +173,10 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
     accel__program_free(&p);
     return ACCEL_ERROR_OUT_OF_MEMORY;
   }
-  *m = (accel__model){
-      .program = p, .architecture = class_name, .model_type = architecture->model_type, .task = task_of(class_name)};
+  *m = (accel__model){.program = p,
+                      .architecture = class_name,
+                      .model_type = architecture->model_type,
+                      .task = task_of(class_name)};
   accel_status status = architecture->build(request, class_name, m);
   if (status != ACCEL_OK) {
     accel__program_free(&p);

@@ -1,7 +1,8 @@
 /* mt5.c - mT5 (transformers' MT5Model and its heads): T5 v1.1 with another vocabulary. */
 #include "models/t5.h"
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__t5 c = {.vocab = 250112,
                  .hidden = 512,

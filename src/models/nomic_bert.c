@@ -1,7 +1,7 @@
-/* nomic_bert.c - NomicBERT: post-norm layers, rotary positions, gated MLP.  Two spellings of the same model are read:
- * transformers' NomicBertConfig with its tensor names, and the remote-code config of nomic-ai's repositories (n_embd,
- * n_inner, rotary_emb_fraction, qkv_proj_bias ...) with a fused Wqkv and fc11, fc12, fc2.  The checkpoint decides which
- * names are used. */
+/* nomic_bert.c - NomicBERT: post-norm layers, rotary positions, gated MLP.  Two spellings of the
+ * same model are read: transformers' NomicBertConfig with its tensor names, and the remote-code
+ * config of nomic-ai's repositories (n_embd, n_inner, rotary_emb_fraction, qkv_proj_bias ...) with
+ * a fused Wqkv and fc11, fc12, fc2.  The checkpoint decides which names are used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ typedef struct nomic_config {
 
 /* Values of the remote config that would change the forward pass otherwise. */
 static accel_status refuse_remote(accel__build *b) {
-  bool prenorm = false, causal = false, parallel = false, rms = false, inverse = false, scaled = true;
+  bool prenorm = false, causal = false, parallel = false, rms = false, inverse = false,
+       scaled = true;
   int64_t experts = 0;
   double scale_base = 0;
   const accel__field fields[] = {
@@ -33,13 +34,19 @@ static accel_status refuse_remote(accel__build *b) {
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   if (prenorm) return accel__refuse(b, "field 'prenorm': true is not supported");
-  if (causal) return accel__refuse(b, "field 'causal': true is not supported; this class is built as an encoder");
+  if (causal)
+    return accel__refuse(
+        b, "field 'causal': true is not supported; this class is built as an encoder");
   if (parallel) return accel__refuse(b, "field 'parallel_block': true is not supported");
   if (rms) return accel__refuse(b, "field 'use_rms_norm': true is not supported");
-  if (inverse) return accel__refuse(b, "field 'scale_attn_by_inverse_layer_idx': true is not supported");
+  if (inverse)
+    return accel__refuse(b, "field 'scale_attn_by_inverse_layer_idx': true is not supported");
   if (!scaled) return accel__refuse(b, "field 'scale_attn_weights': false is not supported");
-  if (experts > 0) return accel__refuse(b, "field 'num_experts': mixture-of-experts NomicBERT (v2) is not supported");
-  if (scale_base != 0) return accel__refuse(b, "field 'rotary_emb_scale_base' (xPos) is not supported");
+  if (experts > 0)
+    return accel__refuse(b,
+                         "field 'num_experts': mixture-of-experts NomicBERT (v2) is not supported");
+  if (scale_base != 0)
+    return accel__refuse(b, "field 'rotary_emb_scale_base' (xPos) is not supported");
   return ACCEL_OK;
 }
 
@@ -51,7 +58,9 @@ static accel_status read_activation(accel__build *b, nomic_config *c) {
   static const struct {
     const char *name;
     int act;
-  } gates[] = {{"swiglu", ACCEL_PLUGIN_ACT_SILU}, {"geglu", ACCEL_PLUGIN_ACT_GELU}, {"glu", ACCEL_PLUGIN_ACT_SIGMOID}};
+  } gates[] = {{"swiglu", ACCEL_PLUGIN_ACT_SILU},
+               {"geglu", ACCEL_PLUGIN_ACT_GELU},
+               {"glu", ACCEL_PLUGIN_ACT_SIGMOID}};
   for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
     if (strcmp(gates[i].name, name) != 0) continue;
     c->base.act = (accel__activation){.act = gates[i].act};
@@ -109,7 +118,8 @@ static accel_status read_rope(accel__build *b, nomic_config *c) {
     c->rope.inv_freq = -1;
     return ACCEL_OK;
   }
-  ACCEL_TRY(accel__rope_read(b, params, theta, fraction, c->head_dim, c->base.positions, "rope", &c->rope));
+  ACCEL_TRY(accel__rope_read(b, params, theta, fraction, c->head_dim, c->base.positions, "rope",
+                             &c->rope));
   c->rope.style = interleaved ? ACCEL_PLUGIN_ROPE_INTERLEAVED : ACCEL_PLUGIN_ROPE_HALF;
   if (scaling != 0) c->trained = trained; /* frequencies change beyond them */
   if (c->trained > 0 && c->trained < b->model->max_positions) b->model->max_positions = c->trained;
@@ -134,47 +144,60 @@ static accel_status read_config(accel__build *b, nomic_config *c) {
   if (accel__json_get(b->config, "n_embd") != NULL) c->base.vocab = vocab; /* rounded up */
   c->head_dim = c->base.hidden / c->base.heads;
   ACCEL_TRY(accel__json_int(b->file, b->config, "head_dim", 1, ACCEL__MAX_WIDTH, &c->head_dim));
-  c->remote = b->request->checkpoint != NULL &&
-              (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
+  c->remote =
+      b->request->checkpoint != NULL &&
+      (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
   return read_rope(b, c);
 }
 
-static accel__tensor projection(accel__build *b, const nomic_config *c, accel__tensor x, uint32_t layer, uint32_t part) {
+static accel__tensor projection(accel__build *b, const nomic_config *c, accel__tensor x,
+                                uint32_t layer, uint32_t part) {
   static const char *const ours[] = {"q_proj", "k_proj", "v_proj"};
   int64_t width = c->head_dim * c->base.heads;
-  if (!c->remote) return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "layers.%u.self_attn.%s", layer, ours[part]);
+  if (!c->remote)
+    return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "layers.%u.self_attn.%s", layer,
+                              ours[part]);
   return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "encoder.layers.%u.attn.Wqkv", layer);
 }
 
-static accel__tensor mlp(accel__build *b, const nomic_config *c, accel__tensor x, accel__tensor residual, uint32_t i) {
+static accel__tensor mlp(accel__build *b, const nomic_config *c, accel__tensor x,
+                         accel__tensor residual, uint32_t i) {
   const accel__bert_config *base = &c->base;
-  const char *path = accel__arena_printf(b->arena, c->remote ? "encoder.layers.%u.mlp" : "layers.%u.mlp", i);
-  if (path == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
+  const char *path =
+      accel__arena_printf(b->arena, c->remote ? "encoder.layers.%u.mlp" : "layers.%u.mlp", i);
+  if (path == NULL)
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
   accel__tensor y;
   if (c->gated) {
-    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path, c->remote ? "fc12" : "gate_proj",
-                           c->remote ? "fc11" : "up_proj");
+    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path,
+                           c->remote ? "fc12" : "gate_proj", c->remote ? "fc11" : "up_proj");
   } else {
-    y = accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path, c->remote ? "fc1" : "up_proj");
+    y = accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path,
+                           c->remote ? "fc1" : "up_proj");
   }
-  return accel__dense_layer(b, y, base->hidden, c->fc2_bias, residual, NULL, "%s.%s", path, c->remote ? "fc2" : "down_proj");
+  return accel__dense_layer(b, y, base->hidden, c->fc2_bias, residual, NULL, "%s.%s", path,
+                            c->remote ? "fc2" : "down_proj");
 }
 
 static accel__tensor layer(accel__build *b, const nomic_config *c, accel__tensor x, uint32_t i) {
   const accel__bert_config *base = &c->base;
   accel__at(b->p, i + 1, "layers.%u", i);
-  accel__tensor q = projection(b, c, x, i, 0), k = projection(b, c, x, i, 1), v = projection(b, c, x, i, 2);
+  accel__tensor q = projection(b, c, x, i, 0), k = projection(b, c, x, i, 1),
+                v = projection(b, c, x, i, 2);
   if (c->rope.inv_freq >= 0) {
     q = accel__rope_rows(b, q, &c->rope);
     k = accel__rope_rows(b, k, &c->rope);
   }
   accel__tensor y = accel__self_attention(b, q, k, v, base->heads, 0.0);
-  y = accel__dense_layer(b, y, base->hidden, c->qkv_bias, x, NULL,
-                         c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
-  x = accel__norm_layer(b, y, -1, base->eps, true,
-                        c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
+  y = accel__dense_layer(
+      b, y, base->hidden, c->qkv_bias, x, NULL,
+      c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
+  x = accel__norm_layer(
+      b, y, -1, base->eps, true,
+      c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
   y = mlp(b, c, x, x, i);
-  return accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm",
+  return accel__norm_layer(b, y, -1, base->eps, true,
+                           c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm",
                            i);
 }
 
@@ -183,16 +206,23 @@ static accel__tensor encoder(accel__build *b, const nomic_config *c) {
   bool learned = c->rope.inv_freq < 0;
   accel__add_tokens(b, base->vocab);
   accel__add_token_types(b, base->types);
-  accel__add_positions(b, learned ? base->positions : c->trained > 0 ? c->trained : INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
+  accel__add_positions(b,
+                       learned          ? base->positions
+                       : c->trained > 0 ? c->trained
+                                        : INT32_MAX,
+                       ACCEL__DEFAULT_ARANGE, 0);
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x = accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
-  accel__tensor types =
-      accel__embedding(b, b->token_type_ids, base->types, base->hidden, "embeddings.token_type_embeddings");
+  accel__tensor x =
+      accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
+  accel__tensor types = accel__embedding(b, b->token_type_ids, base->types, base->hidden,
+                                         "embeddings.token_type_embeddings");
   if (learned) {
     x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
-                      accel__embedding(b, b->position_ids, base->positions, base->hidden, "embeddings.position_embeddings"));
+                      accel__embedding(b, b->position_ids, base->positions, base->hidden,
+                                       "embeddings.position_embeddings"));
   }
-  x = accel__norm_layer(b, x, types, base->eps, true, c->remote ? "emb_ln" : "embeddings.LayerNorm");
+  x = accel__norm_layer(b, x, types, base->eps, true,
+                        c->remote ? "emb_ln" : "embeddings.LayerNorm");
   accel__add_hidden(b, x);
   for (uint32_t i = 0; i < (uint32_t)base->layers; i++) {
     x = layer(b, c, x, i);
@@ -203,13 +233,15 @@ static accel__tensor encoder(accel__build *b, const nomic_config *c) {
 }
 
 static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
-  accel__tensor pool =
-      accel__is_class(b, "ForSequenceClassification") ? accel__bert_pooler(b, &c->base, x, "pooler.dense") : -1;
+  accel__tensor pool = accel__is_class(b, "ForSequenceClassification")
+                           ? accel__bert_pooler(b, &c->base, x, "pooler.dense")
+                           : -1;
   b->in_head = true;
   if (b->is_base)
     accel__add_output(b, "last_hidden_state", x, false, false);
   else if (accel__is_class(b, "ForMaskedLM"))
-    accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false, false);
+    accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false,
+                      false);
   else if (pool >= 0)
     accel__head_sequence(b, pool, "classifier");
   else
@@ -217,7 +249,8 @@ static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
   b->in_head = false;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   nomic_config c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "nomic_bert."));
@@ -228,6 +261,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"NomicBertModel", "NomicBertForMaskedLM", "NomicBertForSequenceClassification",
+static const char *const classes[] = {"NomicBertModel", "NomicBertForMaskedLM",
+                                      "NomicBertForSequenceClassification",
                                       "NomicBertForTokenClassification", NULL};
-const accel__architecture accel__model_nomic_bert = {.model_type = "nomic_bert", .classes = classes, .build = build};
+const accel__architecture accel__model_nomic_bert = {
+    .model_type = "nomic_bert", .classes = classes, .build = build};

@@ -53,10 +53,12 @@ accel_status accel__opt_read(accel__build *b, accel__gpt *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__gpt_model(request, architecture, model, "model.", accel__opt_read);
 }
 
 static const char *const classes[] = {"OPTModel", "OPTForCausalLM", "OPTForSequenceClassification",
                                       "OPTForQuestionAnswering", NULL};
-const accel__architecture accel__model_opt = {.model_type = "opt", .classes = classes, .build = build};
+const accel__architecture accel__model_opt = {
+    .model_type = "opt", .classes = classes, .build = build};

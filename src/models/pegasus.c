@@ -1,7 +1,9 @@
-/* pegasus.c - Pegasus (transformers' PegasusModel and its generation head): computed positions, norms before the layers. */
+/* pegasus.c - Pegasus (transformers' PegasusModel and its generation head): computed positions,
+ * norms before the layers. */
 #include "models/bart.h"
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__bart c = {.hidden = 1024,
                    .positions = 1024,
@@ -22,4 +24,5 @@ static accel_status build(const accel__model_request *request, const char *archi
 }
 
 static const char *const classes[] = {"PegasusModel", "PegasusForConditionalGeneration", NULL};
-const accel__architecture accel__model_pegasus = {.model_type = "pegasus", .classes = classes, .build = build};
+const accel__architecture accel__model_pegasus = {
+    .model_type = "pegasus", .classes = classes, .build = build};

@@ -1,4 +1,5 @@
-/* phi3.c - Phi-3 and Phi-4-mini: LLaMA's layers with joined projections (transformers' Phi3Model and its heads). */
+/* phi3.c - Phi-3 and Phi-4-mini: LLaMA's layers with joined projections (transformers' Phi3Model
+ * and its heads). */
 #include "models/decoder.h"
 
 static const accel__decoder defaults = {.vocab = 32064,
@@ -25,10 +26,13 @@ accel_status accel__phi3_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__phi3_read);
 }
 
-static const char *const classes[] = {"Phi3Model", "Phi3ForCausalLM", "Phi3ForSequenceClassification",
-                                      "Phi3ForTokenClassification", NULL};
-const accel__architecture accel__model_phi3 = {.model_type = "phi3", .classes = classes, .build = build};
+static const char *const classes[] = {"Phi3Model", "Phi3ForCausalLM",
+                                      "Phi3ForSequenceClassification", "Phi3ForTokenClassification",
+                                      NULL};
+const accel__architecture accel__model_phi3 = {
+    .model_type = "phi3", .classes = classes, .build = build};

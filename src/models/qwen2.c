@@ -1,4 +1,5 @@
-/* qwen2.c - Qwen2 and Qwen2.5: LLaMA's layers with biases on q, k and v (transformers' Qwen2Model and its heads). */
+/* qwen2.c - Qwen2 and Qwen2.5: LLaMA's layers with biases on q, k and v (transformers' Qwen2Model
+ * and its heads). */
 #include "models/decoder.h"
 
 static const accel__decoder defaults = {.vocab = 151936,
@@ -26,9 +27,11 @@ accel_status accel__qwen2_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__qwen2_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen2"), NULL};
-const accel__architecture accel__model_qwen2 = {.model_type = "qwen2", .classes = classes, .build = build};
+const accel__architecture accel__model_qwen2 = {
+    .model_type = "qwen2", .classes = classes, .build = build};

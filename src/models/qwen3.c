@@ -1,4 +1,5 @@
-/* qwen3.c - Qwen3: LLaMA's layers with normalised heads of q and k (transformers' Qwen3Model and its heads). */
+/* qwen3.c - Qwen3: LLaMA's layers with normalised heads of q and k (transformers' Qwen3Model and
+ * its heads). */
 #include "models/decoder.h"
 
 static const accel__decoder defaults = {.vocab = 151936,
@@ -29,9 +30,11 @@ accel_status accel__qwen3_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__qwen3_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen3"), NULL};
-const accel__architecture accel__model_qwen3 = {.model_type = "qwen3", .classes = classes, .build = build};
+const accel__architecture accel__model_qwen3 = {
+    .model_type = "qwen3", .classes = classes, .build = build};

@@ -30,9 +30,11 @@ accel_status accel__qwen3_moe_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   return accel__decoder_model(request, architecture, model, accel__qwen3_moe_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen3Moe"), NULL};
-const accel__architecture accel__model_qwen3_moe = {.model_type = "qwen3_moe", .classes = classes, .build = build};
+const accel__architecture accel__model_qwen3_moe = {
+    .model_type = "qwen3_moe", .classes = classes, .build = build};

@@ -1,4 +1,5 @@
-/* resnet.c - ResNet (transformers' ResNetModel and classifier).  Batch norms are folded into the convolutions before them.
+/* resnet.c - ResNet (transformers' ResNetModel and classifier).  Batch norms are folded into the
+ * convolutions before them.
  */
 #include "models/resnet.h"
 
@@ -7,7 +8,8 @@
 
 static const double norm_eps = 1e-5; /* torch's default, which transformers and timm leave */
 
-/* out_features or out_indices of a backbone: the last stage named; the last one of all when there are none. */
+/* out_features or out_indices of a backbone: the last stage named; the last one of all when there
+ * are none. */
 static accel_status read_last(accel__build *b, accel__resnet *c) {
   const accel__json *names = NULL, *indices = NULL;
   c->last = c->stages;
@@ -17,7 +19,8 @@ static accel_status read_last(accel__build *b, accel__resnet *c) {
   ACCEL_JSON_EACH(item, names != NULL ? names : indices) {
     long long n = -1;
     if (cJSON_IsNumber(item))
-      n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1 : (long long)item->valuedouble;
+      n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1
+                                           : (long long)item->valuedouble;
     const char *name = cJSON_IsString(item) ? item->valuestring : "";
     if (strcmp(name, c->timm ? "act1" : "stem") == 0) n = 0;
     sscanf(name, c->timm ? "layer%lld" : "stage%lld", &n);
@@ -54,10 +57,12 @@ accel_status accel__resnet_read(accel__build *b, accel__resnet *c) {
   ACCEL_TRY(accel__read_ints(b, "hidden_sizes", c->stages, 1, ACCEL__MAX_WIDTH, c->hidden));
   c->basic = type != NULL && strcmp(type, "basic") == 0;
   if (type != NULL && !c->basic && strcmp(type, "bottleneck") != 0)
-    return accel__refuse(b, "field 'layer_type': '%s' is not supported; known: basic, bottleneck", type);
+    return accel__refuse(b, "field 'layer_type': '%s' is not supported; known: basic, bottleneck",
+                         type);
   for (int64_t i = 0; !c->basic && i < c->stages; i++)
     if (c->hidden[i] < 4)
-      return accel__refuse(b, "field 'hidden_sizes': %lld is too small for a bottleneck", (long long)c->hidden[i]);
+      return accel__refuse(b, "field 'hidden_sizes': %lld is too small for a bottleneck",
+                           (long long)c->hidden[i]);
   return read_last(b, c);
 }
 
@@ -66,8 +71,9 @@ accel_status accel__resnet_of_timm(accel__build *b, const char *name, bool all, 
     const char *name;
     bool basic;
     int64_t depths[4];
-  } known[] = {{"resnet18", true, {2, 2, 2, 2}},  {"resnet34", true, {3, 4, 6, 3}},    {"resnet26", false, {2, 2, 2, 2}},
-               {"resnet50", false, {3, 4, 6, 3}}, {"resnet101", false, {3, 4, 23, 3}}, {"resnet152", false, {3, 8, 36, 3}}};
+  } known[] = {{"resnet18", true, {2, 2, 2, 2}},    {"resnet34", true, {3, 4, 6, 3}},
+               {"resnet26", false, {2, 2, 2, 2}},   {"resnet50", false, {3, 4, 6, 3}},
+               {"resnet101", false, {3, 4, 23, 3}}, {"resnet152", false, {3, 8, 36, 3}}};
   size_t length = strcspn(name, "."); /* "resnet50.a1_in1k": weights of that name */
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strlen(known[i].name) != length || strncmp(known[i].name, name, length) != 0) continue;
@@ -85,14 +91,15 @@ accel_status accel__resnet_of_timm(accel__build *b, const char *name, bool all, 
     for (int64_t k = 1; all && c->n_asked < 4; k++) c->asked[c->n_asked++] = k;
     return ACCEL_OK;
   }
-  return accel__refuse(
-      b, "field 'backbone': '%s' is not supported; known: resnet18, resnet26, resnet34, resnet50, resnet101, resnet152",
-      name);
+  return accel__refuse(b,
+                       "field 'backbone': '%s' is not supported; known: resnet18, resnet26, "
+                       "resnet34, resnet50, resnet101, resnet152",
+                       name);
 }
 
 /* Names of the three kinds of convolution and norm of block `j` of stage `i`. */
-static accel__tensor unit(accel__build *b, const accel__resnet *c, accel__tensor x, const accel__conv *how, int64_t i,
-                          int64_t j, int part) {
+static accel__tensor unit(accel__build *b, const accel__resnet *c, accel__tensor x,
+                          const accel__conv *how, int64_t i, int64_t j, int part) {
   char conv[96], norm[96];
   long long stage = i, block = j;
   if (c->timm && part < 0) {
@@ -102,16 +109,21 @@ static accel__tensor unit(accel__build *b, const accel__resnet *c, accel__tensor
     snprintf(conv, sizeof conv, "layer%lld.%lld.conv%d", stage + 1, block, part + 1);
     snprintf(norm, sizeof norm, "layer%lld.%lld.bn%d", stage + 1, block, part + 1);
   } else if (part < 0) {
-    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.shortcut.convolution", stage, block);
-    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.shortcut.normalization", stage, block);
+    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.shortcut.convolution", stage,
+             block);
+    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.shortcut.normalization", stage,
+             block);
   } else {
-    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.layer.%d.convolution", stage, block, part);
-    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.layer.%d.normalization", stage, block, part);
+    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.layer.%d.convolution", stage,
+             block, part);
+    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.layer.%d.normalization", stage,
+             block, part);
   }
   return accel__conv2d_norm(b, x, how, norm_eps, conv, norm);
 }
 
-static accel__conv square(int64_t out, int64_t kernel, int64_t stride, int64_t dilation, const accel__activation *act) {
+static accel__conv square(int64_t out, int64_t kernel, int64_t stride, int64_t dilation,
+                          const accel__activation *act) {
   int64_t pad = kernel / 2 * dilation;
   return (accel__conv){.out = out,
                        .kernel = {kernel, kernel},
@@ -121,10 +133,12 @@ static accel__conv square(int64_t out, int64_t kernel, int64_t stride, int64_t d
                        .act = act};
 }
 
-/* act(convolutions(x) + shortcut(x)); `first` dilates the first 3x3 convolution, `dilation` the second of a basic block. */
-static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tensor x, int64_t i, int64_t j, int64_t stride,
-                           int64_t first, int64_t dilation) {
-  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU}; /* transformers leaves the inner ones at relu */
+/* act(convolutions(x) + shortcut(x)); `first` dilates the first 3x3 convolution, `dilation` the
+ * second of a basic block. */
+static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tensor x, int64_t i,
+                           int64_t j, int64_t stride, int64_t first, int64_t dilation) {
+  /* transformers leaves the inner ones at relu */
+  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   int64_t out = c->hidden[i], in = 0;
   accel__conv conv[3];
   int n = 0;
@@ -148,24 +162,26 @@ static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tenso
   return x;
 }
 
-accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels, bool hidden,
-                                     accel__tensor *maps) {
+accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels,
+                                     bool hidden, accel__tensor *maps) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   const int64_t kernel[2] = {3, 3}, stride[2] = {2, 2}, pads[4] = {1, 1, 1, 1};
   const accel__conv stem = square(c->embedding, 7, 2, 1, c->timm ? &relu : &c->act);
   accel__at(b->p, 0, "embedder");
-  accel__tensor x = c->timm ? accel__conv2d_norm(b, pixels, &stem, norm_eps, "conv1", "bn1")
-                            : accel__conv2d_norm(b, pixels, &stem, norm_eps, "embedder.embedder.convolution",
-                                                 "embedder.embedder.normalization");
+  accel__tensor x =
+      c->timm ? accel__conv2d_norm(b, pixels, &stem, norm_eps, "conv1", "bn1")
+              : accel__conv2d_norm(b, pixels, &stem, norm_eps, "embedder.embedder.convolution",
+                                   "embedder.embedder.normalization");
   const accel__tensor first = x;
-  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_MAX), ACCEL_IV(KERNEL, kernel, 2), ACCEL_IV(STRIDE, stride, 2),
-                        ACCEL_IV(PADS, pads, 4)};
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_MAX), ACCEL_IV(KERNEL, kernel, 2),
+                        ACCEL_IV(STRIDE, stride, 2), ACCEL_IV(PADS, pads, 4)};
   x = accel__node(b->p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 4, NULL, 1);
   if (hidden) accel__add_hidden(b, x);
   if (maps != NULL) maps[0] = c->timm ? first : x;
   int64_t cell = 4, dilation = 1;
   for (int64_t i = 0; i < c->last; i++) {
-    const bool halve = i > 0 || c->downsample_first, dilate = halve && c->limit > 0 && cell >= c->limit;
+    const bool halve = i > 0 || c->downsample_first,
+               dilate = halve && c->limit > 0 && cell >= c->limit;
     const int64_t before = dilation;
     if (dilate) dilation *= 2;
     if (halve && !dilate && cell < INT32_MAX) cell *= 2;
@@ -181,7 +197,8 @@ accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, ac
   return x;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__resnet c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "resnet."));
@@ -189,20 +206,24 @@ static accel_status build(const accel__model_request *request, const char *archi
   c.last = c.stages; /* out_features speak to backbones */
   ACCEL_TRY(accel__read_labels(&b));
   model->hidden_size = c.hidden[c.stages - 1];
-  accel__tensor x = accel__resnet_features(&b, &c, accel__add_pixels(&b, c.channels, NULL), true, NULL);
+  accel__tensor x =
+      accel__resnet_features(&b, &c, accel__add_pixels(&b, c.channels, NULL), true, NULL);
   const int64_t one[2] = {1, 1};
   accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_AVG), ACCEL_IV(ADAPTIVE, one, 2)};
-  accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 2, NULL, 1); /* [B,C,1,1] */
+  /* [B,C,1,1] */
+  accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 2, NULL, 1);
   if (b.is_base) {
     accel__add_output(&b, "last_hidden_state", x, false, false);
     accel__add_output(&b, "pooler_output", pooled, false, false);
   } else {
     b.in_head = true;
-    pooled = accel__reshape(b.p, pooled, 2, (accel__dim[]){b.B, accel__const_dim(b.p, model->hidden_size)});
+    pooled = accel__reshape(b.p, pooled, 2,
+                            (accel__dim[]){b.B, accel__const_dim(b.p, model->hidden_size)});
     accel__head_sequence(&b, pooled, "classifier.1");
   }
   return accel__build_end(&b, x);
 }
 
 static const char *const classes[] = {"ResNetModel", "ResNetForImageClassification", NULL};
-const accel__architecture accel__model_resnet = {.model_type = "resnet", .classes = classes, .build = build};
+const accel__architecture accel__model_resnet = {
+    .model_type = "resnet", .classes = classes, .build = build};

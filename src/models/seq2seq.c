@@ -8,7 +8,8 @@
 
 void accel__use_side(accel__build *b, uint32_t side) {
   if (b->side == side) return;
-  b->kept[b->side] = (accel__side){b->T, b->space, b->lengths, b->input_ids, b->position_ids, b->span};
+  b->kept[b->side] =
+      (accel__side){b->T, b->space, b->lengths, b->input_ids, b->position_ids, b->span};
   const accel__side *s = &b->kept[side];
   b->T = s->T;
   b->space = s->space;
@@ -21,7 +22,8 @@ void accel__use_side(accel__build *b, uint32_t side) {
 }
 
 void accel__add_decoder_tokens(accel__build *b, int64_t vocab, accel__input_default otherwise) {
-  b->kept[1] = (accel__side){.T = -1, .space = -1, .lengths = -1, .input_ids = -1, .position_ids = -1, .span = -1};
+  b->kept[1] = (accel__side){
+      .T = -1, .space = -1, .lengths = -1, .input_ids = -1, .position_ids = -1, .span = -1};
   accel__use_side(b, 1);
   b->ids_default = otherwise;
   b->model->is_encoder_decoder = true;
@@ -30,8 +32,8 @@ void accel__add_decoder_tokens(accel__build *b, int64_t vocab, accel__input_defa
 
 void accel__add_eos_row(accel__build *b) {
   b->eos_row = accel__input(b->p, "eos_row", ACCEL_PLUGIN_I32, -1, 1, &b->B);
-  b->input[b->model->n_inputs++] =
-      (accel__model_input){.name = "eos_row", .tensor = b->eos_row, .kind = ACCEL__INPUT_EOS_ROW, .side = 1};
+  b->input[b->model->n_inputs++] = (accel__model_input){
+      .name = "eos_row", .tensor = b->eos_row, .kind = ACCEL__INPUT_EOS_ROW, .side = 1};
 }
 
 /* ---- cross attention ---- */
@@ -41,21 +43,23 @@ static int32_t cross_state(accel__build *b, const accel__seq2seq *how, uint32_t 
   char name[40];
   if (b->cross == NULL) {
     b->cross = accel__arena_array(b->arena, (size_t)how->layers + 1, sizeof *b->cross);
-    if (b->cross == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for states");
+    if (b->cross == NULL)
+      return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for states");
     for (int64_t i = 0; i <= how->layers; i++) b->cross[i] = -1;
   }
   if (b->cross[layer] >= 0) return b->cross[layer];
   snprintf(name, sizeof name, "layers.%u.cross", layer);
-  return b->cross[layer] = accel__state(b->p, &(accel_plugin_state){.name = name,
-                                                                    .kind = ACCEL_PLUGIN_STATE_CROSS_KV,
-                                                                    .heads = (int32_t)how->heads,
-                                                                    .k_dim = (int32_t)how->head_dim,
-                                                                    .v_dim = (int32_t)how->head_dim,
-                                                                    .share = -1});
+  return b->cross[layer] =
+             accel__state(b->p, &(accel_plugin_state){.name = name,
+                                                      .kind = ACCEL_PLUGIN_STATE_CROSS_KV,
+                                                      .heads = (int32_t)how->heads,
+                                                      .k_dim = (int32_t)how->head_dim,
+                                                      .v_dim = (int32_t)how->head_dim,
+                                                      .share = -1});
 }
 
-accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, accel__tensor q, accel__tensor memory,
-                                  uint32_t layer, double scale) {
+accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, accel__tensor q,
+                                  accel__tensor memory, uint32_t layer, double scale) {
   accel__attention spec = accel__attention_of(b, how->heads);
   accel__keys keys = {-1, -1};
   spec.scale = scale;
@@ -74,14 +78,16 @@ accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, ac
 static uint32_t inputs_of_side(const accel__build *b, uint32_t side, accel__model_input *out) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->model->n_inputs; i++)
-    if (b->input[i].side == side && b->input[i].kind != ACCEL__INPUT_EOS_ROW) out[n++] = b->input[i];
+    if (b->input[i].side == side && b->input[i].kind != ACCEL__INPUT_EOS_ROW)
+      out[n++] = b->input[i];
   return n;
 }
 
 /* The encoder once, its keys and values into the states. */
 static void encode_entry(accel__build *b, const accel__seq2seq *how) {
   accel__model_input inputs[8];
-  accel__model_output *outputs = accel__arena_array(b->arena, (size_t)how->layers + 1, sizeof *outputs);
+  accel__model_output *outputs =
+      accel__arena_array(b->arena, (size_t)how->layers + 1, sizeof *outputs);
   if (outputs == NULL) {
     accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for entry 'encode'");
     return;
@@ -94,25 +100,29 @@ static void encode_entry(accel__build *b, const accel__seq2seq *how) {
     accel__attention spec = accel__attention_of(b, how->heads);
     spec.state = cross_state(b, how, i);
     accel__tensor kept = accel__attend(b, -1, keys.k, keys.v, &spec);
-    outputs[i + 1] =
-        (accel__model_output){.name = accel__arena_printf(b->arena, "cross.%u", i), .tensor = kept, .asked = true};
+    outputs[i + 1] = (accel__model_output){
+        .name = accel__arena_printf(b->arena, "cross.%u", i), .tensor = kept, .asked = true};
   }
-  accel__add_entry(b, "encode", inputs, inputs_of_side(b, 0, inputs), outputs, (uint32_t)how->layers + 1);
+  accel__add_entry(b, "encode", inputs, inputs_of_side(b, 0, inputs), outputs,
+                   (uint32_t)how->layers + 1);
 }
 
 static void decode_entry(accel__build *b, const accel__seq2seq *how) {
   accel__model_input inputs[8];
   accel__use_side(b, 1);
   accel__tensor x = how->decoder(b, how->config, -1);
-  accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space); /* [B,C] */
-  accel__model_output outputs[2] = {{.name = "logits", .tensor = how->logits(b, how->config, last)},
-                                    {.name = "all_logits", .tensor = how->logits(b, how->config, x), .asked = true}};
+  /* [B,C] */
+  accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
+  accel__model_output outputs[2] = {
+      {.name = "logits", .tensor = how->logits(b, how->config, last)},
+      {.name = "all_logits", .tensor = how->logits(b, how->config, x), .asked = true}};
   accel__add_entry(b, "decode", inputs, inputs_of_side(b, 1, inputs), outputs, 2);
 }
 
 /* ---- heads ---- */
 
-accel_status accel__encoder_build(accel__build *b, const accel__seq2seq *how, const char *token_head) {
+accel_status accel__encoder_build(accel__build *b, const accel__seq2seq *how,
+                                  const char *token_head) {
   accel__tensor x = how->encoder(b, how->config);
   b->in_head = true;
   if (accel__is_class(b, "ForTokenClassification"))
@@ -127,7 +137,8 @@ static void sequence_head(accel__build *b, const accel__seq2seq *how, accel__ten
   static const accel__activation tanh_act = {.act = ACCEL_PLUGIN_ACT_TANH};
   x = accel__gather(b->p, x, b->eos_row); /* [B,C] */
   x = accel__dense_layer(b, x, how->hidden, true, -1, &tanh_act, "classification_head.dense");
-  x = accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL, "classification_head.out_proj");
+  x = accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL,
+                         "classification_head.out_proj");
   accel__add_output(b, "logits", x, false, false);
 }
 

@@ -1,4 +1,5 @@
-/* swin.c - Swin Transformer (transformers' SwinModel and classifier), and the windowed stages that CLAP shares. */
+/* swin.c - Swin Transformer (transformers' SwinModel and classifier), and the windowed stages that
+ * CLAP shares. */
 #include "models/swin.h"
 
 #include <stdio.h>
@@ -8,7 +9,8 @@ const accel__rename accel__swin_spelling[] = {
     {"attention.self.query", "attention.q_proj"},
     {"attention.self.key", "attention.k_proj"},
     {"attention.self.value", "attention.v_proj"},
-    {"attention.self.relative_position_bias_table", "attention.relative_position_bias.relative_position_bias_table"},
+    {"attention.self.relative_position_bias_table",
+     "attention.relative_position_bias.relative_position_bias_table"},
     {"attention.output.dense", "attention.o_proj"},
     {"intermediate.dense", "mlp.fc1"},
     {"output.dense", "mlp.fc2"},
@@ -44,7 +46,8 @@ typedef struct windows {
   bool padded;              /* false: the windows are known to fill the grid */
   accel__dim n, all, count; /* rows of the grid, rows of all windows, windows */
   accel__tensor to, from;   /* int32 [all]: row of the grid, n for padding; int32 [n] */
-  accel__tensor apart;      /* [count, 1, S, S]: -100 between rows of different regions; -1 without shift */
+  /* [count, 1, S, S]: -100 between rows of different regions; -1 without shift */
+  accel__tensor apart;
 } windows;
 
 static accel__tensor sum_of(accel__build *b, accel__tensor x, accel__tensor y) {
@@ -57,7 +60,9 @@ static accel__tensor product(accel__build *b, accel__tensor x, accel__tensor y) 
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, y);
 }
 /* 1 where whole numbers are above 0. */
-static accel__tensor positive(accel__build *b, accel__tensor x) { return accel__clamp(b, x, 0.0, 1.0); }
+static accel__tensor positive(accel__build *b, accel__tensor x) {
+  return accel__clamp(b, x, 0.0, 1.0);
+}
 /* A dim as a number: F32 [1]. */
 static accel__tensor number(accel__build *b, accel__dim n) {
   return accel__affine(b, accel__reduce_last(b, accel__count(b, n)), 1.0, 1.0);
@@ -68,20 +73,23 @@ static accel__tensor column(accel__build *b, accel__tensor x, accel__dim n) {
 
 /* One side of the grid: F32 numbers, exact up to 2^24. */
 typedef struct swin_side {
-  accel__tensor at;     /* [windows*size]: place of the grid that a place of the shifted, padded side shows */
+  /* [windows*size]: place of the grid that a place of the shifted, padded side shows */
+  accel__tensor at;
   accel__tensor inside; /* 1, or 0 where that is padding */
   accel__tensor region; /* 0, 1, 2: what the shift brought together */
   accel__tensor window; /* [n]: which window a place of the grid is in, */
   accel__tensor in;     /* and where in it */
 } swin_side;
 
-static swin_side plan_side(accel__build *b, accel__dim n, accel__dim across, int64_t size, accel__tensor shift) {
+static swin_side plan_side(accel__build *b, accel__dim n, accel__dim across, int64_t size,
+                           accel__tensor shift) {
   accel__dim all = accel__times(b, across, accel__const_dim(b->p, size));
   accel__tensor i = accel__count(b, all), end = number(b, all), t = accel__count(b, n);
   swin_side s = {.at = i};
   if (shift >= 0) {
     s.at = sum_of(b, i, shift);
-    s.at = less(b, s.at, product(b, positive(b, accel__affine(b, less(b, s.at, end), 1.0, 1.0)), end));
+    s.at =
+        less(b, s.at, product(b, positive(b, accel__affine(b, less(b, s.at, end), 1.0, 1.0)), end));
     t = less(b, t, shift);
     t = sum_of(b, t, product(b, positive(b, accel__affine(b, t, -1.0, 0.0)), end));
     s.region = sum_of(b, positive(b, accel__affine(b, less(b, i, end), 1.0, (double)size + 1)),
@@ -99,13 +107,15 @@ static accel__tensor by_window(accel__build *b, const windows *p, accel__tensor 
   accel__dim m = accel__const_dim(b->p, p->window);
   x = accel__reshape(b->p, x, 4, (accel__dim[]){p->across.h, m, p->across.w, m});
   x = accel__transpose(b, x, 4, (int64_t[]){0, 2, 1, 3});
-  return accel__reshape(b->p, x, 2, (accel__dim[]){p->count, accel__const_dim(b->p, p->window * p->window)});
+  return accel__reshape(b->p, x, 2,
+                        (accel__dim[]){p->count, accel__const_dim(b->p, p->window * p->window)});
 }
 
 static void plan_windows(accel__build *b, windows *p, bool shifted) {
   accel__program *g = b->p;
   const int64_t m = p->window, s = m * m;
-  accel__dim size = accel__const_dim(g, m), one = accel__const_dim(g, 1), square = accel__const_dim(g, s);
+  accel__dim size = accel__const_dim(g, m), one = accel__const_dim(g, 1),
+             square = accel__const_dim(g, s);
   p->across = (accel__grid){accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.h, size),
                             accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.w, size)};
   accel__dim rows = accel__times(b, p->across.h, size);
@@ -114,16 +124,20 @@ static void plan_windows(accel__build *b, windows *p, bool shifted) {
   p->all = accel__times(b, p->count, square);
   accel__tensor shift = -1;
   if (shifted) { /* half a window, where more than one stands side by side in both directions */
-    accel__tensor least = accel__binary(g, ACCEL_PLUGIN_BINARY_MIN, number(b, p->grid.h), number(b, p->grid.w));
-    shift = accel__affine(b, positive(b, accel__affine(b, least, 1.0, -(double)m)), (double)(m / 2), 0.0);
+    accel__tensor least =
+        accel__binary(g, ACCEL_PLUGIN_BINARY_MIN, number(b, p->grid.h), number(b, p->grid.w));
+    shift = accel__affine(b, positive(b, accel__affine(b, least, 1.0, -(double)m)), (double)(m / 2),
+                          0.0);
   }
-  const swin_side y = plan_side(b, p->grid.h, p->across.h, m, shift), x = plan_side(b, p->grid.w, p->across.w, m, shift);
+  const swin_side y = plan_side(b, p->grid.h, p->across.h, m, shift),
+                  x = plan_side(b, p->grid.w, p->across.w, m, shift);
   accel__tensor outside = product(b, number(b, p->grid.h), number(b, p->grid.w)); /* [1]: n */
   accel__tensor to = sum_of(b, column(b, product(b, y.at, number(b, p->grid.w)), rows), x.at);
   to = product(b, less(b, to, outside), product(b, column(b, y.inside, rows), x.inside));
   to = accel__cast(b, sum_of(b, by_window(b, p, to), outside), ACCEL_PLUGIN_I32);
   p->to = accel__reshape(g, to, 1, &p->all);
-  accel__tensor from = product(b, y.window, accel__affine(b, number(b, p->across.w), (double)s, 0.0));
+  accel__tensor from =
+      product(b, y.window, accel__affine(b, number(b, p->across.w), (double)s, 0.0));
   from = column(b, sum_of(b, from, accel__affine(b, y.in, (double)m, 0.0)), p->grid.h);
   from = sum_of(b, from, sum_of(b, accel__affine(b, x.window, (double)s, 0.0), x.in));
   p->from = accel__reshape(g, accel__cast(b, from, ACCEL_PLUGIN_I32), 1, &p->n);
@@ -133,7 +147,8 @@ static void plan_windows(accel__build *b, windows *p, bool shifted) {
   region = by_window(b, p, region);
   region = less(b, accel__reshape(g, region, 4, (accel__dim[]){p->count, one, square, one}),
                 accel__reshape(g, region, 4, (accel__dim[]){p->count, one, one, square}));
-  p->apart = accel__affine(b, positive(b, accel__unary(g, ACCEL_PLUGIN_UNARY_ABS, region)), -100.0, 0.0);
+  p->apart =
+      accel__affine(b, positive(b, accel__unary(g, ACCEL_PLUGIN_UNARY_ABS, region)), -100.0, 0.0);
 }
 
 /* Rows of x [B,n,C] by number: [B,m,C]. */
@@ -143,26 +158,31 @@ static accel__tensor take(accel__build *b, accel__tensor x, accel__tensor idx) {
 }
 
 /* The bias between the rows of a window: [1 or windows, heads, S, S]. */
-static accel__tensor window_bias(accel__build *b, const windows *p, int64_t heads, const char *path) {
+static accel__tensor window_bias(accel__build *b, const windows *p, int64_t heads,
+                                 const char *path) {
   const int64_t m = p->window, s = m * m, dims[2] = {(2 * m - 1) * (2 * m - 1), heads}, all = s * s;
   char name[128];
   int32_t *at = accel__arena_array(b->arena, (size_t)all, sizeof *at);
-  if (at == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for window positions");
+  if (at == NULL)
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for window positions");
   for (int64_t i = 0; i < s; i++)
-    for (int64_t j = 0; j < s; j++) at[i * s + j] = (int32_t)((i / m - j / m + m - 1) * (2 * m - 1) + i % m - j % m + m - 1);
+    for (int64_t j = 0; j < s; j++)
+      at[i * s + j] = (int32_t)((i / m - j / m + m - 1) * (2 * m - 1) + i % m - j % m + m - 1);
   snprintf(name, sizeof name, "%s.attention.self.relative_position_bias_table", path);
   accel__tensor table = accel__table(b, 2, dims, name);
+  /* [S*S, heads] */
   accel__tensor bias =
-      accel__gather(b->p, table, accel__constant_i32(b->p, "window_positions", 1, &all, at)); /* [S*S, heads] */
+      accel__gather(b->p, table, accel__constant_i32(b->p, "window_positions", 1, &all, at));
   bias = accel__transpose(b, bias, 2, (int64_t[]){1, 0});
   accel__dim side = accel__const_dim(b->p, s), one = accel__const_dim(b->p, 1);
-  bias = accel__reshape(b->p, bias, 4, (accel__dim[]){one, accel__const_dim(b->p, heads), side, side});
+  bias =
+      accel__reshape(b->p, bias, 4, (accel__dim[]){one, accel__const_dim(b->p, heads), side, side});
   return p->apart >= 0 ? accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, bias, p->apart) : bias;
 }
 
 /* One block over x [B,n,C]: attention inside windows, then the MLP, norms in front. */
-static accel__tensor block(accel__build *b, const accel__swin *c, const windows *p, accel__tensor x, int64_t dim,
-                           int64_t heads, const char *path) {
+static accel__tensor block(accel__build *b, const accel__swin *c, const windows *p, accel__tensor x,
+                           int64_t dim, int64_t heads, const char *path) {
   accel__program *g = b->p;
   const int64_t s = p->window * p->window;
   accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_before", path), part[3];
@@ -173,25 +193,29 @@ static accel__tensor block(accel__build *b, const accel__swin *c, const windows 
   }
   y = take(b, y, p->to);
   accel__dim per_window = accel__const_dim(g, s), wins = accel__times(b, b->B, p->count);
-  y = accel__reshape(g, y, 2, (accel__dim[]){accel__times(b, wins, per_window), accel__const_dim(g, dim)});
+  y = accel__reshape(g, y, 2,
+                     (accel__dim[]){accel__times(b, wins, per_window), accel__const_dim(g, dim)});
   accel__attention how = accel__attention_of(b, heads);
   how.q_space = how.kv_space = accel__space_fixed(g, "windows", per_window, wins);
   how.bias = window_bias(b, p, heads, path);
   how.bias_kind = ACCEL_PLUGIN_BIAS_DENSE;
   static const char *const names[3] = {"query", "key", "value"};
   for (int i = 0; i < 3; i++)
-    part[i] = accel__dense_layer(b, y, dim, c->qkv_bias, -1, NULL, "%s.attention.self.%s", path, names[i]);
+    part[i] = accel__dense_layer(b, y, dim, c->qkv_bias, -1, NULL, "%s.attention.self.%s", path,
+                                 names[i]);
   y = accel__attend(b, part[0], part[1], part[2], &how);
   y = accel__dense_layer(b, y, dim, true, -1, NULL, "%s.attention.output.dense", path);
   y = accel__reshape(g, y, 3, (accel__dim[]){b->B, p->all, accel__const_dim(g, dim)});
   x = accel__binary(g, ACCEL_PLUGIN_BINARY_ADD, x, take(b, y, p->from));
   y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_after", path);
-  y = accel__dense_layer(b, y, (int64_t)((double)dim * c->mlp_ratio), true, -1, &c->act, "%s.intermediate.dense", path);
+  y = accel__dense_layer(b, y, (int64_t)((double)dim * c->mlp_ratio), true, -1, &c->act,
+                         "%s.intermediate.dense", path);
   return accel__dense_layer(b, y, dim, true, x, NULL, "%s.output.dense", path);
 }
 
 /* Squares of 2x2 rows side by side, normed, halved in width: [B,n,C] -> [B,n/4,2C]. */
-static accel__tensor merge(accel__build *b, accel__tensor x, accel__grid *grid, int64_t dim, const char *path) {
+static accel__tensor merge(accel__build *b, accel__tensor x, accel__grid *grid, int64_t dim,
+                           const char *path) {
   accel__program *g = b->p;
   accel__dim c = accel__const_dim(g, dim), two = accel__const_dim(g, 2);
   accel__dim h = accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, grid->h, two),
@@ -208,14 +232,17 @@ static accel__tensor merge(accel__build *b, accel__tensor x, accel__grid *grid, 
   int64_t y1 = accel__times(b, h, two), x1 = accel__times(b, w, two);
   for (int64_t i = 0; i < 4; i++) { /* column by column, rows inside */
     int64_t y0 = accel__const_dim(g, i % 2), x0 = accel__const_dim(g, i / 2);
-    accel__attr down[] = {ACCEL_I(AXIS, 1), ACCEL_D(START, &y0, 1), ACCEL_D(END, &y1, 1), ACCEL_I(STEP, 2)};
-    accel__attr across[] = {ACCEL_I(AXIS, 2), ACCEL_D(START, &x0, 1), ACCEL_D(END, &x1, 1), ACCEL_I(STEP, 2)};
+    accel__attr down[] = {ACCEL_I(AXIS, 1), ACCEL_D(START, &y0, 1), ACCEL_D(END, &y1, 1),
+                          ACCEL_I(STEP, 2)};
+    accel__attr across[] = {ACCEL_I(AXIS, 2), ACCEL_D(START, &x0, 1), ACCEL_D(END, &x1, 1),
+                            ACCEL_I(STEP, 2)};
     accel__tensor y = accel__node(g, ACCEL_PLUGIN_OP_SLICE, &x, 1, down, 4, NULL, 1);
     y = accel__node(g, ACCEL_PLUGIN_OP_SLICE, &y, 1, across, 4, NULL, 1);
     part[i] = accel__reshape(g, y, 4, (accel__dim[]){b->B, h, w, c});
   }
   x = accel__concat(b, 3, 4, part);
-  x = accel__reshape(g, x, 3, (accel__dim[]){b->B, accel__times(b, h, w), accel__const_dim(g, 4 * dim)});
+  x = accel__reshape(g, x, 3,
+                     (accel__dim[]){b->B, accel__times(b, h, w), accel__const_dim(g, 4 * dim)});
   *grid = (accel__grid){h, w};
   x = accel__norm_layer(b, x, -1, 1e-5, true, "%s.downsample.norm", path);
   return accel__dense_layer(b, x, 2 * dim, false, -1, NULL, "%s.downsample.reduction", path);
@@ -232,22 +259,28 @@ static void list_hidden(accel__build *b, accel__tensor x, accel__grid grid, bool
   accel__add_hidden(b, planes ? y : x);
 }
 
-/* The windows of a stage, straight and shifted; the reference's tables would not fit windows wider than the grid. */
-static void plan_stage(accel__build *b, const accel__swin *c, int64_t stage, accel__grid grid, windows plan[2]) {
+/* The windows of a stage, straight and shifted; the reference's tables would not fit windows wider
+ * than the grid. */
+static void plan_stage(accel__build *b, const accel__swin *c, int64_t stage, accel__grid grid,
+                       windows plan[2]) {
   int64_t h = INT64_MAX, w = INT64_MAX;
   const bool known = accel__dim_value(b->p, grid.h, &h) && accel__dim_value(b->p, grid.w, &w);
   const int64_t least = h < w ? h : w;
   if (known && least < c->window)
-    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED, "stage %lld has %lld rows to a side, less than window_size %lld",
+    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED,
+                        "stage %lld has %lld rows to a side, less than window_size %lld",
                         (long long)stage, (long long)least, (long long)c->window);
   for (int k = 0; k < 2 && k < c->depths[stage]; k++) {
-    plan[k] = (windows){.grid = grid, .window = c->window, .padded = !known || h % c->window != 0 || w % c->window != 0};
+    plan[k] = (windows){.grid = grid,
+                        .window = c->window,
+                        .padded = !known || h % c->window != 0 || w % c->window != 0};
     plan_windows(b, &plan[k], k == 1 && !(known && least == c->window));
   }
 }
 
-accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x, accel__grid grid,
-                                 const char *layers, bool planes, accel__grid *out) {
+accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x,
+                                 accel__grid grid, const char *layers, bool planes,
+                                 accel__grid *out) {
   list_hidden(b, x, grid, planes);
   for (int64_t i = 0; i < c->stages; i++) {
     const int64_t dim = c->embed << i;
@@ -255,11 +288,13 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
     accel__at(b->p, (uint32_t)i + 1, "%s.%lld", layers, (long long)i);
     plan_stage(b, c, i, grid, plan);
     for (int64_t j = 0; j < c->depths[i]; j++) {
-      const char *path = accel__arena_printf(b->arena, "%s.%lld.blocks.%lld", layers, (long long)i, (long long)j);
+      const char *path =
+          accel__arena_printf(b->arena, "%s.%lld.blocks.%lld", layers, (long long)i, (long long)j);
       accel__at(b->p, (uint32_t)i + 1, "%s", path);
       x = block(b, c, &plan[j % 2], x, dim, c->heads[i], path);
     }
-    if (i + 1 < c->stages) x = merge(b, x, &grid, dim, accel__arena_printf(b->arena, "%s.%lld", layers, (long long)i));
+    if (i + 1 < c->stages)
+      x = merge(b, x, &grid, dim, accel__arena_printf(b->arena, "%s.%lld", layers, (long long)i));
     list_hidden(b, x, grid, planes);
   }
   accel__at(b->p, (uint32_t)c->stages + 1, "head");
@@ -271,7 +306,8 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
 
 typedef struct swin {
   accel__swin c;
-  int64_t channels, stride; /* stride: pixels that a row is made to again (masked image modelling) */
+  /* stride: pixels that a row is made to again (masked image modelling) */
+  int64_t channels, stride;
   accel__size2 image, patch;
   accel__grid grid;
   bool absolute;
@@ -306,20 +342,24 @@ static accel_status read_config(accel__build *b, swin *m) {
 
 /* Pictures of any size whose last stage has a window at least. */
 static accel__tensor pictures(accel__build *b, const swin *m) {
-  const int64_t most = (m->c.window - 1) << (m->c.stages - 1); /* patches of which the last stage makes no window */
+  /* patches of which the last stage makes no window */
+  const int64_t most = (m->c.window - 1) << (m->c.stages - 1);
   const int64_t h = most * m->patch.h + 1, w = most * m->patch.w + 1;
   b->B = accel__symbol(b->p, "B", 1, 0, 1);
   accel__dim H = accel__symbol(b->p, "H", h, ACCEL__MAX_WIDTH, m->image.h > h ? m->image.h : h),
              W = accel__symbol(b->p, "W", w, ACCEL__MAX_WIDTH, m->image.w > w ? m->image.w : w);
   return accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4,
-                         (accel__dim[]){b->B, accel__const_dim(b->p, m->channels), H, W}, ACCEL__DEFAULT_REQUIRED);
+                         (accel__dim[]){b->B, accel__const_dim(b->p, m->channels), H, W},
+                         ACCEL__DEFAULT_REQUIRED);
 }
 
-/* Pictures are padded to whole patches on the right and at the bottom; what is more than that makes no patch. */
+/* Pictures are padded to whole patches on the right and at the bottom; what is more than that makes
+ * no patch. */
 static accel__tensor embeddings(accel__build *b, swin *m) {
-  const accel__conv patch = {.out = m->c.embed, .kernel = m->patch, .stride = m->patch, .bias = true};
-  const int64_t pads[8] = {0, 0, 0, 0, 0, 0, m->patch.h - 1, m->patch.w - 1}, h = m->image.h / m->patch.h,
-                w = m->image.w / m->patch.w;
+  const accel__conv patch = {
+      .out = m->c.embed, .kernel = m->patch, .stride = m->patch, .bias = true};
+  const int64_t pads[8] = {0, 0, 0, 0, 0, 0, m->patch.h - 1, m->patch.w - 1},
+                h = m->image.h / m->patch.h, w = m->image.w / m->patch.w;
   accel__tensor x = pictures(b, m);
   accel__at(b->p, 0, "embeddings");
   accel__attr attr[] = {ACCEL_IV(PADS, pads, 8), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
@@ -328,14 +368,18 @@ static accel__tensor embeddings(accel__build *b, swin *m) {
   if (x < 0) return -1;
   m->grid = (accel__grid){accel__tensor_dim(b->p, x, 2), accel__tensor_dim(b->p, x, 3)};
   x = accel__norm_layer(b, accel__planes_to_items(b, x), -1, 1e-5, true, "embeddings.norm");
-  if (accel__is_class(b, "ForMaskedImageModeling")) x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
+  if (accel__is_class(b, "ForMaskedImageModeling"))
+    x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
   if (!m->absolute) return x;
-  const accel__grid_table places = {
-      .table = accel__table(b, 3, (int64_t[]){1, h * w, m->c.embed}, "embeddings.position_embeddings"), .grid = {h, w}};
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, m->grid.h, m->grid.w));
+  const accel__grid_table places = {.table = accel__table(b, 3, (int64_t[]){1, h * w, m->c.embed},
+                                                          "embeddings.position_embeddings"),
+                                    .grid = {h, w}};
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
+                       accel__resize_grid(b, &places, m->grid.h, m->grid.w));
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
   swin m;
@@ -361,5 +405,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"SwinModel", "SwinForImageClassification", "SwinForMaskedImageModeling", NULL};
-const accel__architecture accel__model_swin = {.model_type = "swin", .classes = classes, .build = build};
+static const char *const classes[] = {"SwinModel", "SwinForImageClassification",
+                                      "SwinForMaskedImageModeling", NULL};
+const accel__architecture accel__model_swin = {
+    .model_type = "swin", .classes = classes, .build = build};

@@ -1,5 +1,6 @@
-/* swin.h - stages of windowed attention: Swin itself, and the audio tower of CLAP.  Windows, their cyclic shift and their
- * padding are one table of row numbers for each stage, which the program computes from the sides of the grid. */
+/* swin.h - stages of windowed attention: Swin itself, and the audio tower of CLAP.  Windows, their
+ * cyclic shift and their padding are one table of row numbers for each stage, which the program
+ * computes from the sides of the grid. */
 #ifndef ACCEL_MODELS_SWIN_H
 #define ACCEL_MODELS_SWIN_H
 
@@ -14,14 +15,17 @@ typedef struct accel__swin {
 } accel__swin;
 
 extern const accel__rename accel__swin_spelling[];
-/* depths, <heads_key>, window_size, mlp_ratio, qkv_bias, layer_norm_eps, hidden_act on top of *c. */
+/* depths, <heads_key>, window_size, mlp_ratio, qkv_bias, layer_norm_eps, hidden_act on top of
+ * *c. */
 accel_status accel__swin_read(accel__build *b, const char *heads_key, accel__swin *c);
 typedef struct accel__grid {
   accel__dim h, w;
 } accel__grid;
-/* "<layers>.N.blocks.M" over x [B, grid.h*grid.w, embed]; lists hidden_states ([B,n,C], or as planes) behind each stage as
- * transformers does. The result [B, n, embed * 2^(stages-1)] and its grid. */
-accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x, accel__grid grid,
-                                 const char *layers, bool planes, accel__grid *out);
+/* "<layers>.N.blocks.M" over x [B, grid.h*grid.w, embed]; lists hidden_states ([B,n,C], or as
+ * planes) behind each stage as transformers does. The result [B, n, embed * 2^(stages-1)] and its
+ * grid. */
+accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x,
+                                 accel__grid grid, const char *layers, bool planes,
+                                 accel__grid *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* t5.c - T5, T5 v1.1 and Flan-T5 (transformers' T5Model and its heads): RMS norms, relative positions by buckets, which the
- * first layer of each side keeps for all. */
+/* t5.c - T5, T5 v1.1 and Flan-T5 (transformers' T5Model and its heads): RMS norms, relative
+ * positions by buckets, which the first layer of each side keeps for all. */
 #include "models/t5.h"
 
 #include <math.h>
@@ -49,16 +49,19 @@ static accel_status read_config(accel__build *b, accel__t5 *c) {
 /* [buckets, heads] of the side's first layer. */
 static accel__tensor bias_table(accel__build *b, const accel__t5 *c, const char *side) {
   char name[100];
-  snprintf(name, sizeof name, "%s.block.0.layer.0.SelfAttention.relative_attention_bias.weight", side);
+  snprintf(name, sizeof name, "%s.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+           side);
   return accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, (int64_t[]){c->buckets, c->heads}, name);
 }
 
-static accel__tensor dense(accel__build *b, accel__tensor x, int64_t out, accel__tensor residual, const char *side,
-                           uint32_t i, const char *name) {
-  return accel__dense_layer(b, x, out, false, residual, NULL, "%s.block.%u.layer.%s", side, i, name);
+static accel__tensor dense(accel__build *b, accel__tensor x, int64_t out, accel__tensor residual,
+                           const char *side, uint32_t i, const char *name) {
+  return accel__dense_layer(b, x, out, false, residual, NULL, "%s.block.%u.layer.%s", side, i,
+                            name);
 }
 
-static accel__tensor self_attention(accel__build *b, const accel__t5 *c, accel__tensor x, const char *side, uint32_t i) {
+static accel__tensor self_attention(accel__build *b, const accel__t5 *c, accel__tensor x,
+                                    const char *side, uint32_t i) {
   int64_t inner = c->heads * c->head_dim;
   bool decoder = side[0] == 'd';
   accel__tensor y = accel__rms_layer(b, x, c->eps, 0, "%s.block.%u.layer.0.layer_norm", side, i);
@@ -69,17 +72,19 @@ static accel__tensor self_attention(accel__build *b, const accel__t5 *c, accel__
   how.scale = 1.0;
   how.causal = decoder;
   how.bias = bias_table(b, c, side);
-  how.bias_kind = decoder ? ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL : ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL;
+  how.bias_kind =
+      decoder ? ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL : ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL;
   how.buckets = c->buckets;
   how.max_distance = c->distance;
   if (decoder) how.state = accel__kv_state(b, i, c->heads, c->head_dim, c->head_dim, 0);
   return dense(b, accel__attend(b, q, k, v, &how), c->hidden, x, side, i, "0.SelfAttention.o");
 }
 
-static accel__tensor feed_forward(accel__build *b, const accel__t5 *c, accel__tensor x, const char *side, uint32_t i,
-                                  uint32_t layer) {
+static accel__tensor feed_forward(accel__build *b, const accel__t5 *c, accel__tensor x,
+                                  const char *side, uint32_t i, uint32_t layer) {
   char path[80];
-  accel__tensor y = accel__rms_layer(b, x, c->eps, 0, "%s.block.%u.layer.%u.layer_norm", side, i, layer);
+  accel__tensor y =
+      accel__rms_layer(b, x, c->eps, 0, "%s.block.%u.layer.%u.layer_norm", side, i, layer);
   snprintf(path, sizeof path, "%s.block.%u.layer.%u.DenseReluDense", side, i, layer);
   y = c->gated ? accel__gated_layer(b, y, c->inner, false, &c->act, path, "wi_0", "wi_1")
                : accel__dense_layer(b, y, c->inner, false, -1, &c->act, "%s.wi", path);
@@ -141,7 +146,8 @@ static accel__tensor decoder(accel__build *b, const void *config, accel__tensor 
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {
   const accel__t5 *c = config;
   if (c->scale_logits) {
-    accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0 / sqrt((double)c->hidden))};
+    accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE),
+                          ACCEL_F(ALPHA, 1.0 / sqrt((double)c->hidden))};
     x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, 2, NULL, 1);
   }
   b->in_head = true;
@@ -178,7 +184,8 @@ accel_status accel__t5_build(accel__build *b, accel__t5 *c) {
 
 /* ---- T5 ---- */
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   accel__t5 c = {.vocab = 32128,
                  .hidden = 512,
@@ -193,8 +200,10 @@ static accel_status build(const accel__model_request *request, const char *archi
                  .feed_forward = "relu",
                  .start = 0};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  ACCEL_TRY(accel__json_bool(b.file, b.config, "tie_word_embeddings", &c.scale_logits));   /* false says T5 v1.1 */
-  ACCEL_TRY(accel__json_bool(b.file, b.config, "scale_decoder_outputs", &c.scale_logits)); /* as transformers 5 says it */
+  /* false says T5 v1.1 */
+  ACCEL_TRY(accel__json_bool(b.file, b.config, "tie_word_embeddings", &c.scale_logits));
+  /* as transformers 5 says it */
+  ACCEL_TRY(accel__json_bool(b.file, b.config, "scale_decoder_outputs", &c.scale_logits));
   return accel__t5_build(&b, &c);
 }
 

@@ -1,4 +1,5 @@
-/* vit.c - ViT and DeiT (transformers' ViTModel, DeiTModel and their classifiers), and the encoder their relatives share. */
+/* vit.c - ViT and DeiT (transformers' ViTModel, DeiTModel and their classifiers), and the encoder
+ * their relatives share. */
 #include "models/vit.h"
 
 #include <string.h>
@@ -46,8 +47,10 @@ accel_status accel__vit_read(accel__build *b, accel__vit_config *c) {
   return accel__read_labels(b);
 }
 
-accel__tensor accel__vit_encoder(accel__build *b, const accel__vit_config *c, accel__tensor x, accel__dim per_item,
-                                 accel__tensor (*between)(accel__build *b, void *user, accel__tensor x, uint32_t layer),
+accel__tensor accel__vit_encoder(accel__build *b, const accel__vit_config *c, accel__tensor x,
+                                 accel__dim per_item,
+                                 accel__tensor (*between)(accel__build *b, void *user,
+                                                          accel__tensor x, uint32_t layer),
                                  void *user) {
   const accel__block block = {.q = "attention.attention.query",
                               .k = "attention.attention.key",
@@ -76,7 +79,8 @@ accel__tensor accel__vit_encoder(accel__build *b, const accel__vit_config *c, ac
 }
 
 accel__tensor accel__vit_pooler(accel__build *b, const accel__vit_config *c, accel__tensor x) {
-  return accel__dense_layer(b, accel__first_rows(b, x), c->pooled, true, -1, &c->pooler_act, "pooler.dense");
+  return accel__dense_layer(b, accel__first_rows(b, x), c->pooled, true, -1, &c->pooler_act,
+                            "pooler.dense");
 }
 
 typedef struct vit {
@@ -86,14 +90,17 @@ typedef struct vit {
   int64_t stride;        /* pixels that a patch is made to again (masked image modelling) */
 } vit;
 
-/* Class token(s), patches with the mask token where bool_masked_pos says so, positions: rows [B*S, C]. */
+/* Class token(s), patches with the mask token where bool_masked_pos says so, positions: rows [B*S,
+ * C]. */
 static accel__tensor embeddings(accel__build *b, vit *m) {
   const accel__vit_config *c = &m->c;
   accel__tensor x = accel__add_pixels(b, c->channels, NULL);
-  const bool masks = accel__is_class(b, "ForMaskedImageModeling") ||
-                     (b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token"));
+  const bool masks =
+      accel__is_class(b, "ForMaskedImageModeling") ||
+      (b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token"));
   const int64_t one[3] = {1, 1, c->hidden}, leading = m->distilled ? 2 : 1;
-  const accel__conv patch = {.out = c->hidden, .kernel = c->patch, .stride = c->patch, .bias = true};
+  const accel__conv patch = {
+      .out = c->hidden, .kernel = c->patch, .stride = c->patch, .bias = true};
   accel__at(b->p, 0, "embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
   if (x < 0) return -1;
@@ -103,13 +110,16 @@ static accel__tensor embeddings(accel__build *b, vit *m) {
   accel__tensor part[3];
   uint32_t n = 0;
   part[n++] = accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B);
-  if (m->distilled) part[n++] = accel__repeat(b, accel__table(b, 3, one, "embeddings.distillation_token"), b->B);
+  if (m->distilled)
+    part[n++] = accel__repeat(b, accel__table(b, 3, one, "embeddings.distillation_token"), b->B);
   part[n++] = x;
   x = accel__concat(b, 1, n, part);
   accel__size2 grid = {c->image.h / c->patch.h, c->image.w / c->patch.w};
   const int64_t dims[3] = {1, leading + grid.h * grid.w, c->hidden};
   const accel__grid_table positions = {
-      .table = accel__table(b, 3, dims, "embeddings.position_embeddings"), .before = leading, .grid = grid};
+      .table = accel__table(b, 3, dims, "embeddings.position_embeddings"),
+      .before = leading,
+      .grid = grid};
   x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &positions, h, w));
   m->rows = x < 0 ? -1 : accel__tensor_dim(b->p, x, 1);
   return accel__items_to_rows(b, x, "patches");
@@ -118,18 +128,22 @@ static accel__tensor embeddings(accel__build *b, vit *m) {
 /* logits = (cls + distillation) / 2 */
 static void teacher_heads(accel__build *b, const vit *m, accel__tensor x) {
   int64_t n = b->model->num_labels;
-  accel__tensor cls = accel__dense_layer(b, accel__first_rows(b, x), n, true, -1, NULL, "cls_classifier");
+  accel__tensor cls =
+      accel__dense_layer(b, accel__first_rows(b, x), n, true, -1, NULL, "cls_classifier");
   accel__tensor second = accel__row_of_items(b, x, m->rows, 1);
   accel__tensor other = accel__dense_layer(b, second, n, true, -1, NULL, "distillation_classifier");
   accel__tensor sum = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, cls, other);
-  accel__attr half[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 0.5), ACCEL_F(BETA, 0.0)};
-  accel__add_output(b, "logits", accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &sum, 1, half, 3, NULL, 1), false, false);
+  accel__attr half[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 0.5),
+                        ACCEL_F(BETA, 0.0)};
+  accel__add_output(b, "logits",
+                    accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &sum, 1, half, 3, NULL, 1), false,
+                    false);
   accel__add_output(b, "cls_logits", cls, false, false);
   accel__add_output(b, "distillation_logits", other, false, false);
 }
 
-static accel_status build_any(const accel__model_request *request, const char *architecture, accel__model *model,
-                              const char *prefix, bool distilled) {
+static accel_status build_any(const accel__model_request *request, const char *architecture,
+                              accel__model *model, const char *prefix, bool distilled) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
   vit m = {.distilled = distilled, .stride = 16};
@@ -146,7 +160,8 @@ static accel_status build_any(const accel__model_request *request, const char *a
     if (accel__has(&b, "pooler.dense.weight"))
       accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), false, false);
   } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
-    accel__tensor patches = accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, distilled ? 2 : 1, INT64_MAX);
+    accel__tensor patches =
+        accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, distilled ? 2 : 1, INT64_MAX);
     accel__output_pixels(&b, patches, m.h, m.w, m.c.channels, m.stride);
   } else if (accel__is_class(&b, "WithTeacher")) {
     teacher_heads(&b, &m, x);
@@ -156,15 +171,21 @@ static accel_status build_any(const accel__model_request *request, const char *a
   return accel__build_end(&b, x);
 }
 
-static accel_status build_vit(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build_vit(const accel__model_request *request, const char *architecture,
+                              accel__model *model) {
   return build_any(request, architecture, model, "vit.", false);
 }
-static accel_status build_deit(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build_deit(const accel__model_request *request, const char *architecture,
+                               accel__model *model) {
   return build_any(request, architecture, model, "deit.", true);
 }
 
-static const char *const vit_classes[] = {"ViTModel", "ViTForImageClassification", "ViTForMaskedImageModeling", NULL};
-const accel__architecture accel__model_vit = {.model_type = "vit", .classes = vit_classes, .build = build_vit};
+static const char *const vit_classes[] = {"ViTModel", "ViTForImageClassification",
+                                          "ViTForMaskedImageModeling", NULL};
+const accel__architecture accel__model_vit = {
+    .model_type = "vit", .classes = vit_classes, .build = build_vit};
 static const char *const deit_classes[] = {"DeiTModel", "DeiTForImageClassification",
-                                           "DeiTForImageClassificationWithTeacher", "DeiTForMaskedImageModeling", NULL};
-const accel__architecture accel__model_deit = {.model_type = "deit", .classes = deit_classes, .build = build_deit};
+                                           "DeiTForImageClassificationWithTeacher",
+                                           "DeiTForMaskedImageModeling", NULL};
+const accel__architecture accel__model_deit = {
+    .model_type = "deit", .classes = deit_classes, .build = build_deit};

@@ -1,4 +1,5 @@
-/* vit.h - the Vision Transformer that ViT, DeiT, AST and YOLOS share: fields, spelling of names, encoder. */
+/* vit.h - the Vision Transformer that ViT, DeiT, AST and YOLOS share: fields, spelling of names,
+ * encoder. */
 #ifndef ACCEL_MODELS_VIT_H
 #define ACCEL_MODELS_VIT_H
 
@@ -17,10 +18,12 @@ extern const accel__rename accel__vit_spelling[];
 
 /* transformers' defaults, the fields of config.json, labels; sets b->spelling. */
 accel_status accel__vit_read(accel__build *b, accel__vit_config *c);
-/* "encoder.layer.N" over rows x [B*S, hidden]; lists hidden_states, those of the input included.  `between`, if any, is
- * called behind each layer. */
-accel__tensor accel__vit_encoder(accel__build *b, const accel__vit_config *c, accel__tensor x, accel__dim per_item,
-                                 accel__tensor (*between)(accel__build *b, void *user, accel__tensor x, uint32_t layer),
+/* "encoder.layer.N" over rows x [B*S, hidden]; lists hidden_states, those of the input included.
+ * `between`, if any, is called behind each layer. */
+accel__tensor accel__vit_encoder(accel__build *b, const accel__vit_config *c, accel__tensor x,
+                                 accel__dim per_item,
+                                 accel__tensor (*between)(accel__build *b, void *user,
+                                                          accel__tensor x, uint32_t layer),
                                  void *user);
 /* act(dense(first row)) from "pooler.dense" */
 accel__tensor accel__vit_pooler(accel__build *b, const accel__vit_config *c, accel__tensor x);

@@ -1,9 +1,10 @@
-/* wav2vec2.c - Wav2Vec2 and HuBERT (transformers' Wav2Vec2Model, HubertModel and their heads): convolutions over the
- * waveform, a convolution for positions, a transformer with its norms behind or in front ("stable").
+/* wav2vec2.c - Wav2Vec2 and HuBERT (transformers' Wav2Vec2Model, HubertModel and their heads):
+ * convolutions over the waveform, a convolution for positions, a transformer with its norms behind
+ * or in front ("stable").
  *
- * Frames of padding are computed, as the reference does: its group norm runs over them and their rows come out.
- * attention_mask [B,samples] says how many frames of each sound are real; the others are set to zero before the transformer
- * and hidden from attention. */
+ * Frames of padding are computed, as the reference does: its group norm runs over them and their
+ * rows come out. attention_mask [B,samples] says how many frames of each sound are real; the others
+ * are set to zero before the transformer and hidden from attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,33 +12,41 @@
 
 enum { MAX_CONVS = 32, MAX_TDNN = 16 };
 typedef struct wave {
-  int64_t vocab, hidden, layers, heads, inner, n_conv, conv[MAX_CONVS], kernel[MAX_CONVS], step[MAX_CONVS];
-  int64_t pos_kernel, pos_groups, classifier, adapter_kernel, adapter_stride, adapters, adapted, attn_adapter;
-  int64_t n_tdnn, tdnn[MAX_TDNN], tdnn_kernel[MAX_TDNN], tdnn_dilation[MAX_TDNN], xvector; /* speaker vectors */
-  int64_t books, codes, code_dim, code_out;                                                /* pre-training */
+  int64_t vocab, hidden, layers, heads, inner, n_conv, conv[MAX_CONVS], kernel[MAX_CONVS],
+      step[MAX_CONVS];
+  int64_t pos_kernel, pos_groups, classifier, adapter_kernel, adapter_stride, adapters, adapted,
+      attn_adapter;
+  /* speaker vectors */
+  int64_t n_tdnn, tdnn[MAX_TDNN], tdnn_kernel[MAX_TDNN], tdnn_dilation[MAX_TDNN], xvector;
+  /* pre-training */
+  int64_t books, codes, code_dim, code_out;
   double eps;
   bool conv_bias, group_norm, stable, weighted, adapter, project_norm, pos_batch_norm, hubert;
   accel__activation act, conv_act;
   accel__dim frames;
   accel__tensor mask, real; /* frames: int32 [B*frames]; F32 [B,frames] */
-  accel__tensor counted;    /* F32 [B,1]: how many frames are real by the lengths' formula, 0 or less of sounds too short */
-  accel__tensor features;   /* normalised, rows */
+  /* F32 [B,1]: how many frames are real by the lengths' formula, 0 or less of sounds too short */
+  accel__tensor counted;
+  accel__tensor features; /* normalised, rows */
   accel__tensor states[ACCEL__MAX_LAYERS + 1];
 } wave;
 
 /* A list of `n` integers as `read`, its length in *n; left as it is when the field is absent. */
-static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t *n, int64_t *io) {
+static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t *n,
+                              int64_t *io) {
   const accel__json *list = NULL;
   ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
   if (list != NULL) *n = cJSON_GetArraySize(list);
   if (*n < 1 || *n > max)
-    return accel__refuse(b, "field '%s' has %lld entries, at most %lld are possible", key, (long long)*n, (long long)max);
+    return accel__refuse(b, "field '%s' has %lld entries, at most %lld are possible", key,
+                         (long long)*n, (long long)max);
   return accel__read_ints(b, key, *n, 1, ACCEL__MAX_WIDTH, io);
 }
 
 /* What only some heads read. */
 static accel_status read_head(accel__build *b, wave *m) {
-  static const int64_t dims[5] = {512, 512, 512, 512, 1500}, kernels[5] = {5, 3, 3, 1, 1}, dilations[5] = {1, 2, 3, 1, 1};
+  static const int64_t dims[5] = {512, 512, 512, 512, 1500}, kernels[5] = {5, 3, 3, 1, 1},
+                       dilations[5] = {1, 2, 3, 1, 1};
   int64_t n = 5;
   m->n_tdnn = 5;
   memcpy(m->tdnn, dims, sizeof dims);
@@ -47,22 +56,26 @@ static accel_status read_head(accel__build *b, wave *m) {
   m->books = 2;
   m->codes = 320;
   m->code_dim = m->code_out = 256;
-  const accel__field quantizer[] = {ACCEL_FIELD_INT("num_codevector_groups", &m->books, 1, 64),
-                                    ACCEL_FIELD_INT("num_codevectors_per_group", &m->codes, 1, ACCEL__MAX_VOCAB),
-                                    ACCEL_FIELD_INT("codevector_dim", &m->code_dim, 1, ACCEL__MAX_WIDTH),
-                                    ACCEL_FIELD_INT("proj_codevector_dim", &m->code_out, 1, ACCEL__MAX_WIDTH)};
+  const accel__field quantizer[] = {
+      ACCEL_FIELD_INT("num_codevector_groups", &m->books, 1, 64),
+      ACCEL_FIELD_INT("num_codevectors_per_group", &m->codes, 1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("codevector_dim", &m->code_dim, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("proj_codevector_dim", &m->code_out, 1, ACCEL__MAX_WIDTH)};
   if (accel__is_class(b, "ForPreTraining")) {
     ACCEL_TRY(accel__read_fields(b, quantizer, 4));
     return accel__divides(b, "num_codevector_groups", m->books, "codevector_dim", m->code_dim);
   }
   if (!accel__is_class(b, "ForXVector")) return ACCEL_OK;
-  const accel__field width = ACCEL_FIELD_INT("xvector_output_dim", &m->xvector, 1, ACCEL__MAX_WIDTH);
+  const accel__field width =
+      ACCEL_FIELD_INT("xvector_output_dim", &m->xvector, 1, ACCEL__MAX_WIDTH);
   ACCEL_TRY(accel__read_fields(b, &width, 1));
   ACCEL_TRY(read_list(b, "tdnn_dim", MAX_TDNN, &m->n_tdnn, m->tdnn));
   ACCEL_TRY(read_list(b, "tdnn_kernel", MAX_TDNN, &n, m->tdnn_kernel));
-  if (n < m->n_tdnn) return accel__refuse(b, "field 'tdnn_kernel' has fewer entries than 'tdnn_dim'");
+  if (n < m->n_tdnn)
+    return accel__refuse(b, "field 'tdnn_kernel' has fewer entries than 'tdnn_dim'");
   ACCEL_TRY(read_list(b, "tdnn_dilation", MAX_TDNN, &n, m->tdnn_dilation));
-  return n < m->n_tdnn ? accel__refuse(b, "field 'tdnn_dilation' has fewer entries than 'tdnn_dim'") : ACCEL_OK;
+  return n < m->n_tdnn ? accel__refuse(b, "field 'tdnn_dilation' has fewer entries than 'tdnn_dim'")
+                       : ACCEL_OK;
 }
 
 static accel_status read_config(accel__build *b, wave *m) {
@@ -107,18 +120,21 @@ static accel_status read_config(accel__build *b, wave *m) {
   };
   const accel__field of_hubert[] = {ACCEL_FIELD_BOOL("feat_proj_layer_norm", &m->project_norm),
                                     ACCEL_FIELD_BOOL("conv_pos_batch_norm", &m->pos_batch_norm)};
-  const accel__field of_wav2vec2[] = {ACCEL_FIELD_BOOL("add_adapter", &m->adapter),
-                                      ACCEL_FIELD_INT("adapter_kernel_size", &m->adapter_kernel, 1, 1024),
-                                      ACCEL_FIELD_INT("adapter_stride", &m->adapter_stride, 1, 1024),
-                                      ACCEL_FIELD_INT("num_adapter_layers", &m->adapters, 0, ACCEL__MAX_LAYERS),
-                                      ACCEL_FIELD_INT("output_hidden_size", &m->adapted, 1, ACCEL__MAX_WIDTH)};
+  const accel__field of_wav2vec2[] = {
+      ACCEL_FIELD_BOOL("add_adapter", &m->adapter),
+      ACCEL_FIELD_INT("adapter_kernel_size", &m->adapter_kernel, 1, 1024),
+      ACCEL_FIELD_INT("adapter_stride", &m->adapter_stride, 1, 1024),
+      ACCEL_FIELD_INT("num_adapter_layers", &m->adapters, 0, ACCEL__MAX_LAYERS),
+      ACCEL_FIELD_INT("output_hidden_size", &m->adapted, 1, ACCEL__MAX_WIDTH)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(m->hubert ? accel__read_fields(b, of_hubert, 2) : accel__read_fields(b, of_wav2vec2, 5));
+  ACCEL_TRY(m->hubert ? accel__read_fields(b, of_hubert, 2)
+                      : accel__read_fields(b, of_wav2vec2, 5));
   if (m->adapted == 0) m->adapted = m->hidden;
   ACCEL_TRY(accel__json_array(b->file, b->config, "conv_dim", &dims));
   if (dims != NULL) m->n_conv = cJSON_GetArraySize(dims);
   if (m->n_conv < 1 || m->n_conv > MAX_CONVS)
-    return accel__refuse(b, "field 'conv_dim' has %lld entries, at most %d are possible", (long long)m->n_conv, MAX_CONVS);
+    return accel__refuse(b, "field 'conv_dim' has %lld entries, at most %d are possible",
+                         (long long)m->n_conv, MAX_CONVS);
   for (int64_t i = 0; i < m->n_conv; i++) {
     m->conv[i] = 512;
     m->kernel[i] = i < 7 ? kernels[i] : 1;
@@ -129,9 +145,11 @@ static accel_status read_config(accel__build *b, wave *m) {
   ACCEL_TRY(accel__read_ints(b, "conv_stride", m->n_conv, 1, ACCEL__MAX_WIDTH, m->step));
   m->group_norm = strcmp(norm, "group") == 0;
   if (!m->group_norm && strcmp(norm, "layer") != 0)
-    return accel__refuse(b, "field 'feat_extract_norm': '%s' is not supported; known: group, layer", norm);
+    return accel__refuse(b, "field 'feat_extract_norm': '%s' is not supported; known: group, layer",
+                         norm);
   ACCEL_TRY(accel__divides(b, "num_attention_heads", m->heads, "hidden_size", m->hidden));
-  ACCEL_TRY(accel__divides(b, "num_conv_pos_embedding_groups", m->pos_groups, "hidden_size", m->hidden));
+  ACCEL_TRY(
+      accel__divides(b, "num_conv_pos_embedding_groups", m->pos_groups, "hidden_size", m->hidden));
   b->model->hidden_size = m->hidden;
   b->model->vocab_size = m->vocab;
   ACCEL_TRY(read_head(b, m));
@@ -147,14 +165,17 @@ static accel__tensor features(accel__build *b, wave *m) {
   for (int64_t i = m->n_conv - 1; i >= 0; i--) {
     least = (least - 1) * m->step[i] + m->kernel[i];
     if (least > INT32_MAX)
-      return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
-                                 "fields 'conv_kernel' and 'conv_stride': one frame takes more than 2^31 samples");
+      return accel__program_fail(
+          p, ACCEL_ERROR_UNSUPPORTED,
+          "fields 'conv_kernel' and 'conv_stride': one frame takes more than 2^31 samples");
   }
-  accel__dim L = accel__symbol(p, "L", least, 0, least > 80000 ? least : 80000), one = accel__const_dim(p, 1);
+  accel__dim L = accel__symbol(p, "L", least, 0, least > 80000 ? least : 80000),
+             one = accel__const_dim(p, 1);
   b->B = accel__symbol(p, "B", 1, 0, 1);
-  accel__tensor x =
-      accel__add_item(b, "input_values", ACCEL_PLUGIN_F32, 2, (accel__dim[]){b->B, L}, ACCEL__DEFAULT_REQUIRED);
-  m->mask = accel__add_item(b, "attention_mask", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, L}, ACCEL__DEFAULT_ONES);
+  accel__tensor x = accel__add_item(b, "input_values", ACCEL_PLUGIN_F32, 2, (accel__dim[]){b->B, L},
+                                    ACCEL__DEFAULT_REQUIRED);
+  m->mask = accel__add_item(b, "attention_mask", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, L},
+                            ACCEL__DEFAULT_ONES);
   accel__at(p, 0, "feature_extractor");
   x = accel__reshape(p, x, 3, (accel__dim[]){b->B, one, L});
   for (int64_t i = 0; i < m->n_conv; i++) {
@@ -171,7 +192,8 @@ static accel__tensor features(accel__build *b, wave *m) {
       x = accel__group_norm(b, x, m->conv[i], 1e-5, name);
       x = accel__activate(b, x, &m->conv_act);
     } else if (!plain) {
-      x = accel__norm_layer(b, accel__transpose(b, x, 3, (int64_t[]){0, 2, 1}), -1, 1e-5, true, "%s", name);
+      x = accel__norm_layer(b, accel__transpose(b, x, 3, (int64_t[]){0, 2, 1}), -1, 1e-5, true,
+                            "%s", name);
       x = accel__activate(b, accel__transpose(b, x, 3, (int64_t[]){0, 2, 1}), &m->conv_act);
     }
   }
@@ -180,15 +202,17 @@ static accel__tensor features(accel__build *b, wave *m) {
   return x;
 }
 
-/* Frames that come from real samples: 1 for the first f(length) of each item.  A sound too short for a frame counts them
- * from the end, as the reference's negative index does. */
+/* Frames that come from real samples: 1 for the first f(length) of each item.  A sound too short
+ * for a frame counts them from the end, as the reference's negative index does. */
 static void real_frames(accel__build *b, wave *m) {
   enum { ABOVE = 64 }; /* keeps numbers positive, which the cast cuts as floor does */
   accel__program *p = b->p;
   accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
-  accel__tensor n = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1); /* [B,1] */
+  /* [B,1] */
+  accel__tensor n = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1);
   n = accel__cast(b, n, ACCEL_PLUGIN_F32);
-  for (int64_t i = 0; i < m->n_conv; i++) { /* floor((n - kernel) / stride) + 1; the half keeps exact quotients exact */
+  /* floor((n - kernel) / stride) + 1; the half keeps exact quotients exact */
+  for (int64_t i = 0; i < m->n_conv; i++) {
     n = accel__affine(b, n, 1.0, (double)((ABOVE + 1) * m->step[i] - m->kernel[i]) + 0.5);
     n = accel__clamp(b, accel__affine(b, n, 1.0 / (double)m->step[i], 0.0), 0.0, 1e9);
     n = accel__cast(b, accel__cast(b, n, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
@@ -196,15 +220,19 @@ static void real_frames(accel__build *b, wave *m) {
   }
   m->counted = n;
   accel__tensor t = accel__count(b, m->frames);
-  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0); /* [1]: how many frames there are */
-  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__clamp(b, accel__affine(b, n, -1.0, 1.0), 0.0, 1.0), all);
+  /* [1]: how many frames there are */
+  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0);
+  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL,
+                      accel__clamp(b, accel__affine(b, n, -1.0, 1.0), 0.0, 1.0), all);
   n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all);
-  m->real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0); /* [B,frames] */
-  m->mask =
-      accel__reshape(p, accel__cast(b, m->real, ACCEL_PLUGIN_I32), 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
+  /* [B,frames] */
+  m->real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0);
+  m->mask = accel__reshape(p, accel__cast(b, m->real, ACCEL_PLUGIN_I32), 1,
+                           (accel__dim[]){accel__times(b, b->B, m->frames)});
 }
 
-/* x + act(conv(x)) over the frames of each item; the convolution's weight is normalised, or a batch norm stands before it.
+/* x + act(conv(x)) over the frames of each item; the convolution's weight is normalised, or a batch
+ * norm stands before it.
  */
 static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor x) {
   const int64_t dims[3] = {m->hidden, m->hidden / m->pos_groups, m->pos_kernel};
@@ -214,7 +242,8 @@ static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor
                              .after = (m->pos_kernel - 1) / 2,
                              .groups = m->pos_groups,
                              .act = &m->conv_act};
-  accel__tensor w, y = x, bias = accel__table(b, 1, &m->hidden, "encoder.pos_conv_embed.conv.bias"), factor, offset;
+  accel__tensor w, y = x, bias = accel__table(b, 1, &m->hidden, "encoder.pos_conv_embed.conv.bias"),
+                   factor, offset;
   if (m->pos_batch_norm) {
     w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, "encoder.pos_conv_embed.conv.weight");
     accel__batch_norm(b, m->hidden, 1e-5, "encoder.pos_conv_embed.batch_norm", &factor, &offset);
@@ -223,7 +252,8 @@ static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor
   } else {
     w = accel__normed_weight(b, dims, "encoder.pos_conv_embed.conv");
   }
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__conv1d_by(b, y, &conv, w, bias, b->space));
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
+                       accel__conv1d_by(b, y, &conv, w, bias, b->space));
 }
 
 /* ---- layers ---- */
@@ -234,21 +264,28 @@ static accel__tensor post_norm_layer(accel__build *b, const wave *m, accel__tens
   static const char *const names[3] = {"q_proj", "k_proj", "v_proj"};
   how.mask = m->mask;
   for (int k = 0; k < 3; k++)
-    part[k] = accel__dense_layer(b, x, m->hidden, true, -1, NULL, "encoder.layers.%u.attention.%s", i, names[k]);
+    part[k] = accel__dense_layer(b, x, m->hidden, true, -1, NULL, "encoder.layers.%u.attention.%s",
+                                 i, names[k]);
   accel__tensor y = accel__attend(b, part[0], part[1], part[2], &how);
   y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.attention.out_proj", i);
   x = accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.layer_norm", i);
-  y = accel__dense_layer(b, x, m->inner, true, -1, &m->act, "encoder.layers.%u.feed_forward.intermediate_dense", i);
-  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.feed_forward.output_dense", i);
+  y = accel__dense_layer(b, x, m->inner, true, -1, &m->act,
+                         "encoder.layers.%u.feed_forward.intermediate_dense", i);
+  y = accel__dense_layer(b, y, m->hidden, true, x, NULL,
+                         "encoder.layers.%u.feed_forward.output_dense", i);
   return accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.final_layer_norm", i);
 }
 
 /* MMS: x + down(relu(up(norm(x)))) */
-static accel__tensor attention_adapter(accel__build *b, const wave *m, accel__tensor x, uint32_t i) {
+static accel__tensor attention_adapter(accel__build *b, const wave *m, accel__tensor x,
+                                       uint32_t i) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
-  accel__tensor y = accel__norm_layer(b, x, -1, 1e-5, true, "encoder.layers.%u.adapter_layer.norm", i);
-  y = accel__dense_layer(b, y, m->attn_adapter, true, -1, &relu, "encoder.layers.%u.adapter_layer.linear_1", i);
-  return accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.adapter_layer.linear_2", i);
+  accel__tensor y =
+      accel__norm_layer(b, x, -1, 1e-5, true, "encoder.layers.%u.adapter_layer.norm", i);
+  y = accel__dense_layer(b, y, m->attn_adapter, true, -1, &relu,
+                         "encoder.layers.%u.adapter_layer.linear_1", i);
+  return accel__dense_layer(b, y, m->hidden, true, x, NULL,
+                            "encoder.layers.%u.adapter_layer.linear_2", i);
 }
 
 static accel__tensor encoder(accel__build *b, wave *m, accel__tensor x) {
@@ -272,7 +309,8 @@ static accel__tensor encoder(accel__build *b, wave *m, accel__tensor x) {
   for (uint32_t i = 0; i < (uint32_t)m->layers; i++) {
     m->states[i] = x;
     accel__at(b->p, i + 1, "encoder.layers.%u", i);
-    x = m->stable ? accel__pre_norm_block(b, &block, x, "encoder.layers.%u", i) : post_norm_layer(b, m, x, i);
+    x = m->stable ? accel__pre_norm_block(b, &block, x, "encoder.layers.%u", i)
+                  : post_norm_layer(b, m, x, i);
     if (m->stable && m->attn_adapter > 0) x = attention_adapter(b, m, x, i);
   }
   accel__at(b->p, (uint32_t)m->layers + 1, "head");
@@ -297,7 +335,8 @@ static accel__tensor adapter(accel__build *b, wave *m, accel__tensor x) {
                                .after = 1,
                                .bias = true};
     x = accel__conv1d(b, x, &conv, "adapter.layers.%lld.conv", (long long)i);
-    accel__tensor gate = accel__unary(b->p, ACCEL_PLUGIN_ACT_SIGMOID, accel__slice(b->p, x, 1, m->adapted, 2 * m->adapted));
+    accel__tensor gate = accel__unary(b->p, ACCEL_PLUGIN_ACT_SIGMOID,
+                                      accel__slice(b->p, x, 1, m->adapted, 2 * m->adapted));
     x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, accel__slice(b->p, x, 1, 0, m->adapted), gate);
   }
   x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
@@ -307,38 +346,43 @@ static accel__tensor adapter(accel__build *b, wave *m, accel__tensor x) {
 
 /* ---- heads ---- */
 
-/* Sum of the layers' states with softmaxed weights; the last state when the config asks for none. */
+/* Sum of the layers' states with softmaxed weights; the last state when the config asks for
+ * none. */
 static accel__tensor weighted(accel__build *b, const wave *m, accel__tensor x) {
   if (!m->weighted) return x;
   const int64_t n = m->layers + 1;
   return accel__weighted_states(b, m->states, n, accel__table(b, 1, &n, "layer_weights"));
 }
 
-/* relu of a linear layer over `kernel` frames that lie `dilation` apart: x [B,frames,C] -> [B,fewer,out]. */
+/* relu of a linear layer over `kernel` frames that lie `dilation` apart: x [B,frames,C] ->
+ * [B,fewer,out]. */
 static accel__tensor time_delay(accel__build *b, wave *m, accel__tensor x, int64_t i) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   const int64_t k = m->tdnn_kernel[i], apart = m->tdnn_dilation[i];
   accel__tensor part[ACCEL__MAX_LAYERS];
   if (k > ACCEL__MAX_LAYERS || apart > ACCEL__MAX_WIDTH / k)
     return accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED,
-                               "fields 'tdnn_kernel' and 'tdnn_dilation': %lld frames, %lld apart", (long long)k,
-                               (long long)apart);
+                               "fields 'tdnn_kernel' and 'tdnn_dilation': %lld frames, %lld apart",
+                               (long long)k, (long long)apart);
   for (int64_t j = 0; j < k; j++) /* frames t + j*apart of every t that has them all */
     part[j] = accel__slice(b->p, x, 1, j * apart, j + 1 < k ? -(k - 1 - j) * apart : INT64_MAX);
   x = k == 1 ? part[0] : accel__concat(b, 2, (uint32_t)k, part);
   return accel__dense_layer(b, x, m->tdnn[i], true, -1, &relu, "tdnn.%lld.kernel", (long long)i);
 }
 
-/* Mean and deviation (n - 1) of the real ones of the frames x [B,frames,C] that time_delay left over: [B,2C]. */
+/* Mean and deviation (n - 1) of the real ones of the frames x [B,frames,C] that time_delay left
+ * over: [B,2C]. */
 static accel__tensor statistics(accel__build *b, wave *m, accel__tensor x) {
   accel__program *p = b->p;
   int64_t lost = 0; /* the lengths' formula knows no dilation */
   if (x < 0) return -1;
   for (int64_t i = 0; i < m->n_tdnn; i++) lost += m->tdnn_kernel[i] - 1;
-  accel__dim frames = accel__tensor_dim(p, x, 1), c = accel__tensor_dim(p, x, 2), one = accel__const_dim(p, 1);
+  accel__dim frames = accel__tensor_dim(p, x, 1), c = accel__tensor_dim(p, x, 2),
+             one = accel__const_dim(p, 1);
   accel__tensor n = accel__affine(b, m->counted, 1.0, (double)-lost), t = accel__count(b, frames);
   accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0);
-  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__clamp(b, accel__affine(b, n, -1.0, 0.0), 0.0, 1.0), all);
+  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL,
+                      accel__clamp(b, accel__affine(b, n, -1.0, 0.0), 0.0, 1.0), all);
   n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all); /* below zero it counts from the end */
   accel__tensor real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0);
   accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
@@ -347,10 +391,13 @@ static accel__tensor statistics(accel__build *b, wave *m, accel__tensor x) {
   real = accel__reshape(p, real, 3, (accel__dim[]){b->B, frames, one});
   accel__tensor y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, x, real);
   accel__tensor mean =
-      accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1), n);
-  y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, x, mean), real);
+      accel__binary(p, ACCEL_PLUGIN_BINARY_DIV,
+                    accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1), n);
+  y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, x, mean),
+                    real);
   y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, y, y);
-  y = accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1),
+  y = accel__binary(p, ACCEL_PLUGIN_BINARY_DIV,
+                    accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1),
                     accel__affine(b, n, 1.0, -1.0));
   y = accel__concat(b, 2, 2, (accel__tensor[]){mean, accel__unary(p, ACCEL_PLUGIN_UNARY_SQRT, y)});
   return accel__reshape(p, y, 2, (accel__dim[]){b->B, accel__times(b, c, accel__const_dim(p, 2))});
@@ -361,24 +408,31 @@ static void speaker(accel__build *b, wave *m, accel__tensor x) {
   x = accel__dense_layer(b, weighted(b, m, x), m->tdnn[0], true, -1, NULL, "projector");
   x = accel__rows_to_items(b, x, m->frames);
   for (int64_t i = 0; i < m->n_tdnn; i++) x = time_delay(b, m, x, i);
-  accel__tensor vector = accel__dense_layer(b, statistics(b, m, x), m->xvector, true, -1, NULL, "feature_extractor");
-  accel__add_output(b, "logits", accel__dense_layer(b, vector, m->xvector, true, -1, NULL, "classifier"), false, false);
+  accel__tensor vector =
+      accel__dense_layer(b, statistics(b, m, x), m->xvector, true, -1, NULL, "feature_extractor");
+  accel__add_output(b, "logits",
+                    accel__dense_layer(b, vector, m->xvector, true, -1, NULL, "classifier"), false,
+                    false);
   accel__add_output(b, "embeddings", vector, false, false);
 }
 
-/* One code book: the likeliest of its vectors for each row of scores [N,codes], and how evenly they are used (e to their
- * entropy, [1]). */
-static accel__tensor likeliest(accel__build *b, const wave *m, accel__tensor scores, accel__tensor book,
-                               accel__tensor *even) {
+/* One code book: the likeliest of its vectors for each row of scores [N,codes], and how evenly they
+ * are used (e to their entropy, [1]). */
+static accel__tensor likeliest(accel__build *b, const wave *m, accel__tensor scores,
+                               accel__tensor book, accel__tensor *even) {
   accel__program *p = b->p;
-  accel__attr k[] = {ACCEL_I(K, 1)}, mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 0)},
+  accel__attr k[] = {ACCEL_I(K, 1)},
+              mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 0),
+                        ACCEL_I(KEEP, 0)},
               sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 1)};
   accel__tensor found[2];
   if (accel__node(p, ACCEL_PLUGIN_OP_TOPK, &scores, 1, k, 1, found, 2) < 0) return -1;
   accel__dim rows = accel__tensor_dim(p, scores, 0);
   accel__tensor is = accel__cast(b, found[1], ACCEL_PLUGIN_F32); /* [N,1] */
-  is = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, is, accel__count(b, accel__const_dim(p, m->codes)));
-  is = accel__clamp(b, accel__affine(b, accel__unary(p, ACCEL_PLUGIN_UNARY_ABS, is), -1.0, 1.0), 0.0, 1.0);
+  is =
+      accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, is, accel__count(b, accel__const_dim(p, m->codes)));
+  is = accel__clamp(b, accel__affine(b, accel__unary(p, ACCEL_PLUGIN_UNARY_ABS, is), -1.0, 1.0),
+                    0.0, 1.0);
   is = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &is, 1, mean, 3, NULL, 1); /* [codes] */
   accel__tensor log = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, accel__clamp(b, is, 1e-30, 1.0));
   is = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, is, log);
@@ -393,17 +447,21 @@ static void pretraining(accel__build *b, const wave *m, accel__tensor x) {
   accel__program *p = b->p;
   const int64_t d = m->code_dim / m->books, dims[3] = {1, m->books * m->codes, d};
   accel__tensor features = accel__items_to_rows(b, m->features, "codes"), part[64], even = -1;
-  accel__tensor scores = accel__dense_layer(b, features, m->books * m->codes, true, -1, NULL, "quantizer.weight_proj");
+  accel__tensor scores =
+      accel__dense_layer(b, features, m->books * m->codes, true, -1, NULL, "quantizer.weight_proj");
   accel__tensor table = accel__table(b, 3, dims, "quantizer.codevectors");
-  table = accel__reshape(p, table, 2, (accel__dim[]){accel__const_dim(p, dims[1]), accel__const_dim(p, d)});
+  table = accel__reshape(p, table, 2,
+                         (accel__dim[]){accel__const_dim(p, dims[1]), accel__const_dim(p, d)});
   for (int64_t g = 0; g < m->books; g++)
     part[g] = likeliest(b, m, accel__slice(p, scores, 1, g * m->codes, (g + 1) * m->codes),
                         accel__slice(p, table, 0, g * m->codes, (g + 1) * m->codes), &even);
   accel__tensor codes = m->books == 1 ? part[0] : accel__concat(b, 1, (uint32_t)m->books, part);
-  accel__output_items(b, "projected_states", accel__dense_layer(b, x, m->code_out, true, -1, NULL, "project_hid"), m->frames,
-                      false);
+  accel__output_items(b, "projected_states",
+                      accel__dense_layer(b, x, m->code_out, true, -1, NULL, "project_hid"),
+                      m->frames, false);
   accel__output_items(b, "projected_quantized_states",
-                      accel__dense_layer(b, codes, m->code_out, true, -1, NULL, "project_q"), m->frames, false);
+                      accel__dense_layer(b, codes, m->code_out, true, -1, NULL, "project_q"),
+                      m->frames, false);
   accel__add_output(b, "codevector_perplexity", even, false, true);
 }
 
@@ -413,27 +471,32 @@ static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
     accel__output_items(b, "last_hidden_state", x, m->frames, false);
     if (!m->hubert) accel__add_output(b, "extract_features", m->features, false, false);
   } else if (accel__is_class(b, "ForCTC")) {
-    accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"), m->frames, false);
+    accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"),
+                        m->frames, false);
   } else if (accel__is_class(b, "ForPreTraining") && !m->adapter) {
     pretraining(b, m, x);
   } else if (m->adapter) {
-    return accel__refuse(b, "field 'add_adapter': true is not supported by %s", b->model->architecture);
+    return accel__refuse(b, "field 'add_adapter': true is not supported by %s",
+                         b->model->architecture);
   } else if (accel__is_class(b, "ForAudioFrameClassification")) {
-    x = accel__dense_layer(b, weighted(b, m, x), b->model->num_labels, true, -1, NULL, "classifier");
+    x = accel__dense_layer(b, weighted(b, m, x), b->model->num_labels, true, -1, NULL,
+                           "classifier");
     accel__output_items(b, "logits", x, m->frames, false);
   } else if (accel__is_class(b, "ForXVector")) {
     speaker(b, m, x);
   } else {
     x = accel__dense_layer(b, weighted(b, m, x), m->classifier, true, -1, NULL, "projector");
-    accel__tensor real = accel__reshape(b->p, m->real, 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
-    accel__head_sequence(b, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, real, b->space), "classifier");
+    accel__tensor real =
+        accel__reshape(b->p, m->real, 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
+    accel__head_sequence(b, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, real, b->space),
+                         "classifier");
   }
   b->in_head = false;
   return ACCEL_OK;
 }
 
-static accel_status build_any(const accel__model_request *request, const char *architecture, accel__model *model,
-                              bool hubert) {
+static accel_status build_any(const accel__model_request *request, const char *architecture,
+                              accel__model *model, bool hubert) {
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, hubert ? "hubert." : "wav2vec2."));
   wave *m = accel__arena_alloc(b.arena, sizeof *m);
@@ -442,10 +505,13 @@ static accel_status build_any(const accel__model_request *request, const char *a
   ACCEL_TRY(read_config(&b, m));
   accel__tensor x = features(&b, m);
   real_frames(&b, m);
-  if (m->project_norm) x = accel__norm_layer(&b, x, -1, m->eps, true, "feature_projection.layer_norm");
+  if (m->project_norm)
+    x = accel__norm_layer(&b, x, -1, m->eps, true, "feature_projection.layer_norm");
   m->features = x;
-  x = accel__dense_layer(&b, x, m->hidden, true, -1, NULL, "feature_projection.projection"); /* [B,frames,C] */
-  accel__tensor real = accel__reshape(b.p, m->real, 3, (accel__dim[]){b.B, m->frames, accel__const_dim(b.p, 1)});
+  /* [B,frames,C] */
+  x = accel__dense_layer(&b, x, m->hidden, true, -1, NULL, "feature_projection.projection");
+  accel__tensor real =
+      accel__reshape(b.p, m->real, 3, (accel__dim[]){b.B, m->frames, accel__const_dim(b.p, 1)});
   x = accel__items_to_rows(&b, accel__binary(b.p, ACCEL_PLUGIN_BINARY_MUL, x, real), "frames");
   x = encoder(&b, m, add_positions(&b, m, x));
   if (m->adapter) x = adapter(&b, m, x);
@@ -453,10 +519,12 @@ static accel_status build_any(const accel__model_request *request, const char *a
   return accel__build_end(&b, x);
 }
 
-static accel_status build_wav2vec2(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build_wav2vec2(const accel__model_request *request, const char *architecture,
+                                   accel__model *model) {
   return build_any(request, architecture, model, false);
 }
-static accel_status build_hubert(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build_hubert(const accel__model_request *request, const char *architecture,
+                                 accel__model *model) {
   return build_any(request, architecture, model, true);
 }
 
@@ -467,6 +535,9 @@ static const char *const classes[] = {"Wav2Vec2Model",
                                       "Wav2Vec2ForXVector",
                                       "Wav2Vec2ForPreTraining",
                                       NULL};
-const accel__architecture accel__model_wav2vec2 = {.model_type = "wav2vec2", .classes = classes, .build = build_wav2vec2};
-static const char *const hubert_classes[] = {"HubertModel", "HubertForCTC", "HubertForSequenceClassification", NULL};
-const accel__architecture accel__model_hubert = {.model_type = "hubert", .classes = hubert_classes, .build = build_hubert};
+const accel__architecture accel__model_wav2vec2 = {
+    .model_type = "wav2vec2", .classes = classes, .build = build_wav2vec2};
+static const char *const hubert_classes[] = {"HubertModel", "HubertForCTC",
+                                             "HubertForSequenceClassification", NULL};
+const accel__architecture accel__model_hubert = {
+    .model_type = "hubert", .classes = hubert_classes, .build = build_hubert};

@@ -1,5 +1,6 @@
-/* whisper.c - Whisper (transformers' WhisperModel, WhisperForConditionalGeneration, WhisperForAudioClassification): two
- * convolutions and a transformer over spectrograms of a fixed length, a decoder that attends to it. */
+/* whisper.c - Whisper (transformers' WhisperModel, WhisperForConditionalGeneration,
+ * WhisperForAudioClassification): two convolutions and a transformer over spectrograms of a fixed
+ * length, a decoder that attends to it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,16 +8,18 @@
 #include "models/vision.h"
 
 typedef struct whisper {
-  int64_t vocab, mels, hidden, frames, positions, enc_layers, enc_heads, enc_inner, dec_layers, dec_heads, dec_inner,
-      classifier, median;
+  int64_t vocab, mels, hidden, frames, positions, enc_layers, enc_heads, enc_inner, dec_layers,
+      dec_heads, dec_inner, classifier, median;
   bool tied, weighted;
   accel__activation act;
   accel__block encoder; /* as read */
   int32_t frame_space;
   accel__tensor encoded, states[ACCEL__MAX_LAYERS + 1];
-  accel__tensor keys[ACCEL__MAX_LAYERS], values[ACCEL__MAX_LAYERS]; /* cross attention, per decoder layer: rows of frames */
-  int32_t cross[ACCEL__MAX_LAYERS];                                 /* their states */
-  int64_t (*follows)[2];                                            /* [n_follows] layer and head: alignment_heads */
+  /* cross attention, per decoder layer: rows of frames */
+  accel__tensor keys[ACCEL__MAX_LAYERS], values[ACCEL__MAX_LAYERS];
+  int32_t cross[ACCEL__MAX_LAYERS]; /* their states */
+  /* [n_follows] layer and head: alignment_heads */
+  int64_t (*follows)[2];
   uint32_t n_follows;
   accel__tensor probs[ACCEL__MAX_LAYERS]; /* of entry "align" */
   bool aligning;                          /* it is being built */
@@ -89,18 +92,21 @@ static accel_status read_config(accel__build *b, whisper *m) {
 static void encoder(accel__build *b, whisper *m) {
   static const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
   accel__program *p = b->p;
-  const accel__conv1 first = {.out = m->hidden, .kernel = 3, .before = 1, .after = 1, .bias = true, .act = &gelu};
+  const accel__conv1 first = {
+      .out = m->hidden, .kernel = 3, .before = 1, .after = 1, .bias = true, .act = &gelu};
   accel__conv1 second = first;
   second.stride = 2;
   accel__dim frames = accel__const_dim(p, m->frames);
   b->B = accel__symbol(p, "B", 1, 0, 1);
   accel__dim dims[3] = {b->B, accel__const_dim(p, m->mels), accel__const_dim(p, 2 * m->frames)};
-  accel__tensor x = accel__add_item(b, "input_features", ACCEL_PLUGIN_F32, 3, dims, ACCEL__DEFAULT_REQUIRED);
+  accel__tensor x =
+      accel__add_item(b, "input_features", ACCEL_PLUGIN_F32, 3, dims, ACCEL__DEFAULT_REQUIRED);
   accel__at(p, 0, "encoder");
   x = accel__conv1d(b, accel__conv1d(b, x, &first, "encoder.conv1"), &second, "encoder.conv2");
   x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
   const int64_t table[2] = {m->frames, m->hidden};
-  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__table(b, 2, table, "encoder.embed_positions.weight"));
+  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x,
+                    accel__table(b, 2, table, "encoder.embed_positions.weight"));
   x = accel__items_to_rows(b, x, "frames");
   m->frame_space = b->space;
   for (uint32_t i = 0; i < (uint32_t)m->enc_layers; i++) {
@@ -108,7 +114,8 @@ static void encoder(accel__build *b, whisper *m) {
     accel__at(p, i + 1, "encoder.layers.%u", i);
     x = accel__pre_norm_block(b, &m->encoder, x, "encoder.layers.%u", i);
   }
-  m->encoded = m->states[m->enc_layers] = accel__norm_layer(b, x, -1, eps, true, "encoder.layer_norm");
+  m->encoded = m->states[m->enc_layers] =
+      accel__norm_layer(b, x, -1, eps, true, "encoder.layer_norm");
   b->output_path = b->is_base || accel__is_class(b, "ForConditionalGeneration") ? "encoder_" : NULL;
   for (int64_t i = 0; i <= m->enc_layers; i++) accel__hidden_items(b, m->states[i], frames);
   b->output_path = NULL;
@@ -117,16 +124,23 @@ static void encoder(accel__build *b, whisper *m) {
 /* Keys and values of every decoder layer over the frames. */
 static void cross_keys(accel__build *b, whisper *m) {
   for (uint32_t i = 0; i < (uint32_t)m->dec_layers; i++) {
-    m->keys[i] = accel__dense_layer(b, m->encoded, m->hidden, false, -1, NULL, "decoder.layers.%u.encoder_attn.k_proj", i);
-    m->values[i] = accel__dense_layer(b, m->encoded, m->hidden, true, -1, NULL, "decoder.layers.%u.encoder_attn.v_proj", i);
+    m->keys[i] = accel__dense_layer(b, m->encoded, m->hidden, false, -1, NULL,
+                                    "decoder.layers.%u.encoder_attn.k_proj", i);
+    m->values[i] = accel__dense_layer(b, m->encoded, m->hidden, true, -1, NULL,
+                                      "decoder.layers.%u.encoder_attn.v_proj", i);
   }
 }
 
-static accel__tensor self_attention(accel__build *b, const whisper *m, accel__tensor x, uint32_t i) {
-  accel__tensor y = accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.self_attn_layer_norm", i);
-  accel__tensor q = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.self_attn.q_proj", i);
-  accel__tensor k = accel__dense_layer(b, y, m->hidden, false, -1, NULL, "decoder.layers.%u.self_attn.k_proj", i);
-  accel__tensor v = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.self_attn.v_proj", i);
+static accel__tensor self_attention(accel__build *b, const whisper *m, accel__tensor x,
+                                    uint32_t i) {
+  accel__tensor y =
+      accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.self_attn_layer_norm", i);
+  accel__tensor q =
+      accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.self_attn.q_proj", i);
+  accel__tensor k =
+      accel__dense_layer(b, y, m->hidden, false, -1, NULL, "decoder.layers.%u.self_attn.k_proj", i);
+  accel__tensor v =
+      accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.self_attn.v_proj", i);
   accel__attention how = accel__attention_of(b, m->dec_heads);
   const int64_t d = m->hidden / m->dec_heads;
   how.causal = true;
@@ -144,7 +158,8 @@ static uint32_t following(accel__build *b, const whisper *m, uint32_t layer, con
   for (int64_t last = -1; heads; last = heads[n++] = next) {
     next = INT64_MAX;
     for (uint32_t i = 0; i < m->n_follows; i++)
-      if (m->follows[i][0] == layer && m->follows[i][1] > last && m->follows[i][1] < next) next = m->follows[i][1];
+      if (m->follows[i][0] == layer && m->follows[i][1] > last && m->follows[i][1] < next)
+        next = m->follows[i][1];
     if (next == INT64_MAX) break;
   }
   return n;
@@ -152,8 +167,10 @@ static uint32_t following(accel__build *b, const whisper *m, uint32_t layer, con
 
 /* Over the frames themselves, or over the state that "encode" has filled. */
 static accel__tensor cross_attention(accel__build *b, whisper *m, accel__tensor x, uint32_t i) {
-  accel__tensor y = accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.encoder_attn_layer_norm", i);
-  accel__tensor q = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.encoder_attn.q_proj", i);
+  accel__tensor y =
+      accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.encoder_attn_layer_norm", i);
+  accel__tensor q = accel__dense_layer(b, y, m->hidden, true, -1, NULL,
+                                       "decoder.layers.%u.encoder_attn.q_proj", i);
   accel__attention how = accel__attention_of(b, m->dec_heads);
   if (b->decoding) {
     how.state = m->cross[i];
@@ -163,7 +180,8 @@ static accel__tensor cross_attention(accel__build *b, whisper *m, accel__tensor 
   if (m->aligning) how.n_probs = following(b, m, i, &how.probs);
   how.probabilities = &m->probs[i];
   y = accel__attend(b, q, b->decoding ? -1 : m->keys[i], b->decoding ? -1 : m->values[i], &how);
-  return accel__dense_layer(b, y, m->hidden, true, x, NULL, "decoder.layers.%u.encoder_attn.out_proj", i);
+  return accel__dense_layer(b, y, m->hidden, true, x, NULL,
+                            "decoder.layers.%u.encoder_attn.out_proj", i);
 }
 
 static accel__tensor decoder_layers(accel__build *b, whisper *m, uint32_t n) {
@@ -172,13 +190,15 @@ static accel__tensor decoder_layers(accel__build *b, whisper *m, uint32_t n) {
   accel__at(p, (uint32_t)m->enc_layers + 1, "decoder");
   accel__tensor x = accel__embedding(b, b->input_ids, m->vocab, m->hidden, "decoder.embed_tokens");
   accel__tensor places = accel__gather(
-      p, accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, table, "decoder.embed_positions.weight"), b->position_ids);
+      p, accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, table, "decoder.embed_positions.weight"),
+      b->position_ids);
   x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, places);
   for (uint32_t i = 0; i < n; i++) {
     accel__add_hidden(b, x);
     accel__at(p, (uint32_t)m->enc_layers + 1 + i, "decoder.layers.%u", i);
     x = cross_attention(b, m, self_attention(b, m, x, i), i);
-    accel__tensor y = accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.final_layer_norm", i);
+    accel__tensor y =
+        accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.final_layer_norm", i);
     y = accel__dense_layer(b, y, m->dec_inner, true, -1, &m->act, "decoder.layers.%u.fc1", i);
     x = accel__dense_layer(b, y, m->hidden, true, x, NULL, "decoder.layers.%u.fc2", i);
   }
@@ -203,13 +223,15 @@ static accel__tensor vocabulary(accel__build *b, const whisper *m, accel__tensor
 /* Keys and values of the frames into their states. */
 static void encode_entry(accel__build *b, whisper *m, uint32_t n_inputs) {
   const int64_t d = m->hidden / m->dec_heads;
-  accel__model_output *outputs = accel__arena_array(b->arena, (size_t)m->dec_layers + 1, sizeof *outputs);
+  accel__model_output *outputs =
+      accel__arena_array(b->arena, (size_t)m->dec_layers + 1, sizeof *outputs);
   if (outputs == NULL) {
     accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
     return;
   }
-  outputs[0] = (accel__model_output){.name = "encoder_last_hidden_state",
-                                     .tensor = accel__rows_to_items(b, m->encoded, accel__const_dim(b->p, m->frames))};
+  outputs[0] = (accel__model_output){
+      .name = "encoder_last_hidden_state",
+      .tensor = accel__rows_to_items(b, m->encoded, accel__const_dim(b->p, m->frames))};
   for (uint32_t i = 0; i < (uint32_t)m->dec_layers; i++) {
     char name[48];
     snprintf(name, sizeof name, "layers.%u.cross_kv", i);
@@ -223,9 +245,10 @@ static void encode_entry(accel__build *b, whisper *m, uint32_t n_inputs) {
     how.q_space = how.kv_space = m->frame_space;
     how.state = m->cross[i];
     accel__at(b->p, (uint32_t)m->enc_layers + 1 + i, "decoder.layers.%u.encoder_attn", i);
-    outputs[i + 1] = (accel__model_output){.name = accel__arena_string(b->arena, name),
-                                           .tensor = accel__attend(b, -1, m->keys[i], m->values[i], &how),
-                                           .asked = true};
+    outputs[i + 1] =
+        (accel__model_output){.name = accel__arena_string(b->arena, name),
+                              .tensor = accel__attend(b, -1, m->keys[i], m->values[i], &how),
+                              .asked = true};
   }
   accel__add_entry(b, "encode", b->model->inputs, n_inputs, outputs, (uint32_t)m->dec_layers + 1);
 }
@@ -234,10 +257,12 @@ static void decode_entry(accel__build *b, whisper *m, uint32_t first_input) {
   b->decoding = true;
   accel__tensor x = decoder(b, m);
   accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
-  accel__model_output outputs[2] = {{.name = "logits", .tensor = vocabulary(b, m, last)},
-                                    {.name = "all_logits", .tensor = vocabulary(b, m, x), .asked = true}};
+  accel__model_output outputs[2] = {
+      {.name = "logits", .tensor = vocabulary(b, m, last)},
+      {.name = "all_logits", .tensor = vocabulary(b, m, x), .asked = true}};
   b->decoding = false;
-  accel__add_entry(b, "decode", b->model->inputs + first_input, b->model->n_inputs - first_input, outputs, 2);
+  accel__add_entry(b, "decode", b->model->inputs + first_input, b->model->n_inputs - first_input,
+                   outputs, 2);
 }
 
 /* ---- heads that follow the sound ---- */
@@ -247,9 +272,11 @@ static bool is_below(const accel__json *value, int64_t end) {
          value->valuedouble == (double)(int64_t)value->valuedouble;
 }
 
-/* alignment_heads of generation_config.json.  What is wrong with them is told to whoever asks for word timestamps: other
- * uses of the model need none (checkpoints that were made smaller carry the heads of the larger one). */
-static accel_status read_alignment_of(accel__build *b, const accel__json_file *f, whisper *m, accel__alignment *out) {
+/* alignment_heads of generation_config.json.  What is wrong with them is told to whoever asks for
+ * word timestamps: other uses of the model need none (checkpoints that were made smaller carry the
+ * heads of the larger one). */
+static accel_status read_alignment_of(accel__build *b, const accel__json_file *f, whisper *m,
+                                      accel__alignment *out) {
   const accel__json *list = accel__json_get(f->root, "alignment_heads");
   *out = (accel__alignment){.median_width = m->median};
   if (!cJSON_IsArray(list) || !list->child) {
@@ -259,17 +286,19 @@ static accel_status read_alignment_of(accel__build *b, const accel__json_file *f
   m->follows = accel__arena_array(b->arena, (size_t)cJSON_GetArraySize(list), sizeof *m->follows);
   if (!m->follows) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(pair, list) {
-    const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL, *head = layer ? layer->next : NULL;
+    const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL,
+                      *head = layer ? layer->next : NULL;
     if (is_below(layer, m->dec_layers) && is_below(head, m->dec_heads) && !head->next) {
       m->follows[m->n_follows][0] = (int64_t)layer->valuedouble;
       m->follows[m->n_follows++][1] = (int64_t)head->valuedouble;
       continue;
     }
     m->n_follows = 0;
-    out->missing = accel__arena_printf(b->arena,
-                                       "%s: alignment_heads: expected pairs [layer, head] of the decoder's %lld layers and "
-                                       "%lld heads",
-                                       f->name, (long long)m->dec_layers, (long long)m->dec_heads);
+    out->missing = accel__arena_printf(
+        b->arena,
+        "%s: alignment_heads: expected pairs [layer, head] of the decoder's %lld layers and "
+        "%lld heads",
+        f->name, (long long)m->dec_layers, (long long)m->dec_heads);
     return out->missing ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   return ACCEL_OK;
@@ -284,8 +313,8 @@ static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment
 }
 
 /* Where each pair is found among the outputs, of which output k is that of layer[k]. */
-static accel_status place_heads(accel__build *b, const whisper *m, const uint32_t *layer, uint32_t n,
-                                accel__alignment *out) {
+static accel_status place_heads(accel__build *b, const whisper *m, const uint32_t *layer,
+                                uint32_t n, accel__alignment *out) {
   accel__aligned_head *list = accel__arena_array(b->arena, m->n_follows, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < m->n_follows; i++)
@@ -322,10 +351,11 @@ static accel_status align_entry(accel__build *b, whisper *m, uint32_t first_inpu
   for (uint32_t i = 0; i < layers; i++) {
     if (m->probs[i] < 0) continue;
     layer[n] = i;
-    outputs[n++] =
-        (accel__model_output){.name = accel__arena_printf(b->arena, "cross_attentions.%u", i), .tensor = m->probs[i]};
+    outputs[n++] = (accel__model_output){
+        .name = accel__arena_printf(b->arena, "cross_attentions.%u", i), .tensor = m->probs[i]};
   }
-  accel__add_entry(b, "align", b->model->inputs + first_input, b->model->n_inputs - first_input, outputs, n);
+  accel__add_entry(b, "align", b->model->inputs + first_input, b->model->n_inputs - first_input,
+                   outputs, n);
   return place_heads(b, m, layer, n, a);
 }
 
@@ -339,11 +369,13 @@ static void classify(accel__build *b, const whisper *m) {
   }
   b->in_head = true;
   x = accel__dense_layer(b, x, m->classifier, true, -1, NULL, "projector");
-  accel__head_sequence(b, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space), "classifier");
+  accel__head_sequence(b, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space),
+                       "classifier");
   b->in_head = false;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
   whisper *m = accel__arena_alloc(b.arena, sizeof *m);
@@ -357,7 +389,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   const uint32_t heard = model->n_inputs;
   /* lengths of padding, which the class takes and its forward leaves aside */
   accel__dim steps[2] = {b.B, accel__const_dim(b.p, 2 * m->frames)};
-  accel__tensor mask = accel__add_item(&b, "attention_mask", ACCEL_PLUGIN_I32, 2, steps, ACCEL__DEFAULT_ONES);
+  accel__tensor mask =
+      accel__add_item(&b, "attention_mask", ACCEL_PLUGIN_I32, 2, steps, ACCEL__DEFAULT_ONES);
   (void)mask;
   const uint32_t first = model->n_inputs;
   cross_keys(&b, m);
@@ -372,7 +405,8 @@ static accel_status build(const accel__model_request *request, const char *archi
     accel__add_output(&b, "last_hidden_state", x, false, false);
   else
     accel__add_output(&b, "logits", vocabulary(&b, m, x), false, false);
-  accel__output_items(&b, "encoder_last_hidden_state", m->encoded, accel__const_dim(b.p, m->frames), false);
+  accel__output_items(&b, "encoder_last_hidden_state", m->encoded, accel__const_dim(b.p, m->frames),
+                      false);
   if (!b.is_base) {
     encode_entry(&b, m, heard);
     decode_entry(&b, m, first);
@@ -381,6 +415,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"WhisperModel", "WhisperForConditionalGeneration", "WhisperForAudioClassification",
-                                      NULL};
-const accel__architecture accel__model_whisper = {.model_type = "whisper", .classes = classes, .build = build};
+static const char *const classes[] = {"WhisperModel", "WhisperForConditionalGeneration",
+                                      "WhisperForAudioClassification", NULL};
+const accel__architecture accel__model_whisper = {
+    .model_type = "whisper", .classes = classes, .build = build};

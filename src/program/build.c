@@ -57,21 +57,24 @@ int32_t accel__program_fail(accel__program *p, accel_status code, const char *fo
 
 static bool grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n, size_t size) {
   if (n >= ACCEL__MAX_ITEMS) {
-    accel__program_fail(p, ACCEL_ERROR_LIMIT, "the program has more than %d items of one kind", ACCEL__MAX_ITEMS);
+    accel__program_fail(p, ACCEL_ERROR_LIMIT, "the program has more than %d items of one kind",
+                        ACCEL__MAX_ITEMS);
     return false;
   }
   if (n < *capacity) return true;
   uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
   void *bigger = realloc(*array, wanted * size);
   if (bigger == NULL) {
-    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of program", wanted * size);
+    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of program",
+                        wanted * size);
     return false;
   }
   *array = bigger;
   *capacity = wanted;
   return true;
 }
-#define GROW(p, field) grow(p, (void **)&(p)->field, &(p)->cap_##field, (p)->n_##field, sizeof *(p)->field)
+#define GROW(p, field) \
+  grow(p, (void **)&(p)->field, &(p)->cap_##field, (p)->n_##field, sizeof *(p)->field)
 
 static char *format_name(accel__program *p, const char *format, va_list args) {
   char text[256];
@@ -117,7 +120,8 @@ static const char *unique_name(accel__program *p, const char *base) {
 
 /* Appends a tensor whose name is already unique and in the arena. */
 static accel__tensor add_tensor(accel__program *p, const accel_plugin_tensor *t) {
-  if (t->name == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
+  if (t->name == NULL)
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
   if (!GROW(p, tensor)) return -1;
   if (accel__map_set(&p->names, t->name, strlen(t->name), p->n_tensor) != ACCEL_OK) {
     return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
@@ -126,11 +130,16 @@ static accel__tensor add_tensor(accel__program *p, const accel_plugin_tensor *t)
   return (accel__tensor)p->n_tensor++;
 }
 
-static bool tensor_ok(const accel__program *p, accel__tensor t) { return t >= 0 && (uint32_t)t < p->n_tensor; }
-static bool dim_ok(const accel__program *p, accel__dim d) { return d >= 0 && (uint32_t)d < p->n_dim; }
+static bool tensor_ok(const accel__program *p, accel__tensor t) {
+  return t >= 0 && (uint32_t)t < p->n_tensor;
+}
+static bool dim_ok(const accel__program *p, accel__dim d) {
+  return d >= 0 && (uint32_t)d < p->n_dim;
+}
 
 void accel__name(accel__program *p, accel__tensor t, const char *format, ...) {
-  if (p->status != ACCEL_OK || !tensor_ok(p, t) || p->tensor[t].kind != ACCEL_PLUGIN_TENSOR_VALUE) return;
+  if (p->status != ACCEL_OK || !tensor_ok(p, t) || p->tensor[t].kind != ACCEL_PLUGIN_TENSOR_VALUE)
+    return;
   va_list args;
   va_start(args, format);
   const char *base = format_name(p, format, args);
@@ -143,7 +152,9 @@ void accel__name(accel__program *p, accel__tensor t, const char *format, ...) {
   p->tensor[t].name = name;
 }
 
-uint32_t accel__rank(const accel__program *p, accel__tensor t) { return tensor_ok(p, t) ? p->tensor[t].rank : 0; }
+uint32_t accel__rank(const accel__program *p, accel__tensor t) {
+  return tensor_ok(p, t) ? p->tensor[t].rank : 0;
+}
 
 accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t axis) {
   if (!tensor_ok(p, t)) return -1;
@@ -154,108 +165,132 @@ accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t a
 /* Dim 0 of a tensor in a space must be the space's rows. */
 static bool rows_of_space(accel__program *p, int32_t space, accel__dim rows) {
   const accel_plugin_space *s = &p->space[space];
-  accel__dim all = s->lengths >= 0 ? s->rows : accel__dim_op(p, ACCEL_PLUGIN_DIM_MUL, s->rows, s->items);
+  accel__dim all =
+      s->lengths >= 0 ? s->rows : accel__dim_op(p, ACCEL_PLUGIN_DIM_MUL, s->rows, s->items);
   return accel__dims_equal(p, rows, all);
 }
 
-accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dtype dtype, int32_t space, uint32_t rank,
-                           const accel__dim *dims) {
+accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dtype dtype,
+                           int32_t space, uint32_t rank, const accel__dim *dims) {
   if (p->status != ACCEL_OK) return -1;
   int64_t taken;
   if (accel__map_get(&p->names, name, strlen(name), &taken)) {
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s' is defined twice", name);
   }
   if (rank > ACCEL_PLUGIN_MAX_RANK || (dtype != ACCEL_PLUGIN_F32 && dtype != ACCEL_PLUGIN_I32)) {
-    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': rank %u or dtype %d is not possible", name, rank,
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL,
+                               "input '%s': rank %u or dtype %d is not possible", name, rank,
                                (int)dtype);
   }
-  accel_plugin_tensor t = {
-      .kind = ACCEL_PLUGIN_TENSOR_INPUT, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = space};
+  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_INPUT,
+                           .dtype = (uint8_t)dtype,
+                           .rank = (uint8_t)rank,
+                           .weight = -1,
+                           .space = space};
   for (uint32_t i = 0; i < rank; i++) {
     if (!dim_ok(p, dims[i]))
-      return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': dim %u does not exist", name, i);
+      return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': dim %u does not exist", name,
+                                 i);
     t.dim[i] = dims[i];
   }
-  if (space >= 0 && ((uint32_t)space >= p->n_space || rank == 0 || !rows_of_space(p, space, dims[0]))) {
-    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': its first dim is not the rows of its space", name);
+  if (space >= 0 &&
+      ((uint32_t)space >= p->n_space || rank == 0 || !rows_of_space(p, space, dims[0]))) {
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL,
+                               "input '%s': its first dim is not the rows of its space", name);
   }
   t.name = accel__arena_string(&p->arena, name);
   return add_tensor(p, &t);
 }
 
-static int32_t add_space(accel__program *p, const char *name, int32_t lengths, accel__dim rows, accel__dim items) {
+static int32_t add_space(accel__program *p, const char *name, int32_t lengths, accel__dim rows,
+                         accel__dim items) {
   if (!dim_ok(p, rows) || !dim_ok(p, items))
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "space '%s': unknown dim", name);
   if (!GROW(p, space)) return -1;
   char *copy = accel__arena_string(&p->arena, name);
-  if (copy == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for space '%s'", name);
-  p->space[p->n_space] = (accel_plugin_space){.name = copy, .lengths = lengths, .rows = rows, .items = items};
+  if (copy == NULL)
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for space '%s'", name);
+  p->space[p->n_space] =
+      (accel_plugin_space){.name = copy, .lengths = lengths, .rows = rows, .items = items};
   return (int32_t)p->n_space++;
 }
 
-int32_t accel__space_ragged(accel__program *p, const char *name, accel__tensor lengths, accel__dim rows, accel__dim items) {
+int32_t accel__space_ragged(accel__program *p, const char *name, accel__tensor lengths,
+                            accel__dim rows, accel__dim items) {
   if (p->status != ACCEL_OK) return -1;
   const accel_plugin_tensor *t = tensor_ok(p, lengths) ? &p->tensor[lengths] : NULL;
-  if (t == NULL || t->kind != ACCEL_PLUGIN_TENSOR_INPUT || t->dtype != ACCEL_PLUGIN_I32 || t->rank != 1 ||
-      t->dim[0] != items) {
-    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "space '%s': lengths must be an int32 input [items]", name);
+  if (t == NULL || t->kind != ACCEL_PLUGIN_TENSOR_INPUT || t->dtype != ACCEL_PLUGIN_I32 ||
+      t->rank != 1 || t->dim[0] != items) {
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL,
+                               "space '%s': lengths must be an int32 input [items]", name);
   }
   return add_space(p, name, lengths, rows, items);
 }
 
-int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_per_item, accel__dim items) {
+int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_per_item,
+                           accel__dim items) {
   if (p->status != ACCEL_OK) return -1;
   return add_space(p, name, -1, rows_per_item, items);
 }
 
-/* Elements of constant dims; 0 and a failure when one is not positive or the product is beyond 2^48. */
-static uint64_t count_elements(accel__program *p, const char *name, uint32_t rank, const int64_t *dims) {
+/* Elements of constant dims; 0 and a failure when one is not positive or the product is beyond
+ * 2^48. */
+static uint64_t count_elements(accel__program *p, const char *name, uint32_t rank,
+                               const int64_t *dims) {
   uint64_t n = 1;
   for (uint32_t i = 0; i < rank; i++) {
-    if (dims[i] <= 0 || __builtin_mul_overflow(n, (uint64_t)dims[i], &n) || n > (UINT64_C(1) << 48)) {
-      accel__program_fail(p, ACCEL_ERROR_FORMAT, "'%s': dim %u is %lld, or the tensor is too large", name, i,
-                          (long long)dims[i]);
+    if (dims[i] <= 0 || __builtin_mul_overflow(n, (uint64_t)dims[i], &n) ||
+        n > (UINT64_C(1) << 48)) {
+      accel__program_fail(p, ACCEL_ERROR_FORMAT, "'%s': dim %u is %lld, or the tensor is too large",
+                          name, i, (long long)dims[i]);
       return 0;
     }
   }
   return n;
 }
 
-static accel__tensor constant(accel__program *p, const char *name, accel_plugin_dtype dtype, uint32_t rank,
-                              const int64_t *dims, const void *values) {
+static accel__tensor constant(accel__program *p, const char *name, accel_plugin_dtype dtype,
+                              uint32_t rank, const int64_t *dims, const void *values) {
   if (p->status != ACCEL_OK) return -1;
   if (rank > ACCEL_PLUGIN_MAX_RANK)
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "constant '%s': rank %u", name, rank);
   uint64_t n = count_elements(p, name, rank, dims);
   if (n == 0) return -1;
-  accel_plugin_tensor t = {
-      .kind = ACCEL_PLUGIN_TENSOR_CONST, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = -1};
+  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_CONST,
+                           .dtype = (uint8_t)dtype,
+                           .rank = (uint8_t)rank,
+                           .weight = -1,
+                           .space = -1};
   for (uint32_t i = 0; i < rank; i++) t.dim[i] = accel__const_dim(p, dims[i]);
   void *copy = accel__arena_array(&p->arena, n, 4);
-  if (copy == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for constant '%s'", name);
+  if (copy == NULL)
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for constant '%s'", name);
   memcpy(copy, values, n * 4);
   t.data = copy;
   t.name = unique_name(p, name);
   return p->status != ACCEL_OK ? -1 : add_tensor(p, &t);
 }
 
-accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims,
-                                  const float *values) {
+accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank,
+                                  const int64_t *dims, const float *values) {
   return constant(p, name, ACCEL_PLUGIN_F32, rank, dims, values);
 }
-accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims,
-                                  const int32_t *values) {
+accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank,
+                                  const int64_t *dims, const int32_t *values) {
   return constant(p, name, ACCEL_PLUGIN_I32, rank, dims, values);
 }
 
 /* ---- weights ---- */
 
 /* The tensor of weight `index` when the spec repeats it; -1 with a failure when its dims differ. */
-static accel__tensor same_weight(accel__program *p, uint32_t index, const accel__weight_spec *spec, const char *name) {
+static accel__tensor same_weight(accel__program *p, uint32_t index, const accel__weight_spec *spec,
+                                 const char *name) {
   const accel_plugin_weight *w = &p->weight[index];
   bool same = w->rank == spec->rank;
   for (uint32_t i = 0; same && i < w->rank; i++) same = w->dim[i] == spec->dim[i];
-  if (!same) return accel__program_fail(p, ACCEL_ERROR_FORMAT, "weight '%s' is wanted with two different shapes", name);
+  if (!same)
+    return accel__program_fail(p, ACCEL_ERROR_FORMAT,
+                               "weight '%s' is wanted with two different shapes", name);
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     if (p->tensor[i].weight == (int32_t)index) return (accel__tensor)i;
   }
@@ -287,13 +322,15 @@ accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec) {
   if (given == NULL || spec->rank > 4 || (spec->n_parts > 4 && spec->many == NULL))
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "a weight without a name");
   int64_t index;
-  if (accel__map_get(&p->weights, given, strlen(given), &index)) return same_weight(p, (uint32_t)index, spec, given);
+  if (accel__map_get(&p->weights, given, strlen(given), &index))
+    return same_weight(p, (uint32_t)index, spec, given);
   if (count_elements(p, given, spec->rank, spec->dim) == 0) return -1;
   const char *name = accel__arena_string(&p->arena, given);
   if (name == NULL || !GROW(p, weight) || !copy_spec(p, spec, name))
     return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory");
   accel_plugin_weight *w = &p->weight[p->n_weight];
-  *w = (accel_plugin_weight){.name = name, .rank = spec->rank, .stage = p->stage, .use = (uint32_t)spec->use};
+  *w = (accel_plugin_weight){
+      .name = name, .rank = spec->rank, .stage = p->stage, .use = (uint32_t)spec->use};
   memcpy(w->dim, spec->dim, sizeof w->dim);
   if (accel__map_set(&p->weights, name, strlen(name), p->n_weight) != ACCEL_OK) {
     return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for weight '%s'", name);
@@ -321,7 +358,8 @@ int32_t accel__state(accel__program *p, const accel_plugin_state *state) {
   p->state[p->n_state] = *state;
   p->state[p->n_state].name = accel__arena_string(&p->arena, state->name);
   if (p->state[p->n_state].name == NULL)
-    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for state '%s'", state->name);
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for state '%s'",
+                               state->name);
   return (int32_t)p->n_state++;
 }
 
@@ -329,12 +367,16 @@ void accel__with_state(accel__program *p, int32_t state) { p->next_state = state
 
 /* ---- nodes ---- */
 
-static bool copy_attributes(accel__program *p, const accel__attr *attr, uint32_t n, accel_plugin_attr **out) {
+static bool copy_attributes(accel__program *p, const accel__attr *attr, uint32_t n,
+                            accel_plugin_attr **out) {
   accel_plugin_attr *copy = accel__arena_array(&p->arena, n, sizeof *copy);
   if (copy == NULL) return false;
   for (uint32_t i = 0; i < n; i++) {
-    copy[i] = (accel_plugin_attr){
-        .key = (uint16_t)attr[i].key, .type = (uint16_t)attr[i].type, .n = attr[i].n, .i = attr[i].i, .f = attr[i].f};
+    copy[i] = (accel_plugin_attr){.key = (uint16_t)attr[i].key,
+                                  .type = (uint16_t)attr[i].type,
+                                  .n = attr[i].n,
+                                  .i = attr[i].i,
+                                  .f = attr[i].f};
     if (attr[i].v == NULL) continue;
     int64_t *values = accel__arena_array(&p->arena, attr[i].n, sizeof *values);
     if (values == NULL) return false;
@@ -356,7 +398,8 @@ static const char *result_name(accel__program *p, const char *op, uint32_t k) {
 }
 
 /* Adds node c and the tensors of its results; returns the first. */
-static accel__tensor append_node(accel__program *p, const accel__infer *c, const char *first_name, accel__tensor *out) {
+static accel__tensor append_node(accel__program *p, const accel__infer *c, const char *first_name,
+                                 accel__tensor *out) {
   int32_t *in = accel__arena_array(&p->arena, c->n_in, sizeof *in);
   int32_t *results = accel__arena_array(&p->arena, c->n_out, sizeof *results);
   if (in == NULL || results == NULL || !GROW(p, node))
@@ -384,8 +427,9 @@ static accel__tensor append_node(accel__program *p, const accel__infer *c, const
   return results[0];
 }
 
-accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in, uint32_t n_in,
-                          const accel__attr *attr, uint32_t n_attr, accel__tensor *out, uint32_t n_out) {
+accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in,
+                          uint32_t n_in, const accel__attr *attr, uint32_t n_attr,
+                          accel__tensor *out, uint32_t n_out) {
   for (uint32_t k = 0; out != NULL && k < n_out; k++) out[k] = -1;
   if (p->status != ACCEL_OK) return -1;
   if (p->finished) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program is finished");
@@ -420,8 +464,8 @@ accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__te
 
 /* ---- entries ---- */
 
-accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in,
-                          const accel__tensor *out, uint32_t n_out) {
+accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in,
+                          uint32_t n_in, const accel__tensor *out, uint32_t n_out) {
   if (p->status != ACCEL_OK) return p->status;
   if (!GROW(p, entry)) return p->status;
   int32_t *inputs = accel__arena_array(&p->arena, n_in, sizeof *inputs);
@@ -434,20 +478,24 @@ accel_status accel__entry(accel__program *p, const char *name, const accel__tens
   for (uint32_t i = 0; i < n_in; i++) {
     inputs[i] = in[i];
     if (tensor_ok(p, in[i]) && p->tensor[in[i]].kind == ACCEL_PLUGIN_TENSOR_INPUT) continue;
-    accel__program_fail(p, ACCEL_ERROR_INTERNAL, "entry '%s': input %u is no input tensor", name, i);
+    accel__program_fail(p, ACCEL_ERROR_INTERNAL, "entry '%s': input %u is no input tensor", name,
+                        i);
     return p->status;
   }
   for (uint32_t i = 0; i < n_out; i++) {
     outputs[i] = out[i];
     if (tensor_ok(p, out[i]) && p->tensor[out[i]].kind == ACCEL_PLUGIN_TENSOR_VALUE) continue;
-    accel__program_fail(p, ACCEL_ERROR_INTERNAL, "entry '%s': output %u is not computed by a node", name, i);
+    accel__program_fail(p, ACCEL_ERROR_INTERNAL, "entry '%s': output %u is not computed by a node",
+                        name, i);
     return p->status;
   }
-  p->entry[p->n_entry++] = (accel_plugin_entry){.name = copy, .in = inputs, .n_in = n_in, .out = outputs, .n_out = n_out};
+  p->entry[p->n_entry++] = (accel_plugin_entry){
+      .name = copy, .in = inputs, .n_in = n_in, .out = outputs, .n_out = n_out};
   return ACCEL_OK;
 }
 
-/* Marks what the entry's outputs need, from the last node to the first, and lists those nodes in order. */
+/* Marks what the entry's outputs need, from the last node to the first, and lists those nodes in
+ * order. */
 static bool list_nodes(accel__program *p, accel_plugin_entry *e) {
   uint8_t *needed = calloc(p->n_tensor + 1, 1);
   int32_t *list = accel__arena_array(&p->arena, p->n_node, sizeof *list);
@@ -461,7 +509,8 @@ static bool list_nodes(accel__program *p, accel_plugin_entry *e) {
   for (uint32_t i = p->n_node; i-- > 0;) {
     const accel_plugin_node *node = &p->node[i];
     bool wanted = false;
-    for (uint32_t k = 0; k < node->n_out; k++) wanted = wanted || (node->out[k] >= 0 && needed[node->out[k]]);
+    for (uint32_t k = 0; k < node->n_out; k++)
+      wanted = wanted || (node->out[k] >= 0 && needed[node->out[k]]);
     if (!wanted) continue;
     for (uint32_t k = 0; k < node->n_in; k++) {
       if (node->in[k] >= 0) needed[node->in[k]] = 1;
@@ -483,8 +532,10 @@ void accel__program_peek(const accel__program *p, accel_plugin_program *view) {
   *view = p->view;
   view->size = sizeof *view;
   view->abi = ACCEL_PLUGIN_ABI_NOW;
-#define SHOW(field) (view->field = p->field, view->n_##field = p->n_##field, view->field##_stride = sizeof *p->field)
-  SHOW(symbol), SHOW(dim), SHOW(space), SHOW(tensor), SHOW(state), SHOW(node), SHOW(entry), SHOW(weight);
+#define SHOW(field) \
+  (view->field = p->field, view->n_##field = p->n_##field, view->field##_stride = sizeof *p->field)
+  SHOW(symbol), SHOW(dim), SHOW(space), SHOW(tensor), SHOW(state), SHOW(node), SHOW(entry),
+      SHOW(weight);
 #undef SHOW
   view->n_stage = 0;
   for (uint32_t i = 0; i < p->n_node; i++) {
@@ -492,8 +543,8 @@ void accel__program_peek(const accel__program *p, accel_plugin_program *view) {
   }
 }
 
-/* Of the text form (everything but the constants' values), the constants, and where each weight comes from.  Whose weights
- * they are, accel__program_identify adds. */
+/* Of the text form (everything but the constants' values), the constants, and where each weight
+ * comes from.  Whose weights they are, accel__program_identify adds. */
 static bool hash_program(accel__program *p) {
   accel__buffer text = {0};
   accel__program_text(&p->view, &text);
@@ -501,8 +552,9 @@ static bool hash_program(accel__program *p) {
     const accel__weight_spec *s = &p->spec[i];
     for (uint32_t k = 0; k < s->n_parts; k++)
       accel__buffer_printf(&text, "%s\n", s->many != NULL ? s->many[k] : s->parts[k]);
-    accel__buffer_printf(&text, "%lld %lld %lld %lld %d\n", (long long)s->first_row, (long long)s->stored_rows,
-                         (long long)s->block_rows, (long long)s->block_step, s->derive != NULL);
+    accel__buffer_printf(&text, "%lld %lld %lld %lld %d\n", (long long)s->first_row,
+                         (long long)s->stored_rows, (long long)s->block_rows,
+                         (long long)s->block_step, s->derive != NULL);
   }
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = &p->tensor[i];
@@ -518,11 +570,13 @@ static bool hash_program(accel__program *p) {
 }
 
 accel_status accel__program_finish(accel__program *p) {
-  if (p->status == ACCEL_OK && p->n_entry == 0) accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program has no entry");
+  if (p->status == ACCEL_OK && p->n_entry == 0)
+    accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program has no entry");
   if (p->status == ACCEL_OK && !p->finished) accel__fuse(p);
   for (uint32_t i = 0; p->status == ACCEL_OK && i < p->n_entry; i++) list_nodes(p, &p->entry[i]);
   if (p->status != ACCEL_OK) {
-    return accel__fail(p->status, "%s: %s", p->view.name, p->message != NULL ? p->message : "no memory for the message");
+    return accel__fail(p->status, "%s: %s", p->view.name,
+                       p->message != NULL ? p->message : "no memory for the message");
   }
   accel__program_peek(p, &p->view);
   ACCEL_TRY(accel__program_validate(&p->view));
@@ -535,4 +589,6 @@ void accel__program_identify(accel__program *p, uint64_t weights) {
   p->view.hash = accel__hash(both, sizeof both, 2);
 }
 
-const accel_plugin_program *accel__program_view(const accel__program *p) { return p->finished ? &p->view : NULL; }
+const accel_plugin_program *accel__program_view(const accel__program *p) {
+  return p->finished ? &p->view : NULL;
+}

@@ -38,7 +38,8 @@ static bool takes_any_dtype(int op) {
 }
 
 static bool takes_state(int op) {
-  return op == ACCEL_PLUGIN_OP_ATTENTION || op == ACCEL_PLUGIN_OP_CONV || op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN;
+  return op == ACCEL_PLUGIN_OP_ATTENTION || op == ACCEL_PLUGIN_OP_CONV ||
+         op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN;
 }
 
 static bool is_index_operand(const char *name) {
@@ -62,7 +63,8 @@ static bool check_operands(accel__infer *c) {
     if (t < 0 && !o->optional) return accel__wrong(c, "operand %s is absent", o->name);
     if (t < 0) continue;
     int dtype = c->p->tensor[t].dtype;
-    if (is_index_operand(o->name) && dtype != ACCEL_PLUGIN_I32) return accel__wrong(c, "operand %s must be int32", o->name);
+    if (is_index_operand(o->name) && dtype != ACCEL_PLUGIN_I32)
+      return accel__wrong(c, "operand %s must be int32", o->name);
     if (!is_index_operand(o->name) && !takes_any_dtype(c->op) && dtype != ACCEL_PLUGIN_F32)
       return accel__wrong(c, "operand %s must be f32", o->name);
   }
@@ -72,9 +74,12 @@ static bool check_operands(accel__infer *c) {
 static bool check_attribute(accel__infer *c, const accel_plugin_attr *a) {
   const char *name = accel__attr_name(a->key);
   if (name == NULL) return accel__wrong(c, "attribute %u is unknown", a->key);
-  if (!accel__op_takes(c->op, a->key)) return accel__wrong(c, "attribute %s does not belong to this op", name);
-  if (a->type != accel__attr_type(a->key)) return accel__wrong(c, "attribute %s has the wrong type", name);
-  if (a->type == ACCEL_PLUGIN_ATTR_F && !isfinite(a->f)) return accel__wrong(c, "attribute %s is not finite", name);
+  if (!accel__op_takes(c->op, a->key))
+    return accel__wrong(c, "attribute %s does not belong to this op", name);
+  if (a->type != accel__attr_type(a->key))
+    return accel__wrong(c, "attribute %s has the wrong type", name);
+  if (a->type == ACCEL_PLUGIN_ATTR_F && !isfinite(a->f))
+    return accel__wrong(c, "attribute %s is not finite", name);
   if (a->n > 0 && a->v == NULL) return accel__wrong(c, "attribute %s has no values", name);
   if (accel__attr_is_enum(c->op, a->key) && accel__enum_name(c->op, a->key, a->i) == NULL) {
     return accel__wrong(c, "attribute %s has no value %lld", name, (long long)a->i);
@@ -91,7 +96,8 @@ static bool check_attributes(accel__infer *c) {
     }
   }
   bool wants_kind = accel__attr_is_enum(c->op, ACCEL_PLUGIN_ATTR_KIND);
-  if (wants_kind && accel__attr_at(c, ACCEL_PLUGIN_ATTR_KIND) == NULL) return accel__wrong(c, "attribute kind is missing");
+  if (wants_kind && accel__attr_at(c, ACCEL_PLUGIN_ATTR_KIND) == NULL)
+    return accel__wrong(c, "attribute kind is missing");
   if (c->op == ACCEL_PLUGIN_OP_CAST && accel__attr_at(c, ACCEL_PLUGIN_ATTR_DTYPE) == NULL)
     return accel__wrong(c, "attribute dtype is missing");
   return true;
@@ -120,7 +126,8 @@ bool accel__infer_node(accel__infer *c) {
     return accel__wrong(c, "state %d does not go with this op", c->state);
   if (!check_operands(c) || !check_attributes(c) || !shape(c)) return false;
   if (c->p->status != ACCEL_OK)
-    return accel__wrong(c, "%s", c->p->message != NULL ? c->p->message : "a dim could not be computed");
+    return accel__wrong(c, "%s",
+                        c->p->message != NULL ? c->p->message : "a dim could not be computed");
   return check_results(c);
 }
 
@@ -175,50 +182,61 @@ static accel_status check_tensors(const accel_plugin_program *p) {
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = ACCEL_AT(p, tensor, i);
     if (t->name == NULL) return BROKEN("%s: tensor %u has no name", p->name, i);
-    bool fine = t->kind <= ACCEL_PLUGIN_TENSOR_CONST && (t->dtype == ACCEL_PLUGIN_F32 || t->dtype == ACCEL_PLUGIN_I32) &&
-                t->rank <= ACCEL_PLUGIN_MAX_RANK && t->space >= -1 && t->space < (int32_t)p->n_space;
-    for (uint32_t k = 0; fine && k < t->rank; k++) fine = t->dim[k] >= 0 && (uint32_t)t->dim[k] < p->n_dim;
-    if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) fine = fine && t->weight >= 0 && (uint32_t)t->weight < p->n_weight;
+    bool fine = t->kind <= ACCEL_PLUGIN_TENSOR_CONST &&
+                (t->dtype == ACCEL_PLUGIN_F32 || t->dtype == ACCEL_PLUGIN_I32) &&
+                t->rank <= ACCEL_PLUGIN_MAX_RANK && t->space >= -1 &&
+                t->space < (int32_t)p->n_space;
+    for (uint32_t k = 0; fine && k < t->rank; k++)
+      fine = t->dim[k] >= 0 && (uint32_t)t->dim[k] < p->n_dim;
+    if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT)
+      fine = fine && t->weight >= 0 && (uint32_t)t->weight < p->n_weight;
     if (t->kind == ACCEL_PLUGIN_TENSOR_CONST) fine = fine && t->data != NULL;
     if (!fine) return BROKEN("%s: tensor '%s' is malformed", p->name, t->name);
   }
   for (uint32_t i = 0; i < p->n_space; i++) {
     const accel_plugin_space *s = ACCEL_AT(p, space, i);
-    bool fine = s->name != NULL && s->lengths >= -1 && s->lengths < (int32_t)p->n_tensor && s->rows >= 0 &&
-                (uint32_t)s->rows < p->n_dim && s->items >= 0 && (uint32_t)s->items < p->n_dim;
-    if (fine && s->lengths >= 0) fine = ACCEL_AT(p, tensor, s->lengths)->kind == ACCEL_PLUGIN_TENSOR_INPUT;
+    bool fine = s->name != NULL && s->lengths >= -1 && s->lengths < (int32_t)p->n_tensor &&
+                s->rows >= 0 && (uint32_t)s->rows < p->n_dim && s->items >= 0 &&
+                (uint32_t)s->items < p->n_dim;
+    if (fine && s->lengths >= 0)
+      fine = ACCEL_AT(p, tensor, s->lengths)->kind == ACCEL_PLUGIN_TENSOR_INPUT;
     if (!fine) return BROKEN("%s: space %u is malformed", p->name, i);
   }
   return ACCEL_OK;
 }
 
 /* Copies one table of the view into the scratch program. */
-static bool copy_table(void **to, uint32_t *n_to, const void *from, uint32_t n, uint32_t stride, size_t size) {
+static bool copy_table(void **to, uint32_t *n_to, const void *from, uint32_t n, uint32_t stride,
+                       size_t size) {
   *to = calloc(n + 1u, size);
   if (*to == NULL) return false;
   for (uint32_t i = 0; i < n; i++)
-    memcpy((char *)*to + i * size, (const char *)from + (size_t)i * stride, stride < size ? stride : size);
+    memcpy((char *)*to + i * size, (const char *)from + (size_t)i * stride,
+           stride < size ? stride : size);
   *n_to = n;
   return true;
 }
-#define COPY(field)                                                                                    \
-  copy_table((void **)&c->copy->field, &c->copy->n_##field, p->field, p->n_##field, p->field##_stride, \
-             sizeof *c->copy->field)
+#define COPY(field)                                                                 \
+  copy_table((void **)&c->copy->field, &c->copy->n_##field, p->field, p->n_##field, \
+             p->field##_stride, sizeof *c->copy->field)
 
 static accel_status copy_tables(checker *c) {
   const accel_plugin_program *p = c->p;
-  if (!COPY(symbol) || !COPY(dim) || !COPY(space) || !COPY(tensor) || !COPY(state)) return accel__no_memory(0);
+  if (!COPY(symbol) || !COPY(dim) || !COPY(space) || !COPY(tensor) || !COPY(state))
+    return accel__no_memory(0);
   c->copy->cap_dim = p->n_dim + 1; /* inference adds dims */
   c->copy->sample = calloc(p->n_dim + 1u, sizeof *c->copy->sample);
   c->copy->cap_sample = p->n_dim + 1;
   c->defined = calloc(p->n_tensor + 1u, 1);
   if (c->copy->sample == NULL || c->defined == NULL) return accel__no_memory(0);
-  for (uint32_t i = 0; i < p->n_tensor; i++) c->defined[i] = ACCEL_AT(p, tensor, i)->kind != ACCEL_PLUGIN_TENSOR_VALUE;
+  for (uint32_t i = 0; i < p->n_tensor; i++)
+    c->defined[i] = ACCEL_AT(p, tensor, i)->kind != ACCEL_PLUGIN_TENSOR_VALUE;
   return ACCEL_OK;
 }
 
 /* A result as the node states it against the result as its op implies it. */
-static bool same_result(checker *c, const accel_plugin_tensor *stated, const accel_plugin_tensor *inferred) {
+static bool same_result(checker *c, const accel_plugin_tensor *stated,
+                        const accel_plugin_tensor *inferred) {
   if (stated->rank != inferred->rank || stated->dtype != inferred->dtype) return false;
   for (uint32_t i = 0; i < stated->rank; i++) {
     if (!accel__dims_equal(c->copy, stated->dim[i], inferred->dim[i])) return false;
@@ -228,7 +246,8 @@ static bool same_result(checker *c, const accel_plugin_tensor *stated, const acc
 
 static const char *node_name(const accel_plugin_program *p, const accel_plugin_node *n) {
   for (uint32_t k = 0; k < n->n_out; k++) {
-    if (n->out[k] >= 0 && (uint32_t)n->out[k] < p->n_tensor) return ACCEL_AT(p, tensor, n->out[k])->name;
+    if (n->out[k] >= 0 && (uint32_t)n->out[k] < p->n_tensor)
+      return ACCEL_AT(p, tensor, n->out[k])->name;
   }
   return "?";
 }
@@ -236,13 +255,16 @@ static const char *node_name(const accel_plugin_program *p, const accel_plugin_n
 static accel_status check_node(checker *c, uint32_t index) {
   const accel_plugin_node *n = ACCEL_AT(c->p, node, index);
   accel__signature signature;
-  if (!accel__op_signature(n->op, &signature)) return BROKEN("%s: node %u: op %u is unknown", c->p->name, index, n->op);
+  if (!accel__op_signature(n->op, &signature))
+    return BROKEN("%s: node %u: op %u is unknown", c->p->name, index, n->op);
   const char *name = node_name(c->p, n);
   if (n->n_out > ACCEL__MAX_OUTPUTS || n->n_in > ACCEL__MAX_OPERANDS)
     return BROKEN("%s: node '%s': too many operands", c->p->name, name);
   for (uint32_t k = 0; k < n->n_in; k++) {
-    bool fine = n->in[k] == -1 || (n->in[k] >= 0 && (uint32_t)n->in[k] < c->p->n_tensor && c->defined[n->in[k]]);
-    if (!fine) return BROKEN("%s: node '%s': operand %u is not computed before it", c->p->name, name, k);
+    bool fine = n->in[k] == -1 ||
+                (n->in[k] >= 0 && (uint32_t)n->in[k] < c->p->n_tensor && c->defined[n->in[k]]);
+    if (!fine)
+      return BROKEN("%s: node '%s': operand %u is not computed before it", c->p->name, name, k);
   }
   accel__infer infer = {.p = c->copy,
                         .op = n->op,
@@ -263,13 +285,15 @@ static accel_status check_node(checker *c, uint32_t index) {
     if ((uint32_t)n->out[k] >= c->p->n_tensor || c->defined[n->out[k]])
       return BROKEN("%s: node '%s': its result %u is already defined", c->p->name, name, k);
     if (!same_result(c, &c->copy->tensor[n->out[k]], &infer.out[k]))
-      return BROKEN("%s: node '%s' (%s): its result has another shape than the op gives", c->p->name, name, signature.name);
+      return BROKEN("%s: node '%s' (%s): its result has another shape than the op gives",
+                    c->p->name, name, signature.name);
     c->defined[n->out[k]] = 1;
   }
   return ACCEL_OK;
 }
 
-/* Every node of an entry must find its operands among the entry's inputs and earlier nodes of the same entry. */
+/* Every node of an entry must find its operands among the entry's inputs and earlier nodes of the
+ * same entry. */
 static accel_status check_entry(checker *c, const accel_plugin_entry *e) {
   const accel_plugin_program *p = c->p;
   if (e->name == NULL) return BROKEN("%s: an entry has no name", p->name);
@@ -291,8 +315,10 @@ static accel_status check_entry(checker *c, const accel_plugin_entry *e) {
     const accel_plugin_node *n = ACCEL_AT(p, node, last);
     for (uint32_t k = 0; k < n->n_in; k++) {
       if (n->in[k] < 0 || c->defined[n->in[k]]) continue;
-      return BROKEN("%s: entry '%s': node '%s' needs '%s', which is neither an input of the entry nor computed in it",
-                    p->name, e->name, node_name(p, n), ACCEL_AT(p, tensor, n->in[k])->name);
+      return BROKEN(
+          "%s: entry '%s': node '%s' needs '%s', which is neither an input of the entry nor "
+          "computed in it",
+          p->name, e->name, node_name(p, n), ACCEL_AT(p, tensor, n->in[k])->name);
     }
     for (uint32_t k = 0; k < n->n_out; k++) {
       if (n->out[k] >= 0) c->defined[n->out[k]] = 1;

@@ -1,4 +1,5 @@
-/* dump.c - a program as text (one line a node; also what the hash is taken of) and as a Graphviz graph. */
+/* dump.c - a program as text (one line a node; also what the hash is taken of) and as a Graphviz
+ * graph. */
 #include <string.h>
 
 #include "program/internal.h"
@@ -7,18 +8,22 @@ static const char *tensor_name(const accel_plugin_program *p, int32_t t) {
   return t >= 0 && (uint32_t)t < p->n_tensor ? ACCEL_AT(p, tensor, t)->name : "-";
 }
 
-static void write_names(const accel_plugin_program *p, const int32_t *t, uint32_t n, accel__buffer *out) {
-  for (uint32_t i = 0; i < n; i++) accel__buffer_printf(out, "%s%s", i > 0 ? ", " : "", tensor_name(p, t[i]));
+static void write_names(const accel_plugin_program *p, const int32_t *t, uint32_t n,
+                        accel__buffer *out) {
+  for (uint32_t i = 0; i < n; i++)
+    accel__buffer_printf(out, "%s%s", i > 0 ? ", " : "", tensor_name(p, t[i]));
 }
 
-static void write_tensor(const accel_plugin_program *p, const accel_plugin_tensor *t, accel__buffer *out) {
+static void write_tensor(const accel_plugin_program *p, const accel_plugin_tensor *t,
+                         accel__buffer *out) {
   accel__buffer_printf(out, "%s %s", t->name, t->dtype == ACCEL_PLUGIN_I32 ? "i32" : "f32");
   accel__shape_text(p, t, out);
   if (t->space >= 0 && (uint32_t)t->space < p->n_space)
     accel__buffer_printf(out, " in %s", ACCEL_AT(p, space, t->space)->name);
 }
 
-static void write_attribute(const accel_plugin_program *p, int op, const accel_plugin_attr *a, accel__buffer *out) {
+static void write_attribute(const accel_plugin_program *p, int op, const accel_plugin_attr *a,
+                            accel__buffer *out) {
   const char *name = accel__attr_name(a->key), *value = accel__enum_name(op, a->key, a->i);
   accel__buffer_printf(out, " %s=", name != NULL ? name : "?");
   if (a->type == ACCEL_PLUGIN_ATTR_F)
@@ -40,7 +45,8 @@ static void write_attribute(const accel_plugin_program *p, int op, const accel_p
   accel__buffer_text(out, "]");
 }
 
-static void write_op(const accel_plugin_program *p, const accel_plugin_node *n, accel__buffer *out) {
+static void write_op(const accel_plugin_program *p, const accel_plugin_node *n,
+                     accel__buffer *out) {
   accel__signature s;
   accel__buffer_text(out, accel__op_signature(n->op, &s) ? s.name : "?");
   accel__buffer_text(out, "(");
@@ -79,12 +85,13 @@ static void write_head(const accel_plugin_program *p, accel__buffer *out) {
     accel__dim_text(p, s->rows, out);
     accel__buffer_text(out, " items ");
     accel__dim_text(p, s->items, out);
-    accel__buffer_printf(out, s->lengths >= 0 ? " ragged by %s\n" : " each\n", tensor_name(p, s->lengths));
+    accel__buffer_printf(out, s->lengths >= 0 ? " ragged by %s\n" : " each\n",
+                         tensor_name(p, s->lengths));
   }
   for (uint32_t i = 0; i < p->n_state; i++) {
     const accel_plugin_state *s = ACCEL_AT(p, state, i);
-    accel__buffer_printf(out, "state %s kind %d heads %d k %d v %d window %d share %d\n", s->name, s->kind, s->heads,
-                         s->k_dim, s->v_dim, s->window, s->share);
+    accel__buffer_printf(out, "state %s kind %d heads %d k %d v %d window %d share %d\n", s->name,
+                         s->kind, s->heads, s->k_dim, s->v_dim, s->window, s->share);
   }
 }
 
@@ -99,14 +106,16 @@ static void write_tensors(const accel_plugin_program *p, accel__buffer *out) {
     write_tensor(p, t, out);
     if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
       const accel_plugin_weight *w = ACCEL_AT(p, weight, t->weight);
-      accel__buffer_printf(out, " %s @%u", use[w->use <= ACCEL_PLUGIN_USE_PLAIN ? w->use : 0], w->stage);
+      accel__buffer_printf(out, " %s @%u", use[w->use <= ACCEL_PLUGIN_USE_PLAIN ? w->use : 0],
+                           w->stage);
     }
     accel__buffer_text(out, "\n");
   }
 }
 
 void accel__program_text(const accel_plugin_program *p, accel__buffer *out) {
-  accel__buffer_printf(out, "program %s: %u nodes, %u weights, %u stages\n", p->name, p->n_node, p->n_weight, p->n_stage);
+  accel__buffer_printf(out, "program %s: %u nodes, %u weights, %u stages\n", p->name, p->n_node,
+                       p->n_weight, p->n_stage);
   write_head(p, out);
   write_tensors(p, out);
   for (uint32_t i = 0; i < p->n_node; i++) write_node(p, i, out);
@@ -128,10 +137,12 @@ static void write_quoted(const char *text, accel__buffer *out) {
   }
 }
 
-static void write_dot_node(const accel_plugin_program *p, uint32_t index, const int32_t *producer, accel__buffer *out) {
+static void write_dot_node(const accel_plugin_program *p, uint32_t index, const int32_t *producer,
+                           accel__buffer *out) {
   const accel_plugin_node *n = ACCEL_AT(p, node, index);
   accel__signature s;
-  accel__buffer_printf(out, "  n%u [shape=box,label=\"%s\\n", index, accel__op_signature(n->op, &s) ? s.name : "?");
+  accel__buffer_printf(out, "  n%u [shape=box,label=\"%s\\n", index,
+                       accel__op_signature(n->op, &s) ? s.name : "?");
   accel__buffer text = {0};
   if (n->n_out > 0 && n->out[0] >= 0) write_tensor(p, ACCEL_AT(p, tensor, n->out[0]), &text);
   for (uint32_t i = 0; i < n->n_attr; i++) write_attribute(p, n->op, &n->attr[i], &text);
@@ -175,8 +186,8 @@ void accel__program_dot(const accel_plugin_program *p, accel__buffer *out) {
   for (uint32_t i = 0; i < p->n_entry; i++) {
     const accel_plugin_entry *e = ACCEL_AT(p, entry, i);
     for (uint32_t k = 0; k < e->n_out; k++) {
-      accel__buffer_printf(out, "  o%u_%u [shape=ellipse,label=\"%s\"];\n  n%d -> o%u_%u;\n", i, k, e->name,
-                           producer[e->out[k]], i, k);
+      accel__buffer_printf(out, "  o%u_%u [shape=ellipse,label=\"%s\"];\n  n%d -> o%u_%u;\n", i, k,
+                           e->name, producer[e->out[k]], i, k);
     }
   }
   accel__buffer_text(out, "}\n");

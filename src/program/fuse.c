@@ -36,7 +36,9 @@ static const accel_plugin_attr *find(const accel_plugin_node *n, int key) {
   return NULL;
 }
 
-static int32_t operand(const accel_plugin_node *n, uint32_t i) { return i < n->n_in ? n->in[i] : -1; }
+static int32_t operand(const accel_plugin_node *n, uint32_t i) {
+  return i < n->n_in ? n->in[i] : -1;
+}
 
 /* The node that computes `t` when nobody else reads it. */
 static accel_plugin_node *only_producer(fuser *f, int32_t t) {
@@ -45,8 +47,8 @@ static accel_plugin_node *only_producer(fuser *f, int32_t t) {
 }
 
 /* n takes over what `source` did, and its operands. */
-static void take_over(fuser *f, accel_plugin_node *n, const accel_plugin_node *source, int32_t *in, uint32_t n_in,
-                      accel_plugin_attr *attr, uint32_t n_attr) {
+static void take_over(fuser *f, accel_plugin_node *n, const accel_plugin_node *source, int32_t *in,
+                      uint32_t n_in, accel_plugin_attr *attr, uint32_t n_attr) {
   f->gone[source - f->p->node] = 1;
   n->op = source->op;
   n->in = in;
@@ -57,13 +59,18 @@ static void take_over(fuser *f, accel_plugin_node *n, const accel_plugin_node *s
 }
 
 static bool fuse_activation(fuser *f, accel_plugin_node *n) {
-  const accel_plugin_attr *kind = find(n, ACCEL_PLUGIN_ATTR_KIND), *alpha = find(n, ACCEL_PLUGIN_ATTR_ALPHA);
+  const accel_plugin_attr *kind = find(n, ACCEL_PLUGIN_ATTR_KIND),
+                          *alpha = find(n, ACCEL_PLUGIN_ATTR_ALPHA);
   if (kind == NULL || kind->i >= 20) return false;
   const accel_plugin_node *source = only_producer(f, n->in[0]);
-  if (source == NULL || !accel__op_takes(source->op, ACCEL_PLUGIN_ATTR_ACT) || source->op == ACCEL_PLUGIN_OP_MOE)
+  if (source == NULL || !accel__op_takes(source->op, ACCEL_PLUGIN_ATTR_ACT) ||
+      source->op == ACCEL_PLUGIN_OP_MOE)
     return false;
-  const accel_plugin_attr *act = find(source, ACCEL_PLUGIN_ATTR_ACT), *glu = find(source, ACCEL_PLUGIN_ATTR_GLU);
-  if ((act != NULL && act->i != ACCEL_PLUGIN_ACT_NONE) || (glu != NULL && glu->i != ACCEL_PLUGIN_GLU_NONE)) return false;
+  const accel_plugin_attr *act = find(source, ACCEL_PLUGIN_ATTR_ACT),
+                          *glu = find(source, ACCEL_PLUGIN_ATTR_GLU);
+  if ((act != NULL && act->i != ACCEL_PLUGIN_ACT_NONE) ||
+      (glu != NULL && glu->i != ACCEL_PLUGIN_GLU_NONE))
+    return false;
   if (source->op == ACCEL_PLUGIN_OP_LINEAR && operand(source, 3) >= 0)
     return false; /* act comes before the residual there */
   if (alpha != NULL && !accel__op_takes(source->op, ACCEL_PLUGIN_ATTR_ACT_ALPHA)) return false;
@@ -71,19 +78,23 @@ static bool fuse_activation(fuser *f, accel_plugin_node *n) {
   if (attr == NULL) return false;
   uint32_t count = 0;
   for (uint32_t i = 0; i < source->n_attr; i++) {
-    if (source->attr[i].key != ACCEL_PLUGIN_ATTR_ACT && source->attr[i].key != ACCEL_PLUGIN_ATTR_ACT_ALPHA)
+    if (source->attr[i].key != ACCEL_PLUGIN_ATTR_ACT &&
+        source->attr[i].key != ACCEL_PLUGIN_ATTR_ACT_ALPHA)
       attr[count++] = source->attr[i];
   }
-  attr[count++] = (accel_plugin_attr){.key = ACCEL_PLUGIN_ATTR_ACT, .type = ACCEL_PLUGIN_ATTR_I, .i = kind->i};
+  attr[count++] =
+      (accel_plugin_attr){.key = ACCEL_PLUGIN_ATTR_ACT, .type = ACCEL_PLUGIN_ATTR_I, .i = kind->i};
   if (alpha != NULL)
-    attr[count++] = (accel_plugin_attr){.key = ACCEL_PLUGIN_ATTR_ACT_ALPHA, .type = ACCEL_PLUGIN_ATTR_F, .f = alpha->f};
+    attr[count++] = (accel_plugin_attr){
+        .key = ACCEL_PLUGIN_ATTR_ACT_ALPHA, .type = ACCEL_PLUGIN_ATTR_F, .f = alpha->f};
   take_over(f, n, source, (int32_t *)source->in, source->n_in, attr, count);
   return true;
 }
 
 static bool same_shape(const accel__program *p, int32_t a, int32_t b) {
   const accel_plugin_tensor *x = &p->tensor[a], *y = &p->tensor[b];
-  return x->rank == y->rank && x->dtype == y->dtype && memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
+  return x->rank == y->rank && x->dtype == y->dtype &&
+         memcmp(x->dim, y->dim, x->rank * sizeof *x->dim) == 0;
 }
 
 /* x + linear(..) where operand `at` of the addition is the linear. */
@@ -91,7 +102,8 @@ static bool fuse_residual(fuser *f, accel_plugin_node *n, uint32_t at) {
   const accel_plugin_attr *kind = find(n, ACCEL_PLUGIN_ATTR_KIND);
   const accel_plugin_node *source = only_producer(f, n->in[at]);
   int32_t other = n->in[1 - at];
-  if (kind == NULL || kind->i != ACCEL_PLUGIN_BINARY_ADD || source == NULL || source->op != ACCEL_PLUGIN_OP_LINEAR)
+  if (kind == NULL || kind->i != ACCEL_PLUGIN_BINARY_ADD || source == NULL ||
+      source->op != ACCEL_PLUGIN_OP_LINEAR)
     return false;
   if (operand(source, 3) >= 0 || !same_shape(f->p, other, n->in[at])) return false;
   uint32_t n_in = source->n_in > 4 ? source->n_in : 4;

@@ -10,7 +10,8 @@ typedef struct op_row {
   uint32_t outputs;
 } op_row;
 static const op_row op_rows[] = {
-#define ACCEL_OP(name, number, operands, outputs, attributes, text) {number, #name, operands, attributes, outputs},
+#define ACCEL_OP(name, number, operands, outputs, attributes, text) \
+  {number, #name, operands, attributes, outputs},
 #include "accel/ops.def"
 };
 
@@ -111,7 +112,8 @@ bool accel__op_takes(int op, int key) {
   return false;
 }
 
-/* The groups an attribute's values come from: up to two (a unary's kind may also be an activation). */
+/* The groups an attribute's values come from: up to two (a unary's kind may also be an
+ * activation). */
 static const char *value_group(int op, int key) {
   switch (key) {
     case ACCEL_PLUGIN_ATTR_ACT:
@@ -153,7 +155,8 @@ bool accel__attr_is_enum(int op, int key) { return value_group(op, key) != NULL;
 
 static const char *value_name(const char *group, int64_t value) {
   for (size_t i = 0; i < sizeof value_rows / sizeof *value_rows; i++) {
-    if (value_rows[i].value == value && strcmp(value_rows[i].group, group) == 0) return value_rows[i].name;
+    if (value_rows[i].value == value && strcmp(value_rows[i].group, group) == 0)
+      return value_rows[i].name;
   }
   return NULL;
 }

@@ -34,38 +34,53 @@ typedef int32_t accel__dim;    /* index into its dims */
 accel__program *accel__program_new(const char *name); /* NULL: no memory */
 void accel__program_free(accel__program **p);
 bool accel__program_failed(const accel__program *p);
-/* Records a failure found by the caller (a config that cannot be built); the first one is kept.  Returns -1. */
-int32_t accel__program_fail(accel__program *p, accel_status code, const char *format, ...) ACCEL_PRINTF(3, 4);
-/* Runs validation and fusion, fixes the hash; afterwards the view is valid until accel__program_free. */
+/* Records a failure found by the caller (a config that cannot be built); the first one is kept.
+ * Returns -1. */
+int32_t accel__program_fail(accel__program *p, accel_status code, const char *format, ...)
+    ACCEL_PRINTF(3, 4);
+/* Runs validation and fusion, fixes the hash; afterwards the view is valid until
+ * accel__program_free. */
 accel_status accel__program_finish(accel__program *p);
 const accel_plugin_program *accel__program_view(const accel__program *p);
-/* Mixes the weights' identity (their files, or the seed) into the hash, which keys caches.  Once, before a plugin sees it. */
+/* Mixes the weights' identity (their files, or the seed) into the hash, which keys caches.  Once,
+ * before a plugin sees it. */
 void accel__program_identify(accel__program *p, uint64_t weights);
 
 /* ---- dims: folded and shared as they are built ---- */
 accel__dim accel__const_dim(accel__program *p, int64_t value);
-accel__dim accel__symbol(accel__program *p, const char *name, int64_t min, int64_t max, int64_t typical);
+accel__dim accel__symbol(accel__program *p, const char *name, int64_t min, int64_t max,
+                         int64_t typical);
 accel__dim accel__dim_op(accel__program *p, accel_plugin_dim_op op, accel__dim a, accel__dim b);
 /* The constant behind a dim; false when it is symbolic. */
 bool accel__dim_value(const accel__program *p, accel__dim dim, int64_t *value);
 
 /* ---- tensors ---- */
-accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dtype dtype, int32_t space, uint32_t rank, const accel__dim *dims);
-int32_t accel__space_ragged(accel__program *p, const char *name, accel__tensor lengths, accel__dim rows, accel__dim items);
-int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_per_item, accel__dim items);
-accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const float *values); /* copied */
-accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const int32_t *values);
+accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dtype dtype,
+                           int32_t space, uint32_t rank, const accel__dim *dims);
+int32_t accel__space_ragged(accel__program *p, const char *name, accel__tensor lengths,
+                            accel__dim rows, accel__dim items);
+int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_per_item,
+                           accel__dim items);
+/* copied */
+accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank,
+                                  const int64_t *dims, const float *values);
+accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank,
+                                  const int64_t *dims, const int32_t *values);
 
-/* name, use, dims and where the values come from (weights/source.h); name NULL: parts[0]; derive_user and many in arena memory of the program. */
+/* name, use, dims and where the values come from (weights/source.h); name NULL: parts[0];
+ * derive_user and many in arena memory of the program. */
 typedef accel__source_weight accel__weight_spec;
-/* The same name again gives the same tensor (shared and tied weights); with other dims it is an error. */
+/* The same name again gives the same tensor (shared and tied weights); with other dims it is an
+ * error. */
 accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec);
-const accel__weight_spec *accel__weight_source(const accel__program *p, uint32_t weight); /* of accel_plugin_program.weight[] */
+/* of accel_plugin_program.weight[] */
+const accel__weight_spec *accel__weight_source(const accel__program *p, uint32_t weight);
 accel__arena *accel__program_arena(accel__program *p); /* lives as long as the program */
 
 /* Shape, dtype and space of a tensor while building. */
 uint32_t accel__rank(const accel__program *p, accel__tensor t);
-accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t axis); /* negative axis from the end */
+/* negative axis from the end */
+accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t axis);
 /* Names the next nodes' results and stages: path "encoder.layer.3.attention", stage 4. */
 void accel__at(accel__program *p, uint32_t stage, const char *format, ...) ACCEL_PRINTF(3, 4);
 void accel__name(accel__program *p, accel__tensor t, const char *format, ...) ACCEL_PRINTF(3, 4);
@@ -83,32 +98,49 @@ typedef struct accel__attr {
   const int64_t *v;
   uint32_t n;
 } accel__attr;
-#define ACCEL_I(name, value) ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_I, .i = (value)})
-#define ACCEL_F(name, value) ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_F, .f = (value)})
-#define ACCEL_IV(name, values, count) ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_IV, .v = (values), .n = (count)})
-#define ACCEL_D(name, dims, count) ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_D, .v = (dims), .n = (count)})
-/* Any op: checks operand count, attributes and shapes against ops.def, infers the results.  Returns the first output; out[] (may be
- * NULL) gets all n_out wanted outputs. */
-accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in, uint32_t n_in, const accel__attr *attr, uint32_t n_attr,
+#define ACCEL_I(name, value) \
+  ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_I, .i = (value)})
+#define ACCEL_F(name, value) \
+  ((accel__attr){.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_F, .f = (value)})
+#define ACCEL_IV(name, values, count) \
+  ((accel__attr){                     \
+      .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_IV, .v = (values), .n = (count)})
+#define ACCEL_D(name, dims, count) \
+  ((accel__attr){                  \
+      .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_D, .v = (dims), .n = (count)})
+/* Any op: checks operand count, attributes and shapes against ops.def, infers the results.  Returns
+ * the first output; out[] (may be NULL) gets all n_out wanted outputs. */
+accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in,
+                          uint32_t n_in, const accel__attr *attr, uint32_t n_attr,
                           accel__tensor *out, uint32_t n_out);
 
 /* The common ones, spelled shortly; absent operands are -1. */
-accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias, accel__tensor residual, accel_plugin_act act);
-accel__tensor accel__layer_norm(accel__program *p, accel__tensor x, accel__tensor gamma, accel__tensor beta, accel__tensor residual, double eps);
+accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias,
+                            accel__tensor residual, accel_plugin_act act);
+accel__tensor accel__layer_norm(accel__program *p, accel__tensor x, accel__tensor gamma,
+                                accel__tensor beta, accel__tensor residual, double eps);
 accel__tensor accel__gather(accel__program *p, accel__tensor table, accel__tensor idx); /* axis 0 */
-accel__tensor accel__binary(accel__program *p, accel_plugin_binary kind, accel__tensor a, accel__tensor b);
+accel__tensor accel__binary(accel__program *p, accel_plugin_binary kind, accel__tensor a,
+                            accel__tensor b);
 accel__tensor accel__unary(accel__program *p, int kind, accel__tensor x);
-accel__tensor accel__reshape(accel__program *p, accel__tensor x, uint32_t rank, const accel__dim *dims);
-accel__tensor accel__slice(accel__program *p, accel__tensor x, int32_t axis, int64_t start, int64_t end); /* end INT64_MAX: to the end */
-accel__tensor accel__reduce_rows(accel__program *p, int reduce_kind, accel__tensor x, accel__tensor weights, int32_t space); /* [T,C] -> [B,C] */
+accel__tensor accel__reshape(accel__program *p, accel__tensor x, uint32_t rank,
+                             const accel__dim *dims);
+/* end INT64_MAX: to the end */
+accel__tensor accel__slice(accel__program *p, accel__tensor x, int32_t axis, int64_t start,
+                           int64_t end);
+/* [T,C] -> [B,C] */
+accel__tensor accel__reduce_rows(accel__program *p, int reduce_kind, accel__tensor x,
+                                 accel__tensor weights, int32_t space);
 
-accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in, const accel__tensor *out, uint32_t n_out);
+accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in,
+                          uint32_t n_in, const accel__tensor *out, uint32_t n_out);
 
 /* ---- showing ---- */
 const char *accel__op_name(int op); /* "LINEAR"; "?" for a number that is no op */
 void accel__program_text(const accel_plugin_program *p, accel__buffer *out); /* one line a node */
 void accel__program_dot(const accel_plugin_program *p, accel__buffer *out);  /* Graphviz */
-/* Checks a finished program from anywhere: indices in range, order, ranks, operands, attributes; names the node. */
+/* Checks a finished program from anywhere: indices in range, order, ranks, operands, attributes;
+ * names the node. */
 accel_status accel__program_validate(const accel_plugin_program *p);
 
 #endif

@@ -1,4 +1,5 @@
-/* shape.c - shape, dtype and space inference: what the ops share, and the ops over rows (linear ... selective_scan). */
+/* shape.c - shape, dtype and space inference: what the ops share, and the ops over rows (linear ...
+ * selective_scan). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,8 @@ static const char *operand_name(const accel__infer *c, uint32_t i) {
 
 bool accel__expect_rank(accel__infer *c, uint32_t i, uint32_t rank) {
   const accel_plugin_tensor *t = accel__operand_at(c, i);
-  return t == NULL || t->rank == rank || accel__wrong(c, "%s has rank %u, expected %u", operand_name(c, i), t->rank, rank);
+  return t == NULL || t->rank == rank ||
+         accel__wrong(c, "%s has rank %u, expected %u", operand_name(c, i), t->rank, rank);
 }
 
 bool accel__expect_dims(accel__infer *c, uint32_t i, uint32_t rank, const accel__dim *dims) {
@@ -58,12 +60,15 @@ bool accel__expect_dims(accel__infer *c, uint32_t i, uint32_t rank, const accel_
   accel_plugin_program view;
   accel__program_peek(c->p, &view);
   accel__shape_text(&view, &expected, &text);
-  accel__wrong(c, "%s should be %s", operand_name(c, i), text.data != NULL ? text.data : "of another shape");
+  accel__wrong(c, "%s should be %s", operand_name(c, i),
+               text.data != NULL ? text.data : "of another shape");
   accel__buffer_free(&text);
   return false;
 }
 
-static bool expect_1(accel__infer *c, uint32_t i, accel__dim a) { return accel__expect_dims(c, i, 1, &a); }
+static bool expect_1(accel__infer *c, uint32_t i, accel__dim a) {
+  return accel__expect_dims(c, i, 1, &a);
+}
 static bool expect_2(accel__infer *c, uint32_t i, accel__dim a, accel__dim b) {
   return accel__expect_dims(c, i, 2, (accel__dim[]){a, b});
 }
@@ -71,7 +76,8 @@ static bool expect_like(accel__infer *c, uint32_t i, const accel_plugin_tensor *
   return accel__expect_dims(c, i, t->rank, t->dim);
 }
 
-void accel__result(accel__infer *c, uint32_t k, int dtype, uint32_t rank, const int32_t *dims, int32_t space) {
+void accel__result(accel__infer *c, uint32_t k, int dtype, uint32_t rank, const int32_t *dims,
+                   int32_t space) {
   accel_plugin_tensor *t = &c->out[k];
   memset(t, 0, sizeof *t);
   t->dtype = (uint8_t)dtype;
@@ -87,19 +93,23 @@ static bool result_like(accel__infer *c, const accel_plugin_tensor *t) {
 
 bool accel__axis(accel__infer *c, int64_t axis, uint32_t rank, uint32_t *out) {
   int64_t at = axis < 0 ? axis + rank : axis;
-  if (at < 0 || at >= rank) return accel__wrong(c, "axis %lld is outside rank %u", (long long)axis, rank);
+  if (at < 0 || at >= rank)
+    return accel__wrong(c, "axis %lld is outside rank %u", (long long)axis, rank);
   *out = (uint32_t)at;
   return true;
 }
 
-static accel__dim last_dim(const accel_plugin_tensor *t) { return t->rank > 0 ? t->dim[t->rank - 1] : -1; }
+static accel__dim last_dim(const accel_plugin_tensor *t) {
+  return t->rank > 0 ? t->dim[t->rank - 1] : -1;
+}
 static accel__dim times(accel__infer *c, accel__dim a, int64_t n) {
   return accel__dim_op(c->p, ACCEL_PLUGIN_DIM_MUL, a, accel__const_dim(c->p, n));
 }
 
 /* The constant behind a dim, or a complaint that names the operand. */
 static bool constant_dim(accel__infer *c, uint32_t i, accel__dim dim, int64_t *out) {
-  return accel__dim_value(c->p, dim, out) || accel__wrong(c, "the last dim of %s must be a constant", operand_name(c, i));
+  return accel__dim_value(c->p, dim, out) ||
+         accel__wrong(c, "the last dim of %s must be a constant", operand_name(c, i));
 }
 
 static bool expect_space(accel__infer *c, int key, int64_t space) {
@@ -117,11 +127,13 @@ static accel__dim space_rows(accel__infer *c, int64_t space) {
 
 bool accel__shape_LINEAR(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0), *w = accel__operand_at(c, 1);
-  if (x->rank < 1 || !accel__expect_rank(c, 1, 2)) return accel__wrong(c, "x needs at least one dim and w[N,K] two");
+  if (x->rank < 1 || !accel__expect_rank(c, 1, 2))
+    return accel__wrong(c, "x needs at least one dim and w[N,K] two");
   bool trans = accel__attr_int(c, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   int64_t glu = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0), stored;
   accel__dim n = w->dim[trans ? 1 : 0], k = w->dim[trans ? 0 : 1], rows = n;
-  if (!accel__dims_equal(c->p, last_dim(x), k)) return accel__wrong(c, "the last dim of x is not the K of w");
+  if (!accel__dims_equal(c->p, last_dim(x), k))
+    return accel__wrong(c, "the last dim of x is not the K of w");
   if ((glu == ACCEL_PLUGIN_GLU_SEPARATE) != (accel__operand_at(c, 4) != NULL))
     return accel__wrong(c, "w_gate goes with glu=separate");
   if (accel__operand_at(c, 5) != NULL && glu != ACCEL_PLUGIN_GLU_SEPARATE)
@@ -141,7 +153,8 @@ bool accel__shape_LINEAR(accel__infer *c) {
 }
 
 /* Broadcasts b's dims into dims[rank] (aligned at the end); false when they do not fit. */
-static bool broadcast(accel__infer *c, int32_t *dims, uint32_t rank, const int32_t *b, uint32_t b_rank) {
+static bool broadcast(accel__infer *c, int32_t *dims, uint32_t rank, const int32_t *b,
+                      uint32_t b_rank) {
   for (uint32_t i = 0; i < b_rank; i++) {
     int32_t *d = &dims[rank - b_rank + i];
     int64_t one;
@@ -171,13 +184,14 @@ bool accel__shape_MATMUL(accel__infer *c) {
 }
 
 /* Checks k or v: [rows of kv_space, kv_heads * D]; gives D. */
-static bool key_value(accel__infer *c, uint32_t i, int64_t kv_heads, int64_t kv_space, int64_t *width) {
+static bool key_value(accel__infer *c, uint32_t i, int64_t kv_heads, int64_t kv_space,
+                      int64_t *width) {
   const accel_plugin_tensor *t = accel__operand_at(c, i);
   int64_t all;
   if (!accel__expect_rank(c, i, 2) || !constant_dim(c, i, last_dim(t), &all)) return false;
   if (all % kv_heads != 0)
-    return accel__wrong(c, "%s's %lld columns do not fall into %lld heads", operand_name(c, i), (long long)all,
-                        (long long)kv_heads);
+    return accel__wrong(c, "%s's %lld columns do not fall into %lld heads", operand_name(c, i),
+                        (long long)all, (long long)kv_heads);
   if (!accel__dims_equal(c->p, t->dim[0], space_rows(c, kv_space)))
     return accel__wrong(c, "%s has not the rows of kv_space", operand_name(c, i));
   *width = all / kv_heads;
@@ -189,7 +203,8 @@ static bool attention_bias(accel__infer *c, int64_t heads, accel__dim columns) {
   int64_t kind = accel__attr_int(c, ACCEL_PLUGIN_ATTR_BIAS_KIND, 0);
   accel__dim h = accel__const_dim(c->p, heads);
   bool wants = kind != ACCEL_PLUGIN_BIAS_NONE && kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
-  if (wants != (bias != NULL)) return accel__wrong(c, "operand bias and bias_kind do not go together");
+  if (wants != (bias != NULL))
+    return accel__wrong(c, "operand bias and bias_kind do not go together");
   bool relative = accel__operand_at(c, 8) != NULL || accel__operand_at(c, 9) != NULL;
   if (relative != (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED))
     return accel__wrong(c, "rel_k and rel_q go with bias_kind=disentangled");
@@ -217,36 +232,44 @@ static bool attention_bias(accel__infer *c, int64_t heads, accel__dim columns) {
 }
 
 /* Second output: [listed heads, Tq, keys of the longest item at most]. */
-static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64_t q_space, int64_t kv_space) {
+static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64_t q_space,
+                            int64_t kv_space) {
   if (c->n_out < 2) return true;
   const accel_plugin_attr *probs = accel__attr_at(c, ACCEL_PLUGIN_ATTR_PROBS);
-  if (probs == NULL || probs->n == 0) return accel__wrong(c, "the second output needs heads listed in probs");
+  if (probs == NULL || probs->n == 0)
+    return accel__wrong(c, "the second output needs heads listed in probs");
   for (uint32_t i = 0; i < probs->n; i++) {
     if (probs->v[i] < 0 || probs->v[i] >= heads)
       return accel__wrong(c, "probs: there is no head %lld", (long long)probs->v[i]);
   }
-  accel__result(c, 1, ACCEL_PLUGIN_F32, 3, (int32_t[]){accel__const_dim(c->p, probs->n), tq, c->p->space[kv_space].rows},
-                -1);
+  accel__result(c, 1, ACCEL_PLUGIN_F32, 3,
+                (int32_t[]){accel__const_dim(c->p, probs->n), tq, c->p->space[kv_space].rows}, -1);
   (void)q_space;
   return true;
 }
 
 bool accel__shape_ATTENTION(accel__infer *c) {
-  const accel_plugin_tensor *q = accel__operand_at(c, 0), *k = accel__operand_at(c, 1), *v = accel__operand_at(c, 2);
+  const accel_plugin_tensor *q = accel__operand_at(c, 0), *k = accel__operand_at(c, 1),
+                            *v = accel__operand_at(c, 2);
   int64_t heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEADS, 0),
           kv_heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_HEADS, heads);
   int64_t q_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_Q_SPACE, -1),
           kv_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_SPACE, q_space);
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
-    return accel__wrong(c, "kv_heads %lld must divide heads %lld", (long long)kv_heads, (long long)heads);
-  if (!expect_space(c, ACCEL_PLUGIN_ATTR_Q_SPACE, q_space) || !expect_space(c, ACCEL_PLUGIN_ATTR_KV_SPACE, kv_space))
+    return accel__wrong(c, "kv_heads %lld must divide heads %lld", (long long)kv_heads,
+                        (long long)heads);
+  if (!expect_space(c, ACCEL_PLUGIN_ATTR_Q_SPACE, q_space) ||
+      !expect_space(c, ACCEL_PLUGIN_ATTR_KV_SPACE, kv_space))
     return false;
   if (c->state < 0 && (q == NULL || k == NULL || v == NULL))
     return accel__wrong(c, "q, k and v may only be absent with a state");
-  if ((k == NULL) != (v == NULL) || (q == NULL && k == NULL)) return accel__wrong(c, "k and v come together");
+  if ((k == NULL) != (v == NULL) || (q == NULL && k == NULL))
+    return accel__wrong(c, "k and v come together");
   const accel_plugin_state *state = c->state >= 0 ? &c->p->state[c->state] : NULL;
   int64_t dk = state != NULL ? state->k_dim : 0, dv = state != NULL ? state->v_dim : 0, columns;
-  if (k != NULL && (!key_value(c, 1, kv_heads, kv_space, &dk) || !key_value(c, 2, kv_heads, kv_space, &dv))) return false;
+  if (k != NULL &&
+      (!key_value(c, 1, kv_heads, kv_space, &dk) || !key_value(c, 2, kv_heads, kv_space, &dv)))
+    return false;
   if (state != NULL && (dk != state->k_dim || dv != state->v_dim || kv_heads != state->heads))
     return accel__wrong(c, "k and v do not fit state '%s'", state->name);
   if (!expect_1(c, 4, space_rows(c, q_space)) || !expect_1(c, 5, space_rows(c, kv_space)) ||
@@ -255,15 +278,19 @@ bool accel__shape_ATTENTION(accel__infer *c) {
   }
   accel__dim width = accel__const_dim(c->p, heads * dv);
   if (q == NULL) { /* append only: an empty result of the right width */
-    accel__result(c, 0, ACCEL_PLUGIN_F32, 2, (int32_t[]){space_rows(c, q_space), width}, (int32_t)q_space);
+    accel__result(c, 0, ACCEL_PLUGIN_F32, 2, (int32_t[]){space_rows(c, q_space), width},
+                  (int32_t)q_space);
     return true;
   }
   if (!accel__expect_rank(c, 0, 2) || !constant_dim(c, 0, last_dim(q), &columns)) return false;
   if (columns != heads * dk)
-    return accel__wrong(c, "q's %lld columns are not %lld heads of %lld", (long long)columns, (long long)heads,
-                        (long long)dk);
-  if (!accel__dims_equal(c->p, q->dim[0], space_rows(c, q_space))) return accel__wrong(c, "q has not the rows of q_space");
-  if (!attention_bias(c, heads, last_dim(q)) || !attention_probs(c, heads, q->dim[0], q_space, kv_space)) return false;
+    return accel__wrong(c, "q's %lld columns are not %lld heads of %lld", (long long)columns,
+                        (long long)heads, (long long)dk);
+  if (!accel__dims_equal(c->p, q->dim[0], space_rows(c, q_space)))
+    return accel__wrong(c, "q has not the rows of q_space");
+  if (!attention_bias(c, heads, last_dim(q)) ||
+      !attention_probs(c, heads, q->dim[0], q_space, kv_space))
+    return false;
   accel__result(c, 0, ACCEL_PLUGIN_F32, 2, (int32_t[]){q->dim[0], width}, (int32_t)q_space);
   return true;
 }
@@ -274,18 +301,22 @@ bool accel__shape_ROPE(accel__infer *c) {
           rot = accel__attr_int(c, ACCEL_PLUGIN_ATTR_ROT_DIMS, head), all;
   if (!accel__expect_rank(c, 0, 2) || !constant_dim(c, 0, last_dim(x), &all)) return false;
   if (head < 1 || all % head != 0)
-    return accel__wrong(c, "head_dim %lld does not divide x's %lld columns", (long long)head, (long long)all);
+    return accel__wrong(c, "head_dim %lld does not divide x's %lld columns", (long long)head,
+                        (long long)all);
   if (rot < 2 || rot % 2 != 0 || rot > head)
-    return accel__wrong(c, "rot_dims %lld must be even and at most head_dim %lld", (long long)rot, (long long)head);
+    return accel__wrong(c, "rot_dims %lld must be even and at most head_dim %lld", (long long)rot,
+                        (long long)head);
   bool three = pos->rank == 2;
-  if (three ? !expect_2(c, 1, accel__const_dim(c->p, 3), x->dim[0]) : !expect_1(c, 1, x->dim[0])) return false;
+  if (three ? !expect_2(c, 1, accel__const_dim(c->p, 3), x->dim[0]) : !expect_1(c, 1, x->dim[0]))
+    return false;
   const accel_plugin_attr *sections = accel__attr_at(c, ACCEL_PLUGIN_ATTR_SECTIONS);
   if (three && sections == NULL) return accel__wrong(c, "three position rows need sections");
   if (accel__operand_at(c, 2) == NULL && accel__attr_at(c, ACCEL_PLUGIN_ATTR_THETA) == NULL)
     return accel__wrong(c, "inv_freq or theta is needed");
   const accel_plugin_tensor *freq = accel__operand_at(c, 2);
   accel__dim pairs = accel__const_dim(c->p, rot / 2);
-  if (freq != NULL && freq->rank == 2 ? !expect_2(c, 2, x->dim[0], pairs) : !expect_1(c, 2, pairs)) return false;
+  if (freq != NULL && freq->rank == 2 ? !expect_2(c, 2, x->dim[0], pairs) : !expect_1(c, 2, pairs))
+    return false;
   return result_like(c, x);
 }
 
@@ -296,7 +327,8 @@ bool accel__shape_NORM(accel__infer *c) {
   if (groups < 1) return accel__wrong(c, "groups must be positive");
   if (groups > 1 && (!constant_dim(c, 0, last_dim(x), &columns) || columns % groups != 0))
     return accel__wrong(c, "groups must divide x's last dim");
-  if (!expect_1(c, 1, last_dim(x)) || !expect_1(c, 2, last_dim(x)) || !expect_like(c, 3, x)) return false;
+  if (!expect_1(c, 1, last_dim(x)) || !expect_1(c, 2, last_dim(x)) || !expect_like(c, 3, x))
+    return false;
   if (c->n_out > 1) accel__result(c, 1, x->dtype, x->rank, x->dim, x->space);
   return result_like(c, x);
 }
@@ -304,7 +336,8 @@ bool accel__shape_NORM(accel__infer *c) {
 bool accel__shape_GATHER(accel__infer *c) {
   const accel_plugin_tensor *table = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1);
   uint32_t axis = 0;
-  if (!accel__axis(c, accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, 0), table->rank, &axis)) return false;
+  if (!accel__axis(c, accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, 0), table->rank, &axis))
+    return false;
   uint32_t rank = table->rank - 1u + idx->rank;
   if (rank > ACCEL_PLUGIN_MAX_RANK) return accel__wrong(c, "the result would have rank %u", rank);
   int32_t dims[ACCEL_PLUGIN_MAX_RANK];
@@ -312,7 +345,10 @@ bool accel__shape_GATHER(accel__infer *c) {
   for (uint32_t i = 0; i < axis; i++) dims[n++] = table->dim[i];
   for (uint32_t i = 0; i < idx->rank; i++) dims[n++] = idx->dim[i];
   for (uint32_t i = axis + 1; i < table->rank; i++) dims[n++] = table->dim[i];
-  accel__result(c, 0, table->dtype, rank, dims, axis == 0 && idx->rank > 0 ? idx->space : axis > 0 ? table->space : -1);
+  accel__result(c, 0, table->dtype, rank, dims,
+                axis == 0 && idx->rank > 0 ? idx->space
+                : axis > 0                 ? table->space
+                                           : -1);
   return true;
 }
 
@@ -323,7 +359,8 @@ bool accel__shape_SCATTER_ROWS(accel__infer *c) {
 }
 
 bool accel__shape_BINARY(accel__infer *c) {
-  const accel_plugin_tensor *t[3] = {accel__operand_at(c, 0), accel__operand_at(c, 1), accel__operand_at(c, 2)};
+  const accel_plugin_tensor *t[3] = {accel__operand_at(c, 0), accel__operand_at(c, 1),
+                                     accel__operand_at(c, 2)};
   bool where = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KIND, 0) == ACCEL_PLUGIN_BINARY_WHERE;
   if (where != (t[2] != NULL)) return accel__wrong(c, "operand c goes with kind=where");
   if (!where && t[0]->dtype != t[1]->dtype) return accel__wrong(c, "a and b have different dtypes");
@@ -338,8 +375,10 @@ bool accel__shape_BINARY(accel__infer *c) {
     if (t[i] != NULL && !broadcast(c, dims, wide->rank, t[i]->dim, t[i]->rank)) return false;
   }
   for (uint32_t i = 0; i < 3; i++) { /* the space of those that give dim 0 */
-    if (t[i] == NULL || t[i]->space < 0 || t[i]->rank != wide->rank || t[i]->dim[0] != dims[0]) continue;
-    if (space >= 0 && space != t[i]->space) return accel__wrong(c, "the operands lie in different row spaces");
+    if (t[i] == NULL || t[i]->space < 0 || t[i]->rank != wide->rank || t[i]->dim[0] != dims[0])
+      continue;
+    if (space >= 0 && space != t[i]->space)
+      return accel__wrong(c, "the operands lie in different row spaces");
     space = t[i]->space;
   }
   accel__result(c, 0, t[1]->dtype, wide->rank, dims, space);
@@ -350,21 +389,26 @@ bool accel__shape_UNARY(accel__infer *c) { return result_like(c, accel__operand_
 
 bool accel__shape_CAST(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0);
-  accel__result(c, 0, (int)accel__attr_int(c, ACCEL_PLUGIN_ATTR_DTYPE, ACCEL_PLUGIN_F32), x->rank, x->dim, x->space);
+  accel__result(c, 0, (int)accel__attr_int(c, ACCEL_PLUGIN_ATTR_DTYPE, ACCEL_PLUGIN_F32), x->rank,
+                x->dim, x->space);
   return true;
 }
 
 bool accel__shape_SOFTMAX(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0);
   uint32_t axis;
-  return accel__axis(c, accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, -1), x->rank, &axis) && result_like(c, x);
+  return accel__axis(c, accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, -1), x->rank, &axis) &&
+         result_like(c, x);
 }
 
 bool accel__shape_REDUCE(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0), *weights = accel__operand_at(c, 1);
-  int64_t space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1), kind = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KIND, 0);
+  int64_t space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1),
+          kind = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KIND, 0);
   uint32_t axis = 0, rank = 0;
-  if (!accel__axis(c, space >= 0 ? 0 : accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, -1), x->rank, &axis)) return false;
+  if (!accel__axis(c, space >= 0 ? 0 : accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, -1), x->rank,
+                   &axis))
+    return false;
   if (weights != NULL && kind != ACCEL_PLUGIN_REDUCE_SUM && kind != ACCEL_PLUGIN_REDUCE_MEAN)
     return accel__wrong(c, "weights go with sum and mean");
   if (!expect_1(c, 1, x->dim[axis])) return false;
@@ -405,10 +449,10 @@ bool accel__shape_TOPK(accel__infer *c) {
 }
 
 bool accel__shape_MOE(accel__infer *c) {
-  const accel_plugin_tensor *x = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1), *up = accel__operand_at(c, 3),
-                            *down = accel__operand_at(c, 4);
-  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 3) ||
-      !accel__expect_rank(c, 4, 3))
+  const accel_plugin_tensor *x = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1),
+                            *up = accel__operand_at(c, 3), *down = accel__operand_at(c, 4);
+  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) ||
+      !accel__expect_rank(c, 3, 3) || !accel__expect_rank(c, 4, 3))
     return false;
   bool gated = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) != ACCEL_PLUGIN_GLU_NONE;
   if (accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) == ACCEL_PLUGIN_GLU_SEPARATE)
@@ -416,35 +460,44 @@ bool accel__shape_MOE(accel__infer *c) {
   accel__dim experts = up->dim[0], inner = down->dim[2];
   if (!accel__dims_equal(c->p, idx->dim[0], x->dim[0]) || !expect_2(c, 2, idx->dim[0], idx->dim[1]))
     return accel__wrong(c, "idx and wt should be [T,k]");
-  accel__dim wide[3] = {experts, gated ? times(c, inner, 2) : inner, x->dim[1]}, narrow[3] = {experts, x->dim[1], inner};
+  accel__dim wide[3] = {experts, gated ? times(c, inner, 2) : inner, x->dim[1]},
+             narrow[3] = {experts, x->dim[1], inner};
   if (!accel__expect_dims(c, 3, 3, wide) || !accel__expect_dims(c, 4, 3, narrow)) return false;
-  return expect_2(c, 5, experts, wide[1]) && expect_2(c, 6, experts, x->dim[1]) && result_like(c, x);
+  return expect_2(c, 5, experts, wide[1]) && expect_2(c, 6, experts, x->dim[1]) &&
+         result_like(c, x);
 }
 
 bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
-  const accel_plugin_tensor *x = accel__operand_at(c, 0), *dt = accel__operand_at(c, 1), *a = accel__operand_at(c, 2),
-                            *b = accel__operand_at(c, 3);
+  const accel_plugin_tensor *x = accel__operand_at(c, 0), *dt = accel__operand_at(c, 1),
+                            *a = accel__operand_at(c, 2), *b = accel__operand_at(c, 3);
   int64_t version = accel__attr_int(c, ACCEL_PLUGIN_ATTR_VERSION, 1),
           space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);
   int64_t columns, heads, groups = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GROUPS, 1), n;
-  if (version != 1 && version != 2) return accel__wrong(c, "version %lld is unknown", (long long)version);
-  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 2)) return false;
+  if (version != 1 && version != 2)
+    return accel__wrong(c, "version %lld is unknown", (long long)version);
+  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 2))
+    return false;
   if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
   accel__dim rows = x->dim[0], d = x->dim[1], h = dt->dim[1];
-  if (!accel__dims_equal(c->p, rows, space_rows(c, space))) return accel__wrong(c, "x has not the rows of its space");
+  if (!accel__dims_equal(c->p, rows, space_rows(c, space)))
+    return accel__wrong(c, "x has not the rows of its space");
   if (version == 1) {
     if (!expect_2(c, 1, rows, d) || !accel__expect_rank(c, 2, 2) || !expect_2(c, 2, d, a->dim[1]) ||
         !expect_2(c, 3, rows, a->dim[1]))
       return false;
     h = d;
   } else {
-    if (!constant_dim(c, 0, d, &columns) || !constant_dim(c, 1, h, &heads) || !constant_dim(c, 3, b->dim[1], &n))
+    if (!constant_dim(c, 0, d, &columns) || !constant_dim(c, 1, h, &heads) ||
+        !constant_dim(c, 3, b->dim[1], &n))
       return false;
     if (heads < 1 || columns % heads != 0 || groups < 1 || heads % groups != 0 || n % groups != 0)
       return accel__wrong(c, "heads and groups do not divide the columns");
-    if (!expect_2(c, 1, rows, h) || !expect_1(c, 2, h) || !expect_2(c, 3, rows, b->dim[1])) return false;
+    if (!expect_2(c, 1, rows, h) || !expect_1(c, 2, h) || !expect_2(c, 3, rows, b->dim[1]))
+      return false;
   }
-  if (!expect_2(c, 4, rows, b->dim[1]) || !expect_1(c, 5, h) || !expect_2(c, 6, rows, d) || !expect_1(c, 7, h)) return false;
+  if (!expect_2(c, 4, rows, b->dim[1]) || !expect_1(c, 5, h) || !expect_2(c, 6, rows, d) ||
+      !expect_1(c, 7, h))
+    return false;
   return result_like(c, x);
 }
 

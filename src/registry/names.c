@@ -1,4 +1,5 @@
-/* names.c - hardware, precision and task names by their aliases: look-ups in the generated tables. */
+/* names.c - hardware, precision and task names by their aliases: look-ups in the generated
+ * tables. */
 #include <string.h>
 
 #include "registry/internal.h"

@@ -1,4 +1,5 @@
-/* query.c - questions to the registry: compatibility, dependencies, lists, whole entries, custom profiles. */
+/* query.c - questions to the registry: compatibility, dependencies, lists, whole entries, custom
+ * profiles. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,7 +24,8 @@ static accel_status strings_block(const char *const *item, uint32_t n, accel_str
   return ACCEL_OK;
 }
 
-static accel_status unknown_name(const char *what, const char *name, const char *const *known, uint32_t n) {
+static accel_status unknown_name(const char *what, const char *name, const char *const *known,
+                                 uint32_t n) {
   accel__buffer list = {0};
   for (uint32_t i = 0; i < n; i++) accel__buffer_printf(&list, "%s%s", i ? ", " : "", known[i]);
   accel__fail(ACCEL_ERROR_ARGUMENT, "unknown %s '%.100s'", what, name ? name : "");
@@ -34,18 +36,21 @@ static accel_status unknown_name(const char *what, const char *name, const char 
 
 static accel_status hardware_index(const char *name, int *out) {
   *out = accel__registry_hardware_index(name);
-  return *out >= 0 ? ACCEL_OK : unknown_name("hardware", name, accel__hardware_names, accel__hardware_count);
+  return *out >= 0 ? ACCEL_OK
+                   : unknown_name("hardware", name, accel__hardware_names, accel__hardware_count);
 }
 
 static accel_status precision_index(const char *name, int *out) {
   *out = accel__registry_precision_index(name);
-  return *out >= 0 ? ACCEL_OK : unknown_name("precision", name, accel__precision_names, accel__precision_count);
+  return *out >= 0
+             ? ACCEL_OK
+             : unknown_name("precision", name, accel__precision_names, accel__precision_count);
 }
 
 /* ---- compatibility ---- */
 
-accel_status accel__registry_hardware_supported(accel__registry *r, const char *model, const char *hardware,
-                                                int *supported) {
+accel_status accel__registry_hardware_supported(accel__registry *r, const char *model,
+                                                const char *hardware, int *supported) {
   const accel__registry_model *m;
   int h;
   *supported = 0;
@@ -55,8 +60,9 @@ accel_status accel__registry_hardware_supported(accel__registry *r, const char *
   return ACCEL_OK;
 }
 
-accel_status accel__registry_precision_supported(accel__registry *r, const char *model, const char *hardware,
-                                                 const char *precision, int *supported) {
+accel_status accel__registry_precision_supported(accel__registry *r, const char *model,
+                                                 const char *hardware, const char *precision,
+                                                 int *supported) {
   const accel__registry_model *m;
   int h, p;
   *supported = 0;
@@ -67,12 +73,14 @@ accel_status accel__registry_precision_supported(accel__registry *r, const char 
   return ACCEL_OK;
 }
 
-bool accel__registry_lists(const accel__registry_model *m, const char *hardware, const char *precision) {
+bool accel__registry_lists(const accel__registry_model *m, const char *hardware,
+                           const char *precision) {
   int h = accel__registry_hardware_index(hardware), p = accel__registry_precision_index(precision);
   return h >= 0 && p >= 0 && (m->precision[h] >> p & 1);
 }
 
-const accel__json *accel__registry_option(const accel__registry_model *m, const char *hardware, const char *key) {
+const accel__json *accel__registry_option(const accel__registry_model *m, const char *hardware,
+                                          const char *key) {
   const char *name = accel__registry_hardware_name(hardware);
   return name ? accel__json_get(accel__json_get(m->options, name), key) : NULL;
 }
@@ -91,7 +99,9 @@ static void gather_one(gathered *g, const char *text) {
   if (g->n < sizeof g->item / sizeof *g->item) g->item[g->n++] = text;
 }
 
-static void gather(gathered *g, const accel__json *list) { ACCEL_JSON_EACH(item, list) gather_one(g, item->valuestring); }
+static void gather(gathered *g, const accel__json *list) {
+  ACCEL_JSON_EACH(item, list) gather_one(g, item->valuestring);
+}
 
 /* "unsupported: WHAT, use X instead", X being the first of `instead` that is listed. */
 static const char *unsupported(accel__arena *arena, const char *what, const char *instead) {
@@ -99,7 +109,8 @@ static const char *unsupported(accel__arena *arena, const char *what, const char
   return accel__arena_printf(arena, "unsupported: %s, use %s instead", what, instead);
 }
 
-static const char *other_hardware(const accel__registry *r, const accel__registry_model *m, const char *hardware) {
+static const char *other_hardware(const accel__registry *r, const accel__registry_model *m,
+                                  const char *hardware) {
   ACCEL_JSON_EACH(item, accel__json_get(accel__json_get(r->hardware, hardware), "instead")) {
     int h = accel__registry_hardware_index(item->valuestring);
     if (h >= 0 && (m->hardware >> h & 1)) return item->valuestring;
@@ -107,7 +118,8 @@ static const char *other_hardware(const accel__registry *r, const accel__registr
   return NULL;
 }
 
-static const char *other_precision(const accel__registry *r, const accel__registry_model *m, int h, const char *precision) {
+static const char *other_precision(const accel__registry *r, const accel__registry_model *m, int h,
+                                   const char *precision) {
   ACCEL_JSON_EACH(item, accel__json_get(accel__json_get(r->precisions, precision), "instead")) {
     int p = accel__registry_precision_index(item->valuestring);
     if (p >= 0 && (m->precision[h] >> p & 1)) return item->valuestring;
@@ -115,11 +127,12 @@ static const char *other_precision(const accel__registry *r, const accel__regist
   return NULL;
 }
 
-static accel_status gather_hardware(const accel__registry *r, const accel__registry_model *m, int h, accel__arena *arena,
-                                    gathered *g) {
+static accel_status gather_hardware(const accel__registry *r, const accel__registry_model *m, int h,
+                                    accel__arena *arena, gathered *g) {
   const char *name = accel__hardware_names[h], *line;
   if (m->hardware >> h & 1) {
-    gather(g, accel__json_get(accel__json_get(accel__json_get(m->json, "dependencies"), "optional"), name));
+    gather(g, accel__json_get(accel__json_get(accel__json_get(m->json, "dependencies"), "optional"),
+                              name));
     return ACCEL_OK;
   }
   line = unsupported(arena, name, other_hardware(r, m, name));
@@ -127,15 +140,16 @@ static accel_status gather_hardware(const accel__registry *r, const accel__regis
   return line ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status gather_precision(const accel__registry *r, const accel__registry_model *m, int h, int p,
-                                     accel__arena *arena, gathered *g) {
+static accel_status gather_precision(const accel__registry *r, const accel__registry_model *m,
+                                     int h, int p, accel__arena *arena, gathered *g) {
   const accel__json *all = accel__json_get(m->json, "dependencies");
   const char *name = accel__precision_names[p];
   if (h < 0 || (m->precision[h] >> p & 1)) {
     gather(g, accel__json_get(accel__json_get(all, "precision"), name));
     if (h >= 0)
-      gather(g,
-             accel__json_get(accel__json_get(accel__json_get(all, "hardware_precision"), accel__hardware_names[h]), name));
+      gather(g, accel__json_get(accel__json_get(accel__json_get(all, "hardware_precision"),
+                                                accel__hardware_names[h]),
+                                name));
     return ACCEL_OK;
   }
   if (!(m->hardware >> h & 1)) return ACCEL_OK; /* said already, of the hardware */
@@ -145,7 +159,8 @@ static accel_status gather_precision(const accel__registry *r, const accel__regi
   return line ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-accel_status accel__registry_dependencies(accel__registry *r, const char *model, const char *hardware, const char *precision,
+accel_status accel__registry_dependencies(accel__registry *r, const char *model,
+                                          const char *hardware, const char *precision,
                                           accel_strings **out) {
   const accel__registry_model *m;
   accel__arena arena = {0};
@@ -180,11 +195,13 @@ static bool contains(const char *text, const char *part) {
 
 static bool matches(const accel__registry_model *m, const wanted *w) {
   if (w->family && !accel__equal_ignoring_case(w->family, m->entry.family)) return false;
-  if (w->text && !contains(m->entry.model, w->text) && !contains(m->entry.description, w->text)) return false;
+  if (w->text && !contains(m->entry.model, w->text) && !contains(m->entry.description, w->text))
+    return false;
   if (w->hardware >= 0 && !(m->hardware >> w->hardware & 1)) return false;
   if (w->precision < 0) return true;
   for (uint32_t h = 0; h < accel__hardware_count; h++) {
-    if ((w->hardware < 0 || w->hardware == (int)h) && (m->precision[h] >> w->precision & 1)) return true;
+    if ((w->hardware < 0 || w->hardware == (int)h) && (m->precision[h] >> w->precision & 1))
+      return true;
   }
   return false;
 }
@@ -203,7 +220,8 @@ static int by_name(const void *left, const void *right) {
   return strcasecmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Names of the listed models that match, sorted; malloc'd.  Under the write lock, since entries are completed here. */
+/* Names of the listed models that match, sorted; malloc'd.  Under the write lock, since entries are
+ * completed here. */
 static accel_status collect(accel__registry *r, const wanted *w, const char ***out, uint32_t *n) {
   const char **name = malloc((r->n ? r->n : 1) * sizeof *name);
   if (!name) return accel__no_memory(r->n * sizeof *name);
@@ -222,7 +240,8 @@ static accel_status collect(accel__registry *r, const wanted *w, const char ***o
   return ACCEL_OK;
 }
 
-accel_status accel__registry_list(accel__registry *r, const accel_registry_filter *filter, accel_strings **out) {
+accel_status accel__registry_list(accel__registry *r, const accel_registry_filter *filter,
+                                  accel_strings **out) {
   wanted w;
   const char **name;
   uint32_t n;
@@ -292,8 +311,8 @@ accel_status accel__registry_json(accel__registry *r, const char *model, char **
 /* ---- custom profiles ---- */
 
 /* The new row of the matrix: with merge, on top of the old one. */
-static accel_status read_profile(const char *const *precisions, const int *supported, uint32_t n, bool merge,
-                                 uint32_t before, uint32_t *out) {
+static accel_status read_profile(const char *const *precisions, const int *supported, uint32_t n,
+                                 bool merge, uint32_t before, uint32_t *out) {
   *out = merge ? before : 0;
   for (uint32_t i = 0; i < n; i++) {
     int p;
@@ -303,7 +322,8 @@ static accel_status read_profile(const char *const *precisions, const int *suppo
   return ACCEL_OK;
 }
 
-/* {"hardware_compatibility":{h:bool},"precision_compatibility":{h:{...}}}, to be laid over an entry; NULL: no memory. */
+/* {"hardware_compatibility":{h:bool},"precision_compatibility":{h:{...}}}, to be laid over an
+ * entry; NULL: no memory. */
 static cJSON *profile_json(int h, uint32_t row) {
   const char *name = accel__hardware_names[h];
   cJSON *over = cJSON_CreateObject();
@@ -318,16 +338,19 @@ static cJSON *profile_json(int h, uint32_t row) {
   return NULL;
 }
 
-accel_status accel__registry_set_profile(accel__registry *r, const char *model, const char *hardware,
-                                         const char *const *precisions, const int *supported, uint32_t n, bool merge) {
+accel_status accel__registry_set_profile(accel__registry *r, const char *model,
+                                         const char *hardware, const char *const *precisions,
+                                         const int *supported, uint32_t n, bool merge) {
   const accel__registry_model *m;
   uint32_t row = 0;
   int h;
   ACCEL_TRY(accel__registry_lookup(r, model, &m));
   ACCEL_TRY(hardware_index(hardware, &h));
   pthread_rwlock_wrlock(&r->lock);
-  accel_status status = accel__registry_resolve(r, m->item, &m); /* as it is now: another thread may have changed it */
-  if (status == ACCEL_OK) status = read_profile(precisions, supported, n, merge, m->precision[h], &row);
+  /* as it is now: another thread may have changed it */
+  accel_status status = accel__registry_resolve(r, m->item, &m);
+  if (status == ACCEL_OK)
+    status = read_profile(precisions, supported, n, merge, m->precision[h], &row);
   if (status == ACCEL_OK) {
     cJSON *over = profile_json(h, row);
     status = over ? accel__registry_override(r, m, over) : accel__no_memory(sizeof *over);

@@ -1,4 +1,5 @@
-/* registry.c - the table of models: made from the embedded data, extended by files and calls, searched by name. */
+/* registry.c - the table of models: made from the embedded data, extended by files and calls,
+ * searched by name. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,9 @@ static bool fold_name(const char *name, char out[MAX_NAME]) {
 int64_t accel__registry_find(const accel__registry *r, const char *name) {
   char folded[MAX_NAME];
   int64_t found;
-  return fold_name(name, folded) && accel__map_get(&r->names, folded, strlen(folded), &found) ? found : -1;
+  return fold_name(name, folded) && accel__map_get(&r->names, folded, strlen(folded), &found)
+             ? found
+             : -1;
 }
 
 static accel_status set_key(accel__registry *r, const char *key, uint32_t item) {
@@ -76,7 +79,8 @@ static accel_status set_key(accel__registry *r, const char *key, uint32_t item) 
 static accel_status add_name(accel__registry *r, const char *name, uint32_t item) {
   char folded[MAX_NAME];
   if (accel__registry_find(r, name) == item) return ACCEL_OK;
-  if (!fold_name(name, folded)) return accel__fail(ACCEL_ERROR_FORMAT, "model name '%.80s...' is too long", name);
+  if (!fold_name(name, folded))
+    return accel__fail(ACCEL_ERROR_FORMAT, "model name '%.80s...' is too long", name);
   ACCEL_TRY(set_key(r, folded, item));
   ACCEL_TRY(grow(&r->known, r->n_known, &r->known_capacity, sizeof *r->known));
   r->known[r->n_known] = accel__arena_string(&r->arena, name);
@@ -111,7 +115,8 @@ static accel_status override_item(accel__registry *r, uint32_t index, cJSON *raw
   return accel__registry_keep(r, old);
 }
 
-accel_status accel__registry_override(accel__registry *r, const accel__registry_model *model, cJSON *over) {
+accel_status accel__registry_override(accel__registry *r, const accel__registry_model *model,
+                                      cJSON *over) {
   return override_item(r, model->item, over);
 }
 
@@ -124,7 +129,8 @@ accel_status accel__registry_insert(accel__registry *r, cJSON *raw) {
     ACCEL_TRY(new_item(r, raw, &index));
   raw = r->item[index].raw;
   ACCEL_TRY(add_name(r, accel__json_get(raw, "id")->valuestring, index));
-  ACCEL_JSON_EACH(alias, accel__json_get(raw, "aliases")) ACCEL_TRY(add_name(r, alias->valuestring, index));
+  ACCEL_JSON_EACH(alias, accel__json_get(raw, "aliases"))
+  ACCEL_TRY(add_name(r, alias->valuestring, index));
   return ACCEL_OK;
 }
 
@@ -134,24 +140,25 @@ typedef struct batch {
   accel__arena arena;
 } batch;
 
-static accel_status check_name(const accel__registry *r, batch *b, const char *name, int64_t owner, int64_t place,
-                               const char *file) {
+static accel_status check_name(const accel__registry *r, batch *b, const char *name, int64_t owner,
+                               int64_t place, const char *file) {
   char folded[MAX_NAME];
   int64_t other = accel__registry_find(r, name);
   if (other >= 0 && other != owner)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' belongs to '%s' already", file, name,
                        accel__json_get(r->item[other].raw, "id")->valuestring);
-  if (!fold_name(name, folded)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%.80s...' is too long", file, name);
+  if (!fold_name(name, folded))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%.80s...' is too long", file, name);
   if (accel__map_get(&b->names, folded, strlen(folded), &other) && other != place)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is given to two entries", file, name);
   const char *key = accel__arena_string(&b->arena, folded);
   return key ? accel__map_set(&b->names, key, strlen(key), place) : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* What a schema cannot say of an entry: its family is known, and its names belong to no other entry, in the table or in this
- * call. */
-static accel_status check_entry(const accel__registry *r, batch *b, const accel__json *entry, const char *family,
-                                int64_t place, const char *file) {
+/* What a schema cannot say of an entry: its family is known, and its names belong to no other
+ * entry, in the table or in this call. */
+static accel_status check_entry(const accel__registry *r, batch *b, const accel__json *entry,
+                                const char *family, int64_t place, const char *file) {
   const char *id = accel__json_get(entry, "id")->valuestring;
   int64_t owner = accel__registry_find(r, id);
   const accel__json *own = accel__json_get(entry, "family"),
@@ -159,7 +166,8 @@ static accel_status check_entry(const accel__registry *r, batch *b, const accel_
   const char *name = own ? own->valuestring : family ? family : before ? before->valuestring : NULL;
   if (!name) return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s' lacks 'family'", file, id);
   if (!accel__json_get(r->families, name))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': field 'family': '%s' is not known", file, id, name);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': field 'family': '%s' is not known",
+                       file, id, name);
   ACCEL_TRY(check_name(r, b, id, owner, place, file));
   ACCEL_JSON_EACH(alias, accel__json_get(entry, "aliases"))
   ACCEL_TRY(check_name(r, b, alias->valuestring, owner, place, file));
@@ -173,7 +181,8 @@ static const accel__json *entries_of(const accel__json *root, bool *single) {
   return models ? models->child : root;
 }
 
-static accel_status check_entries(const accel__registry *r, const accel__json *root, const char *file) {
+static accel_status check_entries(const accel__registry *r, const accel__json *root,
+                                  const char *file) {
   bool single;
   batch b = {0};
   int64_t place = 0;
@@ -181,7 +190,8 @@ static accel_status check_entries(const accel__registry *r, const accel__json *r
   const accel__json *family = accel__json_get(root, "family");
   for (const accel__json *entry = entries_of(root, &single); entry && status == ACCEL_OK;
        entry = single ? NULL : entry->next)
-    status = check_entry(r, &b, entry, single || !family ? NULL : family->valuestring, place++, file);
+    status =
+        check_entry(r, &b, entry, single || !family ? NULL : family->valuestring, place++, file);
   accel__map_free(&b.names);
   accel__arena_free(&b.arena);
   return status;
@@ -190,7 +200,8 @@ static accel_status check_entries(const accel__registry *r, const accel__json *r
 static accel_status insert_entries(accel__registry *r, const accel__json *root) {
   bool single;
   const accel__json *family = accel__json_get(root, "family");
-  for (const accel__json *entry = entries_of(root, &single); entry; entry = single ? NULL : entry->next) {
+  for (const accel__json *entry = entries_of(root, &single); entry;
+       entry = single ? NULL : entry->next) {
     cJSON *raw = cJSON_Duplicate(entry, true);
     if (!raw) return accel__no_memory(sizeof *raw);
     if (!single && family && !accel__json_get(raw, "family")) {
@@ -205,7 +216,8 @@ static accel_status insert_entries(accel__registry *r, const accel__json *root) 
   return ACCEL_OK;
 }
 
-/* Families are replaced as a whole table, since entries that are being read may point into the old one. */
+/* Families are replaced as a whole table, since entries that are being read may point into the old
+ * one. */
 static accel_status add_families(accel__registry *r, const accel__json *families) {
   cJSON *merged = cJSON_Duplicate(r->families, true);
   if (!merged) return accel__no_memory(sizeof *merged);
@@ -222,10 +234,12 @@ static accel_status add_families(accel__registry *r, const accel__json *families
 
 accel_status accel__registry_add(accel__registry *r, const char *json, size_t n, const char *name) {
   accel__json_file file = {0};
-  accel_status status = n > MAX_FILE ? accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", name, MAX_FILE)
-                                     : accel__json_parse(json, n, name, &file);
+  accel_status status =
+      n > MAX_FILE ? accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", name, MAX_FILE)
+                   : accel__json_parse(json, n, name, &file);
   if (status != ACCEL_OK) return status;
-  const accel__json *families = accel__json_get(file.root, "families"), *models = accel__json_get(file.root, "models");
+  const accel__json *families = accel__json_get(file.root, "families"),
+                    *models = accel__json_get(file.root, "models");
   status = accel__schema_check(r->schema,
                                families ? "families_addition"
                                : models ? "models_file"
@@ -247,7 +261,8 @@ accel_status accel__registry_add(accel__registry *r, const char *json, size_t n,
 /* ---- life ---- */
 
 static accel_status load_embedded(accel__registry *r) {
-  ACCEL_TRY(accel__json_parse(accel__registry_data, accel__registry_data_bytes, "embedded registry", &r->data));
+  ACCEL_TRY(accel__json_parse(accel__registry_data, accel__registry_data_bytes, "embedded registry",
+                              &r->data));
   r->hardware = accel__json_get(r->data.root, "hardware");
   r->precisions = accel__json_get(r->data.root, "precisions");
   r->defaults = accel__json_get(r->data.root, "defaults");
@@ -275,7 +290,8 @@ static accel_status load_path(accel__registry *r, const char *path) {
   if (!accel__is_directory(path)) return load_file(r, path);
   accel_status status = accel__list_directory(path, &arena, &names, &n);
   for (size_t i = 0; status == ACCEL_OK && i < n; i++) {
-    const char *file = accel__ends_with(names[i], ".json") ? accel__path_join(&arena, path, names[i]) : NULL;
+    const char *file =
+        accel__ends_with(names[i], ".json") ? accel__path_join(&arena, path, names[i]) : NULL;
     if (file) status = load_file(r, file);
   }
   accel__arena_free(&arena);
@@ -319,9 +335,12 @@ static accel_status unknown(accel__registry *r, const char *model) {
   if (found) snprintf(nearest, sizeof nearest, "%s", found);
   pthread_rwlock_unlock(&r->lock);
   accel__fail(ACCEL_ERROR_UNKNOWN_MODEL,
-              "model '%.200s' is not in the registry, and no model directory of that name is on this machine", model);
+              "model '%.200s' is not in the registry, and no model directory of that name is on "
+              "this machine",
+              model);
   if (!found)
-    return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL, "`accel registry` lists the known ones; a model directory works, too");
+    return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL,
+                         "`accel registry` lists the known ones; a model directory works, too");
   return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL, "did you mean '%s'?", nearest);
 }
 
@@ -334,7 +353,8 @@ static int64_t find_directory(accel__registry *r, const char *directory, char ke
 }
 
 /* Under the write lock: the item of a directory, derived from its config when it is new. */
-static accel_status item_of_directory(accel__registry *r, const char *model, const char *directory, uint32_t *index) {
+static accel_status item_of_directory(accel__registry *r, const char *model, const char *directory,
+                                      uint32_t *index) {
   char key[MAX_NAME];
   cJSON *raw;
   int64_t found = find_directory(r, directory, key);
@@ -347,7 +367,8 @@ static accel_status item_of_directory(accel__registry *r, const char *model, con
   return ACCEL_OK;
 }
 
-static accel_status lookup_directory(accel__registry *r, const char *model, const accel__registry_model **out) {
+static accel_status lookup_directory(accel__registry *r, const char *model,
+                                     const accel__registry_model **out) {
   accel__arena arena = {0};
   char *directory;
   uint32_t index;
@@ -364,7 +385,8 @@ static accel_status lookup_directory(accel__registry *r, const char *model, cons
   return status;
 }
 
-accel_status accel__registry_lookup(accel__registry *r, const char *model, const accel__registry_model **out) {
+accel_status accel__registry_lookup(accel__registry *r, const char *model,
+                                    const accel__registry_model **out) {
   *out = NULL;
   if (!model || !*model) return accel__fail(ACCEL_ERROR_ARGUMENT, "no model named");
   pthread_rwlock_rdlock(&r->lock);

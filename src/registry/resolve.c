@@ -1,11 +1,12 @@
-/* resolve.c - the full entry of a model: defaults, family and its own fields merged, matrices and dependencies filled in
- * from the hardware. */
+/* resolve.c - the full entry of a model: defaults, family and its own fields merged, matrices and
+ * dependencies filled in from the hardware. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "registry/internal.h"
 
-/* The fields of a full entry, in the order they are shown; what else a family holds is for other uses. */
+/* The fields of a full entry, in the order they are shown; what else a family holds is for other
+ * uses. */
 static const char *const shown[] = {"id",
                                     "aliases",
                                     "description",
@@ -28,7 +29,9 @@ static const char *const shown[] = {"id",
                                     "options",
                                     "config"};
 
-static bool is_true(const accel__json *object, const char *key) { return cJSON_IsTrue(accel__json_get(object, key)); }
+static bool is_true(const accel__json *object, const char *key) {
+  return cJSON_IsTrue(accel__json_get(object, key));
+}
 
 static bool has_string(const accel__json *list, const char *text) {
   ACCEL_JSON_EACH(item, list) {
@@ -38,7 +41,9 @@ static bool has_string(const accel__json *list, const char *text) {
 }
 
 /* Copy of `value`, or an empty list. */
-static cJSON *list_or_empty(const accel__json *value) { return value ? cJSON_Duplicate(value, true) : cJSON_CreateArray(); }
+static cJSON *list_or_empty(const accel__json *value) {
+  return value ? cJSON_Duplicate(value, true) : cJSON_CreateArray();
+}
 
 /* Adds a fresh object under `key`; NULL when memory is refused. */
 static cJSON *put_object(cJSON *parent, const char *key) {
@@ -46,24 +51,28 @@ static cJSON *put_object(cJSON *parent, const char *key) {
   return accel__registry_put(parent, key, object) == ACCEL_OK ? object : NULL;
 }
 
-/* {hardware: {precision: bool}} for every pair: the entry's word, else the hardware's default; false on hardware that is not
- * listed. */
+/* {hardware: {precision: bool}} for every pair: the entry's word, else the hardware's default;
+ * false on hardware that is not listed. */
 static accel_status fill_precisions(const accel__registry *r, cJSON *json) {
   const accel__json *listed = accel__json_get(json, "hardware_compatibility");
   cJSON *own = cJSON_DetachItemFromObjectCaseSensitive(json, "precision_compatibility");
   cJSON *all = put_object(json, "precision_compatibility");
   accel_status status = all ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   bool language = is_true(json, "language_model");
-  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware; hardware = hardware->next) {
+  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware;
+       hardware = hardware->next) {
     const accel__json *mine = accel__json_get(own, hardware->string);
     cJSON *row = put_object(all, hardware->string);
     status = row ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-    for (const accel__json *precision = r->precisions->child; status == ACCEL_OK && precision; precision = precision->next) {
+    for (const accel__json *precision = r->precisions->child; status == ACCEL_OK && precision;
+         precision = precision->next) {
       const accel__json *word = accel__json_get(mine, precision->string);
       bool yes = has_string(accel__json_get(hardware, "precisions"), precision->string) ||
-                 (language && has_string(accel__json_get(hardware, "language_model_precisions"), precision->string));
+                 (language && has_string(accel__json_get(hardware, "language_model_precisions"),
+                                         precision->string));
       if (word) yes = cJSON_IsTrue(word);
-      status = accel__registry_put(row, precision->string, cJSON_CreateBool(yes && is_true(listed, hardware->string)));
+      status = accel__registry_put(row, precision->string,
+                                   cJSON_CreateBool(yes && is_true(listed, hardware->string)));
     }
   }
   cJSON_Delete(own);
@@ -74,62 +83,75 @@ static accel_status fill_hardware(const accel__registry *r, cJSON *json) {
   const accel__json *own = accel__json_get(json, "hardware_compatibility");
   cJSON *all = cJSON_CreateObject();
   accel_status status = all ? ACCEL_OK : accel__no_memory(sizeof *all);
-  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware; hardware = hardware->next)
-    status = accel__registry_put(all, hardware->string, cJSON_CreateBool(is_true(own, hardware->string)));
+  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware;
+       hardware = hardware->next)
+    status = accel__registry_put(all, hardware->string,
+                                 cJSON_CreateBool(is_true(own, hardware->string)));
   if (status == ACCEL_OK) return accel__registry_put(json, "hardware_compatibility", all);
   cJSON_Delete(all);
   return status;
 }
 
 /* For every name of `table`: the entry's own list, else the table's member `field`. */
-static accel_status fill_lists(const accel__json *table, const char *field, const accel__json *own, cJSON *out) {
+static accel_status fill_lists(const accel__json *table, const char *field, const accel__json *own,
+                               cJSON *out) {
   ACCEL_JSON_EACH(named, table) {
     const accel__json *list = accel__json_get(own, named->string);
-    ACCEL_TRY(accel__registry_put(out, named->string, list_or_empty(list ? list : accel__json_get(named, field))));
+    ACCEL_TRY(accel__registry_put(out, named->string,
+                                  list_or_empty(list ? list : accel__json_get(named, field))));
   }
   return ACCEL_OK;
 }
 
-/* dependencies: {system, optional: {hardware}, precision: {precision}, hardware_precision: {hardware: {precision}}}. */
+/* dependencies: {system, optional: {hardware}, precision: {precision}, hardware_precision:
+ * {hardware: {precision}}}. */
 static accel_status fill_dependencies(const accel__registry *r, cJSON *json) {
   cJSON *own = cJSON_DetachItemFromObjectCaseSensitive(json, "dependencies");
   cJSON *all = put_object(json, "dependencies"), *part;
   accel_status status =
-      all ? accel__registry_put(all, "system", list_or_empty(accel__json_get(own, "system"))) : ACCEL_ERROR_OUT_OF_MEMORY;
+      all ? accel__registry_put(all, "system", list_or_empty(accel__json_get(own, "system")))
+          : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     part = put_object(all, "optional");
-    status =
-        part ? fill_lists(r->hardware, "dependencies", accel__json_get(own, "optional"), part) : ACCEL_ERROR_OUT_OF_MEMORY;
+    status = part ? fill_lists(r->hardware, "dependencies", accel__json_get(own, "optional"), part)
+                  : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   if (status == ACCEL_OK) {
     part = put_object(all, "precision");
-    status = part ? fill_lists(r->precisions, "dependencies", accel__json_get(own, "precision"), part)
-                  : ACCEL_ERROR_OUT_OF_MEMORY;
+    status =
+        part ? fill_lists(r->precisions, "dependencies", accel__json_get(own, "precision"), part)
+             : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   part = status == ACCEL_OK ? put_object(all, "hardware_precision") : NULL;
   if (status == ACCEL_OK && !part) status = ACCEL_ERROR_OUT_OF_MEMORY;
-  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware; hardware = hardware->next) {
+  for (const accel__json *hardware = r->hardware->child; status == ACCEL_OK && hardware;
+       hardware = hardware->next) {
     const accel__json *lists = accel__json_get(hardware, "precision_dependencies");
-    status = accel__registry_put(part, hardware->string, lists ? cJSON_Duplicate(lists, true) : cJSON_CreateObject());
-    const accel__json *mine = accel__json_get(accel__json_get(own, "hardware_precision"), hardware->string);
+    status = accel__registry_put(part, hardware->string,
+                                 lists ? cJSON_Duplicate(lists, true) : cJSON_CreateObject());
+    const accel__json *mine =
+        accel__json_get(accel__json_get(own, "hardware_precision"), hardware->string);
     if (status == ACCEL_OK && mine)
-      status = accel__registry_merge(cJSON_GetObjectItemCaseSensitive(part, hardware->string), mine);
+      status =
+          accel__registry_merge(cJSON_GetObjectItemCaseSensitive(part, hardware->string), mine);
   }
   cJSON_Delete(own);
   return status;
 }
 
-/* A config stands only where the entry itself gives dimensions; it is completed to what a model directory would hold.  One
- * from a directory is left as it is. */
+/* A config stands only where the entry itself gives dimensions; it is completed to what a model
+ * directory would hold.  One from a directory is left as it is. */
 static accel_status fill_config(const accel__json *raw, cJSON *json) {
   if (!accel__json_get(raw, "config")) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, "config");
     return ACCEL_OK;
   }
   if (is_true(raw, "derived"))
-    return accel__registry_put(json, "config", cJSON_Duplicate(accel__json_get(raw, "config"), true));
+    return accel__registry_put(json, "config",
+                               cJSON_Duplicate(accel__json_get(raw, "config"), true));
   cJSON *config = cJSON_GetObjectItemCaseSensitive(json, "config");
-  const accel__json *type = accel__json_get(json, "model_type"), *architecture = accel__json_get(json, "architecture");
+  const accel__json *type = accel__json_get(json, "model_type"),
+                    *architecture = accel__json_get(json, "architecture");
   if (type && !accel__json_get(config, "model_type"))
     ACCEL_TRY(accel__registry_put(config, "model_type", cJSON_Duplicate(type, true)));
   if (!architecture || accel__json_get(config, "architectures")) return ACCEL_OK;
@@ -143,11 +165,14 @@ static accel_status fill_config(const accel__json *raw, cJSON *json) {
 }
 
 /* Everything merged into `json`, then the shown fields moved to `out`. */
-static accel_status build(const accel__registry *r, const accel__json *raw, cJSON *json, cJSON *out) {
-  const accel__json *family = accel__json_get(r->families, accel__json_get(raw, "family")->valuestring),
+static accel_status build(const accel__registry *r, const accel__json *raw, cJSON *json,
+                          cJSON *out) {
+  const accel__json *family =
+                        accel__json_get(r->families, accel__json_get(raw, "family")->valuestring),
                     *types = accel__json_get(family, "model_types");
   ACCEL_TRY(accel__registry_merge(json, r->defaults));
-  if (types && types->child) ACCEL_TRY(accel__registry_put(json, "model_type", cJSON_Duplicate(types->child, true)));
+  if (types && types->child)
+    ACCEL_TRY(accel__registry_put(json, "model_type", cJSON_Duplicate(types->child, true)));
   ACCEL_TRY(accel__registry_merge(json, family));
   ACCEL_TRY(accel__registry_merge(json, raw));
   ACCEL_TRY(fill_hardware(r, json));
@@ -158,8 +183,10 @@ static accel_status build(const accel__registry *r, const accel__json *raw, cJSO
     cJSON *field = cJSON_DetachItemFromObjectCaseSensitive(json, shown[i]);
     if (field) ACCEL_TRY(accel__registry_put(out, shown[i], field));
   }
-  if (!accel__json_get(out, "aliases")) ACCEL_TRY(accel__registry_put(out, "aliases", cJSON_CreateArray()));
-  if (!accel__json_get(out, "options")) ACCEL_TRY(accel__registry_put(out, "options", cJSON_CreateObject()));
+  if (!accel__json_get(out, "aliases"))
+    ACCEL_TRY(accel__registry_put(out, "aliases", cJSON_CreateArray()));
+  if (!accel__json_get(out, "options"))
+    ACCEL_TRY(accel__registry_put(out, "options", cJSON_CreateObject()));
   return ACCEL_OK;
 }
 
@@ -176,7 +203,8 @@ static int64_t number(const accel__json *json, const char *key) {
 }
 
 /* Strings of a list, pointing into the JSON. */
-static accel_status take_list(accel__arena *arena, const accel__json *list, const char *const **out, uint32_t *n) {
+static accel_status take_list(accel__arena *arena, const accel__json *list, const char *const **out,
+                              uint32_t *n) {
   uint32_t count = (uint32_t)cJSON_GetArraySize(list), i = 0;
   const char **item = accel__arena_array(arena, count, sizeof *item);
   if (!item) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -186,7 +214,8 @@ static accel_status take_list(accel__arena *arena, const accel__json *list, cons
   return ACCEL_OK;
 }
 
-static accel_status take_matrix(accel__arena *arena, accel__registry_model *m, accel_strings *hardware) {
+static accel_status take_matrix(accel__arena *arena, accel__registry_model *m,
+                                accel_strings *hardware) {
   const accel__json *listed = accel__json_get(m->json, "hardware_compatibility"),
                     *matrix = accel__json_get(m->json, "precision_compatibility");
   const char **name = accel__arena_array(arena, accel__hardware_count, sizeof *name);
@@ -198,13 +227,15 @@ static accel_status take_matrix(accel__arena *arena, accel__registry_model *m, a
       name[hardware->n++] = accel__hardware_names[h];
     }
     for (uint32_t p = 0; p < accel__precision_count; p++) {
-      if (is_true(accel__json_get(matrix, accel__hardware_names[h]), accel__precision_names[p])) m->precision[h] |= 1u << p;
+      if (is_true(accel__json_get(matrix, accel__hardware_names[h]), accel__precision_names[p]))
+        m->precision[h] |= 1u << p;
     }
   }
   return ACCEL_OK;
 }
 
-static accel_status describe(accel__arena *arena, const accel__json *json, accel__registry_model *m) {
+static accel_status describe(accel__arena *arena, const accel__json *json,
+                             accel__registry_model *m) {
   accel_strings *aliases = accel__arena_alloc(arena, sizeof *aliases),
                 *hardware = accel__arena_alloc(arena, sizeof *hardware);
   if (!aliases || !hardware) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -232,12 +263,14 @@ static accel_status describe(accel__arena *arena, const accel__json *json, accel
   return ACCEL_OK;
 }
 
-accel_status accel__registry_resolve(accel__registry *r, uint32_t item, const accel__registry_model **out) {
+accel_status accel__registry_resolve(accel__registry *r, uint32_t item,
+                                     const accel__registry_model **out) {
   accel__registry_item *i = &r->item[item];
   *out = i->model;
   if (i->model) return ACCEL_OK;
   cJSON *json = cJSON_CreateObject(), *full = cJSON_CreateObject();
-  accel_status status = json && full ? build(r, i->raw, json, full) : accel__no_memory(sizeof *json);
+  accel_status status =
+      json && full ? build(r, i->raw, json, full) : accel__no_memory(sizeof *json);
   cJSON_Delete(json);
   if (status != ACCEL_OK) {
     cJSON_Delete(full);

@@ -1,4 +1,5 @@
-/* schema.c - the checker: walks value and schema together, keeping the path of the value for messages. */
+/* schema.c - the checker: walks value and schema together, keeping the path of the value for
+ * messages. */
 #include "registry/schema.h"
 
 #include <math.h>
@@ -29,7 +30,8 @@ static accel_status bad(const checker *c, const char *format, ...) {
 
 static size_t entered(checker *c, int written) {
   size_t before = c->n;
-  if (written > 0) c->n += (size_t)written < sizeof c->path - c->n ? (size_t)written : sizeof c->path - c->n - 1;
+  if (written > 0)
+    c->n += (size_t)written < sizeof c->path - c->n ? (size_t)written : sizeof c->path - c->n - 1;
   return before;
 }
 
@@ -52,19 +54,23 @@ static const char *type_name(const accel__json *value) {
   if (cJSON_IsString(value)) return "string";
   if (cJSON_IsBool(value)) return "boolean";
   if (cJSON_IsNull(value)) return "null";
-  return isfinite(value->valuedouble) && value->valuedouble == trunc(value->valuedouble) ? "integer" : "number";
+  return isfinite(value->valuedouble) && value->valuedouble == trunc(value->valuedouble) ? "integer"
+                                                                                         : "number";
 }
 
 static accel_status check(checker *c, const accel__json *schema, const accel__json *value);
 
 static const accel__json *definition(const checker *c, const char *reference) {
   static const char prefix[] = "#/definitions/";
-  return accel__starts_with(reference, prefix) ? accel__json_get(c->definitions, reference + sizeof prefix - 1) : NULL;
+  return accel__starts_with(reference, prefix)
+             ? accel__json_get(c->definitions, reference + sizeof prefix - 1)
+             : NULL;
 }
 
 static accel_status check_type(checker *c, const accel__json *wanted, const accel__json *value) {
   const char *is = type_name(value);
-  if (strcmp(is, wanted->valuestring) == 0 || (strcmp(is, "integer") == 0 && strcmp(wanted->valuestring, "number") == 0))
+  if (strcmp(is, wanted->valuestring) == 0 ||
+      (strcmp(is, "integer") == 0 && strcmp(wanted->valuestring, "number") == 0))
     return ACCEL_OK;
   return bad(c, "is of type %s, expected %s", is, wanted->valuestring);
 }
@@ -76,9 +82,11 @@ static accel_status check_enum(checker *c, const accel__json *list, const char *
       accel__buffer_free(&known);
       return ACCEL_OK;
     }
-    accel__buffer_printf(&known, "%s%s", known.n ? ", " : "", cJSON_IsString(item) ? item->valuestring : "?");
+    accel__buffer_printf(&known, "%s%s", known.n ? ", " : "",
+                         cJSON_IsString(item) ? item->valuestring : "?");
   }
-  accel_status status = bad(c, "is '%.60s', expected one of: %s", text ? text : "(no string)", known.data ? known.data : "");
+  accel_status status = bad(c, "is '%.60s', expected one of: %s", text ? text : "(no string)",
+                            known.data ? known.data : "");
   accel__buffer_free(&known);
   return status;
 }
@@ -96,10 +104,12 @@ static accel_status check_string(checker *c, const accel__json *keyword, const a
   const char *key = keyword->string;
   if (!cJSON_IsString(value)) return ACCEL_OK;
   size_t n = strlen(value->valuestring);
-  if (strcmp(key, "minLength") == 0 && (double)n < keyword->valuedouble) return bad(c, "is too short");
+  if (strcmp(key, "minLength") == 0 && (double)n < keyword->valuedouble)
+    return bad(c, "is too short");
   if (strcmp(key, "maxLength") == 0 && (double)n > keyword->valuedouble)
     return bad(c, "is longer than %g bytes", keyword->valuedouble);
-  if (strcmp(key, "pattern") == 0) return check_pattern(c, keyword->valuestring, value->valuestring);
+  if (strcmp(key, "pattern") == 0)
+    return check_pattern(c, keyword->valuestring, value->valuestring);
   return ACCEL_OK;
 }
 
@@ -128,7 +138,8 @@ static accel_status check_array(checker *c, const accel__json *keyword, const ac
   return ACCEL_OK;
 }
 
-static accel_status check_required(checker *c, const accel__json *required, const accel__json *value) {
+static accel_status check_required(checker *c, const accel__json *required,
+                                   const accel__json *value) {
   ACCEL_JSON_EACH(name, required) {
     if (cJSON_IsString(name) && !cJSON_GetObjectItemCaseSensitive(value, name->valuestring))
       return bad(c, "lacks '%s'", name->valuestring);
@@ -136,10 +147,11 @@ static accel_status check_required(checker *c, const accel__json *required, cons
   return ACCEL_OK;
 }
 
-/* properties, propertyNames and additionalProperties together: each member goes to its own schema, or to
- * additionalProperties. */
+/* properties, propertyNames and additionalProperties together: each member goes to its own schema,
+ * or to additionalProperties. */
 static accel_status check_members(checker *c, const accel__json *schema, const accel__json *value) {
-  const accel__json *properties = accel__json_get(schema, "properties"), *names = accel__json_get(schema, "propertyNames");
+  const accel__json *properties = accel__json_get(schema, "properties"),
+                    *names = accel__json_get(schema, "propertyNames");
   const accel__json *others = cJSON_GetObjectItemCaseSensitive(schema, "additionalProperties");
   ACCEL_JSON_EACH(member, value) {
     const accel__json *own = accel__json_get(properties, member->string);
@@ -162,7 +174,8 @@ static accel_status check(checker *c, const accel__json *schema, const accel__js
     const char *key = keyword->string;
     if (strcmp(key, "$ref") == 0) {
       const accel__json *target = definition(c, keyword->valuestring);
-      if (!target) return bad(c, "has a schema reference that leads nowhere: %s", keyword->valuestring);
+      if (!target)
+        return bad(c, "has a schema reference that leads nowhere: %s", keyword->valuestring);
       ACCEL_TRY(check(c, target, value));
     } else if (strcmp(key, "type") == 0) {
       ACCEL_TRY(check_type(c, keyword, value));
@@ -178,10 +191,12 @@ static accel_status check(checker *c, const accel__json *schema, const accel__js
   return cJSON_IsObject(value) ? check_members(c, schema, value) : ACCEL_OK;
 }
 
-accel_status accel__schema_check(const accel__json *schema, const char *name, const accel__json *value, const char *file) {
+accel_status accel__schema_check(const accel__json *schema, const char *name,
+                                 const accel__json *value, const char *file) {
   checker c = {.definitions = accel__json_get(schema, "definitions"), .file = file};
   const accel__json *found = accel__json_get(c.definitions, name);
-  if (!found) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: the schema has no definition '%s'", file, name);
+  if (!found)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "%s: the schema has no definition '%s'", file, name);
   return check(&c, found, value);
 }
 
@@ -197,12 +212,15 @@ static bool one_of(const char *text, const char *const *list) {
 static accel_status check_schema(checker *c, const accel__json *schema);
 
 static accel_status check_keyword(checker *c, const accel__json *keyword) {
-  static const char *const texts[] = {"type", "pattern", "$schema", "$id", "title", "description", "$comment", NULL};
-  static const char *const numbers[] = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", NULL};
+  static const char *const texts[] = {"type",  "pattern",     "$schema",  "$id",
+                                      "title", "description", "$comment", NULL};
+  static const char *const numbers[] = {"minimum",  "maximum",  "minLength", "maxLength",
+                                        "minItems", "maxItems", NULL};
   static const char *const lists[] = {"enum", "required", "examples", NULL};
   const char *key = keyword->string;
   if (strcmp(key, "$ref") == 0)
-    return cJSON_IsString(keyword) && definition(c, keyword->valuestring) ? ACCEL_OK : bad(c, "leads nowhere");
+    return cJSON_IsString(keyword) && definition(c, keyword->valuestring) ? ACCEL_OK
+                                                                          : bad(c, "leads nowhere");
   if (one_of(key, texts)) return cJSON_IsString(keyword) ? ACCEL_OK : bad(c, "is no string");
   if (one_of(key, numbers)) return cJSON_IsNumber(keyword) ? ACCEL_OK : bad(c, "is no number");
   if (one_of(key, lists)) return cJSON_IsArray(keyword) ? ACCEL_OK : bad(c, "is no array");
@@ -215,7 +233,8 @@ static accel_status check_keyword(checker *c, const accel__json *keyword) {
     return cJSON_IsObject(keyword) ? ACCEL_OK : bad(c, "is no object");
   }
   if (strcmp(key, "additionalProperties") == 0 && cJSON_IsBool(keyword)) return ACCEL_OK;
-  if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 || strcmp(key, "additionalProperties") == 0)
+  if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 ||
+      strcmp(key, "additionalProperties") == 0)
     return check_schema(c, keyword);
   return bad(c, "is a keyword that the checker does not know");
 }

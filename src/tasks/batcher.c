@@ -1,4 +1,5 @@
-/* batcher.c - the group of generations that a queue's thread steps: one session and one engine for all of them. */
+/* batcher.c - the group of generations that a queue's thread steps: one session and one engine for
+ * all of them. */
 #include "tasks/batcher.h"
 
 #include <stdlib.h>
@@ -100,8 +101,8 @@ static accel_status copy_params(job *j, const accel_generate_params *params) {
   return ACCEL_OK;
 }
 
-static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, const int32_t *ids, uint32_t n,
-                                accel__ids *prompt) {
+static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
+                                uint32_t n, accel__ids *prompt) {
   accel__encoding enc = {0};
   int32_t bos;
   accel__encode_options how = {.add_special_tokens = !j->params.no_special};
@@ -119,18 +120,20 @@ static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, co
   return j->ids ? ACCEL_OK : accel__no_memory(n * sizeof *ids);
 }
 
-static accel_status prepare(accel_endpoint *ep, job *j, const char *text, const int32_t *ids, uint32_t n,
-                            const accel_generate_params *params) {
+static accel_status prepare(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
+                            uint32_t n, const accel_generate_params *params) {
   accel__ids prompt;
   ACCEL_TRY(accel__generate_plan_make(ep, params, &j->plan));
   ACCEL_TRY(copy_params(j, params));
   if (j->params.stop) j->plan.config.stop = j->params.stop->item;
   ACCEL_TRY(read_prompt(ep, j, text, ids, n, &prompt));
-  return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, accel__context_length(ep), &j->request);
+  return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, accel__context_length(ep),
+                                 &j->request);
 }
 
-accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n,
-                                    const accel_generate_params *params, accel_ticket **out) {
+accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_ticket **out) {
   job *j = calloc(1, sizeof *j);
   if (!j) return accel__no_memory(sizeof *j);
   accel_status status = prepare(accel__queue_endpoint(queue), j, text, ids, n, params);
@@ -146,6 +149,7 @@ static accel_status take(void *work, void *user) {
   return ACCEL_OK;
 }
 
-accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms, accel_generations **out) {
+accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
+                                     accel_generations **out) {
   return accel__queue_wait_work(ticket, timeout_ms, take, out);
 }

@@ -1,9 +1,11 @@
-/* beam.c - beam search as transformers 5 does it (GenerationMixin._beam_search), step by step, with its scores.
+/* beam.c - beam search as transformers 5 does it (GenerationMixin._beam_search), step by step, with
+ * its scores.
  *
- * Of each step the best max(2, 1 + EOS tokens) * num_beams continuations of all beams are looked at.  Those that end and are
- * among the num_beams best may enter the finished ones, by their score divided by length^length_penalty; the best that do
- * not end run on.  The search is over when no running beam can be expected to do better (early_stopping says how that is
- * judged) or when everything ends.  Scores are fp32, as there.
+ * Of each step the best max(2, 1 + EOS tokens) * num_beams continuations of all beams are looked
+ * at.  Those that end and are among the num_beams best may enter the finished ones, by their score
+ * divided by length^length_penalty; the best that do not end run on.  The search is over when no
+ * running beam can be expected to do better (early_stopping says how that is judged) or when
+ * everything ends.  Scores are fp32, as there.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,11 +23,12 @@ typedef struct candidate {
 } candidate;
 
 struct accel__beams {
-  uint32_t n, look;                   /* num_beams, continuations looked at */
-  candidate *best;                    /* [look], best first */
-  accel__hypothesis *next, *finished; /* [n]; finished ones best first, those without ids are empty places */
-  uint32_t *parent;                   /* [n] */
-  float *top;                         /* [n] scores of finished places */
+  uint32_t n, look; /* num_beams, continuations looked at */
+  candidate *best;  /* [look], best first */
+  /* [n]; finished ones best first, those without ids are empty places */
+  accel__hypothesis *next, *finished;
+  uint32_t *parent; /* [n] */
+  float *top;       /* [n] scores of finished places */
 };
 
 accel_status accel__beam_begin(accel__request *r) {
@@ -41,7 +44,8 @@ accel_status accel__beam_begin(accel__request *r) {
                              .finished = calloc(n, sizeof *b->finished),
                              .parent = calloc(n, sizeof *b->parent),
                              .top = calloc(n, sizeof *b->top)};
-  if (!b->best || !b->next || !b->finished || !b->parent || !b->top) return accel__no_memory(look * sizeof *b->best);
+  if (!b->best || !b->next || !b->finished || !b->parent || !b->top)
+    return accel__no_memory(look * sizeof *b->best);
   for (uint32_t i = 0; i < n; i++) {
     b->top[i] = NEVER;
     r->running[i].score = i ? NEVER : 0; /* the prompt goes on from one beam only */
@@ -79,13 +83,17 @@ static uint32_t insert(candidate *best, uint32_t held, uint32_t room, const cand
   return held < room ? held + 1 : held;
 }
 
-static double gumbel(accel__random *random) { return -log(-log(accel__random_unit(random) + 0x1p-54)); }
+static double gumbel(accel__random *random) {
+  return -log(-log(accel__random_unit(random) + 0x1p-54));
+}
 
 /* Adds the continuations of beam `i`, whose scores are log probabilities, processed. */
-static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const float *scores, uint32_t held) {
+static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const float *scores,
+                        uint32_t held) {
   struct accel__beams *b = r->beams;
   float before = r->running[i].score;
-  if (r->config->do_sample) { /* without replacement: the order of noisy scores is the order of the draws */
+  /* without replacement: the order of noisy scores is the order of the draws */
+  if (r->config->do_sample) {
     for (size_t t = 0; t < e->model->vocab; t++) {
       if (!(scores[t] > -INFINITY)) continue;
       candidate x = {.score = scores[t] + before, .beam = i, .token = (int32_t)t};
@@ -94,7 +102,8 @@ static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const f
     }
     return held;
   }
-  uint32_t n = accel__highest(scores, e->model->vocab, b->look < e->model->vocab ? b->look : (uint32_t)e->model->vocab,
+  uint32_t n = accel__highest(scores, e->model->vocab,
+                              b->look < e->model->vocab ? b->look : (uint32_t)e->model->vocab,
                               e->scratch.ranked);
   for (uint32_t k = 0; k < n; k++) {
     accel__ranked *one = &e->scratch.ranked[k];
@@ -105,14 +114,16 @@ static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const f
   return held;
 }
 
-static accel_status find_best(accel__engine *e, accel__request *r, float *const *rows, uint32_t *held) {
+static accel_status find_best(accel__engine *e, accel__request *r, float *const *rows,
+                              uint32_t *held) {
   size_t vocab = e->model->vocab;
   *held = 0;
   ACCEL_TRY(accel__logits_reserve(&e->scratch, vocab));
   for (uint32_t i = 0; i < r->beams->n; i++) {
     double all = accel__log_sum_exp(rows[i], vocab);
     if (!isfinite(all))
-      return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: scores hold NaN or infinity",
+      return accel__fail(ACCEL_ERROR_NONFINITE,
+                         "token %u of prompt %u: scores hold NaN or infinity",
                          r->running[i].n - r->prompt.n, r->number);
     for (size_t t = 0; t < vocab; t++) e->work[t] = (float)(rows[i][t] - all);
     accel__logits_input input = accel__request_input(r, &r->running[i]);
@@ -120,13 +131,15 @@ static accel_status find_best(accel__engine *e, accel__request *r, float *const 
     *held = look_at(e, r, i, e->work, *held);
   }
   return *held ? ACCEL_OK
-               : accel__fail(ACCEL_ERROR_ARGUMENT, "prompt %u: no token may come: everything is suppressed", r->number);
+               : accel__fail(ACCEL_ERROR_ARGUMENT,
+                             "prompt %u: no token may come: everything is suppressed", r->number);
 }
 
 /* ---- endings ---- */
 
 /* Does a stop string end with `token`?  Beams change their past, so the text is made anew. */
-static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token, accel__finish *why) {
+static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token,
+                          accel__finish *why) {
   uint32_t generated = h->n - r->prompt.n;
   accel__text_stream text = {.tokenizer = r->tokenizer,
                              .keep_special = r->keep_special,
@@ -228,7 +241,8 @@ static void conclude(accel__engine *e, accel__request *r) {
   r->finished = true;
 }
 
-/* The best that do not end run on; best[] is scanned in order, ended ones come last, as their score sinks by 1e9. */
+/* The best that do not end run on; best[] is scanned in order, ended ones come last, as their score
+ * sinks by 1e9. */
 static accel_status run_on(accel__engine *e, accel__request *r, uint32_t held) {
   struct accel__beams *b = r->beams;
   uint32_t n = 0;

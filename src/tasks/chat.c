@@ -1,4 +1,5 @@
-/* chat.c - conversations: messages, what the template makes of them, and the session that follows. */
+/* chat.c - conversations: messages, what the template makes of them, and the session that
+ * follows. */
 #include "tasks/chat.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@ static void cut_messages(accel_chat *c, size_t n) {
 
 static accel_status add_message(accel_chat *c, const char *role, const char *content) {
   size_t before = c->messages.n;
-  accel__buffer_printf(&c->messages, "%s{\"role\": \"%s\", \"content\": ", before ? ", " : "", role);
+  accel__buffer_printf(&c->messages, "%s{\"role\": \"%s\", \"content\": ", before ? ", " : "",
+                       role);
   accel__buffer_json_string(&c->messages, content, strlen(content));
   accel__buffer_text(&c->messages, "}");
   if (!c->messages.failed) return ACCEL_OK;
@@ -37,7 +39,8 @@ static accel_status add_messages(accel_chat *c, const char *json) {
   ACCEL_JSON_EACH(message, status == ACCEL_OK ? file.root : NULL) {
     const accel__json *role = accel__json_get(message, "role");
     if (status == ACCEL_OK && !(role && cJSON_IsString(role)))
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "messages: message %u is no object with a role", n);
+      status =
+          accel__fail(ACCEL_ERROR_ARGUMENT, "messages: message %u is no object with a role", n);
     n++;
   }
   if (status == ACCEL_OK && n) { /* the array's own text, without its brackets */
@@ -84,22 +87,28 @@ static accel_status read_options(accel_chat *c, const accel_chat_params *params)
   const char *const text[3] = {params->tools, params->documents, params->variables};
   static const char *const name[3] = {"tools", "documents", "variables"};
   for (int i = 0; i < 3; i++) {
-    accel_status status = text[i] ? accel__json_parse(text[i], strlen(text[i]), name[i], &c->option[i]) : ACCEL_OK;
+    accel_status status =
+        text[i] ? accel__json_parse(text[i], strlen(text[i]), name[i], &c->option[i]) : ACCEL_OK;
     if (status == ACCEL_ERROR_FORMAT) status = accel__wrap(ACCEL_ERROR_ARGUMENT, "chat");
     ACCEL_TRY(status);
   }
-  if (params->template_name && !(c->name = strdup(params->template_name))) return accel__no_memory(0);
+  if (params->template_name && !(c->name = strdup(params->template_name)))
+    return accel__no_memory(0);
   return ACCEL_OK;
 }
 
 static accel_status load_template(const accel_endpoint *ep, accel_chat *c) {
-  ACCEL_TRY(accel__processor_check(ep, ep->model->task)); /* random weights have no directory, and no tokenizer either */
+  /* random weights have no directory, and no tokenizer either */
+  ACCEL_TRY(accel__processor_check(ep, ep->model->task));
   accel_status status = accel__chat_template_load(ep->directory, &c->template);
   if (status != ACCEL_ERROR_NOT_FOUND) return status;
-  return accel__remedy(status, "a model without a chat template goes on with texts (accel generate, accel_generate)");
+  return accel__remedy(
+      status,
+      "a model without a chat template goes on with texts (accel generate, accel_generate)");
 }
 
-accel_status accel__chat_open(accel_endpoint *ep, const accel_chat_params *params, accel_chat **out) {
+accel_status accel__chat_open(accel_endpoint *ep, const accel_chat_params *params,
+                              accel_chat **out) {
   accel_chat *c = calloc(1, sizeof *c);
   if (!c) return accel__no_memory(sizeof *c);
   pthread_mutex_init(&c->lock, NULL);
@@ -161,7 +170,8 @@ static accel_status tokenize(const accel_chat *c, accel__encoding *enc) {
   if (status == ACCEL_OK) status = accel__encode_texts(ep, &start, NULL, 1, &how, enc);
   accel__buffer_free(&text);
   if (status == ACCEL_OK && !enc->n)
-    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the chat template makes no tokens of these messages", ep->name);
+    status = accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: the chat template makes no tokens of these messages", ep->name);
   return status;
 }
 
@@ -171,9 +181,11 @@ static accel_status fit(const accel_chat *c, size_t n, accel_generate_params *pa
   int64_t context = accel__context_length(ep), room = context - (int64_t)n;
   if (context <= 0) return ACCEL_OK;
   if (room < 1)
-    return accel__remedy(accel__fail(ACCEL_ERROR_LIMIT, "%s: the conversation has %zu tokens, the model's context is %lld",
-                                     ep->name, n, (long long)context),
-                         "leave out its oldest messages, say it shorter, or begin anew");
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_LIMIT,
+                    "%s: the conversation has %zu tokens, the model's context is %lld", ep->name, n,
+                    (long long)context),
+        "leave out its oldest messages, say it shorter, or begin anew");
   if (params->max_new_tokens > room) params->max_new_tokens = (int32_t)room;
   return ACCEL_OK;
 }
@@ -189,7 +201,8 @@ static accel_status follow(accel_chat *c, const int32_t *ids, uint32_t n) {
 }
 
 /* The answer becomes a message, unless it was cancelled before it said anything: then *silent. */
-static accel_status take_answer(accel_chat *c, accel_generate_params *params, accel_generations **out, bool *silent) {
+static accel_status take_answer(accel_chat *c, accel_generate_params *params,
+                                accel_generations **out, bool *silent) {
   accel__encoding enc = {0};
   accel_status status = tokenize(c, &enc);
   if (status == ACCEL_OK) status = fit(c, enc.n, params);
@@ -204,13 +217,15 @@ static accel_status take_answer(accel_chat *c, accel_generate_params *params, ac
   return status;
 }
 
-accel_status accel__chat_answer(accel_chat *c, const accel_generate_params *params, accel_generations **out) {
+accel_status accel__chat_answer(accel_chat *c, const accel_generate_params *params,
+                                accel_generations **out) {
   accel_generate_params mine = *params;
   bool silent = false;
   return take_answer(c, &mine, out, &silent);
 }
 
-accel_status accel__chat_say(accel_chat *c, const char *text, const accel_generate_params *params, accel_generations **out) {
+accel_status accel__chat_say(accel_chat *c, const char *text, const accel_generate_params *params,
+                             accel_generations **out) {
   accel_generate_params mine = *params;
   size_t before = c->messages.n;
   bool silent = false;

@@ -18,14 +18,16 @@ typedef struct classify_job {
 static accel_status take_logits(void *user, const accel__piece_result *r) {
   classify_job *job = user;
   const uint32_t n = (uint32_t)job->ep->model->num_labels;
-  const float *logits = (const float *)r->results[0].data + (size_t)r->item * n; /* [items, labels] */
+  /* [items, labels] */
+  const float *logits = (const float *)r->results[0].data + (size_t)r->item * n;
   job->count[r->index] = job->top_k;
-  return accel__rank_labels(logits, job->ep->model->labels, n, job->function, job->arena, &job->score[r->index],
-                            &job->count[r->index]);
+  return accel__rank_labels(logits, job->ep->model->labels, n, job->function, job->arena,
+                            &job->score[r->index], &job->count[r->index]);
 }
 
 /* The pairs without empty ones: the pipeline takes those for no pair at all. */
-static accel_status real_pairs(const char *const *pairs, uint32_t n, accel__arena *arena, const char *const **out) {
+static accel_status real_pairs(const char *const *pairs, uint32_t n, accel__arena *arena,
+                               const char *const **out) {
   const char **list = pairs ? accel__arena_array(arena, n, sizeof *list) : NULL;
   if (pairs && !list) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; pairs && i < n; i++) list[i] = pairs[i] && *pairs[i] ? pairs[i] : NULL;
@@ -33,8 +35,9 @@ static accel_status real_pairs(const char *const *pairs, uint32_t n, accel__aren
   return ACCEL_OK;
 }
 
-accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n,
-                             const accel_classify_params *params, accel_classifications **out) {
+accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs,
+                             uint32_t n, const accel_classify_params *params,
+                             accel_classifications **out) {
   accel_status status = ACCEL_OK;
   accel_classifications *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
@@ -56,7 +59,8 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   ACCEL_GOTO(accel__encode_texts(ep, texts, pairs, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "classifying", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "classifying",
+                               take_logits, &job));
   *result = (accel_classifications){.n = n, .count = job.count, .score = job.score};
 done:
   accel__arena_free(&scratch);

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-void accel__compare(const float *got, const float *want, const uint8_t *mask, uint64_t n, accel__difference *out) {
+void accel__compare(const float *got, const float *want, const uint8_t *mask, uint64_t n,
+                    accel__difference *out) {
   double dot = 0, gg = 0, ww = 0;
   *out = (accel__difference){0};
   for (uint64_t i = 0; i < n; i++) { /* first the scale */
@@ -28,7 +29,8 @@ void accel__compare(const float *got, const float *want, const uint8_t *mask, ui
       gg += g * g;
     }
   }
-  out->cosine = gg > 0 && ww > 0 ? dot / (sqrt(gg) * sqrt(ww)) : gg == ww ? 1 : 0; /* all zero on both sides agrees */
+  /* all zero on both sides agrees */
+  out->cosine = gg > 0 && ww > 0 ? dot / (sqrt(gg) * sqrt(ww)) : gg == ww ? 1 : 0;
 }
 
 bool accel__within_bounds(const accel__difference *d, const char *precision, double *bound) {
@@ -36,7 +38,8 @@ bool accel__within_bounds(const accel__difference *d, const char *precision, dou
     *bound = fmax(2e-4 * d->rms, 1e-6);
     return !d->nan && !d->infinity && d->max_abs <= *bound;
   }
-  bool half = !strcmp(precision, "fp16") || !strcmp(precision, "bf16"), eight = strchr(precision, '8') != NULL;
+  bool half = !strcmp(precision, "fp16") || !strcmp(precision, "bf16"),
+       eight = strchr(precision, '8') != NULL;
   *bound = half ? 0.999 : eight ? 0.99 : 0.95;
   return !d->nan && !d->infinity && d->cosine >= *bound;
 }

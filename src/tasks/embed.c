@@ -1,4 +1,5 @@
-/* embed.c - texts to vectors: prompt, tokens, the program's "embed" entry (pooling and all) or per-token rows. */
+/* embed.c - texts to vectors: prompt, tokens, the program's "embed" entry (pooling and all) or
+ * per-token rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ typedef struct embed_plan {
   bool normalize;      /* on the host */
   bool normalize_kept; /* once more, as fewer columns are kept */
   uint32_t skip;       /* prompt tokens left out of pooling */
-  /* the head on the host, for what the program's own cannot do: another pooling, no normalisation, a prompt that is left out
+  /* the head on the host, for what the program's own cannot do: another pooling, no normalisation,
+   * a prompt that is left out
    */
   accel__pooling pooling[6];
   uint32_t n_pooling;
@@ -40,10 +42,14 @@ typedef struct embed_job {
 
 /* ---- the prompt ---- */
 
-/* sentence-transformers gives every model the prompts "query" and "document", empty unless it has its own. */
-static bool always_there(const char *name) { return !strcmp(name, "query") || !strcmp(name, "document"); }
+/* sentence-transformers gives every model the prompts "query" and "document", empty unless it has
+ * its own. */
+static bool always_there(const char *name) {
+  return !strcmp(name, "query") || !strcmp(name, "document");
+}
 
-static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_params *params, const char **prompt) {
+static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_params *params,
+                                  const char **prompt) {
   const accel__sentence_modules *m = &accel__processor_for(ep)->modules;
   const char *name = params->prompt_name ? params->prompt_name : m->default_prompt;
   *prompt = params->prompt;
@@ -52,30 +58,34 @@ static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_pa
     if (!strcmp(m->prompts[i].name, name)) return *prompt = m->prompts[i].text, ACCEL_OK;
   if (m->present && always_there(name)) return *prompt = "", ACCEL_OK;
   accel__buffer known = {0};
-  for (uint32_t i = 0; i < m->n_prompts; i++) accel__buffer_printf(&known, " %s", m->prompts[i].name);
-  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no prompt named '%s'; known:%s", ep->name, name, known.data ? known.data : " none");
+  for (uint32_t i = 0; i < m->n_prompts; i++)
+    accel__buffer_printf(&known, " %s", m->prompts[i].name);
+  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no prompt named '%s'; known:%s", ep->name, name,
+              known.data ? known.data : " none");
   accel__buffer_free(&known);
   return ACCEL_ERROR_ARGUMENT;
 }
 
 /* The texts with the prompt in front; the originals when there is none. */
-static accel_status prepend(const char *prompt, const char *const *texts, uint32_t n, accel__arena *arena,
-                            const char *const **out) {
+static accel_status prepend(const char *prompt, const char *const *texts, uint32_t n,
+                            accel__arena *arena, const char *const **out) {
   *out = texts;
   if (!prompt || !*prompt) return ACCEL_OK;
   const char **made = accel__arena_array(arena, n, sizeof *made);
   if (!made) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
     if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u is NULL", i);
-    if (!(made[i] = accel__arena_printf(arena, "%s%s", prompt, texts[i]))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!(made[i] = accel__arena_printf(arena, "%s%s", prompt, texts[i])))
+      return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   *out = made;
   return ACCEL_OK;
 }
 
-/* Tokens of the prompt alone as sentence-transformers counts them: with special tokens, but for one at the end. */
-static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, const accel__encode_options *how,
-                                 uint32_t *skip) {
+/* Tokens of the prompt alone as sentence-transformers counts them: with special tokens, but for one
+ * at the end. */
+static accel_status count_prompt(const accel_endpoint *ep, const char *prompt,
+                                 const accel__encode_options *how, uint32_t *skip) {
   const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
   accel__encoding enc = {0};
   ACCEL_TRY(accel__encode(tok, prompt, strlen(prompt), NULL, 0, how, &enc));
@@ -88,26 +98,31 @@ static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, c
 /* ---- the plan ---- */
 
 /* The weights of Dense and LayerNorm as fp32. */
-static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head, accel__arena *arena,
-                               embed_plan *plan) {
+static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head,
+                               accel__arena *arena, embed_plan *plan) {
   host_dense *list = accel__arena_array(arena, head->n_dense, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (head->n_dense && !ep->checkpoint)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                       "%s: with random weights its Dense layers only work with its own pooling and normalisation",
-                       ep->name);
+    return accel__fail(
+        ACCEL_ERROR_UNSUPPORTED,
+        "%s: with random weights its Dense layers only work with its own pooling and normalisation",
+        ep->name);
   for (uint32_t i = 0; i < head->n_dense; i++) {
     const accel__dense *d = &head->dense[i];
     const uint64_t elements = (uint64_t)(d->norms ? d->out : d->in * d->out);
     const accel__tensor_info *weight = accel__checkpoint_find(ep->checkpoint, d->weight),
-                             *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name) : NULL;
-    list[i] = (host_dense){.layer = d,
-                           .weight = accel__arena_array(arena, (size_t)elements, sizeof(float)),
-                           .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
+                             *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name)
+                                             : NULL;
+    list[i] = (host_dense){
+        .layer = d,
+        .weight = accel__arena_array(arena, (size_t)elements, sizeof(float)),
+        .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
     if (!list[i].weight || (d->bias && !list[i].bias)) return ACCEL_ERROR_OUT_OF_MEMORY;
     /* the program has been built from these tensors: they are there, and of this size */
-    if (!weight || weight->elements != elements || (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
-      return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name,
+    if (!weight || weight->elements != elements ||
+        (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
+      return accel__fail(ACCEL_ERROR_INTERNAL,
+                         "%s: tensor '%s' is not what the program was built from", ep->name,
                          d->weight);
     ACCEL_TRY(accel__tensor_to_f32(weight, 0, weight->elements, list[i].weight));
     if (bias) ACCEL_TRY(accel__tensor_to_f32(bias, 0, bias->elements, list[i].bias));
@@ -120,15 +135,17 @@ static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head
 }
 
 /* The head on the host: the model's own, or one pooling in its place. */
-static accel_status plan_host(const accel_endpoint *ep, const accel__embed_head *head, int asked, accel__arena *arena,
-                              embed_plan *plan) {
+static accel_status plan_host(const accel_endpoint *ep, const accel__embed_head *head, int asked,
+                              accel__arena *arena, embed_plan *plan) {
   bool own = asked < 0;
   plan->n_pooling = own ? head->n_pooling : 1;
-  for (uint32_t i = 0; i < plan->n_pooling; i++) plan->pooling[i] = own ? head->pooling[i] : (accel__pooling)asked;
+  for (uint32_t i = 0; i < plan->n_pooling; i++)
+    plan->pooling[i] = own ? head->pooling[i] : (accel__pooling)asked;
   plan->dim = plan->widest = plan->hidden * plan->n_pooling;
   if (own) return load_dense(ep, head, arena, plan);
   if (!head->n_dense) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its Dense layers belong to its own pooling, no other can be asked for",
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "%s: its Dense layers belong to its own pooling, no other can be asked for",
                      ep->name);
 }
 
@@ -139,19 +156,24 @@ static uint32_t program_dim(const accel_endpoint *ep) {
   return (uint32_t)p->dim[out->dim[1]].c;
 }
 
-static accel_status plan_rows(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
-                              embed_plan *plan) {
+static accel_status plan_rows(const accel_endpoint *ep, const accel_embed_params *params,
+                              accel__arena *arena, embed_plan *plan) {
   const accel__embed_head *head = &accel__processor_for(ep)->modules.head;
   bool own = head->n_pooling > 0;
-  int asked = params->pooling ? accel__pooling_by_name(params->pooling) : own ? -1 : ACCEL__POOL_NONE;
+  int asked = params->pooling ? accel__pooling_by_name(params->pooling)
+              : own           ? -1
+                              : ACCEL__POOL_NONE;
   if (params->pooling && asked < 0)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens weightedmean lasttoken none",
+                       "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens "
+                       "weightedmean lasttoken none",
                        params->pooling);
-  if (own && head->n_pooling == 1 && asked == (int)head->pooling[0]) asked = -1; /* what it does anyway */
+  /* what it does anyway */
+  if (own && head->n_pooling == 1 && asked == (int)head->pooling[0]) asked = -1;
   plan->hidden = (uint32_t)ep->model->hidden_size;
   plan->per_token = asked == ACCEL__POOL_NONE;
-  plan->normalize = params->normalize > 0 || (params->normalize < 0 && own && head->normalize && !plan->per_token);
+  plan->normalize = params->normalize > 0 ||
+                    (params->normalize < 0 && own && head->normalize && !plan->per_token);
   plan->in_program = asked < 0 && !plan->skip && !(head->normalize && params->normalize == 0);
   if (plan->in_program) {
     plan->dim = program_dim(ep);
@@ -162,9 +184,10 @@ static accel_status plan_rows(const accel_endpoint *ep, const accel_embed_params
   return plan->per_token ? ACCEL_OK : plan_host(ep, head, asked, arena, plan);
 }
 
-/* Columns are cut off behind the model's own modules, and before a normalisation that the caller asks for. */
-static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
-                              embed_plan *plan) {
+/* Columns are cut off behind the model's own modules, and before a normalisation that the caller
+ * asks for. */
+static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params,
+                              accel__arena *arena, embed_plan *plan) {
   const int64_t most = accel__processor_for(ep)->modules.truncate_dim;
   ACCEL_TRY(plan_rows(ep, params, arena, plan));
   const bool cut = most > 0 && most < plan->dim && !plan->per_token;
@@ -183,12 +206,15 @@ static void hand_row(const embed_plan *plan, float *row, float *to) {
 }
 
 /* One sequence's rows [tokens, hidden] to one row [kept]: pooling, Dense layers. */
-static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t tokens, float *to) {
+static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t tokens,
+                               float *to) {
   const embed_plan *plan = job->plan;
-  float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work, *y = work + plan->widest;
+  float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work,
+        *y = work + plan->widest;
   if (!work) return accel__no_memory(plan->widest * sizeof *work);
   for (uint32_t i = 0; i < plan->n_pooling; i++)
-    accel__pool_rows(plan->pooling[i], rows, tokens, plan->skip, plan->hidden, x + (size_t)i * plan->hidden);
+    accel__pool_rows(plan->pooling[i], rows, tokens, plan->skip, plan->hidden,
+                     x + (size_t)i * plan->hidden);
   for (uint32_t i = 0; i < plan->n_dense; i++) {
     const host_dense *d = &plan->dense[i];
     accel__dense_row(d->layer, d->weight, d->bias, x, y);
@@ -204,13 +230,15 @@ static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t
 static accel_status take_piece(void *user, const accel__piece_result *r) {
   embed_job *job = user;
   const embed_plan *plan = job->plan;
-  const uint64_t first = job->result->row_start[r->index], rows = job->result->row_start[r->index + 1] - first;
+  const uint64_t first = job->result->row_start[r->index],
+                 rows = job->result->row_start[r->index + 1] - first;
   float *to = job->data + first * plan->kept;
   float *from = r->results[0].data;
   if (plan->in_program) {
     hand_row(plan, from + (size_t)r->item * plan->dim, to);
   } else if (plan->per_token) {
-    for (uint64_t i = 0; i < rows; i++) hand_row(plan, from + (r->row + i) * plan->dim, to + i * plan->kept);
+    for (uint64_t i = 0; i < rows; i++)
+      hand_row(plan, from + (r->row + i) * plan->dim, to + i * plan->kept);
   } else {
     ACCEL_TRY(pool_piece(job, from + r->row * plan->hidden, r->tokens, to));
   }
@@ -218,16 +246,18 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
 }
 
 /* Sizes the result for the texts. */
-static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, uint32_t n, accel_embeddings *result,
-                            float **data) {
+static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, uint32_t n,
+                            accel_embeddings *result, float **data) {
   uint64_t *start = accel__arena_array(accel__task_arena(result), (size_t)n + 1, sizeof *start);
   if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
   result->dim = plan->kept;
   for (uint32_t i = 0; i < n; i++) {
     if (!enc[i].n) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u gives no tokens", i);
     if (!plan->per_token && plan->skip >= enc[i].n)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u: the prompt fills all of its %zu tokens and leaves nothing to pool",
-                         i, enc[i].n);
+      return accel__fail(
+          ACCEL_ERROR_ARGUMENT,
+          "text %u: the prompt fills all of its %zu tokens and leaves nothing to pool", i,
+          enc[i].n);
     start[i + 1] = start[i] + (plan->per_token ? enc[i].n : 1);
     result->tokens += enc[i].n;
     result->truncated += enc[i].pieces > 1;
@@ -241,18 +271,20 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
   return ACCEL_OK;
 }
 
-static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan, const accel__piece *pieces, uint32_t n,
-                              embed_job *job) {
+static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan,
+                              const accel__piece *pieces, uint32_t n, embed_job *job) {
   uint32_t output = 0;
   if (!plan->in_program) {
     accel_status status = accel__output_index(ep, "last_hidden_state", &output);
-    if (status != ACCEL_OK) return accel__remedy(status, "open it with task \"feature-extraction\"");
+    if (status != ACCEL_OK)
+      return accel__remedy(status, "open it with task \"feature-extraction\"");
   }
-  return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces, n, "embedding", take_piece, job);
+  return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces, n,
+                           "embedding", take_piece, job);
 }
 
-accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_embed_params *params,
-                          accel_embeddings **out) {
+accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                          const accel_embed_params *params, accel_embeddings **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   embed_plan plan = {0};

@@ -66,7 +66,8 @@ void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
   h->span = item->span;
 }
 
-accel_status accel__hypothesis_new(const accel__request *r, uint32_t number, accel__hypothesis *out) {
+accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
+                                   accel__hypothesis *out) {
   const accel__generate_config *c = r->config;
   uint32_t room = r->prompt.n + (r->new_tokens < 256 ? r->new_tokens : 256);
   *out = (accel__hypothesis){.ids = malloc(room * sizeof *out->ids),
@@ -95,8 +96,8 @@ void accel__hypothesis_free(accel__hypothesis *h) {
   *h = (accel__hypothesis){.sequence = -1};
 }
 
-accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old, accel__hypothesis *next,
-                           const uint32_t *parent, uint32_t n) {
+accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old,
+                           accel__hypothesis *next, const uint32_t *parent, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     accel__hypothesis *from = &old[parent[i]];
     uint32_t first = 0;
@@ -135,7 +136,8 @@ accel_status accel__request_begin(accel__request *r) {
   r->running = calloc(n, sizeof *r->running);
   r->done = calloc(n, sizeof *r->done);
   if (!r->running || !r->done) ACCEL_GOTO(accel__no_memory(n * sizeof *r->running));
-  for (; r->n_running < n; r->n_running++) ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
+  for (; r->n_running < n; r->n_running++)
+    ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
   r->running[0].sequence = r->forks ? -1 : r->sequence;
   r->running[0].held = r->sequence >= 0 ? r->held : 0;
   r->running[0].span = r->sequence >= 0 ? r->span : 0;
@@ -192,7 +194,8 @@ static accel_status reserve(accel__engine *e, uint32_t n) {
   return ACCEL_OK;
 }
 
-/* The next tokens of all that runs of a request, from their scores: rows[r->n_running], or `row` for all of them. */
+/* The next tokens of all that runs of a request, from their scores: rows[r->n_running], or `row`
+ * for all of them. */
 static accel_status choose(accel__engine *e, accel__request *r, float **rows, float *row) {
   float *few[16], **own = NULL;
   if (!rows) {
@@ -202,7 +205,8 @@ static accel_status choose(accel__engine *e, accel__request *r, float **rows, fl
   }
   const bool first = r->shared;
   r->steps++;
-  accel_status status = r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
+  accel_status status =
+      r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
   if (first) r->prefill_ms = accel__now_ms();
   free(own);
   return status;
@@ -230,16 +234,20 @@ static void encode(accel__engine *e, reading *g) {
   g->n = g->tokens = 0;
   for (uint32_t i = 0; i < n; i++) {
     accel__request *r = g->request[i];
-    const accel_status status = all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
+    const accel_status status =
+        all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
     if (status != ACCEL_OK) blame(e, r, status);
   }
 }
 
-/* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has; others one by one. */
+/* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has;
+ * others one by one. */
 static void add_reading(accel__engine *e, reading *g, accel__request *r) {
-  const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, tokens = r->encoder.ids.n;
+  const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS,
+                 tokens = r->encoder.ids.n;
   const bool alone = r->encoder.n_tensors > 0;
-  if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most)) encode(e, g);
+  if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
+    encode(e, g);
   g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder, NULL};
   g->request[g->n++] = r;
   g->tokens += tokens;
@@ -280,8 +288,10 @@ void accel__engine_join(accel__engine *e, accel__request *r) {
 
 /* ---- a step ---- */
 
-/* Adds what `r` has to feed, at most `tokens`; the sequences of a prompt that is not yet fed share the first one's. */
-static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32_t tokens, uint32_t *left) {
+/* Adds what `r` has to feed, at most `tokens`; the sequences of a prompt that is not yet fed share
+ * the first one's. */
+static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32_t tokens,
+                        uint32_t *left) {
   uint32_t n = r->shared ? 1 : r->n_running;
   for (uint32_t i = 0; i < n && *left; i++) {
     accel__hypothesis *h = &r->running[i];
@@ -293,15 +303,19 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   return at;
 }
 
-static bool prefilling(const accel__request *r) { return r->shared && r->running[0].n - r->running[0].held > 1; }
+static bool prefilling(const accel__request *r) {
+  return r->shared && r->running[0].n - r->running[0].held > 1;
+}
 
-/* Running sequences first, one token each; what is left of the budget goes to prompts, first come, first served. */
+/* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
+ * first served. */
 static uint32_t gather(accel__engine *e, accel__request *only) {
   uint32_t left = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, n = 0;
   for (int prompts = 0; prompts < 2; prompts++)
     for (accel__request *r = e->active; r; r = r->next)
       if (!r->finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
-        uint32_t need = r->n_running; /* running sequences of one request are never split between steps */
+        /* running sequences of one request are never split between steps */
+        uint32_t need = r->n_running;
         if (!prompts && left < need) left = need;
         n = collect(e, r, n, left, &left);
       }

@@ -1,12 +1,14 @@
-/* engine.h - the generation loop: requests that join and leave at token boundaries, whatever their number and kind.
+/* engine.h - the generation loop: requests that join and leave at token boundaries, whatever their
+ * number and kind.
  *
- * A request is one prompt with its configuration.  Each step of an engine feeds every active request's new tokens in one run
- * of the model (prompts whole or in parts, running sequences one token each), then lets each request choose from its scores.
- * A request's outcome does not depend on its company: rows do not, chance has a stream per sequence, and when a joint run
- * fails each request is run alone, so that the one to blame fails alone.
+ * A request is one prompt with its configuration.  Each step of an engine feeds every active
+ * request's new tokens in one run of the model (prompts whole or in parts, running sequences one
+ * token each), then lets each request choose from its scores. A request's outcome does not depend
+ * on its company: rows do not, chance has a stream per sequence, and when a joint run fails each
+ * request is run alone, so that the one to blame fails alone.
  *
- * Kinds: sampling (num_beams 1; greedy is sampling without chance; several sequences of one prompt share its prefill) and
- * beam search (transformers' _beam_search, scores included).
+ * Kinds: sampling (num_beams 1; greedy is sampling without chance; several sequences of one prompt
+ * share its prefill) and beam search (transformers' _beam_search, scores included).
  */
 #ifndef ACCEL_TASKS_ENGINE_H
 #define ACCEL_TASKS_ENGINE_H
@@ -23,7 +25,8 @@ typedef enum accel__finish {
   ACCEL__FINISH_TIME,
   ACCEL__FINISH_CANCELLED
 } accel__finish;
-const char *accel__finish_name(accel__finish finish); /* "eos", "stop", "length", "time", "cancelled" */
+/* "eos", "stop", "length", "time", "cancelled" */
+const char *accel__finish_name(accel__finish finish);
 
 /* One sequence on its way: the prompt's tokens, then those generated. */
 typedef struct accel__hypothesis {
@@ -35,11 +38,14 @@ typedef struct accel__hypothesis {
   uint32_t number;  /* among the sequences of the request */
   accel__random random;
   accel__text_stream text;
-  float *logprob;               /* [generated] of the model's own distribution, when asked for */
-  accel_token_logprob *highest; /* [generated][request.logprobs] of it, best first; id -1 where there are fewer */
-  double *ms;                   /* [generated] since the request began */
+  float *logprob; /* [generated] of the model's own distribution, when asked for */
+  /* [generated][request.logprobs] of it, best first; id -1 where there are fewer */
+  accel_token_logprob *highest;
+  double *ms; /* [generated] since the request began */
   uint32_t room_told;
-  double sum;  /* of log probabilities of the tokens as they were chosen: after the processors, without the temperature */
+  /* of log probabilities of the tokens as they were chosen: after the processors, without the
+   * temperature */
+  double sum;
   float score; /* beam search: sum of log probabilities, then divided by length^penalty */
   accel__finish finish;
 } accel__hypothesis;
@@ -51,7 +57,9 @@ typedef struct accel__request {
   accel__ids prompt;                 /* of the decoder; at least one token */
   accel__encoder_input encoder;      /* what the encoder reads, when */
   bool encodes;                      /* it has to run first */
-  bool prefills; /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with pictures */
+  /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with
+   * pictures */
+  bool prefills;
   int32_t shift; /* what positions behind those have more than row numbers (accel__shown.place) */
   uint32_t padding;    /* see accel__logits_input */
   uint32_t new_tokens; /* at most */
@@ -61,25 +69,33 @@ typedef struct accel__request {
   uint32_t number;     /* of the prompt, for `told` */
   accel_token_fn told; /* may be NULL */
   void *told_user;
-  int32_t sequence; /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
-  uint32_t held;    /* when `held` counts what it has then; -1: one is made, and dropped at the end */
-  uint32_t span;    /* of what is held, likewise */
-  bool alone;       /* its failure is its own: others of the call go on, and the call does not fail */
-  bool forks;       /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests share */
+  /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
+  int32_t sequence;
+  /* when `held` counts what it has then; -1: one is made, and dropped at the end */
+  uint32_t held;
+  uint32_t span; /* of what is held, likewise */
+  /* its failure is its own: others of the call go on, and the call does not fail */
+  bool alone;
+  /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests
+   * share */
+  bool forks;
   /* state and outcome */
-  accel__hypothesis *running, *done; /* done[0 .. n_done): in order of their numbers; of beams, best first */
+  /* done[0 .. n_done): in order of their numbers; of beams, best first */
+  accel__hypothesis *running, *done;
   uint32_t n_running, n_done;
   struct accel__beams *beams; /* NULL when sampling */
   bool shared;                /* the running ones still share the prompt's sequence */
   bool finished;
   accel_status status; /* of this request alone; the message is kept */
   char *message, *remedy;
-  double begin_ms, prefill_ms, end_ms; /* joined, first token chosen, finished; on the monotonic clock */
+  /* joined, first token chosen, finished; on the monotonic clock */
+  double begin_ms, prefill_ms, end_ms;
   uint32_t steps;
   struct accel__request *next;
 } accel__request;
 
-/* Takes what is given (config, prompt ... must outlive it) and sets up the rest.  On failure nothing is left behind. */
+/* Takes what is given (config, prompt ... must outlive it) and sets up the rest.  On failure
+ * nothing is left behind. */
 accel_status accel__request_begin(accel__request *r);
 /* It has failed: the message is kept for whoever asked. */
 void accel__request_fail(accel__request *r, accel_status status);
@@ -99,8 +115,9 @@ typedef struct accel__engine {
 } accel__engine;
 
 void accel__engine_join(accel__engine *e, accel__request *r);
-/* One token boundary for all active requests; those that finish or fail leave the list (finished is set).  Only what
- * concerns no request in particular is a failure: all active requests then carry it and leave, too. */
+/* One token boundary for all active requests; those that finish or fail leave the list (finished is
+ * set).  Only what concerns no request in particular is a failure: all active requests then carry
+ * it and leave, too. */
 void accel__engine_step(accel__engine *e);
 void accel__engine_free(accel__engine *e); /* active requests are left as they are */
 
@@ -112,16 +129,17 @@ accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *c
 accel_status accel__beam_begin(accel__request *r);
 accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *const *rows);
 void accel__beam_free(accel__request *r);
-accel_status accel__hypothesis_new(const accel__request *r, uint32_t number, accel__hypothesis *out);
+accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
+                                   accel__hypothesis *out);
 accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token);
 /* The next tokens to feed, at most `most`; and what follows from their having been fed. */
 accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most);
 void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item);
 void accel__hypothesis_free(accel__hypothesis *h);
-/* Gives each of next[n] the sequence of old[parent[i]]: the first child takes it over, others get copies; what nobody wants
- * is dropped. */
-accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old, accel__hypothesis *next,
-                           const uint32_t *parent, uint32_t n);
+/* Gives each of next[n] the sequence of old[parent[i]]: the first child takes it over, others get
+ * copies; what nobody wants is dropped. */
+accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old,
+                           accel__hypothesis *next, const uint32_t *parent, uint32_t n);
 bool accel__is_eos(const accel__generate_config *c, int32_t token);
 accel__logits_input accel__request_input(const accel__request *r, const accel__hypothesis *h);
 

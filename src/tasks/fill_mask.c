@@ -40,7 +40,8 @@ static accel_status target_id(const accel__tokenizer *tok, const char *target, i
   return ACCEL_OK;
 }
 
-static accel_status read_targets(const accel__tokenizer *tok, const accel_strings *targets, fill_job *job) {
+static accel_status read_targets(const accel__tokenizer *tok, const accel_strings *targets,
+                                 fill_job *job) {
   int32_t *ids = accel__arena_array(job->arena, targets->n, sizeof *ids);
   uint32_t n = 0, unique = 0;
   if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -59,19 +60,23 @@ static accel_status read_targets(const accel__tokenizer *tok, const accel_string
 
 /* ---- answers ---- */
 
-static accel_status decode(const fill_job *job, const int32_t *ids, size_t n, bool skip_special, const char **out) {
+static accel_status decode(const fill_job *job, const int32_t *ids, size_t n, bool skip_special,
+                           const char **out) {
   const accel__tokenizer *tok = accel__processor_for(job->ep)->tokenizer;
   accel__buffer b = {0};
   accel__buffer_text(&b, "");
-  accel_status status = accel__decode(tok, ids, n, skip_special, accel__tokenizer_describe(tok)->clean_up, &b);
+  accel_status status =
+      accel__decode(tok, ids, n, skip_special, accel__tokenizer_describe(tok)->clean_up, &b);
   if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n)))
     status = ACCEL_ERROR_OUT_OF_MEMORY;
   accel__buffer_free(&b);
   return status;
 }
 
-/* The k best of the candidates, best first; ties to the lower id.  k is small: selection by insertion. */
-static uint32_t best_tokens(const fill_job *job, const float *probability, uint32_t k, int32_t *best) {
+/* The k best of the candidates, best first; ties to the lower id.  k is small: selection by
+ * insertion. */
+static uint32_t best_tokens(const fill_job *job, const float *probability, uint32_t k,
+                            int32_t *best) {
   uint32_t candidates = job->target ? job->n_target : (uint32_t)job->ep->model->vocab_size, n = 0;
   for (uint32_t c = 0; c < candidates; c++) {
     int32_t id = job->target ? job->target[c] : (int32_t)c;
@@ -94,7 +99,8 @@ static accel_status fill_one(fill_job *job, uint32_t m, const float *logits, boo
   int32_t *best = malloc((k + 1) * sizeof *best), *ids = malloc(enc->n * sizeof *ids);
   accel_fill *list = accel__arena_array(job->arena, k, sizeof *list);
   accel_status status = ACCEL_OK;
-  if (!probability || !best || !ids || !list) ACCEL_GOTO(accel__no_memory(vocab * sizeof *probability));
+  if (!probability || !best || !ids || !list)
+    ACCEL_GOTO(accel__no_memory(vocab * sizeof *probability));
   accel__softmax(logits, vocab, probability);
   k = best_tokens(job, probability, k, best);
   memcpy(ids, enc->ids, enc->n * sizeof *ids);
@@ -104,7 +110,8 @@ static accel_status fill_one(fill_job *job, uint32_t m, const float *logits, boo
     ACCEL_GOTO(decode(job, &best[i], 1, false, &list[i].token_str));
     bool drop = best[i] == pad; /* the pipeline leaves padding out of the sequence */
     if (drop) memmove(ids + at, ids + at + 1, (enc->n - at - 1) * sizeof *ids);
-    ACCEL_GOTO(decode(job, ids, enc->n - drop, single, &list[i].sequence)); /* with several masks the others stay readable */
+    /* with several masks the others stay readable */
+    ACCEL_GOTO(decode(job, ids, enc->n - drop, single, &list[i].sequence));
     if (drop) memcpy(ids, enc->ids, enc->n * sizeof *ids);
   }
   job->text[m] = job->mask[m].text;
@@ -124,19 +131,21 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
   while (first < job->n && job->mask[first].text != r->index) first++;
   for (end = first; end < job->n && job->mask[end].text == r->index;) end++;
   for (uint32_t m = first; m < end; m++) {
-    const float *row = (const float *)r->results[0].data + (r->row + job->mask[m].position) * vocab; /* [tokens, vocab] */
+    /* [tokens, vocab] */
+    const float *row = (const float *)r->results[0].data + (r->row + job->mask[m].position) * vocab;
     ACCEL_TRY(fill_one(job, m, row, end - first == 1));
   }
   return ACCEL_OK;
 }
 
 /* Every mask token of every text; a text without one is an error. */
-static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, uint32_t n, accel__arena *arena,
-                               const mask_place **out, uint32_t *count) {
+static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, uint32_t n,
+                               accel__arena *arena, const mask_place **out, uint32_t *count) {
   const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
   int32_t mask = accel__tokenizer_describe(tok)->mask;
   size_t tokens = 0;
-  if (mask < 0) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its tokenizer has no mask token", ep->name);
+  if (mask < 0)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its tokenizer has no mask token", ep->name);
   for (uint32_t i = 0; i < n; i++) tokens += enc[i].n;
   mask_place *list = accel__arena_array(arena, tokens, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -146,14 +155,15 @@ static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, u
     for (uint32_t t = 0; t < enc[i].n; t++)
       if (enc[i].ids[t] == mask) list[(*count)++] = (mask_place){.text = i, .position = t};
     if (*count == before)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u has no mask token (%s)", i, accel__id_to_token(tok, mask, NULL));
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u has no mask token (%s)", i,
+                         accel__id_to_token(tok, mask, NULL));
   }
   *out = list;
   return ACCEL_OK;
 }
 
-accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_fill_params *params,
-                              accel_fills **out) {
+accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                              const accel_fill_params *params, accel_fills **out) {
   accel_status status = ACCEL_OK;
   accel_fills *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
@@ -179,7 +189,8 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   if (!job.text || !job.count || !job.fill) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "filling", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "filling",
+                               take_logits, &job));
   *result = (accel_fills){.n = job.n, .text = job.text, .count = job.count, .fill = job.fill};
 done:
   accel__arena_free(&scratch);

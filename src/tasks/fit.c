@@ -18,7 +18,8 @@ typedef struct asking {
   const accel__registry_model *entry;
   accel_fit_report *report;
   accel__arena *arena; /* of the report */
-  uint32_t usual;      /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
+  /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
+  uint32_t usual;
   uint32_t new_tokens;
   uint64_t tables; /* bytes of the tokenizer */
 } asking;
@@ -56,8 +57,9 @@ static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_recor
 }
 
 /* The largest batch, then length, that fits, halving; none when the weights alone are too much. */
-static void advise_less(asking *a, const accel__device *device, const accel_plugin_precision *precision,
-                        const accel__source *source, accel_fit_record *r) {
+static void advise_less(asking *a, const accel__device *device,
+                        const accel_plugin_precision *precision, const accel__source *source,
+                        accel_fit_record *r) {
   uint32_t batch = a->report->batch, seq = a->report->seq;
   accel__fit f = {0};
   while (!f.fits && batch * (uint64_t)seq > 1) {
@@ -68,22 +70,28 @@ static void advise_less(asking *a, const accel__device *device, const accel_plug
     accel__fit_work work = work_of(a, batch, seq);
     if (accel__fit_estimate(a->ep, device, precision, source, &work, &f) != ACCEL_OK) return;
   }
-  char *text = f.fits ? accel__arena_printf(a->arena, "batch %u of %u %s fits", batch, seq, a->report->unit) : NULL;
+  char *text =
+      f.fits ? accel__arena_printf(a->arena, "batch %u of %u %s fits", batch, seq, a->report->unit)
+             : NULL;
   if (text) r->advice = text;
 }
 
-static accel_status ask(asking *a, const accel__device *device, const char *name, accel_fit_record *r) {
+static accel_status ask(asking *a, const accel__device *device, const char *name,
+                        accel_fit_record *r) {
   accel__arena arena = {0};
   accel_plugin_precision precision;
   accel__source *source = NULL;
   accel__fit f;
-  *r = (accel_fit_record){.device = keep(a, device->info.name), .precision = keep(a, name), .answer = -1, .advice = ""};
-  accel_status status = accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
-                                                  a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
+  *r = (accel_fit_record){
+      .device = keep(a, device->info.name), .precision = keep(a, name), .answer = -1, .advice = ""};
+  accel_status status =
+      accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
+                                a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
   if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
   accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
-  if (status == ACCEL_OK) status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
+  if (status == ACCEL_OK)
+    status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
   if (status == ACCEL_OK) {
     write_numbers(&f, a->report->process, r);
     if (!f.fits) advise_less(a, device, &precision, source, r);
@@ -98,16 +106,19 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
 
 /* ---- the report ---- */
 
-/* What does not fit even with one token: a smaller precision of the same device that does, or another device. */
+/* What does not fit even with one token: a smaller precision of the same device that does, or
+ * another device. */
 static void advise_other(asking *a, accel_fit_record *r) {
   const accel_fit_record *all = a->report->record, *best = NULL;
   for (uint32_t i = 0; i < a->report->n; i++) {
     if (all[i].answer != 1) continue;
-    bool same = !strcmp(all[i].device, r->device), best_same = best && !strcmp(best->device, r->device);
-    if (!best || (same && !best_same) || (same == best_same && all[i].weights > best->weights)) best = &all[i];
+    bool same = !strcmp(all[i].device, r->device),
+         best_same = best && !strcmp(best->device, r->device);
+    if (!best || (same && !best_same) || (same == best_same && all[i].weights > best->weights))
+      best = &all[i];
   }
-  char *text = best ? accel__arena_printf(a->arena, "%s%s%s on %s fits", r->advice, *r->advice ? ", or " : "",
-                                          best->precision, best->device)
+  char *text = best ? accel__arena_printf(a->arena, "%s%s%s on %s fits", r->advice,
+                                          *r->advice ? ", or " : "", best->precision, best->device)
                     : NULL;
   if (text) r->advice = text;
   if (!*r->advice) r->advice = "a device with more memory, or a smaller model";
@@ -122,12 +133,14 @@ static accel_status devices_of(accel *ctx, const char *wanted, accel__choice *ou
 
 static accel_status ask_all(asking *a, const accel__choice *devices, const char *only) {
   uint32_t n = only ? 1 : accel__precision_count;
-  accel_fit_record *record = accel__arena_array(a->arena, (size_t)devices->n * n + 1, sizeof *record);
+  accel_fit_record *record =
+      accel__arena_array(a->arena, (size_t)devices->n * n + 1, sizeof *record);
   if (!record) return ACCEL_ERROR_OUT_OF_MEMORY;
   a->report->record = record;
   for (uint32_t d = 0; d < devices->n; d++)
     for (uint32_t k = 0; k < n; k++) {
-      ACCEL_TRY(ask(a, devices->device[d], only ? only : accel__precision_names[k], &record[a->report->n++]));
+      ACCEL_TRY(ask(a, devices->device[d], only ? only : accel__precision_names[k],
+                    &record[a->report->n++]));
       ACCEL_TRY(accel__check_cancelled(a->ep->ctx));
     }
   for (uint32_t i = 0; i < a->report->n; i++)
@@ -136,8 +149,12 @@ static accel_status ask_all(asking *a, const accel__choice *devices, const char 
 }
 
 /* Without local files the registry's shape serves. */
-static accel_status open_model(accel *ctx, const char *model, const accel_fit_params *params, asking *a) {
-  accel_init_params how = {.size = sizeof how, .device = "cpu", .architecture = params->architecture, .task = params->task};
+static accel_status open_model(accel *ctx, const char *model, const accel_fit_params *params,
+                               asking *a) {
+  accel_init_params how = {.size = sizeof how,
+                           .device = "cpu",
+                           .architecture = params->architecture,
+                           .task = params->task};
   accel_status status = accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
   if (status != ACCEL_ERROR_NOT_FOUND) return status;
   how.random_weights = 1;
@@ -146,7 +163,8 @@ static accel_status open_model(accel *ctx, const char *model, const accel_fit_pa
 }
 
 /* With the tokenizer there, so that what reading it leaves in memory is counted, too. */
-static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params, asking *a) {
+static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
+                             asking *a) {
   ACCEL_TRY(open_model(ctx, model, params, a));
   const accel__processor *processor = accel__processor_for(a->ep);
   const uint64_t resident = accel__resident_bytes();
@@ -155,7 +173,8 @@ static accel_status open_dry(accel *ctx, const char *model, const accel_fit_para
   return ACCEL_OK;
 }
 
-/* What seq counts, and how many where nothing is said: tokens of a model that takes text, else what its one input has. */
+/* What seq counts, and how many where nothing is said: tokens of a model that takes text, else what
+ * its one input has. */
 static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t given) {
   static const struct {
     const char *name, *unit;
@@ -167,7 +186,9 @@ static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t give
   const accel__model *m = a->ep->model;
   accel_fit_report *r = a->report;
   r->unit = "tokens";
-  r->seq = given ? given : m->max_positions > 0 && m->max_positions < 128 ? (uint32_t)m->max_positions : 128;
+  r->seq = given                                            ? given
+           : m->max_positions > 0 && m->max_positions < 128 ? (uint32_t)m->max_positions
+                                                            : 128;
   for (uint32_t i = 0; i < m->n_inputs; i++)
     if (m->inputs[i].kind == ACCEL__INPUT_TOKENS) return;
   for (uint32_t i = 0; i < m->n_inputs; i++)
@@ -196,18 +217,21 @@ static void describe(asking *a, const accel_fit_params *params) {
   }
 }
 
-accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params, accel_fit_report **out) {
+accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params,
+                               accel_fit_report **out) {
   asking a = {0};
   accel__choice devices = {0};
   const char *only = params->precision ? accel__registry_precision_name(params->precision) : NULL;
   if (params->precision && !only)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
                        params->precision);
   a.report = accel__task_result(sizeof *a.report);
   if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   a.arena = accel__task_arena(a.report);
   a.new_tokens = params->new_tokens;
-  accel_status status = open_dry(ctx, model, params, &a); /* before other devices' drivers are in the process's memory */
+  /* before other devices' drivers are in the process's memory */
+  accel_status status = open_dry(ctx, model, params, &a);
   if (status == ACCEL_OK) status = devices_of(ctx, params->device, &devices);
   if (status == ACCEL_OK) {
     describe(&a, params);

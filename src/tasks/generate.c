@@ -29,11 +29,13 @@ accel_generate_params accel__generate_defaults(void) {
                                  .logprobs = -1};
 }
 
-/* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody says anything. */
+/* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody
+ * says anything. */
 static void note(accel__generate_plan *plan, const accel__json *object) {
   const accel__json *length = accel__json_get(object, "max_length");
   plan->says_beams |= accel__json_get(object, "num_beams") != NULL;
-  plan->says_length |= accel__json_get(object, "max_new_tokens") || (cJSON_IsNumber(length) && length->valuedouble != 20);
+  plan->says_length |= accel__json_get(object, "max_new_tokens") ||
+                       (cJSON_IsNumber(length) && length->valuedouble != 20);
 }
 
 /* End and padding as the architecture has them. */
@@ -50,7 +52,8 @@ static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *pl
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
   ACCEL_TRY(accel__generation_file(ep->directory, &file));
-  accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
+  accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
+                                                    &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
   if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);
   accel__json_free(&file);
@@ -60,15 +63,18 @@ static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *p
 static accel_status read_callers(const char *text, accel__generate_plan *plan) {
   accel__json_file file = {0};
   accel_status status = accel__json_parse(text, strlen(text), "generation config", &file);
-  if (status == ACCEL_OK) status = accel__generate_config_overlay(&file, true, &plan->arena, &plan->config);
   if (status == ACCEL_OK)
-    plan->asked_length = accel__json_get(file.root, "max_new_tokens") || accel__json_get(file.root, "max_length");
+    status = accel__generate_config_overlay(&file, true, &plan->arena, &plan->config);
+  if (status == ACCEL_OK)
+    plan->asked_length =
+        accel__json_get(file.root, "max_new_tokens") || accel__json_get(file.root, "max_length");
   note(plan, file.root);
   accel__json_free(&file);
   return status;
 }
 
-static accel_status apply_task(const accel_endpoint *ep, const accel__task_settings *task, accel__generate_plan *plan) {
+static accel_status apply_task(const accel_endpoint *ep, const accel__task_settings *task,
+                               accel__generate_plan *plan) {
   const accel__json_file part = {.root = (accel__json *)task->fields, .name = ep->config.name};
   if (task->forced_bos >= 0) plan->config.forced_bos = task->forced_bos;
   if (!task->fields) return ACCEL_OK;
@@ -96,8 +102,8 @@ static void apply(const accel_generate_params *p, accel__generate_plan *plan) {
   set(&c->repetition_penalty, p->repetition_penalty);
   set(&c->presence_penalty, p->presence_penalty);
   set(&c->frequency_penalty, p->frequency_penalty);
-  bool wants_chance =
-      p->top_k >= 0 || !isnan(p->temperature) || !isnan(p->top_p) || !isnan(p->min_p) || !isnan(p->typical_p);
+  bool wants_chance = p->top_k >= 0 || !isnan(p->temperature) || !isnan(p->top_p) ||
+                      !isnan(p->min_p) || !isnan(p->typical_p);
   if (p->do_sample >= 0)
     c->do_sample = p->do_sample != 0;
   else if (wants_chance)
@@ -113,26 +119,31 @@ static void apply(const accel_generate_params *p, accel__generate_plan *plan) {
 
 static accel_status check_stop(const accel_endpoint *ep, const accel__generate_config *c) {
   for (uint32_t i = 0; i < c->n_stop; i++)
-    if (!c->stop[i] || !*c->stop[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: stop string %u is empty", ep->name, i);
+    if (!c->stop[i] || !*c->stop[i])
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: stop string %u is empty", ep->name, i);
   if (c->n_stop && !accel__processor_for(ep)->tokenizer)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: stop strings need a tokenizer", ep->name);
   return ACCEL_OK;
 }
 
-accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
+accel_status accel__generate_plan_make(const accel_endpoint *ep,
+                                       const accel_generate_params *params,
                                        accel__generate_plan *plan) {
   return accel__generate_plan_for(ep, &(accel__task_settings){.forced_bos = -1}, params, plan);
 }
 
 accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
-                                      const accel_generate_params *params, accel__generate_plan *plan) {
-  *plan = (accel__generate_plan){.context = accel__context_length(ep), .keep_going = params->keep_going != 0};
+                                      const accel_generate_params *params,
+                                      accel__generate_plan *plan) {
+  *plan = (accel__generate_plan){.context = accel__context_length(ep),
+                                 .keep_going = params->keep_going != 0};
   ACCEL_TRY(accel__can_generate(ep));
   ACCEL_TRY(read_model(ep, plan));
   ACCEL_TRY(apply_task(ep, task, plan));
   if (params->config) ACCEL_TRY(read_callers(params->config, plan));
   if (task->num_beams && !plan->says_beams) plan->config.num_beams = task->num_beams;
-  if (task->max_new_tokens && !plan->says_length) plan->config.max_new_tokens = task->max_new_tokens;
+  if (task->max_new_tokens && !plan->says_length)
+    plan->config.max_new_tokens = task->max_new_tokens;
   apply(params, plan);
   ACCEL_TRY(check_stop(ep, &plan->config));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
@@ -143,31 +154,37 @@ void accel__generate_plan_free(accel__generate_plan *plan) { accel__arena_free(&
 /* ---- requests ---- */
 
 static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, uint32_t number) {
-  if (!prompt.n) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
+  if (!prompt.n)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
   for (uint32_t i = 0; i < prompt.n; i++)
     if (prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name, number,
-                         i, prompt.id[i], (long long)ep->model->vocab_size - 1);
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name,
+                         number, i, prompt.id[i], (long long)ep->model->vocab_size - 1);
   return ACCEL_OK;
 }
 
-static accel_status too_long(const accel_endpoint *ep, uint32_t number, uint64_t tokens, uint64_t more, int64_t context) {
+static accel_status too_long(const accel_endpoint *ep, uint32_t number, uint64_t tokens,
+                             uint64_t more, int64_t context) {
   return accel__remedy(
-      accel__fail(ACCEL_ERROR_LIMIT, "%s: prompt %u has %llu tokens; with %llu more it passes the context of %lld", ep->name,
-                  number, (unsigned long long)tokens, (unsigned long long)more, (long long)context),
+      accel__fail(ACCEL_ERROR_LIMIT,
+                  "%s: prompt %u has %llu tokens; with %llu more it passes the context of %lld",
+                  ep->name, number, (unsigned long long)tokens, (unsigned long long)more,
+                  (long long)context),
       "shorten the prompt, or ask for fewer new tokens");
 }
 
 /* How many tokens may come after `n`, which counts padding. */
-static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_plan *plan, uint32_t number, uint64_t n,
-                               uint64_t held, int64_t context, uint32_t *out) {
+static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_plan *plan,
+                               uint32_t number, uint64_t n, uint64_t held, int64_t context,
+                               uint32_t *out) {
   const accel__generate_config *c = &plan->config;
   int64_t most = c->max_new_tokens >= 0 ? c->max_new_tokens
                  : c->max_length >= 0   ? c->max_length - (int64_t)n
                                         : DEFAULT_NEW_TOKENS;
   if (most < 1)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld", ep->name, number,
-                       (unsigned long long)n, (long long)c->max_length);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld",
+                       ep->name, number, (unsigned long long)n, (long long)c->max_length);
   if (context > 0 && (int64_t)held + most > context) {
     if (plan->asked_length || (int64_t)held >= context)
       return too_long(ep, number, held, plan->asked_length ? (uint64_t)most : 1, context);
@@ -178,7 +195,8 @@ static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_p
 }
 
 static accel__request request_of(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                 const accel_generate_params *params, accel__ids prompt, uint32_t number) {
+                                 const accel_generate_params *params, accel__ids prompt,
+                                 uint32_t number) {
   return (accel__request){.config = &plan->config,
                           .tokenizer = accel__processor_for(ep)->tokenizer,
                           .prompt = prompt,
@@ -194,22 +212,27 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
 }
 
 /* decoder_start_token_id alone. */
-static accel_status start_of(const accel_endpoint *ep, const accel__generate_plan *plan, accel__ids *out) {
+static accel_status start_of(const accel_endpoint *ep, const accel__generate_plan *plan,
+                             accel__ids *out) {
   int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
-  int64_t id = plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
+  int64_t id =
+      plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
   if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (id < 0 || id >= ep->model->vocab_size)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
   *start = (int32_t)id;
   *out = (accel__ids){start, 1};
   return ACCEL_OK;
 }
 
 accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, const accel__encoder_input *encoder,
-                                     accel__ids decoder, uint32_t number, int64_t context, accel__request *out) {
+                                     const accel_generate_params *params,
+                                     const accel__encoder_input *encoder, accel__ids decoder,
+                                     uint32_t number, int64_t context, accel__request *out) {
   if (encoder->ids.n || !encoder->n_tensors) ACCEL_TRY(check_ids(ep, encoder->ids, number));
-  if (context > 0 && encoder->ids.n > context) return too_long(ep, number, encoder->ids.n, 0, context);
+  if (context > 0 && encoder->ids.n > context)
+    return too_long(ep, number, encoder->ids.n, 0, context);
   if (decoder.n)
     ACCEL_TRY(check_ids(ep, decoder, number));
   else
@@ -221,24 +244,27 @@ accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__gene
 }
 
 accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, accel__ids prompt, uint32_t number,
-                                     int64_t context, accel__request *out) {
+                                     const accel_generate_params *params, accel__ids prompt,
+                                     uint32_t number, int64_t context, accel__request *out) {
   if (ep->model->is_encoder_decoder)
-    return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt}, (accel__ids){0}, number,
-                                   context, out);
+    return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt},
+                                   (accel__ids){0}, number, context, out);
   uint32_t padding = out->padding;
   *out = request_of(ep, plan, params, prompt, number);
   out->padding = padding;
   ACCEL_TRY(check_ids(ep, prompt, number));
-  return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n, context, &out->new_tokens);
+  return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n,
+                    context, &out->new_tokens);
 }
 
 /* What concerns one prompt; others, such as a cancelled call or a lost device, concern all. */
 static bool fails_alone(accel_status status) {
-  return status == ACCEL_ERROR_LIMIT || status == ACCEL_ERROR_ARGUMENT || status == ACCEL_ERROR_OUT_OF_MEMORY;
+  return status == ACCEL_ERROR_LIMIT || status == ACCEL_ERROR_ARGUMENT ||
+         status == ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n) {
+accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
+                                 accel__request *requests, uint32_t n) {
   accel_status status = ACCEL_OK;
   uint64_t most = 0, done = 0;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
@@ -249,12 +275,14 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, acce
   }
   while (status == ACCEL_OK && engine->active) {
     accel__engine_step(engine);
-    if (!requests[0].told) accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
+    if (!requests[0].told)
+      accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
   }
   if (!requests[0].told) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status))) continue;
+    if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status)))
+      continue;
     status = accel__fail(requests[i].status, "%s", requests[i].message ? requests[i].message : "");
     if (requests[i].remedy && *requests[i].remedy) accel__remedy(status, "%s", requests[i].remedy);
   }
@@ -263,7 +291,8 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, acce
 
 /* ---- results ---- */
 
-static accel_status collect_one(const accel__request *r, accel__hypothesis *h, accel__arena *arena, accel_generation *to) {
+static accel_status collect_one(const accel__request *r, accel__hypothesis *h, accel__arena *arena,
+                                accel_generation *to) {
   uint32_t n = h->n - r->prompt.n;
   int32_t *ids = accel__arena_array(arena, n, sizeof *ids);
   if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -274,36 +303,44 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
     ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
     ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
   }
-  *to = (accel_generation){.prompt = r->number,
-                           .sequence = h->number,
-                           .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
-                           .n = n,
-                           .ids = ids,
-                           .finish = accel__finish_name(h->finish),
-                           .score = (double)h->score,
-                           .prompt_tokens = r->prompt.n,
-                           .first_ms = r->prefill_ms - r->begin_ms};
+  *to = (accel_generation){
+      .prompt = r->number,
+      .sequence = h->number,
+      .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
+      .n = n,
+      .ids = ids,
+      .finish = accel__finish_name(h->finish),
+      .score = (double)h->score,
+      .prompt_tokens = r->prompt.n,
+      .first_ms = r->prefill_ms - r->begin_ms};
   if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms, n * sizeof *h->ms)))
+  if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,
+                                                                  n * sizeof *h->ms)))
     return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (h->logprob && !(to->logprob = (const float *)accel__arena_copy(arena, (const char *)h->logprob, n * sizeof(float))))
+  if (h->logprob && !(to->logprob = (const float *)accel__arena_copy(
+                          arena, (const char *)h->logprob, n * sizeof(float))))
     return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!h->highest) return ACCEL_OK;
   to->alternatives = r->logprobs;
   size_t bytes = (size_t)n * r->logprobs * sizeof *h->highest;
-  to->alternative = (const accel_token_logprob *)accel__arena_copy(arena, (const char *)h->highest, bytes);
+  to->alternative =
+      (const accel_token_logprob *)accel__arena_copy(arena, (const char *)h->highest, bytes);
   return to->alternative ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status collect_error(const accel__request *r, accel__arena *arena, accel_generation *to) {
+static accel_status collect_error(const accel__request *r, accel__arena *arena,
+                                  accel_generation *to) {
   const bool remedy = r->remedy && *r->remedy;
-  const char *error = accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory", remedy ? "; " : "",
-                                          remedy ? r->remedy : "");
-  *to = (accel_generation){.prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
+  const char *error =
+      accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory",
+                          remedy ? "; " : "", remedy ? r->remedy : "");
+  *to = (accel_generation){
+      .prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
   return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out) {
+accel_status accel__generate_collect(accel__request *requests, uint32_t n,
+                                     accel_generations **out) {
   accel_generations *result = accel__task_result(sizeof *result);
   accel_status status = ACCEL_OK;
   double begin = INFINITY, first = 0, end = 0;
@@ -340,8 +377,8 @@ done:
 
 /* ---- the whole way ---- */
 
-static accel_status make_one(const accel__generate_plan *plan, uint32_t number, accel__request_fn make, void *user,
-                             accel__request *out) {
+static accel_status make_one(const accel__generate_plan *plan, uint32_t number,
+                             accel__request_fn make, void *user, accel__request *out) {
   accel_status status = make(user, plan, number, plan->context, out);
   out->alone = plan->keep_going;
   if (status == ACCEL_OK || !plan->keep_going || !fails_alone(status)) return status;
@@ -351,8 +388,8 @@ static accel_status make_one(const accel__generate_plan *plan, uint32_t number, 
   return ACCEL_OK;
 }
 
-static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n, accel__request_fn make,
-                             void *user, accel_generations **out) {
+static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n,
+                             accel__request_fn make, void *user, accel_generations **out) {
   accel__session *session = NULL;
   accel__model_stepper stepper = {0};
   accel__engine engine = {.model = &stepper.stepper};
@@ -365,7 +402,8 @@ static accel_status generate(accel_endpoint *ep, const accel__generate_plan *pla
   if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));
   status = accel__generate_collect(requests, n, out);
 done:
-  for (uint32_t i = 0; requests && i < n; i++) accel__request_end(&requests[i], NULL); /* the session goes as a whole */
+  /* the session goes as a whole */
+  for (uint32_t i = 0; requests && i < n; i++) accel__request_end(&requests[i], NULL);
   free(requests);
   accel__engine_free(&engine);
   accel__model_stepper_close(&stepper);
@@ -373,8 +411,9 @@ done:
   return status;
 }
 
-accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan, const accel_generate_params *params,
-                                  uint32_t n, accel__request_fn make, void *user, accel_generations **out) {
+accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan,
+                                  const accel_generate_params *params, uint32_t n,
+                                  accel__request_fn make, void *user, accel_generations **out) {
   const accel_plugin_endpoint *used = ep->handle;
   accel_status status = generate(ep, plan, n, make, user, out);
   /* under "auto" once more in fp32; a listener has heard tokens that would come again */
@@ -390,14 +429,15 @@ typedef struct plain {
   const accel_generate_params *params;
 } plain;
 
-static accel_status make_plain(void *user, const accel__generate_plan *plan, uint32_t number, int64_t context,
-                               accel__request *out) {
+static accel_status make_plain(void *user, const accel__generate_plan *plan, uint32_t number,
+                               int64_t context, accel__request *out) {
   const plain *p = user;
   return accel__generate_request(p->ep, plan, p->params, p->prompts[number], number, context, out);
 }
 
-accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
-                                     uint32_t n, const accel_generate_params *params, accel_generations **out) {
+accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out) {
   return accel__generate_with(ep, plan, params, n, make_plain, &(plain){ep, prompts, params}, out);
 }
 
@@ -418,8 +458,8 @@ accel__ids accel__prompt_of(const accel_endpoint *ep, const accel__encoding *enc
   return (accel__ids){bos, 1};
 }
 
-accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_generate_params *params,
-                             accel_generations **out) {
+accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                             const accel_generate_params *params, accel_generations **out) {
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
   accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
   accel__encode_options how = {.add_special_tokens = !params->no_special};

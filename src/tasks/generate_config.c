@@ -1,4 +1,5 @@
-/* generate_config.c - one table of GenerationConfig's fields: what each means here, and which are refused. */
+/* generate_config.c - one table of GenerationConfig's fields: what each means here, and which are
+ * refused. */
 #include "tasks/generate_config.h"
 
 #include <float.h>
@@ -14,32 +15,39 @@ typedef struct layer {
   accel__generate_config *to;
 } layer;
 
-typedef accel_status (*reader)(const layer *l, const accel__json *value, const char *key, void *field);
+typedef accel_status (*reader)(const layer *l, const accel__json *value, const char *key,
+                               void *field);
 
 static accel_status wrong(const layer *l, const char *key, const char *expected) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s': expected %s", l->file->name, key, expected);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s': expected %s", l->file->name, key,
+                     expected);
 }
 
-static accel_status read_count(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_count(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
   (void)value;
   return accel__json_int(l->file, l->file->root, key, 0, INT32_MAX, field);
 }
-static accel_status read_small(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_small(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
   int64_t n = 0;
   (void)value;
   ACCEL_TRY(accel__json_int(l->file, l->file->root, key, 1, 1024, &n));
   *(uint32_t *)field = (uint32_t)n;
   return ACCEL_OK;
 }
-static accel_status read_number(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_number(const layer *l, const accel__json *value, const char *key,
+                                void *field) {
   (void)value;
   return accel__json_number(l->file, l->file->root, key, field);
 }
-static accel_status read_bool(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_bool(const layer *l, const accel__json *value, const char *key,
+                              void *field) {
   (void)value;
   return accel__json_bool(l->file, l->file->root, key, field);
 }
-static accel_status read_seed(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_seed(const layer *l, const accel__json *value, const char *key,
+                              void *field) {
   int64_t n = 0;
   (void)value;
   ACCEL_TRY(accel__json_int(l->file, l->file->root, key, 0, INT64_MAX, &n));
@@ -52,7 +60,8 @@ static bool is_id(const accel__json *value) {
          value->valuedouble == (double)(int32_t)value->valuedouble;
 }
 
-static accel_status read_id(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_id(const layer *l, const accel__json *value, const char *key,
+                            void *field) {
   if (cJSON_IsArray(value) && value->child && !value->child->next) value = value->child;
   if (!is_id(value)) return wrong(l, key, "a token id");
   *(int64_t *)field = (int64_t)value->valuedouble;
@@ -60,7 +69,8 @@ static accel_status read_id(const layer *l, const accel__json *value, const char
 }
 
 /* Array of ids; a number alone is an array of one. */
-static accel_status read_ids(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_ids(const layer *l, const accel__json *value, const char *key,
+                             void *field) {
   accel__ids *out = field;
   bool list = cJSON_IsArray(value);
   uint32_t n = list ? (uint32_t)cJSON_GetArraySize(value) : 1, at = 0;
@@ -75,7 +85,8 @@ static accel_status read_ids(const layer *l, const accel__json *value, const cha
 }
 
 /* [[[id, ...], bias], ...] */
-static accel_status read_biases(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_biases(const layer *l, const accel__json *value, const char *key,
+                                void *field) {
   static const char expected[] = "a list of [[token ids], bias]";
   uint32_t n = cJSON_IsArray(value) ? (uint32_t)cJSON_GetArraySize(value) : 0, at = 0;
   accel__biased *list = accel__arena_array(l->arena, n, sizeof *list);
@@ -83,8 +94,10 @@ static accel_status read_biases(const layer *l, const accel__json *value, const 
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!cJSON_IsArray(value)) return wrong(l, key, expected);
   ACCEL_JSON_EACH(pair, value) {
-    const accel__json *ids = cJSON_IsArray(pair) ? pair->child : NULL, *bias = ids ? ids->next : NULL;
-    if (!bias || bias->next || !cJSON_IsArray(ids) || !ids->child || !cJSON_IsNumber(bias)) return wrong(l, key, expected);
+    const accel__json *ids = cJSON_IsArray(pair) ? pair->child : NULL,
+                      *bias = ids ? ids->next : NULL;
+    if (!bias || bias->next || !cJSON_IsArray(ids) || !ids->child || !cJSON_IsNumber(bias))
+      return wrong(l, key, expected);
     ACCEL_TRY(read_ids(l, ids, key, &list[at].ids));
     list[at++].bias = (float)bias->valuedouble;
   }
@@ -93,7 +106,8 @@ static accel_status read_biases(const layer *l, const accel__json *value, const 
   return ACCEL_OK;
 }
 
-static accel_status read_words(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_words(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
   static const char expected[] = "a list of lists of token ids";
   uint32_t n = cJSON_IsArray(value) ? (uint32_t)cJSON_GetArraySize(value) : 0, at = 0;
   accel__biased *list = accel__arena_array(l->arena, n, sizeof *list);
@@ -109,7 +123,8 @@ static accel_status read_words(const layer *l, const accel__json *value, const c
   return ACCEL_OK;
 }
 
-static accel_status read_stop(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_stop(const layer *l, const accel__json *value, const char *key,
+                              void *field) {
   bool one = cJSON_IsString(value);
   uint32_t n = one ? 1 : cJSON_IsArray(value) ? (uint32_t)cJSON_GetArraySize(value) : 0, at = 0;
   const char **list = accel__arena_array(l->arena, n, sizeof *list);
@@ -117,15 +132,18 @@ static accel_status read_stop(const layer *l, const accel__json *value, const ch
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!one && !cJSON_IsArray(value)) return wrong(l, key, "a text or a list of texts");
   for (const accel__json *item = one ? value : value->child; item && at < n; item = item->next) {
-    if (!cJSON_IsString(item) || !*item->valuestring) return wrong(l, key, "texts that are not empty");
-    if (!(list[at++] = accel__arena_string(l->arena, item->valuestring))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!cJSON_IsString(item) || !*item->valuestring)
+      return wrong(l, key, "texts that are not empty");
+    if (!(list[at++] = accel__arena_string(l->arena, item->valuestring)))
+      return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   l->to->stop = list;
   l->to->n_stop = n;
   return ACCEL_OK;
 }
 
-static accel_status read_early(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status read_early(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
   accel__early *out = field;
   if (cJSON_IsBool(value))
     *out = cJSON_IsTrue(value) ? ACCEL__EARLY_TRUE : ACCEL__EARLY_FALSE;
@@ -136,10 +154,13 @@ static accel_status read_early(const layer *l, const accel__json *value, const c
   return ACCEL_OK;
 }
 
-static accel_status read_decay(const layer *l, const accel__json *value, const char *key, void *field) {
-  const accel__json *start = cJSON_IsArray(value) ? value->child : NULL, *factor = start ? start->next : NULL;
+static accel_status read_decay(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
+  const accel__json *start = cJSON_IsArray(value) ? value->child : NULL,
+                    *factor = start ? start->next : NULL;
   (void)field;
-  if (!factor || factor->next || !cJSON_IsNumber(factor) || !is_id(start)) return wrong(l, key, "[start, factor]");
+  if (!factor || factor->next || !cJSON_IsNumber(factor) || !is_id(start))
+    return wrong(l, key, "[start, factor]");
   l->to->decays = true;
   l->to->decay_start = (int64_t)start->valuedouble;
   l->to->decay_factor = factor->valuedouble;
@@ -149,26 +170,32 @@ static accel_status read_decay(const layer *l, const accel__json *value, const c
 /* Fields that change the result in ways that are not implemented, unless they hold this. */
 static accel_status refuse(const layer *l, const accel__json *value, const char *key) {
   char *text = cJSON_PrintUnformatted(value);
-  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': %.60s is not supported in generation", l->file->name, key,
-              text ? text : "this value");
+  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': %.60s is not supported in generation",
+              l->file->name, key, text ? text : "this value");
   cJSON_free(text);
   return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "remove the field, or set it to null");
 }
-static accel_status refuse_number(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status refuse_number(const layer *l, const accel__json *value, const char *key,
+                                  void *field) {
   const double *harmless = field;
-  return cJSON_IsNumber(value) && value->valuedouble == *harmless ? ACCEL_OK : refuse(l, value, key);
+  return cJSON_IsNumber(value) && value->valuedouble == *harmless ? ACCEL_OK
+                                                                  : refuse(l, value, key);
 }
-static accel_status refuse_true(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status refuse_true(const layer *l, const accel__json *value, const char *key,
+                                void *field) {
   (void)field;
   return cJSON_IsFalse(value) ? ACCEL_OK : refuse(l, value, key);
 }
-static accel_status refuse_any(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status refuse_any(const layer *l, const accel__json *value, const char *key,
+                               void *field) {
   (void)field;
   return refuse(l, value, key);
 }
-static accel_status refuse_quantized(const layer *l, const accel__json *value, const char *key, void *field) {
+static accel_status refuse_quantized(const layer *l, const accel__json *value, const char *key,
+                                     void *field) {
   (void)field;
-  return cJSON_IsString(value) && !strcmp(value->valuestring, "quantized") ? refuse(l, value, key) : ACCEL_OK;
+  return cJSON_IsString(value) && !strcmp(value->valuestring, "quantized") ? refuse(l, value, key)
+                                                                           : ACCEL_OK;
 }
 /* Nothing here depends on it: how transformers computes, what it returns, who wrote the file. */
 static accel_status ignore(const layer *l, const accel__json *value, const char *key, void *field) {
@@ -228,7 +255,8 @@ static const struct {
     {"constraints", refuse_any, 0},
     {"force_words_ids", refuse_any, 0},
     {"cache_implementation", refuse_quantized, 0},
-    /* would not: speculation keeps what greedy decoding finds; the others are about memory, speed and what is returned */
+    /* would not: speculation keeps what greedy decoding finds; the others are about memory, speed
+     * and what is returned */
     {"use_cache", ignore, 0},
     {"use_mtp", ignore, 0},
     {"cache_config", ignore, 0},
@@ -264,25 +292,29 @@ static const struct {
 static const struct {
   const char *key;
   double harmless;
-} switched_off[] = {{"guidance_scale", 1}, {"penalty_alpha", 0}, {"num_beam_groups", 1}, {"diversity_penalty", 0}};
+} switched_off[] = {
+    {"guidance_scale", 1}, {"penalty_alpha", 0}, {"num_beam_groups", 1}, {"diversity_penalty", 0}};
 
 /* ---- layers ---- */
 
 static accel_status read_member(const layer *l, const accel__json *value, bool strict) {
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-    if (!strcmp(fields[i].key, value->string)) return fields[i].read(l, value, fields[i].key, (char *)l->to + fields[i].at);
+    if (!strcmp(fields[i].key, value->string))
+      return fields[i].read(l, value, fields[i].key, (char *)l->to + fields[i].at);
   for (size_t i = 0; i < sizeof switched_off / sizeof *switched_off; i++)
     if (!strcmp(switched_off[i].key, value->string))
       return refuse_number(l, value, value->string, (void *)&switched_off[i].harmless);
-  return strict ? accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '%s' is no field of a generation configuration", l->file->name,
+  return strict ? accel__fail(ACCEL_ERROR_ARGUMENT,
+                              "%s: '%s' is no field of a generation configuration", l->file->name,
                               value->string)
                 : ACCEL_OK;
 }
 
-accel_status accel__generate_config_overlay(const accel__json_file *file, bool strict, accel__arena *arena,
-                                            accel__generate_config *config) {
+accel_status accel__generate_config_overlay(const accel__json_file *file, bool strict,
+                                            accel__arena *arena, accel__generate_config *config) {
   layer l = {file, arena, config};
-  if (!cJSON_IsObject(file->root)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object", file->name);
+  if (!cJSON_IsObject(file->root))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object", file->name);
   ACCEL_JSON_EACH(value, file->root) {
     if (cJSON_IsNull(value) || accel__json_get(file->root, value->string) != value) continue;
     ACCEL_TRY(read_member(&l, value, strict));
@@ -290,7 +322,8 @@ accel_status accel__generate_config_overlay(const accel__json_file *file, bool s
   return ACCEL_OK;
 }
 
-accel_status accel__generate_config_read(const accel__json_file *file, const accel__json_file *config, accel__arena *arena,
+accel_status accel__generate_config_read(const accel__json_file *file,
+                                         const accel__json_file *config, accel__arena *arena,
                                          accel__generate_config *out) {
   *out = (accel__generate_config){.max_length = -1,
                                   .max_new_tokens = -1,
@@ -312,7 +345,8 @@ accel_status accel__generate_config_read(const accel__json_file *file, const acc
                                   .decoder_start = -1};
   ACCEL_TRY(accel__generate_config_overlay(file ? file : config, false, arena, out));
   bool forced = false; /* how BART's first checkpoints say it */
-  if (!file) ACCEL_TRY(accel__json_bool(config, config->root, "force_bos_token_to_be_generated", &forced));
+  if (!file)
+    ACCEL_TRY(accel__json_bool(config, config->root, "force_bos_token_to_be_generated", &forced));
   if (forced) out->forced_bos = out->bos;
   if (out->decoder_start < 0) out->decoder_start = out->bos;
   return ACCEL_OK;
@@ -329,31 +363,38 @@ static bool has(accel__ids ids, int64_t id) {
 static accel_status check_ids(const char *name, const char *key, accel__ids ids, int64_t vocab) {
   for (uint32_t i = 0; i < ids.n; i++)
     if (ids.id[i] < 0 || ids.id[i] >= vocab)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s holds token %d; the model's are 0 to %lld", name, key, ids.id[i],
-                         (long long)vocab - 1);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s holds token %d; the model's are 0 to %lld",
+                         name, key, ids.id[i], (long long)vocab - 1);
   return ACCEL_OK;
 }
 
-static accel_status check_range(const char *name, const char *key, double value, double least, double most) {
+static accel_status check_range(const char *name, const char *key, double value, double least,
+                                double most) {
   if (value >= least && value <= most) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s is %g; it must be in [%g, %g]", name, key, value, least, most);
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s is %g; it must be in [%g, %g]", name, key, value,
+                     least, most);
 }
 
 static accel_status check_tokens(const accel__generate_config *c, const char *name, int64_t vocab) {
-  for (uint32_t i = 0; i < c->n_bias; i++) ACCEL_TRY(check_ids(name, "sequence_bias", c->bias[i].ids, vocab));
-  for (uint32_t i = 0; i < c->n_bad_words; i++) ACCEL_TRY(check_ids(name, "bad_words_ids", c->bad_words[i].ids, vocab));
+  for (uint32_t i = 0; i < c->n_bias; i++)
+    ACCEL_TRY(check_ids(name, "sequence_bias", c->bias[i].ids, vocab));
+  for (uint32_t i = 0; i < c->n_bad_words; i++)
+    ACCEL_TRY(check_ids(name, "bad_words_ids", c->bad_words[i].ids, vocab));
   ACCEL_TRY(check_ids(name, "forced_eos_token_id", c->forced_eos, vocab));
   int32_t bos = (int32_t)c->forced_bos;
-  if (c->forced_bos >= 0) ACCEL_TRY(check_ids(name, "forced_bos_token_id", (accel__ids){&bos, 1}, vocab));
+  if (c->forced_bos >= 0)
+    ACCEL_TRY(check_ids(name, "forced_bos_token_id", (accel__ids){&bos, 1}, vocab));
   bool all = c->forced_eos.n > 0;
   for (uint32_t i = 0; i < c->forced_eos.n; i++) all &= has(c->suppress, c->forced_eos.id[i]);
   if (all || (c->forced_bos >= 0 && has(c->suppress, c->forced_bos)))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: suppress_tokens holds every token that forced_%s_token_id forces", name,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: suppress_tokens holds every token that forced_%s_token_id forces", name,
                        all ? "eos" : "bos");
   return ACCEL_OK;
 }
 
-accel_status accel__generate_config_check(const accel__generate_config *c, const char *name, int64_t vocab) {
+accel_status accel__generate_config_check(const accel__generate_config *c, const char *name,
+                                          int64_t vocab) {
   const double tiny = DBL_MIN;
   if (c->do_sample) {
     ACCEL_TRY(check_range(name, "temperature", c->temperature, tiny, FLT_MAX));
@@ -365,17 +406,21 @@ accel_status accel__generate_config_check(const accel__generate_config *c, const
     ACCEL_TRY(check_range(name, "eta_cutoff", c->eta_cutoff, 0, 1));
   }
   ACCEL_TRY(check_range(name, "repetition_penalty", c->repetition_penalty, tiny, FLT_MAX));
-  ACCEL_TRY(check_range(name, "encoder_repetition_penalty", c->encoder_repetition_penalty, tiny, FLT_MAX));
+  ACCEL_TRY(check_range(name, "encoder_repetition_penalty", c->encoder_repetition_penalty, tiny,
+                        FLT_MAX));
   ACCEL_TRY(check_range(name, "presence_penalty", c->presence_penalty, -FLT_MAX, FLT_MAX));
   ACCEL_TRY(check_range(name, "frequency_penalty", c->frequency_penalty, -FLT_MAX, FLT_MAX));
   ACCEL_TRY(check_range(name, "length_penalty", c->length_penalty, -FLT_MAX, FLT_MAX));
   ACCEL_TRY(check_range(name, "max_time", c->max_time, 0, FLT_MAX));
-  if (c->max_new_tokens == 0) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: max_new_tokens is 0; at least 1", name);
+  if (c->max_new_tokens == 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: max_new_tokens is 0; at least 1", name);
   if (c->num_beams > 1 && c->num_return > c->num_beams)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: num_return_sequences %u is more than num_beams %u", name, c->num_return,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: num_return_sequences %u is more than num_beams %u", name, c->num_return,
                        c->num_beams);
   if (c->num_beams == 1 && c->num_return > 1 && !c->do_sample)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: greedy decoding gives one sequence; num_return_sequences is %u", name,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: greedy decoding gives one sequence; num_return_sequences is %u", name,
                        c->num_return);
   return check_tokens(c, name, vocab);
 }

@@ -34,7 +34,9 @@ static accel_status add(known *k, const char *name, size_t n, int32_t id) {
 }
 
 static size_t lower(const char *text) { return strspn(text, "abcdefghijklmnopqrstuvwxyz"); }
-static size_t letters(const char *text) { return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"); }
+static size_t letters(const char *text) {
+  return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+}
 
 /* "en_XX", "zh_CN", "ace_Arab": the whole; "__en__": what is between.  *n 0: no language. */
 static const char *language_of(const char *token, size_t length, size_t *n) {
@@ -45,7 +47,8 @@ static const char *language_of(const char *token, size_t length, size_t *n) {
     return *n = first, token + 2;
   if ((first != 2 && first != 3) || token[first] != '_') return token;
   const char *rest = token + first + 1;
-  if (*rest >= 'A' && *rest <= 'Z' && letters(rest) >= 2 && letters(rest) <= 4 && first + 1 + letters(rest) == length)
+  if (*rest >= 'A' && *rest <= 'Z' && letters(rest) >= 2 && letters(rest) <= 4 &&
+      first + 1 + letters(rest) == length)
     *n = length;
   return token;
 }
@@ -81,7 +84,8 @@ static accel_status of_codes(const accel__tokenizer *t, known *k) {
 
 /* ---- errors ---- */
 
-static accel_status unknown(const accel_endpoint *ep, const char *what, const char *name, const known *k) {
+static accel_status unknown(const accel_endpoint *ep, const char *what, const char *name,
+                            const known *k) {
   char list[700] = "";
   size_t used = 0;
   uint32_t i = 0;
@@ -89,13 +93,15 @@ static accel_status unknown(const accel_endpoint *ep, const char *what, const ch
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", k->name[i]);
   if (i < k->n) snprintf(list + used, sizeof list - used, " and %u more", k->n - i);
   const char *near = accel__nearest(name, k->name, k->n);
-  accel_status status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the model does not know the %s language '%s'; it knows %s",
+  accel_status status = accel__fail(ACCEL_ERROR_ARGUMENT,
+                                    "%s: the model does not know the %s language '%s'; it knows %s",
                                     ep->name, what, name, list);
   return near ? accel__remedy(status, "did you mean '%s'?", near) : status;
 }
 
 /* `name`, or the only language that begins with it and '_'. */
-static accel_status look_up(const accel_endpoint *ep, const char *what, const char *name, const known *k, int32_t *id) {
+static accel_status look_up(const accel_endpoint *ep, const char *what, const char *name,
+                            const known *k, int32_t *id) {
   size_t n = strlen(name);
   uint32_t matches = 0;
   for (uint32_t i = 0; i < k->n; i++)
@@ -108,8 +114,8 @@ static accel_status look_up(const accel_endpoint *ep, const char *what, const ch
 /* ---- the kinds ---- */
 
 /* T5: entries "translation_en_to_de" of task_specific_params. */
-static accel_status find_pair(const accel_endpoint *ep, const accel__json *tasks, const char *from, const char *to,
-                              accel__arena *arena, accel__languages *out) {
+static accel_status find_pair(const accel_endpoint *ep, const accel__json *tasks, const char *from,
+                              const char *to, accel__arena *arena, accel__languages *out) {
   known pairs = {.arena = arena};
   uint32_t matches = 0;
   ACCEL_JSON_EACH(item, tasks) {
@@ -117,7 +123,8 @@ static accel_status find_pair(const accel_endpoint *ep, const accel__json *tasks
     if (!accel__starts_with(item->string, PAIR) || !middle || !cJSON_IsObject(item)) continue;
     size_t n = (size_t)(middle - name);
     ACCEL_TRY(add(&pairs, name, strlen(name), -1));
-    if ((from && (strlen(from) != n || strncmp(from, name, n))) || (to && strcmp(to, middle + 4))) continue;
+    if ((from && (strlen(from) != n || strncmp(from, name, n))) || (to && strcmp(to, middle + 4)))
+      continue;
     out->task = item;
     matches++;
   }
@@ -132,11 +139,14 @@ static accel_status check_pair(const accel_endpoint *ep, const char *from, const
   accel__json_file file;
   const char *source = NULL, *target = NULL;
   accel_status status = accel__json_read_beside(ep->directory, "tokenizer_config.json", 0, &file);
-  if (status == ACCEL_OK && file.root) status = accel__json_string(&file, file.root, "source_lang", &source);
-  if (file.root && status == ACCEL_OK) status = accel__json_string(&file, file.root, "target_lang", &target);
-  if (status == ACCEL_OK && ((from && source && strcmp(from, source)) || (to && target && strcmp(to, target))))
-    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the model translates %s to %s, not %s to %s", ep->name,
-                         source ? source : "?", target ? target : "?",
+  if (status == ACCEL_OK && file.root)
+    status = accel__json_string(&file, file.root, "source_lang", &source);
+  if (file.root && status == ACCEL_OK)
+    status = accel__json_string(&file, file.root, "target_lang", &target);
+  if (status == ACCEL_OK &&
+      ((from && source && strcmp(from, source)) || (to && target && strcmp(to, target))))
+    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the model translates %s to %s, not %s to %s",
+                         ep->name, source ? source : "?", target ? target : "?",
                          from     ? from
                          : source ? source
                                   : "?",
@@ -145,7 +155,8 @@ static accel_status check_pair(const accel_endpoint *ep, const char *from, const
                                   : "?");
   if (status == ACCEL_OK && !source && !target)
     status =
-        accel__remedy(accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the model does not say which languages it knows", ep->name),
+        accel__remedy(accel__fail(ACCEL_ERROR_ARGUMENT,
+                                  "%s: the model does not say which languages it knows", ep->name),
                       "leave the languages out");
   accel__json_free(&file);
   return status;
@@ -155,14 +166,15 @@ static accel_status check_pair(const accel_endpoint *ep, const char *from, const
 static const accel__json *first_pair(const accel_endpoint *ep, const accel__json *tasks) {
   ACCEL_JSON_EACH(item, tasks) {
     if (!accel__starts_with(item->string, "translation") || !cJSON_IsObject(item)) continue;
-    accel__logf(&ep->ctx->log, ACCEL_LOG_WARNING, "%s: no languages are named: '%s'", ep->name, item->string);
+    accel__logf(&ep->ctx->log, ACCEL_LOG_WARNING, "%s: no languages are named: '%s'", ep->name,
+                item->string);
     return item;
   }
   return NULL;
 }
 
-static accel_status with_code(const accel_endpoint *ep, const char *to, const known *codes, accel__arena *arena,
-                              accel__languages *out) {
+static accel_status with_code(const accel_endpoint *ep, const char *to, const known *codes,
+                              accel__arena *arena, accel__languages *out) {
   int32_t id = -1;
   if (!to) return ACCEL_OK;
   ACCEL_TRY(look_up(ep, "target", to, codes, &id));
@@ -180,8 +192,8 @@ static bool split_hint(const char *hint, accel__arena *arena, const char **from,
   return *from != NULL;
 }
 
-accel_status accel__languages_find(const accel_endpoint *ep, const char *from, const char *to, const char *hint,
-                                   accel__arena *arena, accel__languages *out) {
+accel_status accel__languages_find(const accel_endpoint *ep, const char *from, const char *to,
+                                   const char *hint, accel__arena *arena, accel__languages *out) {
   const accel__tokenizer *t = accel__processor_for(ep)->tokenizer;
   const accel__json *tasks = accel__json_get(ep->config.root, "task_specific_params");
   known tokens = {.arena = arena}, codes = {.arena = arena};
@@ -195,7 +207,8 @@ accel_status accel__languages_find(const accel_endpoint *ep, const char *from, c
     if (from) ACCEL_TRY(look_up(ep, "source", from, &tokens, &out->from));
     return to ? look_up(ep, "target", to, &tokens, &out->to) : ACCEL_OK;
   }
-  if (!asked && hint && !strcmp(hint, "translation") && !out->task) out->task = first_pair(ep, tasks);
+  if (!asked && hint && !strcmp(hint, "translation") && !out->task)
+    out->task = first_pair(ep, tasks);
   if (!asked) return ACCEL_OK;
   ACCEL_TRY(find_pair(ep, tasks, from, to, arena, out));
   if (out->task) return ACCEL_OK;

@@ -43,7 +43,8 @@ static void forget(accel__logits_scratch *s, accel__ids ids, size_t vocab) {
     if (ids.id[i] >= 0 && (size_t)ids.id[i] < vocab) s->seen[ids.id[i] / 64] = 0;
 }
 
-static void scale_seen(accel__ids ids, float penalty, accel__logits_scratch *s, float *scores, size_t vocab) {
+static void scale_seen(accel__ids ids, float penalty, accel__logits_scratch *s, float *scores,
+                       size_t vocab) {
   for (uint32_t i = 0; i < ids.n; i++) {
     if (!first_time(s, ids.id[i], vocab)) continue;
     float *x = &scores[ids.id[i]];
@@ -52,8 +53,8 @@ static void scale_seen(accel__ids ids, float penalty, accel__logits_scratch *s, 
   forget(s, ids, vocab);
 }
 
-static void lower_generated(const accel__generate_config *c, accel__ids generated, accel__logits_scratch *s, float *scores,
-                            size_t vocab) {
+static void lower_generated(const accel__generate_config *c, accel__ids generated,
+                            accel__logits_scratch *s, float *scores, size_t vocab) {
   for (uint32_t i = 0; i < generated.n; i++) {
     int32_t id = generated.id[i];
     if (id < 0 || (size_t)id >= vocab) continue;
@@ -82,11 +83,13 @@ static bool ends_with(accel__ids ids, const int32_t *tail, uint32_t n) {
   return n <= ids.n && (n == 0 || !memcmp(ids.id + ids.n - n, tail, n * sizeof *tail));
 }
 
-static void add_biases(const accel__biased *list, uint32_t n, accel__ids ids, float *scores, size_t vocab) {
+static void add_biases(const accel__biased *list, uint32_t n, accel__ids ids, float *scores,
+                       size_t vocab) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t before = list[i].ids.n - 1;
     int32_t last = list[i].ids.id[before];
-    if (ends_with(ids, list[i].ids.id, before) && last >= 0 && (size_t)last < vocab) scores[last] += list[i].bias;
+    if (ends_with(ids, list[i].ids.id, before) && last >= 0 && (size_t)last < vocab)
+      scores[last] += list[i].bias;
   }
 }
 
@@ -96,21 +99,25 @@ static bool contains(accel__ids ids, int32_t id) {
   return false;
 }
 
-static void forbid_words(const accel__generate_config *c, accel__ids ids, float *scores, size_t vocab) {
+static void forbid_words(const accel__generate_config *c, accel__ids ids, float *scores,
+                         size_t vocab) {
   for (uint32_t i = 0; i < c->n_bad_words; i++) {
     accel__ids word = c->bad_words[i].ids;
-    if (word.n == 1 && contains(c->eos, word.id[0])) continue; /* as transformers has it: EOS is no bad word */
+    /* as transformers has it: EOS is no bad word */
+    if (word.n == 1 && contains(c->eos, word.id[0])) continue;
     if (ends_with(ids, word.id, word.n - 1)) forbid(scores, vocab, word.id[word.n - 1]);
   }
 }
 
 /* Forbids what would complete an n-gram of `where` that `ids` ends with the beginning of. */
-static void forbid_ngrams(accel__ids where, accel__ids ids, int64_t size, float *scores, size_t vocab) {
+static void forbid_ngrams(accel__ids where, accel__ids ids, int64_t size, float *scores,
+                          size_t vocab) {
   if (size <= 0 || ids.n + 1 < size) return;
   uint32_t before = (uint32_t)size - 1;
   const int32_t *tail = ids.id + ids.n - before;
   for (uint32_t i = 0; i + before < where.n; i++)
-    if (!before || !memcmp(where.id + i, tail, before * sizeof *tail)) forbid(scores, vocab, where.id[i + before]);
+    if (!before || !memcmp(where.id + i, tail, before * sizeof *tail))
+      forbid(scores, vocab, where.id[i + before]);
 }
 
 /* ---- lengths ---- */
@@ -120,7 +127,8 @@ static void decay(const accel__generate_config *c, int64_t beyond, float *scores
   double grown = pow(c->decay_factor, (double)beyond) - 1;
   for (uint32_t i = 0; i < c->eos.n; i++) {
     int32_t id = c->eos.id[i];
-    if (id >= 0 && (size_t)id < vocab && isfinite(scores[id])) scores[id] += fabsf(scores[id]) * (float)grown;
+    if (id >= 0 && (size_t)id < vocab && isfinite(scores[id]))
+      scores[id] += fabsf(scores[id]) * (float)grown;
   }
 }
 
@@ -131,9 +139,11 @@ static void keep_finite(float *scores, size_t vocab) {
   }
 }
 
-static void force_and_suppress(const accel__generate_config *c, const accel__logits_input *in, float *scores, size_t vocab) {
+static void force_and_suppress(const accel__generate_config *c, const accel__logits_input *in,
+                               float *scores, size_t vocab) {
   int64_t length = (int64_t)in->padding + in->ids.n, prompt = (int64_t)in->padding + in->prompt;
-  const bool early = c->min_new_tokens >= 0 ? length - prompt < c->min_new_tokens : length < c->min_length;
+  const bool early =
+      c->min_new_tokens >= 0 ? length - prompt < c->min_new_tokens : length < c->min_length;
   if (early) forbid_all(scores, vocab, c->eos);
   int32_t bos = (int32_t)c->forced_bos;
   if (c->forced_bos >= 0 && length == 1) force(scores, vocab, (accel__ids){&bos, 1});
@@ -160,7 +170,8 @@ static bool timestamp_is_likelier(const float *scores, size_t vocab, size_t begi
   return accel__log_sum_exp(scores + begin, vocab - begin) > text;
 }
 
-static void follow_timestamps(const accel__generate_config *c, const accel__logits_input *in, float *scores, size_t vocab) {
+static void follow_timestamps(const accel__generate_config *c, const accel__logits_input *in,
+                              float *scores, size_t vocab) {
   const int64_t begin = c->first_timestamp, end = (int64_t)vocab;
   const int32_t *said = in->ids.id + in->prompt;
   const uint32_t n = in->ids.n - in->prompt;
@@ -171,31 +182,38 @@ static void follow_timestamps(const accel__generate_config *c, const accel__logi
   if (last && !before) forbid_range(scores, vocab, 0, c->eos.n ? c->eos.id[0] : c->bos);
   uint32_t i = n;
   while (i > 0 && said[i - 1] < begin) i--;
-  if (i > 0) lowest = said[i - 1] + !(last && !before); /* the same again only as the second of a pair */
+  /* the same again only as the second of a pair */
+  if (i > 0) lowest = said[i - 1] + !(last && !before);
   forbid_range(scores, vocab, begin, lowest);
   if (n == 0) forbid_range(scores, vocab, 0, begin);
-  if (n == 0 && c->max_initial_timestamp >= 0) forbid_range(scores, vocab, begin + c->max_initial_timestamp + 1, end);
+  if (n == 0 && c->max_initial_timestamp >= 0)
+    forbid_range(scores, vocab, begin + c->max_initial_timestamp + 1, end);
   if (timestamp_is_likelier(scores, vocab, (size_t)begin)) forbid_range(scores, vocab, 0, begin);
 }
 
 /* ---- all of them ---- */
 
 bool accel__logits_change(const accel__generate_config *c) {
-  return c->n_bias || c->n_bad_words || c->repetition_penalty != 1 || c->encoder_repetition_penalty != 1 ||
-         c->presence_penalty != 0 || c->frequency_penalty != 0 || c->no_repeat_ngram > 0 || c->encoder_no_repeat_ngram > 0 ||
-         c->min_length > 0 || c->min_new_tokens > 0 || c->forced_bos >= 0 || c->forced_eos.n || c->remove_invalid ||
-         c->decays || c->first_timestamp > 0 || c->suppress.n || c->begin_suppress.n || c->renormalize || c->do_sample;
+  return c->n_bias || c->n_bad_words || c->repetition_penalty != 1 ||
+         c->encoder_repetition_penalty != 1 || c->presence_penalty != 0 ||
+         c->frequency_penalty != 0 || c->no_repeat_ngram > 0 || c->encoder_no_repeat_ngram > 0 ||
+         c->min_length > 0 || c->min_new_tokens > 0 || c->forced_bos >= 0 || c->forced_eos.n ||
+         c->remove_invalid || c->decays || c->first_timestamp > 0 || c->suppress.n ||
+         c->begin_suppress.n || c->renormalize || c->do_sample;
 }
 
-accel_status accel__logits_processors(const accel__generate_config *c, const accel__logits_input *in,
-                                      accel__logits_scratch *s, float *scores, size_t vocab) {
+accel_status accel__logits_processors(const accel__generate_config *c,
+                                      const accel__logits_input *in, accel__logits_scratch *s,
+                                      float *scores, size_t vocab) {
   ACCEL_TRY(accel__logits_reserve(s, vocab));
   add_biases(c->bias, c->n_bias, in->ids, scores, vocab);
   if (c->encoder_repetition_penalty != 1)
     scale_seen(in->encoder, (float)(1 / c->encoder_repetition_penalty), s, scores, vocab);
-  if (c->repetition_penalty != 1) scale_seen(in->ids, (float)c->repetition_penalty, s, scores, vocab);
+  if (c->repetition_penalty != 1)
+    scale_seen(in->ids, (float)c->repetition_penalty, s, scores, vocab);
   if (c->presence_penalty != 0 || c->frequency_penalty != 0)
-    lower_generated(c, (accel__ids){in->ids.id + in->prompt, in->ids.n - in->prompt}, s, scores, vocab);
+    lower_generated(c, (accel__ids){in->ids.id + in->prompt, in->ids.n - in->prompt}, s, scores,
+                    vocab);
   forbid_ngrams(in->ids, in->ids, c->no_repeat_ngram, scores, vocab);
   forbid_ngrams(in->encoder, in->ids, c->encoder_no_repeat_ngram, scores, vocab);
   forbid_words(c, in->ids, scores, vocab);
@@ -204,8 +222,8 @@ accel_status accel__logits_processors(const accel__generate_config *c, const acc
   return ACCEL_OK;
 }
 
-accel_status accel__logits_process(const accel__generate_config *c, const accel__logits_input *in, accel__logits_scratch *s,
-                                   float *scores, size_t vocab) {
+accel_status accel__logits_process(const accel__generate_config *c, const accel__logits_input *in,
+                                   accel__logits_scratch *s, float *scores, size_t vocab) {
   ACCEL_TRY(accel__logits_processors(c, in, s, scores, vocab));
   if (c->do_sample) ACCEL_TRY(accel__logits_warpers(c, s, scores, vocab));
   if (c->renormalize) {

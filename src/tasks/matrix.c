@@ -54,8 +54,8 @@ static void write_answer(const char *answer, const char *why, accel__buffer *b) 
 }
 
 /* The weakest of the entries' answers; a precision the weights' source cannot make is a no, too. */
-static accel_status ask(const accel__device *device, const accel_plugin_program *p, const char *precision,
-                        accel__buffer *b) {
+static accel_status ask(const accel__device *device, const accel_plugin_program *p,
+                        const char *precision, accel__buffer *b) {
   accel__arena arena = {0};
   accel_plugin_precision how;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
@@ -64,7 +64,8 @@ static accel_status ask(const accel__device *device, const accel_plugin_program 
   if (!verdict) status = ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; verdict && i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
   if (status == ACCEL_OK) {
-    int32_t rc = device->plugin->supports(device->index, p, &how, verdict, &error), answer = ACCEL_PLUGIN_NATIVE;
+    int32_t rc = device->plugin->supports(device->index, p, &how, verdict, &error),
+            answer = ACCEL_PLUGIN_NATIVE;
     const char *why = rc ? error.message : "";
     for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
       if (verdict[i].answer == ACCEL_PLUGIN_NO)
@@ -72,13 +73,17 @@ static accel_status ask(const accel__device *device, const accel_plugin_program 
       else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && answer == ACCEL_PLUGIN_NATIVE)
         answer = ACCEL_PLUGIN_EMULATED, why = verdict[i].why;
     }
-    write_answer(rc || answer == ACCEL_PLUGIN_NO ? "no" : answer == ACCEL_PLUGIN_NATIVE ? "native" : "emulated", why, b);
+    write_answer(rc || answer == ACCEL_PLUGIN_NO ? "no"
+                 : answer == ACCEL_PLUGIN_NATIVE ? "native"
+                                                 : "emulated",
+                 why, b);
   }
   accel__arena_free(&arena);
   return status;
 }
 
-static accel_status write_capable(accel *ctx, const accel__choice *devices, const char *model, accel__buffer *b) {
+static accel_status write_capable(accel *ctx, const accel__choice *devices, const char *model,
+                                  accel__buffer *b) {
   accel__model *built;
   if (build(ctx, model, &built) != ACCEL_OK) { /* not an error of the table: a cell that says why */
     accel__buffer_text(b, "\"capable\":null,\"why\":");
@@ -92,7 +97,8 @@ static accel_status write_capable(accel *ctx, const accel__choice *devices, cons
     accel__buffer_printf(b, "%s\"%s\":{", d ? "," : "", devices->device[d]->info.name);
     for (uint32_t p = 0; p < accel__precision_count && status == ACCEL_OK; p++) {
       accel__buffer_printf(b, "%s\"%s\":", p ? "," : "", accel__precision_names[p]);
-      status = ask(devices->device[d], accel__program_view(built->program), accel__precision_names[p], b);
+      status = ask(devices->device[d], accel__program_view(built->program),
+                   accel__precision_names[p], b);
     }
     accel__buffer_text(b, "}");
   }
@@ -103,8 +109,8 @@ static accel_status write_capable(accel *ctx, const accel__choice *devices, cons
 
 /* ---- the table ---- */
 
-static accel_status write_model(accel *ctx, accel__registry *registry, const accel__choice *devices, const char *model,
-                                accel__buffer *b) {
+static accel_status write_model(accel *ctx, accel__registry *registry, const accel__choice *devices,
+                                const char *model, accel__buffer *b) {
   const accel__registry_model *entry;
   accel__buffer_text(b, "{\"model\":");
   accel__buffer_json_string(b, model, strlen(model));
@@ -124,10 +130,12 @@ accel_status accel__all_devices(accel *ctx, accel__choice *out) {
   ACCEL_TRY(accel__context_hardware(ctx, &hardware));
   ACCEL_TRY(accel__hardware_detect(hardware, false, &found));
   for (uint32_t i = 0; i < found->n; i++)
-    if (found->item[i].usable == 1) accel__buffer_printf(&names, "%s%s", names.n ? "," : "", found->item[i].name);
+    if (found->item[i].usable == 1)
+      accel__buffer_printf(&names, "%s%s", names.n ? "," : "", found->item[i].name);
   accel__devices_free(&found);
   accel_status status = accel__buffer_status(&names);
-  if (status == ACCEL_OK) status = accel__hardware_choose(hardware, names.data ? names.data : "cpu", out);
+  if (status == ACCEL_OK)
+    status = accel__hardware_choose(hardware, names.data ? names.data : "cpu", out);
   accel__buffer_free(&names);
   return status;
 }

@@ -6,10 +6,12 @@
 
 /* model NULL: every model of the registry.
  * {"schema":"accel.matrix/1","models":[{"model","listed":{hardware:{precision:bool}},
- * "capable":{device:{precision:{"answer":"native|emulated|no","why"}}} or "capable":null,"why":...}]}; malloc'd. */
+ * "capable":{device:{precision:{"answer":"native|emulated|no","why"}}} or
+ * "capable":null,"why":...}]}; malloc'd. */
 accel_status accel__matrix_json(accel *ctx, const char *model, char **json);
 
-/* Every device that can be chosen here, the reference and other software devices by name included. */
+/* Every device that can be chosen here, the reference and other software devices by name
+ * included. */
 accel_status accel__all_devices(accel *ctx, accel__choice *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* model_stepper.h - the stepper of a real model: entries "decode" and "encode" (or "decode_image") of its program over a
- * session. */
+/* model_stepper.h - the stepper of a real model: entries "decode" and "encode" (or "decode_image")
+ * of its program over a session. */
 #ifndef ACCEL_TASKS_MODEL_STEPPER_H
 #define ACCEL_TASKS_MODEL_STEPPER_H
 
@@ -21,9 +21,12 @@ typedef struct accel__model_stepper {
 accel_status accel__can_generate(const accel_endpoint *ep);
 accel_status accel__model_stepper_open(accel__session *session, accel__model_stepper *out);
 void accel__model_stepper_close(accel__model_stepper *s); /* not the session */
-/* Tokens of n sequences, as in a step, through entry `entry` of the model, which takes what "decode" takes. */
-accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, const accel__step_item *items, uint32_t n,
-                                      const uint32_t *outputs, uint32_t n_outputs, accel__result *results);
+/* Tokens of n sequences, as in a step, through entry `entry` of the model, which takes what
+ * "decode" takes. */
+accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
+                                      const accel__step_item *items, uint32_t n,
+                                      const uint32_t *outputs, uint32_t n_outputs,
+                                      accel__result *results);
 /* Tokens that a sequence may have; 0: no limit. */
 int64_t accel__context_length(const accel_endpoint *ep);
 

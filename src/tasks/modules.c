@@ -25,17 +25,20 @@ enum { N_POOLINGS = sizeof poolings / sizeof *poolings };
 /* ---- fields ---- */
 
 static accel_status not_done(const accel__json_file *file, const char *object, const char *key) {
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s%s%s' is not supported", file->name, object, *object ? "." : "",
-                     key);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s%s%s' is not supported", file->name,
+                     object, *object ? "." : "", key);
 }
 
-/* Every member of object must be one of `known`, a NULL-terminated list; empty objects and nulls say nothing. */
-static accel_status check_keys(const accel__json_file *file, const accel__json *object, const char *name,
-                               const char *const *known) {
+/* Every member of object must be one of `known`, a NULL-terminated list; empty objects and nulls
+ * say nothing. */
+static accel_status check_keys(const accel__json_file *file, const accel__json *object,
+                               const char *name, const char *const *known) {
   ACCEL_JSON_EACH(item, object) {
     size_t i = 0;
     while (known[i] && strcmp(known[i], item->string)) i++;
-    if (known[i] || cJSON_IsNull(item) || ((cJSON_IsObject(item) || cJSON_IsArray(item)) && !item->child)) continue;
+    if (known[i] || cJSON_IsNull(item) ||
+        ((cJSON_IsObject(item) || cJSON_IsArray(item)) && !item->child))
+      continue;
     return not_done(file, name, item->string);
   }
   return ACCEL_OK;
@@ -46,8 +49,8 @@ static accel_status check_is(const accel__json_file *file, const char *key, cons
   const char *value = expected;
   ACCEL_TRY(accel__json_string(file, file->root, key, &value));
   if (!strcmp(value, expected)) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': '%s' is not supported; known: %s", file->name, key, value,
-                     expected);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': '%s' is not supported; known: %s",
+                     file->name, key, value, expected);
 }
 
 int accel__pooling_by_name(const char *name) {
@@ -58,15 +61,17 @@ int accel__pooling_by_name(const char *name) {
 
 /* ---- Pooling ---- */
 
-static accel_status add_pooling(const accel__json_file *file, const char *name, accel__embed_head *head) {
+static accel_status add_pooling(const accel__json_file *file, const char *name,
+                                accel__embed_head *head) {
   int mode = name ? accel__pooling_by_name(name) : -1;
   if (mode <= ACCEL__POOL_NONE)
-    return accel__fail(
-        ACCEL_ERROR_UNSUPPORTED,
-        "%s: pooling_mode '%s' is not supported; known: cls max mean mean_sqrt_len_tokens weightedmean lasttoken",
-        file->name, name ? name : "?");
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: pooling_mode '%s' is not supported; known: cls max mean "
+                       "mean_sqrt_len_tokens weightedmean lasttoken",
+                       file->name, name ? name : "?");
   if (head->n_pooling == N_POOLINGS)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d pooling modes", file->name, N_POOLINGS);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d pooling modes", file->name,
+                       N_POOLINGS);
   head->pooling[head->n_pooling++] = (accel__pooling)mode;
   return ACCEL_OK;
 }
@@ -87,22 +92,26 @@ static accel_status read_pooling_modes(const accel__json_file *file, accel__embe
 }
 
 static accel_status check_pooling(const accel__json_file *file) {
-  static const char *const plain[] = {"pooling_mode", "word_embedding_dimension", "embedding_dimension", "include_prompt"};
+  static const char *const plain[] = {"pooling_mode", "word_embedding_dimension",
+                                      "embedding_dimension", "include_prompt"};
   const char *known[N_POOLINGS + 5] = {NULL};
   for (int i = 0; i < 4; i++) known[i] = plain[i];
   for (int i = 0; i < N_POOLINGS; i++) known[4 + i] = poolings[i].old_key;
   return check_keys(file, file->root, "", known);
 }
 
-static accel_status read_pooling(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+static accel_status read_pooling(const char *directory, accel__arena *arena,
+                                 accel__sentence_modules *out) {
   accel__json_file file = {0};
   char *path = accel__path_join(arena, directory, "config.json");
   if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (out->head.n_pooling) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a second Pooling module", path);
+  if (out->head.n_pooling)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a second Pooling module", path);
   ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
   accel_status status = check_pooling(&file);
   if (status == ACCEL_OK) status = read_pooling_modes(&file, &out->head);
-  if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, "include_prompt", &out->include_prompt);
+  if (status == ACCEL_OK)
+    status = accel__json_bool(&file, file.root, "include_prompt", &out->include_prompt);
   accel__json_free(&file);
   return status;
 }
@@ -113,8 +122,9 @@ int accel__torch_activation(const char *name) {
   static const struct {
     const char *name;
     int act;
-  } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH}, {"Identity", ACCEL_PLUGIN_ACT_NONE},   {"ReLU", ACCEL_PLUGIN_ACT_RELU},
-               {"GELU", ACCEL_PLUGIN_ACT_GELU}, {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
+  } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH},       {"Identity", ACCEL_PLUGIN_ACT_NONE},
+               {"ReLU", ACCEL_PLUGIN_ACT_RELU},       {"GELU", ACCEL_PLUGIN_ACT_GELU},
+               {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
   const char *last = strrchr(name, '.') ? strrchr(name, '.') + 1 : name;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, last)) return known[i].act;
@@ -125,9 +135,10 @@ static accel_status dense_activation(const accel__json_file *file, int *act) {
   const char *name = "torch.nn.modules.activation.Tanh";
   ACCEL_TRY(accel__json_string(file, file->root, "activation_function", &name));
   if ((*act = accel__torch_activation(name)) >= 0) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU",
-                     file->name, name);
+  return accel__fail(
+      ACCEL_ERROR_UNSUPPORTED,
+      "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU",
+      file->name, name);
 }
 
 static accel_status dense_fields(const accel__json_file *file, accel__dense *d) {
@@ -156,14 +167,16 @@ static accel_status norm_fields(const accel__json_file *file, accel__dense *d) {
 }
 
 /* Dense, or LayerNorm. */
-static accel_status read_layer(const char *directory, const char *path, bool norms, accel__arena *arena, accel__dense *list,
+static accel_status read_layer(const char *directory, const char *path, bool norms,
+                               accel__arena *arena, accel__dense *list,
                                accel__sentence_modules *out) {
   accel__json_file file = {0};
   char *config = accel__path_join(arena, directory, "config.json");
   uint32_t i = out->head.n_dense;
   if (!config) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (i == MAX_DENSE)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d modules Dense and LayerNorm", config, MAX_DENSE);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d modules Dense and LayerNorm",
+                       config, MAX_DENSE);
   ACCEL_TRY(accel__json_read(config, 1 << 20, &file));
   accel__dense *d = &list[i];
   accel_status status = norms ? norm_fields(&file, d) : dense_fields(&file, d);
@@ -173,7 +186,8 @@ static accel_status read_layer(const char *directory, const char *path, bool nor
   out->dense_prefix[i] = accel__arena_printf(arena, "%s/", path);
   d->weight = accel__arena_printf(arena, "%s/%s.weight", path, layer);
   d->bias_name = accel__arena_printf(arena, "%s/%s.bias", path, layer);
-  if (!out->dense_directory[i] || !out->dense_prefix[i] || !d->weight || !d->bias_name) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!out->dense_directory[i] || !out->dense_prefix[i] || !d->weight || !d->bias_name)
+    status = ACCEL_ERROR_OUT_OF_MEMORY;
   out->head.n_dense = i + 1;
 done:
   accel__json_free(&file);
@@ -183,7 +197,8 @@ done:
 static accel_status read_normalize(const char *directory, accel__sentence_modules *out) {
   accel__json_file file;
   out->head.normalize = true;
-  accel_status status = accel__json_read_beside(directory, "config.json", 1 << 20, &file); /* it has none in most cases */
+  /* it has none in most cases */
+  accel_status status = accel__json_read_beside(directory, "config.json", 1 << 20, &file);
   if (status == ACCEL_OK) status = check_is(&file, "module_input_name", "sentence_embedding");
   if (status == ACCEL_OK) status = check_is(&file, "module_output_name", "sentence_embedding");
   accel__json_free(&file);
@@ -194,26 +209,32 @@ static accel_status read_normalize(const char *directory, accel__sentence_module
 
 /* What is passed on to transformers' loaders: only what changes no number, or is read here. */
 static accel_status read_arguments(const accel__json_file *file, accel__sentence_modules *out) {
-  static const char *const model[] = {"trust_remote_code", "torch_dtype",       "dtype", "attn_implementation",
-                                      "add_pooling_layer", "low_cpu_mem_usage", NULL};
-  static const char *const tokenizer[] = {"trust_remote_code", "use_fast", "padding_side", "model_max_length", NULL};
+  static const char *const model[] = {
+      "trust_remote_code", "torch_dtype",       "dtype", "attn_implementation",
+      "add_pooling_layer", "low_cpu_mem_usage", NULL};
+  static const char *const tokenizer[] = {"trust_remote_code", "use_fast", "padding_side",
+                                          "model_max_length", NULL};
   static const struct {
     const char *key;
     const char *const *known;
-  } all[] = {{"model_args", model},    {"model_kwargs", model},       {"config_args", model},
-             {"config_kwargs", model}, {"tokenizer_args", tokenizer}, {"processor_kwargs", tokenizer}};
+  } all[] = {{"model_args", model},         {"model_kwargs", model},
+             {"config_args", model},        {"config_kwargs", model},
+             {"tokenizer_args", tokenizer}, {"processor_kwargs", tokenizer}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const accel__json *object = NULL;
     ACCEL_TRY(accel__json_object(file, file->root, all[i].key, &object));
     ACCEL_TRY(check_keys(file, object, all[i].key, all[i].known));
     if (all[i].known == tokenizer)
-      ACCEL_TRY(accel__json_int(file, object, "model_max_length", 1, 1 << 24, &out->max_seq_length));
+      ACCEL_TRY(
+          accel__json_int(file, object, "model_max_length", 1, 1 << 24, &out->max_seq_length));
   }
   return ACCEL_OK;
 }
 
-static accel_status read_transformer_config(const accel__json_file *file, accel__sentence_modules *out) {
-  /* query and document settings belong to encode_query and encode_document, which are not what is done here */
+static accel_status read_transformer_config(const accel__json_file *file,
+                                            accel__sentence_modules *out) {
+  /* query and document settings belong to encode_query and encode_document, which are not what is
+   * done here */
   static const char *const known[] = {"max_seq_length",
                                       "do_lower_case",
                                       "transformer_task",
@@ -239,8 +260,10 @@ static accel_status read_transformer_config(const accel__json_file *file, accel_
   return accel__json_bool(file, file->root, "do_lower_case", &out->lower_case);
 }
 
-static accel_status read_transformer(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
-  static const char *const kinds[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
+static accel_status read_transformer(const char *directory, accel__arena *arena,
+                                     accel__sentence_modules *out) {
+  static const char *const kinds[] = {"bert",   "roberta",     "distilbert", "camembert",
+                                      "albert", "xlm-roberta", "xlnet"};
   accel__json_file file = {0};
   out->transformer = accel__arena_string(arena, directory);
   if (!out->transformer) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -256,11 +279,13 @@ static accel_status read_transformer(const char *directory, accel__arena *arena,
   return ACCEL_OK;
 }
 
-static accel_status read_settings(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+static accel_status read_settings(const char *directory, accel__arena *arena,
+                                  accel__sentence_modules *out) {
   accel__json_file file = {0};
   const accel__json *prompts = NULL;
   const char *chosen = NULL;
-  accel_status status = accel__json_read_beside(directory, "config_sentence_transformers.json", 1 << 20, &file);
+  accel_status status =
+      accel__json_read_beside(directory, "config_sentence_transformers.json", 1 << 20, &file);
   ACCEL_GOTO(status);
   ACCEL_GOTO(accel__json_object(&file, file.root, "prompts", &prompts));
   ACCEL_GOTO(accel__json_string(&file, file.root, "default_prompt_name", &chosen));
@@ -271,7 +296,8 @@ static accel_status read_settings(const char *directory, accel__arena *arena, ac
   ACCEL_JSON_EACH(item, prompts) {
     bool none = cJSON_IsNull(item); /* stands for "" */
     if (!none && !cJSON_IsString(item))
-      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", file.name, item->string));
+      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string",
+                             file.name, item->string));
     accel__prompt *p = &list[out->n_prompts++];
     *p = (accel__prompt){.name = accel__arena_string(arena, item->string),
                          .text = accel__arena_string(arena, none ? "" : item->valuestring)};
@@ -294,39 +320,48 @@ static bool stays_inside(const char *path) {
   return true;
 }
 
-static accel_status read_module(const accel__json_file *file, const accel__json *module, const char *directory,
-                                accel__arena *arena, accel__dense *dense, accel__sentence_modules *out) {
+static accel_status read_module(const accel__json_file *file, const accel__json *module,
+                                const char *directory, accel__arena *arena, accel__dense *dense,
+                                accel__sentence_modules *out) {
   const char *type = NULL, *path = "";
   ACCEL_TRY(accel__json_require(file, module, "type"));
   ACCEL_TRY(accel__json_string(file, module, "type", &type));
   ACCEL_TRY(accel__json_string(file, module, "path", &path));
   if (!stays_inside(path))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name,
+                       path);
   const char *kind = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
-  char *full = *path ? accel__path_join(arena, directory, path) : accel__arena_string(arena, directory);
+  char *full =
+      *path ? accel__path_join(arena, directory, path) : accel__arena_string(arena, directory);
   if (!full) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!accel__starts_with(type, "sentence_transformers."))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                       "%s: module type '%s' is not one of sentence-transformers' own; code of models is never run",
+                       "%s: module type '%s' is not one of sentence-transformers' own; code of "
+                       "models is never run",
                        file->name, type);
   bool is_transformer = !strcmp(kind, "Transformer");
   if (is_transformer == (out->transformer != NULL))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                       "%s: module type '%s': the first module, and no other, must be a Transformer", file->name, type);
+    return accel__fail(
+        ACCEL_ERROR_UNSUPPORTED,
+        "%s: module type '%s': the first module, and no other, must be a Transformer", file->name,
+        type);
   const bool norms = !strcmp(kind, "LayerNorm"), layer = norms || !strcmp(kind, "Dense");
   if (!out->head.n_pooling && (layer || !strcmp(kind, "Normalize")))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' comes before Pooling", file->name, type);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' comes before Pooling",
+                       file->name, type);
   if (is_transformer) return read_transformer(full, arena, out);
   if (!strcmp(kind, "Pooling")) return read_pooling(full, arena, out);
   if (layer) return read_layer(full, path, norms, arena, dense, out);
   if (!strcmp(kind, "Normalize")) return read_normalize(full, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense LayerNorm Normalize Dropout",
+                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense "
+                     "LayerNorm Normalize Dropout",
                      file->name, type);
 }
 
-accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena,
+                                          accel__sentence_modules *out) {
   accel__json_file file;
   *out = (accel__sentence_modules){.include_prompt = true, .transformer = directory};
   accel__dense *dense = accel__arena_array(arena, MAX_DENSE, sizeof *dense);
@@ -335,9 +370,10 @@ accel_status accel__read_sentence_modules(const char *directory, accel__arena *a
   ACCEL_TRY(accel__json_read_beside(directory, "modules.json", 1 << 20, &file));
   if (!file.root) return ACCEL_OK;
   out->transformer = NULL;
-  accel_status status = cJSON_IsArray(file.root) && file.root->child
-                            ? ACCEL_OK
-                            : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", file.name);
+  accel_status status =
+      cJSON_IsArray(file.root) && file.root->child
+          ? ACCEL_OK
+          : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", file.name);
   bool normalized = false;
   ACCEL_JSON_EACH(module, file.root) {
     if (status != ACCEL_OK) break;

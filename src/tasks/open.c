@@ -17,25 +17,30 @@ enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
 
 /* ---- where the model is, and what it is ---- */
 
-accel_status accel__read_model_config(const char *model, const char *transformer, const accel__registry_model *entry,
-                                      accel__arena *arena, accel__json_file *out) {
+accel_status accel__read_model_config(const char *model, const char *transformer,
+                                      const accel__registry_model *entry, accel__arena *arena,
+                                      accel__json_file *out) {
   if (transformer) {
     const char *path = accel__path_join(arena, transformer, "config.json");
     return path ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   if (!entry || !entry->config)
-    return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no local files, and the registry has no configuration to build it from",
+    return accel__fail(ACCEL_ERROR_NOT_FOUND,
+                       "%s: no local files, and the registry has no configuration to build it from",
                        model);
   char *text = cJSON_PrintUnformatted(entry->config);
   if (!text) return accel__no_memory(0);
   const char *name = accel__arena_printf(arena, "registry entry %s", entry->entry.model);
-  accel_status status = name ? accel__json_parse(text, strlen(text), name, out) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      name ? accel__json_parse(text, strlen(text), name, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   cJSON_free(text);
   return status;
 }
 
-/* Directory and registry entry; without local files, random weights make do with the registry's shape. */
-static accel_status find_model(accel_endpoint *ep, const char *model, bool random, const accel__registry_model **entry) {
+/* Directory and registry entry; without local files, random weights make do with the registry's
+ * shape. */
+static accel_status find_model(accel_endpoint *ep, const char *model, bool random,
+                               const accel__registry_model **entry) {
   char *directory;
   accel_status status = accel__locate(ep->ctx, model, &ep->arena, &directory, entry);
   ep->directory = directory;
@@ -44,7 +49,8 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
   return ACCEL_OK;
 }
 
-/* The checkpoint of the transformer, and those of Dense and LayerNorm modules under their prefixes. */
+/* The checkpoint of the transformer, and those of Dense and LayerNorm modules under their
+ * prefixes. */
 static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
   ACCEL_TRY(accel__checkpoint_open(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
@@ -60,9 +66,8 @@ static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modul
 static accel_status build_model(accel_endpoint *ep, const accel_init_params *params,
                                 const accel__sentence_modules *modules) {
   static const accel__embed_head no_head;
-  bool embeds = params->task &&
-                !strcmp(params->task,
-                        "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
+  /* any head, an empty one too, asks for the base class, as AutoModel does */
+  bool embeds = params->task && !strcmp(params->task, "feature-extraction");
   accel__model_request request = {.config = &ep->config,
                                   .directory = ep->directory,
                                   .checkpoint = ep->checkpoint,
@@ -78,33 +83,41 @@ static void log_unexpected(accel_endpoint *ep) {
   accel__arena arena = {0};
   const char **names;
   uint32_t n = 0;
-  if (ep->ctx->log.level >= ACCEL_LOG_INFO && accel__source_unexpected(ep->source, &arena, &names, &n) == ACCEL_OK)
+  if (ep->ctx->log.level >= ACCEL_LOG_INFO &&
+      accel__source_unexpected(ep->source, &arena, &names, &n) == ACCEL_OK)
     for (uint32_t i = 0; i < n; i++)
-      accel__logf(&ep->ctx->log, ACCEL_LOG_INFO, "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i],
+      accel__logf(&ep->ctx->log, ACCEL_LOG_INFO,
+                  "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i],
                   ep->model->architecture);
   accel__arena_free(&arena);
 }
 
-static accel_status place(accel_endpoint *ep, const accel_init_params *params, const accel__registry_model *entry) {
-  accel__place_request request = {.device = params->device && *params->device ? params->device : "cpu"};
+static accel_status place(accel_endpoint *ep, const accel_init_params *params,
+                          const accel__registry_model *entry) {
+  accel__place_request request = {.device =
+                                      params->device && *params->device ? params->device : "cpu"};
   if (params->precision && *params->precision) {
     const char *canonical = accel__registry_precision_name(params->precision);
     request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
     if (!request.precision)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
-                         params->precision);
+      return accel__fail(
+          ACCEL_ERROR_ARGUMENT,
+          "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
+          params->precision);
   }
   if (entry) {
     request.keep_fp32 = entry->keep_fp32;
     request.n_keep = entry->n_keep_fp32;
     request.bf16_only = entry->bf16_preferred;
   }
-  ACCEL_TRY(accel__precision_set_kv(&(accel_plugin_precision){0}, params->kv_cache)); /* said once, not for every device */
+  /* said once, not for every device */
+  ACCEL_TRY(accel__precision_set_kv(&(accel_plugin_precision){0}, params->kv_cache));
   if (params->kv_cache && !(ep->kv_cache = accel__arena_string(&ep->arena, params->kv_cache)))
     return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__endpoint_place(ep, &request));
   const char *hardware = accel__registry_hardware_name(ep->plugin->name);
-  ep->placement.listed = entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
+  ep->placement.listed =
+      entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
   return ACCEL_OK;
 }
 
@@ -113,29 +126,35 @@ static accel_status canonical_task(accel_init_params *params) {
   if (!params->task) return ACCEL_OK;
   const char *name = accel__registry_task_name(params->task);
   if (!name)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown task '%s'; such as feature-extraction, text-classification, fill-mask",
-                       params->task);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "unknown task '%s'; such as feature-extraction, text-classification, fill-mask",
+        params->task);
   params->task = name;
   return ACCEL_OK;
 }
 
-/* modules.json is for embeddings; another task that is named takes the directory as transformers' pipelines do. */
-static accel_status read_modules(accel_endpoint *ep, const accel_init_params *params, accel__sentence_modules *modules) {
+/* modules.json is for embeddings; another task that is named takes the directory as transformers'
+ * pipelines do. */
+static accel_status read_modules(accel_endpoint *ep, const accel_init_params *params,
+                                 accel__sentence_modules *modules) {
   *modules = (accel__sentence_modules){.include_prompt = true, .transformer = ep->directory};
-  if (!ep->directory || (params->task && strcmp(params->task, "feature-extraction"))) return ACCEL_OK;
+  if (!ep->directory || (params->task && strcmp(params->task, "feature-extraction")))
+    return ACCEL_OK;
   return accel__read_sentence_modules(ep->directory, &ep->arena, modules);
 }
 
 /* Everything up to the program: no device is asked. */
 static accel_status build_steps(accel_endpoint *ep, const char *model, accel_init_params *params,
-                                accel__sentence_modules *modules, const accel__registry_model **entry) {
+                                accel__sentence_modules *modules,
+                                const accel__registry_model **entry) {
   bool random = params->random_weights != 0;
   ep->seed = params->seed;
   ACCEL_TRY(canonical_task(params));
   ACCEL_TRY(find_model(ep, model, random, entry));
   ACCEL_TRY(read_modules(ep, params, modules));
-  ACCEL_TRY(
-      accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, *entry, &ep->arena, &ep->config));
+  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, *entry,
+                                     &ep->arena, &ep->config));
   if (!random) ACCEL_TRY(open_weights(ep, modules));
   ACCEL_TRY(accel__import_open(&ep->config, ep->checkpoint, &ep->import));
   return build_model(ep, params, modules);
@@ -149,9 +168,12 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
   ACCEL_TRY(place(ep, params, entry));
   log_unexpected(ep);
   ACCEL_TRY(accel__processor_new(ep, &modules, params));
-  ep->batch_size = params->batch_size ? params->batch_size : entry ? (uint32_t)entry->entry.default_batch_size : 1;
+  ep->batch_size = params->batch_size ? params->batch_size
+                   : entry            ? (uint32_t)entry->entry.default_batch_size
+                                      : 1;
   accel__report_progress(ep->ctx, "loading", 1, 1);
-  return accel__queue_new(ep, params->queue_capacity ? params->queue_capacity : DEFAULT_QUEUE, &ep->queue);
+  return accel__queue_new(ep, params->queue_capacity ? params->queue_capacity : DEFAULT_QUEUE,
+                          &ep->queue);
 }
 
 static accel_endpoint *new_endpoint(accel *ctx, const char *model) {
@@ -179,7 +201,8 @@ accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_par
   return status;
 }
 
-accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out) {
+accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params,
+                         accel_endpoint **out) {
   accel_endpoint *ep = new_endpoint(ctx, model);
   *out = NULL;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;

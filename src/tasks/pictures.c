@@ -1,6 +1,6 @@
 /* pictures.c - transformers' pipelines over pictures: image-classification, object-detection,
- * zero-shot-image-classification. Pictures run one at a time, as those pipelines do it: padding to a common size would
- * change the numbers of some models. */
+ * zero-shot-image-classification. Pictures run one at a time, as those pipelines do it: padding to
+ * a common size would change the numbers of some models. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,9 @@ static bool takes(const accel__model *model, const char *input) {
   return false;
 }
 
-accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media, const char *const *names,
-                                uint32_t n_names, int32_t side[2], accel_tensors **out) {
+accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media,
+                                const char *const *names, uint32_t n_names, int32_t side[2],
+                                accel_tensors **out) {
   accel__image image;
   accel_tensors *in = NULL;
   ACCEL_TRY(accel__media_image(media, &image));
@@ -29,7 +30,8 @@ accel_status accel__picture_run(const accel__picture_job *job, const accel_media
   if (status == ACCEL_OK) {
     accel_tensor item[8];
     uint32_t n = 0;
-    for (uint32_t i = 0; job->texts && i < job->texts->n && n < 8; i++) item[n++] = job->texts->item[i];
+    for (uint32_t i = 0; job->texts && i < job->texts->n && n < 8; i++)
+      item[n++] = job->texts->item[i];
     for (uint32_t i = 0; i < in->n && n < 8; i++)
       if (takes(job->ep->model, in->item[i].name)) item[n++] = in->item[i];
     status = accel__run_padded(job->ep, &(accel_tensors){n, item}, names, n_names, out);
@@ -48,7 +50,8 @@ accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
 /* ---- labels ---- */
 
 accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n,
-                                    const accel_classify_params *params, accel_classifications **out) {
+                                    const accel_classify_params *params,
+                                    accel_classifications **out) {
   static const char *const names[] = {"logits"};
   accel_classifications *result = accel__task_result(sizeof *result);
   accel__picture_job job = {.ep = ep};
@@ -57,7 +60,8 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
   job.arena = accel__task_arena(result);
   uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
   const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
-  accel_status status = count && score ? accel__picture_begin(&job, "image-classification") : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = count && score ? accel__picture_begin(&job, "image-classification")
+                                       : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = accel__choose_function(ep->model, params->function, &function);
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
@@ -65,8 +69,9 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
     count[i] = params->top_k;
     status = accel__picture_run(&job, &images[i], names, 1, side, &found);
     if (status == ACCEL_OK)
-      status = accel__rank_labels(found->item[0].data, ep->model->labels, (uint32_t)ep->model->num_labels, function,
-                                  job.arena, &score[i], &count[i]);
+      status = accel__rank_labels(found->item[0].data, ep->model->labels,
+                                  (uint32_t)ep->model->num_labels, function, job.arena, &score[i],
+                                  &count[i]);
     accel__tensors_free(&found);
   }
   *result = (accel_classifications){.n = n, .count = count, .score = score};
@@ -79,15 +84,17 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
 
 static char *sentence(accel__arena *arena, const char *hypothesis, const char *label) {
   const char *hole = strstr(hypothesis, "{}");
-  return accel__arena_printf(arena, "%.*s%s%s", (int)(hole ? hole - hypothesis : (ptrdiff_t)strlen(hypothesis)), hypothesis,
-                             hole ? label : "", hole ? hole + 2 : "");
+  return accel__arena_printf(arena, "%.*s%s%s",
+                             (int)(hole ? hole - hypothesis : (ptrdiff_t)strlen(hypothesis)),
+                             hypothesis, hole ? label : "", hole ? hole + 2 : "");
 }
 
-/* input_ids [labels, longest], SigLIP's padded to 64 as it was trained on them; attention_mask unless the tokenizer's
- * settings keep it from the model. */
-static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n, bool siglip,
-                                  accel_tensors **out) {
-  const accel__tokenizer_info *info = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer);
+/* input_ids [labels, longest], SigLIP's padded to 64 as it was trained on them; attention_mask
+ * unless the tokenizer's settings keep it from the model. */
+static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n,
+                                  bool siglip, accel_tensors **out) {
+  const accel__tokenizer_info *info =
+      accel__tokenizer_describe(accel__processor_for(ep)->tokenizer);
   const int64_t pad = info->pad >= 0 ? info->pad : ep->model->pad_id >= 0 ? ep->model->pad_id : 0;
   int64_t length = siglip ? 64 : 1;
   for (uint32_t i = 0; i < n; i++)
@@ -107,8 +114,9 @@ static accel_status label_tensors(const accel_endpoint *ep, const accel__encodin
   return ACCEL_OK;
 }
 
-accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n, const char *const *labels,
-                                    uint32_t n_labels, const char *hypothesis, accel_classifications **out) {
+accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                    const char *const *labels, uint32_t n_labels,
+                                    const char *hypothesis, accel_classifications **out) {
   static const char *const names[] = {"logits_per_image"};
   const bool siglip = strstr(ep->model->model_type, "siglip") != NULL;
   accel_classifications *result = accel__task_result(sizeof *result);
@@ -125,7 +133,8 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
   ACCEL_GOTO(accel__picture_begin(&job, "zero-shot-image-classification"));
   for (uint32_t i = 0; i < n_labels; i++)
-    if (!(text[i] = sentence(job.arena, hypothesis, labels[i]))) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+    if (!(text[i] = sentence(job.arena, hypothesis, labels[i])))
+      ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = siglip ? 64 : accel__processor_for(ep)->max_length};
@@ -136,8 +145,9 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
     accel_tensors *found = NULL;
     int32_t side[2];
     ACCEL_GOTO(accel__picture_run(&job, &images[i], names, 1, side, &found));
-    status = accel__rank_labels(found->item[0].data, labels, n_labels, siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX,
-                                job.arena, &score[i], &count[i]);
+    status = accel__rank_labels(found->item[0].data, labels, n_labels,
+                                siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX, job.arena,
+                                &score[i], &count[i]);
     accel__tensors_free(&found);
     if (status != ACCEL_OK) goto done;
   }
@@ -152,10 +162,13 @@ done:
 
 /* ---- objects ---- */
 
-/* logits [1, queries, classes + 1], the last of which says "nothing"; pred_boxes [1, queries, 4]: centre and sides, of 1. */
-static accel_status take_objects(const accel__picture_job *job, const accel_tensors *found, const int32_t side[2],
-                                 double threshold, const accel_detection **out, uint32_t *count) {
-  const accel_tensor *logits = accel__find_tensor(found, "logits"), *boxes = accel__find_tensor(found, "pred_boxes");
+/* logits [1, queries, classes + 1], the last of which says "nothing"; pred_boxes [1, queries, 4]:
+ * centre and sides, of 1. */
+static accel_status take_objects(const accel__picture_job *job, const accel_tensors *found,
+                                 const int32_t side[2], double threshold,
+                                 const accel_detection **out, uint32_t *count) {
+  const accel_tensor *logits = accel__find_tensor(found, "logits"),
+                     *boxes = accel__find_tensor(found, "pred_boxes");
   const size_t queries = (size_t)logits->dim[1], classes = (size_t)logits->dim[2];
   accel_detection *list = accel__arena_array(job->arena, queries, sizeof *list);
   float *score = malloc(classes * sizeof *score);
@@ -170,7 +183,8 @@ static accel_status take_objects(const accel__picture_job *job, const accel_tens
     accel__softmax((const float *)logits->data + q * classes, classes, score);
     const size_t best = accel__argmax(score, classes - 1);
     if (!(score[best] > threshold)) continue;
-    const char *label = best < (size_t)job->ep->model->num_labels ? job->ep->model->labels[best] : "?";
+    const char *label =
+        best < (size_t)job->ep->model->num_labels ? job->ep->model->labels[best] : "?";
     list[(*count)++] = (accel_detection){.score = score[best],
                                          .id = (int64_t)best,
                                          .label = accel__arena_string(job->arena, label),
@@ -194,18 +208,21 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
   const accel_detection **object = accel__arena_array(job.arena, n, sizeof *object);
   int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
           *width = accel__arena_array(job.arena, n, sizeof *width);
-  accel_status status =
-      count && object && height && width ? accel__picture_begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = count && object && height && width
+                            ? accel__picture_begin(&job, "object-detection")
+                            : ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
     int32_t side[2] = {0, 0};
     status = accel__picture_run(&job, &images[i], names, 2, side, &found);
     height[i] = side[0];
     width[i] = side[1];
-    if (status == ACCEL_OK) status = take_objects(&job, found, side, params->threshold, &object[i], &count[i]);
+    if (status == ACCEL_OK)
+      status = take_objects(&job, found, side, params->threshold, &object[i], &count[i]);
     accel__tensors_free(&found);
   }
-  *result = (accel_detections){.n = n, .count = count, .object = object, .height = height, .width = width};
+  *result = (accel_detections){
+      .n = n, .count = count, .object = object, .height = height, .width = width};
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;
   *out = result;
   return status;

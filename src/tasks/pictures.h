@@ -11,10 +11,12 @@ typedef struct accel__picture_job {
   const accel_tensors *texts; /* zero-shot: tokens of the labels */
 } accel__picture_job;
 
-/* Reads the processor of job->ep's directory; ACCEL_ERROR_UNSUPPORTED when its head does not serve `task`. */
+/* Reads the processor of job->ep's directory; ACCEL_ERROR_UNSUPPORTED when its head does not serve
+ * `task`. */
 accel_status accel__picture_begin(accel__picture_job *job, const char *task);
 /* Reads a picture and runs it: the wanted outputs, and its sides (height, width). */
-accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media, const char *const *names,
-                                uint32_t n_names, int32_t side[2], accel_tensors **out);
+accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media,
+                                const char *const *names, uint32_t n_names, int32_t side[2],
+                                accel_tensors **out);
 
 #endif

@@ -4,19 +4,23 @@
 #include <math.h>
 #include <string.h>
 
-/* Weighted sum of rows; weight of row i is 1, or i+1 for the position-weighted mean.  Returns the sum of weights. */
-static double sum_rows(const float *rows, uint32_t n, uint32_t skip, uint32_t dim, bool by_position, float *out) {
+/* Weighted sum of rows; weight of row i is 1, or i+1 for the position-weighted mean.  Returns the
+ * sum of weights. */
+static double sum_rows(const float *rows, uint32_t n, uint32_t skip, uint32_t dim, bool by_position,
+                       float *out) {
   double total = 0;
   for (uint32_t c = 0; c < dim; c++) {
     double sum = 0;
-    for (uint32_t i = skip; i < n; i++) sum += (by_position ? i + 1.0 : 1.0) * rows[(size_t)i * dim + c];
+    for (uint32_t i = skip; i < n; i++)
+      sum += (by_position ? i + 1.0 : 1.0) * rows[(size_t)i * dim + c];
     out[c] = (float)sum;
   }
   for (uint32_t i = skip; i < n; i++) total += by_position ? i + 1.0 : 1.0;
   return total;
 }
 
-void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32_t skip, uint32_t dim, float *out) {
+void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32_t skip,
+                      uint32_t dim, float *out) {
   if (mode == ACCEL__POOL_CLS || mode == ACCEL__POOL_LAST) {
     memcpy(out, rows + (size_t)(mode == ACCEL__POOL_CLS ? skip : n - 1) * dim, dim * sizeof *out);
   } else if (mode == ACCEL__POOL_MAX) {
@@ -56,7 +60,8 @@ static void norm_row(int64_t n, const float *weight, const float *bias, const fl
   for (int64_t i = 0; i < n; i++) y[i] = (float)((x[i] - mean) * scale * weight[i] + bias[i]);
 }
 
-void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias, const float *x, float *y) {
+void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias,
+                      const float *x, float *y) {
   if (layer->norms) {
     norm_row(layer->out, weight, bias, x, y);
     return;

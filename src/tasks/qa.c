@@ -1,11 +1,13 @@
-/* qa.c - extractive question answering, as transformers 4.57's QuestionAnsweringPipeline does it (transformers 5 dropped
- * that pipeline).
+/* qa.c - extractive question answering, as transformers 4.57's QuestionAnsweringPipeline does it
+ * (transformers 5 dropped that pipeline).
  *
- * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end logits of tokens outside the
- * context get -10000 and then a softmax each; a span's score is the product; spans are at most max_answer_len tokens long.
- * The best spans of each window (2 top_k + 10 when they are widened to words, for then several become one) are turned into
- * text, and equal texts, in any letter case and at any place, are one answer with the scores added.  Where a context has
- * fewer than top_k spans there are fewer answers; the pipeline then fills up with spans of score 0.
+ * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end
+ * logits of tokens outside the context get -10000 and then a softmax each; a span's score is the
+ * product; spans are at most max_answer_len tokens long. The best spans of each window (2 top_k +
+ * 10 when they are widened to words, for then several become one) are turned into text, and equal
+ * texts, in any letter case and at any place, are one answer with the scores added.  Where a
+ * context has fewer than top_k spans there are fewer answers; the pipeline then fills up with spans
+ * of score 0.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +46,12 @@ typedef struct window {
   float *start, *end; /* [n] probabilities */
 } window;
 
-static bool in_context(const window *w, uint32_t t) { return w->enc->sequence_ids[w->base + t] == 1; }
+static bool in_context(const window *w, uint32_t t) {
+  return w->enc->sequence_ids[w->base + t] == 1;
+}
 
-/* Probabilities over the window; tokens that cannot be part of an answer are pushed out of the softmax, the first token
- * ([CLS]) is not. */
+/* Probabilities over the window; tokens that cannot be part of an answer are pushed out of the
+ * softmax, the first token ([CLS]) is not. */
 static void probabilities(const qa_job *job, window *w, const float *start, const float *end) {
   for (uint32_t t = 0; t < w->n; t++) {
     bool possible = in_context(w, t) || (job->cls >= 0 && w->enc->ids[w->base + t] == job->cls);
@@ -73,8 +77,10 @@ static void locate(const qa_job *job, const window *w, uint32_t s, uint32_t e, s
   if (job->params->align_to_words) {
     const int32_t *word = w->enc->word_ids;
     size_t low = w->base, high = w->base + w->n;
-    while (first > low && w->enc->sequence_ids[first - 1] == 1 && word[first - 1] == word[first]) first--;
-    while (last + 1 < high && w->enc->sequence_ids[last + 1] == 1 && word[last + 1] == word[last]) last++;
+    while (first > low && w->enc->sequence_ids[first - 1] == 1 && word[first - 1] == word[first])
+      first--;
+    while (last + 1 < high && w->enc->sequence_ids[last + 1] == 1 && word[last + 1] == word[last])
+      last++;
   }
   a->start = w->enc->chars[first].start;
   a->end = w->enc->chars[last].end;
@@ -82,7 +88,8 @@ static void locate(const qa_job *job, const window *w, uint32_t s, uint32_t e, s
 }
 
 /* The best spans of a window, in the context, no longer than max_answer_len tokens. */
-static uint32_t best_spans(const qa_job *job, const window *w, uint32_t number, uint32_t k, span_answer *best) {
+static uint32_t best_spans(const qa_job *job, const window *w, uint32_t number, uint32_t k,
+                           span_answer *best) {
   uint32_t n = 0;
   for (uint32_t s = 0; s < w->n; s++) {
     if (!in_context(w, s)) continue;
@@ -112,15 +119,18 @@ static accel_status take_window(void *user, const accel__piece_result *r) {
   uint32_t text = job->windows.text[r->index], number = job->windows.number[r->index],
            top = job->params->top_k ? job->params->top_k : 1;
   window w = {.enc = &job->enc[text], .base = job->enc[text].start[number], .n = r->tokens};
-  uint64_t spans = (uint64_t)r->tokens * r->tokens, k = job->params->align_to_words ? 2 * (uint64_t)top + 10 : top;
+  uint64_t spans = (uint64_t)r->tokens * r->tokens,
+           k = job->params->align_to_words ? 2 * (uint64_t)top + 10 : top;
   if (k > spans) k = spans;
   span_answer *best = malloc((k + 1) * sizeof *best);
   float *scratch = malloc(((size_t)r->tokens * 2 + 1) * sizeof *scratch);
-  accel_status status = best && scratch ? ACCEL_OK : accel__no_memory(r->tokens * 2 * sizeof *scratch);
+  accel_status status =
+      best && scratch ? ACCEL_OK : accel__no_memory(r->tokens * 2 * sizeof *scratch);
   if (status == ACCEL_OK) {
     w.start = scratch;
     w.end = scratch + r->tokens;
-    probabilities(job, &w, (const float *)r->results[0].data + r->row, (const float *)r->results[1].data + r->row);
+    probabilities(job, &w, (const float *)r->results[0].data + r->row,
+                  (const float *)r->results[1].data + r->row);
     float empty = w.start[0] * w.end[0];
     if (empty < job->no_answer[text]) job->no_answer[text] = empty;
     status = keep(job, text, best, best_spans(job, &w, number, (uint32_t)k, best));
@@ -135,18 +145,21 @@ static accel_status take_window(void *user, const accel__piece_result *r) {
 static int best_first(const void *a, const void *b) {
   const span_answer *x = a, *y = b;
   if (x->score != y->score) return x->score < y->score ? 1 : -1;
-  return x->window != y->window ? (x->window < y->window ? -1 : 1) : x->rank < y->rank ? -1 : x->rank > y->rank;
+  return x->window != y->window ? (x->window < y->window ? -1 : 1)
+         : x->rank < y->rank    ? -1
+                                : x->rank > y->rank;
 }
 
-/* Windows in the order of the context (they are not run in that order), each one's spans best first. */
+/* Windows in the order of the context (they are not run in that order), each one's spans best
+ * first. */
 static int found_first(const void *a, const void *b) {
   const span_answer *x = a, *y = b;
   if (x->window != y->window) return x->window < y->window ? -1 : 1;
   return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The next code points in lower case, and how many bytes they take; final sigma counts as sigma, as it does within Python's
- * lower(). */
+/* The next code points in lower case, and how many bytes they take; final sigma counts as sigma, as
+ * it does within Python's lower(). */
 static size_t lower_next(const char *text, size_t n, uint32_t out[2], size_t *n_out) {
   uint32_t c;
   size_t bytes = accel__utf8_decode(text, n, &c);
@@ -155,7 +168,8 @@ static size_t lower_next(const char *text, size_t n, uint32_t out[2], size_t *n_
   return bytes ? bytes : 1;
 }
 
-/* Equal but for the letter case; texts whose case pairs differ in the number of code points are compared one for one. */
+/* Equal but for the letter case; texts whose case pairs differ in the number of code points are
+ * compared one for one. */
 static bool same_text(const char *a, size_t na, const char *b, size_t nb) {
   size_t i = 0, j = 0;
   while (i < na && j < nb) {
@@ -175,8 +189,9 @@ static uint32_t merge_same(const char *context, span_answer *list, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const accel__span at = list[i].bytes;
     uint32_t k = 0;
-    while (k < kept && !same_text(context + list[k].bytes.start, list[k].bytes.end - list[k].bytes.start, context + at.start,
-                                  at.end - at.start))
+    while (k < kept &&
+           !same_text(context + list[k].bytes.start, list[k].bytes.end - list[k].bytes.start,
+                      context + at.start, at.end - at.start))
       k++;
     if (k < kept)
       list[k].score += list[i].score;
@@ -189,7 +204,8 @@ static uint32_t merge_same(const char *context, span_answer *list, uint32_t n) {
 static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
   accel__arena *arena = accel__task_arena(result);
   const accel_answer **answer = accel__arena_array(arena, n, sizeof *answer);
-  uint32_t *count = accel__arena_array(arena, n, sizeof *count), top = job->params->top_k ? job->params->top_k : 1;
+  uint32_t *count = accel__arena_array(arena, n, sizeof *count),
+           top = job->params->top_k ? job->params->top_k : 1;
   if (!answer || !count) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
     span_answer none = {.score = job->no_answer[i], .window = UINT32_MAX};
@@ -201,11 +217,11 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t k = 0; k < count[i]; k++) {
       const span_answer *a = &job->found[i][k];
-      list[k] = (accel_answer){
-          .score = a->score,
-          .start = a->start,
-          .end = a->end,
-          .answer = accel__arena_copy(arena, job->contexts[i] + a->bytes.start, a->bytes.end - a->bytes.start)};
+      list[k] = (accel_answer){.score = a->score,
+                               .start = a->start,
+                               .end = a->end,
+                               .answer = accel__arena_copy(arena, job->contexts[i] + a->bytes.start,
+                                                           a->bytes.end - a->bytes.start)};
       if (!list[k].answer) return ACCEL_ERROR_OUT_OF_MEMORY;
     }
     answer[i] = list;
@@ -217,7 +233,8 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
 /* ---- windows ---- */
 
 /* As in the pipeline there is nothing to find in nothing. */
-static accel_status check_texts(const char *const *questions, const char *const *contexts, uint32_t n) {
+static accel_status check_texts(const char *const *questions, const char *const *contexts,
+                                uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     if (!*questions[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "question %u is empty", i);
     if (!*contexts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "context %u is empty", i);
@@ -226,16 +243,18 @@ static accel_status check_texts(const char *const *questions, const char *const 
 }
 
 /* The question cut to max_question_len tokens: its first characters that make them. */
-static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n, uint32_t limit,
-                                  accel__arena *arena, const char *const **out) {
+static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n,
+                                  uint32_t limit, accel__arena *arena, const char *const **out) {
   const char **made = accel__arena_array(arena, n, sizeof *made);
   accel__encoding enc = {0};
   accel__encode_options plain = {0};
   accel_status status = made ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    status = accel__encode(accel__processor_for(ep)->tokenizer, questions[i], strlen(questions[i]), NULL, 0, &plain, &enc);
+    status = accel__encode(accel__processor_for(ep)->tokenizer, questions[i], strlen(questions[i]),
+                           NULL, 0, &plain, &enc);
     made[i] = questions[i];
-    if (status == ACCEL_OK && enc.n > limit && !(made[i] = accel__arena_copy(arena, questions[i], enc.bytes[limit - 1].end)))
+    if (status == ACCEL_OK && enc.n > limit &&
+        !(made[i] = accel__arena_copy(arena, questions[i], enc.bytes[limit - 1].end)))
       status = ACCEL_ERROR_OUT_OF_MEMORY;
   }
   accel__encoding_free(&enc);
@@ -243,17 +262,23 @@ static accel_status cut_questions(accel_endpoint *ep, const char *const *questio
   return status;
 }
 
-/* Window and overlap as the pipeline defaults them: 384 or the model's limit; the smaller of 128 and half the window. */
+/* Window and overlap as the pipeline defaults them: 384 or the model's limit; the smaller of 128
+ * and half the window. */
 static accel_status choose_window(qa_job *job) {
   uint32_t limit = accel__processor_for(job->ep)->max_length;
-  job->max_seq_len = job->params->max_seq_len && job->params->max_seq_len < limit ? job->params->max_seq_len : limit;
-  job->doc_stride = job->params->doc_stride < job->max_seq_len / 2 ? job->params->doc_stride : job->max_seq_len / 2;
-  if (!job->params->max_answer_len) return accel__fail(ACCEL_ERROR_ARGUMENT, "max_answer_len is 0; it must be at least 1");
+  job->max_seq_len = job->params->max_seq_len && job->params->max_seq_len < limit
+                         ? job->params->max_seq_len
+                         : limit;
+  job->doc_stride = job->params->doc_stride < job->max_seq_len / 2 ? job->params->doc_stride
+                                                                   : job->max_seq_len / 2;
+  if (!job->params->max_answer_len)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "max_answer_len is 0; it must be at least 1");
   return ACCEL_OK;
 }
 
-accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const char *const *contexts, uint32_t n,
-                       const accel_qa_params *params, accel_answers **out) {
+accel_status accel__qa(accel_endpoint *ep, const char *const *questions,
+                       const char *const *contexts, uint32_t n, const accel_qa_params *params,
+                       accel_answers **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_answers *result = accel__task_result(sizeof *result);
@@ -263,14 +288,16 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
   job.found = calloc((size_t)n + 1, sizeof *job.found);
   job.count = accel__arena_array(&scratch, n, sizeof *job.count);
   job.no_answer = accel__arena_array(&scratch, n, sizeof *job.no_answer);
-  if (!result || !enc || !job.found || !job.count || !job.no_answer) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  if (!result || !enc || !job.found || !job.count || !job.no_answer)
+    ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   for (uint32_t i = 0; i < n; i++) job.no_answer[i] = 1000000; /* transformers' start value */
   ACCEL_GOTO(accel__processor_check(ep, "question-answering"));
   ACCEL_GOTO(check_texts(questions, contexts, n));
   ACCEL_GOTO(choose_window(&job));
   job.cls = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer)->cls;
-  ACCEL_GOTO(
-      cut_questions(ep, questions, n, params->max_question_len ? params->max_question_len : 64, &scratch, &questions));
+  ACCEL_GOTO(cut_questions(ep, questions, n,
+                           params->max_question_len ? params->max_question_len : 64, &scratch,
+                           &questions));
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_ONLY_SECOND,
                                .max_length = job.max_seq_len,
@@ -279,7 +306,8 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
   ACCEL_GOTO(accel__list_pieces(enc, n, true, &scratch, &job.windows));
   ACCEL_GOTO(accel__output_index(ep, "start_logits", &outputs[0]));
   ACCEL_GOTO(accel__output_index(ep, "end_logits", &outputs[1]));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", outputs, 2, job.windows.piece, job.windows.n, "answering", take_window, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", outputs, 2, job.windows.piece, job.windows.n,
+                               "answering", take_window, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);

@@ -1,10 +1,11 @@
-/* rerank.c - how well documents answer a query: cross-encoders (a head with one label over query and document) as
- * sentence-transformers' CrossEncoder.rank has them, and language models that are asked for "yes" or "no" as the
- * Qwen3-Reranker model card does it.
+/* rerank.c - how well documents answer a query: cross-encoders (a head with one label over query
+ * and document) as sentence-transformers' CrossEncoder.rank has them, and language models that are
+ * asked for "yes" or "no" as the Qwen3-Reranker model card does it.
  *
- * The card's prompt: a fixed head, "<Instruct>: ...\n<Query>: ...\n<Document>: ..." cut to what the length leaves, a fixed
- * tail; the score is log p(yes) - log p(no) behind the last token, which sigmoid makes the card's probability (and
- * CrossEncoder's, whose LogitScore module is that difference).  What comes before the document is read once and copied.
+ * The card's prompt: a fixed head, "<Instruct>: ...\n<Query>: ...\n<Document>: ..." cut to what the
+ * length leaves, a fixed tail; the score is log p(yes) - log p(no) behind the last token, which
+ * sigmoid makes the card's probability (and CrossEncoder's, whose LogitScore module is that
+ * difference).  What comes before the document is read once and copied.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,13 @@
 
 enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };
 static const char card_head[] =
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    "the Instruct provided. "
     "Note that the answer "
     "can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n";
 static const char card_tail[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
-static const char card_instruction[] = "Given a web search query, retrieve relevant passages that answer the query";
+static const char card_instruction[] =
+    "Given a web search query, retrieve relevant passages that answer the query";
 
 typedef struct rerank_job {
   accel_endpoint *ep;
@@ -37,7 +40,8 @@ static accel_status take_logit(void *user, const accel__piece_result *r) {
   return ACCEL_OK;
 }
 
-static accel_status run_pairs(rerank_job *job, const char *query, const char *const *documents, uint32_t n) {
+static accel_status run_pairs(rerank_job *job, const char *query, const char *const *documents,
+                              uint32_t n) {
   accel_endpoint *ep = job->ep;
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
@@ -54,7 +58,8 @@ static accel_status run_pairs(rerank_job *job, const char *query, const char *co
   for (uint32_t i = 0; i < n; i++) job->truncated += enc[i].pieces > 1;
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, n, "ranking", take_logit, job));
+  ACCEL_GOTO(
+      accel__run_pieces(ep, "forward", &output, 1, pieces.piece, n, "ranking", take_logit, job));
 done:
   accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
@@ -63,25 +68,31 @@ done:
 
 /* ---- language models ---- */
 
-/* "yes" and "no", or what a LogitScore module of modules.json names; no -1: the score is yes' logit alone. */
+/* "yes" and "no", or what a LogitScore module of modules.json names; no -1: the score is yes' logit
+ * alone. */
 typedef struct answers {
   int64_t yes, no;
 } answers;
 
-static accel_status read_logit_score(const char *directory, const accel__json *module, accel__arena *arena, answers *out) {
+static accel_status read_logit_score(const char *directory, const accel__json *module,
+                                     accel__arena *arena, answers *out) {
   const accel__json *path = accel__json_get(module, "path");
   accel__json_file file = {0};
-  char *name =
-      accel__arena_printf(arena, "%s/%s/config.json", directory, path && cJSON_IsString(path) ? path->valuestring : ".");
+  char *name = accel__arena_printf(arena, "%s/%s/config.json", directory,
+                                   path && cJSON_IsString(path) ? path->valuestring : ".");
   if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (path && cJSON_IsString(path) && (path->valuestring[0] == '/' || strstr(path->valuestring, "..")))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s/modules.json: path '%s' leaves the model's directory", directory,
+  if (path && cJSON_IsString(path) &&
+      (path->valuestring[0] == '/' || strstr(path->valuestring, "..")))
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s/modules.json: path '%s' leaves the model's directory", directory,
                        path->valuestring);
   ACCEL_TRY(accel__json_read(name, 1 << 20, &file));
   out->no = -1;
   accel_status status = accel__json_require(&file, file.root, "true_token_id");
-  if (status == ACCEL_OK) status = accel__json_int(&file, file.root, "true_token_id", 0, MAX_TOKEN, &out->yes);
-  if (status == ACCEL_OK) status = accel__json_int(&file, file.root, "false_token_id", 0, MAX_TOKEN, &out->no);
+  if (status == ACCEL_OK)
+    status = accel__json_int(&file, file.root, "true_token_id", 0, MAX_TOKEN, &out->yes);
+  if (status == ACCEL_OK)
+    status = accel__json_int(&file, file.root, "false_token_id", 0, MAX_TOKEN, &out->no);
   accel__json_free(&file);
   return status;
 }
@@ -93,24 +104,29 @@ static accel_status find_answers(const accel_endpoint *ep, accel__arena *arena, 
   accel_status status = accel__json_read_beside(ep->directory, "modules.json", 1 << 20, &file);
   ACCEL_JSON_EACH(module, status == ACCEL_OK ? file.root : NULL) {
     const accel__json *type = accel__json_get(module, "type");
-    if (status == ACCEL_OK && type && cJSON_IsString(type) && accel__ends_with(type->valuestring, ".LogitScore"))
+    if (status == ACCEL_OK && type && cJSON_IsString(type) &&
+        accel__ends_with(type->valuestring, ".LogitScore"))
       status = read_logit_score(ep->directory, module, arena, out);
   }
   accel__json_free(&file);
   ACCEL_TRY(status);
   int64_t most = out->yes > out->no ? out->yes : out->no;
   if (out->yes < 0 || accel__token_to_id(tok, "<|im_start|>", 12) < 0)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: no reranker of the Qwen3-Reranker kind: its tokenizer has no '%s'",
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: no reranker of the Qwen3-Reranker kind: its tokenizer has no '%s'",
                        ep->name, out->yes < 0 ? "yes" : "<|im_start|>");
   if (most >= ep->model->vocab_size)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: token %lld of its answers is beyond the vocabulary of %lld", ep->name,
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: token %lld of its answers is beyond the vocabulary of %lld", ep->name,
                        (long long)most, (long long)ep->model->vocab_size);
   return ACCEL_OK;
 }
 
-/* The whole prompts as tokens: list[n], all in arena memory; list[n] is what comes before any document. */
-static accel_status make_prompts(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
-                                 const char *instruction, accel__arena *arena, accel__ids *list) {
+/* The whole prompts as tokens: list[n], all in arena memory; list[n] is what comes before any
+ * document. */
+static accel_status make_prompts(rerank_job *job, const char *query, const char *const *documents,
+                                 uint32_t n, const char *instruction, accel__arena *arena,
+                                 accel__ids *list) {
   accel_endpoint *ep = job->ep;
   const accel__processor *p = accel__processor_for(ep);
   const char *const fixed[2] = {card_head, card_tail};
@@ -120,8 +136,8 @@ static accel_status make_prompts(rerank_job *job, const char *query, const char 
   if (!enc || !texts) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   for (uint32_t i = 0; i <= n; i++) {
     texts[i] = accel__arena_printf(arena, "<Instruct>: %s\n<Query>: %s\n<Document>:%s%s",
-                                   instruction ? instruction : card_instruction, query, i < n ? " " : "",
-                                   i < n ? documents[i] : "");
+                                   instruction ? instruction : card_instruction, query,
+                                   i < n ? " " : "", i < n ? documents[i] : "");
     if (!texts[i]) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   }
   accel__encode_options how = {.add_special_tokens = false};
@@ -129,10 +145,12 @@ static accel_status make_prompts(rerank_job *job, const char *query, const char 
   uint32_t length = p->asked_length || p->max_length < CARD_LENGTH ? p->max_length : CARD_LENGTH;
   size_t around = ends[0].n + ends[1].n;
   if (length <= around)
-    ACCEL_GOTO(accel__fail(ACCEL_ERROR_LIMIT, "%s: %u tokens leave no room beside the %zu of the prompt", ep->name, length,
-                           around));
-  how = (accel__encode_options){
-      .add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = length - (uint32_t)around};
+    ACCEL_GOTO(accel__fail(ACCEL_ERROR_LIMIT,
+                           "%s: %u tokens leave no room beside the %zu of the prompt", ep->name,
+                           length, around));
+  how = (accel__encode_options){.add_special_tokens = true,
+                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                                .max_length = length - (uint32_t)around};
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n + 1, &how, enc));
   for (uint32_t i = 0; i <= n; i++) {
     size_t all = ends[0].n + enc[i].n + (i < n ? ends[1].n : 0);
@@ -150,7 +168,8 @@ done:
   return status;
 }
 
-/* One session's sequences: the prompts, and the one that has read what comes before the documents. */
+/* One session's sequences: the prompts, and the one that has read what comes before the
+ * documents. */
 typedef struct readers {
   accel__session *session;
   const accel__stepper *model;
@@ -158,8 +177,10 @@ typedef struct readers {
   accel__ids before;
 } readers;
 
-/* Reads ids[held .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left in *item. */
-static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t held, accel__step_item *item) {
+/* Reads ids[held .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left in
+ * *item. */
+static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t held,
+                              accel__step_item *item) {
   for (;; held += ACCEL__STEP_TOKENS) {
     uint32_t rest = ids.n - held;
     *item = (accel__step_item){.sequence = sequence,
@@ -172,7 +193,8 @@ static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids
   }
 }
 
-/* A sequence that has read as much of `ids` as the common start gives; what that is does not depend on the other prompts. */
+/* A sequence that has read as much of `ids` as the common start gives; what that is does not depend
+ * on the other prompts. */
 static accel_status seat(const readers *r, accel__ids ids, int32_t *sequence, uint32_t *held) {
   uint32_t same = 0;
   while (same < r->before.n && same + 1 < ids.n && r->before.id[same] == ids.id[same]) same++;
@@ -181,15 +203,16 @@ static accel_status seat(const readers *r, accel__ids ids, int32_t *sequence, ui
   if (!same) return ACCEL_OK;
   ACCEL_TRY(r->model->copy(r->model->self, r->start, *sequence));
   if (same == r->before.n) return ACCEL_OK;
-  accel_status status = accel__session_control(r->session, ACCEL_PLUGIN_SESSION_TRUNCATE, *sequence, same);
+  accel_status status =
+      accel__session_control(r->session, ACCEL_PLUGIN_SESSION_TRUNCATE, *sequence, same);
   if (status != ACCEL_ERROR_UNSUPPORTED) return status;
   accel__clear_error(); /* states that cannot go back begin anew */
   *held = 0;
   return accel__session_control(r->session, ACCEL_PLUGIN_SESSION_RESET, *sequence, 0);
 }
 
-static accel_status step_items(rerank_job *job, const readers *r, const answers *a, accel__step_item *item, uint32_t first,
-                               uint32_t n) {
+static accel_status step_items(rerank_job *job, const readers *r, const answers *a,
+                               accel__step_item *item, uint32_t first, uint32_t n) {
   ACCEL_TRY(r->model->step(r->model->self, item, n));
   for (uint32_t i = 0; i < n; i++) {
     job->logit[first + i] = item[i].scores[a->yes] - (a->no < 0 ? 0 : item[i].scores[a->no]);
@@ -199,8 +222,8 @@ static accel_status step_items(rerank_job *job, const readers *r, const answers 
   return ACCEL_OK;
 }
 
-static accel_status run_prompts(rerank_job *job, readers *r, const answers *a, const accel__ids *list,
-                                accel__step_item *item) {
+static accel_status run_prompts(rerank_job *job, readers *r, const answers *a,
+                                const accel__ids *list, accel__step_item *item) {
   uint32_t waiting = 0, tokens = 0;
   r->before = list[job->n];
   if ((r->start = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
@@ -220,8 +243,8 @@ static accel_status run_prompts(rerank_job *job, readers *r, const answers *a, c
   return waiting ? step_items(job, r, a, item, job->n - waiting, waiting) : ACCEL_OK;
 }
 
-static accel_status ask(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
-                        const char *instruction) {
+static accel_status ask(rerank_job *job, const char *query, const char *const *documents,
+                        uint32_t n, const char *instruction) {
   accel_endpoint *ep = job->ep;
   accel__arena scratch = {0};
   accel__model_stepper stepper = {0};
@@ -231,7 +254,8 @@ static accel_status ask(rerank_job *job, const char *query, const char *const *d
   accel__step_item *item = accel__arena_array(&scratch, n, sizeof *item);
   accel_status status = list && item ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = find_answers(ep, &scratch, &a);
-  if (status == ACCEL_OK) status = make_prompts(job, query, documents, n, instruction, &scratch, list);
+  if (status == ACCEL_OK)
+    status = make_prompts(job, query, documents, n, instruction, &scratch, list);
   if (status == ACCEL_OK) status = accel__session_open(ep, &r.session);
   if (status == ACCEL_OK) status = accel__model_stepper_open(r.session, &stepper);
   if (status == ACCEL_OK) status = run_prompts(job, &r, &a, list, item);
@@ -243,26 +267,30 @@ static accel_status ask(rerank_job *job, const char *query, const char *const *d
 
 /* ---- scores ---- */
 
-/* The activation that the model's files name: config_sentence_transformers.json, where there is a modules.json, then
- * config.json in its two spellings.  A class that is not torch's is passed over, as CrossEncoder does with code it does not
- * trust. */
+/* The activation that the model's files name: config_sentence_transformers.json, where there is a
+ * modules.json, then config.json in its two spellings.  A class that is not torch's is passed over,
+ * as CrossEncoder does with code it does not trust. */
 static accel_status own_function(const accel_endpoint *ep, int *out) {
   accel__json_file file = {0}, modules;
   const accel__json *newer = accel__json_get(ep->config.root, "sentence_transformers");
-  const accel__json *place[3] = {NULL, accel__json_get(newer, "activation_fn"),
-                                 accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
+  const accel__json *place[3] = {
+      NULL, accel__json_get(newer, "activation_fn"),
+      accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
   accel_status status = accel__json_read_beside(ep->directory, "modules.json", 1 << 20, &modules);
   if (status == ACCEL_OK && modules.root)
-    status = accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
+    status =
+        accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
   if (status == ACCEL_OK) place[0] = accel__json_get(file.root, "activation_fn");
   *out = ACCEL_PLUGIN_ACT_SIGMOID;
-  for (int i = 2; i >= 0 && status == ACCEL_OK; i--) { /* the first that is there is the last to count */
+  /* the first that is there is the last to count */
+  for (int i = 2; i >= 0 && status == ACCEL_OK; i--) {
     const char *name = place[i] && cJSON_IsString(place[i]) ? place[i]->valuestring : NULL;
     if (!name || !accel__starts_with(name, "torch.")) continue;
     if ((*out = accel__torch_activation(name)) < 0)
-      status = accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                           "%s: activation_fn '%s' is not supported; known: Sigmoid Identity Tanh ReLU GELU SiLU",
-                           i ? ep->config.name : file.name, name);
+      status = accel__fail(
+          ACCEL_ERROR_UNSUPPORTED,
+          "%s: activation_fn '%s' is not supported; known: Sigmoid Identity Tanh ReLU GELU SiLU",
+          i ? ep->config.name : file.name, name);
   }
   accel__json_free(&file);
   accel__json_free(&modules);
@@ -283,28 +311,31 @@ static int best_first(const void *a, const void *b) {
   return x->document < y->document ? -1 : 1;
 }
 
-static accel_status score(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
-                          const accel_rerank_params *params) {
+static accel_status score(rerank_job *job, const char *query, const char *const *documents,
+                          uint32_t n, const accel_rerank_params *params) {
   accel_endpoint *ep = job->ep;
   bool asks = accel__endpoint_entry(ep, "decode") >= 0;
   if (asks) {
     if (ep->model->is_encoder_decoder)
-      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s is no reranker", ep->name, ep->model->architecture);
+      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s is no reranker", ep->name,
+                         ep->model->architecture);
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
     return n ? ask(job, query, documents, n, params->instruction) : ACCEL_OK;
   }
   ACCEL_TRY(accel__processor_check(ep, "text-classification"));
   if (params->instruction)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a %s takes no instruction", ep->name, ep->model->architecture);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a %s takes no instruction", ep->name,
+                       ep->model->architecture);
   if (ep->model->num_labels != 1)
-    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its head has %lld labels; a reranker's has one", ep->name,
-                                     (long long)ep->model->num_labels),
-                         "accel classify (accel_classify) gives all labels of a pair");
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its head has %lld labels; a reranker's has one",
+                    ep->name, (long long)ep->model->num_labels),
+        "accel classify (accel_classify) gives all labels of a pair");
   return run_pairs(job, query, documents, n);
 }
 
-accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents, uint32_t n,
-                           const accel_rerank_params *params, accel_ranking **out) {
+accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents,
+                           uint32_t n, const accel_rerank_params *params, accel_ranking **out) {
   accel_status status = ACCEL_OK;
   accel_ranking *result = accel__task_result(sizeof *result);
   rerank_job job = {.ep = ep, .n = n, .logit = calloc((size_t)n + 1, sizeof *job.logit)};
@@ -316,10 +347,12 @@ accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *co
   accel_ranked *item = accel__arena_array(accel__task_arena(result), n, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   for (uint32_t i = 0; i < n; i++)
-    item[i] = (accel_ranked){.document = i, .score = (float)accel__activated(function, job.logit[i])};
+    item[i] =
+        (accel_ranked){.document = i, .score = (float)accel__activated(function, job.logit[i])};
   qsort(item, n, sizeof *item, best_first);
-  *result =
-      (accel_ranking){.n = params->top_k && params->top_k < n ? params->top_k : n, .item = item, .truncated = job.truncated};
+  *result = (accel_ranking){.n = params->top_k && params->top_k < n ? params->top_k : n,
+                            .item = item,
+                            .truncated = job.truncated};
 done:
   free(job.logit);
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;

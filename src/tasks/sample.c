@@ -6,35 +6,40 @@
 #include "tasks/engine.h"
 
 /* Room for one more generated token's log probabilities and time. */
-static accel_status room_to_tell(const accel__request *r, accel__hypothesis *h, uint32_t generated) {
+static accel_status room_to_tell(const accel__request *r, accel__hypothesis *h,
+                                 uint32_t generated) {
   if (generated < h->room_told) return ACCEL_OK;
   uint32_t room = h->room_told * 2 + 32;
   double *ms = realloc(h->ms, room * sizeof *ms);
   if (ms) h->ms = ms;
   float *logprob = r->want_logprobs ? realloc(h->logprob, room * sizeof *logprob) : NULL;
   if (logprob) h->logprob = logprob;
-  accel_token_logprob *highest = r->logprobs ? realloc(h->highest, (size_t)room * r->logprobs * sizeof *highest) : NULL;
+  accel_token_logprob *highest =
+      r->logprobs ? realloc(h->highest, (size_t)room * r->logprobs * sizeof *highest) : NULL;
   if (highest) h->highest = highest;
-  if (!ms || (r->want_logprobs && !logprob) || (r->logprobs && !highest)) return accel__no_memory(room * sizeof *ms);
+  if (!ms || (r->want_logprobs && !logprob) || (r->logprobs && !highest))
+    return accel__no_memory(room * sizeof *ms);
   h->room_told = room;
   return ACCEL_OK;
 }
 
 /* What the model itself thinks, before anything changes the scores. */
-static accel_status note_logprobs(accel__engine *e, const accel__request *r, accel__hypothesis *h, const float *row,
-                                  uint32_t at) {
+static accel_status note_logprobs(accel__engine *e, const accel__request *r, accel__hypothesis *h,
+                                  const float *row, uint32_t at) {
   ACCEL_TRY(accel__logits_reserve(&e->scratch, e->model->vocab));
   double all = accel__log_sum_exp(row, e->model->vocab);
   h->logprob[at] = (float)-all; /* the chosen token's score comes on top */
   uint32_t n = accel__highest(row, e->model->vocab, r->logprobs, e->scratch.ranked);
   for (uint32_t k = 0; k < r->logprobs; k++)
     h->highest[(size_t)at * r->logprobs + k] =
-        k < n ? (accel_token_logprob){(int32_t)e->scratch.ranked[k].index, (float)(e->scratch.ranked[k].value - all)}
+        k < n ? (accel_token_logprob){(int32_t)e->scratch.ranked[k].index,
+                                      (float)(e->scratch.ranked[k].value - all)}
               : (accel_token_logprob){-1, -INFINITY};
   return ACCEL_OK;
 }
 
-/* The first of the highest scores; blocks without a higher one, which nearly all are, are passed by as a whole. */
+/* The first of the highest scores; blocks without a higher one, which nearly all are, are passed by
+ * as a whole. */
 static int64_t highest(const float *scores, size_t n) {
   enum { BLOCK = 32 };
   size_t best = 0;
@@ -58,8 +63,8 @@ static double log_probability(const float *scores, size_t n, size_t token, doubl
 }
 
 /* The next token of `h`; *raw gets its score as the model gave it. */
-static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row, int64_t *token,
-                           float *raw) {
+static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row,
+                           int64_t *token, float *raw) {
   const accel__generate_config *c = r->config;
   float *scores = row;
   if (accel__logits_change(c)) {
@@ -67,11 +72,14 @@ static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesi
     accel__logits_input input = accel__request_input(r, h);
     ACCEL_TRY(accel__logits_process(c, &input, &e->scratch, scores, e->model->vocab));
   }
-  *token = c->do_sample ? accel__draw(&h->random, scores, e->model->vocab) : highest(scores, e->model->vocab);
+  *token = c->do_sample ? accel__draw(&h->random, scores, e->model->vocab)
+                        : highest(scores, e->model->vocab);
   if (*token < 0)
-    return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: no score is a finite number", h->n - r->prompt.n,
-                       r->number);
-  if (r->want_sum) h->sum += log_probability(scores, e->model->vocab, (size_t)*token, c->do_sample ? c->temperature : 1);
+    return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: no score is a finite number",
+                       h->n - r->prompt.n, r->number);
+  if (r->want_sum)
+    h->sum +=
+        log_probability(scores, e->model->vocab, (size_t)*token, c->do_sample ? c->temperature : 1);
   *raw = row[*token];
   return ACCEL_OK;
 }
@@ -109,7 +117,8 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
   return ACCEL_OK;
 }
 
-static accel_status add_token(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row) {
+static accel_status add_token(accel__engine *e, accel__request *r, accel__hypothesis *h,
+                              float *row) {
   int64_t token;
   float raw = 0;
   uint32_t at = h->n - r->prompt.n;

@@ -21,14 +21,16 @@ size_t accel__argmax(const float *x, size_t n) {
   return best;
 }
 
-accel_status accel__choose_function(const accel__model *model, const char *name, accel__score_function *out) {
+accel_status accel__choose_function(const accel__model *model, const char *name,
+                                    accel__score_function *out) {
   const char *problem = model->problem_type;
   if (!name) {
     if (problem && !strcmp(problem, "regression"))
       *out = ACCEL__SCORE_NONE;
     else
-      *out = (problem && !strcmp(problem, "multi_label_classification")) || model->num_labels == 1 ? ACCEL__SCORE_SIGMOID
-                                                                                                   : ACCEL__SCORE_SOFTMAX;
+      *out = (problem && !strcmp(problem, "multi_label_classification")) || model->num_labels == 1
+                 ? ACCEL__SCORE_SIGMOID
+                 : ACCEL__SCORE_SOFTMAX;
     return ACCEL_OK;
   }
   if (!strcmp(name, "softmax"))
@@ -38,7 +40,8 @@ accel_status accel__choose_function(const accel__model *model, const char *name,
   else if (!strcmp(name, "none"))
     *out = ACCEL__SCORE_NONE;
   else
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: softmax sigmoid none", name);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: softmax sigmoid none",
+                       name);
   return ACCEL_OK;
 }
 
@@ -48,8 +51,9 @@ static int best_first(const void *a, const void *b) {
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-accel_status accel__rank_labels(const float *logits, const char *const *labels, uint32_t n, accel__score_function function,
-                                accel__arena *arena, const accel_label_score **out, uint32_t *count) {
+accel_status accel__rank_labels(const float *logits, const char *const *labels, uint32_t n,
+                                accel__score_function function, accel__arena *arena,
+                                const accel_label_score **out, uint32_t *count) {
   accel_label_score *list = accel__arena_array(arena, n, sizeof *list);
   float *score = malloc((n + 1) * sizeof *score);
   *out = list;
@@ -62,7 +66,8 @@ accel_status accel__rank_labels(const float *logits, const char *const *labels, 
     const double s = function == ACCEL__SCORE_SOFTMAX   ? score[i]
                      : function == ACCEL__SCORE_SIGMOID ? accel__sigmoid(logits[i])
                                                         : logits[i];
-    list[i] = (accel_label_score){.id = i, .label = accel__arena_string(arena, labels[i]), .score = s};
+    list[i] =
+        (accel_label_score){.id = i, .label = accel__arena_string(arena, labels[i]), .score = s};
   }
   free(score);
   qsort(list, n, sizeof *list, best_first);

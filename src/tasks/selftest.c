@@ -1,5 +1,5 @@
-/* selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid of hardware and
- * precision. */
+/* selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid
+ * of hardware and precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "tasks/open.h"
 #include "tasks/tasks.h"
 
-/* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is slow at true shapes. */
+/* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
+ * slow at true shapes. */
 enum { SEQUENCES = 2, WIDTH = 9, SHORT_LENGTH = 5, OUTPUTS_SHOWN = 3 };
 static const uint64_t random_seed = 20260101;
 
@@ -27,7 +28,9 @@ static void free_input(probe_input *in) {
   for (uint32_t i = 0; i < in->list.n; i++) free(in->item[i].data);
 }
 
-static uint64_t next_random(uint64_t *state) { return *state = *state * 6364136223846793005u + 1442695040888963407u; }
+static uint64_t next_random(uint64_t *state) {
+  return *state = *state * 6364136223846793005u + 1442695040888963407u;
+}
 
 static accel_status add_tensor(probe_input *in, accel_tensor like) {
   like.data = malloc(accel__tensor_bytes(&like) + 1);
@@ -36,13 +39,18 @@ static accel_status add_tensor(probe_input *in, accel_tensor like) {
   return ACCEL_OK;
 }
 
-/* Ids away from the first few, which tend to be special tokens, and their mask: the second row is padded. */
-static accel_status add_ids(const accel__model *m, const accel__model_input *ids, const char *mask_name, int64_t sequences,
-                            probe_input *in) {
+/* Ids away from the first few, which tend to be special tokens, and their mask: the second row is
+ * padded. */
+static accel_status add_ids(const accel__model *m, const accel__model_input *ids,
+                            const char *mask_name, int64_t sequences, probe_input *in) {
   uint64_t state = random_seed;
   const int64_t low = ids->max > 16 ? 8 : 0, range = ids->max > low ? ids->max - low : 1;
-  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = ids->name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
-  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = mask_name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
+  ACCEL_TRY(add_tensor(
+      in,
+      (accel_tensor){.name = ids->name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
+  ACCEL_TRY(add_tensor(
+      in,
+      (accel_tensor){.name = mask_name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
   int64_t *id = in->item[in->list.n - 2].data, *mask = in->item[in->list.n - 1].data;
   for (int i = 0; i < sequences * WIDTH; i++) {
     mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
@@ -52,17 +60,20 @@ static accel_status add_ids(const accel__model *m, const accel__model_input *ids
   return ACCEL_OK;
 }
 
-/* Every dim of the program for a small probe: `items` of whatever dim 0 of an input counts, SIDE of the other symbols, as
- * far as their bounds allow. */
-static accel_status probe_dims(const accel__model *m, const accel_plugin_program *p, int64_t items, int64_t **out) {
-  int64_t *value = calloc((size_t)p->n_dim + p->n_symbol + 1, sizeof *value), *symbol = value + p->n_dim;
+/* Every dim of the program for a small probe: `items` of whatever dim 0 of an input counts, SIDE of
+ * the other symbols, as far as their bounds allow. */
+static accel_status probe_dims(const accel__model *m, const accel_plugin_program *p, int64_t items,
+                               int64_t **out) {
+  int64_t *value = calloc((size_t)p->n_dim + p->n_symbol + 1, sizeof *value),
+          *symbol = value + p->n_dim;
   if (!(*out = value)) return accel__no_memory(0);
   for (uint32_t i = 0; i < p->n_symbol; i++) {
     const accel_plugin_symbol *s = &p->symbol[i];
     symbol[i] = s->min > 1 ? 4 * s->min : s->typical < SIDE ? s->typical : SIDE;
     if (s->max > 0 && symbol[i] > s->max) symbol[i] = s->max;
   }
-  for (uint32_t i = 0; i < m->n_inputs; i++) { /* the symbol behind dim 0, alone or times a constant */
+  /* the symbol behind dim 0, alone or times a constant */
+  for (uint32_t i = 0; i < m->n_inputs; i++) {
     const accel_plugin_dim *d = &p->dim[p->tensor[m->inputs[i].tensor].dim[0]];
     while (d->op != ACCEL_PLUGIN_DIM_CONST && d->op != ACCEL_PLUGIN_DIM_SYMBOL)
       d = p->dim[d->a].op == ACCEL_PLUGIN_DIM_CONST ? &p->dim[d->b] : &p->dim[d->a];
@@ -72,11 +83,14 @@ static accel_status probe_dims(const accel__model *m, const accel_plugin_program
   return ACCEL_OK;
 }
 
-/* An input handed on whole: noise, or ones where integers are wanted (masks, lengths, flags, ids). */
-static accel_status add_item(const accel_plugin_program *p, const accel__model_input *input, const int64_t *dims,
-                             probe_input *in) {
+/* An input handed on whole: noise, or ones where integers are wanted (masks, lengths, flags,
+ * ids). */
+static accel_status add_item(const accel_plugin_program *p, const accel__model_input *input,
+                             const int64_t *dims, probe_input *in) {
   const accel_plugin_tensor *t = &p->tensor[input->tensor];
-  accel_tensor like = {.name = input->name, .dtype = t->dtype == ACCEL_PLUGIN_F32 ? ACCEL_F32 : ACCEL_I32, .rank = t->rank};
+  accel_tensor like = {.name = input->name,
+                       .dtype = t->dtype == ACCEL_PLUGIN_F32 ? ACCEL_F32 : ACCEL_I32,
+                       .rank = t->rank};
   uint64_t state = random_seed, n = 1;
   for (uint32_t r = 0; r < t->rank; r++) n *= (uint64_t)(like.dim[r] = dims[t->dim[r]]);
   ACCEL_TRY(add_tensor(in, like));
@@ -102,23 +116,26 @@ static bool reads(const accel__model *m, const char *argument) {
   return false;
 }
 
-/* Of a model whose text shows pictures: a square one for each sequence, of the pixels or patches that there are, and one of
- * its tokens. */
+/* Of a model whose text shows pictures: a square one for each sequence, of the pixels or patches
+ * that there are, and one of its tokens. */
 static accel_status add_pictures(const accel__model *m, int64_t sequences, probe_input *in) {
   const accel_tensor *ids = probed(in, "input_ids"), *pixels = probed(in, "pixel_values");
   if (!m->shown || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
   const int64_t width = m->shown->width,
-                side = m->shown->flat ? (int64_t)sqrt((double)(pixels->dim[0] / sequences)) : pixels->dim[pixels->rank - 1];
+                side = m->shown->flat ? (int64_t)sqrt((double)(pixels->dim[0] / sequences))
+                                      : pixels->dim[pixels->rank - 1];
   int64_t *id = ids->data;
   for (int64_t i = 0; i < sequences * WIDTH; i++) {
     if (id[i] == m->shown->token || id[i] == m->shown->video_token) id[i] = 0;
     if (i % WIDTH == 1) id[i] = m->shown->token;
   }
   if (!m->shown->place && !reads(m, m->shown->sizes)) return ACCEL_OK;
-  ACCEL_TRY(
-      add_tensor(in, (accel_tensor){.name = m->shown->sizes, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, width}}));
+  ACCEL_TRY(add_tensor(
+      in, (accel_tensor){
+              .name = m->shown->sizes, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, width}}));
   int64_t *size = in->item[in->list.n - 1].data;
-  for (int64_t i = 0; i < sequences * width; i++) size[i] = m->shown->flat && i % width == 0 ? 1 : side;
+  for (int64_t i = 0; i < sequences * width; i++)
+    size[i] = m->shown->flat && i % width == 0 ? 1 : side;
   return ACCEL_OK;
 }
 
@@ -138,7 +155,8 @@ static accel_status make_input(const accel__model *m, probe_input *in) {
   for (uint32_t i = 0; i < m->n_inputs; i++) {
     const accel__model_input *input = &m->inputs[i];
     if (input->otherwise != ACCEL__DEFAULT_REQUIRED || in->list.n + 2 > MAX_PROBED) continue;
-    if (input->kind == ACCEL__INPUT_TOKENS) ACCEL_GOTO(add_ids(m, input, masks[input->side], sequences, in));
+    if (input->kind == ACCEL__INPUT_TOKENS)
+      ACCEL_GOTO(add_ids(m, input, masks[input->side], sequences, in));
     if (input->kind == ACCEL__INPUT_ITEM) ACCEL_GOTO(add_item(p, input, dims, in));
   }
   status = add_pictures(m, sequences, in);
@@ -155,9 +173,11 @@ static char *describe_input(accel__arena *arena, const probe_input *in) {
     const accel_tensor *t = &in->item[i];
     if (accel__ends_with(t->name, "attention_mask")) continue;
     accel__buffer_printf(&b, "%s [", t->name);
-    for (uint32_t r = 0; r < t->rank; r++) accel__buffer_printf(&b, r ? ",%lld" : "%lld", (long long)t->dim[r]);
+    for (uint32_t r = 0; r < t->rank; r++)
+      accel__buffer_printf(&b, r ? ",%lld" : "%lld", (long long)t->dim[r]);
     accel__buffer_text(&b, "], ");
-    if (t->dtype == ACCEL_I64 && t->dim[0] > 1) accel__buffer_printf(&b, "lengths %d and %d, ", WIDTH, SHORT_LENGTH);
+    if (t->dtype == ACCEL_I64 && t->dim[0] > 1)
+      accel__buffer_printf(&b, "lengths %d and %d, ", WIDTH, SHORT_LENGTH);
   }
   accel__buffer_printf(&b, "seed %llu", (unsigned long long)random_seed);
   char *text = b.failed ? NULL : accel__arena_string(arena, b.data);
@@ -181,7 +201,8 @@ static uint64_t elements_of(const accel_tensor *t) {
 static char *describe_output(accel__arena *arena, const accel_tensor *t) {
   accel__buffer b = {0};
   accel__buffer_printf(&b, "%s [", t->name);
-  for (uint32_t i = 0; i < t->rank; i++) accel__buffer_printf(&b, i ? ",%lld" : "%lld", (long long)t->dim[i]);
+  for (uint32_t i = 0; i < t->rank; i++)
+    accel__buffer_printf(&b, i ? ",%lld" : "%lld", (long long)t->dim[i]);
   accel__buffer_text(&b, "]");
   for (uint64_t i = 0; i < OUTPUTS_SHOWN && i < elements_of(t); i++)
     accel__buffer_printf(&b, " %.6g", ((const float *)t->data)[i]);
@@ -192,16 +213,18 @@ static char *describe_output(accel__arena *arena, const accel_tensor *t) {
 }
 
 /* All outputs as one comparison: the worst error, the lowest cosine. */
-static accel_status compare_all(const accel_tensors *got, const accel_tensors *want, const char *precision,
-                                accel_test_record *record) {
+static accel_status compare_all(const accel_tensors *got, const accel_tensors *want,
+                                const char *precision, accel_test_record *record) {
   record->passed = 1;
   record->cosine = 1;
-  if (got->n != want->n) return accel__fail(ACCEL_ERROR_VERIFY, "%u outputs, the reference has %u", got->n, want->n);
+  if (got->n != want->n)
+    return accel__fail(ACCEL_ERROR_VERIFY, "%u outputs, the reference has %u", got->n, want->n);
   for (uint32_t i = 0; i < want->n; i++) {
     accel__difference d;
     double bound;
     if (elements_of(&got->item[i]) != elements_of(&want->item[i]))
-      return accel__fail(ACCEL_ERROR_VERIFY, "output '%s' has another shape than the reference's", want->item[i].name);
+      return accel__fail(ACCEL_ERROR_VERIFY, "output '%s' has another shape than the reference's",
+                         want->item[i].name);
     accel__compare(got->item[i].data, want->item[i].data, NULL, elements_of(&want->item[i]), &d);
     record->passed &= accel__within_bounds(&d, precision, &bound);
     record->max_abs = fmax(record->max_abs, d.max_abs);
@@ -209,8 +232,8 @@ static accel_status compare_all(const accel_tensors *got, const accel_tensors *w
     record->cosine = fmin(record->cosine, d.cosine);
   }
   if (record->passed) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_VERIFY, "differs from the reference: max_abs %.3g, cosine %.6f", record->max_abs,
-                     record->cosine);
+  return accel__fail(ACCEL_ERROR_VERIFY, "differs from the reference: max_abs %.3g, cosine %.6f",
+                     record->max_abs, record->cosine);
 }
 
 static accel_status same_model(const accel_endpoint *ep, const char *device, accel_endpoint **out) {
@@ -223,8 +246,8 @@ static accel_status same_model(const accel_endpoint *ep, const char *device, acc
 }
 
 /* One record of an endpoint that is open, against the reference's outputs. */
-static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want, accel__arena *arena,
-                                  accel_test_record *record) {
+static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want,
+                                  accel__arena *arena, accel_test_record *record) {
   probe_input in;
   accel_tensors *got = NULL;
   accel_status status = ACCEL_OK;
@@ -238,10 +261,11 @@ static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want,
   record->implementation_type = accel__arena_string(arena, ep->placement.implementation_type);
   record->input = describe_input(arena, &in);
   record->output = describe_output(arena, &got->item[0]);
-  record->weights =
-      ep->checkpoint ? "local" : accel__arena_printf(arena, "random, seed %llu, true shape", (unsigned long long)ep->seed);
-  status =
-      record->output && record->input ? compare_all(got, want, ep->placement.precision, record) : ACCEL_ERROR_OUT_OF_MEMORY;
+  record->weights = ep->checkpoint ? "local"
+                                   : accel__arena_printf(arena, "random, seed %llu, true shape",
+                                                         (unsigned long long)ep->seed);
+  status = record->output && record->input ? compare_all(got, want, ep->placement.precision, record)
+                                           : ACCEL_ERROR_OUT_OF_MEMORY;
 done:
   accel__tensors_free(&got);
   free_input(&in);
@@ -284,7 +308,8 @@ static accel_status put(grid *g, char *key, const char *value) {
 
 static accel_status need_reference(grid *g) {
   accel_endpoint *reference;
-  accel_init_params how = {.size = sizeof how, .device = "reference", .random_weights = g->random, .seed = random_seed};
+  accel_init_params how = {
+      .size = sizeof how, .device = "reference", .random_weights = g->random, .seed = random_seed};
   if (g->want) return ACCEL_OK;
   ACCEL_TRY_AS(accel__open(g->ctx, g->model, &how, &reference), "the reference");
   accel_status status = reference_outputs(reference, &g->want);
@@ -295,8 +320,11 @@ static accel_status need_reference(grid *g) {
 /* Loads, runs and compares one combination; the record is kept whatever comes out once it ran. */
 static accel_status run_combination(grid *g, const char *hardware, const char *precision) {
   accel_endpoint *ep;
-  accel_init_params how = {
-      .size = sizeof how, .device = hardware, .precision = precision, .random_weights = g->random, .seed = random_seed};
+  accel_init_params how = {.size = sizeof how,
+                           .device = hardware,
+                           .precision = precision,
+                           .random_weights = g->random,
+                           .seed = random_seed};
   ACCEL_TRY(accel__open(g->ctx, g->model, &how, &ep));
   accel_test_record *record = &g->records[g->report->n_records];
   char *platform = accel__arena_printf(g->arena, "%s (%s)", hardware, precision);
@@ -312,14 +340,15 @@ static accel_status run_combination(grid *g, const char *hardware, const char *p
 }
 
 static const char *word_for(grid *g, accel_status status) {
-  return status == ACCEL_OK ? "Success" : accel__arena_printf(g->arena, "Error: %s", accel__message());
+  return status == ACCEL_OK ? "Success"
+                            : accel__arena_printf(g->arena, "Error: %s", accel__message());
 }
 
 static bool hardware_available(accel *ctx, const char *name) {
   accel__hardware *hardware;
   accel__choice choice = {0};
-  bool found =
-      accel__context_hardware(ctx, &hardware) == ACCEL_OK && accel__hardware_choose(hardware, name, &choice) == ACCEL_OK;
+  bool found = accel__context_hardware(ctx, &hardware) == ACCEL_OK &&
+               accel__hardware_choose(hardware, name, &choice) == ACCEL_OK;
   accel__choice_free(&choice);
   return found;
 }
@@ -332,7 +361,8 @@ static const char *sum_up(const char *sum, const char *value) {
 }
 
 /* All precisions on one hardware; its own key sums them up. */
-static accel_status test_hardware(grid *g, const char *hardware, const char *const *precisions, uint32_t n) {
+static accel_status test_hardware(grid *g, const char *hardware, const char *const *precisions,
+                                  uint32_t n) {
   accel__registry *registry;
   bool available = hardware_available(g->ctx, hardware);
   const char *sum = NULL;
@@ -343,8 +373,10 @@ static accel_status test_hardware(grid *g, const char *hardware, const char *con
     const char *value = "Hardware not available";
     int listed = 0;
     if (available) {
-      ACCEL_TRY(accel__registry_precision_supported(registry, g->listed_as, hardware, precisions[i], &listed));
-      value = listed ? word_for(g, run_combination(g, hardware, precisions[i])) : "Precision not supported";
+      ACCEL_TRY(accel__registry_precision_supported(registry, g->listed_as, hardware, precisions[i],
+                                                    &listed));
+      value = listed ? word_for(g, run_combination(g, hardware, precisions[i]))
+                     : "Precision not supported";
       if (!value) return ACCEL_ERROR_OUT_OF_MEMORY;
     }
     sum = sum_up(sum, value);
@@ -383,9 +415,11 @@ static accel_status find(grid *g) {
   return accel__registry_lookup(registry, directory, &entry);
 }
 
-/* Canonical names, so that keys read "amd_fp16_test" whatever alias was given; unknown ones are refused. */
-static accel_status canonical(const char *(*name_of)(const char *), const char *what, const char *const *given, uint32_t n,
-                              accel__arena *arena, const char ***out) {
+/* Canonical names, so that keys read "amd_fp16_test" whatever alias was given; unknown ones are
+ * refused. */
+static accel_status canonical(const char *(*name_of)(const char *), const char *what,
+                              const char *const *given, uint32_t n, accel__arena *arena,
+                              const char ***out) {
   *out = accel__arena_array(arena, n, sizeof **out);
   if (!*out) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
@@ -395,11 +429,11 @@ static accel_status canonical(const char *(*name_of)(const char *), const char *
   return ACCEL_OK;
 }
 
-accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
-                                    const char *const *precisions, uint32_t n_precisions, accel_test_report **out) {
-  static const char *const all_hardware[] = {"cpu", "cuda", "amd", "openvino", "apple"}, *const all_precisions[] = {
-                                                                                             "fp32", "fp16", "bf16", "int8",
-                                                                                             "int4"};
+accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware,
+                                    uint32_t n_hardware, const char *const *precisions,
+                                    uint32_t n_precisions, accel_test_report **out) {
+  static const char *const all_hardware[] = {"cpu", "cuda", "amd", "openvino", "apple"},
+                           *const all_precisions[] = {"fp32", "fp16", "bf16", "int8", "int4"};
   if (!hardware) hardware = all_hardware, n_hardware = 5;
   if (!precisions) precisions = all_precisions, n_precisions = 5;
   grid g = {.ctx = ctx, .model = model, .report = accel__task_result(sizeof(accel_test_report))};
@@ -407,10 +441,13 @@ accel_status accel__precision_tests(accel *ctx, const char *model, const char *c
   accel_status status = ACCEL_OK;
   if (!g.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(new_grid(&g, n_hardware * (n_precisions + 1)));
-  ACCEL_GOTO(canonical(accel__registry_hardware_name, "hardware", hardware, n_hardware, g.arena, &names));
-  ACCEL_GOTO(canonical(accel__registry_precision_name, "precision", precisions, n_precisions, g.arena, &kinds));
+  ACCEL_GOTO(
+      canonical(accel__registry_hardware_name, "hardware", hardware, n_hardware, g.arena, &names));
+  ACCEL_GOTO(canonical(accel__registry_precision_name, "precision", precisions, n_precisions,
+                       g.arena, &kinds));
   ACCEL_GOTO(find(&g));
-  for (uint32_t i = 0; i < n_hardware; i++) ACCEL_GOTO(test_hardware(&g, names[i], kinds, n_precisions));
+  for (uint32_t i = 0; i < n_hardware; i++)
+    ACCEL_GOTO(test_hardware(&g, names[i], kinds, n_precisions));
   *out = g.report;
   g.report = NULL;
 done:
@@ -420,7 +457,8 @@ done:
 }
 
 accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out) {
-  grid g = {.ctx = ep->ctx, .model = ep->name, .report = accel__task_result(sizeof(accel_test_report))};
+  grid g = {
+      .ctx = ep->ctx, .model = ep->name, .report = accel__task_result(sizeof(accel_test_report))};
   accel_endpoint *reference = NULL;
   accel_status status = ACCEL_OK;
   if (!g.report) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -430,11 +468,13 @@ accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out) {
   const char *hardware = accel__registry_hardware_name(ep->plugin->name);
   if (!hardware) hardware = ep->plugin->name;
   accel_test_record *record = &g.records[0];
-  *record = (accel_test_record){.platform = ep->placement.label, .hardware = hardware, .precision = ep->placement.precision};
+  *record = (accel_test_record){
+      .platform = ep->placement.label, .hardware = hardware, .precision = ep->placement.precision};
   status = test_endpoint(ep, g.want, g.arena, record);
   if (record->output) g.report->n_records = 1;
   const char *word = word_for(&g, status);
-  status = put(&g, accel__arena_printf(g.arena, "%s_%s_test", hardware, ep->placement.precision), word);
+  status =
+      put(&g, accel__arena_printf(g.arena, "%s_%s_test", hardware, ep->placement.precision), word);
   if (status == ACCEL_OK) *out = g.report, g.report = NULL;
 done:
   if (reference) accel__close(&reference);

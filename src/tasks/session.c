@@ -28,7 +28,8 @@ accel_status accel__session_make(accel_endpoint *ep, accel_session **out) {
   accel__session *shared;
   ACCEL_TRY(accel__can_generate(ep));
   if (ep->model->is_encoder_decoder)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: sessions are for decoders; a %s answers each text anew", ep->name,
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: sessions are for decoders; a %s answers each text anew", ep->name,
                        ep->model->architecture);
   ACCEL_TRY(accel__session_open(ep, &shared));
   accel_status status = make(shared, out);
@@ -45,11 +46,13 @@ void accel__session_end(accel_session *s) {
   free(s);
 }
 
-/* Makes the device hold at most `keep` tokens; states that cannot go back are forgotten and made anew when needed. */
+/* Makes the device hold at most `keep` tokens; states that cannot go back are forgotten and made
+ * anew when needed. */
 static accel_status rewind_to(accel_session *s, uint32_t keep) {
   if (s->held.held <= keep) return ACCEL_OK;
   accel_status status =
-      keep ? accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_TRUNCATE, s->sequence, keep) : ACCEL_ERROR_UNSUPPORTED;
+      keep ? accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_TRUNCATE, s->sequence, keep)
+           : ACCEL_ERROR_UNSUPPORTED;
   if (status == ACCEL_ERROR_UNSUPPORTED) {
     accel__clear_error();
     keep = 0;
@@ -66,7 +69,8 @@ static accel_status catch_up(accel_session *s) {
   accel__hypothesis *h = &s->held;
   while (h->n && h->held < h->n - 1) {
     const uint32_t rows = h->n - 1 - h->held;
-    accel__step_item item = accel__hypothesis_item(h, rows < ACCEL__STEP_TOKENS ? rows : ACCEL__STEP_TOKENS);
+    accel__step_item item =
+        accel__hypothesis_item(h, rows < ACCEL__STEP_TOKENS ? rows : ACCEL__STEP_TOKENS);
     item.sequence = s->sequence;
     ACCEL_TRY(s->stepper.stepper.step(&s->stepper, &item, 1));
     accel__hypothesis_fed(h, &item);
@@ -79,10 +83,11 @@ static accel_status check_feed(const accel_session *s, const int32_t *ids, uint3
   int64_t context = accel__context_length(ep);
   for (uint32_t i = 0; i < n; i++)
     if (ids[i] < 0 || ids[i] >= ep->model->vocab_size)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: token %u is %d; the model's are 0 to %lld", ep->name, i, ids[i],
-                         (long long)ep->model->vocab_size - 1);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: token %u is %d; the model's are 0 to %lld",
+                         ep->name, i, ids[i], (long long)ep->model->vocab_size - 1);
   if (context > 0 && (int64_t)s->held.n + n > context)
-    return accel__fail(ACCEL_ERROR_LIMIT, "%s: the session has %u tokens; with %u more it passes the context of %lld",
+    return accel__fail(ACCEL_ERROR_LIMIT,
+                       "%s: the session has %u tokens; with %u more it passes the context of %lld",
                        ep->name, s->held.n, n, (long long)context);
   return ACCEL_OK;
 }
@@ -91,7 +96,8 @@ accel_status accel__session_feed(accel_session *s, const int32_t *ids, uint32_t 
   uint32_t before = s->held.n, held = s->held.held;
   ACCEL_TRY(check_feed(s, ids, n));
   accel_status status = ACCEL_OK;
-  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) status = accel__hypothesis_add(&s->held, ids[i]);
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
+    status = accel__hypothesis_add(&s->held, ids[i]);
   if (status == ACCEL_OK) status = catch_up(s);
   if (status == ACCEL_OK) return ACCEL_OK;
   s->held.n = before;
@@ -112,14 +118,14 @@ accel_status accel__session_feed_text(accel_session *s, const char *text, bool s
 
 /* ---- generating ---- */
 
-static accel_status go_on(accel_session *s, const accel__generate_plan *plan, const accel_generate_params *params,
-                          accel_generations **out) {
+static accel_status go_on(accel_session *s, const accel__generate_plan *plan,
+                          const accel_generate_params *params, accel_generations **out) {
   accel_endpoint *ep = s->shared->ep;
   accel__request r = {0};
   accel__engine engine = {.model = &s->stepper.stepper};
   uint32_t before = s->held.n, held = s->held.held;
-  ACCEL_TRY(
-      accel__generate_request(ep, plan, params, (accel__ids){s->held.ids, s->held.n}, 0, accel__context_length(ep), &r));
+  ACCEL_TRY(accel__generate_request(ep, plan, params, (accel__ids){s->held.ids, s->held.n}, 0,
+                                    accel__context_length(ep), &r));
   r.sequence = s->sequence;
   r.held = held;
   r.span = s->held.span;
@@ -140,15 +146,18 @@ static accel_status go_on(accel_session *s, const accel__generate_plan *plan, co
   return status;
 }
 
-accel_status accel__session_generate(accel_session *s, const accel_generate_params *params, accel_generations **out) {
+accel_status accel__session_generate(accel_session *s, const accel_generate_params *params,
+                                     accel_generations **out) {
   accel__generate_plan plan;
   accel_status status = accel__generate_plan_make(s->shared->ep, params, &plan);
   if (status == ACCEL_OK && (plan.config.num_beams > 1 || plan.config.num_return > 1))
     status =
-        accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a session goes on with one sequence", s->shared->ep->name),
+        accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                                  "%s: a session goes on with one sequence", s->shared->ep->name),
                       "fork the session for several");
   if (status == ACCEL_OK && !s->held.n)
-    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the session holds no tokens to go on from", s->shared->ep->name);
+    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the session holds no tokens to go on from",
+                         s->shared->ep->name);
   if (status == ACCEL_OK) status = go_on(s, &plan, params, out);
   accel__generate_plan_free(&plan);
   return status;
@@ -171,7 +180,8 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
     accel__session_close(&shared);
     return status;
   }
-  for (uint32_t i = 0; i < s->held.n && status == ACCEL_OK; i++) status = accel__hypothesis_add(&fork->held, s->held.ids[i]);
+  for (uint32_t i = 0; i < s->held.n && status == ACCEL_OK; i++)
+    status = accel__hypothesis_add(&fork->held, s->held.ids[i]);
   if (status == ACCEL_OK && s->held.held)
     status = accel__session_control(shared, ACCEL_PLUGIN_SESSION_COPY, s->sequence, fork->sequence);
   fork->held.held = s->held.held;
@@ -205,8 +215,11 @@ accel_status accel__session_save(accel_session *s, const char *path) {
   void *state = NULL;
   uint64_t bytes = 0;
   accel__buffer b = {0};
-  file_header h = {
-      .version = 1, .n = s->held.n, .held = s->held.held, .span = s->held.span, .plugin = plugin_hash(s->shared->ep)};
+  file_header h = {.version = 1,
+                   .n = s->held.n,
+                   .held = s->held.held,
+                   .span = s->held.span,
+                   .plugin = plugin_hash(s->shared->ep)};
   if (s->held.held) ACCEL_TRY(accel__session_export(s->shared, s->sequence, &state, &bytes));
   memcpy(h.magic, magic, sizeof magic);
   h.bytes = bytes;
@@ -234,17 +247,21 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
   uint64_t left = map->n - sizeof h, ids = (uint64_t)h.n * sizeof(int32_t);
   if (h.version != 1 || ids > left || h.bytes != left - ids || (h.n ? h.held >= h.n : h.held > 0) ||
       h.check != accel__hash(rest, left, 0))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: the session file is damaged, or of another version", path);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: the session file is damaged, or of another version",
+                       path);
   if (h.plugin != plugin_hash(ep))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: made with another device's plugin, or another build of '%s'", path,
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: made with another device's plugin, or another build of '%s'", path,
                        ep->plugin->name);
   int32_t *copy = malloc(ids ? ids : 1);
   if (!copy) return accel__no_memory(ids);
   memcpy(copy, rest, ids);
   accel_status status = check_feed(s, copy, h.n);
-  for (uint32_t i = 0; i < h.n && status == ACCEL_OK; i++) status = accel__hypothesis_add(&s->held, copy[i]);
+  for (uint32_t i = 0; i < h.n && status == ACCEL_OK; i++)
+    status = accel__hypothesis_add(&s->held, copy[i]);
   free(copy);
-  if (status == ACCEL_OK && h.bytes) status = accel__session_import(s->shared, s->sequence, rest + ids, h.bytes);
+  if (status == ACCEL_OK && h.bytes)
+    status = accel__session_import(s->shared, s->sequence, rest + ids, h.bytes);
   if (status == ACCEL_OK && h.bytes) s->held.held = h.held, s->held.span = h.span;
   return status;
 }

@@ -19,7 +19,9 @@ bool accel__takes_whole(const accel_endpoint *ep, const char *argument) {
   return false;
 }
 
-bool accel__generates_from_pictures(const accel_endpoint *ep) { return accel__takes_whole(ep, "pixel_values"); }
+bool accel__generates_from_pictures(const accel_endpoint *ep) {
+  return accel__takes_whole(ep, "pixel_values");
+}
 
 static const accel_tensor *find(const accel_tensor *tensor, uint32_t n, const char *name) {
   for (uint32_t i = 0; i < n; i++)
@@ -30,32 +32,34 @@ static const accel_tensor *find(const accel_tensor *tensor, uint32_t n, const ch
 /* What the tensor `sizes` says of picture `i`: [MAX_SIZES], zeros where it says nothing. */
 static void size_of(const accel__shown *shown, const accel_tensor *sizes, int64_t i, int64_t *out) {
   memset(out, 0, MAX_SIZES * sizeof *out);
-  if (!sizes || sizes->dtype != ACCEL_I64 || sizes->rank != 2 || sizes->dim[1] != shown->width || shown->width > MAX_SIZES ||
-      i >= sizes->dim[0])
+  if (!sizes || sizes->dtype != ACCEL_I64 || sizes->rank != 2 || sizes->dim[1] != shown->width ||
+      shown->width > MAX_SIZES || i >= sizes->dim[0])
     return;
   memcpy(out, (const int64_t *)sizes->data + shown->width * i, (size_t)shown->width * sizeof *out);
 }
 
-int64_t accel__shown_pictures(const accel_endpoint *ep, const accel_tensor *tensor, uint32_t n_tensors) {
+int64_t accel__shown_pictures(const accel_endpoint *ep, const accel_tensor *tensor,
+                              uint32_t n_tensors) {
   const accel__shown *shown = ep->model->shown;
   const accel_tensor *t = find(tensor, n_tensors, shown->flat ? shown->sizes : "pixel_values");
   return t && t->rank ? t->dim[0] : 0;
 }
 
-accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor, uint32_t n_tensors, int64_t i,
-                               int64_t *out) {
+accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor,
+                               uint32_t n_tensors, int64_t i, int64_t *out) {
   const accel__shown *shown = ep->model->shown;
   const accel_tensor *pixels = find(tensor, n_tensors, "pixel_values");
   int64_t size[MAX_SIZES];
   if (!pixels || i >= accel__shown_pictures(ep, tensor, n_tensors))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no picture %lld in %s", ep->name, (long long)i,
-                       shown->flat && pixels ? shown->sizes : "pixel_values");
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no picture %lld in %s", ep->name,
+                       (long long)i, shown->flat && pixels ? shown->sizes : "pixel_values");
   size_of(shown, find(tensor, n_tensors, shown->sizes), i, size);
   return shown->rows(shown->user, pixels->dim, pixels->rank, size, out);
 }
 
-accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *tensor, uint32_t n_tensors, const char *name,
-                                int64_t first, int64_t n, int64_t *first_row, int64_t *rows) {
+accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *tensor,
+                                uint32_t n_tensors, const char *name, int64_t first, int64_t n,
+                                int64_t *first_row, int64_t *rows) {
   const accel__shown *shown = ep->model->shown;
   const accel_tensor *sizes = shown ? find(tensor, n_tensors, shown->sizes) : NULL;
   *first_row = first;
@@ -67,8 +71,8 @@ accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *te
     size_of(shown, sizes, i, size);
     for (int64_t k = 0; k < shown->width; k++)
       if (size[k] < 0 || __builtin_mul_overflow(patches, size[k], &patches) || patches > INT32_MAX)
-        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s: picture %lld has a size that cannot be", ep->name, shown->sizes,
-                           (long long)i);
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s: picture %lld has a size that cannot be",
+                           ep->name, shown->sizes, (long long)i);
     *(i < first ? first_row : rows) += patches;
   }
   return ACCEL_OK;
@@ -80,17 +84,19 @@ static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint3
   for (uint32_t i = 0; i < ids.n && video >= 0; i++)
     if (ids.id[i] == video)
       return accel__remedy(
-          accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: prompt %u shows a video (token id %lld); videos are not supported",
+          accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                      "%s: prompt %u shows a video (token id %lld); videos are not supported",
                       ep->name, number, (long long)video),
           "give single frames of it as pictures");
   return ACCEL_OK;
 }
 
 /* How much further the positions behind a prompt with pictures are than its row numbers. */
-static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const accel_tensor *tensor, uint32_t n_tensors,
-                             int32_t *out) {
+static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const accel_tensor *tensor,
+                             uint32_t n_tensors, int32_t *out) {
   const accel_tensors tensors = {n_tensors, (accel_tensor *)tensor};
-  const accel__placing tokens = {.ids = ids.id, .lengths = &(int32_t){(int32_t)ids.n}, .n = 1, .tokens = ids.n};
+  const accel__placing tokens = {
+      .ids = ids.id, .lengths = &(int32_t){(int32_t)ids.n}, .n = 1, .tokens = ids.n};
   if (!ep->model->shown->place) return ACCEL_OK;
   int32_t *positions = malloc(3 * (size_t)ids.n * sizeof *positions);
   if (!positions) return accel__no_memory(3 * (size_t)ids.n * sizeof *positions);
@@ -101,9 +107,11 @@ static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const acc
 
 /* The prompt is read with its pictures before the loop begins. */
 static accel_status shown_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                  const accel_generate_params *params, accel__ids ids, const accel_tensor *tensor,
-                                  uint32_t n_tensors, uint32_t number, int64_t context, accel__request *out) {
-  const int64_t token = ep->model->shown->token, pictures = accel__shown_pictures(ep, tensor, n_tensors);
+                                  const accel_generate_params *params, accel__ids ids,
+                                  const accel_tensor *tensor, uint32_t n_tensors, uint32_t number,
+                                  int64_t context, accel__request *out) {
+  const int64_t token = ep->model->shown->token,
+                pictures = accel__shown_pictures(ep, tensor, n_tensors);
   int64_t places = 0, rows = 0;
   ACCEL_TRY(refuse_video(ep, ids, number));
   for (uint32_t i = 0; i < ids.n; i++) places += ids.id[i] == token;
@@ -113,7 +121,8 @@ static accel_status shown_request(const accel_endpoint *ep, const accel__generat
     rows += of_one;
   }
   if (places != rows)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %lld image tokens (id %lld), its pictures have %lld rows",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: prompt %u has %lld image tokens (id %lld), its pictures have %lld rows",
                        ep->name, number, (long long)places, (long long)token, (long long)rows);
   ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
   if (!rows) return ACCEL_OK;
@@ -124,7 +133,8 @@ static accel_status shown_request(const accel_endpoint *ep, const accel__generat
 }
 
 /* What a caption begins with: the prompt's tokens, the first replaced, the last left out. */
-static accel_status opening(const accel_endpoint *ep, const accel__generate_plan *plan, accel__ids ids, accel__ids *out) {
+static accel_status opening(const accel_endpoint *ep, const accel__generate_plan *plan,
+                            accel__ids ids, accel__ids *out) {
   const uint32_t n = ids.n > 1 ? ids.n - 1 : 1;
   int32_t *id = accel__arena_array((accel__arena *)&plan->arena, n, sizeof *id);
   if (!id) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -135,11 +145,13 @@ static accel_status opening(const accel_endpoint *ep, const accel__generate_plan
 }
 
 accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, accel__ids ids, const accel_tensor *tensor,
-                                     uint32_t n_tensors, uint32_t number, int64_t context, accel__request *out) {
+                                     const accel_generate_params *params, accel__ids ids,
+                                     const accel_tensor *tensor, uint32_t n_tensors,
+                                     uint32_t number, int64_t context, accel__request *out) {
   accel__encoder_input input = {{0}, tensor, n_tensors};
   accel__ids decoder = {0};
-  if (ep->model->shown) return shown_request(ep, plan, params, ids, tensor, n_tensors, number, context, out);
+  if (ep->model->shown)
+    return shown_request(ep, plan, params, ids, tensor, n_tensors, number, context, out);
   if (ep->model->opens_text)
     ACCEL_TRY(opening(ep, plan, ids, &decoder));
   else

@@ -1,5 +1,5 @@
-/* speech.c - transformers' pipeline automatic-speech-recognition: sounds read, cut into windows where that is asked for, and
- * the labels of their frames read as text (CTC). */
+/* speech.c - transformers' pipeline automatic-speech-recognition: sounds read, cut into windows
+ * where that is asked for, and the labels of their frames read as text (CTC). */
 #include "tasks/speech.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@
 
 /* ---- windows ---- */
 
-/* Samples in which windows are counted: those of one frame of labels (inputs_to_logits_ratio); 1 for Whisper. */
+/* Samples in which windows are counted: those of one frame of labels (inputs_to_logits_ratio); 1
+ * for Whisper. */
 static accel_status frame_samples(const accel_endpoint *ep, double *out) {
   const accel__json *strides = NULL;
   *out = 1;
@@ -32,18 +33,21 @@ typedef struct cut {
 
 static accel_status read_cut(const accel__speech *s, cut *out) {
   const accel_transcribe_params *p = s->params;
-  const double rate = s->processor.rate, left = isnan(p->stride_left) ? p->chunk_length / 6 : p->stride_left,
+  const double rate = s->processor.rate,
+               left = isnan(p->stride_left) ? p->chunk_length / 6 : p->stride_left,
                right = isnan(p->stride_right) ? p->chunk_length / 6 : p->stride_right;
   double frame;
   *out = (cut){0};
   if (p->chunk_length == 0) return ACCEL_OK;
   ACCEL_TRY(frame_samples(s->ep, &frame));
   *out = (cut){(uint64_t)(nearbyint(p->chunk_length * rate / frame) * frame),
-               (uint64_t)(nearbyint(left * rate / frame) * frame), (uint64_t)(nearbyint(right * rate / frame) * frame)};
+               (uint64_t)(nearbyint(left * rate / frame) * frame),
+               (uint64_t)(nearbyint(right * rate / frame) * frame)};
   if (out->length > out->left + out->right) return ACCEL_OK;
-  return accel__remedy(accel__fail(ACCEL_ERROR_ARGUMENT, "a chunk of %g s has no room beside strides of %g and %g s",
-                                   p->chunk_length, left, right),
-                       "give a longer chunk, or shorter strides");
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_ARGUMENT, "a chunk of %g s has no room beside strides of %g and %g s",
+                  p->chunk_length, left, right),
+      "give a longer chunk, or shorter strides");
 }
 
 static uint64_t windows_of(const accel__sound *sound, const cut *c) {
@@ -56,7 +60,8 @@ static accel_status cut_sounds(accel__speech *s) {
   ACCEL_TRY(read_cut(s, &c));
   for (uint32_t i = 0; i < s->n; i++) room += windows_of(&s->sound[i], &c);
   if (room > UINT32_MAX)
-    return accel__fail(ACCEL_ERROR_LIMIT, "the chunks are too short: there are %llu", (unsigned long long)room);
+    return accel__fail(ACCEL_ERROR_LIMIT, "the chunks are too short: there are %llu",
+                       (unsigned long long)room);
   s->window = accel__arena_array(s->arena, room, sizeof *s->window);
   if (!s->window) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < s->n; i++) {
@@ -65,17 +70,19 @@ static accel_status cut_sounds(accel__speech *s) {
     if (last) s->window[s->n_windows++] = (accel__window){.sound = i, .n = all};
     for (uint64_t from = 0; !last; from += c.length - c.left - c.right) {
       last = from + c.length >= all;
-      accel__window w = {i, from, last ? all - from : c.length, from ? c.left : 0, last ? 0 : c.right};
+      accel__window w = {i, from, last ? all - from : c.length, from ? c.left : 0,
+                         last ? 0 : c.right};
       if (w.n > w.left) s->window[s->n_windows++] = w;
     }
   }
   return ACCEL_OK;
 }
 
-accel_status accel__window_tensors(const accel__speech *s, const accel__window *w, const accel__audio_options *options,
-                                   accel_tensors **out) {
+accel_status accel__window_tensors(const accel__speech *s, const accel__window *w,
+                                   const accel__audio_options *options, accel_tensors **out) {
   const accel__sound *whole = &s->sound[w->sound];
-  const accel__sound part = {.samples = whole->samples + w->from, .frames = w->n, .rate = whole->rate};
+  const accel__sound part = {
+      .samples = whole->samples + w->from, .frames = w->n, .rate = whole->rate};
   return accel__sound_tensors(&s->processor, &part, 1, options, s->ep->ctx->pool, out);
 }
 
@@ -107,7 +114,8 @@ static accel_status keep_labels(ctc_job *j, const accel__window *w, const accel_
     j->room = room;
   }
   for (int64_t f = first; f < frames; f++)
-    j->ids[j->n++] = (int64_t)accel__argmax((const float *)logits->data + f * labels, (size_t)labels);
+    j->ids[j->n++] =
+        (int64_t)accel__argmax((const float *)logits->data + f * labels, (size_t)labels);
   return ACCEL_OK;
 }
 
@@ -116,15 +124,16 @@ static accel_status read_labels(ctc_job *j, uint32_t sound) {
   const char *stamps = s->params->timestamps;
   const double seconds = j->frame / s->processor.rate;
   accel__ctc_text found;
-  ACCEL_TRY(accel__ctc_decode(&j->ctc, j->ids, j->n, stamps && !strcmp(stamps, "word"), s->arena, &found));
+  ACCEL_TRY(accel__ctc_decode(&j->ctc, j->ids, j->n, stamps && !strcmp(stamps, "word"), s->arena,
+                              &found));
   j->n = 0;
   s->text[sound] = found.text;
   s->n_chunks[sound] = stamps ? found.n : 0;
   accel_chunk *list = accel__arena_array(s->arena, s->n_chunks[sound], sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < s->n_chunks[sound]; i++)
-    list[i] =
-        (accel_chunk){found.piece[i].text, (double)found.piece[i].begin * seconds, (double)found.piece[i].end * seconds};
+    list[i] = (accel_chunk){found.piece[i].text, (double)found.piece[i].begin * seconds,
+                            (double)found.piece[i].end * seconds};
   s->chunk[sound] = list;
   return ACCEL_OK;
 }
@@ -148,8 +157,9 @@ static accel_status run_windows(ctc_job *j) {
 }
 
 static accel_status refuse(const accel__speech *s, const char *what) {
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s is for models that generate (Whisper); a %s labels frames", s->ep->name,
-                     what, s->ep->model->architecture);
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "%s: %s is for models that generate (Whisper); a %s labels frames",
+                     s->ep->name, what, s->ep->model->architecture);
 }
 
 accel_status accel__speech_by_ctc(accel__speech *s) {
@@ -180,8 +190,8 @@ static accel_status make_room(accel__speech *s) {
   s->ids = accel__arena_array(s->arena, s->n, sizeof *s->ids);
   s->seconds = accel__arena_array(s->arena, s->n, sizeof *s->seconds);
   s->sound = accel__arena_array(s->arena, s->n, sizeof *s->sound);
-  return s->text && s->language && s->n_chunks && s->n_segments && s->n_ids && s->chunk && s->segment && s->ids &&
-                 s->seconds && s->sound
+  return s->text && s->language && s->n_chunks && s->n_segments && s->n_ids && s->chunk &&
+                 s->segment && s->ids && s->seconds && s->sound
              ? ACCEL_OK
              : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -194,7 +204,8 @@ static accel_status read_sounds(accel__speech *s, const accel_media *sounds) {
   ACCEL_TRY(make_room(s));
   for (uint32_t i = 0; i < s->n; i++) {
     ACCEL_TRY(accel__media_sound(&sounds[i], s->processor.rate, &s->sound[i]));
-    if (!s->sound[i].frames) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no samples", sounds[i].name);
+    if (!s->sound[i].frames)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no samples", sounds[i].name);
     s->seconds[i] = (double)s->sound[i].frames / s->processor.rate;
   }
   return cut_sounds(s);
@@ -205,10 +216,12 @@ accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, ui
   accel_transcripts *result = accel__task_result(sizeof *result);
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_transcribe_params mine = *params;
-  if (mine.timestamps && !strcmp(mine.timestamps, "auto")) mine.timestamps = accel__is_whisper(ep) ? "segment" : "word";
+  if (mine.timestamps && !strcmp(mine.timestamps, "auto"))
+    mine.timestamps = accel__is_whisper(ep) ? "segment" : "word";
   accel__speech s = {.ep = ep, .params = &mine, .n = n, .arena = accel__task_arena(result)};
   accel_status status = read_sounds(&s, sounds);
-  if (status == ACCEL_OK) status = accel__is_whisper(ep) ? accel__speech_by_whisper(&s) : accel__speech_by_ctc(&s);
+  if (status == ACCEL_OK)
+    status = accel__is_whisper(ep) ? accel__speech_by_whisper(&s) : accel__speech_by_ctc(&s);
   for (uint32_t i = 0; s.sound && i < n; i++) accel__sound_free(&s.sound[i]);
   accel__audio_processor_free(&s.processor);
   *result = (accel_transcripts){.n = n,

@@ -1,12 +1,13 @@
-/* speech.h - sounds to text: what the two ways of the pipeline automatic-speech-recognition share (speech.c: heads that
- * label frames, CTC; speech_whisper.c: Whisper, which generates).
+/* speech.h - sounds to text: what the two ways of the pipeline automatic-speech-recognition share
+ * (speech.c: heads that label frames, CTC; speech_whisper.c: Whisper, which generates).
  */
 #ifndef ACCEL_TASKS_SPEECH_H
 #define ACCEL_TASKS_SPEECH_H
 
 #include "tasks/media.h"
 
-/* A part of a sound that runs as one: all of it, or one of its overlapping windows (transformers' chunk_iter). */
+/* A part of a sound that runs as one: all of it, or one of its overlapping windows (transformers'
+ * chunk_iter). */
 typedef struct accel__window {
   uint32_t sound;
   uint64_t from, n;     /* samples */
@@ -33,8 +34,8 @@ typedef struct accel__speech {
 } accel__speech;
 
 /* The tensors of a window, as the extractor makes them of a sound. */
-accel_status accel__window_tensors(const accel__speech *s, const accel__window *w, const accel__audio_options *options,
-                                   accel_tensors **out);
+accel_status accel__window_tensors(const accel__speech *s, const accel__window *w,
+                                   const accel__audio_options *options, accel_tensors **out);
 accel_status accel__speech_by_ctc(accel__speech *s);
 accel_status accel__speech_by_whisper(accel__speech *s);
 

@@ -1,16 +1,20 @@
-/* text_stream.c - incremental decoding: the text of a window before and with the new tokens; the difference is new text. */
+/* text_stream.c - incremental decoding: the text of a window before and with the new tokens; the
+ * difference is new text. */
 #include "tasks/text_stream.h"
 
 #include <string.h>
 
-static accel_status decode(const accel__text_stream *s, const int32_t *ids, uint32_t n, accel__buffer *out) {
+static accel_status decode(const accel__text_stream *s, const int32_t *ids, uint32_t n,
+                           accel__buffer *out) {
   out->n = 0;
   accel__buffer_text(out, "");
   bool clean_up = !s->no_clean_up && accel__tokenizer_describe(s->tokenizer)->clean_up;
   return accel__decode(s->tokenizer, ids, n, !s->keep_special, clean_up, out);
 }
 
-static bool ends_broken(const accel__buffer *b) { return b->n >= 3 && !memcmp(b->data + b->n - 3, "\xEF\xBF\xBD", 3); }
+static bool ends_broken(const accel__buffer *b) {
+  return b->n >= 3 && !memcmp(b->data + b->n - 3, "\xEF\xBF\xBD", 3);
+}
 
 /* First occurrence of a stop string that ends beyond byte `known`; *end is where it ends. */
 static bool find_stop(const accel__text_stream *s, size_t known, size_t *begin, size_t *end) {
@@ -18,7 +22,9 @@ static bool find_stop(const accel__text_stream *s, size_t known, size_t *begin, 
   *begin = *end = s->text.n;
   for (uint32_t i = 0; i < s->n_stop; i++) {
     size_t n = strlen(s->stop[i]), first = known >= n ? known - n + 1 : 0;
-    const char *at = s->text.n >= n + first ? memmem(s->text.data + first, s->text.n - first, s->stop[i], n) : NULL;
+    const char *at = s->text.n >= n + first
+                         ? memmem(s->text.data + first, s->text.n - first, s->stop[i], n)
+                         : NULL;
     size_t where = at ? (size_t)(at - s->text.data) : 0;
     if (!at || (found && where >= *begin)) continue;
     *begin = where;
@@ -33,8 +39,10 @@ static accel_status add(accel__text_stream *s, const int32_t *ids, uint32_t n, b
   ACCEL_TRY(decode(s, ids + s->from, s->read - s->from, &s->before));
   ACCEL_TRY(decode(s, ids + s->from, n - s->from, &s->with));
   if (ends_broken(&s->with) && !last) return ACCEL_OK;
-  bool goes_on = s->with.n >= s->before.n && (!s->before.n || !memcmp(s->with.data, s->before.data, s->before.n));
-  if (!goes_on) { /* byte tokens that made text before are broken by those behind them: what was told stays */
+  bool goes_on = s->with.n >= s->before.n &&
+                 (!s->before.n || !memcmp(s->with.data, s->before.data, s->before.n));
+  /* byte tokens that made text before are broken by those behind them: what was told stays */
+  if (!goes_on) {
     ACCEL_TRY(decode(s, ids + s->read, n - s->read, &s->with));
     s->before.n = 0;
   }
@@ -50,7 +58,9 @@ static accel_status add(accel__text_stream *s, const int32_t *ids, uint32_t n, b
   return ACCEL_OK;
 }
 
-accel_status accel__text_stream_add(accel__text_stream *s, const int32_t *ids, uint32_t n) { return add(s, ids, n, false); }
+accel_status accel__text_stream_add(accel__text_stream *s, const int32_t *ids, uint32_t n) {
+  return add(s, ids, n, false);
+}
 
 accel_status accel__text_stream_end(accel__text_stream *s, const int32_t *ids, uint32_t n) {
   ACCEL_TRY(add(s, ids, n, true));

@@ -19,8 +19,9 @@
 typedef struct accel__text_stream {
   const accel__tokenizer *tokenizer; /* NULL: there is no text, and no stop string is found */
   bool keep_special;                 /* special tokens appear in the text */
-  bool no_clean_up;                  /* whatever the tokenizer says of clean_up_tokenization_spaces */
-  const char *const *stop;           /* [n_stop] texts that end it */
+  /* whatever the tokenizer says of clean_up_tokenization_spaces */
+  bool no_clean_up;
+  const char *const *stop; /* [n_stop] texts that end it */
   uint32_t n_stop;
   bool keep_stop;     /* the stop string stays in the text */
   bool stopped;       /* one was found */
@@ -32,9 +33,11 @@ typedef struct accel__text_stream {
 } accel__text_stream;
 
 accel_status accel__text_stream_add(accel__text_stream *s, const int32_t *ids, uint32_t n);
-/* No more tokens will come: what was held back counts now (U+FFFD where a character is not all there). */
+/* No more tokens will come: what was held back counts now (U+FFFD where a character is not all
+ * there). */
 accel_status accel__text_stream_end(accel__text_stream *s, const int32_t *ids, uint32_t n);
-/* What can be told since the last call; after _end that is everything.  Valid until the next call; *bytes may be 0. */
+/* What can be told since the last call; after _end that is everything.  Valid until the next call;
+ * *bytes may be 0. */
 const char *accel__text_stream_take(accel__text_stream *s, size_t *bytes);
 void accel__text_stream_free(accel__text_stream *s);
 

@@ -1,5 +1,5 @@
-/* token_class.c - token-classification as transformers' TokenClassificationPipeline does it: strategies none, simple, first,
- * average, max. */
+/* token_class.c - token-classification as transformers' TokenClassificationPipeline does it:
+ * strategies none, simple, first, average, max. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +62,8 @@ static const char *token_text(const tag_job *job, const piece_view *v, uint32_t 
   return accel__arena_copy(job->arena, v->text + at.start, at.end - at.start);
 }
 
-/* Whether a token continues the word before it: transformers' rule, by lengths for tokenizers with a subword prefix, by
- * spaces for others. */
+/* Whether a token continues the word before it: transformers' rule, by lengths for tokenizers with
+ * a subword prefix, by spaces for others. */
 static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
   accel__span bytes = v->enc->bytes[v->base + t];
   size_t n;
@@ -76,7 +76,8 @@ static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
 }
 
 /* Tokens or words as one text: what the decoder makes of them. */
-static accel_status join(const tag_job *job, const char *const *words, uint32_t n, const char **out) {
+static accel_status join(const tag_job *job, const char *const *words, uint32_t n,
+                         const char **out) {
   accel__buffer b = {0};
   accel_status status = accel__decode_tokens(job->tokenizer, words, n, &b);
   if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n)))
@@ -101,7 +102,8 @@ static accel_status label_word(const tag_job *job, const piece_view *v, candidat
     if (!mean) return accel__no_memory(v->labels * sizeof *mean);
     for (uint32_t c = 0; c < v->labels; c++) {
       double sum = 0;
-      for (uint32_t t = word->first_token; t <= word->last_token; t++) sum += v->score[(size_t)t * v->labels + c];
+      for (uint32_t t = word->first_token; t <= word->last_token; t++)
+        sum += v->score[(size_t)t * v->labels + c];
       mean[c] = (float)(sum / (word->last_token - word->first_token + 1));
     }
     best = mean;
@@ -143,7 +145,9 @@ static const char *tag_of(const char *entity) {
 }
 
 /* "B-PER" -> "PER": everything behind the first dash, as group_sub_entities names a group. */
-static const char *group_name(const char *entity) { return strchr(entity, '-') ? strchr(entity, '-') + 1 : entity; }
+static const char *group_name(const char *entity) {
+  return strchr(entity, '-') ? strchr(entity, '-') + 1 : entity;
+}
 
 /* Neighbours of one tag become one entity, unless the later one begins a new one (B-). */
 static accel_status group(const tag_job *job, const char **words, candidate *list, uint32_t *n) {
@@ -194,10 +198,13 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
   const float *logits = (const float *)r->results[0].data + r->row * labels; /* [tokens, labels] */
   float *score = malloc(((size_t)r->tokens * labels + 1) * sizeof *score);
   candidate *list = malloc((r->tokens + 1) * sizeof *list);
-  const char **words = calloc(r->tokens + 1, sizeof *words); /* first the tokens' texts, then the words' */
-  accel_status status = score && list && words ? ACCEL_OK : accel__no_memory(r->tokens * sizeof *list);
+  /* first the tokens' texts, then the words' */
+  const char **words = calloc(r->tokens + 1, sizeof *words);
+  accel_status status =
+      score && list && words ? ACCEL_OK : accel__no_memory(r->tokens * sizeof *list);
   if (status == ACCEL_OK) {
-    for (uint32_t t = 0; t < r->tokens; t++) accel__softmax(logits + (size_t)t * labels, labels, score + (size_t)t * labels);
+    for (uint32_t t = 0; t < r->tokens; t++)
+      accel__softmax(logits + (size_t)t * labels, labels, score + (size_t)t * labels);
     const accel__encoding *enc = &job->enc[text];
     uint32_t number = job->pieces.number[r->index];
     piece_view v = {.enc = enc,
@@ -226,7 +233,8 @@ static int by_start(const void *a, const void *b) {
   return x->first_token < y->first_token ? -1 : x->first_token > y->first_token;
 }
 
-/* Pieces of a long text overlap: of overlapping entities the longer stays, of equally long ones the more certain. */
+/* Pieces of a long text overlap: of overlapping entities the longer stays, of equally long ones the
+ * more certain. */
 
 static uint32_t drop_overlaps(candidate *list, uint32_t n) {
   uint32_t kept = 0;
@@ -249,7 +257,8 @@ static accel_status hand_out(tag_job *job, uint32_t n, accel_token_entities *res
   uint32_t *count = accel__arena_array(job->arena, n, sizeof *count);
   if (!entity || !count) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
-    if (job->windows && job->enc[i].pieces > 1) job->count[i] = drop_overlaps(job->found[i], job->count[i]);
+    if (job->windows && job->enc[i].pieces > 1)
+      job->count[i] = drop_overlaps(job->found[i], job->count[i]);
     accel_token_entity *list = accel__arena_array(job->arena, job->count[i], sizeof *list);
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t k = 0; k < job->count[i]; k++) {
@@ -276,14 +285,16 @@ static accel_status read_params(const accel_tokens_params *params, tag_job *job)
     if (!strcmp(names[i], name)) {
       job->how = (strategy)i;
       if (params->stride && job->how == NONE)
-        return accel__fail(ACCEL_ERROR_ARGUMENT, "stride needs an aggregation strategy: simple, first, average or max");
+        return accel__fail(ACCEL_ERROR_ARGUMENT,
+                           "stride needs an aggregation strategy: simple, first, average or max");
       return ACCEL_OK;
     }
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown aggregation '%s'; known: none simple first average max", name);
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "unknown aggregation '%s'; known: none simple first average max", name);
 }
 
-accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_tokens_params *params,
-                           accel_token_entities **out) {
+accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                           const accel_tokens_params *params, accel_token_entities **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_token_entities *result = accel__task_result(sizeof *result);
@@ -307,7 +318,8 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
   job.windows = params->stride > 0;
   ACCEL_GOTO(accel__list_pieces(enc, n, job.windows, &scratch, &job.pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, job.pieces.piece, job.pieces.n, "tagging", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, job.pieces.piece, job.pieces.n, "tagging",
+                               take_logits, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);

@@ -1,4 +1,5 @@
-/* verify_whisper.c - goldens of Whisper's generate: arguments of its own, features in, sequences out. */
+/* verify_whisper.c - goldens of Whisper's generate: arguments of its own, features in, sequences
+ * out. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,15 @@ typedef struct arguments {
   int32_t prompt[1024];
 } arguments;
 
-static accel_status read_list(const accel__golden *g, const char *key, uint32_t most, double *out, uint32_t *n,
-                              const accel__json *root) {
+static accel_status read_list(const accel__golden *g, const char *key, uint32_t most, double *out,
+                              uint32_t *n, const accel__json *root) {
   const accel__json *value = accel__json_get(root, key);
   const bool list = cJSON_IsArray(value);
-  for (const accel__json *item = list ? value->child : value; item; item = list ? item->next : NULL) {
+  for (const accel__json *item = list ? value->child : value; item;
+       item = list ? item->next : NULL) {
     if (!cJSON_IsNumber(item) || *n == most)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: argument '%s': expected at most %u numbers", g->path, key, most);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: argument '%s': expected at most %u numbers",
+                         g->path, key, most);
     out[(*n)++] = item->valuedouble;
   }
   return ACCEL_OK;
@@ -42,8 +45,11 @@ static accel_status read_options(const accel__golden *g, arguments *a) {
   const accel__json *root = a->file.root;
   double ids[1024];
   const char *type = NULL;
-  *o = (accel__whisper_options){
-      .timestamps = -1, .condition = -1, .compression_ratio = NAN, .logprob = NAN, .no_speech = NAN};
+  *o = (accel__whisper_options){.timestamps = -1,
+                                .condition = -1,
+                                .compression_ratio = NAN,
+                                .logprob = NAN,
+                                .no_speech = NAN};
   ACCEL_TRY(accel__json_string(&a->file, root, "language", &o->language));
   ACCEL_TRY(accel__json_string(&a->file, root, "task", &o->task));
   ACCEL_TRY(accel__json_string(&a->file, root, "prompt_condition_type", &type));
@@ -51,12 +57,14 @@ static accel_status read_options(const accel__golden *g, arguments *a) {
   ACCEL_TRY(read_flag(a, "return_timestamps", &o->timestamps));
   ACCEL_TRY(read_flag(a, "condition_on_prev_tokens", &o->condition));
   ACCEL_TRY(accel__json_bool(&a->file, root, "return_token_timestamps", &o->token_times));
-  ACCEL_TRY(accel__json_number(&a->file, root, "compression_ratio_threshold", &o->compression_ratio));
+  ACCEL_TRY(
+      accel__json_number(&a->file, root, "compression_ratio_threshold", &o->compression_ratio));
   ACCEL_TRY(accel__json_number(&a->file, root, "logprob_threshold", &o->logprob));
   ACCEL_TRY(accel__json_number(&a->file, root, "no_speech_threshold", &o->no_speech));
   ACCEL_TRY(read_list(g, "temperature", 64, a->temperature, &o->n_temperature, root));
   ACCEL_TRY(read_list(g, "prompt_ids", 1024, ids, &o->prompt.n, root));
-  for (uint32_t i = 0; i < o->prompt.n; i++) a->prompt[i] = ids[i] >= 0 && ids[i] <= INT32_MAX ? (int32_t)ids[i] : -1;
+  for (uint32_t i = 0; i < o->prompt.n; i++)
+    a->prompt[i] = ids[i] >= 0 && ids[i] <= INT32_MAX ? (int32_t)ids[i] : -1;
   o->prompt.id = a->prompt;
   o->temperature = a->temperature;
   return ACCEL_OK;
@@ -84,7 +92,8 @@ static accel_status read_arguments(const accel__golden *g, arguments *a) {
     bool mine = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) mine |= !strcmp(item->string, own[i]);
     char *text = mine ? NULL : cJSON_PrintUnformatted(item);
-    if (text) accel__buffer_printf(&a->rest, "%s\"%s\":%s", a->rest.n ? "," : "{", item->string, text);
+    if (text)
+      accel__buffer_printf(&a->rest, "%s\"%s\":%s", a->rest.n ? "," : "{", item->string, text);
     cJSON_free(text);
   }
   accel__buffer_text(&a->rest, a->rest.n ? "}" : "{}");
@@ -105,18 +114,24 @@ static const accel_tensor *find(const accel__golden *g, const char *name) {
   return NULL;
 }
 
-static accel_status read_features(const accel__golden *g, const accel__whisper_plan *plan, features *out) {
-  const accel_tensor *x = out->values = find(g, "input_features"), *mask = out->mask = find(g, "attention_mask");
+static accel_status read_features(const accel__golden *g, const accel__whisper_plan *plan,
+                                  features *out) {
+  const accel_tensor *x = out->values = find(g, "input_features"),
+                     *mask = out->mask = find(g, "attention_mask");
   for (uint32_t i = 0; i < g->inputs.n; i++)
     if (&g->inputs.item[i] != x && &g->inputs.item[i] != mask)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in Whisper's generation", g->path,
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: input '%s' is not supported in Whisper's generation", g->path,
                          g->inputs.item[i].name);
-  if (!x || x->dtype != ACCEL_F32 || x->rank != 3 || x->dim[0] < 1 || x->dim[1] != plan->mels || x->dim[2] < 1)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.input_features' must be fp32 [rows, %lld, frames]", g->path,
+  if (!x || x->dtype != ACCEL_F32 || x->rank != 3 || x->dim[0] < 1 || x->dim[1] != plan->mels ||
+      x->dim[2] < 1)
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: tensor 'in.input_features' must be fp32 [rows, %lld, frames]", g->path,
                        (long long)plan->mels);
   if (mask && (mask->rank != 2 || mask->dim[0] != x->dim[0] || mask->dim[1] != x->dim[2] ||
                (mask->dtype != ACCEL_I64 && mask->dtype != ACCEL_I32)))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.attention_mask' must be int64 [rows, frames]", g->path);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: tensor 'in.attention_mask' must be int64 [rows, frames]", g->path);
   /* generate() looks at the mask of long sounds in batches alone */
   out->masked = mask && x->dim[2] > plan->frames && x->dim[0] > 1;
   return ACCEL_OK;
@@ -160,16 +175,19 @@ static int64_t row_length(const accel__whisper_transcript *t, bool begin) {
   return (int64_t)t->ids.n + (begin ? t->begin.n + (t->n && t->segment[t->n - 1].ended) : 0);
 }
 
-static accel_status lay_out(const accel__golden *g, const accel__whisper_plan *plan, const accel__whisper_transcript *said,
-                            int64_t rows, accel_tensors **out) {
+static accel_status lay_out(const accel__golden *g, const accel__whisper_plan *plan,
+                            const accel__whisper_transcript *said, int64_t rows,
+                            accel_tensors **out) {
   const accel__generate_config *c = &plan->generate.config;
   const bool begin = has_begin(g, plan);
   const int64_t eos = c->eos.n ? c->eos.id[0] : 0, pad = c->pad >= 0 ? c->pad : eos;
   int64_t width = 0;
-  for (int64_t b = 0; b < rows; b++) width = row_length(&said[b], begin) > width ? row_length(&said[b], begin) : width;
-  accel_tensor like[3] = {{.name = "sequences", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}},
-                          {.name = "sequences_scores", .dtype = ACCEL_F32, .rank = 1, .dim = {rows}},
-                          {.name = "token_timestamps", .dtype = ACCEL_F32, .rank = 2, .dim = {rows, width}}};
+  for (int64_t b = 0; b < rows; b++)
+    width = row_length(&said[b], begin) > width ? row_length(&said[b], begin) : width;
+  accel_tensor like[3] = {
+      {.name = "sequences", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}},
+      {.name = "sequences_scores", .dtype = ACCEL_F32, .rank = 1, .dim = {rows}},
+      {.name = "token_timestamps", .dtype = ACCEL_F32, .rank = 2, .dim = {rows, width}}};
   ACCEL_TRY(accel__tensors_new(like, plan->options.token_times && !begin ? 3 : 2, out));
   int64_t *to = (*out)->item[0].data;
   for (int64_t b = 0; b < rows; b++) {
@@ -181,12 +199,14 @@ static accel_status lay_out(const accel__golden *g, const accel__whisper_plan *p
     while (to < end) *to++ = pad;
     ((float *)(*out)->item[1].data)[b] = t->n ? t->segment[0].score : 0;
     for (int64_t i = 0; (*out)->n > 2 && i < width; i++) /* the last one is repeated */
-      ((float *)(*out)->item[2].data)[b * width + i] = t->ids.n ? t->times[i < t->ids.n ? i : t->ids.n - 1] : 0;
+      ((float *)(*out)->item[2].data)[b * width + i] =
+          t->ids.n ? t->times[i < t->ids.n ? i : t->ids.n - 1] : 0;
   }
   return ACCEL_OK;
 }
 
-accel_status accel__verify_whisper(accel_endpoint *ep, const accel__golden *g, accel_tensors **out) {
+accel_status accel__verify_whisper(accel_endpoint *ep, const accel__golden *g,
+                                   accel_tensors **out) {
   accel__arena arena = {0};
   accel__whisper_plan plan = {0};
   accel_generate_params params = accel__generate_defaults();
@@ -201,7 +221,8 @@ accel_status accel__verify_whisper(accel_endpoint *ep, const accel__golden *g, a
   if (status == ACCEL_OK) {
     const uint32_t rows = (uint32_t)f.values->dim[0];
     accel__whisper_transcript *said = accel__arena_array(&arena, rows, sizeof *said);
-    status = said ? accel__whisper_run(ep, &plan, load, &f, rows, &arena, said) : ACCEL_ERROR_OUT_OF_MEMORY;
+    status = said ? accel__whisper_run(ep, &plan, load, &f, rows, &arena, said)
+                  : ACCEL_ERROR_OUT_OF_MEMORY;
     if (status == ACCEL_OK) status = lay_out(g, &plan, said, rows, out);
   }
   accel__whisper_plan_free(&plan);

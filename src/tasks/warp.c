@@ -73,13 +73,16 @@ static float kth(const float *scores, size_t n, uint32_t k, accel__ranked *ranke
 
 /* ---- the warpers ---- */
 
-/* The fewest highest tokens that hold `mass`: a token stays while those above it hold less.  `key` ranks them (the scores
- * themselves for top-p); most models need few, so few are ranked at first. */
-static uint32_t rank_mass(const float *key, const float *scores, size_t n, double mass, accel__ranked *ranked) {
+/* The fewest highest tokens that hold `mass`: a token stays while those above it hold less.
+ * `key` ranks them (the scores themselves for top-p); most models need few, so few are ranked at
+ * first. */
+static uint32_t rank_mass(const float *key, const float *scores, size_t n, double mass,
+                          accel__ranked *ranked) {
   double all = accel__log_sum_exp(scores, n);
   for (size_t k = 64;; k *= 8) {
     uint32_t held = accel__highest(key, n, (uint32_t)(k < n ? k : n), ranked), kept = 0;
-    for (double above = 0; kept < held && above < mass; kept++) above += exp(scores[ranked[kept].index] - all);
+    for (double above = 0; kept < held && above < mass; kept++)
+      above += exp(scores[ranked[kept].index] - all);
     if (kept < held || held < k || k >= n) return kept;
   }
 }
@@ -104,10 +107,13 @@ static double entropy(const float *scores, size_t n, double all) {
   return sum;
 }
 
-/* Tokens whose information is nearest to the entropy, until they hold `mass` (Meister et al. 2022). */
-static void typical(float *scores, size_t n, double mass, uint32_t least, accel__logits_scratch *s) {
+/* Tokens whose information is nearest to the entropy, until they hold `mass` (Meister et al.
+ * 2022). */
+static void typical(float *scores, size_t n, double mass, uint32_t least,
+                    accel__logits_scratch *s) {
   double all = accel__log_sum_exp(scores, n), expected = entropy(scores, n, all);
-  for (size_t i = 0; i < n; i++) s->key[i] = scores[i] > -INFINITY ? (float)-fabs(all - scores[i] - expected) : -INFINITY;
+  for (size_t i = 0; i < n; i++)
+    s->key[i] = scores[i] > -INFINITY ? (float)-fabs(all - scores[i] - expected) : -INFINITY;
   uint32_t kept = rank_mass(s->key, scores, n, mass, s->ranked);
   if (kept < least) kept = least;
   if (kept > n) kept = (uint32_t)n;
@@ -118,19 +124,23 @@ static void typical(float *scores, size_t n, double mass, uint32_t least, accel_
 
 /* Probabilities of at least `bound` (Hewitt et al. 2022). */
 static void cut_off(float *scores, size_t n, double bound, uint32_t least, accel__ranked *ranked) {
-  float floor = kth(scores, n, least, ranked), lowest = (float)(accel__log_sum_exp(scores, n) + log(bound));
+  float floor = kth(scores, n, least, ranked),
+        lowest = (float)(accel__log_sum_exp(scores, n) + log(bound));
   drop_below(scores, n, lowest < floor ? lowest : floor);
 }
 
 static void eta(float *scores, size_t n, double epsilon, uint32_t least, accel__ranked *ranked) {
-  double all = accel__log_sum_exp(scores, n), by_entropy = sqrt(epsilon) * exp(-entropy(scores, n, all));
+  double all = accel__log_sum_exp(scores, n),
+         by_entropy = sqrt(epsilon) * exp(-entropy(scores, n, all));
   cut_off(scores, n, epsilon < by_entropy ? epsilon : by_entropy, least, ranked);
 }
 
-/* The highest tokens whose summed entropy stays within `share` of the entropy of the 100 highest. */
+/* The highest tokens whose summed entropy stays within `share` of the entropy of the 100
+ * highest. */
 static void top_h(float *scores, size_t n, double share, accel__ranked *ranked) {
   enum { CONSIDERED = 100 };
-  uint32_t held = accel__highest(scores, n, n < CONSIDERED ? (uint32_t)n : CONSIDERED, ranked), kept = 0;
+  uint32_t held = accel__highest(scores, n, n < CONSIDERED ? (uint32_t)n : CONSIDERED, ranked),
+           kept = 0;
   double all = 0, whole = 0, sum = 0, part[CONSIDERED];
   for (uint32_t i = 0; i < held; i++) all += exp((double)ranked[i].value - ranked[0].value);
   for (uint32_t i = 0; i < held; i++) {
@@ -141,14 +151,17 @@ static void top_h(float *scores, size_t n, double share, accel__ranked *ranked) 
   keep_only(scores, n, ranked, kept);
 }
 
-accel_status accel__logits_warpers(const accel__generate_config *c, accel__logits_scratch *s, float *scores, size_t vocab) {
+accel_status accel__logits_warpers(const accel__generate_config *c, accel__logits_scratch *s,
+                                   float *scores, size_t vocab) {
   /* beams need one token that does not end them */
   uint32_t least = c->num_beams > 1 ? (c->eos.n ? c->eos.n : 1) + 1 : 1;
   ACCEL_TRY(accel__logits_reserve(s, vocab));
   if (c->temperature != 1)
     for (size_t i = 0; i < vocab; i++) scores[i] /= (float)c->temperature;
   if (c->top_h > 0) top_h(scores, vocab, c->top_h, s->ranked);
-  if (c->top_k > 0) drop_below(scores, vocab, kth(scores, vocab, c->top_k > least ? (uint32_t)c->top_k : least, s->ranked));
+  if (c->top_k > 0)
+    drop_below(scores, vocab,
+               kth(scores, vocab, c->top_k > least ? (uint32_t)c->top_k : least, s->ranked));
   if (c->top_p < 1) top_p(scores, vocab, c->top_p, least, s->ranked);
   if (c->min_p > 0) min_p(scores, vocab, c->min_p, least, s->ranked);
   if (c->typical_p < 1) typical(scores, vocab, c->typical_p, least, s);
@@ -165,7 +178,9 @@ static uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-uint64_t accel__random_next(accel__random *r) { return mix(r->state += UINT64_C(0x9e3779b97f4a7c15)); }
+uint64_t accel__random_next(accel__random *r) {
+  return mix(r->state += UINT64_C(0x9e3779b97f4a7c15));
+}
 
 accel__random accel__random_new(uint64_t seed, uint32_t sequence) {
   accel__random r = {mix(seed + UINT64_C(0x9e3779b97f4a7c15))};
@@ -173,7 +188,9 @@ accel__random accel__random_new(uint64_t seed, uint32_t sequence) {
   return r;
 }
 
-double accel__random_unit(accel__random *r) { return (double)(accel__random_next(r) >> 11) * 0x1p-53; }
+double accel__random_unit(accel__random *r) {
+  return (double)(accel__random_next(r) >> 11) * 0x1p-53;
+}
 
 int64_t accel__draw(accel__random *r, const float *scores, size_t n) {
   float most = highest_of(scores, n);

@@ -1,4 +1,5 @@
-/* whisper.c - sounds through Whisper side by side: encode a segment, generate it, judge it, go on where it ended. */
+/* whisper.c - sounds through Whisper side by side: encode a segment, generate it, judge it, go on
+ * where it ended. */
 #include "tasks/whisper.h"
 
 #include <math.h>
@@ -56,20 +57,25 @@ static void choose(double *own, double files) {
 static accel_status check_plan(const accel_endpoint *ep, const accel__whisper_plan *plan) {
   const accel__whisper_options *o = &plan->options;
   if (!isnan(o->no_speech) && isnan(o->logprob))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no_speech_threshold needs logprob_threshold, with which it is combined",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: no_speech_threshold needs logprob_threshold, with which it is combined",
                        ep->name);
   if (!isnan(o->no_speech) && plan->config.no_timestamps < 1)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no_speech_threshold needs no_timestamps_token_id", plan->config.file);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no_speech_threshold needs no_timestamps_token_id",
+                       plan->config.file);
   if (o->timestamps == 1 && plan->config.no_timestamps < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no no_timestamps_token_id, so there are no timestamps",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: has no no_timestamps_token_id, so there are no timestamps",
                        plan->config.file);
   if (o->token_times) ACCEL_TRY(accel__align_check(ep));
   if (o->prompt_always && o->condition != 1)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a prompt for all segments needs conditioning on what was said before",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: a prompt for all segments needs conditioning on what was said before",
                        ep->name);
   for (uint32_t i = 0; i < o->n_temperature; i++)
     if (!(o->temperature[i] >= 0 && o->temperature[i] <= 1000))
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: temperature %g; from 0 to 1000", ep->name, o->temperature[i]);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: temperature %g; from 0 to 1000", ep->name,
+                         o->temperature[i]);
   return ACCEL_OK;
 }
 
@@ -78,7 +84,8 @@ static accel_status read_shape(const accel_endpoint *ep, accel__whisper_plan *pl
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   const accel__model_entry *e = accel__model_entry_of(ep->model, "encode");
   const accel_plugin_tensor *t = e && e->n_inputs ? &p->tensor[e->inputs[0].tensor] : NULL;
-  if (!t || t->rank != 3) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: no features to encode", ep->name);
+  if (!t || t->rank != 3)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "%s: no features to encode", ep->name);
   plan->mels = p->dim[t->dim[1]].c;
   plan->frames = p->dim[t->dim[2]].c;
   plan->positions = ep->model->max_positions;
@@ -92,7 +99,8 @@ static accel_status fill_options(const accel_endpoint *ep, accel__whisper_plan *
   int64_t start = plan->generate.config.decoder_start;
   if (start < 0) start = ep->model->decoder_start_id;
   if (start < 0 || start >= vocab)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: no decoder_start_token_id, or one beyond the vocabulary", c->file);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: no decoder_start_token_id, or one beyond the vocabulary", c->file);
   if (o->timestamps < 0) o->timestamps = c->return_timestamps;
   if (o->condition < 0) o->condition = c->condition_on_previous;
   choose(&o->compression_ratio, c->compression_ratio);
@@ -100,29 +108,34 @@ static accel_status fill_options(const accel_endpoint *ep, accel__whisper_plan *
   choose(&o->no_speech, c->no_speech);
   for (uint32_t i = 0; i < o->prompt.n; i++)
     if (o->prompt.id[i] < 0 || o->prompt.id[i] >= vocab)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the prompt holds token %d; the model's are 0 to %lld", ep->name,
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: the prompt holds token %d; the model's are 0 to %lld", ep->name,
                          o->prompt.id[i], (long long)vocab - 1);
   for (int with = 0; with < 2; with++)
-    ACCEL_TRY(accel__whisper_begin(c, o->language, o->task, with, start, &plan->generate.arena, &plan->begin[with],
-                                   &plan->detect[with]));
+    ACCEL_TRY(accel__whisper_begin(c, o->language, o->task, with, start, &plan->generate.arena,
+                                   &plan->begin[with], &plan->detect[with]));
   return check_plan(ep, plan);
 }
 
 accel_status accel__whisper_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
-                                      const accel__whisper_options *options, accel__whisper_plan *plan) {
+                                      const accel__whisper_options *options,
+                                      accel__whisper_plan *plan) {
   accel__json_file file = {0};
   *plan = (accel__whisper_plan){.options = *options};
   ACCEL_TRY(accel__generate_plan_make(ep, params, &plan->generate));
   ACCEL_TRY(accel__generation_file(ep->directory, &file));
-  accel_status status = accel__whisper_config_read(file.root ? &file : NULL, &ep->config, ep->model->vocab_size,
-                                                   &plan->generate.arena, &plan->config);
+  accel_status status =
+      accel__whisper_config_read(file.root ? &file : NULL, &ep->config, ep->model->vocab_size,
+                                 &plan->generate.arena, &plan->config);
   accel__json_free(&file);
   if (status == ACCEL_OK) status = read_shape(ep, plan);
   if (status == ACCEL_OK) status = fill_options(ep, plan);
   return status;
 }
 
-void accel__whisper_plan_free(accel__whisper_plan *plan) { accel__generate_plan_free(&plan->generate); }
+void accel__whisper_plan_free(accel__whisper_plan *plan) {
+  accel__generate_plan_free(&plan->generate);
+}
 
 /* ---- what the encoder sees, and steps beside the engine ---- */
 
@@ -132,7 +145,8 @@ static accel_status encode_segment(run *r, job *j) {
   j->span = j->sound.frames - j->seek < frames ? j->sound.frames - j->seek : frames;
   memset(j->input, 0, (size_t)(mels * frames) * sizeof *j->input);
   for (int64_t m = 0; m < mels; m++)
-    memcpy(j->input + m * frames, j->sound.values + m * j->sound.width + j->seek, (size_t)j->span * sizeof *j->input);
+    memcpy(j->input + m * frames, j->sound.values + m * j->sound.width + j->seek,
+           (size_t)j->span * sizeof *j->input);
   const accel_tensor features = {"input_features", ACCEL_F32, 3, {1, mels, frames}, j->input};
   if ((j->base = model->number(model->self)) < 0) return accel__no_memory(0);
   const accel__encoder_input input = {.tensor = &features, .n_tensors = 1};
@@ -145,7 +159,8 @@ static void drop_base(run *r, job *j) {
 }
 
 /* Scores after ids[n], the first the decoder reads; valid until the next step. */
-static accel_status scores_after(run *r, const job *j, const int32_t *ids, uint32_t n, float **scores) {
+static accel_status scores_after(run *r, const job *j, const int32_t *ids, uint32_t n,
+                                 float **scores) {
   const accel__stepper *model = &r->stepper.stepper;
   accel__step_item item = {.sequence = model->number(model->self), .ids = ids, .n = n};
   if (item.sequence < 0) return accel__no_memory(0);
@@ -188,7 +203,8 @@ static accel_status hear_silence(run *r, job *j) {
 
 /* ---- prompts ---- */
 
-/* Ids of a segment as part of the past: the second of two timestamps at its end belongs to what comes. */
+/* Ids of a segment as part of the past: the second of two timestamps at its end belongs to what
+ * comes. */
 static uint32_t past_length(const run *r, accel__ids ids) {
   const int64_t begin = r->plan->config.no_timestamps;
   return begin >= 0 && ids.n > 2 && ids.id[ids.n - 2] > begin ? ids.n - 1 : ids.n;
@@ -197,15 +213,18 @@ static uint32_t past_length(const run *r, accel__ids ids) {
 static int64_t start_of_previous(const accel__whisper_plan *plan) {
   const accel__ids suppress = plan->generate.config.suppress;
   if (plan->config.prev_sot >= 0) return plan->config.prev_sot;
-  return suppress.n >= 2 ? suppress.id[suppress.n - 2] : -1; /* as the class has it for older files */
+  /* as the class has it for older files */
+  return suppress.n >= 2 ? suppress.id[suppress.n - 2] : -1;
 }
 
-/* The past of the sound: the prompt where it counts as its beginning, then all segments; its end is kept. */
+/* The past of the sound: the prompt where it counts as its beginning, then all segments; its end is
+ * kept. */
 static accel_status past_of(run *r, const job *j, int32_t **out, uint32_t *n) {
   const accel__whisper_options *o = &r->plan->options;
   const uint32_t most = (uint32_t)(r->plan->positions / 2 - 1);
   accel__ids first = o->prompt_always ? (accel__ids){0} : o->prompt;
-  if (first.n && first.id[0] == r->plan->config.prev_sot) first = (accel__ids){first.id + 1, first.n - 1};
+  if (first.n && first.id[0] == r->plan->config.prev_sot)
+    first = (accel__ids){first.id + 1, first.n - 1};
   uint64_t all = first.n;
   for (uint32_t i = 0; i < j->n; i++) all += j->segment[i].ids.n;
   int32_t *ids = *out = malloc((all + 1) * sizeof *ids);
@@ -259,8 +278,10 @@ static accel_status room_of(const run *r, job *j, uint32_t *out) {
   if (c->max_new_tokens >= 0) {
     if (c->max_new_tokens > most)
       return accel__remedy(
-          accel__fail(ACCEL_ERROR_LIMIT, "%s: max_new_tokens is %lld after %u tokens of prompt; the model has room for %lld",
-                      r->ep->name, (long long)c->max_new_tokens, j->n_prompt, (long long)positions),
+          accel__fail(
+              ACCEL_ERROR_LIMIT,
+              "%s: max_new_tokens is %lld after %u tokens of prompt; the model has room for %lld",
+              r->ep->name, (long long)c->max_new_tokens, j->n_prompt, (long long)positions),
           "shorten the prompt, or ask for fewer new tokens");
     most = c->max_new_tokens;
   } else if (j->max_length >= 0) {
@@ -269,9 +290,10 @@ static accel_status room_of(const run *r, job *j, uint32_t *out) {
     most = j->max_length - j->n_prompt;
   }
   if (most < 1)
-    return accel__remedy(accel__fail(ACCEL_ERROR_LIMIT, "%s: a prompt of %u tokens leaves no room for a transcript",
-                                     r->ep->name, j->n_prompt),
-                         "shorten the prompt");
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_LIMIT, "%s: a prompt of %u tokens leaves no room for a transcript",
+                    r->ep->name, j->n_prompt),
+        "shorten the prompt");
   *out = (uint32_t)most;
   return ACCEL_OK;
 }
@@ -346,8 +368,9 @@ static uint32_t unpadded(const accel__generate_config *c, const int32_t *ids, ui
   return n - padding + accel__is_eos(c, (int32_t)c->pad);
 }
 
-static accel_status judge(const run *r, const job *j, const accel__hypothesis *h, const int32_t *ids, uint32_t n,
-                          accel__whisper_segment *out, bool *again, bool *skip) {
+static accel_status judge(const run *r, const job *j, const accel__hypothesis *h,
+                          const int32_t *ids, uint32_t n, accel__whisper_segment *out, bool *again,
+                          bool *skip) {
   const accel__whisper_options *o = &r->plan->options;
   *again = *skip = false;
   out->compression_ratio = out->logprob = NAN;
@@ -370,8 +393,8 @@ static accel_status judge(const run *r, const job *j, const accel__hypothesis *h
 /* ---- segments ---- */
 
 /* `like` has all ids of the run, of which ids[n] are a part, and their times. */
-static accel_status add_segment(run *r, job *j, const accel__whisper_segment *like, double start, double end,
-                                const int32_t *ids, uint32_t n) {
+static accel_status add_segment(run *r, job *j, const accel__whisper_segment *like, double start,
+                                double end, const int32_t *ids, uint32_t n) {
   if (j->n == j->room) {
     uint32_t room = 2 * j->room + 8;
     accel__whisper_segment *more = realloc(j->segment, room * sizeof *more);
@@ -391,8 +414,8 @@ static accel_status add_segment(run *r, job *j, const accel__whisper_segment *li
 }
 
 /* Without two timestamps in a row all of it is one segment. */
-static accel_status one_segment(run *r, job *j, const accel__whisper_segment *like, const int32_t *ids, uint32_t n,
-                                int64_t begin) {
+static accel_status one_segment(run *r, job *j, const accel__whisper_segment *like,
+                                const int32_t *ids, uint32_t n, int64_t begin) {
   const double offset = (double)j->seek * TIMESTAMP / STRIDE;
   double last = (double)(int64_t)((float)j->span * (float)FRAME / (float)TIMESTAMP);
   uint32_t i = n;
@@ -403,18 +426,23 @@ static accel_status one_segment(run *r, job *j, const accel__whisper_segment *li
 }
 
 /* Cuts ids[n] where two timestamps meet, and moves on to the end of what is finished. */
-static accel_status take_segments(run *r, job *j, const accel__whisper_segment *like, const int32_t *ids, uint32_t n) {
-  const int64_t begin = r->plan->config.no_timestamps >= 0 ? r->plan->config.no_timestamps + 1 : INT32_MAX;
+static accel_status take_segments(run *r, job *j, const accel__whisper_segment *like,
+                                  const int32_t *ids, uint32_t n) {
+  const int64_t begin =
+      r->plan->config.no_timestamps >= 0 ? r->plan->config.no_timestamps + 1 : INT32_MAX;
   const double offset = (double)j->seek * TIMESTAMP / STRIDE;
-  const bool single = n >= 2 && ids[n - 2] < begin && ids[n - 1] >= begin; /* nothing is said after it */
+  /* nothing is said after it */
+  const bool single = n >= 2 && ids[n - 2] < begin && ids[n - 1] >= begin;
   uint32_t from = 0, last_cut = 0;
   for (uint32_t i = 1; i < n; i++)
     if (ids[i - 1] >= begin && ids[i] >= begin) last_cut = i;
   if (!last_cut) return one_segment(r, j, like, ids, n, begin);
   for (uint32_t i = 1; i <= n; i++) {
-    const bool cut = i < n && ids[i - 1] >= begin && ids[i] >= begin, last = single ? i == n : i == last_cut;
+    const bool cut = i < n && ids[i - 1] >= begin && ids[i] >= begin,
+               last = single ? i == n : i == last_cut;
     if (!cut && !last) continue;
-    const uint32_t to = last && !single ? i + 1 : i, at = last && !single ? to - 2 : to - 1; /* both of the last pair stay */
+    /* both of the last pair stay */
+    const uint32_t to = last && !single ? i + 1 : i, at = last && !single ? to - 2 : to - 1;
     ACCEL_TRY(add_segment(r, j, like, offset + (double)(ids[from] - begin) * TIMESTAMP,
                           offset + (double)(ids[at] - begin) * TIMESTAMP, ids + from, to - from));
     from = to;
@@ -428,7 +456,8 @@ static accel_status take_segments(run *r, job *j, const accel__whisper_segment *
 /* ---- one sound ---- */
 
 /* When each of the n tokens after the prompt begins. */
-static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_t n, const float **out) {
+static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_t n,
+                               const float **out) {
   const float offset = (float)((double)j->seek * TIMESTAMP / STRIDE);
   const int64_t heard = j->sound.heard == INT64_MAX ? INT64_MAX : j->sound.heard - j->seek;
   float *times = accel__arena_array(r->arena, n, sizeof *times);
@@ -449,7 +478,8 @@ static accel_status end_attempt(run *r, job *j) {
     return accel__remedy(q->status, "%s", q->remedy ? q->remedy : "");
   }
   const accel__hypothesis *h = &q->done[0];
-  if (h->finish == ACCEL__FINISH_CANCELLED) return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");
+  if (h->finish == ACCEL__FINISH_CANCELLED)
+    return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");
   const int32_t *ids = h->ids + q->prompt.n;
   like.score = h->score;
   const uint32_t all = h->n - q->prompt.n;
@@ -460,7 +490,8 @@ static accel_status end_attempt(run *r, job *j) {
   if (like.ended) n--;
   j->condition = r->plan->options.condition == 1 && like.temperature < 0.5;
   again &= j->attempt + 1 < r->plan->options.n_temperature;
-  if (r->plan->options.token_times && !skip && !again) ACCEL_TRY(tell_times(r, j, h->ids, all, &like.times));
+  if (r->plan->options.token_times && !skip && !again)
+    ACCEL_TRY(tell_times(r, j, h->ids, all, &like.times));
   if (skip)
     j->seek += j->span;
   else if (!again)
@@ -481,7 +512,8 @@ static accel_status begin_job(run *r, job *j, accel__whisper_load load, void *us
   j->timestamps = plan->options.timestamps == 1 || longer;
   if (j->timestamps && plan->config.no_timestamps < 0)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                       "%s: a sound longer than the encoder's input needs timestamps, and %s has no no_timestamps_token_id",
+                       "%s: a sound longer than the encoder's input needs timestamps, and %s has "
+                       "no no_timestamps_token_id",
                        r->ep->name, plan->config.file);
   j->begin = plan->begin[j->timestamps];
   j->detect = plan->detect[j->timestamps];
@@ -505,8 +537,11 @@ static accel_status end_job(run *r, job *j, accel__whisper_transcript *out) {
     if (list[i].ids.n) memcpy(ids + at, list[i].ids.id, list[i].ids.n * sizeof *ids);
     if (list[i].ids.n && timed) memcpy(times + at, list[i].times, list[i].ids.n * sizeof *times);
   }
-  *out = (accel__whisper_transcript){
-      .segment = list, .n = j->n, .ids = {ids, n}, .times = timed ? times : NULL, .begin = j->begin};
+  *out = (accel__whisper_transcript){.segment = list,
+                                     .n = j->n,
+                                     .ids = {ids, n},
+                                     .times = timed ? times : NULL,
+                                     .begin = j->begin};
   for (uint32_t i = 0; i < j->begin.n && !out->language; i++)
     out->language = accel__whisper_language_of(&r->plan->config, j->begin.id[i]);
   return ACCEL_OK;
@@ -528,12 +563,13 @@ static void report(const run *r, const job *jobs, uint32_t together) {
   double done = r->done;
   for (uint32_t i = 0; i < together; i++)
     if (jobs[i].active) done += (double)jobs[i].seek / (double)jobs[i].sound.frames;
-  accel__report_progress(r->ep->ctx, "transcribing", (uint64_t)(1000 * done), 1000 * (uint64_t)r->n);
+  accel__report_progress(r->ep->ctx, "transcribing", (uint64_t)(1000 * done),
+                         1000 * (uint64_t)r->n);
 }
 
 /* Sounds take the places of jobs[together] as these come free. */
-static accel_status run_jobs(run *r, job *jobs, uint32_t together, accel__whisper_load load, void *user,
-                             accel__whisper_transcript *out) {
+static accel_status run_jobs(run *r, job *jobs, uint32_t together, accel__whisper_load load,
+                             void *user, accel__whisper_transcript *out) {
   uint32_t next = 0;
   while (r->done < r->n) {
     for (uint32_t i = 0; i < together; i++) {
@@ -559,8 +595,9 @@ static accel_status run_jobs(run *r, job *jobs, uint32_t together, accel__whispe
   return ACCEL_OK;
 }
 
-static accel_status attempt(accel_endpoint *ep, const accel__whisper_plan *plan, accel__whisper_load load, void *user,
-                            uint32_t n, accel__arena *arena, accel__whisper_transcript *out) {
+static accel_status attempt(accel_endpoint *ep, const accel__whisper_plan *plan,
+                            accel__whisper_load load, void *user, uint32_t n, accel__arena *arena,
+                            accel__whisper_transcript *out) {
   uint32_t together = plan->options.together ? plan->options.together : TOGETHER;
   if (together > n) together = n;
   run r = {.ep = ep, .plan = plan, .arena = arena, .n = n};
@@ -580,12 +617,14 @@ static accel_status attempt(accel_endpoint *ep, const accel__whisper_plan *plan,
   return status;
 }
 
-accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *plan, accel__whisper_load load, void *user,
-                                uint32_t n, accel__arena *arena, accel__whisper_transcript *out) {
+accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *plan,
+                                accel__whisper_load load, void *user, uint32_t n,
+                                accel__arena *arena, accel__whisper_transcript *out) {
   const accel_plugin_endpoint *used = ep->handle;
   accel_status status = attempt(ep, plan, load, user, n, arena, out);
   /* under "auto" once more in fp32 */
-  if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back && accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+  if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&
+      accel__endpoint_fall_back(ep, used) == ACCEL_OK)
     status = attempt(ep, plan, load, user, n, arena, out);
   return status;
 }

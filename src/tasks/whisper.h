@@ -1,9 +1,11 @@
 /* whisper.h - Whisper's generate: features of sounds to tokens, 30 seconds at a time (transformers'
- * WhisperForConditionalGeneration.generate with a batch of one sound: a sound's result does not depend on its company).
+ * WhisperForConditionalGeneration.generate with a batch of one sound: a sound's result does not
+ * depend on its company).
  *
- * A sound of more frames than the encoder takes is gone through from end of segment to end of segment, as its timestamps
- * say.  Where a piece looks bad (compression_ratio, logprob) it is generated again at the next temperature; where it looks
- * bad and silent (no_speech) it is left out.  Sounds run side by side in one engine, each at its own pace.
+ * A sound of more frames than the encoder takes is gone through from end of segment to end of
+ * segment, as its timestamps say.  Where a piece looks bad (compression_ratio, logprob) it is
+ * generated again at the next temperature; where it looks bad and silent (no_speech) it is left
+ * out.  Sounds run side by side in one engine, each at its own pace.
  */
 #ifndef ACCEL_TASKS_WHISPER_H
 #define ACCEL_TASKS_WHISPER_H
@@ -13,10 +15,13 @@
 
 typedef struct accel__whisper_options {
   const char *language, *task; /* NULL: as the model's files say, else detected */
-  int32_t timestamps;          /* 1 yes, 0 no, -1: as the model's files say; longer sounds have them always */
-  accel__ids prompt;           /* in front of the first tokens: <|startofprev|> and a text */
-  bool prompt_always;          /* with conditioning: in front of every segment's past, not as the beginning of the past */
-  int32_t condition;           /* on what was said before: 1 yes, 0 no, -1: as the model's files say */
+  /* 1 yes, 0 no, -1: as the model's files say; longer sounds have them always */
+  int32_t timestamps;
+  accel__ids prompt; /* in front of the first tokens: <|startofprev|> and a text */
+  /* with conditioning: in front of every segment's past, not as the beginning of the past */
+  bool prompt_always;
+  /* on what was said before: 1 yes, 0 no, -1: as the model's files say */
+  int32_t condition;
   double compression_ratio, logprob, no_speech; /* thresholds; NAN: as the model's files say */
   const double *temperature;                    /* [n_temperature] tried in turn; none: 0 alone */
   uint32_t n_temperature;
@@ -26,22 +31,24 @@ typedef struct accel__whisper_options {
   void *told_user;
 } accel__whisper_options;
 
-/* Log-mel features [mels, width], row-major, malloc'd, of which `frames` count.  Short sounds come padded to the encoder's
- * length, and all of it counts. */
+/* Log-mel features [mels, width], row-major, malloc'd, of which `frames` count.  Short sounds come
+ * padded to the encoder's length, and all of it counts. */
 typedef struct accel__whisper_features {
   float *values;
   int64_t width, frames;
   int64_t heard; /* frames that are no padding, for times of tokens; INT64_MAX: not known */
 } accel__whisper_features;
-typedef accel_status (*accel__whisper_load)(void *user, uint32_t sound, accel__whisper_features *out);
+typedef accel_status (*accel__whisper_load)(void *user, uint32_t sound,
+                                            accel__whisper_features *out);
 
 typedef struct accel__whisper_segment {
   double start, end;  /* seconds */
   accel__ids ids;     /* timestamps included, end of text not */
   const float *times; /* [ids.n] when each begins, seconds of the sound; NULL: not asked for */
-  double temperature, logprob, compression_ratio, no_speech; /* of the run it is from; NAN: nobody asked */
-  float score;                                               /* of beam search */
-  bool ended;                                                /* that run came to its end of text */
+  /* of the run it is from; NAN: nobody asked */
+  double temperature, logprob, compression_ratio, no_speech;
+  float score; /* of beam search */
+  bool ended;  /* that run came to its end of text */
 } accel__whisper_segment;
 typedef struct accel__whisper_transcript {
   const accel__whisper_segment *segment;
@@ -65,11 +72,13 @@ typedef struct accel__whisper_plan {
 } accel__whisper_plan;
 bool accel__is_whisper(const accel_endpoint *ep);
 accel_status accel__whisper_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
-                                      const accel__whisper_options *options, accel__whisper_plan *plan);
+                                      const accel__whisper_options *options,
+                                      accel__whisper_plan *plan);
 void accel__whisper_plan_free(accel__whisper_plan *plan);
 
 /* Transcribes n sounds; `load` is called when a sound's turn comes.  out[n] is arena memory. */
-accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *plan, accel__whisper_load load, void *user,
-                                uint32_t n, accel__arena *arena, accel__whisper_transcript *out);
+accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *plan,
+                                accel__whisper_load load, void *user, uint32_t n,
+                                accel__arena *arena, accel__whisper_transcript *out);
 
 #endif

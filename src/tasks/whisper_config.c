@@ -1,4 +1,5 @@
-/* whisper_config.c - Whisper's fields of generation_config.json, and the first tokens of its decoder. */
+/* whisper_config.c - Whisper's fields of generation_config.json, and the first tokens of its
+ * decoder. */
 #include "tasks/whisper_config.h"
 
 #include <math.h>
@@ -16,11 +17,13 @@ typedef struct reader {
 } reader;
 
 static accel_status wrong(const reader *r, const char *key, const char *expected) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s': expected %s", r->file->name, key, expected);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s': expected %s", r->file->name, key,
+                     expected);
 }
 
 static bool is_id(const reader *r, const accel__json *value) {
-  return cJSON_IsNumber(value) && value->valuedouble >= 0 && value->valuedouble < (double)r->vocab &&
+  return cJSON_IsNumber(value) && value->valuedouble >= 0 &&
+         value->valuedouble < (double)r->vocab &&
          value->valuedouble == (double)(int64_t)value->valuedouble;
 }
 
@@ -30,7 +33,8 @@ static accel_status read_languages(const reader *r) {
   uint32_t n = 0;
   ACCEL_TRY(accel__json_object(r->file, r->file->root, "lang_to_id", &map));
   if (!map) return ACCEL_OK;
-  accel__whisper_language *list = accel__arena_array(r->arena, (size_t)cJSON_GetArraySize(map), sizeof *list);
+  accel__whisper_language *list =
+      accel__arena_array(r->arena, (size_t)cJSON_GetArraySize(map), sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(item, map) {
     if (!is_id(r, item)) return wrong(r, "lang_to_id", "token ids of the vocabulary");
@@ -60,11 +64,15 @@ static accel_status read_forced(const reader *r) {
   int64_t *forced = accel__arena_array(r->arena, (size_t)cJSON_GetArraySize(list), sizeof *forced);
   if (!forced) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(pair, list) {
-    const accel__json *place = cJSON_IsArray(pair) ? pair->child : NULL, *token = place ? place->next : NULL;
-    if (!cJSON_IsNumber(place) || !token || token->next) return wrong(r, "forced_decoder_ids", expected);
-    if (n == 0 && place->valuedouble != 1) return ACCEL_OK; /* as the class has it: then none count */
+    const accel__json *place = cJSON_IsArray(pair) ? pair->child : NULL,
+                      *token = place ? place->next : NULL;
+    if (!cJSON_IsNumber(place) || !token || token->next)
+      return wrong(r, "forced_decoder_ids", expected);
+    /* as the class has it: then none count */
+    if (n == 0 && place->valuedouble != 1) return ACCEL_OK;
     if (place->valuedouble != n + 1.0) return wrong(r, "forced_decoder_ids", expected);
-    if (!cJSON_IsNull(token) && !is_id(r, token)) return wrong(r, "forced_decoder_ids", "token ids of the vocabulary");
+    if (!cJSON_IsNull(token) && !is_id(r, token))
+      return wrong(r, "forced_decoder_ids", "token ids of the vocabulary");
     forced[n++] = cJSON_IsNull(token) ? -1 : (int64_t)token->valuedouble;
   }
   r->to->forced = forced;
@@ -85,8 +93,10 @@ static accel_status read_plain(const reader *r) {
   bool multilingual = true;
   ACCEL_TRY(accel__json_bool(f, f->root, "is_multilingual", &multilingual));
   c->english_only = !multilingual;
-  ACCEL_TRY(accel__json_int(f, f->root, "no_timestamps_token_id", 0, r->vocab - 1, &c->no_timestamps));
-  ACCEL_TRY(accel__json_int(f, f->root, "max_initial_timestamp_index", 0, INT32_MAX, &c->max_initial_timestamp));
+  ACCEL_TRY(
+      accel__json_int(f, f->root, "no_timestamps_token_id", 0, r->vocab - 1, &c->no_timestamps));
+  ACCEL_TRY(accel__json_int(f, f->root, "max_initial_timestamp_index", 0, INT32_MAX,
+                            &c->max_initial_timestamp));
   ACCEL_TRY(accel__json_int(f, f->root, "prev_sot_token_id", 0, r->vocab - 1, &c->prev_sot));
   ACCEL_TRY(accel__json_bool(f, f->root, "return_timestamps", &c->return_timestamps));
   ACCEL_TRY(accel__json_bool(f, f->root, "condition_on_prev_tokens", &c->condition_on_previous));
@@ -97,7 +107,8 @@ static accel_status read_plain(const reader *r) {
   return read_text(r, "task", &c->said_task);
 }
 
-accel_status accel__whisper_config_read(const accel__json_file *file, const accel__json_file *config, int64_t vocab,
+accel_status accel__whisper_config_read(const accel__json_file *file,
+                                        const accel__json_file *config, int64_t vocab,
                                         accel__arena *arena, accel__whisper_config *out) {
   reader r = {file ? file : config, arena, vocab, out};
   *out = (accel__whisper_config){.transcribe = -1,
@@ -119,7 +130,8 @@ accel_status accel__whisper_config_read(const accel__json_file *file, const acce
 
 /* ---- the first tokens ---- */
 
-static const accel__whisper_language *find_language(const accel__whisper_config *c, const char *token) {
+static const accel__whisper_language *find_language(const accel__whisper_config *c,
+                                                    const char *token) {
   for (uint32_t i = 0; i < c->n_languages; i++)
     if (accel__equal_ignoring_case(c->language[i].token, token)) return &c->language[i];
   return NULL;
@@ -140,16 +152,19 @@ static accel_status language_id(const accel__whisper_config *c, const char *name
   char token[64];
   const char *code = accel__language_code(name);
   if (!c->n_languages)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no lang_to_id, so no language can be chosen ('%s' is asked for)",
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: has no lang_to_id, so no language can be chosen ('%s' is asked for)",
                        c->file, name);
   snprintf(token, sizeof token, "<|%s|>", code ? code : "");
   const accel__whisper_language *found = find_language(c, name);
   if (!found && code) found = find_language(c, token);
   if (!found)
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_ARGUMENT, code ? "%s: lang_to_id has no language '%s'" : "%s: language '%s' is not known",
+        accel__fail(ACCEL_ERROR_ARGUMENT,
+                    code ? "%s: lang_to_id has no language '%s'" : "%s: language '%s' is not known",
                     c->file, name),
-        "give a code (en, fr, ...) or an English name of one of the model's %u languages", c->n_languages);
+        "give a code (en, fr, ...) or an English name of one of the model's %u languages",
+        c->n_languages);
   *id = found->id;
   return ACCEL_OK;
 }
@@ -157,10 +172,12 @@ static accel_status language_id(const accel__whisper_config *c, const char *name
 static accel_status task_id(const accel__whisper_config *c, const char *task, int64_t *id) {
   const bool translate = !strcmp(task, "translate");
   if (!translate && strcmp(task, "transcribe"))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "task '%s' is not known; known: transcribe, translate", task);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "task '%s' is not known; known: transcribe, translate",
+                       task);
   *id = translate ? c->translate : c->transcribe;
   if (*id < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: task_to_id has no '%s', so this task cannot be chosen", c->file, task);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: task_to_id has no '%s', so this task cannot be chosen", c->file, task);
   return ACCEL_OK;
 }
 
@@ -173,8 +190,8 @@ static bool has_task(const accel__whisper_config *c, const int64_t *ids, uint32_
 enum { DETECT = -2 }; /* beside -1, which stands for null */
 
 /* Start, then what forced_decoder_ids say, with the language in its place. */
-static accel_status first_tokens(const accel__whisper_config *c, const char *language, const char *task, int64_t start,
-                                 int64_t *ids, uint32_t *n) {
+static accel_status first_tokens(const accel__whisper_config *c, const char *language,
+                                 const char *task, int64_t start, int64_t *ids, uint32_t *n) {
   ids[(*n)++] = start;
   for (uint32_t i = 0; !language && !task && i < c->n_forced; i++) ids[(*n)++] = c->forced[i];
   int64_t id = DETECT;
@@ -186,11 +203,13 @@ static accel_status first_tokens(const accel__whisper_config *c, const char *lan
   return ACCEL_OK;
 }
 
-accel_status accel__whisper_begin(const accel__whisper_config *c, const char *language, const char *task, bool timestamps,
-                                  int64_t start, accel__arena *arena, accel__ids *out, int32_t *detect) {
+accel_status accel__whisper_begin(const accel__whisper_config *c, const char *language,
+                                  const char *task, bool timestamps, int64_t start,
+                                  accel__arena *arena, accel__ids *out, int32_t *detect) {
   if (c->english_only && (language || task))
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: is_multilingual is false: language and task cannot be chosen", c->file),
+        accel__fail(ACCEL_ERROR_ARGUMENT,
+                    "%s: is_multilingual is false: language and task cannot be chosen", c->file),
         "leave them out, or use a multilingual model");
   if (!language) language = c->said_language;
   if (!task) task = c->said_task;

@@ -1,4 +1,5 @@
-/* added.c - added and special tokens: found in the text before (or, when `normalized`, after) normalisation. */
+/* added.c - added and special tokens: found in the text before (or, when `normalized`, after)
+ * normalisation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,19 +23,21 @@ static int32_t longest(const accel__trie *trie, const accel__char *chars, size_t
 static bool is_word(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WORD); }
 
 /* Does the token that matched chars[at..end) of n stand? */
-static bool accepted(const accel__added *added, bool ignore_special, const accel__char *chars, size_t n, size_t at,
-                     size_t end) {
+static bool accepted(const accel__added *added, bool ignore_special, const accel__char *chars,
+                     size_t n, size_t at, size_t end) {
   if (ignore_special && added->special) return false;
   if (!added->single_word) return true;
   return (at == 0 || !is_word(chars[at - 1].c)) && (end == n || !is_word(chars[end].c));
 }
 
-static accel_status push(accel__splits *out, const accel__char *chars, size_t first, size_t from, size_t to, int32_t id) {
+static accel_status push(accel__splits *out, const accel__char *chars, size_t first, size_t from,
+                         size_t to, int32_t id) {
   return accel__splits_push(out, (accel__split){first + from, to - from, chars[from].start, id});
 }
 
-accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special,
-                                const accel__char *chars, size_t n, size_t first, accel__splits *out) {
+accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie,
+                                bool ignore_special, const accel__char *chars, size_t n,
+                                size_t first, accel__splits *out) {
   const int32_t empty = trie == &t->normalized_trie ? t->empty_added - 1 : -1;
   size_t from = 0, matched = SIZE_MAX; /* not yet in a split; end of the last match */
   for (size_t i = 0; (trie->n && i < n) || (empty >= 0 && i <= n);) {
@@ -47,8 +50,10 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
     int32_t index = begins ? longest(trie, chars + i, n - i, &length) : -1;
     const size_t start = i;
     size_t at = i, end = i + length;
-    if (index < 0 && start != matched) index = empty; /* one that normalization left nothing of stands between all others */
-    i = length ? end : i + 1;                         /* a match that is refused is stepped over all the same */
+    /* one that normalization left nothing of stands between all others */
+    if (index < 0 && start != matched) index = empty;
+    /* a match that is refused is stepped over all the same */
+    i = length ? end : i + 1;
     if (length) matched = end;
     if (index < 0 || !accepted(&t->added[index], ignore_special, chars, n, at, end)) continue;
     const accel__added *added = &t->added[index];
@@ -62,7 +67,8 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
   return from < n ? push(out, chars, first, from, n, -1) : ACCEL_OK;
 }
 
-static accel_status normalized_form(accel__tokenizer *t, accel__added *added, accel__encode_scratch *s) {
+static accel_status normalized_form(accel__tokenizer *t, accel__added *added,
+                                    accel__encode_scratch *s) {
   added->match = added->content;
   added->match_n = added->content_n;
   if (!added->normalized || t->normalizers == 0) return ACCEL_OK;
@@ -82,7 +88,8 @@ static accel_status index_by_id(accel__tokenizer *t) {
   t->added_by_id = accel__arena_array(&t->arena, t->added_ids, sizeof *t->added_by_id);
   if (!t->added_by_id) return accel__no_memory(t->added_ids * sizeof *t->added_by_id);
   for (size_t i = 0; i < t->added_n; ++i) t->added_by_id[t->added[i].id] = (uint32_t)i + 1;
-  for (size_t i = 0; i < t->added_n; ++i) { /* of tokens listed twice the last counts, but the package keeps these two */
+  /* of tokens listed twice the last counts, but the package keeps these two */
+  for (size_t i = 0; i < t->added_n; ++i) {
     const accel__added *a = &t->added[i];
     accel__added *counts = &t->added[t->added_by_id[a->id] - 1];
     counts->skipped |= a->special;
@@ -98,11 +105,14 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   size_t n = 0;
   for (size_t i = 0; i < t->added_n; ++i) {
     const accel__added *added = &t->added[i];
-    if (added->normalized != normalized || t->added_by_id[added->id] != i + 1 || added->match_n == 0) continue;
-    /* Of those that normalization made equal the first wins, special ones before others; the trie keeps the highest. */
+    if (added->normalized != normalized || t->added_by_id[added->id] != i + 1 ||
+        added->match_n == 0)
+      continue;
+    /* Of those that normalization made equal the first wins, special ones before others; the trie
+     * keeps the highest. */
     size_t rank = added->special ? i : t->added_n + i;
-    strings[n++] =
-        (accel__trie_string){.text = added->match, .n = added->match_n, .value = (int32_t)(2 * t->added_n - 1 - rank)};
+    strings[n++] = (accel__trie_string){
+        .text = added->match, .n = added->match_n, .value = (int32_t)(2 * t->added_n - 1 - rank)};
   }
   accel_status status = accel__trie_build(out, strings, n);
   for (size_t i = 0; status == ACCEL_OK && i < out->n; ++i) {
@@ -113,7 +123,8 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   return status;
 }
 
-/* Index + 1 of the token of which normalization leaves nothing, 0 none: of several the first, special ones before others. */
+/* Index + 1 of the token of which normalization leaves nothing, 0 none: of several the first,
+ * special ones before others. */
 static int32_t empty_one(const accel__tokenizer *t) {
   int32_t found = 0;
   for (size_t i = t->added_n; i-- > 0;) {
@@ -127,7 +138,8 @@ static int32_t empty_one(const accel__tokenizer *t) {
 accel_status accel__added_build(accel__tokenizer *t) {
   accel__encoding memory = {.scratch = calloc(1, sizeof *memory.scratch)};
   accel_status status = memory.scratch ? ACCEL_OK : accel__no_memory(sizeof *memory.scratch);
-  for (size_t i = 0; status == ACCEL_OK && i < t->added_n; ++i) status = normalized_form(t, &t->added[i], memory.scratch);
+  for (size_t i = 0; status == ACCEL_OK && i < t->added_n; ++i)
+    status = normalized_form(t, &t->added[i], memory.scratch);
   accel__encoding_free(&memory);
   ACCEL_TRY(status);
   ACCEL_TRY(index_by_id(t));

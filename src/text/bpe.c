@@ -1,5 +1,6 @@
-/* bpe.c - byte pair encoding: the code points of a word become symbols, and the pair of lowest rank is merged until none is
- * left (Sennrich et al. 2016; order of merges and treatment of unknown symbols as in the `tokenizers` package). */
+/* bpe.c - byte pair encoding: the code points of a word become symbols, and the pair of lowest rank
+ * is merged until none is left (Sennrich et al. 2016; order of merges and treatment of unknown
+ * symbols as in the `tokenizers` package). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static accel_status heap_push(accel__encode_scratch *s, size_t *n, struct accel_
   if (*n == s->candidate_capacity)
     ACCEL_TRY(accel__grow(&s->candidate, &s->candidate_capacity, *n + 1, sizeof *s->candidate));
   size_t i = (*n)++;
-  for (; i > 0 && before(&new, &s->candidate[(i - 1) / 2]); i = (i - 1) / 2) s->candidate[i] = s->candidate[(i - 1) / 2];
+  for (; i > 0 && before(&new, &s->candidate[(i - 1) / 2]); i = (i - 1) / 2)
+    s->candidate[i] = s->candidate[(i - 1) / 2];
   s->candidate[i] = new;
   return ACCEL_OK;
 }
@@ -71,10 +73,13 @@ static struct accel__candidate heap_pop(accel__encode_scratch *s, size_t *n) {
   return top;
 }
 
-static accel_status push_pair(const accel__model *m, accel__encode_scratch *s, size_t *heap, int32_t left, int32_t right) {
+static accel_status push_pair(const accel__model *m, accel__encode_scratch *s, size_t *heap,
+                              int32_t left, int32_t right) {
   if (left < 0 || right < 0) return ACCEL_OK;
   const accel__merge *merge = accel__merge_get(m, s->symbol[left].id, s->symbol[right].id);
-  return merge ? heap_push(s, heap, (struct accel__candidate){merge->rank, merge->id, (uint32_t)left}) : ACCEL_OK;
+  return merge
+             ? heap_push(s, heap, (struct accel__candidate){merge->rank, merge->id, (uint32_t)left})
+             : ACCEL_OK;
 }
 
 static accel_status merge_all(const accel__model *m, accel__encode_scratch *s, size_t n) {
@@ -101,7 +106,8 @@ static accel_status merge_all(const accel__model *m, accel__encode_scratch *s, s
 /* ---- symbols of a word ---- */
 
 static accel_status push_symbol(accel__encode_scratch *s, size_t *n, uint32_t id, uint32_t bytes) {
-  if (*n == s->symbol_capacity) ACCEL_TRY(accel__grow(&s->symbol, &s->symbol_capacity, *n + 1, sizeof *s->symbol));
+  if (*n == s->symbol_capacity)
+    ACCEL_TRY(accel__grow(&s->symbol, &s->symbol_capacity, *n + 1, sizeof *s->symbol));
   if (*n) s->symbol[*n - 1].next = (int32_t)*n;
   s->symbol[*n] = (struct accel__symbol){id, (int32_t)*n - 1, -1, bytes};
   ++*n;
@@ -109,7 +115,8 @@ static accel_status push_symbol(accel__encode_scratch *s, size_t *n, uint32_t id
 }
 
 /* Id of char i with the prefix inside a word and the suffix at its end. */
-static int32_t symbol_id(const accel__tokenizer *t, const accel__encode_scratch *s, size_t i, size_t n) {
+static int32_t symbol_id(const accel__tokenizer *t, const accel__encode_scratch *s, size_t i,
+                         size_t n) {
   const accel__model *m = &t->model;
   char joined[4 + 64];
   const char *text = s->utf8 + s->bound[i];
@@ -122,7 +129,8 @@ static int32_t symbol_id(const accel__tokenizer *t, const accel__encode_scratch 
     length += m->suffix_n;
   }
   uint64_t h = accel__hash_bytes(inside ? m->prefix_hash : ACCEL__HASH_SEED, text, length);
-  const accel__entry *e = accel__vocab_find(&t->vocab, h, m->prefix, inside ? m->prefix_n : 0, text, length);
+  const accel__entry *e =
+      accel__vocab_find(&t->vocab, h, m->prefix, inside ? m->prefix_n : 0, text, length);
   return e ? e->id : -1;
 }
 
@@ -139,21 +147,22 @@ typedef struct unknown {
   uint32_t n;
 } unknown;
 
-static accel_status push_unknown(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n, unknown *u) {
+static accel_status push_unknown(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n,
+                                 unknown *u) {
   if (!u->waiting) return ACCEL_OK;
   u->waiting = false;
   return push_symbol(s, n, (uint32_t)t->model.unk, u->n);
 }
 
-static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n, uint32_t bytes,
-                                   unknown *u) {
+static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n,
+                                   uint32_t bytes, unknown *u) {
   const accel__model *m = &t->model;
   if (!m->unk_token) return ACCEL_OK; /* left out */
   if (m->unk < 0) {
-    return accel__fail(
-        ACCEL_ERROR_FORMAT,
-        "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the text holds an unknown character", t->name,
-        m->unk_token);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the "
+                       "text holds an unknown character",
+                       t->name, m->unk_token);
   }
   if (!m->fuse_unk) ACCEL_TRY(push_unknown(t, s, n, u));
   u->n = u->waiting ? u->n + bytes : bytes;
@@ -161,9 +170,10 @@ static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scra
   return ACCEL_OK;
 }
 
-/* Byte fallback spells the prefix and suffix too, as the package does; no real model has them together. */
-static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch *s, size_t *symbols, size_t i, size_t n,
-                               bool *done) {
+/* Byte fallback spells the prefix and suffix too, as the package does; no real model has them
+ * together. */
+static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch *s, size_t *symbols,
+                               size_t i, size_t n, bool *done) {
   const accel__model *m = &t->model;
   const char *text = s->utf8 + s->bound[i];
   size_t length = s->bound[i + 1] - s->bound[i];
@@ -172,12 +182,14 @@ static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch 
   *done = m->byte_fallback;
   for (int p = 0; p < 3; ++p) *done = *done && all_bytes_known(m, part[p], part_n[p]);
   for (int p = 0; *done && p < 3; ++p) {
-    for (size_t j = 0; j < part_n[p]; ++j) ACCEL_TRY(push_symbol(s, symbols, (uint32_t)m->byte_id[(uint8_t)part[p][j]], 1));
+    for (size_t j = 0; j < part_n[p]; ++j)
+      ACCEL_TRY(push_symbol(s, symbols, (uint32_t)m->byte_id[(uint8_t)part[p][j]], 1));
   }
   return ACCEL_OK;
 }
 
-static accel_status make_symbols(const accel__tokenizer *t, accel__encode_scratch *s, size_t n, size_t *symbols) {
+static accel_status make_symbols(const accel__tokenizer *t, accel__encode_scratch *s, size_t n,
+                                 size_t *symbols) {
   unknown u = {false, 0};
   for (size_t i = 0; i < n; ++i) {
     uint32_t bytes = s->bound[i + 1] - s->bound[i];
@@ -195,8 +207,9 @@ static accel_status make_symbols(const accel__tokenizer *t, accel__encode_scratc
 }
 
 /* Symbols say how many bytes they cover; a byte belongs to the char around it. */
-static accel_status emit(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                         accel__encode_scratch *s, size_t symbols, accel__tokens *out) {
+static accel_status emit(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                         int32_t word, accel__encode_scratch *s, size_t symbols,
+                         accel__tokens *out) {
   size_t at = 0, first = 0;
   for (size_t i = 0; i < symbols; ++i) {
     if (s->symbol[i].n == 0) continue;
@@ -204,14 +217,15 @@ static accel_status emit(const accel__tokenizer *t, const accel__char *chars, si
     while (first + 1 < n && s->bound[first + 1] <= at) first++;
     size_t last = first;
     while (last + 1 < n && s->bound[last + 1] < end) last++;
-    ACCEL_TRY(accel__tokens_push(t, out, (int32_t)s->symbol[i].id, chars + first, last + 1 - first, word));
+    ACCEL_TRY(accel__tokens_push(t, out, (int32_t)s->symbol[i].id, chars + first, last + 1 - first,
+                                 word));
     at = end;
   }
   return ACCEL_OK;
 }
 
-accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                                 accel__encode_scratch *s, accel__tokens *out) {
+accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                                 int32_t word, accel__encode_scratch *s, accel__tokens *out) {
   size_t bytes, symbols = 0;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
   if (t->model.ignore_merges) {

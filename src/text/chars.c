@@ -16,7 +16,8 @@ accel_status accel__grow(void *array, size_t *capacity, size_t need, size_t size
 }
 
 accel_status accel__chars_push(accel__chars *chars, uint32_t c, uint32_t start, uint32_t end) {
-  if (chars->n == chars->capacity) ACCEL_TRY(accel__grow(&chars->at, &chars->capacity, chars->n + 1, sizeof *chars->at));
+  if (chars->n == chars->capacity)
+    ACCEL_TRY(accel__grow(&chars->at, &chars->capacity, chars->n + 1, sizeof *chars->at));
   chars->at[chars->n++] = (accel__char){c, start, end};
   return ACCEL_OK;
 }
@@ -42,7 +43,8 @@ accel_status accel__splits_push(accel__splits *splits, accel__split split) {
   return ACCEL_OK;
 }
 
-accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *chars, size_t n, size_t *bytes) {
+accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *chars, size_t n,
+                               size_t *bytes) {
   ACCEL_TRY(accel__grow(&s->utf8, &s->utf8_capacity, 4 * n + 1, 1));
   ACCEL_TRY(accel__grow(&s->bound, &s->bound_capacity, n + 1, sizeof *s->bound));
   size_t at = 0;
@@ -72,13 +74,17 @@ void accel__count_spaces(const char *text, size_t n, uint32_t *lead, uint32_t *t
   }
 }
 
-accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
-                                size_t n, int32_t word) {
+accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id,
+                                const accel__char *first, size_t n, int32_t word) {
   if (tokens->n == tokens->capacity)
     ACCEL_TRY(accel__grow(&tokens->at, &tokens->capacity, tokens->n + 1, sizeof *tokens->at));
   accel__token *token = &tokens->at[tokens->n++];
-  *token = (accel__token){
-      .id = id, .start = first[0].start, .end = first[n - 1].end, .word = word, .first = first, .chars = (uint32_t)n};
+  *token = (accel__token){.id = id,
+                          .start = first[0].start,
+                          .end = first[n - 1].end,
+                          .word = word,
+                          .first = first,
+                          .chars = (uint32_t)n};
   if (t->trims) {
     const accel__entry *e = accel__vocab_token(&t->vocab, id);
     if (e) accel__count_spaces(accel__entry_text(&t->vocab, e), e->n, &token->lead, &token->trail);
@@ -86,8 +92,9 @@ accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens
   return ACCEL_OK;
 }
 
-accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
-                                      size_t n, int32_t word, accel__encode_scratch *s) {
+accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id,
+                                      const accel__char *first, size_t n, int32_t word,
+                                      accel__encode_scratch *s) {
   ACCEL_TRY(accel__tokens_push(t, tokens, id, first, n, word));
   if (!t->trims) return ACCEL_OK;
   size_t bytes;

@@ -14,9 +14,11 @@ enum { MAX_ID = 1 << 24 };
 
 /* ---- files ---- */
 
-static accel_status set_token(accel__ctc *c, const accel__json_file *file, const char *text, int64_t id) {
+static accel_status set_token(accel__ctc *c, const accel__json_file *file, const char *text,
+                              int64_t id) {
   if (id < 0 || id >= MAX_ID)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: token '%s' has the id %lld", file->name, text, (long long)id);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: token '%s' has the id %lld", file->name, text,
+                       (long long)id);
   if (id >= c->n) {
     const int64_t n = 2 * id + 64;
     const char **grown = accel__arena_array(&c->arena, (size_t)n, sizeof *grown);
@@ -30,17 +32,20 @@ static accel_status set_token(accel__ctc *c, const accel__json_file *file, const
 }
 
 /* {"a": 5, ...} */
-static accel_status read_vocab(accel__ctc *c, const accel__json_file *file, const accel__json *vocab) {
+static accel_status read_vocab(accel__ctc *c, const accel__json_file *file,
+                               const accel__json *vocab) {
   ACCEL_JSON_EACH(item, vocab) {
     if (!cJSON_IsNumber(item))
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: the id of '%s' is no number", file->name, item->string);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: the id of '%s' is no number", file->name,
+                         item->string);
     ACCEL_TRY(set_token(c, file, item->string, (int64_t)item->valuedouble));
   }
   return ACCEL_OK;
 }
 
 /* A string, or an added token's object with "content". */
-static accel_status read_token(accel__ctc *c, const accel__json_file *file, const char *key, const char **out) {
+static accel_status read_token(accel__ctc *c, const accel__json_file *file, const char *key,
+                               const char **out) {
   const accel__json *v = accel__json_get(file->root, key);
   const char *text = NULL;
   if (!v) return ACCEL_OK;
@@ -50,7 +55,8 @@ static accel_status read_token(accel__ctc *c, const accel__json_file *file, cons
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status read_config(accel__ctc *c, const accel__json_file *file, const char **language) {
+static accel_status read_config(accel__ctc *c, const accel__json_file *file,
+                                const char **language) {
   const accel__json *added = NULL;
   ACCEL_TRY(read_token(c, file, "pad_token", &c->blank));
   ACCEL_TRY(read_token(c, file, "unk_token", &c->unknown));
@@ -79,13 +85,14 @@ accel_status accel__ctc_load(const char *directory, accel__ctc *out) {
   if (added.root) ACCEL_GOTO(read_vocab(out, &added, added.root));
   if (config.root) ACCEL_GOTO(read_config(out, &config, &language));
   const accel__json *words = vocab.root;
-  if (words && cJSON_IsObject(words->child ? words->child : words) && words->child) { /* one vocabulary a language */
+  /* one vocabulary a language */
+  if (words && cJSON_IsObject(words->child ? words->child : words) && words->child) {
     words = language ? accel__json_get(vocab.root, language) : NULL;
     if (!words) {
-      status = accel__fail(
-          ACCEL_ERROR_FORMAT,
-          "%s: holds vocabularies of several languages, and tokenizer_config.json's target_lang '%s' is none of them",
-          vocab.name, language ? language : "");
+      status = accel__fail(ACCEL_ERROR_FORMAT,
+                           "%s: holds vocabularies of several languages, and "
+                           "tokenizer_config.json's target_lang '%s' is none of them",
+                           vocab.name, language ? language : "");
       goto done;
     }
   }
@@ -110,7 +117,8 @@ static const char *token_of(const accel__ctc *c, int64_t id) {
 }
 
 /* Runs of equal tokens without the blanks; delimiters as spaces. */
-static uint32_t characters(const accel__ctc *c, const int64_t *ids, int64_t n, accel__ctc_piece *out) {
+static uint32_t characters(const accel__ctc *c, const int64_t *ids, int64_t n,
+                           accel__ctc_piece *out) {
   uint32_t found = 0;
   for (int64_t begin = 0, end; begin < n; begin = end) {
     const char *token = token_of(c, ids[begin]);
@@ -158,15 +166,16 @@ static char *finished(const accel__ctc *c, const accel__buffer *b, accel__arena 
     char bytes[4];
     i += accel__utf8_decode(begin + i, n - i, &code);
     const size_t count = accel__unicode_lower(code, small);
-    for (size_t k = 0; k < count; k++) accel__buffer_bytes(&low, bytes, accel__utf8_encode(small[k], bytes));
+    for (size_t k = 0; k < count; k++)
+      accel__buffer_bytes(&low, bytes, accel__utf8_encode(small[k], bytes));
   }
   char *text = low.failed ? NULL : accel__arena_copy(arena, low.data ? low.data : "", low.n);
   accel__buffer_free(&low);
   return text;
 }
 
-accel_status accel__ctc_decode(const accel__ctc *c, const int64_t *ids, int64_t n, bool words, accel__arena *arena,
-                               accel__ctc_text *out) {
+accel_status accel__ctc_decode(const accel__ctc *c, const int64_t *ids, int64_t n, bool words,
+                               accel__arena *arena, accel__ctc_text *out) {
   accel__buffer all = {0};
   *out = (accel__ctc_text){.piece = accel__arena_array(arena, (size_t)n + 1, sizeof *out->piece)};
   if (!out->piece) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -176,6 +185,7 @@ accel_status accel__ctc_decode(const accel__ctc *c, const int64_t *ids, int64_t 
   accel__buffer_free(&all);
   if (!out->text) return accel__no_memory(0);
   for (uint32_t i = 0; i < out->n; i++) /* the pieces outlive the tokenizer */
-    if (!(out->piece[i].text = accel__arena_string(arena, out->piece[i].text))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!(out->piece[i].text = accel__arena_string(arena, out->piece[i].text)))
+      return ACCEL_ERROR_OUT_OF_MEMORY;
   return words ? join_words(c, out, arena) : ACCEL_OK;
 }

@@ -1,5 +1,5 @@
-/* ctc.h - from the labels of frames to text: connectionist temporal classification (Graves et al. 2006), read greedily, as
- * transformers' Wav2Vec2CTCTokenizer decodes. */
+/* ctc.h - from the labels of frames to text: connectionist temporal classification (Graves et al.
+ * 2006), read greedily, as transformers' Wav2Vec2CTCTokenizer decodes. */
 #ifndef ACCEL_TEXT_CTC_H
 #define ACCEL_TEXT_CTC_H
 
@@ -16,8 +16,8 @@ typedef struct accel__ctc {
   const char *delimiter, *space; /* word_delimiter_token, and what stands for it in texts */
   bool lower;                    /* do_lower_case */
 } accel__ctc;
-/* vocab.json, tokenizer_config.json and added_tokens.json of a directory; a vocabulary of several languages needs
- * target_lang. Errors name file and field. */
+/* vocab.json, tokenizer_config.json and added_tokens.json of a directory; a vocabulary of several
+ * languages needs target_lang. Errors name file and field. */
 accel_status accel__ctc_load(const char *directory, accel__ctc *out);
 void accel__ctc_free(accel__ctc *ctc);
 
@@ -32,7 +32,7 @@ typedef struct accel__ctc_text {
   uint32_t n;
 } accel__ctc_text;
 /* ids[n]: the best label of each frame.  Equal neighbours are one, blanks none.  Arena memory. */
-accel_status accel__ctc_decode(const accel__ctc *ctc, const int64_t *ids, int64_t n, bool words, accel__arena *arena,
-                               accel__ctc_text *out);
+accel_status accel__ctc_decode(const accel__ctc *ctc, const int64_t *ids, int64_t n, bool words,
+                               accel__arena *arena, accel__ctc_text *out);
 
 #endif

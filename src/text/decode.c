@@ -1,4 +1,5 @@
-/* decode.c - ids back to text: the decoders of tokenizer.json, each turning a list of strings into another. */
+/* decode.c - ids back to text: the decoders of tokenizer.json, each turning a list of strings into
+ * another. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,8 @@ static bool begins(const char *text, size_t n, const char *with, size_t with_n) 
 }
 
 /* text with every `from` replaced; an empty `from` changes nothing. */
-static void replace_all(accel__buffer *out, const char *text, size_t n, const char *from, const char *to) {
+static void replace_all(accel__buffer *out, const char *text, size_t n, const char *from,
+                        const char *to) {
   size_t from_n = strlen(from), plain = 0;
   for (size_t i = 0; from_n && i + from_n <= n;) {
     if (text[i] != *from || memcmp(text + i, from, from_n) != 0) {
@@ -48,12 +50,13 @@ static void replace_all(accel__buffer *out, const char *text, size_t n, const ch
   accel__buffer_bytes(out, text + plain, n - plain);
 }
 
-/* Undoes the spaces that tokenization puts before punctuation and contractions; `do_not` belongs to the WordPiece decoder
- * only. */
+/* Undoes the spaces that tokenization puts before punctuation and contractions; `do_not` belongs to
+ * the WordPiece decoder only. */
 static void clean_up(accel__buffer *out, size_t begin, bool do_not, accel__buffer *work) {
-  static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-                                         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-                                         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                         {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                         {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                         {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; ++i) {
     if (out->n == begin || !memchr(out->data + begin, ' ', out->n - begin)) return;
     if (!do_not && pairs[i][0][1] == 'd') continue;
@@ -66,7 +69,8 @@ static void clean_up(accel__buffer *out, size_t begin, bool do_not, accel__buffe
 
 /* ---- the decoders ---- */
 
-static accel_status wordpiece(const accel__decoder *d, const list *in, list *out, accel__buffer *work) {
+static accel_status wordpiece(const accel__decoder *d, const list *in, list *out,
+                              accel__buffer *work) {
   size_t prefix_n = strlen(d->text), n;
   for (size_t i = 0; i < in->n; ++i) {
     const char *text = string(in, i, &n);
@@ -98,7 +102,8 @@ static accel_status metaspace(const accel__decoder *d, const list *in, list *out
   return ACCEL_OK;
 }
 
-/* Bytes that may be no UTF-8, with U+FFFD for each longest piece that could have begun a character (as Rust and WHATWG do).
+/* Bytes that may be no UTF-8, with U+FFFD for each longest piece that could have begun a character
+ * (as Rust and WHATWG do).
  */
 static void push_lossy(accel__buffer *out, const uint8_t *at, size_t n) {
   for (size_t i = 0; i < n;) {
@@ -116,7 +121,10 @@ static void push_lossy(accel__buffer *out, const uint8_t *at, size_t n) {
             high = lead == 0xED   ? 0x9F
                    : lead == 0xF4 ? 0x8F
                                   : 0xBF;
-    int more = lead >= 0xC2 && lead <= 0xDF ? 1 : lead >= 0xE0 && lead <= 0xEF ? 2 : lead >= 0xF0 && lead <= 0xF4 ? 3 : 0;
+    int more = lead >= 0xC2 && lead <= 0xDF   ? 1
+               : lead >= 0xE0 && lead <= 0xEF ? 2
+               : lead >= 0xF0 && lead <= 0xF4 ? 3
+                                              : 0;
     for (; more > 0 && i < n && at[i] >= low && at[i] <= high; --more, ++i) low = 0x80, high = 0xBF;
     accel__buffer_text(out, "\xEF\xBF\xBD");
   }
@@ -175,7 +183,8 @@ static accel_status ctc(const accel__decoder *d, const list *in, list *out, acce
     if (d->clean_up) {
       clean_up(&out->text, begin, true, work);
       work->n = 0;
-      if (out->text.n > begin) replace_all(work, out->text.data + begin, out->text.n - begin, d->other, " ");
+      if (out->text.n > begin)
+        replace_all(work, out->text.data + begin, out->text.n - begin, d->other, " ");
       out->text.n = begin;
       if (work->n) accel__buffer_bytes(&out->text, work->data, work->n);
     }
@@ -184,7 +193,8 @@ static accel_status ctc(const accel__decoder *d, const list *in, list *out, acce
   return ACCEL_OK;
 }
 
-static accel_status replace(const accel__decoder *d, const list *in, list *out, accel__encode_scratch *s) {
+static accel_status replace(const accel__decoder *d, const list *in, list *out,
+                            accel__encode_scratch *s) {
   size_t n;
   for (size_t i = 0; i < in->n; ++i) {
     const char *text = string(in, i, &n);
@@ -195,7 +205,8 @@ static accel_status replace(const accel__decoder *d, const list *in, list *out, 
       if (s->match[m].match)
         accel__buffer_text(&out->text, d->other);
       else
-        accel__buffer_bytes(&out->text, text + from[0].start, from[s->match[m].n - 1].end - from[0].start);
+        accel__buffer_bytes(&out->text, text + from[0].start,
+                            from[s->match[m].n - 1].end - from[0].start);
     }
     ACCEL_TRY(close_string(out));
   }
@@ -208,8 +219,11 @@ static accel_status strip(const accel__decoder *d, const list *in, list *out) {
   for (size_t i = 0; i < in->n; ++i) {
     const char *text = string(in, i, &n);
     size_t begin = 0, end = n;
-    for (size_t k = 0; k < d->start && begins(text + begin, end - begin, mark, mark_n); ++k) begin += mark_n;
-    for (size_t k = 0; k < d->stop && end - begin >= mark_n && memcmp(text + end - mark_n, mark, mark_n) == 0; ++k)
+    for (size_t k = 0; k < d->start && begins(text + begin, end - begin, mark, mark_n); ++k)
+      begin += mark_n;
+    for (size_t k = 0;
+         k < d->stop && end - begin >= mark_n && memcmp(text + end - mark_n, mark, mark_n) == 0;
+         ++k)
       end -= mark_n;
     accel__buffer_bytes(&out->text, text + begin, end - begin);
     ACCEL_TRY(close_string(out));
@@ -218,13 +232,17 @@ static accel_status strip(const accel__decoder *d, const list *in, list *out) {
 }
 
 static int hex(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 /* "<0x41>" to 0x41; -1 for other tokens. */
 static int spelled_byte(const char *text, size_t n) {
   if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
-  int high = text[3] == '+' ? 0 : hex(text[3]), low = hex(text[4]); /* Rust's number parser takes a plus sign */
+  /* Rust's number parser takes a plus sign */
+  int high = text[3] == '+' ? 0 : hex(text[3]), low = hex(text[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -283,10 +301,11 @@ static void push_stripped(accel__buffer *out, const char *text, size_t n) {
   if (end) accel__buffer_bytes(out, text + first, end - first);
 }
 
-/* As Marian's and M2M100's tokenizers have it: pieces joined, spaces for their marks, none at either end; special tokens
- * stand between what SentencePiece decodes, each with d->text behind it. */
-static accel_status sentencepiece(const accel__tokenizer *t, const accel__decoder *d, const list *in, list *out,
-                                  accel__buffer *work) {
+/* As Marian's and M2M100's tokenizers have it: pieces joined, spaces for their marks, none at
+ * either end; special tokens stand between what SentencePiece decodes, each with d->text behind
+ * it. */
+static accel_status sentencepiece(const accel__tokenizer *t, const accel__decoder *d,
+                                  const list *in, list *out, accel__buffer *work) {
   static const char mark[] = "\xE2\x96\x81";
   size_t n, begin = 0; /* of the part since the last special token */
   work->n = 0;
@@ -306,8 +325,8 @@ static accel_status sentencepiece(const accel__tokenizer *t, const accel__decode
   return close_string(out);
 }
 
-static accel_status decode_step(const accel__tokenizer *t, const accel__decoder *d, const list *in, list *out,
-                                accel__buffer *work, accel__encode_scratch *s) {
+static accel_status decode_step(const accel__tokenizer *t, const accel__decoder *d, const list *in,
+                                list *out, accel__buffer *work, accel__encode_scratch *s) {
   switch (d->kind) {
     case ACCEL__DECODE_WORDPIECE:
       return wordpiece(d, in, out, work);
@@ -338,7 +357,8 @@ static bool is_special(const accel__tokenizer *t, int32_t id, const char *text, 
   return (size_t)id < t->added_ids && t->added_by_id[id] && is_special_text(t, text, n);
 }
 
-static accel_status tokens_of(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, list *out) {
+static accel_status tokens_of(const accel__tokenizer *t, const int32_t *ids, size_t n,
+                              bool skip_special, list *out) {
   for (size_t i = 0; i < n; ++i) {
     size_t length;
     const char *text = accel__id_to_token(t, ids[i], &length);
@@ -351,7 +371,8 @@ static accel_status tokens_of(const accel__tokenizer *t, const int32_t *ids, siz
 }
 
 /* Runs the decoders over the tokens in `in`, which it frees. */
-static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean, accel__buffer *out) {
+static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean,
+                                accel__buffer *out) {
   list result = {0};
   accel__buffer work = {0};
   accel__encoding memory = {.scratch = calloc(1, sizeof *memory.scratch)};
@@ -375,8 +396,8 @@ static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean,
   return status;
 }
 
-accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, bool clean,
-                           accel__buffer *out) {
+accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n,
+                           bool skip_special, bool clean, accel__buffer *out) {
   list in = {0};
   accel_status status = tokens_of(t, ids, n, skip_special, &in);
   if (status == ACCEL_OK) return decode_list(t, &in, clean, out);
@@ -384,7 +405,8 @@ accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t
   return status;
 }
 
-accel_status accel__decode_tokens(const accel__tokenizer *t, const char *const *tokens, size_t n, accel__buffer *out) {
+accel_status accel__decode_tokens(const accel__tokenizer *t, const char *const *tokens, size_t n,
+                                  accel__buffer *out) {
   list in = {0};
   accel_status status = ACCEL_OK;
   for (size_t i = 0; i < n && status == ACCEL_OK; ++i) {

@@ -1,4 +1,5 @@
-/* encode.c - one text or pair from bytes to an accel__encoding: the steps in order, truncation, post-processor. */
+/* encode.c - one text or pair from bytes to an accel__encoding: the steps in order, truncation,
+ * post-processor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,11 +7,14 @@
 
 /* ---- text to tokens ---- */
 
-/* One segment between added tokens, already in s->chars: normalized added tokens, pre-tokenizer, model. */
-static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_special, int32_t given_word, int32_t *word,
-                                     accel__encode_scratch *s, accel__tokens *out) {
+/* One segment between added tokens, already in s->chars: normalized added tokens, pre-tokenizer,
+ * model. */
+static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_special,
+                                     int32_t given_word, int32_t *word, accel__encode_scratch *s,
+                                     accel__tokens *out) {
   s->splits.n = 0;
-  ACCEL_TRY(accel__added_split(t, &t->normalized_trie, ignore_special, s->chars.at, s->chars.n, 0, &s->splits));
+  ACCEL_TRY(accel__added_split(t, &t->normalized_trie, ignore_special, s->chars.at, s->chars.n, 0,
+                               &s->splits));
   ACCEL_TRY(accel__pre_tokenize(t->pre_tokenizer, t->pre_tokenizers, s));
   for (size_t i = 0; i < s->splits.n; ++i) {
     const accel__split *split = &s->splits.at[i];
@@ -32,20 +36,22 @@ static size_t language_code(const accel__char *chars, size_t n) {
   return 0;
 }
 
-static accel_status push_code(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                              accel__encode_scratch *s, accel__tokens *out) {
+static accel_status push_code(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                              int32_t word, accel__encode_scratch *s, accel__tokens *out) {
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
   int32_t id = accel__vocab_id(&t->vocab, s->utf8, bytes);
   return accel__tokens_push(t, out, id < 0 ? t->model.unk : id, chars, n, word);
 }
 
-static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special,
-                                  int32_t given_word, accel__encode_scratch *s, accel__tokens *out) {
+static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n,
+                                  bool ignore_special, int32_t given_word, accel__encode_scratch *s,
+                                  accel__tokens *out) {
   int32_t word = 0;
   ACCEL_TRY(accel__chars_decode(&s->raw, text, n));
   s->segments.n = 0;
-  ACCEL_TRY(accel__added_split(t, &t->raw_trie, ignore_special, s->raw.at, s->raw.n, 0, &s->segments));
+  ACCEL_TRY(
+      accel__added_split(t, &t->raw_trie, ignore_special, s->raw.at, s->raw.n, 0, &s->segments));
   for (size_t i = 0; i < s->segments.n; ++i) {
     const accel__split segment = s->segments.at[i];
     const accel__char *chars = s->raw.at + segment.first;
@@ -65,7 +71,8 @@ static accel_status tokenize_text(const accel__tokenizer *t, const char *text, s
   return ACCEL_OK;
 }
 
-/* Byte offsets to code points.  Tokens come in reading order, so a cursor does; it starts over when one does not. */
+/* Byte offsets to code points.  Tokens come in reading order, so a cursor does; it starts over when
+ * one does not. */
 typedef struct cursor {
   const char *text;
   size_t n, byte, chars;
@@ -95,7 +102,8 @@ static void measure_spaces(const char *text, size_t n, accel__token *token) {
   for (uint32_t k = 0; k < token->lead && at < token->end; ++k) at = step(text, n, at);
   token->lead_bytes = at - token->start;
   at = token->start;
-  for (uint32_t left = token->end_char - token->start_char; left > token->trail; --left) at = step(text, n, at);
+  for (uint32_t left = token->end_char - token->start_char; left > token->trail; --left)
+    at = step(text, n, at);
   token->trail_bytes = token->end - at;
 }
 
@@ -109,8 +117,9 @@ static void count_chars(const char *text, size_t n, accel__tokens *tokens, size_
   }
 }
 
-static accel_status tokenize_one(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special, int32_t word,
-                                 accel__encode_scratch *s, accel__tokens *out) {
+static accel_status tokenize_one(const accel__tokenizer *t, const char *text, size_t n,
+                                 bool ignore_special, int32_t word, accel__encode_scratch *s,
+                                 accel__tokens *out) {
   size_t from = out->n;
   ACCEL_TRY(tokenize_text(t, text, n, ignore_special, word, s, out));
   count_chars(text, n, out, from);
@@ -118,10 +127,13 @@ static accel_status tokenize_one(const accel__tokenizer *t, const char *text, si
 }
 
 static accel_status tokenize_sequence(const accel__tokenizer *t, const char *text, size_t n,
-                                      const accel__encode_options *how, accel__encode_scratch *s, accel__tokens *out) {
+                                      const accel__encode_options *how, accel__encode_scratch *s,
+                                      accel__tokens *out) {
   out->n = 0;
   if (n > ACCEL__TEXT_MAX)
-    return accel__fail(ACCEL_ERROR_LIMIT, "a text of %zu bytes is longer than the %d a tokenizer takes", n, ACCEL__TEXT_MAX);
+    return accel__fail(ACCEL_ERROR_LIMIT,
+                       "a text of %zu bytes is longer than the %d a tokenizer takes", n,
+                       ACCEL__TEXT_MAX);
   const bool plain = how->ignore_special_in_text || t->split_special;
   if (!how->words) return tokenize_one(t, text, n, plain, -1, s, out);
   int32_t word = 0;
@@ -146,24 +158,27 @@ typedef struct parts {
 
 static accel_status push_part(accel__encode_scratch *s, parts *p, size_t start, size_t end) {
   size_t at = p->first + p->n;
-  if (at >= s->part_capacity) ACCEL_TRY(accel__grow(&s->part, &s->part_capacity, at + 1, sizeof *s->part));
+  if (at >= s->part_capacity)
+    ACCEL_TRY(accel__grow(&s->part, &s->part_capacity, at + 1, sizeof *s->part));
   s->part[at] = (accel__part){start, end};
   p->n++;
   return ACCEL_OK;
 }
 
-/* Cuts n tokens into parts of `keep`, neighbours sharing `stride`, from the left or from the right. */
-static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size_t keep, size_t stride, bool left) {
+/* Cuts n tokens into parts of `keep`, neighbours sharing `stride`, from the left or from the
+ * right. */
+static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size_t keep,
+                              size_t stride, bool left) {
   if (keep >= n) return push_part(s, p, 0, n);
   if (keep == 0) { /* nothing stays, and all of it overflows in one */
     ACCEL_TRY(push_part(s, p, 0, 0));
     return push_part(s, p, 0, n);
   }
   if (stride >= keep) {
-    return accel__fail(
-        ACCEL_ERROR_ARGUMENT,
-        "stride is %zu, but only %zu tokens of the text fit beside the special tokens: choose a smaller stride", stride,
-        keep);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "stride is %zu, but only %zu tokens of the text fit beside the special "
+                       "tokens: choose a smaller stride",
+                       stride, keep);
   }
   for (size_t at = 0;; at += keep - stride) {
     size_t left_over = n - at, length = left_over < keep ? left_over : keep;
@@ -187,8 +202,10 @@ static void share_room(size_t room, size_t *a, size_t *b) {
 
 static accel_status cut_only(size_t *n, size_t over) {
   if (*n <= over)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "the text that may be truncated has %zu tokens, but %zu are too many: raise max_length", *n, over);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "the text that may be truncated has %zu tokens, but %zu are too many: raise max_length", *n,
+        over);
   *n -= over;
   return ACCEL_OK;
 }
@@ -199,7 +216,8 @@ static accel_status truncate(const accel__tokenizer *t, const accel__encode_opti
   if (how->truncation != ACCEL__TRUNCATE_NONE) {
     uint32_t added = how->add_special_tokens ? accel__special_token_count(t, pair) : 0;
     if (how->max_length < added) {
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "max_length %u leaves no room for the %u special tokens", how->max_length,
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "max_length %u leaves no room for the %u special tokens", how->max_length,
                          added);
     }
     size_t room = how->max_length - added;
@@ -230,19 +248,23 @@ static accel__span trimmed(accel__span at, uint32_t lead, uint32_t trail) {
   return at;
 }
 
-static void trim_token(const accel__token *token, bool first, bool prefix_space, accel__span *bytes, accel__span *chars) {
-  bool put = (first || chars->start == 0) && prefix_space && token->lead == 1; /* that space was put there, not read */
+static void trim_token(const accel__token *token, bool first, bool prefix_space, accel__span *bytes,
+                       accel__span *chars) {
+  /* that space was put there, not read */
+  bool put = (first || chars->start == 0) && prefix_space && token->lead == 1;
   *bytes = trimmed(*bytes, put ? 0 : token->lead_bytes, token->trail_bytes);
   *chars = trimmed(*chars, put ? 0 : token->lead, token->trail);
 }
 
-static void write_token(const accel__tokenizer *t, const accel__token *token, bool first, accel__encoding *out, size_t at) {
+static void write_token(const accel__tokenizer *t, const accel__token *token, bool first,
+                        accel__encoding *out, size_t at) {
   out->ids[at] = token->id;
   out->special[at] = 0;
   out->word_ids[at] = token->word;
   out->bytes[at] = (accel__span){token->start, token->end};
   out->chars[at] = (accel__span){token->start_char, token->end_char};
-  for (size_t i = 0; i < t->trims; ++i) trim_token(token, first, t->trim_prefix_space[i], &out->bytes[at], &out->chars[at]);
+  for (size_t i = 0; i < t->trims; ++i)
+    trim_token(token, first, t->trim_prefix_space[i], &out->bytes[at], &out->chars[at]);
 }
 
 /* The package knows of each text only where it occurs last in the template. */
@@ -254,9 +276,9 @@ static int8_t sequence_id(const accel__template *template, size_t i) {
 }
 
 /* `choice`: the part of each sequence of the template. */
-static void write_piece(const accel__tokenizer *t, const accel__template *template, const accel__encode_options *how,
-                        const accel__encode_scratch *s, const parts p[2], const uint32_t *choice, accel__encoding *out,
-                        size_t at) {
+static void write_piece(const accel__tokenizer *t, const accel__template *template,
+                        const accel__encode_options *how, const accel__encode_scratch *s,
+                        const parts p[2], const uint32_t *choice, accel__encoding *out, size_t at) {
   size_t sequence = 0;
   for (size_t i = 0; i < template->n; ++i) {
     const accel__template_piece *piece = &template->piece[i];
@@ -267,10 +289,12 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
     size_t n = special ? piece->n : part->end - part->start;
     int32_t type = piece->type_id;
     int8_t number = special ? -1 : sequence_id(template, i);
-    /* Without a post-processor the package loses track of the texts in overflowing pieces of a pair; so do we. */
-    if (t->bare && template == &t->pair && (choice[0] || choice[1])) number = choice[0] || piece->sequence == 0 ? 0 : -1;
-    /* The package gives overflowing parts the number of their text, whatever the template says; RobertaProcessing knows
-     * better. */
+    /* Without a post-processor the package loses track of the texts in overflowing pieces of a
+     * pair; so do we. */
+    if (t->bare && template == &t->pair && (choice[0] || choice[1]))
+      number = choice[0] || piece->sequence == 0 ? 0 : -1;
+    /* The package gives overflowing parts the number of their text, whatever the template says;
+     * RobertaProcessing knows better. */
     if (!special && chosen > 0) type = t->roberta && how->add_special_tokens ? 0 : piece->sequence;
     for (size_t j = 0; j < n; ++j, ++at) {
       if (special) {
@@ -287,7 +311,8 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
   }
 }
 
-static size_t piece_length(const accel__template *template, bool specials, const accel__encode_scratch *s, const parts p[2],
+static size_t piece_length(const accel__template *template, bool specials,
+                           const accel__encode_scratch *s, const parts p[2],
                            const uint32_t *choice) {
   size_t n = 0, sequence = 0;
   for (size_t i = 0; i < template->n; ++i) {
@@ -302,22 +327,24 @@ static size_t piece_length(const accel__template *template, bool specials, const
   return n;
 }
 
-/* Which parts meet in which piece.  Piece 0 has all first parts; the order of the others is that of merging one sequence
- * after the other: every overflowing piece so far with all parts of the next, then piece 0 with the next's overflowing
- * parts. */
-static accel_status combine(const accel__template *template, const parts p[2], accel__encode_scratch *s, size_t *pieces,
-                            size_t *width) {
+/* Which parts meet in which piece.  Piece 0 has all first parts; the order of the others is that of
+ * merging one sequence after the other: every overflowing piece so far with all parts of the next,
+ * then piece 0 with the next's overflowing parts. */
+static accel_status combine(const accel__template *template, const parts p[2],
+                            accel__encode_scratch *s, size_t *pieces, size_t *width) {
   size_t n = 1, w = 0, total = 1;
   for (size_t i = 0; i < template->n; ++i) w += template->piece[i].sequence >= 0;
   for (size_t i = 0; i < template->n; ++i) {
     if (template->piece[i].sequence < 0) continue;
     total *= p[template->piece[i].sequence].n;
     if (total > ACCEL__TOKENS_MAX)
-      return accel__fail(ACCEL_ERROR_LIMIT, "truncation leaves more than %d overflowing pieces: raise max_length",
+      return accel__fail(ACCEL_ERROR_LIMIT,
+                         "truncation leaves more than %d overflowing pieces: raise max_length",
                          ACCEL__TOKENS_MAX);
   }
   /* The new list is written behind the old one and moved down. */
-  ACCEL_TRY(accel__grow(&s->combination, &s->combination_capacity, 2 * total * (w ? w : 1), sizeof *s->combination));
+  ACCEL_TRY(accel__grow(&s->combination, &s->combination_capacity, 2 * total * (w ? w : 1),
+                        sizeof *s->combination));
   uint32_t *list = s->combination, *next = list + total * w;
   memset(list, 0, w * sizeof *list);
   for (size_t i = 0, column = 0; i < template->n; ++i) {
@@ -325,7 +352,8 @@ static accel_status combine(const accel__template *template, const parts p[2], a
     size_t q = p[template->piece[i].sequence].n, m = 1;
     memcpy(next, list, w * sizeof *list);
     for (size_t from = 1; from <= n; ++from) {
-      const uint32_t *row = list + (from < n ? from : 0) * w; /* piece 0 comes last, without its own first part */
+      /* piece 0 comes last, without its own first part */
+      const uint32_t *row = list + (from < n ? from : 0) * w;
       for (size_t k = from < n ? 0 : 1; k < q; ++k, ++m) {
         memcpy(next + m * w, row, w * sizeof *row);
         next[m * w + column] = (uint32_t)k;
@@ -357,8 +385,8 @@ static accel_status reserve(accel__encoding *out, size_t tokens, size_t pieces) 
   return ACCEL_OK;
 }
 
-static accel_status post_process(const accel__tokenizer *t, const accel__encode_options *how, bool pair, const parts p[2],
-                                 accel__encoding *out) {
+static accel_status post_process(const accel__tokenizer *t, const accel__encode_options *how,
+                                 bool pair, const parts p[2], accel__encoding *out) {
   accel__encode_scratch *s = out->scratch;
   const accel__template *template = pair ? &t->pair : &t->single;
   size_t pieces = 0, width = 0, total = 0;
@@ -366,30 +394,38 @@ static accel_status post_process(const accel__tokenizer *t, const accel__encode_
   for (size_t i = 0; i < pieces; ++i) {
     total += piece_length(template, how->add_special_tokens, s, p, s->combination + i * width);
     if (total > INT32_MAX)
-      return accel__fail(ACCEL_ERROR_LIMIT, "the overflowing pieces hold more than %d tokens: raise max_length", INT32_MAX);
+      return accel__fail(ACCEL_ERROR_LIMIT,
+                         "the overflowing pieces hold more than %d tokens: raise max_length",
+                         INT32_MAX);
   }
   ACCEL_TRY(reserve(out, total, pieces));
   out->start[0] = 0;
   for (size_t i = 0; i < pieces; ++i) {
     const uint32_t *choice = s->combination + i * width;
     write_piece(t, template, how, s, p, choice, out, out->start[i]);
-    out->start[i + 1] = out->start[i] + piece_length(template, how->add_special_tokens, s, p, choice);
+    out->start[i + 1] =
+        out->start[i] + piece_length(template, how->add_special_tokens, s, p, choice);
   }
   out->pieces = pieces;
   out->n = out->start[1];
   return ACCEL_OK;
 }
 
-uint32_t accel__special_token_count(const accel__tokenizer *t, bool pair) { return pair ? t->pair.added : t->single.added; }
+uint32_t accel__special_token_count(const accel__tokenizer *t, bool pair) {
+  return pair ? t->pair.added : t->single.added;
+}
 
-accel_status accel__encode(const accel__tokenizer *t, const char *text, size_t n, const char *pair, size_t pair_n,
-                           const accel__encode_options *options, accel__encoding *out) {
-  accel__encode_options how = options ? *options : (accel__encode_options){.add_special_tokens = true};
+accel_status accel__encode(const accel__tokenizer *t, const char *text, size_t n, const char *pair,
+                           size_t pair_n, const accel__encode_options *options,
+                           accel__encoding *out) {
+  accel__encode_options how =
+      options ? *options : (accel__encode_options){.add_special_tokens = true};
   out->n = out->pieces = 0;
   if (!out->scratch) out->scratch = calloc(1, sizeof *out->scratch);
   if (!out->scratch) return accel__no_memory(sizeof *out->scratch);
   ACCEL_TRY(tokenize_sequence(t, text, n, &how, out->scratch, &out->scratch->tokens[0]));
-  if (pair) ACCEL_TRY(tokenize_sequence(t, pair, pair_n, &how, out->scratch, &out->scratch->tokens[1]));
+  if (pair)
+    ACCEL_TRY(tokenize_sequence(t, pair, pair_n, &how, out->scratch, &out->scratch->tokens[1]));
   parts p[2];
   ACCEL_TRY(truncate(t, &how, pair != NULL, out->scratch, p));
   return post_process(t, &how, pair != NULL, p, out);
@@ -425,7 +461,8 @@ void accel__encoding_free(accel__encoding *e) {
     accel__words_free(s->words);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }
-  void *owned[] = {e->start, e->ids, e->type_ids, e->special, e->bytes, e->chars, e->word_ids, e->sequence_ids};
+  void *owned[] = {e->start, e->ids,   e->type_ids, e->special,
+                   e->bytes, e->chars, e->word_ids, e->sequence_ids};
   for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   *e = (accel__encoding){0};
 }

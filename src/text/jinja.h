@@ -1,9 +1,9 @@
-/* jinja.h - what the files jinja_*.c share: tokens, syntax tree, values and the state of one run.  Nobody but template.c and
- * they include it.
+/* jinja.h - what the files jinja_*.c share: tokens, syntax tree, values and the state of one run.
+ * Nobody but template.c and they include it.
  *
- * Values follow Python's: one of the kinds below, copied by value, what they point to lives in the run's arena (or in the
- * tree, or in the JSON given) until the run ends.  Lists and dicts are never changed once a template can see them, as the
- * immutable sandbox has it; namespaces are.
+ * Values follow Python's: one of the kinds below, copied by value, what they point to lives in the
+ * run's arena (or in the tree, or in the JSON given) until the run ends.  Lists and dicts are never
+ * changed once a template can see them, as the immutable sandbox has it; namespaces are.
  */
 #ifndef ACCEL_TEXT_JINJA_H
 #define ACCEL_TEXT_JINJA_H
@@ -74,8 +74,9 @@ typedef struct accel__jinja_value {
 typedef struct accel__jinja_list {
   accel__jinja_value *at;
   size_t n, capacity;
-  size_t next;      /* ITER: first item not read; CYCLER: position; JOINER: used */
-  const char *name; /* VIEW: "dict_keys" ...; TUPLE: ACCEL__J_GROUP for one of groupby's, whose items have names */
+  size_t next; /* ITER: first item not read; CYCLER: position; JOINER: used */
+  /* VIEW: "dict_keys" ...; TUPLE: ACCEL__J_GROUP for one of groupby's, whose items have names */
+  const char *name;
 } accel__jinja_list;
 #define ACCEL__J_GROUP "group"
 
@@ -134,7 +135,8 @@ typedef enum accel__jinja_node_kind {
   ACCEL__J_NSREF, /* target: name.key[0] */
 } accel__jinja_node_kind;
 
-enum { ACCEL__J_VARARGS = 1, ACCEL__J_KWARGS = 2, ACCEL__J_CALLER = 4 }; /* op of a macro: hidden parameters it reads */
+/* op of a macro: hidden parameters it reads */
+enum { ACCEL__J_VARARGS = 1, ACCEL__J_KWARGS = 2, ACCEL__J_CALLER = 4 };
 
 typedef struct accel__jinja_node {
   uint8_t kind;
@@ -147,7 +149,8 @@ typedef struct accel__jinja_node {
   struct accel__jinja_node **kid, **preset; /* preset[i]: default of parameter i, or NULL */
   const char **key;
   size_t n;
-  const struct accel__jinja_builtin *builtin; /* FILTER, TEST: NULL when there is none of that name */
+  /* FILTER, TEST: NULL when there is none of that name */
+  const struct accel__jinja_builtin *builtin;
 } accel__jinja_node;
 
 /* Parses text[0..n) into *out, all in `arena`.  ACCEL_ERROR_FORMAT: "NAME: line 3: ..." */
@@ -179,8 +182,8 @@ typedef struct accel__jinja_token {
   };
 } accel__jinja_token;
 /* All tokens, the last one END. */
-accel_status accel__jinja_lex(accel__arena *arena, const char *text, size_t n, const char *name, accel__jinja_token **out,
-                              size_t *count);
+accel_status accel__jinja_lex(accel__arena *arena, const char *text, size_t n, const char *name,
+                              accel__jinja_token **out, size_t *count);
 
 /* ---- a run ---- */
 
@@ -200,7 +203,11 @@ typedef struct accel__jinja_macro {
   accel__jinja_scope *scope;
 } accel__jinja_macro;
 
-typedef enum accel__jinja_flow { ACCEL__J_GOES_ON, ACCEL__J_BREAKS, ACCEL__J_CONTINUES } accel__jinja_flow;
+typedef enum accel__jinja_flow {
+  ACCEL__J_GOES_ON,
+  ACCEL__J_BREAKS,
+  ACCEL__J_CONTINUES
+} accel__jinja_flow;
 
 typedef struct accel__jinja {
   accel__arena arena;
@@ -226,8 +233,8 @@ typedef struct accel__jinja_args {
   size_t keys;
 } accel__jinja_args;
 
-typedef accel_status (*accel__jinja_fn)(accel__jinja *run, const accel__jinja_value *self, const accel__jinja_args *args,
-                                        accel__jinja_value *out);
+typedef accel_status (*accel__jinja_fn)(accel__jinja *run, const accel__jinja_value *self,
+                                        const accel__jinja_args *args, accel__jinja_value *out);
 typedef struct accel__jinja_builtin {
   const char *name;
   const char *parameters; /* "sep maxsplit"; a trailing "*" or "**": also others */
@@ -235,25 +242,36 @@ typedef struct accel__jinja_builtin {
 } accel__jinja_builtin;
 
 /* jinja_value.c */
-accel_status accel__jinja_fail(accel__jinja *run, accel_status code, const char *format, ...) ACCEL_PRINTF(3, 4);
+accel_status accel__jinja_fail(accel__jinja *run, accel_status code, const char *format, ...)
+    ACCEL_PRINTF(3, 4);
 accel_status accel__jinja_charge(accel__jinja *run, size_t work); /* bytes or items handled */
 accel_status accel__jinja_alloc(accel__jinja *run, size_t n, void *pointer_to_pointer);
-accel_status accel__jinja_string(accel__jinja *run, const char *text, size_t n, accel__jinja_value *out); /* copies */
-accel_status accel__jinja_take(accel__jinja *run, accel__buffer *text, accel__jinja_value *out); /* copies, frees text */
-accel_status accel__jinja_list_new(accel__jinja *run, accel__jinja_kind kind, size_t capacity, accel__jinja_value *out);
+/* copies */
+accel_status accel__jinja_string(accel__jinja *run, const char *text, size_t n,
+                                 accel__jinja_value *out);
+/* copies, frees text */
+accel_status accel__jinja_take(accel__jinja *run, accel__buffer *text, accel__jinja_value *out);
+accel_status accel__jinja_list_new(accel__jinja *run, accel__jinja_kind kind, size_t capacity,
+                                   accel__jinja_value *out);
 accel_status accel__jinja_push(accel__jinja *run, accel__jinja_list *list, accel__jinja_value item);
 accel_status accel__jinja_dict_new(accel__jinja *run, size_t capacity, accel__jinja_value *out);
-accel_status accel__jinja_dict_set(accel__jinja *run, accel__jinja_dict *dict, accel__jinja_value key,
-                                   accel__jinja_value value);
-accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *dict, const accel__jinja_value *key,
+accel_status accel__jinja_dict_set(accel__jinja *run, accel__jinja_dict *dict,
+                                   accel__jinja_value key, accel__jinja_value value);
+accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *dict,
+                                    const accel__jinja_value *key,
                                     const accel__jinja_value **out); /* NULL */
-accel_status accel__jinja_from_json(accel__jinja *run, const accel__json *node, accel__jinja_value *out);
+accel_status accel__jinja_from_json(accel__jinja *run, const accel__json *node,
+                                    accel__jinja_value *out);
 bool accel__jinja_truth(const accel__jinja_value *v);
-accel_status accel__jinja_equal(accel__jinja *run, const accel__jinja_value *a, const accel__jinja_value *b, bool *out);
-accel_status accel__jinja_order(accel__jinja *run, const accel__jinja_value *a, const accel__jinja_value *b, int *out);
-/* The items of anything that can be looped over; reading an ITER to its end.  ACCEL_ERROR_FORMAT for what is not iterable.
+accel_status accel__jinja_equal(accel__jinja *run, const accel__jinja_value *a,
+                                const accel__jinja_value *b, bool *out);
+accel_status accel__jinja_order(accel__jinja *run, const accel__jinja_value *a,
+                                const accel__jinja_value *b, int *out);
+/* The items of anything that can be looped over; reading an ITER to its end.  ACCEL_ERROR_FORMAT
+ * for what is not iterable.
  */
-accel_status accel__jinja_items(accel__jinja *run, const accel__jinja_value *v, const accel__jinja_list **out);
+accel_status accel__jinja_items(accel__jinja *run, const accel__jinja_value *v,
+                                const accel__jinja_list **out);
 const char *accel__jinja_type(const accel__jinja_value *v); /* Python's name of it: "str" */
 size_t accel__jinja_length(const char *text, size_t n);     /* code points */
 static inline accel__jinja_value accel__jinja_int(int64_t number) {
@@ -262,7 +280,9 @@ static inline accel__jinja_value accel__jinja_int(int64_t number) {
 static inline accel__jinja_value accel__jinja_bool(bool truth) {
   return (accel__jinja_value){.kind = ACCEL__J_BOOL, .truth = truth};
 }
-static inline accel__jinja_value accel__jinja_none(void) { return (accel__jinja_value){.kind = ACCEL__J_NONE}; }
+static inline accel__jinja_value accel__jinja_none(void) {
+  return (accel__jinja_value){.kind = ACCEL__J_NONE};
+}
 static inline bool accel__jinja_is_number(const accel__jinja_value *v) {
   return v->kind == ACCEL__J_BOOL || v->kind == ACCEL__J_INT || v->kind == ACCEL__J_FLOAT;
 }
@@ -275,46 +295,57 @@ static inline bool accel__jinja_is(const accel__jinja_value *v, const char *text
 }
 
 /* jinja_write.c: values as text */
-accel_status accel__jinja_write(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v); /* str() */
-accel_status accel__jinja_str(accel__jinja *run, const accel__jinja_value *v, accel__jinja_value *out);
-accel_status accel__jinja_repr(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v, int depth);
+/* str() */
+accel_status accel__jinja_write(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v);
+accel_status accel__jinja_str(accel__jinja *run, const accel__jinja_value *v,
+                              accel__jinja_value *out);
+accel_status accel__jinja_repr(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v,
+                               int depth);
 void accel__jinja_write_float(accel__buffer *b, double real);
-accel_status accel__jinja_percent(accel__jinja *run, const accel__jinja_value *format, const accel__jinja_value *given,
+accel_status accel__jinja_percent(accel__jinja *run, const accel__jinja_value *format,
+                                  const accel__jinja_value *given,
                                   accel__jinja_value *out); /* format % given */
 extern const accel__jinja_builtin accel__jinja_tojson, accel__jinja_format_method;
 
 /* jinja_ops.c */
-accel_status accel__jinja_binary(accel__jinja *run, char op, const accel__jinja_value *a, const accel__jinja_value *b,
-                                 accel__jinja_value *out);
-accel_status accel__jinja_compare(accel__jinja *run, char op, const accel__jinja_value *a, const accel__jinja_value *b,
+accel_status accel__jinja_binary(accel__jinja *run, char op, const accel__jinja_value *a,
+                                 const accel__jinja_value *b, accel__jinja_value *out);
+accel_status accel__jinja_compare(accel__jinja *run, char op, const accel__jinja_value *a,
+                                  const accel__jinja_value *b,
                                   bool *out); /* = ! < > l (<=) g (>=) i (in) n (not in) */
-accel_status accel__jinja_contains(accel__jinja *run, const accel__jinja_value *in, const accel__jinja_value *item,
-                                   bool *out);
-accel_status accel__jinja_attr(accel__jinja *run, const accel__jinja_value *of, const char *name, size_t n,
-                               accel__jinja_value *out);
-accel_status accel__jinja_item(accel__jinja *run, const accel__jinja_value *of, const accel__jinja_value *key,
-                               accel__jinja_value *out);
-accel_status accel__jinja_slice(accel__jinja *run, const accel__jinja_value *of, const accel__jinja_value bounds[3],
-                                accel__jinja_value *out);
+accel_status accel__jinja_contains(accel__jinja *run, const accel__jinja_value *in,
+                                   const accel__jinja_value *item, bool *out);
+accel_status accel__jinja_attr(accel__jinja *run, const accel__jinja_value *of, const char *name,
+                               size_t n, accel__jinja_value *out);
+accel_status accel__jinja_item(accel__jinja *run, const accel__jinja_value *of,
+                               const accel__jinja_value *key, accel__jinja_value *out);
+accel_status accel__jinja_slice(accel__jinja *run, const accel__jinja_value *of,
+                                const accel__jinja_value bounds[3], accel__jinja_value *out);
 /* "a.b.0": the path that map(attribute=...) and its like take */
-accel_status accel__jinja_path(accel__jinja *run, const accel__jinja_value *of, const accel__jinja_value *path,
-                               accel__jinja_value *out);
+accel_status accel__jinja_path(accel__jinja *run, const accel__jinja_value *of,
+                               const accel__jinja_value *path, accel__jinja_value *out);
 
 /* jinja_run.c */
-accel_status accel__jinja_run(accel__jinja *run, const accel__jinja_node *body, accel__jinja_scope *scope);
-accel_status accel__jinja_bind(accel__jinja *run, accel__jinja_scope *scope, const char *name, accel__jinja_value value);
-accel_status accel__jinja_call(accel__jinja *run, const accel__jinja_value *what, const accel__jinja_value *at, size_t n,
-                               const char *const *key, const accel__jinja_value *key_value, size_t keys,
+accel_status accel__jinja_run(accel__jinja *run, const accel__jinja_node *body,
+                              accel__jinja_scope *scope);
+accel_status accel__jinja_bind(accel__jinja *run, accel__jinja_scope *scope, const char *name,
+                               accel__jinja_value value);
+accel_status accel__jinja_call(accel__jinja *run, const accel__jinja_value *what,
+                               const accel__jinja_value *at, size_t n, const char *const *key,
+                               const accel__jinja_value *key_value, size_t keys,
                                accel__jinja_value *out);
-accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builtin *what, const accel__jinja_value *at,
-                                    size_t n, const char *const *key, const accel__jinja_value *key_value, size_t keys,
+accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builtin *what,
+                                    const accel__jinja_value *at, size_t n, const char *const *key,
+                                    const accel__jinja_value *key_value, size_t keys,
                                     accel__jinja_args *out);
 
 /* tables: jinja_filters.c, jinja_lists.c, jinja_tests.c, jinja_strings.c, jinja_globals.c */
-const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name, size_t n);
-extern const accel__jinja_builtin accel__jinja_filters[], accel__jinja_list_filters[], accel__jinja_tests[],
-    accel__jinja_string_methods[], accel__jinja_dict_methods[], accel__jinja_list_methods[], accel__jinja_loop_methods[],
-    accel__jinja_cycler_methods[], accel__jinja_globals[];
+const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name,
+                                              size_t n);
+extern const accel__jinja_builtin accel__jinja_filters[], accel__jinja_list_filters[],
+    accel__jinja_tests[], accel__jinja_string_methods[], accel__jinja_dict_methods[],
+    accel__jinja_list_methods[], accel__jinja_loop_methods[], accel__jinja_cycler_methods[],
+    accel__jinja_globals[];
 const accel__jinja_builtin *accel__jinja_filter(const char *name, size_t n); /* NULL */
 
 #endif

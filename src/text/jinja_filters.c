@@ -15,11 +15,13 @@ typedef const accel__jinja_args args_t;
 
 static bool absent(args_t *a, int i) { return !a->given[i] || a->at[i].kind == ACCEL__J_NONE; }
 
-static accel_status int_argument(accel__jinja *run, args_t *a, int i, int64_t standard, int64_t *out) {
+static accel_status int_argument(accel__jinja *run, args_t *a, int i, int64_t standard,
+                                 int64_t *out) {
   *out = standard;
   if (!a->given[i]) return ACCEL_OK;
   if (a->at[i].kind != ACCEL__J_INT && a->at[i].kind != ACCEL__J_BOOL)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a filter wants an integer, not '%s'", accel__jinja_type(&a->at[i]));
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a filter wants an integer, not '%s'",
+                             accel__jinja_type(&a->at[i]));
   *out = a->at[i].kind == ACCEL__J_INT ? a->at[i].number : a->at[i].truth;
   return ACCEL_OK;
 }
@@ -58,7 +60,8 @@ static accel_status f_trim(accel__jinja *run, const value *self, args_t *a, valu
 static accel_status f_replace(accel__jinja *run, const value *self, args_t *a, value *out) {
   value text, from, to;
   int64_t most = -1;
-  if (!a->given[0] || !a->given[1]) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "replace wants two strings");
+  if (!a->given[0] || !a->given[1])
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "replace wants two strings");
   ACCEL_TRY(accel__jinja_str(run, self, &text));
   ACCEL_TRY(accel__jinja_str(run, &a->at[0], &from));
   ACCEL_TRY(accel__jinja_str(run, &a->at[1], &to));
@@ -103,16 +106,20 @@ static accel_status f_escape(accel__jinja *run, const value *self, args_t *a, va
   return taken(run, add_escaped(run, self, &b), &b, out);
 }
 
-/* key="value" of all values but none and undefined ones; a space before each, before the first one if autospace. */
-static accel_status add_attributes(accel__jinja *run, const accel__jinja_dict *dict, bool space, accel__buffer *b) {
+/* key="value" of all values but none and undefined ones; a space before each, before the first one
+ * if autospace. */
+static accel_status add_attributes(accel__jinja *run, const accel__jinja_dict *dict, bool space,
+                                   accel__buffer *b) {
   for (size_t i = 0; i < dict->n; ++i) {
     const value *key = &dict->key[i];
     if (dict->value[i].kind == ACCEL__J_NONE || dict->value[i].kind == ACCEL__J_UNDEFINED) continue;
     if (key->kind != ACCEL__J_STRING)
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants names, not '%s'", accel__jinja_type(key));
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants names, not '%s'",
+                               accel__jinja_type(key));
     for (size_t k = 0; k < key->n; ++k)
       if (key->text[k] && strchr(" \t\n\r\f\v/>=", key->text[k]))
-        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr: a character in '%.*s' that no attribute's name has",
+        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                                 "xmlattr: a character in '%.*s' that no attribute's name has",
                                  (int)key->n, key->text);
     if (space) accel__buffer_text(b, " ");
     space = true;
@@ -127,15 +134,20 @@ static accel_status add_attributes(accel__jinja *run, const accel__jinja_dict *d
 static accel_status f_xmlattr(accel__jinja *run, const value *self, args_t *a, value *out) {
   accel__buffer b = {0};
   if (self->kind != ACCEL__J_DICT)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants a dict, not '%s'", accel__jinja_type(self));
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants a dict, not '%s'",
+                             accel__jinja_type(self));
   accel__buffer_text(&b, "");
-  return taken(run, add_attributes(run, self->dict, !a->given[0] || accel__jinja_truth(&a->at[0]), &b), &b, out);
+  return taken(run,
+               add_attributes(run, self->dict, !a->given[0] || accel__jinja_truth(&a->at[0]), &b),
+               &b, out);
 }
 
 /* Lines behind the first (or all) get a prefix. */
 static accel_status f_indent(accel__jinja *run, const value *self, args_t *a, value *out) {
-  value text, prefix = {.kind = ACCEL__J_STRING, .n = 1, .text = " "}, width = accel__jinja_int(4), lines;
-  bool first = a->given[1] && accel__jinja_truth(&a->at[1]), blank = a->given[2] && accel__jinja_truth(&a->at[2]);
+  value text, prefix = {.kind = ACCEL__J_STRING, .n = 1, .text = " "}, width = accel__jinja_int(4),
+              lines;
+  bool first = a->given[1] && accel__jinja_truth(&a->at[1]),
+       blank = a->given[2] && accel__jinja_truth(&a->at[2]);
   ACCEL_TRY(accel__jinja_str(run, self, &text));
   if (a->given[0] && a->at[0].kind == ACCEL__J_STRING) {
     prefix = a->at[0];
@@ -144,7 +156,8 @@ static accel_status f_indent(accel__jinja *run, const value *self, args_t *a, va
     ACCEL_TRY(accel__jinja_binary(run, '*', &prefix, &width, &prefix));
   }
   value feed = {.kind = ACCEL__J_STRING, .n = 1, .text = "\n"}, whole;
-  ACCEL_TRY(accel__jinja_binary(run, '+', &text, &feed, &whole)); /* as jinja2: the last line counts though it is empty */
+  /* as jinja2: the last line counts though it is empty */
+  ACCEL_TRY(accel__jinja_binary(run, '+', &text, &feed, &whole));
   ACCEL_TRY(accel__jinja_splitlines(run, &whole, false, &lines));
   ACCEL_TRY(accel__jinja_charge(run, lines.list->n * prefix.n));
   accel__buffer b = {0};
@@ -173,8 +186,10 @@ static accel_status f_truncate(accel__jinja *run, const value *self, args_t *a, 
   if (!absent(a, 3)) ACCEL_TRY(int_argument(run, a, 3, 5, &leeway));
   int64_t end_n = (int64_t)accel__jinja_length(end.text, end.n);
   if (length < end_n || leeway < 0)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "truncate: expected length >= %lld", (long long)end_n);
-  if ((int64_t)accel__jinja_length(text.text, text.n) <= length + leeway) return *out = text, ACCEL_OK;
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "truncate: expected length >= %lld",
+                             (long long)end_n);
+  if ((int64_t)accel__jinja_length(text.text, text.n) <= length + leeway)
+    return *out = text, ACCEL_OK;
   ACCEL_TRY(cut_to(run, &text, length - end_n, &kept));
   if (!a->given[1] || !accel__jinja_truth(&a->at[1])) { /* whole words: up to the last space */
     const char *space = kept.n ? memrchr(kept.text, ' ', kept.n) : NULL;
@@ -193,7 +208,8 @@ static accel_status f_wordcount(accel__jinja *run, const value *self, args_t *a,
     uint32_t c;
     i += accel__utf8_decode(text.text + i, text.n - i, &c);
     unsigned k = accel__unicode(c)->category; /* \w of Python: letters, numbers, the underscore */
-    bool word = k <= ACCEL__CATEGORY_LO || (k >= ACCEL__CATEGORY_ND && k <= ACCEL__CATEGORY_NO) || c == '_';
+    bool word =
+        k <= ACCEL__CATEGORY_LO || (k >= ACCEL__CATEGORY_ND && k <= ACCEL__CATEGORY_NO) || c == '_';
     n += word && !inside;
     inside = word;
   }
@@ -206,12 +222,14 @@ static accel_status f_urlencode(accel__jinja *run, const value *self, args_t *a,
   accel__buffer b = {0};
   (void)a;
   if (self->kind == ACCEL__J_DICT || accel__jinja_is_list(self))
-    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "urlencode of a mapping is not implemented");
+    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                             "urlencode of a mapping is not implemented");
   ACCEL_TRY(accel__jinja_str(run, self, &text));
   accel__buffer_text(&b, "");
   for (size_t i = 0; i < text.n; ++i) {
     uint8_t c = (uint8_t)text.text[i];
-    bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr("_.-~/", c));
+    bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                 (c && strchr("_.-~/", c));
     if (plain)
       accel__buffer_bytes(&b, &text.text[i], 1);
     else
@@ -227,7 +245,8 @@ static accel_status f_striptags(accel__jinja *run, const value *self, args_t *a,
   (void)a;
   ACCEL_TRY(accel__jinja_str(run, self, &text));
   if (text.n && memchr(text.text, '&', text.n))
-    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "striptags of text with entities is not implemented");
+    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                             "striptags of text with entities is not implemented");
   accel__buffer_text(&b, "");
   for (size_t i = 0; i < text.n; ++i) {
     size_t left = text.n - i;
@@ -263,9 +282,9 @@ static accel_status f_striptags(accel__jinja *run, const value *self, args_t *a,
 }
 
 static accel_status f_filesizeformat(accel__jinja *run, const value *self, args_t *a, value *out) {
-  static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, *const binary[] = {
-                                                                                           "KiB", "MiB", "GiB", "TiB",
-                                                                                           "PiB", "EiB", "ZiB", "YiB"};
+  static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
+                           *const binary[] = {"KiB", "MiB", "GiB", "TiB",
+                                              "PiB", "EiB", "ZiB", "YiB"};
   bool two = a->given[0] && accel__jinja_truth(&a->at[0]);
   double base = two ? 1024 : 1000,
          bytes = self->kind == ACCEL__J_FLOAT ? self->real
@@ -274,8 +293,8 @@ static accel_status f_filesizeformat(accel__jinja *run, const value *self, args_
          unit = base;
   char text[64];
   if (self->kind != ACCEL__J_FLOAT && self->kind != ACCEL__J_INT)
-    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "filesizeformat of '%s' is not implemented",
-                             accel__jinja_type(self));
+    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                             "filesizeformat of '%s' is not implemented", accel__jinja_type(self));
   if (bytes == 1) return accel__jinja_string(run, "1 Byte", 6, out);
   if (bytes < base) {
     snprintf(text, sizeof text, "%lld Bytes", (long long)bytes);
@@ -295,7 +314,9 @@ static accel_status f_filesizeformat(accel__jinja *run, const value *self, args_
 /* ---- numbers ---- */
 
 static double number_of(const value *v) {
-  return v->kind == ACCEL__J_FLOAT ? v->real : v->kind == ACCEL__J_INT ? (double)v->number : v->truth;
+  return v->kind == ACCEL__J_FLOAT ? v->real
+         : v->kind == ACCEL__J_INT ? (double)v->number
+                                   : v->truth;
 }
 
 /* The number a text says, white space around and underscores inside allowed. */
@@ -306,7 +327,8 @@ static bool parse_float(const value *text, double *out) {
   accel__jinja_strip(&v, NULL, true, true);
   for (size_t i = 0; i < v.n; ++i) {
     if (v.text[i] == '_') continue;
-    if (n + 1 == sizeof digits || v.text[i] == 'x' || v.text[i] == 'X' || v.text[i] == '(') return false;
+    if (n + 1 == sizeof digits || v.text[i] == 'x' || v.text[i] == 'X' || v.text[i] == '(')
+      return false;
     digits[n++] = v.text[i] == '.' ? *localeconv()->decimal_point : v.text[i];
   }
   digits[n] = 0;
@@ -330,9 +352,11 @@ static bool parse_int(const value *text, int base, int64_t *out) {
   bool minus = *at == '-';
   if (*at == '-' || *at == '+') at++;
   if (at[0] == '0' && at[1] &&
-      ((base == 16 && strchr("xX", at[1])) || (base == 8 && strchr("oO", at[1])) || (base == 2 && strchr("bB", at[1]))))
+      ((base == 16 && strchr("xX", at[1])) || (base == 8 && strchr("oO", at[1])) ||
+       (base == 2 && strchr("bB", at[1]))))
     at += 2;
-  if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z'))) return false;
+  if (!((*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z')))
+    return false;
   errno = 0;
   long long got = strtoll(at, &end, base);
   if (*end || errno) return false;
@@ -347,9 +371,11 @@ static accel_status f_int(accel__jinja *run, const value *self, args_t *a, value
   ACCEL_TRY(int_argument(run, a, 1, 10, &base));
   if (base < 2 || base > 36) return ACCEL_OK;
   if (self->kind == ACCEL__J_UNDEFINED)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)self->n, self->n ? self->text : "");
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)self->n,
+                             self->n ? self->text : "");
   if (self->kind == ACCEL__J_INT) return *out = *self, ACCEL_OK;
-  if (self->kind == ACCEL__J_STRING && parse_int(self, (int)base, &number)) return *out = accel__jinja_int(number), ACCEL_OK;
+  if (self->kind == ACCEL__J_STRING && parse_int(self, (int)base, &number))
+    return *out = accel__jinja_int(number), ACCEL_OK;
   if (accel__jinja_is_number(self)) real = number_of(self);
   if (self->kind == ACCEL__J_STRING && !parse_float(self, &real)) real = NAN;
   if (real > -9.2e18 && real < 9.2e18) *out = accel__jinja_int((int64_t)real);
@@ -360,7 +386,8 @@ static accel_status f_float(accel__jinja *run, const value *self, args_t *a, val
   double real;
   *out = a->given[0] ? a->at[0] : (value){.kind = ACCEL__J_FLOAT, .real = 0};
   if (self->kind == ACCEL__J_UNDEFINED)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)self->n, self->n ? self->text : "");
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)self->n,
+                             self->n ? self->text : "");
   if (accel__jinja_is_number(self))
     real = number_of(self);
   else if (self->kind != ACCEL__J_STRING || !parse_float(self, &real))
@@ -372,8 +399,10 @@ static accel_status f_float(accel__jinja *run, const value *self, args_t *a, val
 static accel_status f_abs(accel__jinja *run, const value *self, args_t *a, value *out) {
   (void)a;
   if (!accel__jinja_is_number(self))
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "bad operand type for abs(): '%s'", accel__jinja_type(self));
-  if (self->kind == ACCEL__J_FLOAT) return *out = (value){.kind = ACCEL__J_FLOAT, .real = fabs(self->real)}, ACCEL_OK;
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "bad operand type for abs(): '%s'",
+                             accel__jinja_type(self));
+  if (self->kind == ACCEL__J_FLOAT)
+    return *out = (value){.kind = ACCEL__J_FLOAT, .real = fabs(self->real)}, ACCEL_OK;
   int64_t n = self->kind == ACCEL__J_INT ? self->number : self->truth;
   *out = accel__jinja_int(n < 0 && n != INT64_MIN ? -n : n);
   return ACCEL_OK;
@@ -383,7 +412,8 @@ static accel_status f_abs(accel__jinja *run, const value *self, args_t *a, value
 static accel_status f_round(accel__jinja *run, const value *self, args_t *a, value *out) {
   int64_t precision;
   if (!accel__jinja_is_number(self))
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "round wants a number, not '%s'", accel__jinja_type(self));
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "round wants a number, not '%s'",
+                             accel__jinja_type(self));
   ACCEL_TRY(int_argument(run, a, 0, 0, &precision));
   const value *how = a->given[1] ? &a->at[1] : NULL;
   bool common = !how || accel__jinja_is(how, "common"), up = how && accel__jinja_is(how, "ceil");
@@ -392,7 +422,8 @@ static accel_status f_round(accel__jinja *run, const value *self, args_t *a, val
   double real = number_of(self);
   if (precision < -300 || precision > 300) return *out = *self, ACCEL_OK;
   if (common && self->kind != ACCEL__J_FLOAT && precision >= 0)
-    return *out = *self, out->kind == ACCEL__J_BOOL ? (*out = accel__jinja_int(self->truth), ACCEL_OK) : ACCEL_OK;
+    return *out = *self,
+           out->kind == ACCEL__J_BOOL ? (*out = accel__jinja_int(self->truth), ACCEL_OK) : ACCEL_OK;
   if (!common) {
     double scale = pow(10, (double)precision);
     real = (up ? ceil(real * scale) : floor(real * scale)) / scale;
@@ -413,7 +444,8 @@ static accel_status f_round(accel__jinja *run, const value *self, args_t *a, val
 
 static accel_status f_default(accel__jinja *run, const value *self, args_t *a, value *out) {
   bool falsy = a->given[1] && accel__jinja_truth(&a->at[1]);
-  if (self->kind != ACCEL__J_UNDEFINED && !(falsy && !accel__jinja_truth(self))) return *out = *self, ACCEL_OK;
+  if (self->kind != ACCEL__J_UNDEFINED && !(falsy && !accel__jinja_truth(self)))
+    return *out = *self, ACCEL_OK;
   if (!a->given[0]) return accel__jinja_string(run, "", 0, out);
   *out = a->at[0];
   return ACCEL_OK;
@@ -422,8 +454,9 @@ static accel_status f_default(accel__jinja *run, const value *self, args_t *a, v
 static accel_status f_attr(accel__jinja *run, const value *self, args_t *a, value *out) {
   if (!a->given[0] || a->at[0].kind != ACCEL__J_STRING)
     return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "attr wants a name");
+  /* items are no attributes */
   if (self->kind == ACCEL__J_DICT &&
-      !accel__jinja_find(accel__jinja_dict_methods, a->at[0].text, a->at[0].n)) { /* items are no attributes */
+      !accel__jinja_find(accel__jinja_dict_methods, a->at[0].text, a->at[0].n)) {
     ACCEL_TRY(accel__jinja_string(run, a->at[0].text, a->at[0].n, out));
     out->kind = ACCEL__J_UNDEFINED;
     return ACCEL_OK;
@@ -442,12 +475,14 @@ static accel_status f_format(accel__jinja *run, const value *self, args_t *a, va
     }
   } else {
     ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_TUPLE, a->rest_n, &given));
-    for (size_t i = 0; i < a->rest_n; ++i) ACCEL_TRY(accel__jinja_push(run, given.list, a->rest[i]));
+    for (size_t i = 0; i < a->rest_n; ++i)
+      ACCEL_TRY(accel__jinja_push(run, given.list, a->rest[i]));
   }
   return accel__jinja_percent(run, &text, &given, out);
 }
 
-static accel_status f_same(accel__jinja *run, const value *self, args_t *a, value *out) { /* safe: nothing is escaped here */
+/* safe: nothing is escaped here */
+static accel_status f_same(accel__jinja *run, const value *self, args_t *a, value *out) {
   (void)run, (void)a;
   return *out = *self, ACCEL_OK;
 }

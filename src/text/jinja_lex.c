@@ -1,7 +1,9 @@
-/* jinja_lex.c - a template's text to tokens, as jinja2's lexer cuts it with trim_blocks and lstrip_blocks.
+/* jinja_lex.c - a template's text to tokens, as jinja2's lexer cuts it with trim_blocks and
+ * lstrip_blocks.
  *
- * Text between tags loses: all white space before a tag that begins with '-' and behind one that ends with '-'; blanks
- * between the start of a line and {% or {# (unless '+' follows); one line feed behind %} and #} (unless '+' precedes).
+ * Text between tags loses: all white space before a tag that begins with '-' and behind one that
+ * ends with '-'; blanks between the start of a line and {% or {# (unless '+' follows); one line
+ * feed behind %} and #} (unless '+' precedes).
  */
 #include <errno.h>
 #include <locale.h>
@@ -28,9 +30,12 @@ static accel_status wrong(const lexer *l, const char *what) {
   return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %u: %s", l->name, l->line, what);
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F); }
+static bool is_space(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
+}
 static bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (uint8_t)c >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         (uint8_t)c >= 0x80;
 }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -137,10 +142,14 @@ static accel_status raw_block(lexer *l, size_t length) {
 /* ---- inside tags ---- */
 
 static int hex_digit(char c) {
-  return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return is_digit(c)            ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
-static accel_status hex_escape(const lexer *l, const char *from, const char *end, int digits, uint32_t *out) {
+static accel_status hex_escape(const lexer *l, const char *from, const char *end, int digits,
+                               uint32_t *out) {
   *out = 0;
   for (int i = 0; i < digits; ++i) {
     int digit = from + i < end ? hex_digit(from[i]) : -1;
@@ -151,7 +160,8 @@ static accel_status hex_escape(const lexer *l, const char *from, const char *end
 }
 
 /* Python's unicode-escape; an unknown escape keeps its backslash. */
-static accel_status unescape(const lexer *l, const char *from, const char *end, char *to, size_t *n) {
+static accel_status unescape(const lexer *l, const char *from, const char *end, char *to,
+                             size_t *n) {
   static const char names[] = "abfnrtv\\'\"", values[] = "\a\b\f\n\r\t\v\\'\"";
   char *begin = to;
   while (from < end) {
@@ -168,7 +178,8 @@ static accel_status unescape(const lexer *l, const char *from, const char *end, 
     } else if (c == '\n') { /* a line goes on */
     } else if (c >= '0' && c <= '7') {
       code = (uint32_t)(c - '0');
-      for (int i = 0; i < 2 && from < end && *from >= '0' && *from <= '7'; ++i) code = code * 8 + (uint32_t)(*from++ - '0');
+      for (int i = 0; i < 2 && from < end && *from >= '0' && *from <= '7'; ++i)
+        code = code * 8 + (uint32_t)(*from++ - '0');
       to += accel__utf8_encode(code, to);
     } else if (c == 'x' || c == 'u' || c == 'U') {
       int digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
@@ -194,15 +205,18 @@ static accel_status string_token(lexer *l) {
   if (end >= l->n) return wrong(l, "a string is not closed");
   const char *from = l->text + l->at + 1;
   size_t length = end - l->at - 1, n = 0;
-  char *to = accel__arena_alloc(l->arena, 2 * length + 1); /* an octal escape of two bytes may give two */
+  /* an octal escape of two bytes may give two */
+  char *to = accel__arena_alloc(l->arena, 2 * length + 1);
   if (!to) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(unescape(l, from, from + length, to, &n));
-  ACCEL_TRY(push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_STRING, .text = to, .n = (uint32_t)n}));
+  ACCEL_TRY(
+      push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_STRING, .text = to, .n = (uint32_t)n}));
   advance(l, length + 2);
   return ACCEL_OK;
 }
 
-/* Digits of a base with single underscores between them; appends them to out[*n], returns bytes read. */
+/* Digits of a base with single underscores between them; appends them to out[*n], returns bytes
+ * read. */
 static size_t digits_at(const lexer *l, size_t k, int base, char *out, size_t *n, size_t most) {
   size_t from = k;
   for (;;) {
@@ -242,19 +256,24 @@ static accel_status number_token(lexer *l) {
     digits[n] = 0;
     char *point = strchr(digits, '.');
     if (point) *point = *localeconv()->decimal_point;
-    ACCEL_TRY(push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_FLOAT, .real = strtod(digits, NULL)}));
+    ACCEL_TRY(
+        push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_FLOAT, .real = strtod(digits, NULL)}));
     l->at += length;
     return ACCEL_OK;
   }
   char mark = at(l, 0) == '0' ? at(l, 1) : 0;
-  int base = mark == 'x' || mark == 'X' ? 16 : mark == 'o' || mark == 'O' ? 8 : mark == 'b' || mark == 'B' ? 2 : 10;
+  int base = mark == 'x' || mark == 'X'   ? 16
+             : mark == 'o' || mark == 'O' ? 8
+             : mark == 'b' || mark == 'B' ? 2
+                                          : 10;
   n = 0;
   length = digits_at(l, base == 10 ? 0 : 2, base, digits, &n, sizeof digits);
   digits[n] = 0;
   errno = 0;
   long long value = strtoll(digits, NULL, base);
   if (length == 0) return wrong(l, "a number has no digits");
-  if (errno || n + 1 >= sizeof digits) return wrong(l, "an integer of more than 64 bits is not implemented");
+  if (errno || n + 1 >= sizeof digits)
+    return wrong(l, "an integer of more than 64 bits is not implemented");
   ACCEL_TRY(push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_INT, .number = value}));
   l->at += length + (base == 10 ? 0 : 2);
   return ACCEL_OK;
@@ -265,19 +284,23 @@ static accel_status bracket(lexer *l, char c) {
     if (l->depth == ACCEL__JINJA_NESTING) return wrong(l, "brackets are nested too deeply");
     l->open[l->depth++] = c == '(' ? ')' : c == '[' ? ']' : '}';
   } else if (c == ')' || c == ']' || c == '}') {
-    if (l->depth == 0 || l->open[--l->depth] != c) return wrong(l, "a bracket is closed that was not opened");
+    if (l->depth == 0 || l->open[--l->depth] != c)
+      return wrong(l, "a bracket is closed that was not opened");
   }
   return ACCEL_OK;
 }
 
 static accel_status operator_token(lexer *l) {
-  static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
-                                          "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
+  static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
+                                          "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                          ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
   for (size_t i = 0; i < sizeof operators / sizeof *operators; ++i) {
     if (!here(l, operators[i])) continue;
     ACCEL_TRY(bracket(l, operators[i][0]));
     size_t n = strlen(operators[i]);
-    ACCEL_TRY(push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_OPERATOR, .text = operators[i], .n = (uint32_t)n}));
+    ACCEL_TRY(
+        push(l, (accel__jinja_token){
+                    .kind = ACCEL__J_TOKEN_OPERATOR, .text = operators[i], .n = (uint32_t)n}));
     l->at += n;
     return ACCEL_OK;
   }
@@ -289,7 +312,8 @@ static accel_status operator_token(lexer *l) {
 static accel_status name_token(lexer *l) {
   size_t n = 0;
   while (is_word(at(l, n))) n++;
-  ACCEL_TRY(push(l, (accel__jinja_token){.kind = ACCEL__J_TOKEN_NAME, .text = l->text + l->at, .n = (uint32_t)n}));
+  ACCEL_TRY(push(l, (accel__jinja_token){
+                        .kind = ACCEL__J_TOKEN_NAME, .text = l->text + l->at, .n = (uint32_t)n}));
   l->at += n;
   return ACCEL_OK;
 }
@@ -300,7 +324,8 @@ static accel_status tag(lexer *l, char kind) {
   while (l->at < l->n) {
     char c = at(l, 0);
     if (l->depth == 0 && at_end_tag(l, kind == '%' ? '%' : '}')) {
-      ACCEL_TRY(push(l, (accel__jinja_token){.kind = kind == '%' ? ACCEL__J_TOKEN_BLOCK_END : ACCEL__J_TOKEN_PRINT_END}));
+      ACCEL_TRY(push(l, (accel__jinja_token){.kind = kind == '%' ? ACCEL__J_TOKEN_BLOCK_END
+                                                                 : ACCEL__J_TOKEN_PRINT_END}));
       end_tag(l, kind == '%');
       return ACCEL_OK;
     }
@@ -325,12 +350,15 @@ static accel_status one_tag(lexer *l, size_t from) {
   ACCEL_TRY(push_text(l, from, l->at, sign, kind != '{'));
   if (raw) return raw_block(l, length);
   if (kind != '#')
-    ACCEL_TRY(push(l, (accel__jinja_token){.kind = kind == '%' ? ACCEL__J_TOKEN_BLOCK : ACCEL__J_TOKEN_PRINT}));
+    ACCEL_TRY(push(l, (accel__jinja_token){.kind = kind == '%' ? ACCEL__J_TOKEN_BLOCK
+                                                               : ACCEL__J_TOKEN_PRINT}));
   l->at += sign == '-' || sign == '+' ? 3 : 2;
   return kind == '#' ? skip_comment(l) : tag(l, kind);
 }
 
-static bool begins_tag(const char *at) { return at[0] == '{' && (at[1] == '%' || at[1] == '{' || at[1] == '#'); }
+static bool begins_tag(const char *at) {
+  return at[0] == '{' && (at[1] == '%' || at[1] == '{' || at[1] == '#');
+}
 
 static accel_status lex_all(lexer *l) {
   for (size_t from = l->at; l->at < l->n; from = l->at) {
@@ -359,13 +387,15 @@ static char *normal_lines(accel__arena *arena, const char *text, size_t n, size_
   return to;
 }
 
-accel_status accel__jinja_lex(accel__arena *arena, const char *text, size_t n, const char *name, accel__jinja_token **out,
-                              size_t *count) {
+accel_status accel__jinja_lex(accel__arena *arena, const char *text, size_t n, const char *name,
+                              accel__jinja_token **out, size_t *count) {
   lexer l = {.arena = arena, .name = name, .line = 1, .line_start = true};
   if (n > ACCEL__JINJA_SOURCE)
-    return accel__fail(ACCEL_ERROR_LIMIT, "%s: a template of %zu bytes is larger than the %d allowed", name, n,
+    return accel__fail(ACCEL_ERROR_LIMIT,
+                       "%s: a template of %zu bytes is larger than the %d allowed", name, n,
                        ACCEL__JINJA_SOURCE);
-  if (!accel__utf8_valid(text, n)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: the template is not UTF-8", name);
+  if (!accel__utf8_valid(text, n))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: the template is not UTF-8", name);
   l.text = normal_lines(arena, text, n, &l.n);
   if (!l.text) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(lex_all(&l));

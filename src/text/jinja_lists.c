@@ -15,7 +15,9 @@ static accel_status undefined(const char *what, value *out) {
 }
 
 static bool truth(args_t *a, int i) { return a->given[i] && accel__jinja_truth(&a->at[i]); }
-static const value *some(args_t *a, int i) { return a->given[i] && a->at[i].kind != ACCEL__J_NONE ? &a->at[i] : NULL; }
+static const value *some(args_t *a, int i) {
+  return a->given[i] && a->at[i].kind != ACCEL__J_NONE ? &a->at[i] : NULL;
+}
 
 /* ---- one of many ---- */
 
@@ -23,7 +25,8 @@ static accel_status f_first(accel__jinja *run, const value *self, args_t *a, val
   const list *items;
   (void)a;
   if (self->kind == ACCEL__J_ITER) { /* takes one, leaves the rest */
-    if (self->list->next == self->list->n) return undefined("No first item, sequence was empty.", out);
+    if (self->list->next == self->list->n)
+      return undefined("No first item, sequence was empty.", out);
     return *out = self->list->at[self->list->next++], ACCEL_OK;
   }
   ACCEL_TRY(accel__jinja_items(run, self, &items));
@@ -34,7 +37,8 @@ static accel_status f_first(accel__jinja *run, const value *self, args_t *a, val
 static accel_status f_last(accel__jinja *run, const value *self, args_t *a, value *out) {
   const list *items;
   (void)a;
-  if (self->kind == ACCEL__J_ITER) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'generator' object is not reversible");
+  if (self->kind == ACCEL__J_ITER)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'generator' object is not reversible");
   ACCEL_TRY(accel__jinja_items(run, self, &items));
   if (items->n == 0) return undefined("No last item, sequence was empty.", out);
   return *out = items->at[items->n - 1], ACCEL_OK;
@@ -62,7 +66,8 @@ static accel_status f_length(accel__jinja *run, const value *self, args_t *a, va
     case ACCEL__J_UNDEFINED:
       break;
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "object of type '%s' has no len()", accel__jinja_type(self));
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "object of type '%s' has no len()",
+                               accel__jinja_type(self));
   }
   *out = accel__jinja_int((int64_t)n);
   return accel__jinja_charge(run, self->kind == ACCEL__J_STRING ? self->n : 0);
@@ -71,14 +76,17 @@ static accel_status f_length(accel__jinja *run, const value *self, args_t *a, va
 /* ---- keys to sort and compare by ---- */
 
 /* The value at `path` (or the item itself), strings in lower case unless case counts. */
-static accel_status key_of(accel__jinja *run, const value *item, const value *path, bool case_sensitive, value *out) {
+static accel_status key_of(accel__jinja *run, const value *item, const value *path,
+                           bool case_sensitive, value *out) {
   *out = *item;
   if (path) ACCEL_TRY(accel__jinja_path(run, item, path, out));
-  return out->kind == ACCEL__J_STRING && !case_sensitive ? accel__jinja_case(run, out, 'L', out) : ACCEL_OK;
+  return out->kind == ACCEL__J_STRING && !case_sensitive ? accel__jinja_case(run, out, 'L', out)
+                                                         : ACCEL_OK;
 }
 
 /* For sort: "a,b" sorts by a, then b. */
-static accel_status sort_key(accel__jinja *run, const value *item, const value *path, bool case_sensitive, value *out) {
+static accel_status sort_key(accel__jinja *run, const value *item, const value *path,
+                             bool case_sensitive, value *out) {
   if (!path || path->kind != ACCEL__J_STRING || !path->n || !memchr(path->text, ',', path->n))
     return key_of(run, item, path, case_sensitive, out);
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 2, out));
@@ -93,12 +101,14 @@ static accel_status sort_key(accel__jinja *run, const value *item, const value *
   return ACCEL_OK;
 }
 
-/* Stable merge sort of items by keys; `down` keeps equal ones in their order too, as Python's reverse does. */
-static accel_status merge_sort(accel__jinja *run, value *key, value *item, value *spare_key, value *spare, size_t n,
-                               bool down) {
+/* Stable merge sort of items by keys; `down` keeps equal ones in their order too, as Python's
+ * reverse does. */
+static accel_status merge_sort(accel__jinja *run, value *key, value *item, value *spare_key,
+                               value *spare, size_t n, bool down) {
   for (size_t width = 1; width < n; width *= 2) {
     for (size_t from = 0; from < n; from += 2 * width) {
-      size_t middle = from + width < n ? from + width : n, end = from + 2 * width < n ? from + 2 * width : n;
+      size_t middle = from + width < n ? from + width : n,
+             end = from + 2 * width < n ? from + 2 * width : n;
       for (size_t i = from, j = middle, to = from; to < end; ++to) {
         int order = 0;
         if (i < middle && j < end) ACCEL_TRY(accel__jinja_order(run, &key[j], &key[i], &order));
@@ -114,8 +124,8 @@ static accel_status merge_sort(accel__jinja *run, value *key, value *item, value
   return ACCEL_OK;
 }
 
-static accel_status sorted(accel__jinja *run, const list *items, const value *path, bool case_sensitive, bool down,
-                           value *out) {
+static accel_status sorted(accel__jinja *run, const list *items, const value *path,
+                           bool case_sensitive, bool down, value *out) {
   value *memory;
   size_t n = items->n;
   ACCEL_TRY(accel__jinja_alloc(run, 3 * n * sizeof *memory, &memory));
@@ -135,12 +145,14 @@ static accel_status f_sort(accel__jinja *run, const value *self, args_t *a, valu
 
 static accel_status f_dictsort(accel__jinja *run, const value *self, args_t *a, value *out) {
   value pairs, path = accel__jinja_int(a->given[1] && accel__jinja_is(&a->at[1], "value"));
-  if (self->kind != ACCEL__J_DICT) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "dictsort wants a mapping");
+  if (self->kind != ACCEL__J_DICT)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "dictsort wants a mapping");
   ACCEL_TRY(accel__jinja_dict_items(run, self->dict, &pairs));
   return sorted(run, pairs.list, &path, truth(a, 0), truth(a, 2), out);
 }
 
-static accel_status extreme(accel__jinja *run, const value *self, args_t *a, int wanted, value *out) {
+static accel_status extreme(accel__jinja *run, const value *self, args_t *a, int wanted,
+                            value *out) {
   const list *items;
   value best;
   ACCEL_TRY(accel__jinja_items(run, self, &items));
@@ -277,28 +289,36 @@ static accel_status f_sum(accel__jinja *run, const value *self, args_t *a, value
   for (size_t i = 0; i < items->n; ++i) {
     value item = items->at[i], before = *out;
     if (some(a, 0)) ACCEL_TRY(accel__jinja_path(run, &items->at[i], &a->at[0], &item));
-    if (item.kind == ACCEL__J_STRING) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "sum() can't sum strings");
+    if (item.kind == ACCEL__J_STRING)
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "sum() can't sum strings");
     ACCEL_TRY(accel__jinja_binary(run, '+', &before, &item, out));
   }
   return ACCEL_OK;
 }
 
 /* Lists of `n` items, or (slices) n lists; the last ones filled up. */
-static accel_status in_parts(accel__jinja *run, const value *self, args_t *a, bool slices, value *out) {
+static accel_status in_parts(accel__jinja *run, const value *self, args_t *a, bool slices,
+                             value *out) {
   const list *items;
-  if (!a->given[0] || a->at[0].kind != ACCEL__J_INT || a->at[0].number < 1 || a->at[0].number > ACCEL__JINJA_RANGE)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "batch and slice want a number from 1 to %d", ACCEL__JINJA_RANGE);
+  if (!a->given[0] || a->at[0].kind != ACCEL__J_INT || a->at[0].number < 1 ||
+      a->at[0].number > ACCEL__JINJA_RANGE)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "batch and slice want a number from 1 to %d",
+                             ACCEL__JINJA_RANGE);
   ACCEL_TRY(accel__jinja_items(run, self, &items));
   size_t n = (size_t)a->at[0].number, parts = slices ? n : (items->n + n - 1) / n, at = 0;
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_ITER, parts, out));
   for (size_t p = 0; p < parts; ++p) {
     value part;
     size_t full = slices ? items->n / n + (items->n % n > 0) : n;
-    size_t count = slices ? items->n / n + (p < items->n % n) : items->n - at < n ? items->n - at : n;
+    size_t count = slices              ? items->n / n + (p < items->n % n)
+                   : items->n - at < n ? items->n - at
+                                       : n;
     bool fill = some(a, 1) && (slices ? p >= items->n % n : count < full);
     ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, count + 1, &part));
-    for (size_t k = 0; k < count; ++k) ACCEL_TRY(accel__jinja_push(run, part.list, items->at[at++]));
-    for (size_t k = 0; fill && k < (slices ? 1 : full - count); ++k) ACCEL_TRY(accel__jinja_push(run, part.list, a->at[1]));
+    for (size_t k = 0; k < count; ++k)
+      ACCEL_TRY(accel__jinja_push(run, part.list, items->at[at++]));
+    for (size_t k = 0; fill && k < (slices ? 1 : full - count); ++k)
+      ACCEL_TRY(accel__jinja_push(run, part.list, a->at[1]));
     ACCEL_TRY(accel__jinja_push(run, out->list, part));
   }
   return ACCEL_OK;
@@ -324,22 +344,26 @@ static accel_status f_map(accel__jinja *run, const value *self, args_t *a, value
     else if (strcmp(a->key[i], "default") == 0)
       standard = &a->key_value[i];
     else
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "Unexpected keyword argument '%s'", a->key[i]);
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "Unexpected keyword argument '%s'",
+                               a->key[i]);
   }
   if (!path) {
     if (a->rest_n == 0 || a->rest[0].kind != ACCEL__J_STRING)
       return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "map requires a filter argument");
     filter = accel__jinja_filter(a->rest[0].text, a->rest[0].n);
     if (!filter)
-      return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "no filter named '%.*s' is implemented", (int)a->rest[0].n,
+      return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                               "no filter named '%.*s' is implemented", (int)a->rest[0].n,
                                a->rest[0].text);
-    ACCEL_TRY(accel__jinja_bind_args(run, filter, a->rest + 1, a->rest_n - 1, a->key, a->key_value, a->keys, &args));
+    ACCEL_TRY(accel__jinja_bind_args(run, filter, a->rest + 1, a->rest_n - 1, a->key, a->key_value,
+                                     a->keys, &args));
   }
   ACCEL_TRY(accel__jinja_items(run, self, &items));
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_ITER, items->n, out));
   for (size_t i = 0; i < items->n; ++i) {
     value item;
-    ACCEL_TRY(path ? accel__jinja_path(run, &items->at[i], path, &item) : filter->fn(run, &items->at[i], &args, &item));
+    ACCEL_TRY(path ? accel__jinja_path(run, &items->at[i], path, &item)
+                   : filter->fn(run, &items->at[i], &args, &item));
     if (path && standard && item.kind == ACCEL__J_UNDEFINED) item = *standard;
     ACCEL_TRY(accel__jinja_push(run, out->list, item));
     run->steps++;
@@ -348,20 +372,25 @@ static accel_status f_map(accel__jinja *run, const value *self, args_t *a, value
 }
 
 /* Items (or their attribute) for which a test holds, or which are true when none is named. */
-static accel_status select_items(accel__jinja *run, const value *self, args_t *a, bool by_attr, bool keep, value *out) {
+static accel_status select_items(accel__jinja *run, const value *self, args_t *a, bool by_attr,
+                                 bool keep, value *out) {
   const list *items;
   const accel__jinja_builtin *test = NULL;
   accel__jinja_args args;
   size_t first = by_attr;
-  if (by_attr && a->rest_n == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "Missing parameter for attribute name");
+  if (by_attr && a->rest_n == 0)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "Missing parameter for attribute name");
   if (a->rest_n > first) {
     const value *name = &a->rest[first];
-    test = name->kind == ACCEL__J_STRING ? accel__jinja_find(accel__jinja_tests, name->text, name->n) : NULL;
+    test = name->kind == ACCEL__J_STRING
+               ? accel__jinja_find(accel__jinja_tests, name->text, name->n)
+               : NULL;
     if (!test)
       return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "no test named '%.*s' is implemented",
                                name->kind == ACCEL__J_STRING ? (int)name->n : 0,
                                name->kind == ACCEL__J_STRING ? name->text : "");
-    ACCEL_TRY(accel__jinja_bind_args(run, test, name + 1, a->rest_n - first - 1, a->key, a->key_value, a->keys, &args));
+    ACCEL_TRY(accel__jinja_bind_args(run, test, name + 1, a->rest_n - first - 1, a->key,
+                                     a->key_value, a->keys, &args));
   }
   ACCEL_TRY(accel__jinja_items(run, self, &items));
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_ITER, 4, out));
@@ -370,7 +399,8 @@ static accel_status select_items(accel__jinja *run, const value *self, args_t *a
     if (by_attr) ACCEL_TRY(accel__jinja_path(run, &items->at[i], &a->rest[0], &what));
     holds = what;
     if (test) ACCEL_TRY(test->fn(run, &what, &args, &holds));
-    if (accel__jinja_truth(&holds) == keep) ACCEL_TRY(accel__jinja_push(run, out->list, items->at[i]));
+    if (accel__jinja_truth(&holds) == keep)
+      ACCEL_TRY(accel__jinja_push(run, out->list, items->at[i]));
     run->steps++;
   }
   return ACCEL_OK;

@@ -10,25 +10,32 @@ typedef accel__jinja_value value;
 static accel_status no_operator(accel__jinja *run, char op, const value *a, const value *b) {
   const value *u = a->kind == ACCEL__J_UNDEFINED ? a : b;
   if (u->kind == ACCEL__J_UNDEFINED)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)u->n, u->n ? u->text : "");
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)u->n,
+                             u->n ? u->text : "");
   const char *text = op == 'f' ? "//" : op == 'p' ? "**" : (char[]){op, 0};
-  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "unsupported operand types for %s: '%s' and '%s'", text,
+  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                           "unsupported operand types for %s: '%s' and '%s'", text,
                            accel__jinja_type(a), accel__jinja_type(b));
 }
 
 static accel_status too_large(accel__jinja *run) {
-  return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "an integer of more than 64 bits is not implemented");
+  return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                           "an integer of more than 64 bits is not implemented");
 }
 
 /* ---- numbers ---- */
 
 static int64_t as_int(const value *v) { return v->kind == ACCEL__J_BOOL ? v->truth : v->number; }
-static double as_double(const value *v) { return v->kind == ACCEL__J_FLOAT ? v->real : (double)as_int(v); }
+static double as_double(const value *v) {
+  return v->kind == ACCEL__J_FLOAT ? v->real : (double)as_int(v);
+}
 
 static accel_status int_power(accel__jinja *run, int64_t base, int64_t exponent, value *out) {
   if (exponent < 0) {
     *out = (value){.kind = ACCEL__J_FLOAT, .real = pow((double)base, (double)exponent)};
-    return base == 0 ? accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "0 cannot be raised to a negative power") : ACCEL_OK;
+    return base == 0 ? accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                                         "0 cannot be raised to a negative power")
+                     : ACCEL_OK;
   }
   int64_t result = 1;
   for (; exponent > 0; exponent >>= 1) {
@@ -114,8 +121,10 @@ static accel_status float_operation(accel__jinja *run, char op, double a, double
 
 static accel_status join_lists(accel__jinja *run, const value *a, const value *b, value *out) {
   ACCEL_TRY(accel__jinja_list_new(run, (accel__jinja_kind)a->kind, a->list->n + b->list->n, out));
-  for (size_t i = 0; i < a->list->n; ++i) ACCEL_TRY(accel__jinja_push(run, out->list, a->list->at[i]));
-  for (size_t i = 0; i < b->list->n; ++i) ACCEL_TRY(accel__jinja_push(run, out->list, b->list->at[i]));
+  for (size_t i = 0; i < a->list->n; ++i)
+    ACCEL_TRY(accel__jinja_push(run, out->list, a->list->at[i]));
+  for (size_t i = 0; i < b->list->n; ++i)
+    ACCEL_TRY(accel__jinja_push(run, out->list, b->list->at[i]));
   return ACCEL_OK;
 }
 
@@ -134,7 +143,8 @@ static accel_status repeat(accel__jinja *run, const value *what, int64_t times, 
   size_t n = what->kind == ACCEL__J_STRING ? what->n : what->list->n;
   if (times < 0 || n == 0) times = 0;
   if (n && (uint64_t)times > ACCEL__JINJA_OUTPUT / n)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a repeated value is larger than %d MiB", ACCEL__JINJA_OUTPUT >> 20);
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a repeated value is larger than %d MiB",
+                             ACCEL__JINJA_OUTPUT >> 20);
   if (what->kind == ACCEL__J_STRING) {
     char *to;
     ACCEL_TRY(accel__jinja_alloc(run, n * (size_t)times + 1, &to));
@@ -143,7 +153,8 @@ static accel_status repeat(accel__jinja *run, const value *what, int64_t times, 
     return ACCEL_OK;
   }
   ACCEL_TRY(accel__jinja_list_new(run, (accel__jinja_kind)what->kind, n * (size_t)times, out));
-  for (size_t i = 0; i < n * (size_t)times; ++i) ACCEL_TRY(accel__jinja_push(run, out->list, what->list->at[i % n]));
+  for (size_t i = 0; i < n * (size_t)times; ++i)
+    ACCEL_TRY(accel__jinja_push(run, out->list, what->list->at[i % n]));
   return ACCEL_OK;
 }
 
@@ -152,7 +163,8 @@ static bool is_sequence(const value *v) {
 }
 static bool is_int(const value *v) { return v->kind == ACCEL__J_INT || v->kind == ACCEL__J_BOOL; }
 
-accel_status accel__jinja_binary(accel__jinja *run, char op, const value *a, const value *b, value *out) {
+accel_status accel__jinja_binary(accel__jinja *run, char op, const value *a, const value *b,
+                                 value *out) {
   if (accel__jinja_is_number(a) && accel__jinja_is_number(b)) {
     if (is_int(a) && is_int(b)) return int_operation(run, op, as_int(a), as_int(b), out);
     return float_operation(run, op, as_double(a), as_double(b), out);
@@ -169,7 +181,8 @@ accel_status accel__jinja_binary(accel__jinja *run, char op, const value *a, con
 
 /* ---- comparing ---- */
 
-static accel_status in_list(accel__jinja *run, const accel__jinja_list *list, size_t from, const value *item, size_t *at) {
+static accel_status in_list(accel__jinja *run, const accel__jinja_list *list, size_t from,
+                            const value *item, size_t *at) {
   for (*at = from; *at < list->n; ++*at) {
     bool same;
     ACCEL_TRY(accel__jinja_equal(run, &list->at[*at], item, &same));
@@ -178,7 +191,8 @@ static accel_status in_list(accel__jinja *run, const accel__jinja_list *list, si
   return ACCEL_OK;
 }
 
-accel_status accel__jinja_contains(accel__jinja *run, const value *in, const value *item, bool *out) {
+accel_status accel__jinja_contains(accel__jinja *run, const value *in, const value *item,
+                                   bool *out) {
   const value *found;
   size_t at;
   *out = false;
@@ -187,7 +201,8 @@ accel_status accel__jinja_contains(accel__jinja *run, const value *in, const val
       return ACCEL_OK;
     case ACCEL__J_STRING:
       if (item->kind != ACCEL__J_STRING)
-        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'in <string>' requires string as left operand, not %s",
+        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                                 "'in <string>' requires string as left operand, not %s",
                                  accel__jinja_type(item));
       *out = item->n == 0 || (in->n && memmem(in->text, in->n, item->text, item->n));
       return accel__jinja_charge(run, in->n);
@@ -208,11 +223,13 @@ accel_status accel__jinja_contains(accel__jinja *run, const value *in, const val
       in->list->next = *out ? at + 1 : in->list->n;
       return ACCEL_OK;
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "argument of type '%s' is not iterable", accel__jinja_type(in));
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "argument of type '%s' is not iterable",
+                               accel__jinja_type(in));
   }
 }
 
-accel_status accel__jinja_compare(accel__jinja *run, char op, const value *a, const value *b, bool *out) {
+accel_status accel__jinja_compare(accel__jinja *run, char op, const value *a, const value *b,
+                                  bool *out) {
   int order = 0;
   if (op == '=' || op == '!') {
     ACCEL_TRY(accel__jinja_equal(run, a, b, out));
@@ -225,7 +242,10 @@ accel_status accel__jinja_compare(accel__jinja *run, char op, const value *a, co
     return ACCEL_OK;
   }
   ACCEL_TRY(accel__jinja_order(run, a, b, &order));
-  *out = order != 2 && (op == '<' ? order < 0 : op == '>' ? order > 0 : op == 'l' ? order <= 0 : order >= 0);
+  *out = order != 2 && (op == '<'   ? order < 0
+                        : op == '>' ? order > 0
+                        : op == 'l' ? order <= 0
+                                    : order >= 0);
   return ACCEL_OK;
 }
 
@@ -237,7 +257,8 @@ static accel_status undefined(accel__jinja *run, const char *name, size_t n, val
   return ACCEL_OK;
 }
 
-static accel_status method(accel__jinja *run, const value *self, const accel__jinja_builtin *what, value *out) {
+static accel_status method(accel__jinja *run, const value *self, const accel__jinja_builtin *what,
+                           value *out) {
   accel__jinja_method *m;
   ACCEL_TRY(accel__jinja_alloc(run, sizeof *m, &m));
   *m = (accel__jinja_method){*self, what};
@@ -245,9 +266,12 @@ static accel_status method(accel__jinja *run, const value *self, const accel__ji
   return ACCEL_OK;
 }
 
-static bool same(const char *name, size_t n, const char *text) { return strlen(text) == n && memcmp(name, text, n) == 0; }
+static bool same(const char *name, size_t n, const char *text) {
+  return strlen(text) == n && memcmp(name, text, n) == 0;
+}
 
-static accel_status loop_attr(accel__jinja *run, const accel__jinja_loop *loop, const char *name, size_t n, value *out) {
+static accel_status loop_attr(accel__jinja *run, const accel__jinja_loop *loop, const char *name,
+                              size_t n, value *out) {
   int64_t i = (int64_t)loop->index, length = (int64_t)loop->items->n;
   const struct {
     const char *name;
@@ -288,11 +312,14 @@ static const accel__jinja_builtin *methods_of(const value *v) {
 }
 
 /* What getattr of Python finds; *found tells whether anything. */
-static accel_status python_attr(accel__jinja *run, const value *of, const char *name, size_t n, value *out, bool *found) {
-  const accel__jinja_builtin *table = methods_of(of), *what = table ? accel__jinja_find(table, name, n) : NULL;
+static accel_status python_attr(accel__jinja *run, const value *of, const char *name, size_t n,
+                                value *out, bool *found) {
+  const accel__jinja_builtin *table = methods_of(of),
+                             *what = table ? accel__jinja_find(table, name, n) : NULL;
   const value *item = NULL;
   *found = true;
-  if (what) return what->fn ? method(run, of, what, out) : undefined(run, name, n, out); /* no fn: would change it */
+  /* no fn: would change it */
+  if (what) return what->fn ? method(run, of, what, out) : undefined(run, name, n, out);
   if (of->kind == ACCEL__J_LOOP) return loop_attr(run, of->loop, name, n, out);
   if (of->kind == ACCEL__J_NAMESPACE) {
     value key = {.kind = ACCEL__J_STRING, .n = (uint32_t)n, .text = name};
@@ -301,8 +328,10 @@ static accel_status python_attr(accel__jinja *run, const value *of, const char *
   }
   if (of->kind == ACCEL__J_MACRO && same(name, n, "name"))
     return accel__jinja_string(run, of->macro->node->name, strlen(of->macro->node->name), out);
-  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "grouper")) return *out = of->list->at[0], ACCEL_OK;
-  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "list")) return *out = of->list->at[1], ACCEL_OK;
+  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "grouper"))
+    return *out = of->list->at[0], ACCEL_OK;
+  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "list"))
+    return *out = of->list->at[1], ACCEL_OK;
   if (of->kind == ACCEL__J_CYCLER && same(name, n, "current") && of->list->n)
     return *out = of->list->at[of->list->next % of->list->n], ACCEL_OK;
   *found = false;
@@ -310,10 +339,12 @@ static accel_status python_attr(accel__jinja *run, const value *of, const char *
 }
 
 static accel_status is_undefined(accel__jinja *run, const value *v) {
-  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)v->n, v->n ? v->text : "");
+  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)v->n,
+                           v->n ? v->text : "");
 }
 
-accel_status accel__jinja_attr(accel__jinja *run, const value *of, const char *name, size_t n, value *out) {
+accel_status accel__jinja_attr(accel__jinja *run, const value *of, const char *name, size_t n,
+                               value *out) {
   bool found;
   const value *item = NULL;
   if (of->kind == ACCEL__J_UNDEFINED) return is_undefined(run, of);
@@ -339,7 +370,8 @@ static size_t byte_of(const char *text, size_t n, size_t index) {
 }
 
 /* The item of a sequence; *found false when the index is outside. */
-static accel_status sequence_item(accel__jinja *run, const value *of, int64_t index, value *out, bool *found) {
+static accel_status sequence_item(accel__jinja *run, const value *of, int64_t index, value *out,
+                                  bool *found) {
   bool string = of->kind == ACCEL__J_STRING;
   int64_t n = (int64_t)(string ? accel__jinja_length(of->text, of->n) : of->list->n);
   if (index < 0) index += n;
@@ -363,7 +395,8 @@ accel_status accel__jinja_item(accel__jinja *run, const value *of, const value *
   }
   if ((is_sequence(of) || of->kind == ACCEL__J_RANGE) && is_int(key))
     ACCEL_TRY(sequence_item(run, of, as_int(key), out, &found));
-  if (!found && key->kind == ACCEL__J_STRING) ACCEL_TRY(python_attr(run, of, key->text, key->n, out, &found));
+  if (!found && key->kind == ACCEL__J_STRING)
+    ACCEL_TRY(python_attr(run, of, key->text, key->n, out, &found));
   if (found) return ACCEL_OK;
   value name;
   ACCEL_TRY(accel__jinja_str(run, key, &name));
@@ -393,18 +426,20 @@ accel_status accel__jinja_path(accel__jinja *run, const value *of, const value *
 
 /* ---- slices ---- */
 
-static accel_status bound(accel__jinja *run, const value *v, int64_t absent, int64_t n, int64_t low, int64_t high,
-                          int64_t *out) {
+static accel_status bound(accel__jinja *run, const value *v, int64_t absent, int64_t n, int64_t low,
+                          int64_t high, int64_t *out) {
   *out = absent;
   if (v->kind == ACCEL__J_NONE) return ACCEL_OK;
-  if (!is_int(v)) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "slice indices must be integers or none");
+  if (!is_int(v))
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "slice indices must be integers or none");
   int64_t at = as_int(v);
   if (at < 0) at += n;
   *out = at < low ? low : at > high ? high : at;
   return ACCEL_OK;
 }
 
-static accel_status string_slice(accel__jinja *run, const value *of, int64_t from, int64_t to, int64_t step, value *out) {
+static accel_status string_slice(accel__jinja *run, const value *of, int64_t from, int64_t to,
+                                 int64_t step, value *out) {
   if (step == 1) { /* shares the text */
     size_t begin = byte_of(of->text, of->n, (size_t)from);
     size_t length = to > from ? byte_of(of->text + begin, of->n - begin, (size_t)(to - from)) : 0;
@@ -415,20 +450,26 @@ static accel_status string_slice(accel__jinja *run, const value *of, int64_t fro
   accel__buffer b = {0};
   ACCEL_TRY(accel__jinja_items(run, of, &chars));
   accel__buffer_text(&b, "");
-  for (int64_t i = from; step > 0 ? i < to : i > to; i += step) accel__buffer_bytes(&b, chars->at[i].text, chars->at[i].n);
+  for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
+    accel__buffer_bytes(&b, chars->at[i].text, chars->at[i].n);
   return accel__jinja_take(run, &b, out);
 }
 
-accel_status accel__jinja_slice(accel__jinja *run, const value *of, const value bounds[3], value *out) {
+accel_status accel__jinja_slice(accel__jinja *run, const value *of, const value bounds[3],
+                                value *out) {
   bool string = of->kind == ACCEL__J_STRING;
   if (of->kind == ACCEL__J_UNDEFINED) return is_undefined(run, of);
-  if (!string && of->kind != ACCEL__J_LIST && of->kind != ACCEL__J_TUPLE && of->kind != ACCEL__J_RANGE)
+  if (!string && of->kind != ACCEL__J_LIST && of->kind != ACCEL__J_TUPLE &&
+      of->kind != ACCEL__J_RANGE)
     return undefined(run, "slice", 5, out);
-  int64_t n = (int64_t)(string ? accel__jinja_length(of->text, of->n) : of->list->n), from, to, step = 1;
+  int64_t n = (int64_t)(string ? accel__jinja_length(of->text, of->n) : of->list->n), from, to,
+          step = 1;
   if (bounds[2].kind != ACCEL__J_NONE) {
-    if (!is_int(&bounds[2])) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "slice indices must be integers or none");
+    if (!is_int(&bounds[2]))
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "slice indices must be integers or none");
     step = as_int(&bounds[2]);
-    if (step == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a slice's step cannot be zero");
+    if (step == 0)
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a slice's step cannot be zero");
     if (step > n + 1) step = n + 1; /* no overflow below */
     if (step < -n - 1) step = -n - 1;
   }
@@ -437,6 +478,7 @@ accel_status accel__jinja_slice(accel__jinja *run, const value *of, const value 
   ACCEL_TRY(bound(run, &bounds[1], down ? -1 : n, n, down ? -1 : 0, down ? n - 1 : n, &to));
   if (string) return string_slice(run, of, from, to, step, out);
   ACCEL_TRY(accel__jinja_list_new(run, (accel__jinja_kind)of->kind, 4, out));
-  for (int64_t i = from; down ? i > to : i < to; i += step) ACCEL_TRY(accel__jinja_push(run, out->list, of->list->at[i]));
+  for (int64_t i = from; down ? i > to : i < to; i += step)
+    ACCEL_TRY(accel__jinja_push(run, out->list, of->list->at[i]));
   return ACCEL_OK;
 }

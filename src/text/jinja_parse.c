@@ -23,12 +23,22 @@ static accel_status wrong(const parser *p, const char *format, const char *what)
 }
 
 static accel_status unexpected(const parser *p, const char *expected) {
-  static const char *const kinds[] = {
-      "text", "'{%'", "'%}'", "'{{'", "'}}'", "a name", "a string", "a number", "a number", "", "the end of the template"};
+  static const char *const kinds[] = {"text",
+                                      "'{%'",
+                                      "'%}'",
+                                      "'{{'",
+                                      "'}}'",
+                                      "a name",
+                                      "a string",
+                                      "a number",
+                                      "a number",
+                                      "",
+                                      "the end of the template"};
   char text[200];
   bool shown = p->at->kind == ACCEL__J_TOKEN_OPERATOR || p->at->kind == ACCEL__J_TOKEN_NAME;
-  snprintf(text, sizeof text, "expected %s, found %s%.*s%s", expected, shown ? "'" : kinds[p->at->kind],
-           shown ? (int)(p->at->n < 60 ? p->at->n : 60) : 0, shown ? p->at->text : "", shown ? "'" : "");
+  snprintf(text, sizeof text, "expected %s, found %s%.*s%s", expected,
+           shown ? "'" : kinds[p->at->kind], shown ? (int)(p->at->n < 60 ? p->at->n : 60) : 0,
+           shown ? p->at->text : "", shown ? "'" : "");
   return wrong(p, "%s", text);
 }
 
@@ -36,10 +46,16 @@ static bool is_text(const token *t, uint8_t kind, const char *text) {
   size_t n = strlen(text);
   return t->kind == kind && t->n == n && memcmp(t->text, text, n) == 0;
 }
-static bool is_op(const parser *p, const char *text) { return is_text(p->at, ACCEL__J_TOKEN_OPERATOR, text); }
-static bool is_word(const parser *p, const char *text) { return is_text(p->at, ACCEL__J_TOKEN_NAME, text); }
+static bool is_op(const parser *p, const char *text) {
+  return is_text(p->at, ACCEL__J_TOKEN_OPERATOR, text);
+}
+static bool is_word(const parser *p, const char *text) {
+  return is_text(p->at, ACCEL__J_TOKEN_NAME, text);
+}
 static bool take_op(parser *p, const char *text) { return is_op(p, text) ? p->at++, true : false; }
-static bool take_word(parser *p, const char *text) { return is_word(p, text) ? p->at++, true : false; }
+static bool take_word(parser *p, const char *text) {
+  return is_word(p, text) ? p->at++, true : false;
+}
 static accel_status expect_op(parser *p, const char *text) {
   char quoted[16];
   snprintf(quoted, sizeof quoted, "'%s'", text);
@@ -213,7 +229,8 @@ static accel_status arguments(parser *p, node *to) {
       key = "*";
     } else if (take_op(p, "**")) {
       key = "**";
-    } else if (p->at->kind == ACCEL__J_TOKEN_NAME && is_text(p->at + 1, ACCEL__J_TOKEN_OPERATOR, "=")) {
+    } else if (p->at->kind == ACCEL__J_TOKEN_NAME &&
+               is_text(p->at + 1, ACCEL__J_TOKEN_OPERATOR, "=")) {
       ACCEL_TRY(keep_name(p, &key));
       p->at++;
       named = true;
@@ -303,9 +320,10 @@ static accel_status filter(parser *p, node *of, node **out) {
 
 static bool begins_argument(const parser *p) {
   uint8_t k = p->at->kind;
-  if (k == ACCEL__J_TOKEN_NAME) return !is_word(p, "else") && !is_word(p, "or") && !is_word(p, "and");
-  return k == ACCEL__J_TOKEN_STRING || k == ACCEL__J_TOKEN_INT || k == ACCEL__J_TOKEN_FLOAT || is_op(p, "[") ||
-         is_op(p, "{");
+  if (k == ACCEL__J_TOKEN_NAME)
+    return !is_word(p, "else") && !is_word(p, "or") && !is_word(p, "and");
+  return k == ACCEL__J_TOKEN_STRING || k == ACCEL__J_TOKEN_INT || k == ACCEL__J_TOKEN_FLOAT ||
+         is_op(p, "[") || is_op(p, "{");
 }
 
 static accel_status test(parser *p, node *of, node **out) {
@@ -366,12 +384,14 @@ typedef struct level {
   char op[4];
   int n;
 } level;
-static const level power = {{"**"}, {'p'}, 1}, product = {{"*", "/", "//", "%"}, {'*', '/', 'f', '%'}, 4},
+static const level power = {{"**"}, {'p'}, 1},
+                   product = {{"*", "/", "//", "%"}, {'*', '/', 'f', '%'}, 4},
                    sum = {{"+", "-"}, {'+', '-'}, 2};
 
 static accel_status one(parser *p, node **out) { return unary(p, true, out); }
 
-static accel_status binary(parser *p, const level *l, accel_status (*next)(parser *, node **), node **out) {
+static accel_status binary(parser *p, const level *l, accel_status (*next)(parser *, node **),
+                           node **out) {
   ACCEL_TRY(next(p, out));
   for (int length = 0;; ++length) {
     int k = 0;
@@ -444,7 +464,8 @@ static accel_status negation(parser *p, node **out) {
   return ACCEL_OK;
 }
 
-static accel_status logic(parser *p, const char *word, char op, accel_status (*next)(parser *, node **), node **out) {
+static accel_status logic(parser *p, const char *word, char op,
+                          accel_status (*next)(parser *, node **), node **out) {
   ACCEL_TRY(next(p, out));
   for (int length = 0; take_word(p, word); ++length) {
     if (length > ACCEL__JINJA_DEPTH / 2) return wrong(p, "%s", "an expression is too long");
@@ -518,7 +539,8 @@ static accel_status one_target(parser *p, bool with_namespace, node **out) {
   ACCEL_TRY(keep_name(p, &(*out)->name));
   static const char *const reserved[] = {"true", "false", "none", "True", "False", "None"};
   for (int i = 0; i < 6; ++i) {
-    if (strcmp((*out)->name, reserved[i]) == 0) return wrong(p, "cannot assign to '%s'", reserved[i]);
+    if (strcmp((*out)->name, reserved[i]) == 0)
+      return wrong(p, "cannot assign to '%s'", reserved[i]);
   }
   if (!with_namespace || !take_op(p, ".")) return ACCEL_OK;
   const char *key = NULL;
@@ -552,7 +574,8 @@ static accel_status for_statement(parser *p, node *s) {
   if (take_word(p, "if")) ACCEL_TRY(expression(p, &s->c));
   s->flag = take_word(p, "recursive");
   ACCEL_TRY(block_body(p, ends, &s->body));
-  return p->at++->text[0] == 'e' && p->at[-1].n == 4 ? whole_body(p, "endfor", &s->other) : ACCEL_OK;
+  return p->at++->text[0] == 'e' && p->at[-1].n == 4 ? whole_body(p, "endfor", &s->other)
+                                                     : ACCEL_OK;
 }
 
 static accel_status if_statement(parser *p, node *s) {
@@ -600,8 +623,8 @@ static accel_status parameters(parser *p, node *s) {
 static bool mentions(const node *n, const char *word) {
   if (!n) return false;
   if (n->kind == ACCEL__J_NAME && strcmp(n->name, word) == 0) return true;
-  if (mentions(n->a, word) || mentions(n->b, word) || mentions(n->c, word) || mentions(n->body, word) ||
-      mentions(n->other, word))
+  if (mentions(n->a, word) || mentions(n->b, word) || mentions(n->c, word) ||
+      mentions(n->body, word) || mentions(n->other, word))
     return true;
   for (size_t i = 0; i < n->n; ++i) {
     if (mentions(n->kid[i], word) || mentions(n->preset[i], word)) return true;
@@ -613,7 +636,8 @@ static bool mentions(const node *n, const char *word) {
 static accel_status macro_body(parser *p, node *s, const char *end) {
   ACCEL_TRY(whole_body(p, end, &s->body));
   s->op = (char)((mentions(s->body, "varargs") ? ACCEL__J_VARARGS : 0) |
-                 (mentions(s->body, "kwargs") ? ACCEL__J_KWARGS : 0) | (mentions(s->body, "caller") ? ACCEL__J_CALLER : 0));
+                 (mentions(s->body, "kwargs") ? ACCEL__J_KWARGS : 0) |
+                 (mentions(s->body, "caller") ? ACCEL__J_CALLER : 0));
   return ACCEL_OK;
 }
 
@@ -684,17 +708,23 @@ static accel_status autoescape_statement(parser *p, node *s) {
   s->kind = ACCEL__J_SCOPED;
   ACCEL_TRY(expression(p, &s->a));
   if (s->a->kind != ACCEL__J_CONST || accel__jinja_truth(&s->a->value))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: line %u: the tag 'autoescape' is not implemented", p->name, s->line);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: line %u: the tag 'autoescape' is not implemented", p->name, s->line);
   return whole_body(p, "endautoescape", &s->body);
 }
 
-static accel_status break_statement(parser *p, node *s) { return (void)p, s->kind = ACCEL__J_BREAK, ACCEL_OK; }
-static accel_status continue_statement(parser *p, node *s) { return (void)p, s->kind = ACCEL__J_CONTINUE, ACCEL_OK; }
+static accel_status break_statement(parser *p, node *s) {
+  return (void)p, s->kind = ACCEL__J_BREAK, ACCEL_OK;
+}
+static accel_status continue_statement(parser *p, node *s) {
+  return (void)p, s->kind = ACCEL__J_CONTINUE, ACCEL_OK;
+}
 
 static accel_status no_files(parser *p, node *s) {
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: line %u: a chat template cannot reach other templates (include, import, from, extends)", p->name,
-                     s->line);
+  return accel__fail(
+      ACCEL_ERROR_UNSUPPORTED,
+      "%s: line %u: a chat template cannot reach other templates (include, import, from, extends)",
+      p->name, s->line);
 }
 
 static accel_status statement(parser *p, node **out) {

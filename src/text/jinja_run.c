@@ -50,30 +50,35 @@ static accel_status new_scope(accel__jinja *run, scope *parent, scope **out) {
   return ACCEL_OK;
 }
 
-/* Binds a target: a name, an attribute of a namespace, or as many of them as the value has items. */
+/* Binds a target: a name, an attribute of a namespace, or as many of them as the value has
+ * items. */
 static accel_status assign(accel__jinja *run, scope *s, const node *to, value v) {
   if (to->kind == ACCEL__J_NAME) return accel__jinja_bind(run, s, to->name, v);
   if (to->kind == ACCEL__J_NSREF) {
     value ns;
     ACCEL_TRY(lookup(run, s, to->name, &ns));
     if (ns.kind != ACCEL__J_NAMESPACE)
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "cannot assign attribute '%s' on non-namespace object", to->key[0]);
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "cannot assign attribute '%s' on non-namespace object", to->key[0]);
     if (to->key[0][0] == '_')
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a namespace cannot hold the underscore-prefixed '%s'", to->key[0]);
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "a namespace cannot hold the underscore-prefixed '%s'", to->key[0]);
     value key = {.kind = ACCEL__J_STRING, .n = (uint32_t)strlen(to->key[0]), .text = to->key[0]};
     return accel__jinja_dict_set(run, ns.dict, key, v);
   }
   const accel__jinja_list *items;
   ACCEL_TRY(accel__jinja_items(run, &v, &items));
   if (items->n != to->n)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "%zu values cannot be assigned to %zu names", items->n, to->n);
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "%zu values cannot be assigned to %zu names",
+                             items->n, to->n);
   for (size_t i = 0; i < to->n; ++i) ACCEL_TRY(assign(run, s, to->kid[i], items->at[i]));
   return ACCEL_OK;
 }
 
 /* ---- calls ---- */
 
-/* Where `name` stands among the words of `parameters`; -1 nowhere.  *n counts them, stars left out. */
+/* Where `name` stands among the words of `parameters`; -1 nowhere.  *n counts them, stars left
+ * out. */
 static int parameter(const char *parameters, const char *name, int *n, bool *rest, bool *keywords) {
   int found = -1;
   *n = 0;
@@ -97,8 +102,9 @@ static accel_status wrong_call(accel__jinja *run, const char *what, const char *
   return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "%s() %s", what, why);
 }
 
-accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builtin *what, const value *at, size_t n,
-                                    const char *const *key, const value *key_value, size_t keys, accel__jinja_args *out) {
+accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builtin *what,
+                                    const value *at, size_t n, const char *const *key,
+                                    const value *key_value, size_t keys, accel__jinja_args *out) {
   int count;
   bool rest, keywords;
   parameter(what->parameters, NULL, &count, &rest, &keywords);
@@ -119,7 +125,8 @@ accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builti
   }
   for (size_t i = 0; i < keys; ++i) {
     int k = parameter(what->parameters, key[i], &count, &rest, &keywords);
-    if (k >= 0 && out->given[k]) return wrong_call(run, what->name, "got multiple values for an argument");
+    if (k >= 0 && out->given[k])
+      return wrong_call(run, what->name, "got multiple values for an argument");
     if (k >= 0) {
       out->at[k] = key_value[i];
       out->given[k] = true;
@@ -158,7 +165,8 @@ static accel_status push_actual(accel__jinja *run, actual *a, const char *key, v
   if (key) {
     for (size_t i = 0; i < a->keys; ++i) {
       if (strcmp(a->key[i], key) == 0)
-        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "the keyword argument '%s' is given twice", key);
+        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                                 "the keyword argument '%s' is given twice", key);
     }
     a->key[a->keys] = key;
     a->key_value[a->keys++] = v;
@@ -169,12 +177,14 @@ static accel_status push_actual(accel__jinja *run, actual *a, const char *key, v
 }
 
 static accel_status unfold_dict(accel__jinja *run, const value *v, actual *out) {
-  if (v->kind != ACCEL__J_DICT) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "argument after ** must be a mapping");
+  if (v->kind != ACCEL__J_DICT)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "argument after ** must be a mapping");
   for (size_t i = 0; i < v->dict->n; ++i) {
     value name;
     if (v->dict->key[i].kind != ACCEL__J_STRING)
       return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "keywords must be strings");
-    ACCEL_TRY(accel__jinja_string(run, v->dict->key[i].text, v->dict->key[i].n, &name)); /* NUL-terminated */
+    /* NUL-terminated */
+    ACCEL_TRY(accel__jinja_string(run, v->dict->key[i].text, v->dict->key[i].n, &name));
     ACCEL_TRY(push_actual(run, out, name.text, v->dict->value[i]));
   }
   return ACCEL_OK;
@@ -211,9 +221,11 @@ static accel_status captured(accel__jinja *run, scope *s, const node *body, valu
   return status;
 }
 
-/* Parameters of a macro from what it is called with; what is left over goes to varargs and kwargs. */
-static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const value *at, size_t n, const char *const *key,
-                               const value *key_value, size_t keys) {
+/* Parameters of a macro from what it is called with; what is left over goes to varargs and
+ * kwargs. */
+static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const value *at,
+                               size_t n, const char *const *key, const value *key_value,
+                               size_t keys) {
   value varargs, kwargs;
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_TUPLE, 0, &varargs));
   ACCEL_TRY(accel__jinja_dict_new(run, 0, &kwargs));
@@ -233,7 +245,9 @@ static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const
   ACCEL_TRY(accel__jinja_bind(run, s, "varargs", varargs));
   ACCEL_TRY(accel__jinja_bind(run, s, "kwargs", kwargs));
   for (size_t i = 0; i < m->n; ++i) {
-    value v = {.kind = ACCEL__J_UNDEFINED, .n = (uint32_t)strlen(m->kid[i]->name), .text = m->kid[i]->name};
+    value v = {.kind = ACCEL__J_UNDEFINED,
+               .n = (uint32_t)strlen(m->kid[i]->name),
+               .text = m->kid[i]->name};
     bool given = i < n;
     if (given) v = at[i];
     for (size_t k = 0; k < keys && !given; ++k) {
@@ -247,8 +261,10 @@ static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const
 }
 
 /* A macro takes more arguments than it names only when it reads varargs or kwargs. */
-static accel_status check_macro_call(accel__jinja *run, const node *m, size_t n, const char *const *key, size_t keys) {
-  if (n > m->n && !(m->op & ACCEL__J_VARARGS)) return wrong_call(run, m->name, "takes fewer arguments");
+static accel_status check_macro_call(accel__jinja *run, const node *m, size_t n,
+                                     const char *const *key, size_t keys) {
+  if (n > m->n && !(m->op & ACCEL__J_VARARGS))
+    return wrong_call(run, m->name, "takes fewer arguments");
   for (size_t k = 0; k < keys; ++k) {
     size_t i = 0;
     while (i < m->n && strcmp(m->kid[i]->name, key[k]) != 0) i++;
@@ -259,8 +275,9 @@ static accel_status check_macro_call(accel__jinja *run, const node *m, size_t n,
   return ACCEL_OK;
 }
 
-static accel_status call_macro(accel__jinja *run, const accel__jinja_macro *macro, const value *at, size_t n,
-                               const char *const *key, const value *key_value, size_t keys, value *out) {
+static accel_status call_macro(accel__jinja *run, const accel__jinja_macro *macro, const value *at,
+                               size_t n, const char *const *key, const value *key_value,
+                               size_t keys, value *out) {
   scope *s;
   uint32_t line = run->line;
   accel__jinja_flow flow = run->flow;
@@ -273,13 +290,16 @@ static accel_status call_macro(accel__jinja *run, const accel__jinja_macro *macr
   return ACCEL_OK;
 }
 
-static accel_status run_loop(accel__jinja *run, scope *s, const node *n, const value *over, size_t depth);
+static accel_status run_loop(accel__jinja *run, scope *s, const node *n, const value *over,
+                             size_t depth);
 
 /* loop(items) of a recursive loop: the loop's text for other items. */
-static accel_status call_loop(accel__jinja *run, const accel__jinja_loop *loop, const value *at, size_t n, value *out) {
+static accel_status call_loop(accel__jinja *run, const accel__jinja_loop *loop, const value *at,
+                              size_t n, value *out) {
   accel__buffer text = {0}, *before = run->out;
   if (!loop->node)
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "The loop must have the 'recursive' marker to be called recursively.");
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                             "The loop must have the 'recursive' marker to be called recursively.");
   if (n != 1) return wrong_call(run, "loop", "takes one argument");
   accel__buffer_text(&text, "");
   run->out = &text;
@@ -295,8 +315,9 @@ static accel_status call_joiner(accel__jinja *run, accel__jinja_list *joiner, va
   return accel__jinja_string(run, "", 0, out);
 }
 
-accel_status accel__jinja_call(accel__jinja *run, const value *what, const value *at, size_t n, const char *const *key,
-                               const value *key_value, size_t keys, value *out) {
+accel_status accel__jinja_call(accel__jinja *run, const value *what, const value *at, size_t n,
+                               const char *const *key, const value *key_value, size_t keys,
+                               value *out) {
   accel__jinja_args args;
   switch (what->kind) {
     case ACCEL__J_MACRO:
@@ -305,16 +326,19 @@ accel_status accel__jinja_call(accel__jinja *run, const value *what, const value
       ACCEL_TRY(accel__jinja_bind_args(run, what->builtin, at, n, key, key_value, keys, &args));
       return what->builtin->fn(run, NULL, &args, out);
     case ACCEL__J_METHOD:
-      ACCEL_TRY(accel__jinja_bind_args(run, what->method->what, at, n, key, key_value, keys, &args));
+      ACCEL_TRY(
+          accel__jinja_bind_args(run, what->method->what, at, n, key, key_value, keys, &args));
       return what->method->what->fn(run, &what->method->self, &args, out);
     case ACCEL__J_LOOP:
       return call_loop(run, what->loop, at, n, out);
     case ACCEL__J_JOINER:
       return call_joiner(run, what->list, out);
     case ACCEL__J_UNDEFINED:
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)what->n, what->n ? what->text : "");
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)what->n,
+                               what->n ? what->text : "");
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' object is not callable", accel__jinja_type(what));
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' object is not callable",
+                               accel__jinja_type(what));
   }
 }
 
@@ -372,7 +396,8 @@ static accel_status eval_compare(accel__jinja *run, scope *s, const node *n, val
 static accel_status eval_unary(accel__jinja *run, scope *s, const node *n, value *out) {
   value v, zero = accel__jinja_int(0);
   ACCEL_TRY(eval(run, s, n->a, &v));
-  if (v.kind == ACCEL__J_FLOAT) return *out = v, out->real = n->op == '-' ? -v.real : v.real, ACCEL_OK;
+  if (v.kind == ACCEL__J_FLOAT)
+    return *out = v, out->real = n->op == '-' ? -v.real : v.real, ACCEL_OK;
   return accel__jinja_binary(run, n->op, &zero, &v, out);
 }
 
@@ -414,7 +439,8 @@ static accel_status eval_call(accel__jinja *run, scope *s, const node *n, value 
 }
 
 /* A filter or test on `self`. */
-static accel_status apply(accel__jinja *run, scope *s, const node *n, const value *self, value *out) {
+static accel_status apply(accel__jinja *run, scope *s, const node *n, const value *self,
+                          value *out) {
   actual a;
   accel__jinja_args args;
   if (!n->builtin)
@@ -437,7 +463,8 @@ static accel_status eval_pair(accel__jinja *run, scope *s, const node *n, value 
   ACCEL_TRY(eval(run, s, n->a, &a));
   ACCEL_TRY(eval(run, s, n->b, &b));
   run->line = n->line;
-  return n->kind == ACCEL__J_ITEM ? accel__jinja_item(run, &a, &b, out) : accel__jinja_binary(run, n->op, &a, &b, out);
+  return n->kind == ACCEL__J_ITEM ? accel__jinja_item(run, &a, &b, out)
+                                  : accel__jinja_binary(run, n->op, &a, &b, out);
 }
 
 static accel_status eval_attr(accel__jinja *run, scope *s, const node *n, value *out) {
@@ -479,7 +506,8 @@ static accel_status eval_inner(accel__jinja *run, scope *s, const node *n, value
     case ACCEL__J_TEST:
       return eval_applied(run, s, n, out);
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_INTERNAL, "a statement where an expression should be");
+      return accel__jinja_fail(run, ACCEL_ERROR_INTERNAL,
+                               "a statement where an expression should be");
   }
 }
 
@@ -487,7 +515,8 @@ static accel_status enter(accel__jinja *run, const node *n) {
   run->line = n->line;
   run->steps++;
   if (++run->depth > ACCEL__JINJA_DEPTH)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "calls are nested more than %d deep: does a macro call itself?",
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT,
+                             "calls are nested more than %d deep: does a macro call itself?",
                              ACCEL__JINJA_DEPTH);
   return accel__jinja_charge(run, 0);
 }
@@ -506,18 +535,21 @@ static accel_status put(accel__jinja *run, const value *v) {
   ACCEL_TRY(accel__jinja_write(run, run->out, v));
   run->written += run->out->n - before;
   if (run->written > ACCEL__JINJA_OUTPUT)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "the template writes more than %d MiB: does it loop?",
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT,
+                             "the template writes more than %d MiB: does it loop?",
                              ACCEL__JINJA_OUTPUT >> 20);
   return accel__buffer_status(run->out);
 }
 
 static accel_status exec_body(accel__jinja *run, scope *s, const node *n) {
-  for (size_t i = 0; i < n->n && run->flow == ACCEL__J_GOES_ON; ++i) ACCEL_TRY(exec(run, s, n->kid[i]));
+  for (size_t i = 0; i < n->n && run->flow == ACCEL__J_GOES_ON; ++i)
+    ACCEL_TRY(exec(run, s, n->kid[i]));
   return ACCEL_OK;
 }
 
 /* The items for which the loop's condition holds. */
-static accel_status chosen(accel__jinja *run, scope *s, const node *n, const accel__jinja_list *items, value *out) {
+static accel_status chosen(accel__jinja *run, scope *s, const node *n,
+                           const accel__jinja_list *items, value *out) {
   scope *inner;
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 4, out));
   ACCEL_TRY(new_scope(run, s, &inner));
@@ -530,7 +562,8 @@ static accel_status chosen(accel__jinja *run, scope *s, const node *n, const acc
   return ACCEL_OK;
 }
 
-static accel_status run_loop(accel__jinja *run, scope *s, const node *n, const value *over, size_t depth) {
+static accel_status run_loop(accel__jinja *run, scope *s, const node *n, const value *over,
+                             size_t depth) {
   const accel__jinja_list *items;
   value kept;
   ACCEL_TRY(accel__jinja_items(run, over, &items));
@@ -547,7 +580,8 @@ static accel_status run_loop(accel__jinja *run, scope *s, const node *n, const v
   accel__jinja_loop *loop;
   scope *inner = NULL;
   ACCEL_TRY(accel__jinja_alloc(run, sizeof *loop, &loop));
-  *loop = (accel__jinja_loop){.items = items, .depth = depth, .node = n->flag ? n : NULL, .scope = s};
+  *loop =
+      (accel__jinja_loop){.items = items, .depth = depth, .node = n->flag ? n : NULL, .scope = s};
   for (size_t i = 0; i < items->n && run->flow == ACCEL__J_GOES_ON; ++i) {
     loop->index = i;
     if (!inner || inner->kept) ACCEL_TRY(new_scope(run, s, &inner));
@@ -577,7 +611,8 @@ static accel_status exec_if(accel__jinja *run, scope *s, const node *n) {
 }
 
 /* `filters` with the given text at the inner end of the chain. */
-static accel_status filtered(accel__jinja *run, scope *s, const node *filters, value text, value *out) {
+static accel_status filtered(accel__jinja *run, scope *s, const node *filters, value text,
+                             value *out) {
   if (!filters) return *out = text, ACCEL_OK;
   value inner;
   ACCEL_TRY(enter(run, filters));
@@ -712,7 +747,8 @@ static accel_status exec_inner(accel__jinja *run, scope *s, const node *n) {
       run->flow = ACCEL__J_CONTINUES;
       return ACCEL_OK;
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_INTERNAL, "an expression where a statement should be");
+      return accel__jinja_fail(run, ACCEL_ERROR_INTERNAL,
+                               "an expression where a statement should be");
   }
 }
 
@@ -723,4 +759,6 @@ static accel_status exec(accel__jinja *run, scope *s, const node *n) {
   return ACCEL_OK;
 }
 
-accel_status accel__jinja_run(accel__jinja *run, const node *body, scope *s) { return exec(run, s, body); }
+accel_status accel__jinja_run(accel__jinja *run, const node *body, scope *s) {
+  return exec(run, s, body);
+}

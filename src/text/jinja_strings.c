@@ -1,4 +1,5 @@
-/* jinja_strings.c - the methods of Python's str that templates may call, and those of dict, list, loop and cycler. */
+/* jinja_strings.c - the methods of Python's str that templates may call, and those of dict, list,
+ * loop and cycler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,12 +29,15 @@ static accel_status as_string(accel__jinja *run, args_t *a, int i, value *out) {
 static accel_status as_int(accel__jinja *run, args_t *a, int i, int64_t absent, int64_t *out) {
   *out = absent;
   if (!a->given[i] || a->at[i].kind == ACCEL__J_NONE) return ACCEL_OK;
-  if (a->at[i].kind != ACCEL__J_INT && a->at[i].kind != ACCEL__J_BOOL) return wants(run, "an integer");
+  if (a->at[i].kind != ACCEL__J_INT && a->at[i].kind != ACCEL__J_BOOL)
+    return wants(run, "an integer");
   *out = a->at[i].kind == ACCEL__J_INT ? a->at[i].number : a->at[i].truth;
   return ACCEL_OK;
 }
 
-static bool is_space(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WHITE) || (c >= 0x1C && c <= 0x1F); }
+static bool is_space(uint32_t c) {
+  return accel__unicode_is(c, ACCEL__UNI_WHITE) || (c >= 0x1C && c <= 0x1F);
+}
 
 /* The code point that ends at text[n]; n > 0. */
 static size_t last_char(const char *text, size_t n, uint32_t *c) {
@@ -80,11 +84,12 @@ static void put_char(accel__buffer *b, uint32_t c) {
 
 static bool is_cased(uint32_t c) {
   unsigned category = accel__unicode(c)->category;
-  return category == ACCEL__CATEGORY_LU || category == ACCEL__CATEGORY_LL || category == ACCEL__CATEGORY_LT;
+  return category == ACCEL__CATEGORY_LU || category == ACCEL__CATEGORY_LL ||
+         category == ACCEL__CATEGORY_LT;
 }
 
-/* 'U' upper, 'L' lower, 'C' first upper, rest lower, 'T' first of each run of cased letters upper, 'S' swapped,
- * 'W' jinja2's title: first after white space or -({[< upper. */
+/* 'U' upper, 'L' lower, 'C' first upper, rest lower, 'T' first of each run of cased letters upper,
+ * 'S' swapped, 'W' jinja2's title: first after white space or -({[< upper. */
 accel_status accel__jinja_case(accel__jinja *run, const value *self, char how, value *out) {
   accel__buffer b = {0};
   bool inside = false; /* a word */
@@ -129,7 +134,8 @@ static accel_status m_swapcase(accel__jinja *run, const value *self, args_t *a, 
 
 /* ---- strip ---- */
 
-static accel_status strip(accel__jinja *run, const value *self, args_t *a, bool left, bool right, value *out) {
+static accel_status strip(accel__jinja *run, const value *self, args_t *a, bool left, bool right,
+                          value *out) {
   *out = *self;
   bool set = a->given[0] && a->at[0].kind != ACCEL__J_NONE;
   if (set && a->at[0].kind != ACCEL__J_STRING) return wants(run, "a string");
@@ -150,14 +156,16 @@ static accel_status m_removeprefix(accel__jinja *run, const value *self, args_t 
   value fix;
   ACCEL_TRY(as_string(run, a, 0, &fix));
   *out = *self;
-  if (fix.n <= self->n && memcmp(self->text, fix.text, fix.n) == 0) *out = text_value(self->text + fix.n, self->n - fix.n);
+  if (fix.n <= self->n && memcmp(self->text, fix.text, fix.n) == 0)
+    *out = text_value(self->text + fix.n, self->n - fix.n);
   return ACCEL_OK;
 }
 static accel_status m_removesuffix(accel__jinja *run, const value *self, args_t *a, value *out) {
   value fix;
   ACCEL_TRY(as_string(run, a, 0, &fix));
   *out = *self;
-  if (fix.n && fix.n <= self->n && memcmp(self->text + self->n - fix.n, fix.text, fix.n) == 0) out->n -= fix.n;
+  if (fix.n && fix.n <= self->n && memcmp(self->text + self->n - fix.n, fix.text, fix.n) == 0)
+    out->n -= fix.n;
   return ACCEL_OK;
 }
 
@@ -175,7 +183,8 @@ static const char *find_last(const char *text, size_t n, const value *what) {
 }
 
 /* self[start:end] as Python's methods read these two; *offset is start in code points. */
-static accel_status part(accel__jinja *run, const value *self, args_t *a, int at, value *out, int64_t *offset) {
+static accel_status part(accel__jinja *run, const value *self, args_t *a, int at, value *out,
+                         int64_t *offset) {
   int64_t n = (int64_t)accel__jinja_length(self->text, self->n), start, end;
   ACCEL_TRY(as_int(run, a, at, 0, &start));
   ACCEL_TRY(as_int(run, a, at + 1, n, &end));
@@ -188,15 +197,18 @@ static accel_status part(accel__jinja *run, const value *self, args_t *a, int at
   return accel__jinja_slice(run, self, bounds, out);
 }
 
-static accel_status search(accel__jinja *run, const value *self, args_t *a, bool last, bool must, value *out) {
+static accel_status search(accel__jinja *run, const value *self, args_t *a, bool last, bool must,
+                           value *out) {
   value what, in;
   int64_t offset;
   const char *found = NULL;
   ACCEL_TRY(as_string(run, a, 0, &what));
   ACCEL_TRY(part(run, self, a, 1, &in, &offset));
-  if (in.kind == ACCEL__J_STRING) found = last ? find_last(in.text, in.n, &what) : find_first(in.text, in.n, &what);
+  if (in.kind == ACCEL__J_STRING)
+    found = last ? find_last(in.text, in.n, &what) : find_first(in.text, in.n, &what);
   if (!found && must) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "substring not found");
-  *out = accel__jinja_int(found ? offset + (int64_t)accel__jinja_length(in.text, (size_t)(found - in.text)) : -1);
+  *out = accel__jinja_int(
+      found ? offset + (int64_t)accel__jinja_length(in.text, (size_t)(found - in.text)) : -1);
   return accel__jinja_charge(run, (size_t)self->n * (last ? what.n + 1 : 1));
 }
 static accel_status m_find(accel__jinja *run, const value *self, args_t *a, value *out) {
@@ -257,8 +269,8 @@ static accel_status m_endswith(accel__jinja *run, const value *self, args_t *a, 
 
 /* ---- replacing, splitting, joining ---- */
 
-accel_status accel__jinja_replace(accel__jinja *run, const value *self, const value *from, const value *to, int64_t most,
-                                  value *out) {
+accel_status accel__jinja_replace(accel__jinja *run, const value *self, const value *from,
+                                  const value *to, int64_t most, value *out) {
   accel__buffer b = {0};
   const char *at = self->text, *end = at + self->n;
   accel__buffer_text(&b, "");
@@ -294,7 +306,8 @@ static accel_status m_replace(accel__jinja *run, const value *self, args_t *a, v
   return accel__jinja_replace(run, self, &from, &to, most, out);
 }
 
-static accel_status split_space(accel__jinja *run, const value *self, int64_t most, bool last, accel__jinja_list *out) {
+static accel_status split_space(accel__jinja *run, const value *self, int64_t most, bool last,
+                                accel__jinja_list *out) {
   value left = *self;
   accel__jinja_strip(&left, NULL, true, true);
   while (left.n > 0) {
@@ -323,15 +336,15 @@ static accel_status split_space(accel__jinja *run, const value *self, int64_t mo
   return ACCEL_OK;
 }
 
-static accel_status split_at(accel__jinja *run, const value *self, const value *by, int64_t most, bool last,
-                             accel__jinja_list *out) {
+static accel_status split_at(accel__jinja *run, const value *self, const value *by, int64_t most,
+                             bool last, accel__jinja_list *out) {
   const char *from = self->text, *end = from + self->n, *found;
   if (by->n == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "empty separator");
-  while (most-- != 0 &&
-         (found = last ? find_last(from, (size_t)(end - from), by) : find_first(from, (size_t)(end - from), by))) {
-    ACCEL_TRY(accel__jinja_push(
-        run, out,
-        last ? text_value(found + by->n, (size_t)(end - found) - by->n) : text_value(from, (size_t)(found - from))));
+  while (most-- != 0 && (found = last ? find_last(from, (size_t)(end - from), by)
+                                      : find_first(from, (size_t)(end - from), by))) {
+    ACCEL_TRY(accel__jinja_push(run, out,
+                                last ? text_value(found + by->n, (size_t)(end - found) - by->n)
+                                     : text_value(from, (size_t)(found - from))));
     if (last)
       end = found;
     else
@@ -347,7 +360,8 @@ static accel_status split(accel__jinja *run, const value *self, args_t *a, bool 
   ACCEL_TRY(as_int(run, a, 1, -1, &most));
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 4, out));
   ACCEL_TRY(accel__jinja_charge(run, (size_t)self->n * (last ? 4 : 1)));
-  ACCEL_TRY(by ? split_at(run, self, &a->at[0], most, last, out->list) : split_space(run, self, most, last, out->list));
+  ACCEL_TRY(by ? split_at(run, self, &a->at[0], most, last, out->list)
+               : split_space(run, self, most, last, out->list));
   accel__jinja_list *l = out->list;
   for (size_t i = 0; last && i < l->n / 2; ++i) { /* was cut from the end */
     value kept = l->at[i];
@@ -363,17 +377,20 @@ static accel_status m_rsplit(accel__jinja *run, const value *self, args_t *a, va
   return split(run, self, a, true, out);
 }
 
-static accel_status partition(accel__jinja *run, const value *self, args_t *a, bool last, value *out) {
+static accel_status partition(accel__jinja *run, const value *self, args_t *a, bool last,
+                              value *out) {
   value by, empty = text_value("", 0);
   ACCEL_TRY(as_string(run, a, 0, &by));
   if (by.n == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "empty separator");
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_TUPLE, 3, out));
-  const char *found = last ? find_last(self->text, self->n, &by) : find_first(self->text, self->n, &by);
+  const char *found =
+      last ? find_last(self->text, self->n, &by) : find_first(self->text, self->n, &by);
   size_t before = found ? (size_t)(found - self->text) : 0;
   value whole[3] = {*self, empty, empty}, rest[3] = {empty, empty, *self};
   value parts[3] = {text_value(self->text, before), by,
                     text_value(self->text + before + by.n, found ? self->n - before - by.n : 0)};
-  for (int i = 0; i < 3; ++i) ACCEL_TRY(accel__jinja_push(run, out->list, found ? parts[i] : last ? rest[i] : whole[i]));
+  for (int i = 0; i < 3; ++i)
+    ACCEL_TRY(accel__jinja_push(run, out->list, found ? parts[i] : last ? rest[i] : whole[i]));
   return accel__jinja_charge(run, (size_t)self->n * (last ? by.n : 1));
 }
 static accel_status m_partition(accel__jinja *run, const value *self, args_t *a, value *out) {
@@ -384,7 +401,8 @@ static accel_status m_rpartition(accel__jinja *run, const value *self, args_t *a
 }
 
 static bool ends_line(uint32_t c) {
-  return (c >= 0xA && c <= 0xD) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+  return (c >= 0xA && c <= 0xD) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
 }
 
 accel_status accel__jinja_splitlines(accel__jinja *run, const value *self, bool keep, value *out) {
@@ -397,10 +415,13 @@ accel_status accel__jinja_splitlines(accel__jinja *run, const value *self, bool 
     i += accel__utf8_decode(self->text + i, self->n - i, &c);
     if (!ends_line(c)) continue;
     if (c == '\r' && i < self->n && self->text[i] == '\n') i++;
-    ACCEL_TRY(accel__jinja_push(run, out->list, text_value(self->text + from, (keep ? i : end) - from)));
+    ACCEL_TRY(
+        accel__jinja_push(run, out->list, text_value(self->text + from, (keep ? i : end) - from)));
     from = i;
   }
-  return from < self->n ? accel__jinja_push(run, out->list, text_value(self->text + from, self->n - from)) : ACCEL_OK;
+  return from < self->n
+             ? accel__jinja_push(run, out->list, text_value(self->text + from, self->n - from))
+             : ACCEL_OK;
 }
 
 static accel_status m_splitlines(accel__jinja *run, const value *self, args_t *a, value *out) {
@@ -416,7 +437,8 @@ static accel_status m_join(accel__jinja *run, const value *self, args_t *a, valu
   for (size_t i = 0; i < items->n; ++i) {
     if (items->at[i].kind != ACCEL__J_STRING) {
       accel__buffer_free(&b);
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "sequence item %zu: expected str instance, %s found", i,
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "sequence item %zu: expected str instance, %s found", i,
                                accel__jinja_type(&items->at[i]));
     }
     if (i) accel__buffer_bytes(&b, self->text, self->n);
@@ -428,8 +450,8 @@ static accel_status m_join(accel__jinja *run, const value *self, args_t *a, valu
 
 /* ---- widths ---- */
 
-accel_status accel__jinja_pad(accel__jinja *run, const value *self, int64_t width, char align, const value *fill,
-                              value *out) {
+accel_status accel__jinja_pad(accel__jinja *run, const value *self, int64_t width, char align,
+                              const value *fill, value *out) {
   int64_t n = (int64_t)accel__jinja_length(self->text, self->n), more = width > n ? width - n : 0;
   /* Python's center puts the odd one left of a text of odd width */
   int64_t left = align == '>' ? more : align == '^' ? more / 2 + (more & width & 1) : 0;
@@ -443,7 +465,8 @@ accel_status accel__jinja_pad(accel__jinja *run, const value *self, int64_t widt
   return accel__jinja_take(run, &b, out);
 }
 
-static accel_status aligned(accel__jinja *run, const value *self, args_t *a, char align, value *out) {
+static accel_status aligned(accel__jinja *run, const value *self, args_t *a, char align,
+                            value *out) {
   int64_t width;
   value fill = text_value(" ", 1);
   ACCEL_TRY(as_int(run, a, 0, 0, &width));
@@ -519,7 +542,8 @@ bool accel__jinja_is_case(const value *v, bool upper) {
     uint32_t c;
     i += accel__utf8_decode(v->text + i, v->n - i, &c);
     unsigned k = category(c);
-    if (k == ACCEL__CATEGORY_LT || k == (upper ? ACCEL__CATEGORY_LL : ACCEL__CATEGORY_LU)) return false;
+    if (k == ACCEL__CATEGORY_LT || k == (upper ? ACCEL__CATEGORY_LL : ACCEL__CATEGORY_LU))
+      return false;
     cased = cased || is_cased(c);
   }
   return cased;
@@ -582,7 +606,8 @@ const accel__jinja_builtin accel__jinja_string_methods[] = {
 
 /* ---- dict ---- */
 
-static accel_status view(accel__jinja *run, const accel__jinja_dict *dict, const char *name, value *out) {
+static accel_status view(accel__jinja *run, const accel__jinja_dict *dict, const char *name,
+                         value *out) {
   bool keys = strcmp(name, "dict_values") != 0, values = strcmp(name, "dict_keys") != 0;
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_VIEW, dict->n, out));
   out->list->name = name;
@@ -616,7 +641,8 @@ static accel_status d_copy(accel__jinja *run, const value *self, args_t *a, valu
 }
 static accel_status d_get(accel__jinja *run, const value *self, args_t *a, value *out) {
   const value *found;
-  if (!a->given[0]) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "get() expects at least 1 argument");
+  if (!a->given[0])
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "get() expects at least 1 argument");
   ACCEL_TRY(accel__jinja_dict_find(run, self->dict, &a->at[0], &found));
   *out = found ? *found : a->given[1] ? a->at[1] : accel__jinja_none();
   return ACCEL_OK;
@@ -624,9 +650,17 @@ static accel_status d_get(accel__jinja *run, const value *self, args_t *a, value
 
 /* Those without a function would change the dict: the sandbox leaves them undefined. */
 const accel__jinja_builtin accel__jinja_dict_methods[] = {
-    {"items", "", d_items},        {"keys", "", d_keys}, {"values", "", d_values}, {"copy", "", d_copy},
-    {"get", "key default", d_get}, {"clear", "", NULL},  {"pop", "", NULL},        {"popitem", "", NULL},
-    {"setdefault", "", NULL},      {"update", "", NULL}, {NULL, NULL, NULL},
+    {"items", "", d_items},
+    {"keys", "", d_keys},
+    {"values", "", d_values},
+    {"copy", "", d_copy},
+    {"get", "key default", d_get},
+    {"clear", "", NULL},
+    {"pop", "", NULL},
+    {"popitem", "", NULL},
+    {"setdefault", "", NULL},
+    {"update", "", NULL},
+    {NULL, NULL, NULL},
 };
 
 /* ---- list, tuple ---- */
@@ -654,15 +688,17 @@ static accel_status l_copy(accel__jinja *run, const value *self, args_t *a, valu
   return *out = *self, ACCEL_OK;
 }
 const accel__jinja_builtin accel__jinja_list_methods[] = {
-    {"count", "value", l_count}, {"index", "value", l_index}, {"copy", "", l_copy}, {"append", "", NULL},
-    {"clear", "", NULL},         {"extend", "", NULL},        {"insert", "", NULL}, {"pop", "", NULL},
-    {"remove", "", NULL},        {"reverse", "", NULL},       {"sort", "", NULL},   {NULL, NULL, NULL},
+    {"count", "value", l_count}, {"index", "value", l_index}, {"copy", "", l_copy},
+    {"append", "", NULL},        {"clear", "", NULL},         {"extend", "", NULL},
+    {"insert", "", NULL},        {"pop", "", NULL},           {"remove", "", NULL},
+    {"reverse", "", NULL},       {"sort", "", NULL},          {NULL, NULL, NULL},
 };
 
 /* ---- loop, cycler ---- */
 
 static accel_status loop_cycle(accel__jinja *run, const value *self, args_t *a, value *out) {
-  if (a->rest_n == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "no items for cycling given");
+  if (a->rest_n == 0)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "no items for cycling given");
   *out = a->rest[self->loop->index % a->rest_n];
   return ACCEL_OK;
 }

@@ -7,7 +7,8 @@
 typedef accel__jinja_value value;
 typedef const accel__jinja_args args_t;
 
-const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name, size_t n) {
+const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name,
+                                              size_t n) {
   for (; table->name; ++table) {
     if (strncmp(table->name, name, n) == 0 && table->name[n] == 0) return table;
   }
@@ -31,20 +32,25 @@ TEST(t_float, self->kind == ACCEL__J_FLOAT)
 TEST(t_number, accel__jinja_is_number(self))
 TEST(t_string, self->kind == ACCEL__J_STRING)
 TEST(t_mapping, self->kind == ACCEL__J_DICT)
-TEST(t_callable, self->kind == ACCEL__J_MACRO || self->kind == ACCEL__J_BUILTIN || self->kind == ACCEL__J_METHOD ||
-                     self->kind == ACCEL__J_LOOP || self->kind == ACCEL__J_JOINER || self->kind == ACCEL__J_UNDEFINED)
+TEST(t_callable, self->kind == ACCEL__J_MACRO || self->kind == ACCEL__J_BUILTIN ||
+                     self->kind == ACCEL__J_METHOD || self->kind == ACCEL__J_LOOP ||
+                     self->kind == ACCEL__J_JOINER || self->kind == ACCEL__J_UNDEFINED)
 TEST(t_escaped, false)
 /* has a length and items: an undefined value does, in jinja2 */
-TEST(t_sequence, self->kind == ACCEL__J_UNDEFINED || self->kind == ACCEL__J_STRING || self->kind == ACCEL__J_LIST ||
-                     self->kind == ACCEL__J_TUPLE || self->kind == ACCEL__J_RANGE || self->kind == ACCEL__J_DICT)
-TEST(t_iterable, self->kind == ACCEL__J_UNDEFINED || self->kind == ACCEL__J_STRING || self->kind == ACCEL__J_DICT ||
-                     accel__jinja_is_list(self) || self->kind == ACCEL__J_LOOP)
+TEST(t_sequence, self->kind == ACCEL__J_UNDEFINED || self->kind == ACCEL__J_STRING ||
+                     self->kind == ACCEL__J_LIST || self->kind == ACCEL__J_TUPLE ||
+                     self->kind == ACCEL__J_RANGE || self->kind == ACCEL__J_DICT)
+TEST(t_iterable, self->kind == ACCEL__J_UNDEFINED || self->kind == ACCEL__J_STRING ||
+                     self->kind == ACCEL__J_DICT || accel__jinja_is_list(self) ||
+                     self->kind == ACCEL__J_LOOP)
 TEST(t_filter, self->kind == ACCEL__J_STRING && accel__jinja_filter(self->text, self->n))
-TEST(t_test, self->kind == ACCEL__J_STRING && accel__jinja_find(accel__jinja_tests, self->text, self->n))
+TEST(t_test,
+     self->kind == ACCEL__J_STRING && accel__jinja_find(accel__jinja_tests, self->text, self->n))
 #undef TEST
 
 static accel_status needs_argument(accel__jinja *run, args_t *a) {
-  return a->given[0] ? ACCEL_OK : accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a test lacks its argument");
+  return a->given[0] ? ACCEL_OK
+                     : accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a test lacks its argument");
 }
 
 static accel_status divides(accel__jinja *run, const value *self, const value *by, bool *out) {
@@ -86,13 +92,15 @@ static accel_status t_upper(accel__jinja *run, const value *self, args_t *a, val
   return (void)a, case_test(run, self, true, out);
 }
 
-/* Python's `is`: exact for the singletons and for what is shared; equal small numbers and strings count as the same. */
+/* Python's `is`: exact for the singletons and for what is shared; equal small numbers and strings
+ * count as the same. */
 static accel_status t_sameas(accel__jinja *run, const value *self, args_t *a, value *out) {
   ACCEL_TRY(needs_argument(run, a));
   const value *other = &a->at[0];
   *out = accel__jinja_bool(false);
   if (self->kind != other->kind) return ACCEL_OK;
-  if (accel__jinja_is_list(self) || self->kind >= ACCEL__J_DICT) return out->truth = self->list == other->list, ACCEL_OK;
+  if (accel__jinja_is_list(self) || self->kind >= ACCEL__J_DICT)
+    return out->truth = self->list == other->list, ACCEL_OK;
   return accel__jinja_equal(run, self, other, &out->truth);
 }
 
@@ -165,17 +173,22 @@ static accel_status g_range(accel__jinja *run, const value *self, args_t *a, val
   for (int i = 0; i < 3; ++i) {
     if (!a->given[i]) continue;
     if (a->at[i].kind != ACCEL__J_INT && a->at[i].kind != ACCEL__J_BOOL)
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' object cannot be interpreted as an integer",
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "'%s' object cannot be interpreted as an integer",
                                accel__jinja_type(&a->at[i]));
     bounds[i] = a->at[i].kind == ACCEL__J_INT ? a->at[i].number : a->at[i].truth;
   }
-  if (!a->given[0]) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "range expected at least 1 argument");
-  int64_t from = a->given[1] ? bounds[0] : 0, to = a->given[1] ? bounds[1] : bounds[0], step = bounds[2];
-  if (step == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "range() arg 3 must not be zero");
+  if (!a->given[0])
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "range expected at least 1 argument");
+  int64_t from = a->given[1] ? bounds[0] : 0, to = a->given[1] ? bounds[1] : bounds[0],
+          step = bounds[2];
+  if (step == 0)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "range() arg 3 must not be zero");
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_RANGE, 4, out));
   for (int64_t i = from; step > 0 ? i < to : i > to;) {
     if (out->list->n == ACCEL__JINJA_RANGE)
-      return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "range() has more than %d items", ACCEL__JINJA_RANGE);
+      return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "range() has more than %d items",
+                               ACCEL__JINJA_RANGE);
     ACCEL_TRY(accel__jinja_push(run, out->list, accel__jinja_int(i)));
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -188,7 +201,8 @@ static accel_status g_dict(accel__jinja *run, const value *self, args_t *a, valu
   ACCEL_TRY(accel__jinja_dict_new(run, 4, out));
   if (a->given[0] && a->at[0].kind == ACCEL__J_DICT) {
     const accel__jinja_dict *from = a->at[0].dict;
-    for (size_t i = 0; i < from->n; ++i) ACCEL_TRY(accel__jinja_dict_set(run, out->dict, from->key[i], from->value[i]));
+    for (size_t i = 0; i < from->n; ++i)
+      ACCEL_TRY(accel__jinja_dict_set(run, out->dict, from->key[i], from->value[i]));
   } else if (a->given[0]) {
     const accel__jinja_list *items, *pair;
     ACCEL_TRY(accel__jinja_items(run, &a->at[0], &items));
@@ -210,7 +224,8 @@ static accel_status g_namespace(accel__jinja *run, const value *self, args_t *a,
   for (size_t i = 0; i < out->dict->n; ++i) {
     const value *key = &out->dict->key[i];
     if (key->kind == ACCEL__J_STRING && key->n && key->text[0] == '_')
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "a namespace cannot hold underscore-prefixed attributes");
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "a namespace cannot hold underscore-prefixed attributes");
   }
   out->kind = ACCEL__J_NAMESPACE;
   return ACCEL_OK;
@@ -219,7 +234,8 @@ static accel_status g_namespace(accel__jinja *run, const value *self, args_t *a,
 static accel_status g_raise(accel__jinja *run, const value *self, args_t *a, value *out) {
   value text;
   (void)self, (void)out;
-  if (!a->given[0]) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "raise_exception() lacks its message");
+  if (!a->given[0])
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "raise_exception() lacks its message");
   ACCEL_TRY(accel__jinja_str(run, &a->at[0], &text));
   return accel__jinja_fail(run, ACCEL_ERROR_ARGUMENT, "the template refuses these messages: %.*s",
                            (int)(text.n < 300 ? text.n : 300), text.text);
@@ -234,13 +250,15 @@ static accel_status g_strftime(accel__jinja *run, const value *self, args_t *a, 
     return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "strftime_now(): the format is too long");
   memcpy(format, a->at[0].text, a->at[0].n);
   format[a->at[0].n] = 0;
-  size_t n = *format ? strftime(text, sizeof text, format, &run->now) : 0; /* NOLINT: the template's format */
+  /* NOLINT: the template's format */
+  size_t n = *format ? strftime(text, sizeof text, format, &run->now) : 0;
   return accel__jinja_string(run, text, n, out);
 }
 
 static accel_status g_cycler(accel__jinja *run, const value *self, args_t *a, value *out) {
   (void)self;
-  if (a->rest_n == 0) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "at least one item has to be provided");
+  if (a->rest_n == 0)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "at least one item has to be provided");
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_CYCLER, a->rest_n, out));
   for (size_t i = 0; i < a->rest_n; ++i) ACCEL_TRY(accel__jinja_push(run, out->list, a->rest[i]));
   return ACCEL_OK;

@@ -21,7 +21,8 @@ accel_status accel__jinja_fail(accel__jinja *run, accel_status code, const char 
 accel_status accel__jinja_charge(accel__jinja *run, size_t work) {
   run->steps += work / 64;
   if (run->steps <= ACCEL__JINJA_STEPS && run->arena.bytes <= ACCEL__JINJA_MEMORY) return ACCEL_OK;
-  return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "the template takes more than %d steps or %d MiB: does it loop?",
+  return accel__jinja_fail(run, ACCEL_ERROR_LIMIT,
+                           "the template takes more than %d steps or %d MiB: does it loop?",
                            ACCEL__JINJA_STEPS, ACCEL__JINJA_MEMORY >> 20);
 }
 
@@ -39,7 +40,8 @@ accel_status accel__jinja_alloc(accel__jinja *run, size_t n, void *pointer_to_po
 accel_status accel__jinja_string(accel__jinja *run, const char *text, size_t n, value *out) {
   char *to;
   if (n > ACCEL__JINJA_OUTPUT)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a string is longer than %d MiB", ACCEL__JINJA_OUTPUT >> 20);
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a string is longer than %d MiB",
+                             ACCEL__JINJA_OUTPUT >> 20);
   ACCEL_TRY(accel__jinja_alloc(run, n + 1, &to));
   if (n) memcpy(to, text, n);
   to[n] = 0;
@@ -54,10 +56,12 @@ accel_status accel__jinja_take(accel__jinja *run, accel__buffer *text, value *ou
   return status;
 }
 
-accel_status accel__jinja_list_new(accel__jinja *run, accel__jinja_kind kind, size_t capacity, value *out) {
+accel_status accel__jinja_list_new(accel__jinja *run, accel__jinja_kind kind, size_t capacity,
+                                   value *out) {
   accel__jinja_list *list;
   ACCEL_TRY(accel__jinja_alloc(run, sizeof *list, &list));
-  if (capacity > ACCEL__JINJA_MEMORY / sizeof *list->at) capacity = ACCEL__JINJA_MEMORY / sizeof *list->at;
+  if (capacity > ACCEL__JINJA_MEMORY / sizeof *list->at)
+    capacity = ACCEL__JINJA_MEMORY / sizeof *list->at;
   ACCEL_TRY(accel__jinja_alloc(run, capacity * sizeof *list->at, &list->at));
   list->capacity = capacity;
   *out = (value){.kind = (uint8_t)kind, .list = list};
@@ -95,10 +99,13 @@ static bool hashable(const value *v) {
   return true;
 }
 
-accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *dict, const value *key, const value **out) {
+accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *dict,
+                                    const value *key, const value **out) {
   *out = NULL;
   ACCEL_TRY(accel__jinja_charge(run, 8 * dict->n));
-  if (!hashable(key)) return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "unhashable type: '%s'", accel__jinja_type(key));
+  if (!hashable(key))
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "unhashable type: '%s'",
+                             accel__jinja_type(key));
   for (size_t i = 0; i < dict->n; ++i) {
     const value *at = &dict->key[i];
     bool same;
@@ -112,7 +119,8 @@ accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *
   return ACCEL_OK;
 }
 
-accel_status accel__jinja_dict_set(accel__jinja *run, accel__jinja_dict *dict, value key, value item) {
+accel_status accel__jinja_dict_set(accel__jinja *run, accel__jinja_dict *dict, value key,
+                                   value item) {
   const value *found;
   ACCEL_TRY(accel__jinja_dict_find(run, dict, &key, &found));
   if (found) return dict->value[found - dict->value] = item, ACCEL_OK;
@@ -143,8 +151,10 @@ static accel_status json_number(accel__jinja *run, const accel__json *node, valu
   for (; integer && strchr("+-0123456789.eE", text[n]) && text[n]; ++n)
     integer = text[n] == '-' || (text[n] >= '0' && text[n] <= '9');
   if (!integer) return ACCEL_OK;
-  if (n > 19 || node->valuedouble >= 9.2233720368547748e18 || node->valuedouble <= -9.2233720368547748e18)
-    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED, "an integer of more than 64 bits is not implemented");
+  if (n > 19 || node->valuedouble >= 9.2233720368547748e18 ||
+      node->valuedouble <= -9.2233720368547748e18)
+    return accel__jinja_fail(run, ACCEL_ERROR_UNSUPPORTED,
+                             "an integer of more than 64 bits is not implemented");
   *out = accel__jinja_int(strtoll(text, NULL, 10));
   return ACCEL_OK;
 }
@@ -162,7 +172,10 @@ static accel_status json_array(accel__jinja *run, const accel__json *node, value
 static accel_status json_object(accel__jinja *run, const accel__json *node, value *out) {
   ACCEL_TRY(accel__jinja_dict_new(run, 4, out));
   ACCEL_JSON_EACH(item, node) {
-    value key = {.kind = ACCEL__J_STRING, .n = (uint32_t)strlen(item->string), .text = item->string}, v;
+    value key = {.kind = ACCEL__J_STRING,
+                 .n = (uint32_t)strlen(item->string),
+                 .text = item->string},
+          v;
     ACCEL_TRY(accel__jinja_from_json(run, item, &v));
     ACCEL_TRY(accel__jinja_dict_set(run, out->dict, key, v));
   }
@@ -174,7 +187,9 @@ accel_status accel__jinja_from_json(accel__jinja *run, const accel__json *node, 
   if (cJSON_IsObject(node)) return json_object(run, node, out);
   if (cJSON_IsNumber(node)) return json_number(run, node, out);
   if (cJSON_IsString(node))
-    *out = (value){.kind = ACCEL__J_STRING, .n = (uint32_t)strlen(node->valuestring), .text = node->valuestring};
+    *out = (value){.kind = ACCEL__J_STRING,
+                   .n = (uint32_t)strlen(node->valuestring),
+                   .text = node->valuestring};
   else
     *out = cJSON_IsBool(node) ? accel__jinja_bool(cJSON_IsTrue(node)) : accel__jinja_none();
   return ACCEL_OK;
@@ -183,9 +198,10 @@ accel_status accel__jinja_from_json(accel__jinja *run, const accel__json *node, 
 /* ---- comparing ---- */
 
 const char *accel__jinja_type(const value *v) {
-  static const char *const names[] = {"Undefined", "NoneType",  "bool",        "int",       "float", "str",       "list",
-                                      "tuple",     "dict_keys", "range",       "generator", "dict",  "Namespace", "Macro",
-                                      "function",  "method",    "LoopContext", "Cycler",    "Joiner"};
+  static const char *const names[] = {
+      "Undefined", "NoneType",  "bool",        "int",       "float", "str",       "list",
+      "tuple",     "dict_keys", "range",       "generator", "dict",  "Namespace", "Macro",
+      "function",  "method",    "LoopContext", "Cycler",    "Joiner"};
   return v->kind == ACCEL__J_VIEW ? v->list->name : names[v->kind];
 }
 
@@ -218,28 +234,35 @@ bool accel__jinja_truth(const value *v) {
 
 static int order_numbers(const value *a, const value *b) { /* 2: one is NaN */
   if (a->kind != ACCEL__J_FLOAT && b->kind != ACCEL__J_FLOAT) {
-    int64_t x = a->kind == ACCEL__J_BOOL ? a->truth : a->number, y = b->kind == ACCEL__J_BOOL ? b->truth : b->number;
+    int64_t x = a->kind == ACCEL__J_BOOL ? a->truth : a->number,
+            y = b->kind == ACCEL__J_BOOL ? b->truth : b->number;
     return (x > y) - (x < y);
   }
-  double x = a->kind == ACCEL__J_FLOAT ? a->real : (double)(a->kind == ACCEL__J_BOOL ? a->truth : a->number);
-  double y = b->kind == ACCEL__J_FLOAT ? b->real : (double)(b->kind == ACCEL__J_BOOL ? b->truth : b->number);
+  double x = a->kind == ACCEL__J_FLOAT ? a->real
+                                       : (double)(a->kind == ACCEL__J_BOOL ? a->truth : a->number);
+  double y = b->kind == ACCEL__J_FLOAT ? b->real
+                                       : (double)(b->kind == ACCEL__J_BOOL ? b->truth : b->number);
   return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
 }
 
 static accel_status nest(accel__jinja *run) {
   run->steps++;
   if (++run->depth > ACCEL__JINJA_DEPTH)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "values or calls are nested more than %d deep", ACCEL__JINJA_DEPTH);
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "values or calls are nested more than %d deep",
+                             ACCEL__JINJA_DEPTH);
   return accel__jinja_charge(run, 0);
 }
 
-static accel_status equal_lists(accel__jinja *run, const accel__jinja_list *a, const accel__jinja_list *b, bool *out) {
+static accel_status equal_lists(accel__jinja *run, const accel__jinja_list *a,
+                                const accel__jinja_list *b, bool *out) {
   *out = a->n == b->n;
-  for (size_t i = 0; *out && i < a->n; ++i) ACCEL_TRY(accel__jinja_equal(run, &a->at[i], &b->at[i], out));
+  for (size_t i = 0; *out && i < a->n; ++i)
+    ACCEL_TRY(accel__jinja_equal(run, &a->at[i], &b->at[i], out));
   return ACCEL_OK;
 }
 
-static accel_status equal_dicts(accel__jinja *run, const accel__jinja_dict *a, const accel__jinja_dict *b, bool *out) {
+static accel_status equal_dicts(accel__jinja *run, const accel__jinja_dict *a,
+                                const accel__jinja_dict *b, bool *out) {
   *out = a->n == b->n;
   for (size_t i = 0; *out && i < a->n; ++i) {
     const value *found;
@@ -270,7 +293,8 @@ accel_status accel__jinja_equal(accel__jinja *run, const value *a, const value *
   return accel__jinja_charge(run, a->kind == ACCEL__J_STRING ? a->n : 0);
 }
 
-static accel_status order_lists(accel__jinja *run, const accel__jinja_list *a, const accel__jinja_list *b, int *out) {
+static accel_status order_lists(accel__jinja *run, const accel__jinja_list *a,
+                                const accel__jinja_list *b, int *out) {
   size_t n = a->n < b->n ? a->n : b->n;
   for (size_t i = 0; i < n; ++i) {
     bool same;
@@ -285,8 +309,10 @@ static accel_status order_lists(accel__jinja *run, const accel__jinja_list *a, c
 accel_status accel__jinja_order(accel__jinja *run, const value *a, const value *b, int *out) {
   ACCEL_TRY(nest(run));
   run->depth--;
-  if (accel__jinja_is_number(a) && accel__jinja_is_number(b)) return *out = order_numbers(a, b), ACCEL_OK;
-  if (a->kind == ACCEL__J_STRING && b->kind == ACCEL__J_STRING) { /* UTF-8 sorts as its code points do */
+  if (accel__jinja_is_number(a) && accel__jinja_is_number(b))
+    return *out = order_numbers(a, b), ACCEL_OK;
+  /* UTF-8 sorts as its code points do */
+  if (a->kind == ACCEL__J_STRING && b->kind == ACCEL__J_STRING) {
     int order = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
     *out = order ? (order > 0) - (order < 0) : (a->n > b->n) - (a->n < b->n);
     return accel__jinja_charge(run, a->n);
@@ -299,10 +325,11 @@ accel_status accel__jinja_order(accel__jinja *run, const value *a, const value *
   }
   if (a->kind == ACCEL__J_UNDEFINED || b->kind == ACCEL__J_UNDEFINED) {
     const value *u = a->kind == ACCEL__J_UNDEFINED ? a : b;
-    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)u->n, u->n ? u->text : "");
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%.*s' is undefined", (int)u->n,
+                             u->n ? u->text : "");
   }
-  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' and '%s' have no order", accel__jinja_type(a),
-                           accel__jinja_type(b));
+  return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' and '%s' have no order",
+                           accel__jinja_type(a), accel__jinja_type(b));
 }
 
 /* ---- items ---- */
@@ -317,7 +344,8 @@ static accel_status characters(accel__jinja *run, const value *v, accel__jinja_l
   for (size_t i = 0; i < v->n;) {
     uint32_t c;
     size_t n = accel__utf8_decode(v->text + i, v->n - i, &c);
-    ACCEL_TRY(accel__jinja_push(run, out, (value){.kind = ACCEL__J_STRING, .n = (uint32_t)n, .text = v->text + i}));
+    ACCEL_TRY(accel__jinja_push(
+        run, out, (value){.kind = ACCEL__J_STRING, .n = (uint32_t)n, .text = v->text + i}));
     i += n;
   }
   return ACCEL_OK;
@@ -334,7 +362,8 @@ accel_status accel__jinja_items(accel__jinja *run, const value *v, const accel__
       return accel__jinja_charge(run, v->list->n);
     case ACCEL__J_ITER:
       ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 0, &made));
-      *made.list = (accel__jinja_list){.at = v->list->at + v->list->next, .n = v->list->n - v->list->next};
+      *made.list =
+          (accel__jinja_list){.at = v->list->at + v->list->next, .n = v->list->n - v->list->next};
       made.list->capacity = made.list->n;
       v->list->next = v->list->n;
       break;
@@ -350,7 +379,8 @@ accel_status accel__jinja_items(accel__jinja *run, const value *v, const accel__
       ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 0, &made));
       break;
     default:
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' object is not iterable", accel__jinja_type(v));
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "'%s' object is not iterable",
+                               accel__jinja_type(v));
   }
   *out = made.list;
   return accel__jinja_charge(run, made.list->n);

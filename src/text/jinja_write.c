@@ -76,11 +76,13 @@ static void repr_string(accel__buffer *b, const char *text, size_t n) {
 
 static accel_status too_long(accel__jinja *run, const accel__buffer *b) {
   if (b->n > ACCEL__JINJA_OUTPUT)
-    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a text is longer than %d MiB", ACCEL__JINJA_OUTPUT >> 20);
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a text is longer than %d MiB",
+                             ACCEL__JINJA_OUTPUT >> 20);
   return accel__jinja_charge(run, 64);
 }
 
-static accel_status repr_items(accel__jinja *run, accel__buffer *b, const accel__jinja_list *list, int depth) {
+static accel_status repr_items(accel__jinja *run, accel__buffer *b, const accel__jinja_list *list,
+                               int depth) {
   for (size_t i = 0; i < list->n; ++i) {
     if (i) accel__buffer_text(b, ", ");
     ACCEL_TRY(accel__jinja_repr(run, b, &list->at[i], depth + 1));
@@ -98,7 +100,8 @@ static accel_status repr_list(accel__jinja *run, accel__buffer *b, const value *
   return ACCEL_OK;
 }
 
-static accel_status repr_dict(accel__jinja *run, accel__buffer *b, const accel__jinja_dict *dict, int depth) {
+static accel_status repr_dict(accel__jinja *run, accel__buffer *b, const accel__jinja_dict *dict,
+                              int depth) {
   accel__buffer_text(b, "{");
   for (size_t i = 0; i < dict->n; ++i) {
     if (i) accel__buffer_text(b, ", ");
@@ -111,14 +114,17 @@ static accel_status repr_dict(accel__jinja *run, accel__buffer *b, const accel__
 }
 
 static void repr_range(accel__buffer *b, const accel__jinja_list *list) {
-  int64_t first = list->n ? list->at[0].number : 0, step = list->n > 1 ? list->at[1].number - first : 1;
-  accel__buffer_printf(b, "range(%lld, %lld", (long long)first, (long long)(first + step * (int64_t)list->n));
+  int64_t first = list->n ? list->at[0].number : 0,
+          step = list->n > 1 ? list->at[1].number - first : 1;
+  accel__buffer_printf(b, "range(%lld, %lld", (long long)first,
+                       (long long)(first + step * (int64_t)list->n));
   if (step != 1) accel__buffer_printf(b, ", %lld", (long long)step);
   accel__buffer_text(b, ")");
 }
 
 accel_status accel__jinja_repr(accel__jinja *run, accel__buffer *b, const value *v, int depth) {
-  if (depth > ACCEL__JINJA_DEPTH / 2) return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a value is nested too deeply");
+  if (depth > ACCEL__JINJA_DEPTH / 2)
+    return accel__jinja_fail(run, ACCEL_ERROR_LIMIT, "a value is nested too deeply");
   ACCEL_TRY(too_long(run, b));
   switch (v->kind) {
     case ACCEL__J_UNDEFINED:
@@ -204,7 +210,8 @@ static void json_string(const dumper *d, const char *text, size_t n) {
     else if (c < 0x10000)
       accel__buffer_printf(b, "\\u%04x", c);
     else
-      accel__buffer_printf(b, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
+      accel__buffer_printf(b, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                           0xDC00 + ((c - 0x10000) & 0x3FF));
     i += length;
   }
   accel__buffer_text(b, "\"");
@@ -241,7 +248,8 @@ static accel_status dump_key(const dumper *d, const value *key) {
   accel__buffer text = {0};
   if (key->kind == ACCEL__J_STRING) return json_string(d, key->text, key->n), ACCEL_OK;
   if (key->kind != ACCEL__J_NONE && !accel__jinja_is_number(key))
-    return accel__jinja_fail(d->run, ACCEL_ERROR_FORMAT, "keys must be str, int, float, bool or None, not %s",
+    return accel__jinja_fail(d->run, ACCEL_ERROR_FORMAT,
+                             "keys must be str, int, float, bool or None, not %s",
                              accel__jinja_type(key));
   dumper plain = *d;
   plain.b = &text;
@@ -284,7 +292,8 @@ static accel_status dump_dict(const dumper *d, const accel__jinja_dict *dict, in
 }
 
 static accel_status dump(const dumper *d, const value *v, int depth) {
-  if (depth > ACCEL__JINJA_DEPTH / 2) return accel__jinja_fail(d->run, ACCEL_ERROR_LIMIT, "a value is nested too deeply");
+  if (depth > ACCEL__JINJA_DEPTH / 2)
+    return accel__jinja_fail(d->run, ACCEL_ERROR_LIMIT, "a value is nested too deeply");
   ACCEL_TRY(too_long(d->run, d->b));
   switch (v->kind) {
     case ACCEL__J_NONE:
@@ -308,8 +317,8 @@ static accel_status dump(const dumper *d, const value *v, int depth) {
     case ACCEL__J_DICT:
       return dump_dict(d, v->dict, depth);
     default:
-      return accel__jinja_fail(d->run, ACCEL_ERROR_FORMAT, "Object of type %s is not JSON serializable",
-                               accel__jinja_type(v));
+      return accel__jinja_fail(d->run, ACCEL_ERROR_FORMAT,
+                               "Object of type %s is not JSON serializable", accel__jinja_type(v));
   }
 }
 
@@ -317,9 +326,14 @@ static value text_value(const char *text) {
   return (value){.kind = ACCEL__J_STRING, .n = (uint32_t)strlen(text), .text = text};
 }
 
-static accel_status tojson(accel__jinja *run, const value *self, const accel__jinja_args *a, value *out) {
+static accel_status tojson(accel__jinja *run, const value *self, const accel__jinja_args *a,
+                           value *out) {
   accel__buffer b = {0};
-  dumper d = {.run = run, .b = &b, .item = text_value(", "), .colon = text_value(": "), .indent = text_value("")};
+  dumper d = {.run = run,
+              .b = &b,
+              .item = text_value(", "),
+              .colon = text_value(": "),
+              .indent = text_value("")};
   d.ascii = a->given[0] && accel__jinja_truth(&a->at[0]);
   if (a->given[1] && a->at[1].kind != ACCEL__J_NONE) { /* indent */
     d.indented = true;
@@ -330,10 +344,12 @@ static accel_status tojson(accel__jinja *run, const value *self, const accel__ji
       ACCEL_TRY(accel__jinja_binary(run, '*', &space, &a->at[1], &d.indent));
     }
     if (d.indent.kind != ACCEL__J_STRING)
-      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "tojson: indent must be a number or a string");
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT,
+                               "tojson: indent must be a number or a string");
   }
   if (a->given[2] && a->at[2].kind != ACCEL__J_NONE) { /* separators */
-    if (!accel__jinja_is_list(&a->at[2]) || a->at[2].list->n != 2 || a->at[2].list->at[0].kind != ACCEL__J_STRING ||
+    if (!accel__jinja_is_list(&a->at[2]) || a->at[2].list->n != 2 ||
+        a->at[2].list->at[0].kind != ACCEL__J_STRING ||
         a->at[2].list->at[1].kind != ACCEL__J_STRING)
       return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "tojson: separators must be two strings");
     d.item = a->at[2].list->at[0];
@@ -346,7 +362,8 @@ static accel_status tojson(accel__jinja *run, const value *self, const accel__ji
   return status;
 }
 
-const accel__jinja_builtin accel__jinja_tojson = {"tojson", "ensure_ascii indent separators sort_keys", tojson};
+const accel__jinja_builtin accel__jinja_tojson = {
+    "tojson", "ensure_ascii indent separators sort_keys", tojson};
 
 /* ---- format % values, and "{}".format ---- */
 
@@ -369,7 +386,11 @@ static int take_number(const char **at, const char *end) {
 static void pad(accel__buffer *b, const char *text, size_t n, const spec *s, bool number) {
   size_t length = accel__jinja_length(text, n),
          fill = s->width > 0 && (size_t)s->width > length ? (size_t)s->width - length : 0;
-  char align = s->align ? s->align : s->left ? '<' : number ? '>' : '<', c = s->fill ? s->fill : ' ';
+  char align = s->align  ? s->align
+               : s->left ? '<'
+               : number  ? '>'
+                         : '<',
+       c = s->fill ? s->fill : ' ';
   size_t before = align == '>' ? fill : align == '^' ? fill / 2 : 0;
   if (s->zero && number && !s->left && !s->align) { /* zeros go behind the sign */
     size_t sign = n && (text[0] == '-' || text[0] == '+' || text[0] == ' ');
@@ -388,12 +409,15 @@ static accel_status bad_format(accel__jinja *run, const char *why) {
 }
 
 /* One number by a type of printf; commas only for %f and %d without precision games. */
-static accel_status format_number(accel__jinja *run, accel__buffer *b, const value *v, const spec *s) {
+static accel_status format_number(accel__jinja *run, accel__buffer *b, const value *v,
+                                  const spec *s) {
   char text[512];
   const char *sign = s->plus ? "+" : s->space ? " " : "";
   bool real = s->type && strchr("eEfFgG%", s->type);
   if (!accel__jinja_is_number(v)) return bad_format(run, "a number is required");
-  double d = v->kind == ACCEL__J_FLOAT ? v->real : v->kind == ACCEL__J_INT ? (double)v->number : v->truth;
+  double d = v->kind == ACCEL__J_FLOAT ? v->real
+             : v->kind == ACCEL__J_INT ? (double)v->number
+                                       : v->truth;
   int64_t i = v->kind == ACCEL__J_FLOAT ? (int64_t)(d > -9e18 && d < 9e18 ? d : 0)
               : v->kind == ACCEL__J_INT ? v->number
                                         : v->truth;
@@ -401,12 +425,17 @@ static accel_status format_number(accel__jinja *run, accel__buffer *b, const val
     char f[8] = {'%', '.', '*', s->type == '%' ? 'f' : s->type, 0};
     int precision = s->precision < 0 ? 6 : s->precision > 200 ? 200 : s->precision;
     text[0] = d >= 0 ? *sign : 0;
-    print_double(text + (d >= 0 && *sign), sizeof text - 2, f, precision, s->type == '%' ? 100 * d : d);
+    print_double(text + (d >= 0 && *sign), sizeof text - 2, f, precision,
+                 s->type == '%' ? 100 * d : d);
     if (s->type == '%') snprintf(text + strlen(text), 2, "%%");
   } else {
     uint64_t size = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
     const char *mark = i < 0 ? "-" : sign;
-    const char *base = !s->alternate ? "" : s->type == 'x' ? "0x" : s->type == 'X' ? "0X" : s->type == 'o' ? "0o" : "";
+    const char *base = !s->alternate    ? ""
+                       : s->type == 'x' ? "0x"
+                       : s->type == 'X' ? "0X"
+                       : s->type == 'o' ? "0o"
+                                        : "";
     snprintf(text, sizeof text,
              s->type == 'x'   ? "%s%s%llx"
              : s->type == 'X' ? "%s%s%llX"
@@ -428,17 +457,21 @@ static accel_status format_number(accel__jinja *run, accel__buffer *b, const val
   return ACCEL_OK;
 }
 
-static accel_status format_text(accel__jinja *run, accel__buffer *b, const value *v, const spec *s, bool repr) {
+static accel_status format_text(accel__jinja *run, accel__buffer *b, const value *v, const spec *s,
+                                bool repr) {
   accel__buffer one = {0};
-  accel_status status = repr ? accel__jinja_repr(run, &one, v, 0) : accel__jinja_write(run, &one, v);
+  accel_status status =
+      repr ? accel__jinja_repr(run, &one, v, 0) : accel__jinja_write(run, &one, v);
   size_t n = one.n;
   if (status == ACCEL_OK && s->precision >= 0) {
     size_t kept = 0;
     int count = 0;
-    for (; kept < n && count <= s->precision; ++kept) count += ((uint8_t)one.data[kept] & 0xC0) != 0x80;
+    for (; kept < n && count <= s->precision; ++kept)
+      count += ((uint8_t)one.data[kept] & 0xC0) != 0x80;
     if (count > s->precision) n = kept - 1;
   }
-  if (status == ACCEL_OK) pad(b, one.data ? one.data : "", n, s, accel__jinja_is_number(v) && !repr && s->type == 0);
+  if (status == ACCEL_OK)
+    pad(b, one.data ? one.data : "", n, s, accel__jinja_is_number(v) && !repr && s->type == 0);
   accel__buffer_free(&one);
   return status;
 }
@@ -462,8 +495,8 @@ static spec percent_spec(const char **at, const char *end) {
   return s;
 }
 
-static accel_status percent_value(accel__jinja *run, const value *given, const char **at, const char *end, size_t *next,
-                                  const value **out) {
+static accel_status percent_value(accel__jinja *run, const value *given, const char **at,
+                                  const char *end, size_t *next, const value **out) {
   if (*at < end && **at == '(' && given->kind == ACCEL__J_DICT) {
     const char *close = memchr(*at, ')', (size_t)(end - *at));
     if (!close) return bad_format(run, "incomplete format key");
@@ -481,7 +514,8 @@ static accel_status percent_value(accel__jinja *run, const value *given, const c
   return ACCEL_OK;
 }
 
-static accel_status percent_into(accel__jinja *run, const value *format, const value *given, accel__buffer *b) {
+static accel_status percent_into(accel__jinja *run, const value *format, const value *given,
+                                 accel__buffer *b) {
   const char *at = format->text, *end = at + format->n;
   size_t next = 0;
   bool keyed = false;
@@ -499,7 +533,8 @@ static accel_status percent_into(accel__jinja *run, const value *format, const v
     keyed = keyed || (at < end && *at == '(');
     ACCEL_TRY(percent_value(run, given, &at, end, &next, &v));
     spec s = percent_spec(&at, end);
-    bool text = s.type == 's' || s.type == 'r' || s.type == 'a' || (s.type == 'c' && v->kind == ACCEL__J_STRING);
+    bool text = s.type == 's' || s.type == 'r' || s.type == 'a' ||
+                (s.type == 'c' && v->kind == ACCEL__J_STRING);
     if (text) s.align = s.left ? '<' : '>';
     if (text)
       ACCEL_TRY(format_text(run, b, v, &s, s.type == 'r' || s.type == 'a'));
@@ -509,12 +544,14 @@ static accel_status percent_into(accel__jinja *run, const value *format, const v
       return bad_format(run, "this conversion is not implemented");
     ACCEL_TRY(too_long(run, b));
   }
-  if (given->kind == ACCEL__J_TUPLE ? next < given->list->n : next == 0 && !keyed && given->kind != ACCEL__J_DICT)
+  if (given->kind == ACCEL__J_TUPLE ? next < given->list->n
+                                    : next == 0 && !keyed && given->kind != ACCEL__J_DICT)
     return bad_format(run, "not all arguments converted during string formatting");
   return ACCEL_OK;
 }
 
-accel_status accel__jinja_percent(accel__jinja *run, const value *format, const value *given, value *out) {
+accel_status accel__jinja_percent(accel__jinja *run, const value *format, const value *given,
+                                  value *out) {
   accel__buffer b = {0};
   accel__buffer_text(&b, "");
   accel_status status = percent_into(run, format, given, &b);
@@ -549,17 +586,19 @@ static accel_status brace_spec(accel__jinja *run, const char *at, const char *en
   return at == end ? ACCEL_OK : bad_format(run, "this format is not implemented");
 }
 
-static accel_status brace_value(accel__jinja *run, const accel__jinja_args *a, const char *name, size_t n, size_t *next,
-                                value *out) {
+static accel_status brace_value(accel__jinja *run, const accel__jinja_args *a, const char *name,
+                                size_t n, size_t *next, value *out) {
   size_t length = 0, index = 0;
   while (length < n && name[length] != '.' && name[length] != '[') length++;
   if (length < n) return bad_format(run, "attributes in {} are not implemented");
   if (n == 0) index = (*next)++;
-  if (n > 0 && name[0] >= '0' && name[0] <= '9' && *next > 0) return bad_format(run, "{} and {0} are mixed");
+  if (n > 0 && name[0] >= '0' && name[0] <= '9' && *next > 0)
+    return bad_format(run, "{} and {0} are mixed");
   for (size_t i = 0; i < n; ++i) {
     if (name[i] < '0' || name[i] > '9') {
       for (size_t k = 0; k < a->keys; ++k) {
-        if (strlen(a->key[k]) == n && memcmp(a->key[k], name, n) == 0) return *out = a->key_value[k], ACCEL_OK;
+        if (strlen(a->key[k]) == n && memcmp(a->key[k], name, n) == 0)
+          return *out = a->key_value[k], ACCEL_OK;
       }
       return bad_format(run, "a key is missing");
     }
@@ -570,7 +609,8 @@ static accel_status brace_value(accel__jinja *run, const accel__jinja_args *a, c
   return ACCEL_OK;
 }
 
-static accel_status brace_into(accel__jinja *run, const value *format, const accel__jinja_args *a, accel__buffer *b) {
+static accel_status brace_into(accel__jinja *run, const value *format, const accel__jinja_args *a,
+                               accel__buffer *b) {
   const char *at = format->text, *end = at + format->n;
   size_t next = 0;
   for (; at < end; ++at) {
@@ -594,7 +634,8 @@ static accel_status brace_into(accel__jinja *run, const value *format, const acc
     ACCEL_TRY(brace_spec(run, colon ? colon + 1 : close, close, &s));
     bool general = s.type == 0 && v.kind == ACCEL__J_FLOAT && s.precision >= 0;
     if (general) s.type = 'g';
-    if (s.type == 'd' || (s.type && strchr("xXoeEfFgG%", s.type)) || (s.comma && v.kind == ACCEL__J_INT))
+    if (s.type == 'd' || (s.type && strchr("xXoeEfFgG%", s.type)) ||
+        (s.comma && v.kind == ACCEL__J_INT))
       ACCEL_TRY(format_number(run, b, &v, &s));
     else
       ACCEL_TRY(format_text(run, b, &v, &s, repr));
@@ -604,7 +645,8 @@ static accel_status brace_into(accel__jinja *run, const value *format, const acc
   return ACCEL_OK;
 }
 
-static accel_status format_method(accel__jinja *run, const value *self, const accel__jinja_args *a, value *out) {
+static accel_status format_method(accel__jinja *run, const value *self, const accel__jinja_args *a,
+                                  value *out) {
   accel__buffer b = {0};
   accel__buffer_text(&b, "");
   accel_status status = brace_into(run, self, a, &b);

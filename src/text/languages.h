@@ -1,4 +1,5 @@
-/* languages.h - the languages that speech models know, by code and English name (transformers' tokenization_whisper). */
+/* languages.h - the languages that speech models know, by code and English name (transformers'
+ * tokenization_whisper). */
 #ifndef ACCEL_TEXT_LANGUAGES_H
 #define ACCEL_TEXT_LANGUAGES_H
 

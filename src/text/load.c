@@ -1,5 +1,5 @@
-/* load.c - a tokenizer from tokenizer.json or vocab.txt, and what tokenizer_config.json and special_tokens_map.json say of
- * it. */
+/* load.c - a tokenizer from tokenizer.json or vocab.txt, and what tokenizer_config.json and
+ * special_tokens_map.json say of it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ static accel_status kept_string(accel__tokenizer *t, const char *text, const cha
 
 /* ---- model ---- */
 
-static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
+static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model,
+                               const accel__scan *scan) {
   static const char *const names[] = {"WordPiece", "WordLevel", "BPE", "Unigram"};
   const char *type = NULL;
   ACCEL_TRY_AS(accel__json_string(file, model, "type", &type), "model");
@@ -39,13 +40,17 @@ static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model,
     t->info.model_type = names[i];
     return ACCEL_OK;
   }
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: field 'model.type' is '%s', expected BPE, Unigram, WordLevel or WordPiece", file->name, type);
+  return accel__fail(
+      ACCEL_ERROR_UNSUPPORTED,
+      "%s: field 'model.type' is '%s', expected BPE, Unigram, WordLevel or WordPiece", file->name,
+      type);
 }
 
 static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *model) {
   accel__model *m = &t->model;
-  const char *unk = m->kind == ACCEL__MODEL_WORDPIECE ? "[UNK]" : m->kind == ACCEL__MODEL_WORDLEVEL ? "<unk>" : NULL;
+  const char *unk = m->kind == ACCEL__MODEL_WORDPIECE   ? "[UNK]"
+                    : m->kind == ACCEL__MODEL_WORDLEVEL ? "<unk>"
+                                                        : NULL;
   const char *prefix = m->kind == ACCEL__MODEL_WORDPIECE ? "##" : "", *suffix = "";
   int64_t max_chars = 100;
   double dropout = 0;
@@ -58,11 +63,13 @@ static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *mode
   ACCEL_TRY(accel__json_bool(file, model, "ignore_merges", &m->ignore_merges));
   ACCEL_TRY(accel__json_number(file, model, "dropout", &dropout));
   if (dropout != 0) {
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.dropout' is %g: ids would be random; set it to null",
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: field 'model.dropout' is %g: ids would be random; set it to null",
                        file->name, dropout);
   }
   if (strlen(suffix) > 64)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.end_of_word_suffix' is longer than 64 bytes", file->name);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'model.end_of_word_suffix' is longer than 64 bytes", file->name);
   m->max_chars = (size_t)max_chars;
   m->prefix_n = strlen(prefix);
   m->suffix_n = strlen(suffix);
@@ -88,27 +95,33 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
   ACCEL_TRY(accel__json_int(file, model, "unk_id", 0, (int64_t)t->info.model_vocab_size - 1, &unk));
   m->unk = (int32_t)unk;
   if (m->piece_id) return ACCEL_OK; /* the pieces are not the vocabulary: marian.c made them */
-  for (uint32_t i = 0; i < t->info.model_vocab_size; ++i) least = i == 0 || m->score[i] < least ? m->score[i] : least;
+  for (uint32_t i = 0; i < t->info.model_vocab_size; ++i)
+    least = i == 0 || m->score[i] < least ? m->score[i] : least;
   m->unk_score = least - 10; /* kUnkPenalty of SentencePiece */
   accel__trie_string *strings = malloc((v->n ? v->n : 1) * sizeof *strings);
   if (!strings) return accel__no_memory(v->n * sizeof *strings);
   for (size_t i = 0; i < v->n; ++i)
-    strings[i] =
-        (accel__trie_string){.text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
+    strings[i] = (accel__trie_string){
+        .text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
   accel_status status = accel__trie_build(&m->trie, strings, v->n);
   free(strings);
   return status;
 }
 
-static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
+static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model,
+                                const accel__scan *scan) {
   accel__model *m = &t->model;
   const char *field = m->kind == ACCEL__MODEL_UNIGRAM ? "an array" : "an object";
-  if (t->vocab.n == 0 && scan->vocab && *scan->vocab == (m->kind == ACCEL__MODEL_UNIGRAM ? '[' : '{')) {
-    ACCEL_TRY(m->kind == ACCEL__MODEL_UNIGRAM ? accel__scan_vocab_array(scan, t->name, &t->vocab, &m->score)
-                                              : accel__scan_vocab_object(scan, t->name, &t->vocab));
+  if (t->vocab.n == 0 && scan->vocab &&
+      *scan->vocab == (m->kind == ACCEL__MODEL_UNIGRAM ? '[' : '{')) {
+    ACCEL_TRY(m->kind == ACCEL__MODEL_UNIGRAM
+                  ? accel__scan_vocab_array(scan, t->name, &t->vocab, &m->score)
+                  : accel__scan_vocab_object(scan, t->name, &t->vocab));
   }
   if (t->vocab.n == 0)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.vocab' is missing or empty, expected %s", file->name, field);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'model.vocab' is missing or empty, expected %s", file->name,
+                       field);
   ACCEL_TRY(accel__vocab_finish(&t->vocab));
   t->info.model_vocab_size = (uint32_t)t->vocab.n;
   if (m->kind == ACCEL__MODEL_UNIGRAM)
@@ -117,7 +130,8 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
   if (m->byte_fallback) find_byte_tokens(t);
   if (m->kind == ACCEL__MODEL_UNIGRAM) return build_unigram(t, file, model);
   if (m->kind != ACCEL__MODEL_BPE) return ACCEL_OK;
-  if (!scan->merges) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' is missing", file->name);
+  if (!scan->merges)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' is missing", file->name);
   ACCEL_TRY(accel__scan_merges(scan, t->name, t));
   m->cuts_at_space = !m->crosses && !m->ignore_merges && m->prefix_n == 0 && m->suffix_n == 0 &&
                      accel__vocab_id(&t->vocab, "\xE2\x96\x81", 3) >= 0;
@@ -126,8 +140,8 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
 
 /* ---- added tokens ---- */
 
-/* Ids are given as the package gives them: the model's where it has the token, else counting on from the vocabulary's size;
- * the file's own ids say the same wherever they make sense. */
+/* Ids are given as the package gives them: the model's where it has the token, else counting on
+ * from the vocabulary's size; the file's own ids say the same wherever they make sense. */
 static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, int32_t *next_id) {
   accel__added *a = &t->added[t->added_n];
   const char *content = NULL;
@@ -146,7 +160,8 @@ static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, i
   if (a->id < 0) a->id = accel__vocab_id(&t->vocab, content, a->content_n);
   if (a->id < 0) a->id = (*next_id)++;
   if (a->id >= ACCEL__TOKENS_MAX)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d", file->name, ACCEL__TOKENS_MAX);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d",
+                       file->name, ACCEL__TOKENS_MAX);
   t->added_n++;
   return accel__vocab_add(&t->added_vocab, content, a->content_n, a->id);
 }
@@ -157,12 +172,13 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file) {
   size_t n = 0;
   ACCEL_JSON_EACH(item, array) n++;
   if (n > ACCEL__TOKENS_MAX)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens", file->name,
-                       ACCEL__TOKENS_MAX);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens",
+                       file->name, ACCEL__TOKENS_MAX);
   t->added = accel__arena_array(&t->arena, n, sizeof *t->added);
   if (!t->added) return accel__no_memory(n * sizeof *t->added);
   int32_t next_id = (int32_t)t->info.model_vocab_size;
-  ACCEL_JSON_EACH(item, array) ACCEL_TRY_AS(add_token(t, file, item, &next_id), "added_tokens[%zu]", t->added_n);
+  ACCEL_JSON_EACH(item, array)
+  ACCEL_TRY_AS(add_token(t, file, item, &next_id), "added_tokens[%zu]", t->added_n);
   return accel__added_build(t);
 }
 
@@ -186,7 +202,8 @@ static accel_status parse_truncation(accel__tokenizer *t, file_t *file, json_t *
   else if (strcmp(strategy, "OnlySecond") == 0)
     t->info.file_truncation = ACCEL__TRUNCATE_ONLY_SECOND;
   else if (strcmp(strategy, "LongestFirst") != 0)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'truncation.strategy' is '%s'", file->name, strategy);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'truncation.strategy' is '%s'",
+                       file->name, strategy);
   return ACCEL_OK;
 }
 
@@ -195,7 +212,8 @@ static accel_status parse_padding(accel__tokenizer *t, file_t *file, json_t *obj
   int64_t type = 0, multiple = 0, fixed = 0;
   const char *direction = "Right";
   json_t *strategy = accel__json_get(object, "strategy");
-  if (cJSON_IsObject(strategy)) ACCEL_TRY(accel__json_int(file, strategy, "Fixed", 0, INT32_MAX, &fixed));
+  if (cJSON_IsObject(strategy))
+    ACCEL_TRY(accel__json_int(file, strategy, "Fixed", 0, INT32_MAX, &fixed));
   ACCEL_TRY(accel__json_int(file, object, "pad_type_id", 0, INT32_MAX, &type));
   ACCEL_TRY(accel__json_int(file, object, "pad_to_multiple_of", 0, INT32_MAX, &multiple));
   ACCEL_TRY(accel__json_string(file, object, "direction", &direction));
@@ -220,7 +238,8 @@ static void count_tokens(accel__tokenizer *t) {
   t->info.max_id = ids ? (uint32_t)ids - 1 : 0;
 }
 
-/* The file without vocabulary and merges is in `file`; both are in `scan`, or the vocabulary is in t->vocab already. */
+/* The file without vocabulary and merges is in `file`; both are in `scan`, or the vocabulary is in
+ * t->vocab already. */
 static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan) {
   json_t *root = file->root, *model = accel__json_get(root, "model");
   const char *version = "1.0";
@@ -228,13 +247,15 @@ static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model' must be an object", file->name);
   ACCEL_TRY(accel__json_string(file, root, "version", &version));
   if (strcmp(version, "1.0") != 0)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'version' is '%s', expected 1.0", file->name, version);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'version' is '%s', expected 1.0",
+                       file->name, version);
   ACCEL_TRY(model_kind(t, file, model, scan));
   ACCEL_TRY_AS(model_fields(t, file, model), "model");
   ACCEL_TRY(build_model(t, file, model, scan));
   ACCEL_TRY(accel__parse_normalizer(t, file, accel__json_get(root, "normalizer")));
   ACCEL_TRY(accel__parse_pre_tokenizer(t, file, accel__json_get(root, "pre_tokenizer")));
-  t->bytes_last = t->pre_tokenizers && t->pre_tokenizer[t->pre_tokenizers - 1].kind == ACCEL__PRE_BYTE_LEVEL;
+  t->bytes_last =
+      t->pre_tokenizers && t->pre_tokenizer[t->pre_tokenizers - 1].kind == ACCEL__PRE_BYTE_LEVEL;
   ACCEL_TRY(accel__parse_post_processor(t, file, accel__json_get(root, "post_processor")));
   ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(root, "decoder")));
   ACCEL_TRY_AS(parse_truncation(t, file, accel__json_get(root, "truncation")), "truncation");
@@ -249,7 +270,8 @@ static accel_status build_from_json(accel__tokenizer *t, const char *json, size_
   accel__scan scan;
   accel__json_file file = {0};
   accel_status status = accel__scan_tokenizer(json, n, t->name, &scan);
-  if (status == ACCEL_OK) status = accel__json_parse(scan.rest.data ? scan.rest.data : "", scan.rest.n, t->name, &file);
+  if (status == ACCEL_OK)
+    status = accel__json_parse(scan.rest.data ? scan.rest.data : "", scan.rest.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &scan);
   accel__json_free(&file);
   accel__buffer_free(&scan.rest);
@@ -276,9 +298,12 @@ static void named_special(const accel__tokenizer *t, json_t *object, const char 
 static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
   accel__tokenizer_info *info = &t->info;
   const special specials[] = {
-      {"cls_token", &info->cls, {"[CLS]", "<s>"}},   {"sep_token", &info->sep, {"[SEP]", "</s>"}},
-      {"pad_token", &info->pad, {"[PAD]", "<pad>"}}, {"mask_token", &info->mask, {"[MASK]", "<mask>"}},
-      {"unk_token", &info->unk, {"[UNK]", "<unk>"}}, {"bos_token", &info->bos, {"<s>"}},
+      {"cls_token", &info->cls, {"[CLS]", "<s>"}},
+      {"sep_token", &info->sep, {"[SEP]", "</s>"}},
+      {"pad_token", &info->pad, {"[PAD]", "<pad>"}},
+      {"mask_token", &info->mask, {"[MASK]", "<mask>"}},
+      {"unk_token", &info->unk, {"[UNK]", "<unk>"}},
+      {"bos_token", &info->bos, {"<s>"}},
       {"eos_token", &info->eos, {"</s>"}},
   };
   for (size_t i = 0; i < sizeof specials / sizeof *specials; ++i) {
@@ -310,16 +335,21 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   ACCEL_TRY(accel__json_number(config, config->root, "model_max_length", &length));
   ACCEL_TRY(accel__json_string(config, config->root, "padding_side", &padding));
   ACCEL_TRY(accel__json_string(config, config->root, "truncation_side", &truncation));
-  ACCEL_TRY(accel__json_bool(config, config->root, "clean_up_tokenization_spaces", &t->info.clean_up));
+  ACCEL_TRY(
+      accel__json_bool(config, config->root, "clean_up_tokenization_spaces", &t->info.clean_up));
   ACCEL_TRY(accel__json_bool(config, config->root, "split_special_tokens", &t->split_special));
-  ACCEL_TRY(accel__json_bool(config, config->root, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
-                             &for_bpe));
-  if (t->model.kind == ACCEL__MODEL_BPE && !for_bpe) t->info.clean_up = false; /* meant for WordPiece's texts */
+  ACCEL_TRY(accel__json_bool(
+      config, config->root,
+      "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", &for_bpe));
+  /* meant for WordPiece's texts */
+  if (t->model.kind == ACCEL__MODEL_BPE && !for_bpe) t->info.clean_up = false;
   t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
-  t->info.pad_left = padding ? strcmp(padding, "left") == 0 : t->info.pad_left || pads_left(config->root);
+  t->info.pad_left =
+      padding ? strcmp(padding, "left") == 0 : t->info.pad_left || pads_left(config->root);
   if (truncation) t->info.truncate_left = strcmp(truncation, "left") == 0;
   ACCEL_TRY(accel__json_array(config, config->root, "model_input_names", &names));
-  ACCEL_JSON_EACH(item, names) masked = masked || (cJSON_IsString(item) && !strcmp(item->valuestring, "attention_mask"));
+  ACCEL_JSON_EACH(item, names)
+  masked = masked || (cJSON_IsString(item) && !strcmp(item->valuestring, "attention_mask"));
   t->info.no_mask = names && !masked;
   return ACCEL_OK;
 }
@@ -331,11 +361,13 @@ const char *accel__special_text(json_t *config, json_t *map, const char *key, co
   return cJSON_IsString(at) ? at->valuestring : usual;
 }
 
-/* Classes of transformers that set a post-processor of their own whatever tokenizer_config.json says. */
+/* Classes of transformers that set a post-processor of their own whatever tokenizer_config.json
+ * says. */
 static bool has_own_post_processor(json_t *config) {
-  static const char *const words[] = {"T5",     "XLM",        "MBart",   "Mbart",   "Camembert", "Deberta", "Pegasus",
-                                      "Nllb",   "Bert",       "Albert",  "Roberta", "Bart",      "Electra", "MPNet",
-                                      "Funnel", "Longformer", "BigBird", "Barthez", "Whisper",   "CLIP"};
+  static const char *const words[] = {"T5",         "XLM",     "MBart",   "Mbart",   "Camembert",
+                                      "Deberta",    "Pegasus", "Nllb",    "Bert",    "Albert",
+                                      "Roberta",    "Bart",    "Electra", "MPNet",   "Funnel",
+                                      "Longformer", "BigBird", "Barthez", "Whisper", "CLIP"};
   json_t *class = accel__json_get(config, "tokenizer_class");
   for (size_t i = 0; cJSON_IsString(class) && i < sizeof words / sizeof *words; ++i) {
     if (strstr(class->valuestring, words[i])) return true;
@@ -361,11 +393,13 @@ static void own_edges(json_t *config, bool merges, const char *own[2]) {
   }
 }
 
-/* add_bos_token and add_eos_token, where they stand, replace the post-processor (TokenizersBackend.update_post_processor).
+/* add_bos_token and add_eos_token, where they stand, replace the post-processor
+ * (TokenizersBackend.update_post_processor).
  */
 static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, bool merges) {
   json_t *class = accel__json_get(config->root, "tokenizer_class");
-  bool bos = cJSON_IsString(class) && accel__starts_with(class->valuestring, "CodeLlama"), eos = false;
+  bool bos = cJSON_IsString(class) && accel__starts_with(class->valuestring, "CodeLlama"),
+       eos = false;
   bool stated = bos || cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
                 cJSON_GetObjectItemCaseSensitive(config->root, "add_eos_token");
   if (!stated || has_own_post_processor(config->root)) return ACCEL_OK;
@@ -388,32 +422,38 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
     size_t n = (size_t)(stop - at);
     if (n > 0 && at[n - 1] == '\r') n--;
     if (id >= ACCEL__TOKENS_MAX)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d lines", map->path, ACCEL__TOKENS_MAX);
-    if (!accel__utf8_valid(at, n)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %d is not UTF-8", map->path, id + 1);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d lines", map->path,
+                         ACCEL__TOKENS_MAX);
+    if (!accel__utf8_valid(at, n))
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %d is not UTF-8", map->path, id + 1);
     ACCEL_TRY(accel__vocab_add(&t->vocab, at, n, id));
     at = newline ? newline + 1 : end;
   }
   return ACCEL_OK;
 }
 
-/* Classes over vocab.txt: BERT's kind, and MPNet's, which parts the texts of a pair by two tokens. */
+/* Classes over vocab.txt: BERT's kind, and MPNet's, which parts the texts of a pair by two
+ * tokens. */
 static const accel__class_tokens text_classes[] = {
     {.own = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
     {.own = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_takes_space = true}};
 
 static void put_text_normalizer(accel__buffer *b, bool chinese, const char *strip, bool lower) {
-  accel__buffer_printf(b,
-                       "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
-                       "\"strip_accents\":%s,\"lowercase\":%s},",
-                       chinese ? "true" : "false", strip, lower ? "true" : "false");
+  accel__buffer_printf(
+      b,
+      "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
+      "\"strip_accents\":%s,\"lowercase\":%s},",
+      chinese ? "true" : "false", strip, lower ? "true" : "false");
 }
 
-/* The tokenizer.json that transformers' BertTokenizer or MPNetTokenizer would write for this directory, vocabulary left out.
+/* The tokenizer.json that transformers' BertTokenizer or MPNetTokenizer would write for this
+ * directory, vocabulary left out.
  */
 static accel_status bert_json(const accel__tokenizer *t, file_t *settings, accel__buffer *b) {
   json_t *root = settings->root, *class = accel__json_get(root, "tokenizer_class");
   const int k = cJSON_IsString(class) && accel__starts_with(class->valuestring, "MPNet") ? 1 : 0;
-  bool lower = true, chinese = true, strip = true, has_strip = !accel__json_is_null_or_absent(root, "strip_accents");
+  bool lower = true, chinese = true, strip = true,
+       has_strip = !accel__json_is_null_or_absent(root, "strip_accents");
   ACCEL_TRY(accel__json_bool(settings, root, "do_lower_case", &lower));
   ACCEL_TRY(accel__json_bool(settings, root, "tokenize_chinese_chars", &chinese));
   ACCEL_TRY(accel__json_bool(settings, root, "strip_accents", &strip));
@@ -423,24 +463,28 @@ static accel_status bert_json(const accel__tokenizer *t, file_t *settings, accel
   accel__buffer_text(b, "{");
   ACCEL_TRY(accel__put_added_tokens(root, &text_classes[k], b));
   put_text_normalizer(b, chinese, !has_strip ? "null" : strip ? "true" : "false", lower);
-  accel__buffer_printf(b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"%s\"",
-                       k ? "RobertaProcessing" : "BertProcessing");
+  accel__buffer_printf(
+      b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"%s\"",
+      k ? "RobertaProcessing" : "BertProcessing");
   if (k) accel__buffer_text(b, ",\"trim_offsets\":true,\"add_prefix_space\":false");
   for (int i = 0; i < 2; ++i) {
     int32_t id = accel__vocab_id(&t->vocab, edge[i], strlen(edge[i]));
     if (id < 0)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, edge[i], i ? "cls_token" : "sep_token");
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, edge[i],
+                         i ? "cls_token" : "sep_token");
     accel__buffer_printf(b, ",\"%s\":[\"\",%d]", i ? "cls" : "sep", id);
   }
   accel__buffer_text(b,
-                     "},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":"
+                     "},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},"
+                     "\"model\":{\"type\":"
                      "\"WordPiece\",\"unk_token\":");
   accel__buffer_json_string(b, unk, strlen(unk));
   accel__buffer_text(b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100}}");
   return accel__buffer_status(b);
 }
 
-static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *settings) {
+static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map,
+                                          file_t *settings) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
@@ -454,13 +498,15 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
 }
 
 /* A SentencePiece model with vocab.json, and perhaps target_vocab.json, beside it. */
-static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kind, const accel__mapping *map,
-                                        const char *directory, file_t *config, file_t *special_map) {
+static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kind,
+                                        const accel__mapping *map, const char *directory,
+                                        file_t *config, file_t *special_map) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
   accel__normalizer normalizer;
-  accel_status status = accel__marian_read(t, kind, map->data, map->n, directory, config, special_map, &normalizer, &b);
+  accel_status status = accel__marian_read(t, kind, map->data, map->n, directory, config,
+                                           special_map, &normalizer, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
   if (status == ACCEL_OK) accel__marian_finish(t, kind, &normalizer);
@@ -470,19 +516,21 @@ static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kin
 }
 
 /* A SentencePiece model, or what else is called *.model: a tiktoken vocabulary. */
-static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *map, file_t *given) {
+static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *map,
+                                     file_t *given) {
   accel__buffer b = {0};
   const char *text = (const char *)map->data;
-  accel_status status = accel__is_tiktoken(text, map->n) ? accel__tiktoken_json(text, map->n, t->name, given, &b)
-                                                         : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
+  accel_status status = accel__is_tiktoken(text, map->n)
+                            ? accel__tiktoken_json(text, map->n, t->name, given, &b)
+                            : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
   accel__buffer_free(&b);
   return status;
 }
 
 /* merges.txt, with vocab.json beside it. */
-static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping *map, const char *directory,
-                                      file_t *settings) {
+static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping *map,
+                                      const char *directory, file_t *settings) {
   accel__buffer b = {0};
   accel__mapping vocab = {0};
   char *path = accel__path_join(&t->arena, directory, "vocab.json");
@@ -491,7 +539,8 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   if (status == ACCEL_OK && vocab.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK)
-    status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n, t->name, settings, &b);
+    status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n,
+                                t->name, settings, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
   accel__file_unmap(&vocab);
   accel__buffer_free(&b);
@@ -514,7 +563,8 @@ static accel_status create(const char *name, accel__tokenizer **out) {
   return ACCEL_OK;
 }
 
-accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out) {
+accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name,
+                                    accel__tokenizer **out) {
   accel__tokenizer *t = NULL;
   *out = NULL;
   ACCEL_TRY(create(name, &t));
@@ -526,14 +576,16 @@ accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name
 }
 
 typedef struct beside {
-  accel__json_file config, special_map, settings; /* tokenizer_config.json, special_tokens_map.json; of all files together */
+  /* tokenizer_config.json, special_tokens_map.json; of all files together */
+  accel__json_file config, special_map, settings;
 } beside;
 
-static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *map, const char *path, const char *directory,
-                                    beside *files) {
+static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *map,
+                                    const char *path, const char *directory, beside *files) {
   file_t *config = &files->config, *settings = &files->settings;
   const accel__numbered kind = accel__is_m2m100(config) ? ACCEL__M2M100 : ACCEL__MARIAN;
-  const bool numbered = accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
+  const bool numbered =
+      accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
   if (numbered) {
     ACCEL_TRY(build_from_numbered(t, kind, map, directory, config, &files->special_map));
     if (config->root) ACCEL_TRY(read_config(t, config));
@@ -550,8 +602,8 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     find_specials(t, config->root, files->special_map.root);
     return ACCEL_OK;
   }
-  ACCEL_TRY(
-      accel__tokenizer_settings(directory, config, &files->special_map, accel__ends_with(path, ".model"), &files->settings));
+  ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map,
+                                      accel__ends_with(path, ".model"), &files->settings));
   const bool merges = accel__ends_with(path, "merges.txt");
   ACCEL_TRY(merges                           ? build_from_merges(t, map, directory, settings)
             : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)
@@ -565,8 +617,10 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
 static accel_status load_file(accel__tokenizer *t, const char *path, const char *directory) {
   beside files = {0};
   accel__mapping map = {0};
-  accel_status status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &files.config);
-  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &files.special_map);
+  accel_status status =
+      accel__json_read_beside(directory, "tokenizer_config.json", 0, &files.config);
+  if (status == ACCEL_OK)
+    status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &files.special_map);
   if (status == ACCEL_OK) status = accel__file_map(path, &map);
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
@@ -583,22 +637,28 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
   if (!accel__is_directory(given)) {
     const char *slash = strrchr(given, '/');
     *path = accel__arena_string(arena, given);
-    *directory = slash ? accel__arena_copy(arena, given, (size_t)(slash - given) + 1) : accel__arena_string(arena, ".");
+    *directory = slash ? accel__arena_copy(arena, given, (size_t)(slash - given) + 1)
+                       : accel__arena_string(arena, ".");
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  static const char *const names[] = {
-      "tokenizer.json",          "vocab.txt", "merges.txt",          "tokenizer.model", "spiece.model",
-      "sentencepiece.bpe.model", "spm.model", "sentencepiece.model", "source.spm",      "tiktoken.model"};
+  static const char *const names[] = {"tokenizer.json", "vocab.txt",
+                                      "merges.txt",     "tokenizer.model",
+                                      "spiece.model",   "sentencepiece.bpe.model",
+                                      "spm.model",      "sentencepiece.model",
+                                      "source.spm",     "tiktoken.model"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     *path = accel__path_join(arena, given, names[i]);
     if (!*path || !*directory) return accel__no_memory(strlen(given));
     if (accel__file_exists(*path)) return ACCEL_OK;
   }
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json, vocab.txt, merges.txt nor a SentencePiece model is there",
-              given);
-  return accel__remedy(ACCEL_ERROR_NOT_FOUND,
-                       "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
+  accel__fail(
+      ACCEL_ERROR_NOT_FOUND,
+      "%s: neither tokenizer.json, vocab.txt, merges.txt nor a SentencePiece model is there",
+      given);
+  return accel__remedy(
+      ACCEL_ERROR_NOT_FOUND,
+      "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
 }
 
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out) {
@@ -641,7 +701,9 @@ size_t accel__tokenizer_bytes(const accel__tokenizer *t) {
   return bytes;
 }
 
-const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *t) { return &t->info; }
+const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *t) {
+  return &t->info;
+}
 
 int32_t accel__token_to_id(const accel__tokenizer *t, const char *token, size_t n) {
   int32_t id = accel__vocab_id(&t->added_vocab, token, n);
@@ -672,7 +734,8 @@ accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
     if (t->normalizer[i].kind == ACCEL__NORMALIZE_LOWERCASE) return ACCEL_OK;
   }
   if (t->normalizers == ACCEL__STEPS_MAX)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step", t->name);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step",
+                       t->name);
   memmove(t->normalizer + 1, t->normalizer, t->normalizers * sizeof *t->normalizer);
   t->normalizer[0] = (accel__normalizer){.kind = ACCEL__NORMALIZE_LOWERCASE};
   t->normalizers++;
@@ -680,5 +743,6 @@ accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
 }
 
 bool accel__id_is_special(const accel__tokenizer *t, int32_t id) {
-  return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] && t->added[t->added_by_id[id] - 1].special;
+  return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] &&
+         t->added[t->added_by_id[id] - 1].special;
 }

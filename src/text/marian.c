@@ -19,8 +19,10 @@ typedef const accel__json json_t;
 
 /* Languages of M2M100's tokenizers, in the order of their tokens. */
 static const char m2m100_codes[] =
-    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig "
-    "ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl "
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
+    "ha he hi hr ht hu hy id ig "
+    "ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl "
+    "ps pt ro ru sd si sk sl "
     "so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu";
 static const char wmt21_codes[] = "en ha is ja cs ru zh de";
 
@@ -31,7 +33,8 @@ bool accel__is_m2m100(file_t *config) {
 
 /* ---- vocabularies ---- */
 
-static accel_status read_vocab(accel__tokenizer *t, const char *directory, const char *name, accel__vocab *out) {
+static accel_status read_vocab(accel__tokenizer *t, const char *directory, const char *name,
+                               accel__vocab *out) {
   char *path = accel__path_join(&t->arena, directory, name);
   accel__mapping map = {0};
   if (!path) return accel__no_memory(strlen(directory));
@@ -40,11 +43,13 @@ static accel_status read_vocab(accel__tokenizer *t, const char *directory, const
   size_t skip = 0;
   while (skip < map.n && strchr(" \t\r\n", text[skip]) && text[skip]) skip++;
   accel_status status = ACCEL_OK;
-  if (map.n > FILE_MAX) status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  if (map.n > FILE_MAX)
+    status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK && (skip == map.n || text[skip] != '{'))
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object of tokens and ids", path);
   if (status == ACCEL_OK)
-    status = accel__scan_vocab_object(&(accel__scan){.vocab = text + skip, .vocab_n = map.n - skip}, path, out);
+    status = accel__scan_vocab_object(&(accel__scan){.vocab = text + skip, .vocab_n = map.n - skip},
+                                      path, out);
   if (status == ACCEL_OK) status = accel__vocab_finish(out);
   accel__file_unmap(&map);
   return status;
@@ -61,9 +66,12 @@ static int next_language(const char **codes, char out[CODE_MAX]) {
 static accel_status language_codes(file_t *config, const char **codes) {
   const char *name = "m2m100";
   ACCEL_TRY(accel__json_string(config, config->root, "language_codes", &name));
-  *codes = strcmp(name, "m2m100") == 0 ? m2m100_codes : strcmp(name, "wmt21") == 0 ? wmt21_codes : NULL;
+  *codes = strcmp(name, "m2m100") == 0  ? m2m100_codes
+           : strcmp(name, "wmt21") == 0 ? wmt21_codes
+                                        : NULL;
   return *codes ? ACCEL_OK
-                : accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'language_codes' is '%s', expected m2m100 or wmt21",
+                : accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                              "%s: field 'language_codes' is '%s', expected m2m100 or wmt21",
                               config->name, name);
 }
 
@@ -78,7 +86,8 @@ static accel_status add_languages(accel__tokenizer *t, file_t *config) {
   return accel__vocab_finish(&t->vocab);
 }
 
-static accel_status read_vocabs(accel__tokenizer *t, accel__numbered kind, const char *directory, file_t *config) {
+static accel_status read_vocabs(accel__tokenizer *t, accel__numbered kind, const char *directory,
+                                file_t *config) {
   bool separate = false;
   ACCEL_TRY(read_vocab(t, directory, "vocab.json", &t->vocab));
   if (kind == ACCEL__M2M100) return add_languages(t, config);
@@ -95,9 +104,11 @@ static accel_status check_kind(const accel__spm *m) {
                                              : NULL;
   for (size_t i = 0; i < m->n && !what; ++i) {
     if (m->at[i].type == ACCEL__SPM_USER_DEFINED) what = "a piece defined by the user";
-    if (m->at[i].type == ACCEL__SPM_UNUSED && m->kind == ACCEL__SPM_BPE) what = "an unused piece of a BPE model";
+    if (m->at[i].type == ACCEL__SPM_UNUSED && m->kind == ACCEL__SPM_BPE)
+      what = "an unused piece of a BPE model";
   }
-  return what ? accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s is not supported where vocab.json numbers the pieces", m->name,
+  return what ? accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                            "%s: %s is not supported where vocab.json numbers the pieces", m->name,
                             what)
               : ACCEL_OK;
 }
@@ -110,7 +121,8 @@ static accel_status make_pieces(accel__tokenizer *t, const accel__spm *m, int32_
   size_t n = 0;
   float least = 0;
   to->score = calloc(m->n, sizeof *to->score);
-  accel_status status = ids && strings && to->score ? ACCEL_OK : accel__no_memory(m->n * sizeof *strings);
+  accel_status status =
+      ids && strings && to->score ? ACCEL_OK : accel__no_memory(m->n * sizeof *strings);
   for (size_t i = 0; i < m->n && status == ACCEL_OK; ++i) {
     const accel__spm_piece *p = &m->at[i];
     ids[i] = unk;
@@ -129,9 +141,11 @@ static accel_status make_pieces(accel__tokenizer *t, const accel__spm *m, int32_
   return status;
 }
 
-static accel_status make_normalizer(accel__tokenizer *t, const accel__spm *m, accel__normalizer *to) {
-  *to = (accel__normalizer){
-      .kind = ACCEL__NORMALIZE_SENTENCEPIECE, .dummy_prefix = m->dummy_prefix, .remove_extra = m->remove_extra};
+static accel_status make_normalizer(accel__tokenizer *t, const accel__spm *m,
+                                    accel__normalizer *to) {
+  *to = (accel__normalizer){.kind = ACCEL__NORMALIZE_SENTENCEPIECE,
+                            .dummy_prefix = m->dummy_prefix,
+                            .remove_extra = m->remove_extra};
   if (m->charsmap_n == 0) return ACCEL_OK;
   uint8_t *raw = accel__arena_alloc(&t->arena, m->charsmap_n + 1);
   accel_status status;
@@ -174,7 +188,8 @@ static accel_status put_languages(writer *w, file_t *config) {
   return ACCEL_OK;
 }
 
-/* The template of one text (pair: of two), between the source's language, where there is one, and the end. */
+/* The template of one text (pair: of two), between the source's language, where there is one, and
+ * the end. */
 static void put_template(accel__buffer *b, bool pair, bool language) {
   static const char end[] = "{\"SpecialToken\":{\"id\":\"E\",\"type_id\":0}}]";
   accel__buffer_text(b, language ? "[{\"SpecialToken\":{\"id\":\"L\",\"type_id\":0}}," : "[");
@@ -190,13 +205,18 @@ static accel_status source_language(const accel__tokenizer *t, file_t *config, i
   snprintf(token, sizeof token, "__%.40s__", source);
   *id = accel__vocab_id(&t->vocab, token, strlen(token));
   return *id >= 0 ? ACCEL_OK
-                  : accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'src_lang' is '%.40s', which is none of the languages",
+                  : accel__fail(ACCEL_ERROR_FORMAT,
+                                "%s: field 'src_lang' is '%.40s', which is none of the languages",
                                 config->name, source);
 }
 
-static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *config, file_t *map, accel__buffer *b) {
-  static const char *const names[][2] = {
-      {"unk_token", "<unk>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}, {"bos_token", "<s>"}, {"sep_token", "</s>"}};
+static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *config, file_t *map,
+                             accel__buffer *b) {
+  static const char *const names[][2] = {{"unk_token", "<unk>"},
+                                         {"eos_token", "</s>"},
+                                         {"pad_token", "<pad>"},
+                                         {"bos_token", "<s>"},
+                                         {"sep_token", "</s>"}};
   const bool many = kind == ACCEL__M2M100;
   const char *text[5];
   int32_t id[5], language = -1;
@@ -206,7 +226,8 @@ static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *
     text[i] = accel__special_text(config->root, map->root, names[i][0], names[i][1]);
     id[i] = accel__vocab_id(&t->vocab, text[i], strlen(text[i]));
     if (id[i] < 0 && i < 2)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: vocab.json beside it lacks '%s', the %s", t->name, text[i], names[i][0]);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: vocab.json beside it lacks '%s', the %s", t->name,
+                         text[i], names[i][0]);
     if (!many || id[i] >= 0) put_added(&w, text[i]);
   }
   put_listed(&w, accel__json_get(config->root, "additional_special_tokens"), false);
@@ -214,10 +235,12 @@ static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *
   put_listed(&w, accel__json_get(config->root, "added_tokens_decoder"), true);
   if (many) ACCEL_TRY(put_languages(&w, config));
   if (many) ACCEL_TRY(source_language(t, config, &language));
-  accel__buffer_printf(b,
-                       "],\"model\":{\"type\":\"Unigram\",\"unk_id\":%d},\"post_processor\":{\"type\":"
-                       "\"TemplateProcessing\",\"special_tokens\":{\"E\":{\"ids\":[%d]},\"L\":{\"ids\":[%d]}},\"single\":",
-                       id[0], id[1], many ? language : 0);
+  accel__buffer_printf(
+      b,
+      "],\"model\":{\"type\":\"Unigram\",\"unk_id\":%d},\"post_processor\":{\"type\":"
+      "\"TemplateProcessing\",\"special_tokens\":{\"E\":{\"ids\":[%d]},\"L\":{\"ids\":[%d]}},"
+      "\"single\":",
+      id[0], id[1], many ? language : 0);
   put_template(b, false, many);
   accel__buffer_text(b, ",\"pair\":");
   put_template(b, true, many);
@@ -225,9 +248,9 @@ static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *
   return accel__buffer_status(b);
 }
 
-accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const uint8_t *spm, size_t n,
-                                const char *directory, file_t *config, file_t *map, accel__normalizer *normalizer,
-                                accel__buffer *json) {
+accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const uint8_t *spm,
+                                size_t n, const char *directory, file_t *config, file_t *map,
+                                accel__normalizer *normalizer, accel__buffer *json) {
   accel__spm m;
   accel_status status = accel__spm_read(spm, n, t->name, &m);
   if (status == ACCEL_OK) status = check_kind(&m);
@@ -240,10 +263,11 @@ accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const
   return status;
 }
 
-void accel__marian_finish(accel__tokenizer *t, accel__numbered kind, const accel__normalizer *normalizer) {
+void accel__marian_finish(accel__tokenizer *t, accel__numbered kind,
+                          const accel__normalizer *normalizer) {
   t->normalizer[t->normalizers++] = *normalizer;
-  t->decoder[t->decoders++] =
-      (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE, .text = kind == ACCEL__MARIAN ? " " : ""};
+  t->decoder[t->decoders++] = (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE,
+                                               .text = kind == ACCEL__MARIAN ? " " : ""};
   t->codes = kind == ACCEL__MARIAN;
   if (t->by_pairs) t->model.kind = ACCEL__MODEL_PAIRS;
 }

@@ -1,4 +1,5 @@
-/* merges.h - a directory with vocab.json and merges.txt only, as the tokenizer.json that transformers makes of it. */
+/* merges.h - a directory with vocab.json and merges.txt only, as the tokenizer.json that
+ * transformers makes of it. */
 #ifndef ACCEL_TEXT_MERGES_H
 #define ACCEL_TEXT_MERGES_H
 
@@ -8,11 +9,12 @@
 #include "core/status.h"
 #include "core/text.h"
 
-/* Appends a tokenizer.json to `out`: byte-level BPE of the class that tokenizer_config.json names (GPT-2's kind, which is
- * also that of classes without one; RoBERTa's, BART's; Qwen 2's; CLIP's).  `vocab` is the text of vocab.json, `merges` that
- * of merges.txt, `name` stands for the latter in messages; config may be NULL.  ACCEL_ERROR_FORMAT: a line that does not
- * hold two tokens. */
-accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *merges, size_t merges_n, const char *name,
-                                const accel__json_file *config, accel__buffer *out);
+/* Appends a tokenizer.json to `out`: byte-level BPE of the class that tokenizer_config.json names
+ * (GPT-2's kind, which is also that of classes without one; RoBERTa's, BART's; Qwen 2's; CLIP's).
+ * `vocab` is the text of vocab.json, `merges` that of merges.txt, `name` stands for the latter in
+ * messages; config may be NULL.  ACCEL_ERROR_FORMAT: a line that does not hold two tokens. */
+accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *merges,
+                                size_t merges_n, const char *name, const accel__json_file *config,
+                                accel__buffer *out);
 
 #endif

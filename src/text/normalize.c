@@ -1,20 +1,22 @@
 /* normalize.c - the normalizers of tokenizer.json, on code points that know where they come from.
  *
- * Removing a code point leaves the others' places alone.  Whatever adds, replaces or reorders goes through transform(),
- * which follows the `tokenizers` package's rule for alignments: see struct accel__change.
+ * Removing a code point leaves the others' places alone.  Whatever adds, replaces or reorders goes
+ * through transform(), which follows the `tokenizers` package's rule for alignments: see struct
+ * accel__change.
  */
 #include "text/internal.h"
 #include "text/unicode.h"
 
-/* One code point of the result.  change 0: takes the place of the next old one; 1: new, shares the place of the one before;
- * -k: takes the place of the next old one, and the k after it are gone. */
+/* One code point of the result.  change 0: takes the place of the next old one; 1: new, shares the
+ * place of the one before; -k: takes the place of the next old one, and the k after it are gone. */
 struct accel__change {
   uint32_t c;
   int32_t change;
   uint8_t combining;
 };
 
-static accel_status push_change(accel__encode_scratch *s, uint32_t c, int32_t change, uint8_t combining) {
+static accel_status push_change(accel__encode_scratch *s, uint32_t c, int32_t change,
+                                uint8_t combining) {
   if (s->change_n == s->change_capacity) {
     ACCEL_TRY(accel__grow(&s->change, &s->change_capacity, s->change_n + 1, sizeof *s->change));
   }
@@ -123,11 +125,13 @@ static void strip(accel__chars *chars, bool left, bool right) {
 }
 
 static bool nmt_removes(uint32_t c) {
-  return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+  return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+         c == 0x9F;
 }
 static bool nmt_space(uint32_t c) {
-  return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-         c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+         (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
+         c == 0xFFFD;
 }
 
 static void nmt(accel__chars *chars) {
@@ -149,7 +153,8 @@ static bool is_plain(const accel__chars *chars) {
     uint32_t c = chars->at[i].c;
     if (c < 0xA0) continue;
     const accel__unicode_record *u = accel__unicode(c);
-    if ((u->flags & (ACCEL__UNI_DECOMPOSES | ACCEL__UNI_COMPOSES)) || u->combining || (c >= 0x1100 && c < 0xD7B0))
+    if ((u->flags & (ACCEL__UNI_DECOMPOSES | ACCEL__UNI_COMPOSES)) || u->combining ||
+        (c >= 0x1100 && c < 0xD7B0))
       return false;
   }
   return true;
@@ -201,8 +206,8 @@ static accel_status decompose(accel__encode_scratch *s, bool compatible) {
   return end_run(s, run);
 }
 
-/* Canonical composition of s->change in place (UAX 15): a mark joins the last starter unless one of its own class or higher
- * lies between.  The starter swallows the place of what it absorbs. */
+/* Canonical composition of s->change in place (UAX 15): a mark joins the last starter unless one of
+ * its own class or higher lies between.  The starter swallows the place of what it absorbs. */
 static void compose(accel__encode_scratch *s) {
   struct accel__change *at = s->change;
   size_t n = 0, starter = SIZE_MAX;
@@ -247,9 +252,15 @@ static accel_status bert(const accel__normalizer *step, accel__encode_scratch *s
 
 /* ---- SentencePiece's precompiled character map ---- */
 
-static bool is_hangul_l(uint32_t c) { return (c >= 0x1100 && c <= 0x115F) || (c >= 0xA960 && c <= 0xA97C); }
-static bool is_hangul_v(uint32_t c) { return (c >= 0x1160 && c <= 0x11A7) || (c >= 0xD7B0 && c <= 0xD7C6); }
-static bool is_hangul_t(uint32_t c) { return (c >= 0x11A8 && c <= 0x11FF) || (c >= 0xD7CB && c <= 0xD7FB); }
+static bool is_hangul_l(uint32_t c) {
+  return (c >= 0x1100 && c <= 0x115F) || (c >= 0xA960 && c <= 0xA97C);
+}
+static bool is_hangul_v(uint32_t c) {
+  return (c >= 0x1160 && c <= 0x11A7) || (c >= 0xD7B0 && c <= 0xD7C6);
+}
+static bool is_hangul_t(uint32_t c) {
+  return (c >= 0x11A8 && c <= 0x11FF) || (c >= 0xD7CB && c <= 0xD7FB);
+}
 static bool is_syllable(uint32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
 
 static bool hangul_joins(uint32_t a, uint32_t b) {
@@ -258,7 +269,8 @@ static bool hangul_joins(uint32_t a, uint32_t b) {
   return (open && is_hangul_v(b)) || ((open || is_hangul_t(a) || is_syllable(a)) && is_hangul_t(b));
 }
 
-/* Length of the grapheme cluster that starts at chars[0] (UAX 29, as far as clusters under 6 bytes can tell). */
+/* Length of the grapheme cluster that starts at chars[0] (UAX 29, as far as clusters under 6 bytes
+ * can tell). */
 static size_t grapheme(const accel__char *chars, size_t n) {
   int first = accel__unicode(chars[0].c)->grapheme, before = first;
   bool pictograph = first == ACCEL__GRAPHEME_PICTOGRAPH;
@@ -269,20 +281,23 @@ static size_t grapheme(const accel__char *chars, size_t n) {
     bool joins;
     if (before == ACCEL__GRAPHEME_CONTROL || next == ACCEL__GRAPHEME_CONTROL)
       joins = a == '\r' && b == '\n';
-    else if (next == ACCEL__GRAPHEME_EXTEND || next == ACCEL__GRAPHEME_ZWJ || before == ACCEL__GRAPHEME_PREPEND)
+    else if (next == ACCEL__GRAPHEME_EXTEND || next == ACCEL__GRAPHEME_ZWJ ||
+             before == ACCEL__GRAPHEME_PREPEND)
       joins = true;
     else if (next == ACCEL__GRAPHEME_PICTOGRAPH)
       joins = before == ACCEL__GRAPHEME_ZWJ && pictograph;
     else
       joins = hangul_joins(a, b);
     if (!joins) break;
-    if (next != ACCEL__GRAPHEME_EXTEND && next != ACCEL__GRAPHEME_ZWJ) pictograph = next == ACCEL__GRAPHEME_PICTOGRAPH;
+    if (next != ACCEL__GRAPHEME_EXTEND && next != ACCEL__GRAPHEME_ZWJ)
+      pictograph = next == ACCEL__GRAPHEME_PICTOGRAPH;
     before = next;
   }
   return i;
 }
 
-const char *accel__mapped(const accel__normalizer *step, const accel__char *chars, size_t n, size_t *taken) {
+const char *accel__mapped(const accel__normalizer *step, const accel__char *chars, size_t n,
+                          size_t *taken) {
   const char *found = NULL;
   size_t node = 0;
   uint32_t unit = step->trie[0];
@@ -311,7 +326,8 @@ const char *accel__mapped(const accel__normalizer *step, const accel__char *char
   return found;
 }
 
-/* Puts `text` in place of `old_n` code points; the rule for places is the package's own, oddities included. */
+/* Puts `text` in place of `old_n` code points; the rule for places is the package's own, oddities
+ * included. */
 static accel_status replace_mapped(accel__encode_scratch *s, const char *text, size_t old_n) {
   size_t before = s->change_n, n = 0;
   for (size_t i = 0; text[i]; ++n) {
@@ -360,7 +376,8 @@ static accel_status replace(const accel__normalizer *step, accel__encode_scratch
     size_t n = s->match[m].n;
     for (size_t i = 0; !s->match[m].match && i < n; ++i)
       ACCEL_TRY(accel__chars_push(new, from[i].c, from[i].start, from[i].end));
-    for (size_t i = 0; s->match[m].match && i < step->content_n; ++i) { /* all share the place of the last one replaced */
+    /* all share the place of the last one replaced */
+    for (size_t i = 0; s->match[m].match && i < step->content_n; ++i) {
       ACCEL_TRY(accel__chars_push(new, step->content[i], from[n - 1].start, from[n - 1].end));
     }
   }
@@ -381,9 +398,12 @@ static accel_status prepend(const accel__normalizer *step, accel__encode_scratch
   return ACCEL_OK;
 }
 
-/* GPT-2's printable stand-ins: bytes that are printable in Latin-1 stand for themselves, the others follow from U+0100 on.
+/* GPT-2's printable stand-ins: bytes that are printable in Latin-1 stand for themselves, the others
+ * follow from U+0100 on.
  */
-static bool byte_prints(unsigned b) { return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
+static bool byte_prints(unsigned b) {
+  return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+}
 
 uint32_t accel__byte_to_char(uint8_t byte) {
   if (byte_prints(byte)) return byte;
@@ -403,7 +423,8 @@ static accel_status byte_level(accel__encode_scratch *s) {
     char bytes[4];
     size_t n = accel__utf8_encode(s->chars.at[i].c, bytes);
     for (size_t j = 0; j < n; ++j) {
-      ACCEL_TRY(accel__chars_push(new, accel__byte_to_char((uint8_t)bytes[j]), s->chars.at[i].start, s->chars.at[i].end));
+      ACCEL_TRY(accel__chars_push(new, accel__byte_to_char((uint8_t)bytes[j]), s->chars.at[i].start,
+                                  s->chars.at[i].end));
     }
   }
   swap_chars(s);

@@ -1,5 +1,5 @@
-/* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change their code points on the
- * way. */
+/* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change
+ * their code points on the way. */
 #include "text/internal.h"
 #include "text/unicode.h"
 
@@ -20,7 +20,8 @@ static size_t string_match(const accel__pattern *p, const accel__char *chars, si
   return i == p->n ? i : 0;
 }
 
-accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n, accel__encode_scratch *s) {
+accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n,
+                                 accel__encode_scratch *s) {
   s->match_n = s->regex.steps = 0;
   size_t from = 0;
   for (size_t i = 0; i < n;) {
@@ -51,14 +52,16 @@ accel_status accel__pattern_find(const accel__pattern *p, const accel__char *cha
 /* ---- cutting ---- */
 
 static accel_status push_split(accel__encode_scratch *s, size_t first, size_t n) {
-  return accel__splits_push(&s->other_splits, (accel__split){first, n, s->chars.at[first].start, -1});
+  return accel__splits_push(&s->other_splits,
+                            (accel__split){first, n, s->chars.at[first].start, -1});
 }
 
 /* s->match, which covers chars from `first` on, to splits. */
 static accel_status cut(accel__encode_scratch *s, size_t first, accel__behavior behavior) {
   size_t open = first, at = first; /* [open, at) is not yet a split */
   for (size_t m = 0; m < s->match_n; ++m) {
-    bool match = s->match[m].match, next = m + 1 < s->match_n && s->match[m + 1].match, joins = false;
+    bool match = s->match[m].match, next = m + 1 < s->match_n && s->match[m + 1].match,
+         joins = false;
     at += s->match[m].n;
     switch (behavior) { /* does the match, or what follows it, stay with what comes after it? */
       case ACCEL__SPLIT_REMOVED:
@@ -83,7 +86,8 @@ static accel_status cut(accel__encode_scratch *s, size_t first, accel__behavior 
   return ACCEL_OK;
 }
 
-static accel_status match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag, uint32_t c) {
+static accel_status match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag,
+                               uint32_t c) {
   s->match_n = 0;
   size_t from = 0;
   for (size_t i = 0; i < split->n; ++i) {
@@ -99,7 +103,8 @@ static accel_status match_flag(accel__encode_scratch *s, const accel__split *spl
 static accel_status cut_bert(accel__encode_scratch *s, const accel__split *split) {
   size_t from = split->first, end = split->first + split->n;
   for (size_t i = from; i < end; ++i) {
-    unsigned flags = accel__unicode(s->chars.at[i].c)->flags & (ACCEL__UNI_WHITE | ACCEL__UNI_PUNCT);
+    unsigned flags =
+        accel__unicode(s->chars.at[i].c)->flags & (ACCEL__UNI_WHITE | ACCEL__UNI_PUNCT);
     if (!flags) continue;
     if (i > from) ACCEL_TRY(push_split(s, from, i - from));
     if (!(flags & ACCEL__UNI_WHITE)) ACCEL_TRY(push_split(s, i, 1));
@@ -128,7 +133,8 @@ static accel_status cut_fixed(accel__encode_scratch *s, const accel__split *spli
   return ACCEL_OK;
 }
 
-/* Where the script changes; code points of none stay with what is in front of them, and are lost where that is nothing. */
+/* Where the script changes; code points of none stay with what is in front of them, and are lost
+ * where that is nothing. */
 static accel_status cut_scripts(accel__encode_scratch *s, const accel__split *split) {
   size_t from = split->first, end = split->first + split->n;
   uint32_t last = 0;
@@ -142,13 +148,15 @@ static accel_status cut_scripts(accel__encode_scratch *s, const accel__split *sp
   return last ? push_split(s, from, end - from) : ACCEL_OK;
 }
 
-static accel_status cut_split(accel__encode_scratch *s, const accel__split *split, const accel__pre_tokenizer *step) {
+static accel_status cut_split(accel__encode_scratch *s, const accel__split *split,
+                              const accel__pre_tokenizer *step) {
   ACCEL_TRY(accel__pattern_find(&step->pattern, s->chars.at + split->first, split->n, s));
   for (size_t i = 0; step->invert && i < s->match_n; ++i) s->match[i].match = !s->match[i].match;
   return cut(s, split->first, step->behavior);
 }
 
-static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scratch *s, const accel__split *split) {
+static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                            const accel__split *split) {
   switch (step->kind) {
     case ACCEL__PRE_BERT:
       return cut_bert(s, split);
@@ -171,7 +179,8 @@ static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scra
       return cut(s, split->first, step->behavior);
     case ACCEL__PRE_DIGITS:
       ACCEL_TRY(match_flag(s, split, ACCEL__UNI_NUMERIC, 0));
-      return cut(s, split->first, step->individual_digits ? ACCEL__SPLIT_ISOLATED : ACCEL__SPLIT_CONTIGUOUS);
+      return cut(s, split->first,
+                 step->individual_digits ? ACCEL__SPLIT_ISOLATED : ACCEL__SPLIT_CONTIGUOUS);
     case ACCEL__PRE_METASPACE:
     case ACCEL__PRE_BYTE_LEVEL:
       break; /* below */
@@ -189,13 +198,15 @@ static accel_status cut_all(const accel__pre_tokenizer *step, accel__encode_scra
   s->other_splits.n = 0;
   for (size_t i = 0; i < s->splits.n; ++i) {
     accel__split split = s->splits.at[i];
-    ACCEL_TRY(split.id >= 0 ? accel__splits_push(&s->other_splits, split) : cut_one(step, s, &split));
+    ACCEL_TRY(split.id >= 0 ? accel__splits_push(&s->other_splits, split)
+                            : cut_one(step, s, &split));
   }
   swap_splits(s);
   return ACCEL_OK;
 }
 
-/* ---- those that change code points: every split is copied to s->other, changed, and cut there ---- */
+/* ---- those that change code points: every split is copied to s->other, changed, and cut there
+ * ---- */
 
 static accel_status copy_chars(accel__encode_scratch *s, const accel__split *split) {
   accel__chars *out = &s->other;
@@ -205,7 +216,8 @@ static accel_status copy_chars(accel__encode_scratch *s, const accel__split *spl
   return ACCEL_OK;
 }
 
-static accel_status copy_prefixed(accel__encode_scratch *s, const accel__split *split, uint32_t prefix) {
+static accel_status copy_prefixed(accel__encode_scratch *s, const accel__split *split,
+                                  uint32_t prefix) {
   accel__char first = s->chars.at[split->first];
   if (prefix) ACCEL_TRY(accel__chars_push(&s->other, prefix, first.start, first.end));
   return copy_chars(s, split);
@@ -217,10 +229,12 @@ static void swap_chars(accel__encode_scratch *s) {
   s->other = kept;
 }
 
-static bool wants_prefix(const accel__pre_tokenizer *step, const accel__encode_scratch *s, const accel__split *split) {
+static bool wants_prefix(const accel__pre_tokenizer *step, const accel__encode_scratch *s,
+                         const accel__split *split) {
   uint32_t first = s->chars.at[split->first].c;
   if (first == step->c || (first == ' ' && step->c)) return false;
-  return step->prepend == ACCEL__PREPEND_ALWAYS || (step->prepend == ACCEL__PREPEND_FIRST && split->shift == 0);
+  return step->prepend == ACCEL__PREPEND_ALWAYS ||
+         (step->prepend == ACCEL__PREPEND_FIRST && split->shift == 0);
 }
 
 static accel_status metaspace(const accel__pre_tokenizer *step, accel__encode_scratch *s) {
@@ -256,7 +270,8 @@ static accel_status prefix_spaces(accel__encode_scratch *s) {
   for (size_t i = 0; i < s->splits.n; ++i) {
     accel__split *split = &s->splits.at[i];
     size_t first = s->other.n;
-    ACCEL_TRY(copy_prefixed(s, split, split->id < 0 && s->chars.at[split->first].c != ' ' ? ' ' : 0));
+    ACCEL_TRY(
+        copy_prefixed(s, split, split->id < 0 && s->chars.at[split->first].c != ' ' ? ' ' : 0));
     split->first = first;
     split->n = s->other.n - first;
   }
@@ -275,7 +290,8 @@ static accel_status to_bytes(accel__encode_scratch *s) {
       char bytes[4];
       size_t n = accel__utf8_encode(at.c, bytes);
       for (size_t k = 0; k < n; ++k)
-        ACCEL_TRY(accel__chars_push(&s->other, accel__byte_to_char((uint8_t)bytes[k]), at.start, at.end));
+        ACCEL_TRY(
+            accel__chars_push(&s->other, accel__byte_to_char((uint8_t)bytes[k]), at.start, at.end));
     }
     split->first = first;
     split->n = s->other.n - first;
@@ -284,18 +300,21 @@ static accel_status to_bytes(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
-static accel_status byte_level(const accel__pre_tokenizer *step, bool last, accel__encode_scratch *s) {
+static accel_status byte_level(const accel__pre_tokenizer *step, bool last,
+                               accel__encode_scratch *s) {
   if (step->add_prefix_space) ACCEL_TRY(prefix_spaces(s));
   if (step->use_regex) {
-    static const accel__pre_tokenizer gpt2 = {.kind = ACCEL__PRE_SPLIT,
-                                              .behavior = ACCEL__SPLIT_ISOLATED,
-                                              .pattern = {.kind = ACCEL__PATTERN_KNOWN, .known = accel__split_gpt2}};
+    static const accel__pre_tokenizer gpt2 = {
+        .kind = ACCEL__PRE_SPLIT,
+        .behavior = ACCEL__SPLIT_ISOLATED,
+        .pattern = {.kind = ACCEL__PATTERN_KNOWN, .known = accel__split_gpt2}};
     ACCEL_TRY(cut_all(&gpt2, s));
   }
   return last ? ACCEL_OK : to_bytes(s);
 }
 
-accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, accel__encode_scratch *s) {
+accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n,
+                                 accel__encode_scratch *s) {
   for (size_t i = 0; i < n; ++i) {
     switch (steps[i].kind) {
       case ACCEL__PRE_METASPACE:

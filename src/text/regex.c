@@ -1,4 +1,5 @@
-/* regex.c - compiles an expression to a small program and runs it by backtracking on an explicit stack. */
+/* regex.c - compiles an expression to a small program and runs it by backtracking on an explicit
+ * stack. */
 #include "text/regex.h"
 
 #include <stdint.h>
@@ -24,7 +25,9 @@ typedef enum op {
   OP_REPEAT, /* `least` to `most` code points of set a; b: how */
   OP_SPLIT,  /* try pc + a, then pc + b */
   OP_JUMP,   /* pc + a */
-  OP_LOOK,   /* does the program behind, up to its OP_ACCEPT, match here (b: must not)?  Goes on at pc + a, same place */
+  /* does the program behind, up to its OP_ACCEPT, match here (b: must not)?  Goes on at pc + a,
+   * same place */
+  OP_LOOK,
   OP_ATOMIC, /* the program behind matches without coming back; goes on at pc + a behind it */
   OP_ACCEPT,
   OP_LINE_START,
@@ -41,7 +44,8 @@ typedef struct instruction { /* jumps are relative, so that code can be copied a
   int32_t a, b, least, most;
 } instruction;
 
-typedef struct set_item { /* a range, or (low > high) a class: of these categories, or with that flag */
+/* a range, or (low > high) a class: of these categories, or with that flag */
+typedef struct set_item {
   uint32_t low, high, categories;
   unsigned flag;
   bool negated;
@@ -73,7 +77,8 @@ typedef struct compiler {
 } compiler;
 
 static accel_status refuse(const compiler *c, const char *what) {
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "regular expression '%s': %s at byte %zu is not implemented", c->begin, what,
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "regular expression '%s': %s at byte %zu is not implemented", c->begin, what,
                      (size_t)(c->at - c->begin));
 }
 
@@ -104,12 +109,14 @@ static accel_status add_range(compiler *c, uint32_t low, uint32_t high) {
   if (!c->fold) return ACCEL_OK;
   if (low != high || low >= 128) { /* only what is the same in both cases */
     for (uint32_t x = low; x <= high; ++x) {
-      if ((1u << accel__unicode(x)->category) & 7u) return refuse(c, "ignoring the case of such a range");
+      if ((1u << accel__unicode(x)->category) & 7u)
+        return refuse(c, "ignoring the case of such a range");
     }
     return ACCEL_OK;
   }
   if (!ascii_letter(low)) return ACCEL_OK;
-  uint32_t other = low ^ 32, more = (low | 32) == 's' ? 0x17F : (low | 32) == 'k' ? 0x212A : other; /* long s, kelvin sign */
+  /* long s, kelvin sign */
+  uint32_t other = low ^ 32, more = (low | 32) == 's' ? 0x17F : (low | 32) == 'k' ? 0x212A : other;
   ACCEL_TRY(add_item(c, (set_item){.low = other, .high = other}));
   return more == other ? ACCEL_OK : add_item(c, (set_item){.low = more, .high = more});
 }
@@ -117,7 +124,9 @@ static accel_status add_range(compiler *c, uint32_t low, uint32_t high) {
 static accel_status add_class(compiler *c, uint32_t categories, unsigned flag, bool negated) {
   if (c->fold && categories && (categories & 7u) && (categories & 7u) != 7u)
     return refuse(c, "ignoring the case of a class of one case");
-  return add_item(c, (set_item){.low = 1, .high = 0, .categories = categories, .flag = flag, .negated = negated});
+  return add_item(
+      c,
+      (set_item){.low = 1, .high = 0, .categories = categories, .flag = flag, .negated = negated});
 }
 
 /* The categories of "L", "Lu", ...; 0 when there is no such name. */
@@ -125,7 +134,8 @@ static uint32_t category_mask(const char *name, size_t n) {
   static const char names[] = ACCEL__CATEGORIES;
   uint32_t mask = 0;
   for (uint32_t i = 0; 2 * i + 1 < sizeof names; ++i) {
-    if (n >= 1 && n <= 2 && names[2 * i] == name[0] && (n == 1 || names[2 * i + 1] == name[1])) mask |= 1u << i;
+    if (n >= 1 && n <= 2 && names[2 * i] == name[0] && (n == 1 || names[2 * i + 1] == name[1]))
+      mask |= 1u << i;
   }
   return mask;
 }
@@ -174,7 +184,8 @@ static accel_status escape(compiler *c, uint32_t *out, bool *is_class) {
     case 'P':
       return property(c, e == 'P');
     case 'x':
-      if (*c->at != '{') return hex_digits(c, 1, 2, out) && *out < 128 ? ACCEL_OK : refuse(c, "such a \\x");
+      if (*c->at != '{')
+        return hex_digits(c, 1, 2, out) && *out < 128 ? ACCEL_OK : refuse(c, "such a \\x");
       c->at++;
       return hex_digits(c, 1, 6, out) && *c->at++ == '}' ? ACCEL_OK : refuse(c, "such a \\x{...}");
     case 'u':
@@ -199,7 +210,9 @@ static accel_status one(compiler *c, uint32_t *out, bool *is_class) {
 
 static bool in_class(const set_item *item, uint32_t x, const accel__unicode_record *u) {
   if (item->flag == 0) return item->categories >> u->category & 1;
-  if (item->bracketed && item->flag == ACCEL__UNI_WORD_ONIG && u->category == ACCEL__CATEGORY_NO && x < 0x100) return false;
+  if (item->bracketed && item->flag == ACCEL__UNI_WORD_ONIG && u->category == ACCEL__CATEGORY_NO &&
+      x < 0x100)
+    return false;
   return u->flags & item->flag;
 }
 
@@ -207,7 +220,8 @@ static bool in_set(const set *s, const set_item *items, uint32_t x) {
   const accel__unicode_record *u = accel__unicode(x);
   for (uint32_t i = s->first; i < s->first + s->n; ++i) {
     const set_item *item = &items[i];
-    bool in = item->low <= item->high ? x >= item->low && x <= item->high : in_class(item, x, u) != item->negated;
+    bool in = item->low <= item->high ? x >= item->low && x <= item->high
+                                      : in_class(item, x, u) != item->negated;
     if (in) return !s->negated;
   }
   return s->negated;
@@ -218,7 +232,8 @@ static accel_status emit_set(compiler *c, uint32_t first, bool negated) {
   if (c->set_n == SETS_MAX) return refuse(c, "more than 512 sets");
   set *s = &c->sets[c->set_n++];
   *s = (set){.first = first, .n = c->item_n - first, .negated = negated};
-  for (uint32_t x = 0; x < 128; ++x) s->ascii[x >> 6] |= (uint64_t)in_set(s, c->items, x) << (x & 63);
+  for (uint32_t x = 0; x < 128; ++x)
+    s->ascii[x >> 6] |= (uint64_t)in_set(s, c->items, x) << (x & 63);
   return emit(c, (instruction){.op = OP_SET, .a = (int32_t)c->set_n - 1});
 }
 
@@ -329,7 +344,8 @@ static bool counts(compiler *c, int32_t *least, int32_t *most) {
 }
 
 /* code[start..n) `least` to `most` times. */
-static accel_status repeat(compiler *c, int32_t start, int32_t least, int32_t most, int how, size_t body_least) {
+static accel_status repeat(compiler *c, int32_t start, int32_t least, int32_t most, int how,
+                           size_t body_least) {
   int32_t n = c->n - start, first = how == LAZY;
   if (n == 1 && c->code[start].op == OP_SET) {
     c->code[start] = (instruction){OP_REPEAT, c->code[start].a, how, least, most};
@@ -410,7 +426,8 @@ static accel_status compile(compiler *c) {
   return emit(c, (instruction){.op = OP_ACCEPT});
 }
 
-accel_status accel__regex_compile(accel__arena *arena, const char *expression, const accel__regex **out) {
+accel_status accel__regex_compile(accel__arena *arena, const char *expression,
+                                  const accel__regex **out) {
   compiler *c = calloc(1, sizeof *c);
   if (!c) return accel__no_memory(sizeof *c);
   c->begin = c->at = expression;
@@ -421,7 +438,8 @@ accel_status accel__regex_compile(accel__arena *arena, const char *expression, c
     r->sets = accel__arena_array(arena, c->set_n, sizeof *r->sets);
     r->items = accel__arena_array(arena, c->item_n, sizeof *r->items);
   }
-  if (status == ACCEL_OK && (!r || !r->code || !r->sets || !r->items)) status = accel__no_memory(sizeof *c);
+  if (status == ACCEL_OK && (!r || !r->code || !r->sets || !r->items))
+    status = accel__no_memory(sizeof *c);
   if (status == ACCEL_OK) {
     memcpy(r->code, c->code, (size_t)c->n * sizeof *r->code);
     memcpy(r->sets, c->sets, c->set_n * sizeof *r->sets);
@@ -434,8 +452,8 @@ accel_status accel__regex_compile(accel__arena *arena, const char *expression, c
 
 /* ---- matching ---- */
 
-/* Where to go on when the present way fails.  A repeat keeps the places it may still end at: [low, at], or for lazy ones its
- * count. */
+/* Where to go on when the present way fails.  A repeat keeps the places it may still end at: [low,
+ * at], or for lazy ones its count. */
 struct accel__regex_point {
   int32_t pc;
   bool repeat;
@@ -508,8 +526,11 @@ static accel_status backtrack(matcher *m, size_t base, int32_t *pc, size_t *at, 
     *ok = true;
     if (!point.repeat) return ACCEL_OK;
     if (i->b == GREEDY)
-      return point.at > point.low ? push(m, (struct accel__regex_point){point.pc, true, point.at - 1, point.low}) : ACCEL_OK;
-    *ok = point.low < (size_t)i->most && point.at < m->n && takes(m, i->a, m->chars[point.at].c); /* lazy: one more */
+      return point.at > point.low
+                 ? push(m, (struct accel__regex_point){point.pc, true, point.at - 1, point.low})
+                 : ACCEL_OK;
+    /* lazy: one more */
+    *ok = point.low < (size_t)i->most && point.at < m->n && takes(m, i->a, m->chars[point.at].c);
     if (!*ok) continue;
     ++*at;
     return push(m, (struct accel__regex_point){point.pc, true, point.at + 1, point.low + 1});
@@ -517,15 +538,17 @@ static accel_status backtrack(matcher *m, size_t base, int32_t *pc, size_t *at, 
   return ACCEL_OK;
 }
 
-/* Runs from pc at `at` to OP_ACCEPT; *ok says whether it got there, *end where.  Recursion only for nested sub-programs, at
- * most 32. */
+/* Runs from pc at `at` to OP_ACCEPT; *ok says whether it got there, *end where.  Recursion only for
+ * nested sub-programs, at most 32. */
 static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end) {
   size_t base = m->top, inner = 0;
   for (;;) {
     const instruction *i = &m->regex->code[pc];
     if (++m->stack->steps > m->steps_max) {
-      return accel__fail(ACCEL_ERROR_LIMIT, "a regular expression of the tokenizer takes more than %zu steps on this text",
-                         m->steps_max);
+      return accel__fail(
+          ACCEL_ERROR_LIMIT,
+          "a regular expression of the tokenizer takes more than %zu steps on this text",
+          m->steps_max);
     }
     *ok = true;
     switch (i->op) {
@@ -567,8 +590,8 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
   }
 }
 
-accel_status accel__regex_match(const accel__regex *regex, const accel__char *chars, size_t n, size_t at,
-                                accel__regex_stack *stack, size_t *length) {
+accel_status accel__regex_match(const accel__regex *regex, const accel__char *chars, size_t n,
+                                size_t at, accel__regex_stack *stack, size_t *length) {
   matcher m = {regex, chars, n, stack, 0, STEPS_FREE + STEPS_A_CHAR * n};
   bool ok = false;
   size_t end = at;

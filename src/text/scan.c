@@ -1,7 +1,8 @@
 /* scan.c - the large parts of a tokenizer.json (vocabulary, merges) read straight from the bytes.
  *
- * A tree of a 30,000-entry vocabulary costs more time than all the rest of loading, so "model.vocab" and "model.merges" are
- * cut out first, the small rest goes to the JSON reader, and the two are read here, as strictly as JSON asks.
+ * A tree of a 30,000-entry vocabulary costs more time than all the rest of loading, so
+ * "model.vocab" and "model.merges" are cut out first, the small rest goes to the JSON reader, and
+ * the two are read here, as strictly as JSON asks.
  */
 #include <locale.h>
 #include <stdlib.h>
@@ -19,12 +20,13 @@ typedef struct reader {
 } reader;
 
 static accel_status broken(const reader *r, const char *expected) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is malformed %zu bytes in: expected %s", r->name, r->field,
-                     (size_t)(r->at - r->begin), expected);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is malformed %zu bytes in: expected %s",
+                     r->name, r->field, (size_t)(r->at - r->begin), expected);
 }
 
 static void skip_space(reader *r) {
-  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t')) r->at++;
+  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
+    r->at++;
 }
 
 static bool take(reader *r, char c) {
@@ -81,9 +83,12 @@ static bool member(reader *r) {
   return take(r, ':');
 }
 
-static bool is_key(const reader *r, const char *key) { return r->n == strlen(key) && memcmp(r->string, key, r->n) == 0; }
+static bool is_key(const reader *r, const char *key) {
+  return r->n == strlen(key) && memcmp(r->string, key, r->n) == 0;
+}
 
-static void cut_out(reader *r, const char **from, accel__scan *out, const char **part, size_t *n, const char *begin) {
+static void cut_out(reader *r, const char **from, accel__scan *out, const char **part, size_t *n,
+                    const char *begin) {
   *part = begin;
   *n = (size_t)(r->at - begin);
   accel__buffer_bytes(&out->rest, *from, (size_t)(begin - *from));
@@ -119,7 +124,8 @@ accel_status accel__scan_tokenizer(const char *json, size_t n, const char *name,
   reader r = {.at = json, .end = json + n, .name = name, .field = "model", .begin = json};
   const char *from = json;
   *out = (accel__scan){0};
-  if (!scan_file(&r, &from, out)) { /* not JSON, or not an object: the JSON reader finds the words for it */
+  /* not JSON, or not an object: the JSON reader finds the words for it */
+  if (!scan_file(&r, &from, out)) {
     accel__buffer_free(&out->rest);
     *out = (accel__scan){0};
     from = json;
@@ -152,8 +158,8 @@ static bool read_unicode(reader *r) {
   r->at += 4;
   if (c >= 0xDC00 && c < 0xE000) return false;
   if (c >= 0xD800 && c < 0xDC00) {
-    if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u' || !hex4(r->at + 2, r->end, &low) || low < 0xDC00 ||
-        low >= 0xE000)
+    if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u' ||
+        !hex4(r->at + 2, r->end, &low) || low < 0xDC00 || low >= 0xE000)
       return false;
     r->at += 6;
     c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
@@ -254,7 +260,8 @@ static accel_status read_vocab_object(reader *r, accel__vocab *out) {
   return close_part(r, '}');
 }
 
-accel_status accel__scan_vocab_object(const accel__scan *scan, const char *name, accel__vocab *out) {
+accel_status accel__scan_vocab_object(const accel__scan *scan, const char *name,
+                                      accel__vocab *out) {
   reader r = part(scan->vocab, scan->vocab_n, name, "model.vocab");
   ACCEL_TRY(accel__vocab_reserve(out, scan->vocab_n / 20)); /* bytes a token takes, about */
   accel_status status = read_vocab_object(&r, out);
@@ -282,7 +289,8 @@ static accel_status read_vocab_array(reader *r, accel__vocab *out, double **scor
   return close_part(r, ']');
 }
 
-accel_status accel__scan_vocab_array(const accel__scan *scan, const char *name, accel__vocab *out, double **scores) {
+accel_status accel__scan_vocab_array(const accel__scan *scan, const char *name, accel__vocab *out,
+                                     double **scores) {
   reader r = part(scan->vocab, scan->vocab_n, name, "model.vocab");
   ACCEL_TRY(accel__vocab_reserve(out, scan->vocab_n / 36));
   accel_status status = read_vocab_array(&r, out, scores);
@@ -318,15 +326,18 @@ static accel_status read_merge(reader *r, accel__buffer *pair, size_t *left_n, b
 }
 
 static accel_status no_token(const reader *r, const char *token) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' names '%s', which 'model.vocab' lacks", r->name, token);
+  return accel__fail(ACCEL_ERROR_FORMAT,
+                     "%s: field 'model.merges' names '%s', which 'model.vocab' lacks", r->name,
+                     token);
 }
 
 /* The id of left + right, the right one without the prefix that pieces inside words carry. */
-static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel__buffer *pair, size_t left_n, uint32_t rank,
-                              accel__buffer *joined) {
+static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel__buffer *pair,
+                              size_t left_n, uint32_t rank, accel__buffer *joined) {
   const char *left = pair->data, *right = pair->data + left_n + 1;
   size_t right_n = pair->n - left_n - 1, prefix_n = t->model.prefix_n;
-  int32_t a = accel__vocab_id(&t->vocab, left, left_n), b = accel__vocab_id(&t->vocab, right, right_n);
+  int32_t a = accel__vocab_id(&t->vocab, left, left_n),
+          b = accel__vocab_id(&t->vocab, right, right_n);
   if (a < 0) return no_token(r, left);
   if (b < 0 || right_n < prefix_n) return no_token(r, right);
   joined->n = 0;
@@ -336,17 +347,20 @@ static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel_
   int32_t id = joined->n ? accel__vocab_id(&t->vocab, joined->data, joined->n) : -1;
   if (id < 0) return no_token(r, joined->n ? joined->data : "");
   static const char mark[] = "\xE2\x96\x81"; /* U+2581 */
-  bool begins = right_n >= 3 && memcmp(right, mark, 3) == 0, after = left_n >= 3 && memcmp(left + left_n - 3, mark, 3) == 0;
+  bool begins = right_n >= 3 && memcmp(right, mark, 3) == 0,
+       after = left_n >= 3 && memcmp(left + left_n - 3, mark, 3) == 0;
   t->model.crosses = t->model.crosses || (begins && !after);
   accel__merge_set(&t->model, (uint32_t)a, (uint32_t)b, rank, (uint32_t)id);
   return ACCEL_OK;
 }
 
-static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *pair, accel__buffer *joined) {
+static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *pair,
+                                accel__buffer *joined) {
   if (!take(r, '[')) return broken(r, "an array of merges");
   if (take(r, ']')) return ACCEL_OK;
   skip_space(r);
-  const char sign = r->at < r->end && *r->at == '[' ? '[' : ','; /* one of them a merge, and few inside tokens */
+  /* one of them a merge, and few inside tokens */
+  const char sign = r->at < r->end && *r->at == '[' ? '[' : ',';
   size_t n = 1;
   for (const char *at = r->at; (at = memchr(at, sign, (size_t)(r->end - at))) != NULL; ++at) n++;
   if (n > ACCEL__TOKENS_MAX) return broken(r, "at most 4194304 merges");
@@ -356,7 +370,8 @@ static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *p
     size_t left_n = 0;
     bool skip;
     ACCEL_TRY(read_merge(r, pair, &left_n, &skip));
-    if (rank == n) return broken(r, "merges that are all pairs or all strings"); /* there is room for so many */
+    /* there is room for so many */
+    if (rank == n) return broken(r, "merges that are all pairs or all strings");
     if (!skip) ACCEL_TRY(add_merge(r, t, pair, left_n, rank++, joined));
   } while (take(r, ','));
   return close_part(r, ']');

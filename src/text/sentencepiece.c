@@ -28,50 +28,56 @@ typedef struct family {
   bool bpe;
   languages languages;
   const char *unk, *bos, *eos, *pad, *mask; /* the class's own special tokens; NULL none */
-  const char *normalizer;                   /* JSON; '@' stands for the Precompiled step, when there is a map */
+  /* JSON; '@' stands for the Precompiled step, when there is a map */
+  const char *normalizer;
   const char *pre_tokenizer, *decoder, *single, *pair;
 } family;
 
-#define METASPACE(scheme, split) \
-  "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "}"
-#define WORDS_METASPACE \
-  "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE("always", "true") "]}"
+#define METASPACE(scheme, split)                                                          \
+  "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"" scheme \
+  "\",\"split\":" split "}"
+#define WORDS_METASPACE                                                                  \
+  "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE( \
+      "always", "true") "]}"
 #define SPACES_TO_ONE "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
 #define QUOTES                                                                   \
   "{\"type\":\"Replace\",\"pattern\":{\"String\":\"``\"},\"content\":\"\\\"\"}," \
   "{\"type\":\"Replace\",\"pattern\":{\"String\":\"''\"},\"content\":\"\\\"\"}"
-#define BYTES_DECODER                                                                                                    \
-  "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" " \
-  "\"},"                                                                                                                 \
+#define BYTES_DECODER                                                                   \
+  "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":" \
+  "\"\xE2\x96\x81\"},\"content\":\" "                                                   \
+  "\"},"                                                                                \
   "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
 #define ALWAYS METASPACE("always", "true")
 
 /* single and pair: words; A and B are the texts, "X:1" has type 1, L is the source language. */
 static const family families[] = {
-    {"T5Tokenizer MT5Tokenizer", T5, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", NULL, "@", WORDS_METASPACE, ALWAYS,
-     "A </s>", "A </s> B </s>"},
-    {"XLMRobertaTokenizer", FAIRSEQ, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@", WORDS_METASPACE,
-     ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
-    {"MBartTokenizer", FAIRSEQ, false, MBART, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "", WORDS_METASPACE, ALWAYS,
-     "A </s> L", "A B </s> L"},
-    {"MBart50Tokenizer", FAIRSEQ, false, MBART50, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@," SPACES_TO_ONE, ALWAYS,
-     ALWAYS, "L A </s>", "L A B </s>"},
-    {"CamembertTokenizer", CAMEMBERT, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@", WORDS_METASPACE,
-     ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
-    {"AlbertTokenizer", AS_IS, false, NO_LANGUAGES, "<unk>", "[CLS]", "[SEP]", "<pad>", "[MASK]", QUOTES ",%,@",
-     WORDS_METASPACE, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
+    {"T5Tokenizer MT5Tokenizer", T5, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", NULL, "@",
+     WORDS_METASPACE, ALWAYS, "A </s>", "A </s> B </s>"},
+    {"XLMRobertaTokenizer", FAIRSEQ, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>",
+     "@", WORDS_METASPACE, ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
+    {"MBartTokenizer", FAIRSEQ, false, MBART, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "",
+     WORDS_METASPACE, ALWAYS, "A </s> L", "A B </s> L"},
+    {"MBart50Tokenizer", FAIRSEQ, false, MBART50, "<unk>", "<s>", "</s>", "<pad>", "<mask>",
+     "@," SPACES_TO_ONE, ALWAYS, ALWAYS, "L A </s>", "L A B </s>"},
+    {"CamembertTokenizer", CAMEMBERT, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>",
+     "<mask>", "@", WORDS_METASPACE, ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
+    {"AlbertTokenizer", AS_IS, false, NO_LANGUAGES, "<unk>", "[CLS]", "[SEP]", "<pad>", "[MASK]",
+     QUOTES ",%,@", WORDS_METASPACE, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
     {"DebertaV2Tokenizer", AS_IS, false, NO_LANGUAGES, "[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]",
-     "%,{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s{2,}|[\\\\n\\\\r\\\\t]\"},\"content\":\" \"},{\"type\":\"NFC\"},"
+     "%,{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s{2,}|[\\\\n\\\\r\\\\t]\"},\"content\":"
+     "\" \"},{\"type\":\"NFC\"},"
      "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}",
      ALWAYS, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
-    {"PegasusTokenizer", PEGASUS, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", "<mask_2>", "@," SPACES_TO_ONE,
-     ALWAYS, ALWAYS, "A </s>", "A B </s>"},
-    {"LlamaTokenizer CodeLlamaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<s>", "</s>", NULL, NULL, "",
-     METASPACE("first", "false"), BYTES_DECODER ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}", "+",
-     "+"},
+    {"PegasusTokenizer", PEGASUS, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", "<mask_2>",
+     "@," SPACES_TO_ONE, ALWAYS, ALWAYS, "A </s>", "A B </s>"},
+    {"LlamaTokenizer CodeLlamaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<s>", "</s>", NULL,
+     NULL, "", METASPACE("first", "false"),
+     BYTES_DECODER ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}", "+", "+"},
     {"GemmaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<bos>", "<eos>", "<pad>", "<mask>",
      "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}",
-     "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\",\"invert\":false}",
+     "{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+     "\"},\"behavior\":\"MergedWithPrevious\",\"invert\":false}",
      BYTES_DECODER "]}", "+", "+"},
 };
 /* What transformers gives to classes without a converter. */
@@ -85,11 +91,13 @@ static const family unknown_family = {
     "+",     "+"};
 
 static const char mbart_codes[] =
-    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT "
+    "lv_LV my_MM ne_NP nl_XX "
     "ro_RO ru_RU si_LK "
     "tr_TR vi_VN zh_CN";
 static const char mbart50_codes[] =
-    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF "
+    "pt_XX sv_SE sw_KE ta_IN "
     "te_IN th_TH tl_XX "
     "uk_UA ur_PK xh_ZA gl_ES sl_SI";
 
@@ -156,9 +164,13 @@ static accel_status put_token(writer *w, const char *text, size_t n, double scor
                                   : accel__spm_malformed(w->m->name, "more than 4194304 pieces");
 }
 
-static accel_status put_text(writer *w, const char *text, double score) { return put_token(w, text, strlen(text), score); }
+static accel_status put_text(writer *w, const char *text, double score) {
+  return put_token(w, text, strlen(text), score);
+}
 
-static const accel__json *settings_of(const writer *w) { return w->config ? w->config->root : NULL; }
+static const accel__json *settings_of(const writer *w) {
+  return w->config ? w->config->root : NULL;
+}
 
 /* The text of a special token: what the settings say, or the class's own. */
 static const char *special(const writer *w, const char *key, const char *own) {
@@ -174,7 +186,8 @@ static accel_status put_pieces(writer *w, size_t from) {
 }
 
 static accel_status each_code(writer *w, accel_status (*fn)(writer *, const char *)) {
-  const char *lists[] = {w->f->languages ? mbart_codes : "", w->f->languages == MBART50 ? mbart50_codes : ""};
+  const char *lists[] = {w->f->languages ? mbart_codes : "",
+                         w->f->languages == MBART50 ? mbart50_codes : ""};
   for (int k = 0; k < 2; ++k) {
     for (const char *at = lists[k]; *at; at += *at == ' ') {
       char code[8] = {0};
@@ -190,7 +203,9 @@ static accel_status put_code(writer *w, const char *code) { return put_text(w, c
 
 static int64_t config_int(const writer *w, const char *key, int64_t standard) {
   const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
-  return cJSON_IsNumber(at) && at->valuedouble >= 0 && at->valuedouble <= 100000 ? (int64_t)at->valuedouble : standard;
+  return cJSON_IsNumber(at) && at->valuedouble >= 0 && at->valuedouble <= 100000
+             ? (int64_t)at->valuedouble
+             : standard;
 }
 
 static accel_status put_vocab(writer *w) {
@@ -207,7 +222,8 @@ static accel_status put_vocab(writer *w) {
       }
       return ACCEL_OK;
     case FAIRSEQ:
-      ACCEL_TRY(put_text(w, special(w, f->languages == MBART50 ? "cls_token" : "bos_token", "<s>"), 0));
+      ACCEL_TRY(
+          put_text(w, special(w, f->languages == MBART50 ? "cls_token" : "bos_token", "<s>"), 0));
       ACCEL_TRY(put_text(w, special(w, "pad_token", "<pad>"), 0));
       ACCEL_TRY(put_text(w, special(w, "eos_token", "</s>"), 0));
       ACCEL_TRY(put_text(w, special(w, "unk_token", "<unk>"), 0));
@@ -236,7 +252,8 @@ static accel_status put_vocab(writer *w) {
   return ACCEL_OK;
 }
 
-/* ---- merges of a BPE model: every way to cut a piece into two others, in the order of the pieces made ---- */
+/* ---- merges of a BPE model: every way to cut a piece into two others, in the order of the pieces
+ * made ---- */
 
 typedef struct cut {
   uint32_t left, right; /* ids */
@@ -258,8 +275,10 @@ static accel_status put_merges_of(writer *w, const accel__entry *e) {
   for (size_t i = 1; i < e->n && n < 256; ++i) {
     if (((uint8_t)text[i] & 0xC0) == 0x80) continue;
     chars++;
-    int32_t left = accel__vocab_id(&w->vocab, text, i), right = accel__vocab_id(&w->vocab, text + i, e->n - i);
-    if (left >= 0 && right >= 0) cuts[n++] = (cut){(uint32_t)left, (uint32_t)right, (uint32_t)chars, 0, (uint32_t)i};
+    int32_t left = accel__vocab_id(&w->vocab, text, i),
+            right = accel__vocab_id(&w->vocab, text + i, e->n - i);
+    if (left >= 0 && right >= 0)
+      cuts[n++] = (cut){(uint32_t)left, (uint32_t)right, (uint32_t)chars, 0, (uint32_t)i};
   }
   qsort(cuts, n, sizeof *cuts, by_ids);
   for (size_t k = 0; k < n; ++k) {
@@ -275,7 +294,8 @@ static accel_status put_merges_of(writer *w, const accel__entry *e) {
 
 static accel_status put_model(writer *w) {
   bool bpe = w->f->bpe;
-  accel__buffer_printf(w->b, "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,", bpe ? "BPE" : "Unigram",
+  accel__buffer_printf(w->b, "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,",
+                       bpe ? "BPE" : "Unigram",
                        (w->f->classes[0] ? bpe : w->m->byte_fallback) ? "true" : "false");
   if (bpe) put(w, "\"fuse_unk\":true,");
   if (bpe && !names_class(w->f->classes, "LlamaTokenizer")) {
@@ -311,12 +331,14 @@ static accel_status put_added(writer *w, const char *text, size_t n, bool is_spe
   put(w, w->first ? "{\"content\":" : ",{\"content\":");
   w->first = false;
   accel__buffer_json_string(w->b, text, n);
-  accel__buffer_printf(w->b, ",\"special\":%s,\"normalized\":false,\"lstrip\":%s}", is_special ? "true" : "false",
-                       lstrip ? "true" : "false");
+  accel__buffer_printf(w->b, ",\"special\":%s,\"normalized\":false,\"lstrip\":%s}",
+                       is_special ? "true" : "false", lstrip ? "true" : "false");
   return accel__buffer_status(w->b);
 }
 
-static accel_status put_special_code(writer *w, const char *code) { return put_added(w, code, strlen(code), true, false); }
+static accel_status put_special_code(writer *w, const char *code) {
+  return put_added(w, code, strlen(code), true, false);
+}
 
 static void put_flag(writer *w, const accel__json *item, const char *name) {
   const accel__json *at = accel__json_get(item, name);
@@ -344,14 +366,16 @@ static accel_status put_flagged(writer *w, const accel__json *item, bool is_spec
 
 /* added_tokens_decoder: {"32000": {"content": ..., "lstrip": ...}} */
 static accel_status put_decoder_tokens(writer *w) {
-  ACCEL_JSON_EACH(item, accel__json_get(settings_of(w), "added_tokens_decoder")) ACCEL_TRY(put_flagged(w, item, false));
+  ACCEL_JSON_EACH(item, accel__json_get(settings_of(w), "added_tokens_decoder"))
+  ACCEL_TRY(put_flagged(w, item, false));
   return ACCEL_OK;
 }
 
 /* A special token by name, with the flags that the settings give it. */
 static accel_status put_named(writer *w, const char *key, const char *text, bool lstrip) {
   const accel__json *said = accel__json_get(settings_of(w), key);
-  return cJSON_IsObject(said) ? put_flagged(w, said, true) : put_added(w, text, strlen(text), true, lstrip);
+  return cJSON_IsObject(said) ? put_flagged(w, said, true)
+                              : put_added(w, text, strlen(text), true, lstrip);
 }
 
 /* What else the settings call special: members "..._token", and lists. */
@@ -375,17 +399,19 @@ static accel_status put_others(writer *w) {
 static accel_status put_added_tokens(writer *w) {
   static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
   const family *f = w->f;
-  const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos), special(w, "unk_token", f->unk),
-                         special(w, "pad_token", f->pad)};
+  const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos),
+                         special(w, "unk_token", f->unk), special(w, "pad_token", f->pad)};
   const char *mask = special(w, "mask_token", f->mask);
   put(w, "\"added_tokens\":[");
   w->first = true;
   ACCEL_TRY(put_decoder_tokens(w));
   for (size_t i = 0; i < w->m->n; ++i) {
     const accel__spm_piece *p = &w->m->at[i];
-    bool is_special = p->type == ACCEL__SPM_CONTROL || (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
+    bool is_special = p->type == ACCEL__SPM_CONTROL ||
+                      (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
     for (int k = 0; k < 4; ++k)
-      is_special = is_special || (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
+      is_special = is_special ||
+                   (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
     if (p->type == ACCEL__SPM_CONTROL || p->type == ACCEL__SPM_USER_DEFINED)
       ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
   }
@@ -413,9 +439,10 @@ static accel_status put_added_tokens(writer *w) {
 static void put_base64(accel__buffer *b, const uint8_t *data, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < n; i += 3) {
-    uint32_t bits = (uint32_t)data[i] << 16 | (i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0) | (i + 2 < n ? data[i + 2] : 0);
-    char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63], i + 1 < n ? digits[bits >> 6 & 63] : '=',
-                    i + 2 < n ? digits[bits & 63] : '='};
+    uint32_t bits = (uint32_t)data[i] << 16 | (i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0) |
+                    (i + 2 < n ? data[i + 2] : 0);
+    char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63],
+                    i + 1 < n ? digits[bits >> 6 & 63] : '=', i + 2 < n ? digits[bits & 63] : '='};
     accel__buffer_bytes(b, four, 4);
   }
 }
@@ -429,7 +456,8 @@ static bool config_flag(const writer *w, const char *key, bool standard) {
 static void put_case(writer *w, bool *any) {
   bool albert = names_class(w->f->classes, "AlbertTokenizer");
   if (albert && !config_flag(w, "keep_accents", false)) {
-    put(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}" : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
+    put(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}"
+                : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
     *any = true;
   }
   if (!config_flag(w, "do_lower_case", albert)) return;
@@ -468,14 +496,19 @@ static accel_status put_normalizer(writer *w) {
 
 static void put_pre_tokenizer(writer *w) {
   const char *text = w->f->pre_tokenizer;
-  bool llama = names_class(w->f->classes, "LlamaTokenizer"), space = config_flag(w, "add_prefix_space", true);
+  bool llama = names_class(w->f->classes, "LlamaTokenizer"),
+       space = config_flag(w, "add_prefix_space", true);
   if (llama && !space) text = METASPACE("never", "false");
   if (llama && space && config_flag(w, "legacy", false)) text = METASPACE("always", "false");
   if (names_class(w->f->classes, "DebertaV2Tokenizer") && config_flag(w, "split_by_punct", false))
-    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}," ALWAYS "]}";
+    text =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":"
+        "\"Isolated\"}," ALWAYS "]}";
   const char *decoder = llama && !space ? BYTES_DECODER "]}" : w->f->decoder;
-  if (!space && strcmp(w->f->pre_tokenizer, WORDS_METASPACE) == 0 && w->f->layout != T5 && w->f->languages == NO_LANGUAGES) {
-    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE("never", "true") "]}";
+  if (!space && strcmp(w->f->pre_tokenizer, WORDS_METASPACE) == 0 && w->f->layout != T5 &&
+      w->f->languages == NO_LANGUAGES) {
+    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE(
+        "never", "true") "]}";
     decoder = METASPACE("never", "true");
   }
   if (!space && text == w->f->pre_tokenizer && names_class(w->f->classes, "DebertaV2Tokenizer"))
@@ -516,18 +549,24 @@ static accel_status put_special_id(writer *w, const char *key, const char *conte
   return accel__buffer_status(w->b);
 }
 
-/* Words in templates are the class's own tokens; the ids are those of what tokenizer_config.json calls them. */
+/* Words in templates are the class's own tokens; the ids are those of what tokenizer_config.json
+ * calls them. */
 static accel_status put_post_processor(writer *w) {
   const family *f = w->f;
   bool first = true;
-  if (strcmp(f->single, "+") == 0) return ACCEL_OK; /* add_bos_token and add_eos_token say: load.c */
+  /* add_bos_token and add_eos_token say: load.c */
+  if (strcmp(f->single, "+") == 0) return ACCEL_OK;
   put(w, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":");
   ACCEL_TRY(put_template(w, f->single));
   put(w, ",\"pair\":");
   ACCEL_TRY(put_template(w, f->pair));
   put(w, ",\"special_tokens\":{");
-  if (f->bos) ACCEL_TRY(put_special_id(w, f->bos, special(w, f->bos[0] == '[' ? "cls_token" : "bos_token", f->bos), &first));
-  if (f->eos) ACCEL_TRY(put_special_id(w, f->eos, special(w, f->eos[0] == '[' ? "sep_token" : "eos_token", f->eos), &first));
+  if (f->bos)
+    ACCEL_TRY(put_special_id(
+        w, f->bos, special(w, f->bos[0] == '[' ? "cls_token" : "bos_token", f->bos), &first));
+  if (f->eos)
+    ACCEL_TRY(put_special_id(
+        w, f->eos, special(w, f->eos[0] == '[' ? "sep_token" : "eos_token", f->eos), &first));
   if (f->languages) ACCEL_TRY(put_special_id(w, "L", special(w, "src_lang", "en_XX"), &first));
   put(w, "}},");
   return accel__buffer_status(w->b);
@@ -545,14 +584,16 @@ static accel_status put_all(writer *w) {
   return accel__buffer_status(w->b);
 }
 
-accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name, file_t *config, accel__buffer *out) {
+accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name,
+                                       file_t *config, accel__buffer *out) {
   accel__spm m;
   family f = *family_of(config ? config->root : NULL);
   writer w = {.m = &m, .f = &f, .config = config, .b = out};
   accel_status status = accel__spm_read(data, n, name, &m);
   bool bpe = m.kind == ACCEL__SPM_BPE;
   if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)
-    status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s model, which its tokenizer class does not take", name,
+    status = accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                         "%s: a %s model, which its tokenizer class does not take", name,
                          bpe ? "BPE" : "Unigram");
   f.bpe = bpe;
   if (status == ACCEL_OK) status = put_all(&w);

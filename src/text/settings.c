@@ -6,15 +6,16 @@
 
 #include "text/internal.h"
 
-const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                                                  "pad_token", "cls_token", "mask_token"};
+const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS] = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 typedef const accel__json json_t;
 typedef const accel__json_file file_t;
 
 /* ---- one object of all files ---- */
 
-/* Classes of config.json's model_type whose vocabulary comes in files that are read here (TOKENIZER_MAPPING_NAMES). */
+/* Classes of config.json's model_type whose vocabulary comes in files that are read here
+ * (TOKENIZER_MAPPING_NAMES). */
 static const char *class_of_type(const char *type) {
   static const char *const known[][2] = {
       {"albert", "AlbertTokenizer"},
@@ -70,19 +71,22 @@ static const char *content_of(json_t *token) {
   return cJSON_IsString(text) ? text->valuestring : "";
 }
 
-/* Texts that count as special when added_tokens.json is read: those of special_tokens_map.json, and of tokenizer_config.json
- * those that are plain strings. */
+/* Texts that count as special when added_tokens.json is read: those of special_tokens_map.json, and
+ * of tokenizer_config.json those that are plain strings. */
 static accel_status find_special(json_t *config, json_t *map, accel__map *out) {
   json_t *list = accel__json_get(config, "extra_special_tokens");
   if (!list) list = accel__json_get(config, "additional_special_tokens");
   for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) {
     json_t *token = accel__json_get(map, accel__named_token_keys[i]);
     if (!token) token = accel__json_get(config, accel__named_token_keys[i]);
-    const char *text = accel__json_get(map, accel__named_token_keys[i]) || cJSON_IsString(token) ? content_of(token) : "";
+    const char *text = accel__json_get(map, accel__named_token_keys[i]) || cJSON_IsString(token)
+                           ? content_of(token)
+                           : "";
     if (*text) ACCEL_TRY(accel__map_set(out, text, strlen(text), 1));
   }
   ACCEL_JSON_EACH(token, cJSON_IsArray(list) ? list : NULL) {
-    if (cJSON_IsString(token)) ACCEL_TRY(accel__map_set(out, token->valuestring, strlen(token->valuestring), 1));
+    if (cJSON_IsString(token))
+      ACCEL_TRY(accel__map_set(out, token->valuestring, strlen(token->valuestring), 1));
   }
   return ACCEL_OK;
 }
@@ -100,17 +104,20 @@ static int by_number(const void *a, const void *b) {
 static void put_numbered(accel__buffer *b, json_t *item, bool special, bool first) {
   accel__buffer_printf(b, "%s\"%d\":{\"content\":", first ? "{" : ",", (int)item->valuedouble);
   accel__buffer_json_string(b, item->string, strlen(item->string));
-  accel__buffer_printf(b, ",\"special\":%s,\"normalized\":%s}", special ? "true" : "false", special ? "false" : "true");
+  accel__buffer_printf(b, ",\"special\":%s,\"normalized\":%s}", special ? "true" : "false",
+                       special ? "false" : "true");
 }
 
 /* {"text": id, ...} as an added_tokens_decoder, by ids. */
-static accel_status put_added(accel__buffer *b, file_t *added, const accel__map *special_texts, bool *first) {
+static accel_status put_added(accel__buffer *b, file_t *added, const accel__map *special_texts,
+                              bool *first) {
   size_t n = 0;
-  if (!cJSON_IsObject(added->root)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object", added->name);
+  if (!cJSON_IsObject(added->root))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object", added->name);
   ACCEL_JSON_EACH(item, added->root) {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < ACCEL__TOKENS_MAX))
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: '%.60s' has no id from 0 to %d", added->name, item->string,
-                         ACCEL__TOKENS_MAX - 1);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: '%.60s' has no id from 0 to %d", added->name,
+                         item->string, ACCEL__TOKENS_MAX - 1);
     n++;
   }
   json_t **list = calloc(n + 1, sizeof *list);
@@ -119,7 +126,8 @@ static accel_status put_added(accel__buffer *b, file_t *added, const accel__map 
   ACCEL_JSON_EACH(item, added->root) list[n++] = item;
   qsort(list, n, sizeof *list, by_number);
   put_key(b, "added_tokens_decoder", first);
-  for (size_t i = 0; i < n; ++i) put_numbered(b, list[i], has(special_texts, list[i]->string), i == 0);
+  for (size_t i = 0; i < n; ++i)
+    put_numbered(b, list[i], has(special_texts, list[i]->string), i == 0);
   accel__buffer_text(b, n ? "}" : "{}");
   free(list);
   return accel__buffer_status(b);
@@ -127,7 +135,8 @@ static accel_status put_added(accel__buffer *b, file_t *added, const accel__map 
 
 /* The class that config.json names or implies, where tokenizer_config.json names none. */
 static void put_class(accel__buffer *b, json_t *config, json_t *model, bool *first) {
-  json_t *class = accel__json_get(model, "tokenizer_class"), *type = accel__json_get(model, "model_type");
+  json_t *class = accel__json_get(model, "tokenizer_class"),
+         *type = accel__json_get(model, "model_type");
   const char *name = cJSON_IsString(class)  ? class->valuestring
                      : cJSON_IsString(type) ? class_of_type(type->valuestring)
                                             : NULL;
@@ -136,18 +145,24 @@ static void put_class(accel__buffer *b, json_t *config, json_t *model, bool *fir
   accel__buffer_json_string(b, name, strlen(name));
 }
 
-static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, file_t *added, file_t *model, bool pieces) {
+static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, file_t *added,
+                                 file_t *model, bool pieces) {
   static const char lists[] = "additional_special_tokens";
   bool first = true;
   put_class(b, config, model->root, &first);
-  const bool listed = pieces || accel__json_get(config, "extra_special_tokens") || accel__json_get(config, lists);
+  const bool listed =
+      pieces || accel__json_get(config, "extra_special_tokens") || accel__json_get(config, lists);
   ACCEL_JSON_EACH(member, config) {
-    const bool replaced = accel__json_get(map, member->string) && strcmp(member->string, lists) != 0;
-    if (!replaced && accel__json_get(config, member->string) == member) ACCEL_TRY(put_member(b, member, &first));
+    const bool replaced =
+        accel__json_get(map, member->string) && strcmp(member->string, lists) != 0;
+    if (!replaced && accel__json_get(config, member->string) == member)
+      ACCEL_TRY(put_member(b, member, &first));
   }
-  ACCEL_JSON_EACH(member, map) { /* additional_special_tokens count where tokenizer_config.json has no such list */
+  /* additional_special_tokens count where tokenizer_config.json has no such list */
+  ACCEL_JSON_EACH(member, map) {
     const bool unread = listed && strcmp(member->string, lists) == 0;
-    if (!unread && accel__json_get(map, member->string) == member) ACCEL_TRY(put_member(b, member, &first));
+    if (!unread && accel__json_get(map, member->string) == member)
+      ACCEL_TRY(put_member(b, member, &first));
   }
   if (added->root) {
     accel__map special_texts = {0};
@@ -160,16 +175,19 @@ static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, 
   return accel__buffer_status(b);
 }
 
-accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map, bool pieces,
-                                       accel__json_file *out) {
+accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map,
+                                       bool pieces, accel__json_file *out) {
   accel__buffer b = {0};
   accel__json_file added = {0}, model = {0};
   const bool whole = accel__json_get(config->root, "added_tokens_decoder") != NULL;
   accel_status status = accel__json_read_beside(directory, "config.json", 0, &model);
-  if (status == ACCEL_OK && !whole) status = accel__json_read_beside(directory, "added_tokens.json", 0, &added);
-  if (status == ACCEL_OK) status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model, pieces);
+  if (status == ACCEL_OK && !whole)
+    status = accel__json_read_beside(directory, "added_tokens.json", 0, &added);
   if (status == ACCEL_OK)
-    status = accel__json_parse(b.data, b.n, config->root ? config->name : "the files beside the vocabulary", out);
+    status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model, pieces);
+  if (status == ACCEL_OK)
+    status = accel__json_parse(
+        b.data, b.n, config->root ? config->name : "the files beside the vocabulary", out);
   accel__json_free(&added);
   accel__json_free(&model);
   accel__buffer_free(&b);
@@ -197,7 +215,8 @@ static int by_id(const void *a, const void *b) {
   return (x->id > y->id) - (x->id < y->id);
 }
 
-/* A content that is there already gets the flags of its last mention, of plain strings the first. */
+/* A content that is there already gets the flags of its last mention, of plain strings the
+ * first. */
 static accel_status add(tokens *t, json_t *said, const char *content, bool special) {
   json_t *flags = cJSON_IsObject(said) ? said : NULL;
   int64_t i = (int64_t)t->n;
@@ -209,7 +228,8 @@ static accel_status add(tokens *t, json_t *said, const char *content, bool speci
     at->later = true;
     return ACCEL_OK;
   }
-  t->at[t->n++] = (token){.content = content, .flags = flags, .special = special, .as_text = !flags, .later = true};
+  t->at[t->n++] = (token){
+      .content = content, .flags = flags, .special = special, .as_text = !flags, .later = true};
   return accel__map_set(&t->index, content, strlen(content), i);
 }
 
@@ -222,7 +242,8 @@ static bool is_named(const char *key) {
 
 /* A member "..._token" of another name. */
 static bool is_model_token(json_t *member) {
-  return cJSON_IsString(member) && !is_named(member->string) && accel__ends_with(member->string, "_token");
+  return cJSON_IsString(member) && !is_named(member->string) &&
+         accel__ends_with(member->string, "_token");
 }
 
 static bool is_named_otherwise(json_t *settings, const char *content) {
@@ -235,15 +256,19 @@ static bool is_named_otherwise(json_t *settings, const char *content) {
 static accel_status add_decoder(tokens *t, json_t *settings) {
   const char *named[ACCEL__NAMED_TOKENS];
   json_t *object = accel__json_get(settings, "added_tokens_decoder");
-  for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) named[i] = content_of(accel__json_get(settings, accel__named_token_keys[i]));
+  for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i)
+    named[i] = content_of(accel__json_get(settings, accel__named_token_keys[i]));
   ACCEL_JSON_EACH(item, cJSON_IsObject(object) ? object : NULL) {
     const char *content = content_of(item);
     bool special = cJSON_IsTrue(accel__json_get(item, "special"));
     for (int k = 0; k < ACCEL__NAMED_TOKENS; ++k) special = special || !strcmp(named[k], content);
     special = special || is_named_otherwise(settings, content);
     if (*content)
-      t->at[t->n++] =
-          (token){.id = atof(item->string), .content = content, .flags = item, .special = special, .listed = true};
+      t->at[t->n++] = (token){.id = atof(item->string),
+                              .content = content,
+                              .flags = item,
+                              .special = special,
+                              .listed = true};
   }
   qsort(t->at, t->n, sizeof *t->at, by_id);
   for (size_t i = 0; i < t->n; ++i)
@@ -263,9 +288,11 @@ static const accel__json takes_space = {.type = cJSON_True, .string = (char[]){"
 static accel_status add_all(tokens *t, json_t *settings, const accel__class_tokens *class) {
   ACCEL_TRY(add_decoder(t, settings));
   for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) {
-    json_t *said = cJSON_GetObjectItemCaseSensitive(settings, accel__named_token_keys[i]); /* null: none */
+    /* null: none */
+    json_t *said = cJSON_GetObjectItemCaseSensitive(settings, accel__named_token_keys[i]);
     const char *content = said ? content_of(said) : class->own[i] ? class->own[i] : "";
-    if (class->mask_takes_space && i == ACCEL__NAMED_TOKENS - 1 && !cJSON_IsObject(said)) said = &own_mask;
+    if (class->mask_takes_space && i == ACCEL__NAMED_TOKENS - 1 && !cJSON_IsObject(said))
+      said = &own_mask;
     ACCEL_TRY(add(t, said, content, true));
   }
   ACCEL_JSON_EACH(member, settings) {
@@ -283,14 +310,16 @@ static void put_token(accel__buffer *b, const token *t) {
   accel__buffer_text(b, "{\"content\":");
   accel__buffer_json_string(b, t->content, strlen(t->content));
   for (int i = 0; i < 3; ++i)
-    accel__buffer_printf(b, ",\"%s\":%s", names[i], cJSON_IsTrue(accel__json_get(t->flags, names[i])) ? "true" : "false");
+    accel__buffer_printf(b, ",\"%s\":%s", names[i],
+                         cJSON_IsTrue(accel__json_get(t->flags, names[i])) ? "true" : "false");
   json_t *said = accel__json_get(t->flags, "normalized");
   const bool normalized = cJSON_IsBool(said) ? cJSON_IsTrue(said) : !t->special;
   accel__buffer_printf(b, ",\"normalized\":%s,\"special\":%s}", normalized ? "true" : "false",
                        t->special ? "true" : "false");
 }
 
-accel_status accel__put_added_tokens(json_t *settings, const accel__class_tokens *class, accel__buffer *b) {
+accel_status accel__put_added_tokens(json_t *settings, const accel__class_tokens *class,
+                                     accel__buffer *b) {
   tokens t = {0};
   size_t most = ACCEL__NAMED_TOKENS;
   ACCEL_JSON_EACH(member, settings) most++;
@@ -300,7 +329,8 @@ accel_status accel__put_added_tokens(json_t *settings, const accel__class_tokens
   accel_status status = add_all(&t, settings, class);
   accel__buffer_text(b, "\"added_tokens\":[");
   for (size_t i = 0; status == ACCEL_OK && i < t.n; ++i) {
-    if (class->plain && t.at[i].later) t.at[i] = (token){.content = t.at[i].content, .special = true};
+    if (class->plain && t.at[i].later)
+      t.at[i] = (token){.content = t.at[i].content, .special = true};
     accel__buffer_text(b, i ? "," : "");
     put_token(b, &t.at[i]);
   }

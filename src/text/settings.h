@@ -1,6 +1,6 @@
-/* settings.h - what the files beside a vocabulary say of a tokenizer, where there is no tokenizer.json:
- * tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json, as transformers 5 puts them together
- * (PreTrainedTokenizerBase._from_pretrained).
+/* settings.h - what the files beside a vocabulary say of a tokenizer, where there is no
+ * tokenizer.json: tokenizer_config.json, special_tokens_map.json, added_tokens.json and
+ * config.json, as transformers 5 puts them together (PreTrainedTokenizerBase._from_pretrained).
  */
 #ifndef ACCEL_TEXT_SETTINGS_H
 #define ACCEL_TEXT_SETTINGS_H
@@ -11,24 +11,30 @@
 
 /* Names of special tokens in transformers' order. */
 enum { ACCEL__NAMED_TOKENS = 7 };
-extern const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS]; /* "bos_token", ... "mask_token" */
+/* "bos_token", ... "mask_token" */
+extern const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS];
 
-/* *out: one object like a tokenizer_config.json, to be freed.  config and map: tokenizer_config.json and
- * special_tokens_map.json of `directory`, root NULL when absent.  Unless the former has an added_tokens_decoder, the members
- * of the latter win and added_tokens.json becomes an added_tokens_decoder.  tokenizer_class: that of tokenizer_config.json,
- * of config.json, or the class of config.json's model_type; absent when none of them says.  pieces: the vocabulary is a
- * SentencePiece model, with which special_tokens_map.json's additional_special_tokens go unread. */
-accel_status accel__tokenizer_settings(const char *directory, const accel__json_file *config, const accel__json_file *map,
-                                       bool pieces, accel__json_file *out);
+/* *out: one object like a tokenizer_config.json, to be freed.  config and map:
+ * tokenizer_config.json and special_tokens_map.json of `directory`, root NULL when absent.  Unless
+ * the former has an added_tokens_decoder, the members of the latter win and added_tokens.json
+ * becomes an added_tokens_decoder.  tokenizer_class: that of tokenizer_config.json, of config.json,
+ * or the class of config.json's model_type; absent when none of them says.  pieces: the vocabulary
+ * is a SentencePiece model, with which special_tokens_map.json's additional_special_tokens go
+ * unread. */
+accel_status accel__tokenizer_settings(const char *directory, const accel__json_file *config,
+                                       const accel__json_file *map, bool pieces,
+                                       accel__json_file *out);
 
 /* What a tokenizer class brings along. */
 typedef struct accel__class_tokens {
-  const char *own[ACCEL__NAMED_TOKENS]; /* special tokens where the settings have none; NULL: none */
-  bool mask_takes_space;                /* its own mask token swallows the space in front of it */
-  bool plain;                           /* all special tokens lose what flags they had (Qwen 2) */
+  /* special tokens where the settings have none; NULL: none */
+  const char *own[ACCEL__NAMED_TOKENS];
+  bool mask_takes_space; /* its own mask token swallows the space in front of it */
+  bool plain;            /* all special tokens lose what flags they had (Qwen 2) */
 } accel__class_tokens;
-/* Appends "added_tokens":[...], : added_tokens_decoder by its ids, special tokens by name, other members "..._token", those
- * of extra_special_tokens, else of additional_special_tokens. */
-accel_status accel__put_added_tokens(const accel__json *settings, const accel__class_tokens *class, accel__buffer *b);
+/* Appends "added_tokens":[...], : added_tokens_decoder by its ids, special tokens by name, other
+ * members "..._token", those of extra_special_tokens, else of additional_special_tokens. */
+accel_status accel__put_added_tokens(const accel__json *settings, const accel__class_tokens *class,
+                                     accel__buffer *b);
 
 #endif

@@ -1,7 +1,8 @@
 /* split.c - the expressions that many published tokenizers cut words with, matched by hand.
  *
- * Each function returns the length of the match that begins at chars[0]; these expressions match everywhere.  Classes are
- * Oniguruma's, as the tables have them.  tests/unit/text_split_test.c holds them to the regular expressions themselves.
+ * Each function returns the length of the match that begins at chars[0]; these expressions match
+ * everywhere.  Classes are Oniguruma's, as the tables have them.  tests/unit/text_split_test.c
+ * holds them to the regular expressions themselves.
  */
 #include <string.h>
 
@@ -11,19 +12,24 @@
 typedef enum kind { SPACE, LETTER, NUMBER, OTHER } kind;
 
 static kind kind_of(uint32_t c) {
-  static const uint8_t ascii[128] = {3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
-                                     3, 3, 3, 3, 3, 3, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2,
-                                     2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1,
-                                     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3};
+  static const uint8_t ascii[128] = {
+      3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+      3, 3, 3, 3, 3, 3, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2,
+      2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1,
+      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3};
   if (c < 128) return (kind)ascii[c];
   unsigned flags = accel__unicode(c)->flags;
-  return flags & ACCEL__UNI_LETTER ? LETTER : flags & ACCEL__UNI_NUMBER ? NUMBER : flags & ACCEL__UNI_SPACE ? SPACE : OTHER;
+  return flags & ACCEL__UNI_LETTER   ? LETTER
+         : flags & ACCEL__UNI_NUMBER ? NUMBER
+         : flags & ACCEL__UNI_SPACE  ? SPACE
+                                     : OTHER;
 }
 
 static bool is_feed(uint32_t c) { return c == '\r' || c == '\n'; }
 
-/* One of 's 't 're 've 'm 'll 'd, in lower case or (fold) in any: the long s counts as an s then. */
+/* One of 's 't 're 've 'm 'll 'd, in lower case or (fold) in any: the long s counts as an s
+ * then. */
 static size_t contraction(const accel__char *chars, size_t n, bool fold) {
   if (n < 2 || chars[0].c != '\'') return 0;
   uint32_t a = chars[1].c, b = n > 2 ? chars[2].c : 0;
@@ -84,7 +90,8 @@ static size_t cl100k(const accel__char *chars, size_t n, size_t digits) {
   if (i) return i;
   kind k = kind_of(chars[0].c);
   if (k == LETTER) return run(chars, n, 1, LETTER);
-  if (k != NUMBER && !is_feed(chars[0].c) && n > 1 && kind_of(chars[1].c) == LETTER) return run(chars, n, 2, LETTER);
+  if (k != NUMBER && !is_feed(chars[0].c) && n > 1 && kind_of(chars[1].c) == LETTER)
+    return run(chars, n, 2, LETTER);
   return after_words(chars, n, digits);
 }
 
@@ -100,7 +107,8 @@ size_t accel__split_clip(const accel__char *chars, size_t n) {
 }
 
 const accel__known_split accel__known_splits[] = {
-    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", accel__split_gpt2},
+    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     accel__split_gpt2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      accel__split_cl100k},

@@ -39,7 +39,8 @@ static bool next_field(reader *r, field *f, bool *broken) {
     if (f->wire == 1) length = 8;
     if (f->wire == 5) length = 4;
     if (f->wire == 2 && !varint(r, &length)) return false;
-    if ((f->wire != 1 && f->wire != 2 && f->wire != 5) || length > (size_t)(r->end - r->at)) return false;
+    if ((f->wire != 1 && f->wire != 2 && f->wire != 5) || length > (size_t)(r->end - r->at))
+      return false;
     f->data = r->at;
     f->n = (size_t)length;
     r->at += length;
@@ -53,7 +54,8 @@ accel_status accel__spm_malformed(const char *name, const char *what) {
 }
 
 static float fixed_float(const field *f) {
-  uint32_t bits = (uint32_t)f->data[0] | (uint32_t)f->data[1] << 8 | (uint32_t)f->data[2] << 16 | (uint32_t)f->data[3] << 24;
+  uint32_t bits = (uint32_t)f->data[0] | (uint32_t)f->data[1] << 8 | (uint32_t)f->data[2] << 16 |
+                  (uint32_t)f->data[3] << 24;
   float out;
   memcpy(&out, &bits, sizeof out);
   return out;
@@ -77,7 +79,8 @@ static accel_status read_piece(accel__spm *m, const field *from) {
   if (broken) return accel__spm_malformed(m->name, "a piece is cut short");
   if (!accel__utf8_valid(p.text, p.n) || (p.n && memchr(p.text, 0, p.n)))
     return accel__spm_malformed(m->name, "a piece is not UTF-8");
-  if (!(p.score > -1e30f && p.score < 1e30f)) return accel__spm_malformed(m->name, "a score is not a number");
+  if (!(p.score > -1e30f && p.score < 1e30f))
+    return accel__spm_malformed(m->name, "a score is not a number");
   if (m->n == ACCEL__TOKENS_MAX) return accel__spm_malformed(m->name, "more than 4194304 pieces");
   ACCEL_TRY(accel__grow(&m->at, &m->capacity, m->n + 1, sizeof *m->at));
   m->at[m->n++] = p;
@@ -114,7 +117,11 @@ static accel_status read_normalizer(accel__spm *m, const field *from) {
 }
 
 accel_status accel__spm_read(const uint8_t *data, size_t n, const char *name, accel__spm *m) {
-  *m = (accel__spm){.name = name, .kind = ACCEL__SPM_UNIGRAM, .dummy_prefix = true, .remove_extra = true, .escape = true};
+  *m = (accel__spm){.name = name,
+                    .kind = ACCEL__SPM_UNIGRAM,
+                    .dummy_prefix = true,
+                    .remove_extra = true,
+                    .escape = true};
   if (n == 0) return accel__spm_malformed(name, "the file is empty");
   reader r = {data, data + n};
   field f;
@@ -128,7 +135,8 @@ accel_status accel__spm_read(const uint8_t *data, size_t n, const char *name, ac
   if (broken) return accel__spm_malformed(m->name, "a field is cut short");
   if (m->n == 0) return accel__spm_malformed(m->name, "it has no pieces");
   if (m->kind != ACCEL__SPM_UNIGRAM && m->kind != ACCEL__SPM_BPE)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the model's kind is %u, expected 1 (Unigram) or 2 (BPE)", m->name,
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: the model's kind is %u, expected 1 (Unigram) or 2 (BPE)", m->name,
                        m->kind);
   return ACCEL_OK;
 }

@@ -1,8 +1,9 @@
 /* spm.h - a SentencePiece model as its file has it: the protocol buffer, read directly.
  *
- * ModelProto {1: pieces {1: text, 2: score, 3: type}, 2: trainer {3: kind, 24: whitespace as suffix, 35: byte fallback, 40:
- * id of the unknown piece}, 3: normalizer {2: precompiled character map, 3: dummy prefix, 4: extra whitespace, 5: escaped
- * whitespace}}; unknown fields are skipped (sentencepiece_model.proto of google/sentencepiece).
+ * ModelProto {1: pieces {1: text, 2: score, 3: type}, 2: trainer {3: kind, 24: whitespace as
+ * suffix, 35: byte fallback, 40: id of the unknown piece}, 3: normalizer {2: precompiled character
+ * map, 3: dummy prefix, 4: extra whitespace, 5: escaped whitespace}}; unknown fields are skipped
+ * (sentencepiece_model.proto of google/sentencepiece).
  */
 #ifndef ACCEL_TEXT_SPM_H
 #define ACCEL_TEXT_SPM_H
@@ -42,11 +43,12 @@ typedef struct accel__spm {
   size_t charsmap_n;
 } accel__spm;
 
-/* *out points into `data`, and is to be freed after a failure, too.  ACCEL_ERROR_FORMAT: no such protocol buffer, no pieces,
- * text that is not UTF-8; ACCEL_ERROR_UNSUPPORTED: a kind of model that is neither Unigram nor BPE.  `name` stands for the
- * file in messages. */
+/* *out points into `data`, and is to be freed after a failure, too.  ACCEL_ERROR_FORMAT: no such
+ * protocol buffer, no pieces, text that is not UTF-8; ACCEL_ERROR_UNSUPPORTED: a kind of model that
+ * is neither Unigram nor BPE.  `name` stands for the file in messages. */
 accel_status accel__spm_read(const uint8_t *data, size_t n, const char *name, accel__spm *out);
 void accel__spm_free(accel__spm *m);
-accel_status accel__spm_malformed(const char *name, const char *what); /* fails with ACCEL_ERROR_FORMAT */
+/* fails with ACCEL_ERROR_FORMAT */
+accel_status accel__spm_malformed(const char *name, const char *what);
 
 #endif

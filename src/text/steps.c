@@ -1,4 +1,5 @@
-/* steps.c - reads the steps of a tokenizer.json: normalizer, pre-tokenizer, post-processor, decoder. */
+/* steps.c - reads the steps of a tokenizer.json: normalizer, pre-tokenizer, post-processor,
+ * decoder. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@ typedef const accel__json json_t;
 /* ---- helpers ---- */
 
 static accel_status unsupported(file_t *file, const char *part, const char *what) {
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s' is '%s', which is not implemented", file->name, part, what);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s' is '%s', which is not implemented",
+                     file->name, part, what);
 }
 
 static accel_status malformed(file_t *file, const char *field, const char *expected) {
@@ -20,7 +22,9 @@ static accel_status malformed(file_t *file, const char *field, const char *expec
 static accel_status type_of(file_t *file, json_t *object, const char *part, const char **type) {
   *type = NULL;
   ACCEL_TRY_AS(accel__json_string(file, object, "type", type), "%s", part);
-  return *type ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s.type' is missing", file->name, part);
+  return *type
+             ? ACCEL_OK
+             : accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s.type' is missing", file->name, part);
 }
 
 static int find(const char *const *names, size_t n, const char *name) {
@@ -31,7 +35,8 @@ static int find(const char *const *names, size_t n, const char *name) {
 }
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static accel_status code_points(accel__arena *arena, const char *text, const uint32_t **out, size_t *n) {
+static accel_status code_points(accel__arena *arena, const char *text, const uint32_t **out,
+                                size_t *n) {
   size_t length = strlen(text);
   uint32_t *to = accel__arena_array(arena, length + 1, sizeof *to);
   if (!to) return accel__no_memory(length * sizeof *to);
@@ -41,7 +46,8 @@ static accel_status code_points(accel__arena *arena, const char *text, const uin
   return ACCEL_OK;
 }
 
-static accel_status required_string(file_t *file, json_t *object, const char *key, const char **out) {
+static accel_status required_string(file_t *file, json_t *object, const char *key,
+                                    const char **out) {
   ACCEL_TRY(accel__json_require(file, object, key));
   return accel__json_string(file, object, key, out);
 }
@@ -62,13 +68,16 @@ static accel_status kept(accel__tokenizer *t, const char *text, const char **out
 
 /* ---- patterns ---- */
 
-accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *object, accel__pattern *out) {
+accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *object,
+                                  accel__pattern *out) {
   const char *string = NULL, *regex = NULL;
   *out = (accel__pattern){0};
   ACCEL_TRY(accel__json_string(file, object, "String", &string));
   ACCEL_TRY(accel__json_string(file, object, "Regex", &regex));
   if (string && *string) return code_points(arena, string, &out->string, &out->n);
-  if (!regex) return malformed(file, "pattern", "{\"String\": text} with some text, or {\"Regex\": expression}");
+  if (!regex)
+    return malformed(file, "pattern",
+                     "{\"String\": text} with some text, or {\"Regex\": expression}");
   out->known = accel__split_known(regex);
   out->kind = ACCEL__PATTERN_KNOWN;
   if (out->known) return ACCEL_OK;
@@ -77,15 +86,18 @@ accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *obj
   return ACCEL_OK;
 }
 
-static accel_status parse_pattern(accel__tokenizer *t, file_t *file, json_t *object, accel__pattern *out) {
+static accel_status parse_pattern(accel__tokenizer *t, file_t *file, json_t *object,
+                                  accel__pattern *out) {
   ACCEL_TRY(accel__json_require(file, object, "pattern"));
   return accel__pattern_parse(&t->arena, file, accel__json_get(object, "pattern"), out);
 }
 
-/* Walks a step, or the steps of a Sequence, nested ones too, without recursion: `key` holds a sequence's members. */
-typedef accel_status (*step_fn)(accel__tokenizer *t, file_t *file, json_t *object, const char *type);
-static accel_status each_step(accel__tokenizer *t, file_t *file, json_t *object, const char *part, const char *key,
-                              step_fn fn) {
+/* Walks a step, or the steps of a Sequence, nested ones too, without recursion: `key` holds a
+ * sequence's members. */
+typedef accel_status (*step_fn)(accel__tokenizer *t, file_t *file, json_t *object,
+                                const char *type);
+static accel_status each_step(accel__tokenizer *t, file_t *file, json_t *object, const char *part,
+                              const char *key, step_fn fn) {
   json_t *open[16];
   size_t depth = 0;
   json_t *at = object;
@@ -111,8 +123,10 @@ static accel_status each_step(accel__tokenizer *t, file_t *file, json_t *object,
   return ACCEL_OK;
 }
 
-/* each_step leaves `object` itself for its siblings in the file when it is a Sequence; a copy of the node has none. */
-static accel_status steps(accel__tokenizer *t, file_t *file, json_t *object, const char *part, const char *key, step_fn fn) {
+/* each_step leaves `object` itself for its siblings in the file when it is a Sequence; a copy of
+ * the node has none. */
+static accel_status steps(accel__tokenizer *t, file_t *file, json_t *object, const char *part,
+                          const char *key, step_fn fn) {
   if (!object) return ACCEL_OK;
   accel__json alone = *object;
   alone.next = NULL;
@@ -145,11 +159,14 @@ bool accel__base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_
   return true;
 }
 
-/* Bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all little-endian. */
-bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t bytes, accel__normalizer *n, accel_status *status) {
+/* Bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all
+ * little-endian. */
+bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t bytes, accel__normalizer *n,
+                         accel_status *status) {
   *status = ACCEL_OK;
   if (bytes < 4) return false;
-  uint32_t trie_bytes = (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
+  uint32_t trie_bytes =
+      (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
   if (trie_bytes < 4 || trie_bytes % 4 || trie_bytes > bytes - 4) return false;
   uint32_t *trie = accel__arena_array(&t->arena, trie_bytes / 4, sizeof *trie);
   if (!trie) return *status = accel__no_memory(trie_bytes), true;
@@ -165,7 +182,8 @@ bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t bytes, accel_
   return true;
 }
 
-static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t *object, accel__normalizer *n) {
+static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t *object,
+                                      accel__normalizer *n) {
   const char *text = NULL;
   ACCEL_TRY(required_string(file, object, "precompiled_charsmap", &text));
   size_t length = strlen(text), bytes;
@@ -188,15 +206,18 @@ static accel_status parse_bert(file_t *file, json_t *object, accel__normalizer *
   return accel__json_bool(file, object, "strip_accents", &n->strip_accents);
 }
 
-static accel_status parse_content(accel__tokenizer *t, file_t *file, json_t *object, const char *key, accel__normalizer *n) {
+static accel_status parse_content(accel__tokenizer *t, file_t *file, json_t *object,
+                                  const char *key, accel__normalizer *n) {
   const char *text = NULL;
   ACCEL_TRY(required_string(file, object, key, &text));
   return code_points(&t->arena, text, &n->content, &n->content_n);
 }
 
-static accel_status add_normalizer(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"BertNormalizer", "Strip", "StripAccents", "NFC",     "NFD",     "NFKC",     "NFKD",
-                                      "Lowercase",      "Nmt",   "Precompiled",  "Replace", "Prepend", "ByteLevel"};
+static accel_status add_normalizer(accel__tokenizer *t, file_t *file, json_t *object,
+                                   const char *type) {
+  static const char *const types[] = {
+      "BertNormalizer", "Strip", "StripAccents", "NFC",     "NFD",     "NFKC",     "NFKD",
+      "Lowercase",      "Nmt",   "Precompiled",  "Replace", "Prepend", "ByteLevel"};
   int kind = strcmp(type, "Bert") == 0 ? 0 : find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "normalizer.type", type);
   ACCEL_TRY(full(file, "normalizer", t->normalizers));
@@ -229,7 +250,8 @@ accel_status accel__parse_normalizer(accel__tokenizer *t, file_t *file, json_t *
 /* ---- pre-tokenizer ---- */
 
 static accel_status parse_behavior(file_t *file, json_t *object, accel__behavior *out) {
-  static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+  static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                      "Contiguous"};
   const char *name = NULL;
   ACCEL_TRY(accel__json_string(file, object, "behavior", &name));
   if (!name) return ACCEL_OK;
@@ -251,11 +273,14 @@ static accel_status parse_prepend(file_t *file, json_t *object, accel__prepend *
   return ACCEL_OK;
 }
 
-static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"BertPreTokenizer", "ByteLevel",       "CharDelimiterSplit", "Metaspace",
-                                      "Whitespace",       "WhitespaceSplit", "Punctuation",        "Split",
-                                      "Digits",           "FixedLength",     "UnicodeScripts"};
-  int kind = strcmp(type, "Delimiter") == 0 ? ACCEL__PRE_DELIMITER : find(types, COUNT(types), type);
+static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object,
+                                      const char *type) {
+  static const char *const types[] = {"BertPreTokenizer", "ByteLevel",     "CharDelimiterSplit",
+                                      "Metaspace",        "Whitespace",    "WhitespaceSplit",
+                                      "Punctuation",      "Split",         "Digits",
+                                      "FixedLength",      "UnicodeScripts"};
+  int kind =
+      strcmp(type, "Delimiter") == 0 ? ACCEL__PRE_DELIMITER : find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "pre_tokenizer.type", type);
   ACCEL_TRY(full(file, "pre_tokenizer", t->pre_tokenizers));
   accel__pre_tokenizer *p = &t->pre_tokenizer[t->pre_tokenizers++];
@@ -296,12 +321,13 @@ accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, file_t *file, json_
 
 /* ---- post-processor ---- */
 
-static accel_status push_piece(accel__tokenizer *t, accel__template *to, int sequence, int32_t type_id, const int32_t *ids,
-                               size_t n) {
+static accel_status push_piece(accel__tokenizer *t, accel__template *to, int sequence,
+                               int32_t type_id, const int32_t *ids, size_t n) {
   if (!to->piece) to->piece = accel__arena_array(&t->arena, ACCEL__TEMPLATE_MAX, sizeof *to->piece);
   if (!to->piece) return accel__no_memory(ACCEL__TEMPLATE_MAX * sizeof *to->piece);
   if (to->n == ACCEL__TEMPLATE_MAX) {
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'post_processor' has more than %d pieces in a template", t->name,
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'post_processor' has more than %d pieces in a template", t->name,
                        ACCEL__TEMPLATE_MAX);
   }
   to->piece[to->n++] = (accel__template_piece){sequence, type_id, ids, n};
@@ -310,11 +336,13 @@ static accel_status push_piece(accel__tokenizer *t, accel__template *to, int seq
 }
 
 /* special_tokens[name].ids */
-static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *specials, const char *name, const int32_t **ids,
-                                size_t *n) {
+static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *specials,
+                                const char *name, const int32_t **ids, size_t *n) {
   json_t *entry = accel__json_get(specials, name), *array = NULL;
   if (!entry)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'special_tokens' lacks '%s', which a template uses", file->name, name);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'special_tokens' lacks '%s', which a template uses", file->name,
+                       name);
   ACCEL_TRY(accel__json_require(file, entry, "ids"));
   ACCEL_TRY(accel__json_array(file, entry, "ids", &array));
   *n = 0;
@@ -331,13 +359,16 @@ static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *speci
   return ACCEL_OK;
 }
 
-static accel_status parse_template_piece(accel__tokenizer *t, file_t *file, json_t *piece, json_t *specials, bool pair,
-                                         accel__template *to) {
-  json_t *token = accel__json_get(piece, "SpecialToken"), *sequence = accel__json_get(piece, "Sequence");
+static accel_status parse_template_piece(accel__tokenizer *t, file_t *file, json_t *piece,
+                                         json_t *specials, bool pair, accel__template *to) {
+  json_t *token = accel__json_get(piece, "SpecialToken"),
+         *sequence = accel__json_get(piece, "Sequence");
   json_t *at = token ? token : sequence;
   const char *id = NULL;
   int64_t type_id = 0;
-  if (!at) return malformed(file, "post_processor", "templates of {\"SpecialToken\": ...} and {\"Sequence\": ...}");
+  if (!at)
+    return malformed(file, "post_processor",
+                     "templates of {\"SpecialToken\": ...} and {\"Sequence\": ...}");
   ACCEL_TRY(required_string(file, at, "id", &id));
   ACCEL_TRY(accel__json_int(file, at, "type_id", 0, INT32_MAX, &type_id));
   if (token) {
@@ -348,7 +379,8 @@ static accel_status parse_template_piece(accel__tokenizer *t, file_t *file, json
   }
   bool second = strcmp(id, "B") == 0;
   if (!second && strcmp(id, "A") != 0) return malformed(file, "Sequence.id", "\"A\" or \"B\"");
-  if (second && !pair) return malformed(file, "post_processor.single", "a template without sequence B");
+  if (second && !pair)
+    return malformed(file, "post_processor.single", "a template without sequence B");
   return push_piece(t, to, second, (int32_t)type_id, NULL, 0);
 }
 
@@ -358,18 +390,22 @@ static accel_status parse_template(accel__tokenizer *t, file_t *file, json_t *ob
   ACCEL_TRY(accel__json_require(file, object, "pair"));
   ACCEL_TRY(accel__json_array(file, object, "single", &single));
   ACCEL_TRY(accel__json_array(file, object, "pair", &pair));
-  ACCEL_JSON_EACH(piece, single) ACCEL_TRY(parse_template_piece(t, file, piece, specials, false, &t->single));
-  ACCEL_JSON_EACH(piece, pair) ACCEL_TRY(parse_template_piece(t, file, piece, specials, true, &t->pair));
+  ACCEL_JSON_EACH(piece, single)
+  ACCEL_TRY(parse_template_piece(t, file, piece, specials, false, &t->single));
+  ACCEL_JSON_EACH(piece, pair)
+  ACCEL_TRY(parse_template_piece(t, file, piece, specials, true, &t->pair));
   return ACCEL_OK;
 }
 
 /* ["[SEP]", 102] */
-static accel_status token_pair(accel__tokenizer *t, file_t *file, json_t *object, const char *key, const int32_t **id) {
+static accel_status token_pair(accel__tokenizer *t, file_t *file, json_t *object, const char *key,
+                               const int32_t **id) {
   json_t *array = NULL;
   ACCEL_TRY(accel__json_require(file, object, key));
   ACCEL_TRY(accel__json_array(file, object, key, &array));
   json_t *number = array && array->child ? array->child->next : NULL;
-  if (!number || !cJSON_IsNumber(number) || number->valuedouble < 0 || number->valuedouble >= ACCEL__TOKENS_MAX) {
+  if (!number || !cJSON_IsNumber(number) || number->valuedouble < 0 ||
+      number->valuedouble >= ACCEL__TOKENS_MAX) {
     return malformed(file, key, "[token, id]");
   }
   int32_t *to = accel__arena_array(&t->arena, 1, sizeof *to);
@@ -401,18 +437,22 @@ static accel_status parse_trim(accel__tokenizer *t, file_t *file, json_t *object
   ACCEL_TRY(accel__json_bool(file, object, "trim_offsets", &trim));
   ACCEL_TRY(accel__json_bool(file, object, "add_prefix_space", &prefix));
   if (!trim) return ACCEL_OK;
-  if (t->trims == COUNT(t->trim_prefix_space)) return malformed(file, "post_processor", "trimming offsets at most 4 times");
+  if (t->trims == COUNT(t->trim_prefix_space))
+    return malformed(file, "post_processor", "trimming offsets at most 4 times");
   t->trim_prefix_space[t->trims++] = prefix;
   return ACCEL_OK;
 }
 
-static accel_status add_post_processor(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel"};
+static accel_status add_post_processor(accel__tokenizer *t, file_t *file, json_t *object,
+                                       const char *type) {
+  static const char *const types[] = {"TemplateProcessing", "BertProcessing", "RobertaProcessing",
+                                      "ByteLevel"};
   int kind = find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "post_processor.type", type);
   if (kind >= 2) ACCEL_TRY(parse_trim(t, file, object));
   if (kind == 3) return ACCEL_OK;
-  if (t->single.n || t->pair.n) return unsupported(file, "post_processor", "a Sequence with several templates");
+  if (t->single.n || t->pair.n)
+    return unsupported(file, "post_processor", "a Sequence with several templates");
   return kind == 0 ? parse_template(t, file, object) : parse_cls_sep(t, file, object, kind == 2);
 }
 
@@ -450,14 +490,15 @@ accel_status accel__set_bos_eos(accel__tokenizer *t, int32_t bos, int32_t eos) {
 
 /* ---- decoder ---- */
 
-static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *object, const char *key, const char *standard,
-                                 const char **out) {
+static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *object, const char *key,
+                                 const char *standard, const char **out) {
   const char *text = standard;
   ACCEL_TRY(accel__json_string(file, object, key, &text));
   return kept(t, text, out);
 }
 
-static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
+static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *object,
+                                const char *type) {
   static const char *const types[] = {"WordPiece", "ByteLevel", "Metaspace", "BPEDecoder",  "CTC",
                                       "Replace",   "Fuse",      "Strip",     "ByteFallback"};
   int kind = find(types, COUNT(types), type);
@@ -465,7 +506,8 @@ static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *objec
   if (kind < 0) return unsupported(file, "decoder.type", type);
   ACCEL_TRY(full(file, "decoder", t->decoders));
   accel__decoder *d = &t->decoder[t->decoders++];
-  *d = (accel__decoder){.kind = (accel__decoder_kind)kind, .clean_up = true, .text = "", .other = ""};
+  *d = (accel__decoder){
+      .kind = (accel__decoder_kind)kind, .clean_up = true, .text = "", .other = ""};
   ACCEL_TRY(accel__json_bool(file, object, "cleanup", &d->clean_up));
   switch (d->kind) {
     case ACCEL__DECODE_WORDPIECE:

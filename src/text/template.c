@@ -21,20 +21,23 @@ struct accel__chat_template {
   accel__arena arena;
   one_template at[TEMPLATES_MAX];
   size_t n;
-  const char *special_name[SPECIALS_MAX], *special[SPECIALS_MAX]; /* bos_token ... and their texts */
+  /* bos_token ... and their texts */
+  const char *special_name[SPECIALS_MAX], *special[SPECIALS_MAX];
   size_t specials;
 };
 
 /* ---- loading ---- */
 
-static accel_status add_template(accel__chat_template *chat, const char *name, const char *text, size_t n,
-                                 const char *where) {
-  one_template t = {.name = accel__arena_string(&chat->arena, name), .where = accel__arena_string(&chat->arena, where)};
+static accel_status add_template(accel__chat_template *chat, const char *name, const char *text,
+                                 size_t n, const char *where) {
+  one_template t = {.name = accel__arena_string(&chat->arena, name),
+                    .where = accel__arena_string(&chat->arena, where)};
   t.text = accel__arena_copy(&chat->arena, text, n);
   if (!t.name || !t.text || !t.where) return ACCEL_ERROR_OUT_OF_MEMORY;
   size_t i = 0;
   while (i < chat->n && strcmp(chat->at[i].name, name) != 0) i++;
-  if (i == TEMPLATES_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d chat templates", where, TEMPLATES_MAX);
+  if (i == TEMPLATES_MAX)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d chat templates", where, TEMPLATES_MAX);
   chat->at[i] = t;
   if (i == chat->n) chat->n++;
   return ACCEL_OK;
@@ -45,9 +48,11 @@ static accel_status from_json(accel__chat_template *chat, const accel__json_file
   const accel__json *field = accel__json_get(file->root, "chat_template");
   if (!field) return ACCEL_OK;
   if (cJSON_IsString(field))
-    return add_template(chat, "default", field->valuestring, strlen(field->valuestring), file->name);
+    return add_template(chat, "default", field->valuestring, strlen(field->valuestring),
+                        file->name);
   if (!cJSON_IsArray(field))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'chat_template' must be a string or an array of {name, template}",
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'chat_template' must be a string or an array of {name, template}",
                        file->name);
   ACCEL_JSON_EACH(item, field) {
     const char *name = NULL, *text = NULL;
@@ -68,7 +73,9 @@ static accel_status from_file(accel__chat_template *chat, const char *path, cons
   return status;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 /* additional_chat_templates/NAME.jinja, in the order of their names */
 static accel_status from_folder(accel__chat_template *chat, const char *folder) {
@@ -77,7 +84,8 @@ static accel_status from_folder(accel__chat_template *chat, const char *folder) 
   DIR *open = opendir(folder);
   if (!open) return ACCEL_OK;
   accel_status status = ACCEL_OK;
-  for (struct dirent *entry; status == ACCEL_OK && n < TEMPLATES_MAX && (entry = readdir(open)) != NULL;) {
+  for (struct dirent *entry;
+       status == ACCEL_OK && n < TEMPLATES_MAX && (entry = readdir(open)) != NULL;) {
     if (!accel__ends_with(entry->d_name, ".jinja")) continue;
     names[n] = accel__arena_string(&chat->arena, entry->d_name);
     if (!names[n++]) status = ACCEL_ERROR_OUT_OF_MEMORY;
@@ -130,9 +138,11 @@ static accel_status read_specials(accel__chat_template *chat, const accel__json 
     if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
     if (cJSON_IsString(at)) ACCEL_TRY(add_special(chat, names[i], at->valuestring));
   }
-  ACCEL_JSON_EACH(item, accel__json_get(root, "extra_special_tokens")) { /* {"image_token": "<image>"} */
+  /* {"image_token": "<image>"} */
+  ACCEL_JSON_EACH(item, accel__json_get(root, "extra_special_tokens")) {
     const accel__json *at = cJSON_IsObject(item) ? accel__json_get(item, "content") : item;
-    if (item->string && cJSON_IsString(at)) ACCEL_TRY(add_special(chat, item->string, at->valuestring));
+    if (item->string && cJSON_IsString(at))
+      ACCEL_TRY(add_special(chat, item->string, at->valuestring));
   }
   return ACCEL_OK;
 }
@@ -152,8 +162,10 @@ static accel_status parse_all(accel__chat_template *chat) {
 static accel_status load(accel__chat_template *chat, const char *directory) {
   accel__json_file map = {0}, config = {0}, processor = {0};
   accel_status status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &map);
-  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &config);
-  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "chat_template.json", 0, &processor);
+  if (status == ACCEL_OK)
+    status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &config);
+  if (status == ACCEL_OK)
+    status = accel__json_read_beside(directory, "chat_template.json", 0, &processor);
   if (status == ACCEL_OK && map.root) status = read_specials(chat, map.root);
   if (status == ACCEL_OK && config.root) status = read_specials(chat, config.root);
   if (status == ACCEL_OK && config.root) status = from_json(chat, &config);
@@ -164,9 +176,9 @@ static accel_status load(accel__chat_template *chat, const char *directory) {
   accel__json_free(&processor);
   if (status == ACCEL_OK && chat->n == 0) {
     accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: the model has no chat template", directory);
-    status = accel__remedy(
-        ACCEL_ERROR_NOT_FOUND,
-        "it is no chat model, or save its tokenizer with transformers' save_pretrained, which writes chat_template.jinja");
+    status = accel__remedy(ACCEL_ERROR_NOT_FOUND,
+                           "it is no chat model, or save its tokenizer with transformers' "
+                           "save_pretrained, which writes chat_template.jinja");
   }
   return status == ACCEL_OK ? parse_all(chat) : status;
 }
@@ -190,13 +202,15 @@ accel_status accel__chat_template_load(const char *path, accel__chat_template **
   return status;
 }
 
-accel_status accel__chat_template_parse(const char *text, size_t n, const char *name, accel__chat_template **out) {
+accel_status accel__chat_template_parse(const char *text, size_t n, const char *name,
+                                        accel__chat_template **out) {
   *out = NULL;
   accel__chat_template *chat = calloc(1, sizeof *chat);
   if (!chat) return accel__no_memory(sizeof *chat);
   accel_status status = add_template(chat, "default", text, n, name);
   if (status == ACCEL_OK)
-    status = accel__jinja_parse(&chat->arena, chat->at[0].text, n, chat->at[0].where, &chat->at[0].body);
+    status =
+        accel__jinja_parse(&chat->arena, chat->at[0].text, n, chat->at[0].where, &chat->at[0].body);
   if (status != ACCEL_OK) accel__chat_template_free(&chat);
   *out = chat;
   return status;
@@ -210,8 +224,12 @@ void accel__chat_template_free(accel__chat_template **chat) {
 }
 
 size_t accel__chat_template_count(const accel__chat_template *chat) { return chat->n; }
-const char *accel__chat_template_name(const accel__chat_template *chat, size_t i) { return chat->at[i].name; }
-const char *accel__chat_template_text(const accel__chat_template *chat, size_t i) { return chat->at[i].text; }
+const char *accel__chat_template_name(const accel__chat_template *chat, size_t i) {
+  return chat->at[i].name;
+}
+const char *accel__chat_template_text(const accel__chat_template *chat, size_t i) {
+  return chat->at[i].text;
+}
 
 /* ---- rendering ---- */
 
@@ -222,12 +240,16 @@ static const one_template *find_template(const accel__chat_template *chat, const
   return NULL;
 }
 
-static accel_status choose(const accel__chat_template *chat, const accel__chat_request *how, const one_template **out) {
-  *out = find_template(chat, how->name ? how->name : how->tools && find_template(chat, "tool_use") ? "tool_use" : "default");
+static accel_status choose(const accel__chat_template *chat, const accel__chat_request *how,
+                           const one_template **out) {
+  *out = find_template(chat, how->name                                       ? how->name
+                             : how->tools && find_template(chat, "tool_use") ? "tool_use"
+                                                                             : "default");
   if (*out) return ACCEL_OK;
   if (!how->name && chat->n == 1) return *out = &chat->at[0], ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no chat template is named '%s'; there is '%s'%s", chat->at[0].where,
-                     how->name ? how->name : "default", chat->at[0].name, chat->n > 1 ? " and others" : "");
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no chat template is named '%s'; there is '%s'%s",
+                     chat->at[0].where, how->name ? how->name : "default", chat->at[0].name,
+                     chat->n > 1 ? " and others" : "");
 }
 
 static value text_value(const char *text) {
@@ -237,19 +259,24 @@ static value text_value(const char *text) {
 static const value *member(accel__jinja *run, const accel__jinja_dict *dict, const char *name) {
   const value *found = NULL;
   value key = text_value(name);
-  return accel__jinja_dict_find(run, dict, &key, &found) == ACCEL_OK && found && found->kind != ACCEL__J_NONE ? found : NULL;
+  return accel__jinja_dict_find(run, dict, &key, &found) == ACCEL_OK && found &&
+                 found->kind != ACCEL__J_NONE
+             ? found
+             : NULL;
 }
 
 /* Members of a message that are null are left out, as apply_chat_template does. */
 static accel_status without_null(accel__jinja *run, const accel__jinja_dict *from, value *out) {
   ACCEL_TRY(accel__jinja_dict_new(run, from->n + 2, out));
   for (size_t i = 0; i < from->n; ++i) {
-    if (from->value[i].kind != ACCEL__J_NONE) ACCEL_TRY(accel__jinja_dict_set(run, out->dict, from->key[i], from->value[i]));
+    if (from->value[i].kind != ACCEL__J_NONE)
+      ACCEL_TRY(accel__jinja_dict_set(run, out->dict, from->key[i], from->value[i]));
   }
   return ACCEL_OK;
 }
 
-/* A message's reasoning goes under every name templates know: {"thinking": r, **message, "reasoning_content": r}. */
+/* A message's reasoning goes under every name templates know: {"thinking": r, **message,
+ * "reasoning_content": r}. */
 static accel_status alias_reasoning(accel__jinja *run, value *message) {
   static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
   const value *reasoning = NULL;
@@ -259,7 +286,8 @@ static accel_status alias_reasoning(accel__jinja *run, value *message) {
   ACCEL_TRY(accel__jinja_dict_new(run, message->dict->n + 2, &made));
   ACCEL_TRY(accel__jinja_dict_set(run, made.dict, text_value("thinking"), kept));
   for (size_t i = 0; i < message->dict->n; ++i)
-    ACCEL_TRY(accel__jinja_dict_set(run, made.dict, message->dict->key[i], message->dict->value[i]));
+    ACCEL_TRY(
+        accel__jinja_dict_set(run, made.dict, message->dict->key[i], message->dict->value[i]));
   ACCEL_TRY(accel__jinja_dict_set(run, made.dict, text_value("reasoning_content"), kept));
   *message = made;
   return ACCEL_OK;
@@ -267,12 +295,15 @@ static accel_status alias_reasoning(accel__jinja *run, value *message) {
 
 static accel_status take_messages(accel__jinja *run, const accel__json *node, value *out) {
   if (!cJSON_IsArray(node) || !node->child)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "the messages must be an array of at least one object with role and content");
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "the messages must be an array of at least one object with role and content");
   ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_LIST, 4, out));
   ACCEL_JSON_EACH(item, node) {
     value all, message;
     if (!cJSON_IsObject(item))
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "message %zu is not an object with role and content", out->list->n + 1);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "message %zu is not an object with role and content",
+                         out->list->n + 1);
     ACCEL_TRY(accel__jinja_from_json(run, item, &all));
     ACCEL_TRY(without_null(run, all.dict, &message));
     ACCEL_TRY(alias_reasoning(run, &message));
@@ -288,7 +319,8 @@ static accel_status append_tag(accel__jinja *run, value *text) {
   return accel__jinja_binary(run, '+', &before, &tag, text);
 }
 
-/* Marks the end of the last message's text, so that it can be found again in what the template makes of it. */
+/* Marks the end of the last message's text, so that it can be found again in what the template
+ * makes of it. */
 static accel_status mark_last(accel__jinja *run, const value *messages) {
   accel__jinja_dict *last = messages->list->at[messages->list->n - 1].dict;
   value *content = NULL;
@@ -312,14 +344,16 @@ static accel_status mark_last(accel__jinja *run, const value *messages) {
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Cuts out[from..] where the mark is; the template may have trimmed the space behind the mark, then also that before it. */
+/* Cuts out[from..] where the mark is; the template may have trimmed the space behind the mark, then
+ * also that before it. */
 static accel_status cut_at_mark(accel__buffer *out, size_t from) {
   size_t n = strlen(continue_tag), bare = n - 1, at = out->n;
   for (size_t i = from; i + bare <= out->n; ++i) {
     if (memcmp(out->data + i, continue_tag, bare) == 0) at = i;
   }
   if (at == out->n)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "the template leaves the last message out, so it cannot be continued");
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "the template leaves the last message out, so it cannot be continued");
   bool trimmed = at + n > out->n || memcmp(out->data + at, continue_tag, n) != 0;
   while (trimmed && at > from && is_space(out->data[at - 1])) at--;
   out->n = at;
@@ -327,15 +361,16 @@ static accel_status cut_at_mark(accel__buffer *out, size_t from) {
   return ACCEL_OK;
 }
 
-static accel_status bind_json(accel__jinja *run, accel__jinja_scope *scope, const char *name, const accel__json *node) {
+static accel_status bind_json(accel__jinja *run, accel__jinja_scope *scope, const char *name,
+                              const accel__json *node) {
   value v = accel__jinja_none();
   if (node) ACCEL_TRY(accel__jinja_from_json(run, node, &v));
   return accel__jinja_bind(run, scope, name, v);
 }
 
 /* What the template sees, in the order in which later ones win. */
-static accel_status bind_all(accel__jinja *run, const accel__chat_template *chat, const accel__chat_request *how,
-                             accel__jinja_scope *scope) {
+static accel_status bind_all(accel__jinja *run, const accel__chat_template *chat,
+                             const accel__chat_request *how, accel__jinja_scope *scope) {
   value messages;
   for (size_t i = 0; i < chat->specials; ++i)
     ACCEL_TRY(accel__jinja_bind(run, scope, chat->special_name[i], text_value(chat->special[i])));
@@ -345,11 +380,12 @@ static accel_status bind_all(accel__jinja *run, const accel__chat_template *chat
   ACCEL_TRY(accel__jinja_bind(run, scope, "messages", messages));
   ACCEL_TRY(bind_json(run, scope, "tools", how->tools));
   ACCEL_TRY(bind_json(run, scope, "documents", how->documents));
-  return accel__jinja_bind(run, scope, "add_generation_prompt", accel__jinja_bool(how->add_generation_prompt));
+  return accel__jinja_bind(run, scope, "add_generation_prompt",
+                           accel__jinja_bool(how->add_generation_prompt));
 }
 
-static accel_status render(const accel__chat_template *chat, const accel__chat_request *how, accel__buffer *out,
-                           accel__jinja *run) {
+static accel_status render(const accel__chat_template *chat, const accel__chat_request *how,
+                           accel__buffer *out, accel__jinja *run) {
   const one_template *t;
   accel__jinja_scope outer = {0}, scope = {.parent = &outer};
   size_t from = out->n;
@@ -360,14 +396,17 @@ static accel_status render(const accel__chat_template *chat, const accel__chat_r
   return how->continue_final_message ? cut_at_mark(out, from) : accel__buffer_status(out);
 }
 
-accel_status accel__chat_template_render(const accel__chat_template *chat, const accel__chat_request *how,
-                                         accel__buffer *out, accel__chat_spans *spans) {
-  accel__jinja run = {.name = chat->at[0].where, .line = 1, .out = out, .main = out, .spans = spans};
+accel_status accel__chat_template_render(const accel__chat_template *chat,
+                                         const accel__chat_request *how, accel__buffer *out,
+                                         accel__chat_spans *spans) {
+  accel__jinja run = {
+      .name = chat->at[0].where, .line = 1, .out = out, .main = out, .spans = spans};
   time_t now = time(NULL);
   if (how->variables && !cJSON_IsObject(how->variables))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "the template's variables must be an object");
   if (how->continue_final_message && how->add_generation_prompt)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "continue_final_message and add_generation_prompt exclude each other");
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "continue_final_message and add_generation_prompt exclude each other");
   if (how->now)
     run.now = *how->now;
   else

@@ -27,26 +27,33 @@
 /* The templates of one model, by name; read-only once loaded, shared by threads. */
 typedef struct accel__chat_template accel__chat_template;
 
-/* path: a file of one template, or a directory. Reads tokenizer_config.json (chat_template: a string, or a list of {name,
- * template}), then chat_template.json (older processors), chat_template.jinja and additional_chat_templates/NAME.jinja,
- * which win in this order; and the special tokens (bos_token ...), which templates see as variables.  ACCEL_ERROR_NOT_FOUND
- * when the model has no template; ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
+/* path: a file of one template, or a directory. Reads tokenizer_config.json (chat_template: a
+ * string, or a list of {name, template}), then chat_template.json (older processors),
+ * chat_template.jinja and additional_chat_templates/NAME.jinja, which win in this order; and the
+ * special tokens (bos_token ...), which templates see as variables.  ACCEL_ERROR_NOT_FOUND when the
+ * model has no template; ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
 accel_status accel__chat_template_load(const char *path, accel__chat_template **out);
-/* One template from its text; `name` stands for the file in messages.  No special tokens are defined. */
-accel_status accel__chat_template_parse(const char *text, size_t n, const char *name, accel__chat_template **out);
+/* One template from its text; `name` stands for the file in messages.  No special tokens are
+ * defined. */
+accel_status accel__chat_template_parse(const char *text, size_t n, const char *name,
+                                        accel__chat_template **out);
 void accel__chat_template_free(accel__chat_template **chat); /* NULL-safe, sets NULL */
 
 size_t accel__chat_template_count(const accel__chat_template *chat);
-/* Name of template i ("default" for the only one) and its text, NUL-terminated; both live with `chat`. */
+/* Name of template i ("default" for the only one) and its text, NUL-terminated; both live with
+ * `chat`. */
 const char *accel__chat_template_name(const accel__chat_template *chat, size_t i);
 const char *accel__chat_template_text(const accel__chat_template *chat, size_t i);
 
 typedef struct accel__chat_request {
-  const accel__json *messages;  /* array of objects: role, content, ... ; members that are null are left out */
+  /* array of objects: role, content, ... ; members that are null are left out */
+  const accel__json *messages;
   const accel__json *tools;     /* array of JSON schemas, or NULL */
   const accel__json *documents; /* array of objects, or NULL */
-  const accel__json *variables; /* object: more variables of the template (enable_thinking ...), or NULL */
-  const char *name; /* of the template; NULL: "tool_use" when there are tools and such a template, else "default" */
+  /* object: more variables of the template (enable_thinking ...), or NULL */
+  const accel__json *variables;
+  /* of the template; NULL: "tool_use" when there are tools and such a template, else "default" */
+  const char *name;
   bool add_generation_prompt;  /* end with the header of the assistant's next message */
   bool continue_final_message; /* end inside the last message, so that the model goes on with it */
   const struct tm *now;        /* what strftime_now reads; NULL: local time now */
@@ -62,12 +69,14 @@ typedef struct accel__chat_spans {
 } accel__chat_spans; /* {0} is empty; free(at) */
 
 /* Appends the rendered conversation to `out`; `spans` may be NULL.  Any number of threads at once.
- * Errors: ACCEL_ERROR_ARGUMENT when messages are not an array of objects, when there is no template of that name, when the
- * template itself refuses (raise_exception: the message is passed on), or continue_final_message finds nothing to continue;
- * ACCEL_ERROR_FORMAT for what Python would raise as an error of the template (undefined names in arithmetic, wrong types);
- * ACCEL_ERROR_UNSUPPORTED for what is not implemented; ACCEL_ERROR_LIMIT for a template without end.  Each names template
+ * Errors: ACCEL_ERROR_ARGUMENT when messages are not an array of objects, when there is no template
+ * of that name, when the template itself refuses (raise_exception: the message is passed on), or
+ * continue_final_message finds nothing to continue; ACCEL_ERROR_FORMAT for what Python would raise
+ * as an error of the template (undefined names in arithmetic, wrong types); ACCEL_ERROR_UNSUPPORTED
+ * for what is not implemented; ACCEL_ERROR_LIMIT for a template without end.  Each names template
  * and line. */
-accel_status accel__chat_template_render(const accel__chat_template *chat, const accel__chat_request *request,
-                                         accel__buffer *out, accel__chat_spans *spans);
+accel_status accel__chat_template_render(const accel__chat_template *chat,
+                                         const accel__chat_request *request, accel__buffer *out,
+                                         accel__chat_spans *spans);
 
 #endif

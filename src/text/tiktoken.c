@@ -57,7 +57,8 @@ static accel_status read_tokens(writer *w, const char *at, size_t n, const char 
     if (length) {
       int found = read_line(at, length, bytes, &rank);
       if (found < 0)
-        return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %zu is not a token in base64 and its rank", name, line);
+        return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %zu is not a token in base64 and its rank",
+                           name, line);
       ACCEL_TRY(accel__vocab_add(&w->tokens, (const char *)bytes, (size_t)found, (int32_t)rank));
     }
     at = feed ? feed + 1 : end;
@@ -65,7 +66,8 @@ static accel_status read_tokens(writer *w, const char *at, size_t n, const char 
   ACCEL_TRY(accel__vocab_finish(&w->tokens));
   for (size_t i = 0; i < w->tokens.n; ++i)
     if (accel__vocab_token(&w->tokens, w->tokens.entry[i].id) != &w->tokens.entry[i])
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: rank %d comes twice", name, w->tokens.entry[i].id);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: rank %d comes twice", name,
+                         w->tokens.entry[i].id);
   return ACCEL_OK;
 }
 
@@ -75,7 +77,8 @@ static accel_status read_tokens(writer *w, const char *at, size_t n, const char 
 static void put_bytes(writer *w, const char *bytes, size_t n) {
   char text[4 * LONGEST];
   size_t length = 0;
-  for (size_t i = 0; i < n; ++i) length += accel__utf8_encode(accel__byte_to_char((uint8_t)bytes[i]), text + length);
+  for (size_t i = 0; i < n; ++i)
+    length += accel__utf8_encode(accel__byte_to_char((uint8_t)bytes[i]), text + length);
   accel__buffer_json_string(w->b, text, length);
 }
 
@@ -184,8 +187,8 @@ static accel_status put_behind(writer *w, const accel__json *decoder) {
   return ACCEL_OK;
 }
 
-/* Ids of added_tokens_decoder behind the vocabulary, those between them reserved, then extra_special_tokens; then what is
- * named. */
+/* Ids of added_tokens_decoder behind the vocabulary, those between them reserved, then
+ * extra_special_tokens; then what is named. */
 static accel_status put_added_tokens(writer *w, const accel__json *config) {
   static const char *const named[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
@@ -211,21 +214,25 @@ static accel_status put_added_tokens(writer *w, const accel__json *config) {
 static accel_status put_all(writer *w, const accel__json *config) {
   accel__buffer_text(w->b, "{\"version\":\"1.0\",");
   ACCEL_TRY(put_added_tokens(w, config));
-  accel__buffer_text(
-      w->b,
-      "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{"
-      "\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
-      "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":"
-      "\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
-      "\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":false},"
-      "\"decoder\":{\"type\":\"ByteLevel\"},");
+  accel__buffer_text(w->b,
+                     "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+                     "\"Split\",\"pattern\":{"
+                     "\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{"
+                     "L}+|\\\\p{N}{1,3}| "
+                     "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
+                     "\\\\s+\"},\"behavior\":"
+                     "\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+                     "false,\"use_regex\":false}]},"
+                     "\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_"
+                     "offsets\":false},"
+                     "\"decoder\":{\"type\":\"ByteLevel\"},");
   ACCEL_TRY(put_model(w));
   accel__buffer_text(w->b, "}");
   return accel__buffer_status(w->b);
 }
 
-accel_status accel__tiktoken_json(const char *text, size_t n, const char *name, const accel__json_file *config,
-                                  accel__buffer *out) {
+accel_status accel__tiktoken_json(const char *text, size_t n, const char *name,
+                                  const accel__json_file *config, accel__buffer *out) {
   writer w = {.b = out};
   accel_status status = read_tokens(&w, text, n, name);
   if (status == ACCEL_OK) status = put_all(&w, config ? config->root : NULL);

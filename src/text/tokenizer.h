@@ -24,26 +24,30 @@
 
 typedef struct accel__tokenizer accel__tokenizer;
 
-/* Not implemented, and refused by name: BPE dropout, expressions beyond regex.h.  Ids of added tokens are counted as the
- * package counts them: the model's id where it has the token, else on from the vocabulary's size.
+/* Not implemented, and refused by name: BPE dropout, expressions beyond regex.h.  Ids of added
+ * tokens are counted as the package counts them: the model's id where it has the token, else on
+ * from the vocabulary's size.
  *
- * Loads a tokenizer.json, a vocab.txt, a SentencePiece model or tiktoken vocabulary (*.model), a merges.txt with vocab.json
- * beside it, Marian's source.spm or M2M100's sentencepiece.bpe.model with vocab.json beside it, or a directory that has one
- * of them (the first in this order), together with tokenizer_config.json and special_tokens_map.json beside it where they
- * exist; what is no tokenizer.json is read as the class that tokenizer_config.json names converts it (sentencepiece.h,
- * tiktoken.h, merges.h, marian.h).  add_bos_token and add_eos_token, where stated, replace the post-processor, as in
- * transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when neither file is there; ACCEL_ERROR_FORMAT names file and field; a
- * normalizer, pre-tokenizer, model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by
+ * Loads a tokenizer.json, a vocab.txt, a SentencePiece model or tiktoken vocabulary (*.model), a
+ * merges.txt with vocab.json beside it, Marian's source.spm or M2M100's sentencepiece.bpe.model
+ * with vocab.json beside it, or a directory that has one of them (the first in this order),
+ * together with tokenizer_config.json and special_tokens_map.json beside it where they exist; what
+ * is no tokenizer.json is read as the class that tokenizer_config.json names converts it
+ * (sentencepiece.h, tiktoken.h, merges.h, marian.h).  add_bos_token and add_eos_token, where
+ * stated, replace the post-processor, as in transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when
+ * neither file is there; ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer,
+ * model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by
  * name. */
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out);
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
-accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out);
+accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name,
+                                    accel__tokenizer **out);
 void accel__tokenizer_free(accel__tokenizer **tokenizer); /* NULL-safe, sets NULL */
 /* What it keeps in memory: vocabulary, merges, tries. */
 size_t accel__tokenizer_bytes(const accel__tokenizer *tokenizer);
-/* Lower-cases texts before every other step of the normalizer, unless one of them is Lowercase already: what
- * sentence-transformers does for do_lower_case.  Before the tokenizer is shared between threads.  ACCEL_ERROR_FORMAT when it
- * has as many steps as it may have. */
+/* Lower-cases texts before every other step of the normalizer, unless one of them is Lowercase
+ * already: what sentence-transformers does for do_lower_case.  Before the tokenizer is shared
+ * between threads.  ACCEL_ERROR_FORMAT when it has as many steps as it may have. */
 accel_status accel__tokenizer_lower_case(accel__tokenizer *tokenizer);
 
 typedef enum accel__truncation {
@@ -55,20 +59,27 @@ typedef enum accel__truncation {
 
 /* What is known about a tokenizer beside its tokens.  Ids are -1 when there is no such token. */
 typedef struct accel__tokenizer_info {
-  uint32_t vocab_size;       /* tokens of the model and added tokens together: len(tokenizer) in Python */
+  /* tokens of the model and added tokens together: len(tokenizer) in Python */
+  uint32_t vocab_size;
   uint32_t model_vocab_size; /* tokens of the model alone */
-  uint32_t max_id;           /* the highest id any token has; an embedding table needs max_id + 1 rows */
+  /* the highest id any token has; an embedding table needs max_id + 1 rows */
+  uint32_t max_id;
   int32_t cls, sep, pad, mask, unk, bos,
-      eos;                   /* named in tokenizer_config.json or special_tokens_map.json, else by their usual texts */
-  uint32_t model_max_length; /* tokens; 0 when not stated (transformers' "very large integer" too) */
-  bool pad_left;             /* padding_side, or what the class has for its default */
-  bool no_mask;              /* model_input_names without attention_mask: models are told of no padding */
-  bool truncate_left;        /* truncation_side: tokens are taken from the front of a text */
-  bool clean_up;             /* clean_up_tokenization_spaces; false where not stated and for BPE, as in transformers 5 */
-  const char *model_type;    /* "WordPiece", "BPE", "Unigram", "WordLevel" */
-  const char *continuing_subword_prefix; /* "##", or "" when the model has none: pieces inside a word begin with it */
-  /* What tokenizer.json itself asks for; the caller decides whether to follow (sentence-transformers does not, it pads
-   * itself). */
+      /* named in tokenizer_config.json or special_tokens_map.json, else by their usual texts */
+      eos;
+  /* tokens; 0 when not stated (transformers' "very large integer" too) */
+  uint32_t model_max_length;
+  bool pad_left; /* padding_side, or what the class has for its default */
+  /* model_input_names without attention_mask: models are told of no padding */
+  bool no_mask;
+  bool truncate_left; /* truncation_side: tokens are taken from the front of a text */
+  /* clean_up_tokenization_spaces; false where not stated and for BPE, as in transformers 5 */
+  bool clean_up;
+  const char *model_type; /* "WordPiece", "BPE", "Unigram", "WordLevel" */
+  /* "##", or "" when the model has none: pieces inside a word begin with it */
+  const char *continuing_subword_prefix;
+  /* What tokenizer.json itself asks for; the caller decides whether to follow
+   * (sentence-transformers does not, it pads itself). */
   bool file_truncates, file_pads;
   accel__truncation file_truncation;
   uint32_t file_max_length, file_stride;
@@ -76,14 +87,18 @@ typedef struct accel__tokenizer_info {
   uint32_t file_pad_multiple; /* pad_to_multiple_of; 0 none */
   uint32_t pad_type_id;       /* type id of padding; 0 unless tokenizer.json says otherwise */
 } accel__tokenizer_info;
-const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *tokenizer); /* lives with the tokenizer */
+/* lives with the tokenizer */
+const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *tokenizer);
 
 typedef struct accel__encode_options {
-  bool add_special_tokens;     /* [CLS] ... [SEP], as the post-processor says */
-  bool ignore_special_in_text; /* "[SEP]" inside the text is plain text (encode_special_tokens in `tokenizers`) */
-  bool truncate_left;          /* drop from the front (pieces come from the back); usually info->truncate_left */
-  bool words;                  /* text and pair are already split: each NUL-terminated run is one word (is_split_into_words);
-                                * text_n counts the NULs; offsets count from the start of each word, word_ids number the words */
+  bool add_special_tokens; /* [CLS] ... [SEP], as the post-processor says */
+  /* "[SEP]" inside the text is plain text (encode_special_tokens in `tokenizers`) */
+  bool ignore_special_in_text;
+  /* drop from the front (pieces come from the back); usually info->truncate_left */
+  bool truncate_left;
+  /* text and pair are already split: each NUL-terminated run is one word (is_split_into_words);
+   * text_n counts the NULs; offsets count from the start of each word, word_ids number the words */
+  bool words;
   accel__truncation truncation; /* ACCEL__TRUNCATE_NONE: all tokens, max_length and stride unused */
   uint32_t max_length;          /* tokens of one piece, special tokens included */
   uint32_t stride;              /* tokens that neighbouring pieces share */
@@ -93,50 +108,59 @@ typedef struct accel__span {
   uint32_t start, end; /* [start, end) */
 } accel__span;
 
-/* Tokens of one text or pair.  {0} is empty; pass the same one again to reuse its memory.  All arrays are piece after piece:
- * piece p holds [start[p], start[p+1]).  Piece 0 is the result; the others are what truncation cut off, in reading order,
- * each with its special tokens and at most max_length long (the package's `overflowing`).  For a pair each part of one text
- * meets each part of the other.  Where max_length holds the special tokens only, piece 0 is those and piece 1 has all the
- * text, however long. */
+/* Tokens of one text or pair.  {0} is empty; pass the same one again to reuse its memory.  All
+ * arrays are piece after piece: piece p holds [start[p], start[p+1]).  Piece 0 is the result; the
+ * others are what truncation cut off, in reading order, each with its special tokens and at most
+ * max_length long (the package's `overflowing`).  For a pair each part of one text meets each part
+ * of the other.  Where max_length holds the special tokens only, piece 0 is those and piece 1 has
+ * all the text, however long. */
 typedef struct accel__encoding {
-  size_t n;                              /* tokens of piece 0 = start[1] */
-  size_t pieces;                         /* 1 + overflowing pieces */
-  size_t *start;                         /* [pieces + 1] */
-  int32_t *ids;                          /* [start[pieces]], as all below */
-  int32_t *type_ids;                     /* 0 first text, 1 second, as the post-processor says */
-  uint8_t *special;                      /* 1: put there by the post-processor (special_tokens_mask) */
-  accel__span *bytes;                    /* in the original text of the token's sequence; {0, 0} for special tokens */
-  accel__span *chars;                    /* the same in code points: what transformers calls offsets */
-  int32_t *word_ids;                     /* number of the pre-token within its text; -1 for special tokens */
+  size_t n;          /* tokens of piece 0 = start[1] */
+  size_t pieces;     /* 1 + overflowing pieces */
+  size_t *start;     /* [pieces + 1] */
+  int32_t *ids;      /* [start[pieces]], as all below */
+  int32_t *type_ids; /* 0 first text, 1 second, as the post-processor says */
+  /* 1: put there by the post-processor (special_tokens_mask) */
+  uint8_t *special;
+  /* in the original text of the token's sequence; {0, 0} for special tokens */
+  accel__span *bytes;
+  /* the same in code points: what transformers calls offsets */
+  accel__span *chars;
+  /* number of the pre-token within its text; -1 for special tokens */
+  int32_t *word_ids;
   int8_t *sequence_ids;                  /* 0 text, 1 pair, -1 special tokens */
   size_t capacity, piece_capacity;       /* private */
   struct accel__encode_scratch *scratch; /* private */
 } accel__encoding;
 
-/* Encodes `text` (n bytes), with `pair` as the second text when it is not NULL.  options NULL: special tokens, no
- * truncation. On failure `out` stays usable and holds nothing.  ACCEL_ERROR_LIMIT: a text over 1 GiB, or overflowing pieces
- * without end in sight. ACCEL_ERROR_ARGUMENT: max_length leaves no room for the special tokens, stride not below what is
- * left, or a text that may not be cut (only_first, only_second) is alone too long - as the `tokenizers` package refuses
- * them. */
-accel_status accel__encode(const accel__tokenizer *tokenizer, const char *text, size_t n, const char *pair, size_t pair_n,
-                           const accel__encode_options *options, accel__encoding *out);
+/* Encodes `text` (n bytes), with `pair` as the second text when it is not NULL.  options NULL:
+ * special tokens, no truncation. On failure `out` stays usable and holds nothing.
+ * ACCEL_ERROR_LIMIT: a text over 1 GiB, or overflowing pieces without end in sight.
+ * ACCEL_ERROR_ARGUMENT: max_length leaves no room for the special tokens, stride not below what is
+ * left, or a text that may not be cut (only_first, only_second) is alone too long - as the
+ * `tokenizers` package refuses them. */
+accel_status accel__encode(const accel__tokenizer *tokenizer, const char *text, size_t n,
+                           const char *pair, size_t pair_n, const accel__encode_options *options,
+                           accel__encoding *out);
 void accel__encoding_free(accel__encoding *encoding);
 /* How many tokens the post-processor adds to a single text, or to a pair. */
 uint32_t accel__special_token_count(const accel__tokenizer *tokenizer, bool pair);
 
-/* Appends the text of ids[0..n) to `out`.  skip_special leaves out special tokens; clean_up also undoes the space before
- * punctuation and English contractions (clean_up_tokenization_spaces).  Ids without a token are left out, as in Python. */
-accel_status accel__decode(const accel__tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip_special, bool clean_up,
-                           accel__buffer *out);
+/* Appends the text of ids[0..n) to `out`.  skip_special leaves out special tokens; clean_up also
+ * undoes the space before punctuation and English contractions (clean_up_tokenization_spaces).  Ids
+ * without a token are left out, as in Python. */
+accel_status accel__decode(const accel__tokenizer *tokenizer, const int32_t *ids, size_t n,
+                           bool skip_special, bool clean_up, accel__buffer *out);
 
-/* The same of n tokens that are given as texts: convert_tokens_to_string in Python.  Without a decoder they are joined by
- * spaces. */
-accel_status accel__decode_tokens(const accel__tokenizer *tokenizer, const char *const *tokens, size_t n,
-                                  accel__buffer *out);
+/* The same of n tokens that are given as texts: convert_tokens_to_string in Python.  Without a
+ * decoder they are joined by spaces. */
+accel_status accel__decode_tokens(const accel__tokenizer *tokenizer, const char *const *tokens,
+                                  size_t n, accel__buffer *out);
 
 /* -1 when there is no such token.  Added tokens win over the model's. */
 int32_t accel__token_to_id(const accel__tokenizer *tokenizer, const char *token, size_t n);
-/* NULL when there is no such id; *n (may be NULL) gets the length in bytes.  NUL-terminated, lives with the tokenizer. */
+/* NULL when there is no such id; *n (may be NULL) gets the length in bytes.  NUL-terminated, lives
+ * with the tokenizer. */
 const char *accel__id_to_token(const accel__tokenizer *tokenizer, int32_t id, size_t *n);
 bool accel__id_is_special(const accel__tokenizer *tokenizer, int32_t id);
 

@@ -1,5 +1,6 @@
-/* trie.c - a read-only trie over code points.  Nodes are numbered breadth first, so the children of a node lie side by side
- * and an edge is found by binary search; built level by level from the sorted strings. */
+/* trie.c - a read-only trie over code points.  Nodes are numbered breadth first, so the children of
+ * a node lie side by side and an edge is found by binary search; built level by level from the
+ * sorted strings. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ static int by_text(const void *a, const void *b) {
   return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
-/* The first 8 bytes as a number that sorts as they do (a string and the same with NULs behind it are told apart by by_text).
+/* The first 8 bytes as a number that sorts as they do (a string and the same with NULs behind it
+ * are told apart by by_text).
  */
 static uint64_t first_bytes(const accel__trie_string *s) {
   uint64_t key = 0;
@@ -27,8 +29,8 @@ typedef struct range {
   size_t first, end, depth;
 } range;
 
-static accel_status push_node(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity, uint32_t label,
-                              range r) {
+static accel_status push_node(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity,
+                              uint32_t label, range r) {
   size_t labels = *capacity, values = *capacity, firsts = *capacity;
   if (t->n + 2 > *capacity) {
     ACCEL_TRY(accel__grow(&t->label, &labels, t->n + 2, sizeof *t->label));
@@ -44,13 +46,14 @@ static accel_status push_node(accel__trie *t, size_t *capacity, range **open, si
 }
 
 /* Children of the node that `r` stands for: one per code point that follows. */
-static accel_status push_children(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity,
-                                  const accel__trie_string *s, range r) {
+static accel_status push_children(accel__trie *t, size_t *capacity, range **open,
+                                  size_t *open_capacity, const accel__trie_string *s, range r) {
   for (size_t i = r.first; i < r.end;) {
     uint32_t c, other;
     size_t length = accel__utf8_decode(s[i].text + r.depth, s[i].n - r.depth, &c);
     size_t end = i + 1;
-    while (end < r.end && s[end].n >= r.depth + length && memcmp(s[end].text + r.depth, s[i].text + r.depth, length) == 0) {
+    while (end < r.end && s[end].n >= r.depth + length &&
+           memcmp(s[end].text + r.depth, s[i].text + r.depth, length) == 0) {
       if (accel__utf8_decode(s[end].text + r.depth, s[end].n - r.depth, &other) != length) break;
       end++;
     }
@@ -66,7 +69,8 @@ static accel_status build(accel__trie *t, const accel__trie_string *s, size_t n,
   for (size_t node = 0; node < t->n; ++node) {
     range r = (*open)[node];
     t->first[node] = (uint32_t)t->n;
-    while (r.first < r.end && s[r.first].n == r.depth) t->value[node] = s[r.first++].value; /* ends here */
+    /* ends here */
+    while (r.first < r.end && s[r.first].n == r.depth) t->value[node] = s[r.first++].value;
     ACCEL_TRY(push_children(t, &capacity, open, &open_capacity, s, r));
   }
   t->first[t->n] = (uint32_t)t->n;
@@ -105,7 +109,9 @@ uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c) {
   return low < t->first[node + 1] && t->label[low] == c ? low : 0;
 }
 
-size_t accel__trie_bytes(const accel__trie *t) { return t->n * (sizeof *t->first + sizeof *t->label + sizeof *t->value); }
+size_t accel__trie_bytes(const accel__trie *t) {
+  return t->n * (sizeof *t->first + sizeof *t->label + sizeof *t->value);
+}
 
 void accel__trie_free(accel__trie *t) {
   free(t->first);

@@ -1,7 +1,9 @@
-/* unicode.h - what Hugging Face's `tokenizers` package believes about code points, and the normal forms built on it.
+/* unicode.h - what Hugging Face's `tokenizers` package believes about code points, and the
+ * normal forms built on it.
  *
- * The tables (unicode_tables.c) are generated from that package by tools/make_unicode_tables.py, because its answers come
- * from several Unicode versions at once and token ids must agree with it.
+ * The tables (unicode_tables.c) are generated from that package by tools/make_unicode_tables.py,
+ * because its answers come from several Unicode versions at once and token ids must agree with
+ * it.
  */
 #ifndef ACCEL_TEXT_UNICODE_H
 #define ACCEL_TEXT_UNICODE_H
@@ -13,8 +15,8 @@
 /* Flags of a code point; the order is that of the generator. */
 enum {
   ACCEL__UNI_WHITE = 1 << 0, /* Rust char::is_whitespace; also \s of the regex crate */
-  ACCEL__UNI_CONTROL =
-      1 << 1,                /* BertNormalizer's clean_text removes it (Cc, Cf, Cn, Co but tab and line ends; U+0, U+FFFD) */
+  /* BertNormalizer's clean_text removes it (Cc, Cf, Cn, Co but tab and line ends; U+0, U+FFFD) */
+  ACCEL__UNI_CONTROL = 1 << 1,
   ACCEL__UNI_PUNCT = 1 << 2, /* ASCII punctuation or category P: BertPreTokenizer, Punctuation */
   ACCEL__UNI_NONSPACING = 1 << 3,  /* category Mn; not set where NFD takes the code point apart */
   ACCEL__UNI_MARK = 1 << 4,        /* category M: StripAccents */
@@ -29,7 +31,8 @@ enum {
   ACCEL__UNI_WORD_ONIG = 1 << 13,  /* \w of Oniguruma */
 };
 
-/* Grapheme classes, as far as Precompiled needs them (graphemes of fewer than 6 bytes); Hangul is told by range. */
+/* Grapheme classes, as far as Precompiled needs them (graphemes of fewer than 6 bytes); Hangul is
+ * told by range. */
 enum {
   ACCEL__GRAPHEME_OTHER,
   ACCEL__GRAPHEME_EXTEND,
@@ -79,11 +82,13 @@ typedef struct accel__unicode_record {
   uint8_t combining; /* canonical combining class; 0: starter */
   uint8_t grapheme;  /* ACCEL__GRAPHEME_* */
   uint8_t category;  /* ACCEL__CATEGORY_* as Oniguruma has it */
-  int32_t lower;     /* added to the code point gives its lower case (U+0130 has two: accel__unicode_lower) */
+  /* added to the code point gives its lower case (U+0130 has two: accel__unicode_lower) */
+  int32_t lower;
 } accel__unicode_record;
 typedef struct accel__unicode_decomposition {
   uint32_t code_point;
-  uint16_t canonical, compatible; /* places in accel__unicode_decomposed: length, then code points; 0 none */
+  /* places in accel__unicode_decomposed: length, then code points; 0 none */
+  uint16_t canonical, compatible;
 } accel__unicode_decomposition;
 typedef struct accel__unicode_composition {
   uint32_t first, second, composed;
@@ -93,20 +98,26 @@ extern const accel__unicode_record accel__unicode_records[];
 extern const uint16_t accel__unicode_blocks[0x110000 / 128];
 extern const uint16_t accel__unicode_index[];
 extern const size_t accel__unicode_decomposition_count, accel__unicode_composition_count;
-extern const accel__unicode_decomposition
-    accel__unicode_decompositions[]; /* sorted; Hangul syllables are computed instead */
+/* sorted; Hangul syllables are computed instead */
+extern const accel__unicode_decomposition accel__unicode_decompositions[];
 extern const uint32_t accel__unicode_decomposed[];
-extern const accel__unicode_composition accel__unicode_compositions[]; /* sorted by (first, second) */
+/* sorted by (first, second) */
+extern const accel__unicode_composition accel__unicode_compositions[];
 
 /* `c` must be below 0x110000. */
 static inline const accel__unicode_record *accel__unicode(uint32_t c) {
-  return &accel__unicode_records[accel__unicode_index[(size_t)accel__unicode_blocks[c >> 7] * 128 + (c & 127)]];
+  return &accel__unicode_records[accel__unicode_index[(size_t)accel__unicode_blocks[c >> 7] * 128 +
+                                                      (c & 127)]];
 }
-static inline bool accel__unicode_is(uint32_t c, unsigned flag) { return (accel__unicode(c)->flags & flag) != 0; }
+static inline bool accel__unicode_is(uint32_t c, unsigned flag) {
+  return (accel__unicode(c)->flags & flag) != 0;
+}
 
-/* Full decomposition of one code point into out[]; returns how many (at most 18), 1 when it is its own. */
+/* Full decomposition of one code point into out[]; returns how many (at most 18), 1 when it is its
+ * own. */
 enum { ACCEL__UNICODE_DECOMPOSED_MAX = 18 };
-size_t accel__unicode_decompose(uint32_t c, bool compatible, uint32_t out[ACCEL__UNICODE_DECOMPOSED_MAX]);
+size_t accel__unicode_decompose(uint32_t c, bool compatible,
+                                uint32_t out[ACCEL__UNICODE_DECOMPOSED_MAX]);
 /* The canonical composition of two code points, or 0. */
 uint32_t accel__unicode_compose(uint32_t first, uint32_t second);
 /* The class of `c` below 0x110000 by which UnicodeScripts cuts; 0: it goes with anything. */

@@ -1,4 +1,5 @@
-/* unigram.c - the segmentation of highest likelihood (Kudo 2018), Viterbi over the code points of a split. */
+/* unigram.c - the segmentation of highest likelihood (Kudo 2018), Viterbi over the code points of a
+ * split. */
 #include "text/internal.h"
 
 struct accel__best {
@@ -18,11 +19,13 @@ static void offer(struct accel__best *end, double score, bool single, size_t fro
 }
 
 static accel_status no_unknown(const accel__tokenizer *t) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.unk_id' is absent, and the text holds an unknown character",
+  return accel__fail(ACCEL_ERROR_FORMAT,
+                     "%s: field 'model.unk_id' is absent, and the text holds an unknown character",
                      t->name);
 }
 
-static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars, size_t n, accel__encode_scratch *s) {
+static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                            accel__encode_scratch *s) {
   const accel__model *m = &t->model;
   const bool single_sums = m->piece_id != NULL;
   const int32_t unknown = m->piece_id ? UNKNOWN : m->unk;
@@ -39,15 +42,16 @@ static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars,
       single = single || j == i;
     }
     if (single) continue;
-    if (m->unk < 0 && (!s->best[i + 1].reached || m->unk_score + here > s->best[i + 1].score)) return no_unknown(t);
+    if (m->unk < 0 && (!s->best[i + 1].reached || m->unk_score + here > s->best[i + 1].score))
+      return no_unknown(t);
     double score = m->unk_score + here;
     offer(&s->best[i + 1], single_sums ? (double)(float)score : score, single_sums, i, unknown);
   }
   return ACCEL_OK;
 }
 
-accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                                  accel__encode_scratch *s, accel__tokens *out) {
+accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                                  int32_t word, accel__encode_scratch *s, accel__tokens *out) {
   const accel__model *m = &t->model;
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
@@ -60,25 +64,28 @@ accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *
   if (spell) return ACCEL_OK;
   size_t before = out->n;
   ACCEL_TRY(accel__tokens_push(t, out, m->unk, chars, n, word));
-  if (t->trims)
-    accel__count_spaces(s->utf8, bytes, &out->at[before].lead, &out->at[before].trail); /* its text is the piece */
+  /* its text is the piece */
+  if (t->trims) accel__count_spaces(s->utf8, bytes, &out->at[before].lead, &out->at[before].trail);
   return ACCEL_OK;
 }
 
-accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                                     accel__encode_scratch *s, accel__tokens *out) {
+accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                                     int32_t word, accel__encode_scratch *s, accel__tokens *out) {
   const int32_t *piece_id = t->model.piece_id, unknown = piece_id ? UNKNOWN : t->model.unk;
   ACCEL_TRY(viterbi(t, chars, n, s));
-  for (size_t end = n; end > 0; end = s->best[end].from) s->best[s->best[end].from].next = (uint32_t)end;
+  for (size_t end = n; end > 0; end = s->best[end].from)
+    s->best[s->best[end].from].next = (uint32_t)end;
   for (size_t i = 0; i < n;) {
     size_t from = i;
     int32_t id = s->best[s->best[i].next].id;
     i = s->best[i].next;
     if (id != unknown) {
-      ACCEL_TRY(accel__tokens_push(t, out, piece_id ? piece_id[id] : id, chars + from, i - from, word));
+      ACCEL_TRY(
+          accel__tokens_push(t, out, piece_id ? piece_id[id] : id, chars + from, i - from, word));
       continue;
     }
-    while (i < n && s->best[s->best[i].next].id == id) i = s->best[i].next; /* unknown pieces in a row are one */
+    /* unknown pieces in a row are one */
+    while (i < n && s->best[s->best[i].next].id == id) i = s->best[i].next;
     ACCEL_TRY(accel__unknown_piece(t, chars + from, i - from, word, s, out));
   }
   return ACCEL_OK;

@@ -1,11 +1,12 @@
-/* vocab.c - tokens and ids: open addressing over one block of bytes, made for lookups of every prefix of a word. */
+/* vocab.c - tokens and ids: open addressing over one block of bytes, made for lookups of every
+ * prefix of a word. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/internal.h"
 
-const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n,
-                                      const char *text, size_t n) {
+const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix,
+                                      size_t prefix_n, const char *text, size_t n) {
   if (v->slots == 0) return NULL;
   uint64_t h = accel__hash_end(hash);
   uint32_t tag = (uint32_t)(h >> 32);
@@ -52,12 +53,14 @@ accel_status accel__vocab_reserve(accel__vocab *v, size_t n) {
 
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int32_t id) {
   if (2 * v->n >= v->slots) ACCEL_TRY(widen(v, v->slots ? v->slots * 2 : 4096));
-  const accel__entry *known = accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
+  const accel__entry *known =
+      accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
   if (known) {
     v->entry[known - v->entry].id = id;
     return ACCEL_OK;
   }
-  if (v->n == v->capacity) ACCEL_TRY(accel__grow(&v->entry, &v->capacity, v->n + 1, sizeof *v->entry));
+  if (v->n == v->capacity)
+    ACCEL_TRY(accel__grow(&v->entry, &v->capacity, v->n + 1, sizeof *v->entry));
   v->entry[v->n] = (accel__entry){v->bytes.n, (uint32_t)n, id};
   accel__buffer_bytes(&v->bytes, token, n);
   accel__buffer_bytes(&v->bytes, "", 1);
@@ -89,12 +92,13 @@ accel_status accel__vocab_finish(accel__vocab *v) {
 }
 
 size_t accel__vocab_bytes(const accel__vocab *v) {
-  return v->bytes.capacity + v->capacity * sizeof *v->entry + v->slots * (sizeof *v->slot + sizeof *v->tag) +
-         v->ids * sizeof *v->by_id;
+  return v->bytes.capacity + v->capacity * sizeof *v->entry +
+         v->slots * (sizeof *v->slot + sizeof *v->tag) + v->ids * sizeof *v->by_id;
 }
 
 int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n) {
-  const accel__entry *e = accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
+  const accel__entry *e =
+      accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
   return e ? e->id : -1;
 }
 

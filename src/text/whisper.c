@@ -8,7 +8,8 @@
 
 #include "text/languages.h"
 
-/* generate() goes on 30 s later where a piece ends in a single timestamp: so much is taken for granted here, too. */
+/* generate() goes on 30 s later where a piece ends in a single timestamp: so much is taken for
+ * granted here, too. */
 enum { SEGMENT_TIMESTAMPS = 1500 };
 
 typedef struct span {
@@ -81,11 +82,13 @@ static void overlap(list left, list right, uint32_t place[4]) {
   place[0] = place[1] = left.n;
   place[2] = place[3] = 0;
   for (uint32_t i = 1; i < left.n + right.n; i++) {
-    const uint32_t left_from = left.n > i ? left.n - i : 0, right_from = i > left.n ? i - left.n : 0;
+    const uint32_t left_from = left.n > i ? left.n - i : 0,
+                   right_from = i > left.n ? i - left.n : 0;
     const uint32_t left_to = left.n + right.n - i < left.n ? left.n + right.n - i : left.n;
     const uint32_t right_to = i < right.n ? i : right.n;
     uint32_t same = 0;
-    for (uint32_t k = 0; k < left_to - left_from; k++) same += matches(left, left_from + k, right, right_from + k);
+    for (uint32_t k = 0; k < left_to - left_from; k++)
+      same += matches(left, left_from + k, right, right_from + k);
     const double share = (double)same / i + i / 10000.0; /* long agreement counts a little more */
     if (same <= 1 || share <= best) continue;
     best = share;
@@ -117,10 +120,12 @@ static accel_status join(walk *w, list *out) {
 
 /* ---- chunks ---- */
 
-accel_status accel__whisper_decode(const accel__tokenizer *tokenizer, const int32_t *ids, uint32_t n, bool special,
-                                   accel__arena *arena, const char **out) {
+accel_status accel__whisper_decode(const accel__tokenizer *tokenizer, const int32_t *ids,
+                                   uint32_t n, bool special, accel__arena *arena,
+                                   const char **out) {
   accel__buffer text = {0};
-  accel_status status = accel__decode(tokenizer, ids, n, !special, accel__tokenizer_describe(tokenizer)->clean_up, &text);
+  accel_status status = accel__decode(tokenizer, ids, n, !special,
+                                      accel__tokenizer_describe(tokenizer)->clean_up, &text);
   if (status == ACCEL_OK) status = accel__buffer_status(&text);
   if (status == ACCEL_OK && !(*out = accel__arena_copy(arena, text.data ? text.data : "", text.n)))
     status = ACCEL_ERROR_OUT_OF_MEMORY;
@@ -128,7 +133,9 @@ accel_status accel__whisper_decode(const accel__tokenizer *tokenizer, const int3
   return status;
 }
 
-static void open_chunk(walk *w) { w->open = (accel__whisper_chunk){.text = "", .start = NAN, .end = NAN}; }
+static void open_chunk(walk *w) {
+  w->open = (accel__whisper_chunk){.text = "", .start = NAN, .end = NAN};
+}
 
 static void forget(walk *w) {
   w->n_before = 0;
@@ -149,17 +156,19 @@ static accel_status add_words(walk *w, list said) {
   accel__whisper_word *word = accel__arena_array(w->arena, said.n, sizeof *word);
   uint32_t n;
   if (!word) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__whisper_words(w->tokenizer, said.id, said.n, accel__whisper_has_spaces(w->language), w->arena, word, &n));
+  ACCEL_TRY(accel__whisper_words(w->tokenizer, said.id, said.n,
+                                 accel__whisper_has_spaces(w->language), w->arena, word, &n));
   for (uint32_t i = 0; i < n; i++)
-    w->word[w->n_words++] =
-        (accel__whisper_chunk){word[i].text, said.time[word[i].first].start, said.time[word[i].end - 1].end};
+    w->word[w->n_words++] = (accel__whisper_chunk){word[i].text, said.time[word[i].first].start,
+                                                   said.time[word[i].end - 1].end};
   return ACCEL_OK;
 }
 
 static accel_status close_chunk(walk *w) {
   list joined;
   ACCEL_TRY(join(w, &joined));
-  ACCEL_TRY(accel__whisper_decode(w->tokenizer, joined.id, joined.n, true, w->arena, &w->open.text));
+  ACCEL_TRY(
+      accel__whisper_decode(w->tokenizer, joined.id, joined.n, true, w->arena, &w->open.text));
   if (w->words) ACCEL_TRY(add_words(w, joined));
   w->chunk[w->n++] = w->open;
   forget(w);
@@ -183,7 +192,8 @@ static accel_status hear_special(walk *w, int32_t id) {
   return ACCEL_OK;
 }
 
-/* Times go back where a new segment begins; how far the ones before it reached is guessed from how they ended. */
+/* Times go back where a new segment begins; how far the ones before it reached is guessed from how
+ * they ended. */
 static void pass_segments(walk *w, const accel__whisper_piece *p, uint32_t i, double time) {
   if (time < w->highest) {
     const bool single = i >= 2 && !(p->ids[i - 1] >= w->begin && p->ids[i - 2] >= w->begin);
@@ -200,7 +210,9 @@ static accel_status hear_stamp(walk *w, const accel__whisper_piece *p, uint32_t 
   pass_segments(w, p, i, own);
   const double time = hundredths(own + w->offset + w->passed);
   if (w->last && id >= w->last) {
-    w->skip = true; /* in the right overlap: the next piece tells; stamps come in pairs, so the next one is left out, too */
+    /* in the right overlap: the next piece tells; stamps come in pairs, so the next one is left
+     * out, too */
+    w->skip = true;
   } else if (w->skip || (w->n_before && id < w->first)) {
     w->skip = false;
   } else if (isnan(w->open.start)) {
@@ -224,11 +236,13 @@ static void begin_window(walk *w, const accel__whisper_piece *p) {
   }
 }
 
-/* It was said from where the token before it began to where it begins itself, as the pipeline has it. */
+/* It was said from where the token before it began to where it begins itself, as the pipeline has
+ * it. */
 static void hear_text(walk *w, const accel__whisper_piece *p, uint32_t i) {
   if (w->words)
-    w->now.time[w->now.n] = (span){hundredths((i ? (double)p->times[i - 1] : p->before) + w->offset),
-                                   hundredths((double)p->times[i] + w->offset)};
+    w->now.time[w->now.n] =
+        (span){hundredths((i ? (double)p->times[i - 1] : p->before) + w->offset),
+               hundredths((double)p->times[i] + w->offset)};
   w->now.id[w->now.n++] = p->ids[i];
 }
 
@@ -261,7 +275,8 @@ static accel_status whole_text(walk *w, accel__whisper_text *out) {
   accel__buffer text = {0};
   for (uint32_t i = 0; i < w->n; i++) accel__buffer_text(&text, w->chunk[i].text);
   accel_status status = accel__buffer_status(&text);
-  if (status == ACCEL_OK && !(out->text = accel__arena_copy(w->arena, text.data ? text.data : "", text.n)))
+  if (status == ACCEL_OK &&
+      !(out->text = accel__arena_copy(w->arena, text.data ? text.data : "", text.n)))
     status = ACCEL_ERROR_OUT_OF_MEMORY;
   accel__buffer_free(&text);
   out->chunk = w->words ? w->word : w->chunk;
@@ -271,8 +286,10 @@ static accel_status whole_text(walk *w, accel__whisper_text *out) {
 
 static const char no_timestamps[] = "<|notimestamps|>";
 
-accel_status accel__whisper_text_of(const accel__tokenizer *tokenizer, const accel__whisper_piece *pieces, uint32_t n,
-                                    bool stamps, double precision, accel__arena *arena, accel__whisper_text *out) {
+accel_status accel__whisper_text_of(const accel__tokenizer *tokenizer,
+                                    const accel__whisper_piece *pieces, uint32_t n, bool stamps,
+                                    double precision, accel__arena *arena,
+                                    accel__whisper_text *out) {
   uint32_t most = 0;
   for (uint32_t i = 0; i < n; i++) most += pieces[i].n;
   walk w = {.tokenizer = tokenizer,
@@ -293,8 +310,8 @@ accel_status accel__whisper_text_of(const accel__tokenizer *tokenizer, const acc
   return whole_text(&w, out);
 }
 
-accel_status accel__whisper_spell(const accel__tokenizer *tokenizer, const int32_t *ids, uint32_t n, accel__arena *arena,
-                                  const char **out) {
+accel_status accel__whisper_spell(const accel__tokenizer *tokenizer, const int32_t *ids, uint32_t n,
+                                  accel__arena *arena, const char **out) {
   const int32_t begin = accel__token_to_id(tokenizer, no_timestamps, sizeof no_timestamps - 1) + 1;
   int32_t *kept = accel__arena_array(arena, n, sizeof *kept);
   uint32_t k = 0;

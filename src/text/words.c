@@ -1,7 +1,9 @@
-/* words.c - what words became before: texts repeat their words, and looking one up is much quicker than tokenizing it.
+/* words.c - what words became before: texts repeat their words, and looking one up is much
+ * quicker than tokenizing it.
  *
- * Also the last step of byte-level pre-tokenizers, bytes to their printable stand-ins: it is done here, for words not seen
- * yet only.  The memory belongs to an encoding, so threads share nothing.
+ * Also the last step of byte-level pre-tokenizers, bytes to their printable stand-ins: it is
+ * done here, for words not seen yet only.  The memory belongs to an encoding, so threads share
+ * nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,8 +90,8 @@ static word *find(const struct accel__words *w, uint64_t hash, const accel__char
   }
 }
 
-static accel_status push_known(const struct accel__words *w, const word *at, const accel__char *chars, int32_t number,
-                               accel__tokens *out) {
+static accel_status push_known(const struct accel__words *w, const word *at,
+                               const accel__char *chars, int32_t number, accel__tokens *out) {
   if (at->token_n == 0) return ACCEL_OK;
   if (out->n + at->token_n > out->capacity)
     ACCEL_TRY(accel__grow(&out->at, &out->capacity, out->n + at->token_n, sizeof *out->at));
@@ -116,14 +118,16 @@ static accel_status to_bytes(const accel__char *chars, size_t n, accel__encode_s
     size_t count = accel__utf8_encode(chars[i].c, bytes);
     for (size_t k = 0; k < count; ++k) {
       s->origin[to->n] = (uint32_t)i;
-      to->at[to->n++] = (accel__char){accel__byte_to_char((uint8_t)bytes[k]), chars[i].start, chars[i].end};
+      to->at[to->n++] =
+          (accel__char){accel__byte_to_char((uint8_t)bytes[k]), chars[i].start, chars[i].end};
     }
   }
   return ACCEL_OK;
 }
 
-static accel_status remember(accel__encode_scratch *s, word *at, uint64_t hash, const accel__char *chars, size_t n,
-                             const accel__char *base, const accel__token *tokens, size_t count) {
+static accel_status remember(accel__encode_scratch *s, word *at, uint64_t hash,
+                             const accel__char *chars, size_t n, const accel__char *base,
+                             const accel__token *tokens, size_t count) {
   struct accel__words *w = s->words;
   ACCEL_TRY(accel__grow(&w->key, &w->key_capacity, w->key_n + n, sizeof *w->key));
   ACCEL_TRY(accel__grow(&w->token, &w->token_capacity, w->token_n + count, sizeof *w->token));
@@ -132,18 +136,19 @@ static accel_status remember(accel__encode_scratch *s, word *at, uint64_t hash, 
   for (size_t i = 0; i < count; ++i) {
     size_t first = (size_t)(tokens[i].first - base), last = first + tokens[i].chars - 1;
     bool bytes = base != chars;
-    w->token[w->token_n++] = (accel__word_token){.id = tokens[i].id,
-                                                 .first = (uint16_t)(bytes ? s->origin[first] : first),
-                                                 .last = (uint16_t)(bytes ? s->origin[last] : last),
-                                                 .lead = tokens[i].lead,
-                                                 .trail = tokens[i].trail};
+    w->token[w->token_n++] =
+        (accel__word_token){.id = tokens[i].id,
+                            .first = (uint16_t)(bytes ? s->origin[first] : first),
+                            .last = (uint16_t)(bytes ? s->origin[last] : last),
+                            .lead = tokens[i].lead,
+                            .trail = tokens[i].trail};
   }
   w->n++;
   return ACCEL_OK;
 }
 
-static accel_status one_word(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
-                             accel__encode_scratch *s, accel__tokens *out) {
+static accel_status one_word(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                             int32_t number, accel__encode_scratch *s, accel__tokens *out) {
   bool kept = n <= WORD_MAX;
   uint64_t hash = 0;
   word *at = NULL;
@@ -165,10 +170,10 @@ static accel_status one_word(const accel__tokenizer *t, const accel__char *chars
   return kept ? remember(s, at, hash, chars, n, base, made, out->n - before) : ACCEL_OK;
 }
 
-/* Models of SentencePiece's kind see a whole text as one word.  Where no merge reaches over the beginning of a U+2581 run,
- * the parts before and behind it merge as if they were alone. */
-accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
-                                  accel__encode_scratch *s, accel__tokens *out) {
+/* Models of SentencePiece's kind see a whole text as one word.  Where no merge reaches over the
+ * beginning of a U+2581 run, the parts before and behind it merge as if they were alone. */
+accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
+                                  int32_t number, accel__encode_scratch *s, accel__tokens *out) {
   size_t from = 0;
   for (size_t i = 1; t->model.cuts_at_space && i < n; ++i) {
     if (chars[i].c != ACCEL__SPACE_MARK || chars[i - 1].c == ACCEL__SPACE_MARK) continue;

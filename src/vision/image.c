@@ -10,13 +10,15 @@
 
 #include "core/file.h"
 
-accel_status accel__image_unset(int64_t width, int64_t height, const char *name, accel__image *out) {
+accel_status accel__image_unset(int64_t width, int64_t height, const char *name,
+                                accel__image *out) {
   *out = (accel__image){0};
   if (width < 1 || height < 1)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: is %lld x %lld pixels", name, (long long)width, (long long)height);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: is %lld x %lld pixels", name, (long long)width,
+                       (long long)height);
   if (width > INT32_MAX / 4 || height > ACCEL__IMAGE_MAX_PIXELS / width) {
-    accel__fail(ACCEL_ERROR_FORMAT, "%s: is %lld x %lld pixels; %lld in all can be read", name, (long long)width,
-                (long long)height, (long long)ACCEL__IMAGE_MAX_PIXELS);
+    accel__fail(ACCEL_ERROR_FORMAT, "%s: is %lld x %lld pixels; %lld in all can be read", name,
+                (long long)width, (long long)height, (long long)ACCEL__IMAGE_MAX_PIXELS);
     return accel__remedy(ACCEL_ERROR_FORMAT, "make the picture smaller");
   }
   out->pixels = accel__room((size_t)(width * height) * 3);
@@ -63,16 +65,18 @@ int accel__exif_orientation(const uint8_t *tiff, size_t n) {
   return 1;
 }
 
-/* Pixel (x, y) of the upright picture is that of the stored one with: 2 mirrored, 3 turned by 180 degrees, 4 upside down, 5
- * to 8 the same with the axes exchanged. */
+/* Pixel (x, y) of the upright picture is that of the stored one with: 2 mirrored, 3 turned by 180
+ * degrees, 4 upside down, 5 to 8 the same with the axes exchanged. */
 static accel_status turn(accel__image *image, int orientation) {
   accel__image to;
   const bool exchanged = orientation >= 5;
   if (orientation == 1) return ACCEL_OK;
-  ACCEL_TRY(accel__image_new(exchanged ? image->height : image->width, exchanged ? image->width : image->height,
-                             "the picture", &to));
-  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  ACCEL_TRY(accel__image_new(exchanged ? image->height : image->width,
+                             exchanged ? image->width : image->height, "the picture", &to));
+  const bool from_right =
+      orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool from_below =
+      orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   for (int32_t y = 0; y < to.height; y++)
     for (int32_t x = 0; x < to.width; x++) {
       int32_t sx = exchanged ? y : x, sy = exchanged ? x : y;
@@ -119,25 +123,31 @@ static int webp_orientation(const uint8_t *bytes, size_t n) {
   return 1;
 }
 
-static accel_status webp_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation) {
+static accel_status webp_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
+                               int *orientation) {
   int width, height;
   pthread_once(&webp_once, load_webp);
   if (!webp.info || !webp.decode_into) {
-    accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: is a WebP picture, and libwebp.so.7, which reads it, is missing", name);
-    return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "install libwebp7, or convert the picture to PNG or JPEG");
+    accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                "%s: is a WebP picture, and libwebp.so.7, which reads it, is missing", name);
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "install libwebp7, or convert the picture to PNG or JPEG");
   }
   if (!webp.info(bytes, n, &width, &height))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: libwebp cannot read its header", name);
   ACCEL_TRY(accel__image_new(width, height, name, out));
   *orientation = webp_orientation(bytes, n);
-  if (webp.decode_into(bytes, n, out->pixels, (size_t)width * (size_t)height * 3, width * 3)) return ACCEL_OK;
+  if (webp.decode_into(bytes, n, out->pixels, (size_t)width * (size_t)height * 3, width * 3))
+    return ACCEL_OK;
   accel__image_free(out);
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: libwebp cannot read it; the file may have been cut short", name);
+  return accel__fail(ACCEL_ERROR_FORMAT,
+                     "%s: libwebp cannot read it; the file may have been cut short", name);
 }
 
 /* ---- any ---- */
 
-accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out) {
+accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name,
+                                accel__image *out) {
   int orientation = 1;
   *out = (accel__image){0};
   if (!n) return accel__fail(ACCEL_ERROR_FORMAT, "%s: is empty", name);
@@ -149,7 +159,8 @@ accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name
     ACCEL_TRY(webp_parse(bytes, n, name, out, &orientation));
   else {
     accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: is no JPEG, PNG or WebP picture", name);
-    return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "convert it, for example with: ffmpeg -i OLD NEW.png");
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "convert it, for example with: ffmpeg -i OLD NEW.png");
   }
   accel_status status = turn(out, orientation);
   if (status != ACCEL_OK) accel__image_free(out);

@@ -15,7 +15,8 @@
 #include "core/status.h"
 #include "core/threads.h"
 
-/* Pictures of more pixels are refused before any is decoded: what Pillow calls a decompression bomb. */
+/* Pictures of more pixels are refused before any is decoded: what Pillow calls a decompression
+ * bomb. */
 #define ACCEL__IMAGE_MAX_PIXELS INT64_C(178956970)
 /* Sides that a picture may be resized to. */
 #define ACCEL__IMAGE_MAX_SIDE (1 << 20)
@@ -24,25 +25,31 @@ typedef struct accel__image {
   uint8_t *pixels; /* [height, width, 3] RGB; accel__room */
   int32_t width, height;
   bool borrowed; /* the pixels are another image's, which outlives this one */
-  bool keyed;    /* a PNG file names the colour `key` as transparent, as Pillow keeps it behind the way to RGB */
+  /* a PNG file names the colour `key` as transparent, as Pillow keeps it behind the way to RGB */
+  bool keyed;
   uint8_t key[3];
 } accel__image; /* {0} is empty */
 
-/* As transformers' load_image: the Exif orientation is applied, then everything becomes RGB as Pillow converts it (alpha is
- * dropped, CMYK becomes RGB without a profile, 16-bit colour keeps its high byte, 16-bit grey is clipped to 255).
- * ACCEL_ERROR_FORMAT names the file and what is wrong with it; a kind that is not read is ACCEL_ERROR_UNSUPPORTED. */
+/* As transformers' load_image: the Exif orientation is applied, then everything becomes RGB as
+ * Pillow converts it (alpha is dropped, CMYK becomes RGB without a profile, 16-bit colour keeps its
+ * high byte, 16-bit grey is clipped to 255). ACCEL_ERROR_FORMAT names the file and what is wrong
+ * with it; a kind that is not read is ACCEL_ERROR_UNSUPPORTED. */
 accel_status accel__image_read(const char *path, accel__image *out);
 /* The same from memory; `name` stands for the file in messages. */
-accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out);
+accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name,
+                                accel__image *out);
 void accel__image_free(accel__image *image);
-/* An image of these sides, zeros.  ACCEL_ERROR_FORMAT, naming `name`, above the limit or with a side of 0. */
+/* An image of these sides, zeros.  ACCEL_ERROR_FORMAT, naming `name`, above the limit or with a
+ * side of 0. */
 accel_status accel__image_new(int64_t width, int64_t height, const char *name, accel__image *out);
 /* The same, its pixels not yet set. */
 accel_status accel__image_unset(int64_t width, int64_t height, const char *name, accel__image *out);
 
 /* Decoders: pixels as stored (not turned), and the Exif orientation, 1 .. 8. */
-accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation);
-accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation);
+accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
+                               int *orientation);
+accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
+                              int *orientation);
 /* An 8-bit RGB PNG file, under a temporary name first. */
 accel_status accel__png_write(const char *path, const accel__image *image);
 /* Orientation in a TIFF block as Exif has it ("II" or "MM" first); 1 when it tells none. */
@@ -56,17 +63,18 @@ typedef enum accel__filter { /* Pillow's numbers, which preprocessor_config.json
                              ACCEL__BOX = 4,
                              ACCEL__HAMMING = 5
 } accel__filter;
-/* How the weights of a filter are rounded to integers: by Pillow to 22 bits, by torch's antialiased uint8 interpolation
- * (which torchvision's resize calls) to 16 bits with the sign.  Sums are rounded to 8 bits after each of the two passes in
- * both. */
+/* How the weights of a filter are rounded to integers: by Pillow to 22 bits, by torch's antialiased
+ * uint8 interpolation (which torchvision's resize calls) to 16 bits with the sign.  Sums are
+ * rounded to 8 bits after each of the two passes in both. */
 typedef enum accel__rounding { ACCEL__ROUND_PILLOW, ACCEL__ROUND_TORCH } accel__rounding;
 
-/* Columns first, then rows, as torch does it, and Pillow up to 12 (13 takes the rows first where that costs less, which
- * moves some results by a rounding); a side that stays as it is is not filtered.  Sides from 1 to 65535. */
-accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height, accel__filter filter,
-                                 accel__rounding rounding, accel__pool *pool);
+/* Columns first, then rows, as torch does it, and Pillow up to 12 (13 takes the rows first where
+ * that costs less, which moves some results by a rounding); a side that stays as it is is not
+ * filtered.  Sides from 1 to 65535. */
+accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height,
+                                 accel__filter filter, accel__rounding rounding, accel__pool *pool);
 /* The part with its upper left corner at (left, top), which may lie outside: `fill` there. */
-accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width, int32_t height,
-                               const uint8_t fill[3]);
+accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width,
+                               int32_t height, const uint8_t fill[3]);
 
 #endif

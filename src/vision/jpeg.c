@@ -1,4 +1,5 @@
-/* jpeg.c - JPEG files by libjpeg-turbo, with its default (accurate) transform and smooth chroma, as Pillow decodes them. */
+/* jpeg.c - JPEG files by libjpeg-turbo, with its default (accurate) transform and smooth chroma, as
+ * Pillow decodes them. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static accel_status decode(reader *r, const char *name) {
   const bool cmyk = j->jpeg_color_space == JCS_CMYK || j->jpeg_color_space == JCS_YCCK;
   j->out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
   ACCEL_TRY(accel__image_new(j->image_width, j->image_height, name, &r->image));
-  if (cmyk && !(r->row = malloc((size_t)j->image_width * 4))) return accel__no_memory((size_t)j->image_width * 4);
+  if (cmyk && !(r->row = malloc((size_t)j->image_width * 4)))
+    return accel__no_memory((size_t)j->image_width * 4);
   jpeg_start_decompress(j);
   while (j->output_scanline < j->output_height) {
     uint8_t *out = r->image.pixels + (size_t)j->output_scanline * j->output_width * 3;
@@ -63,7 +65,8 @@ static accel_status decode(reader *r, const char *name) {
   return ACCEL_OK;
 }
 
-accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation) {
+accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
+                               int *orientation) {
   reader *r = calloc(1, sizeof *r);
   if (!r) return accel__no_memory(sizeof *r);
   accel_status status;
@@ -85,8 +88,9 @@ accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name,
     *orientation = orientation_of(&r->jpeg);
     status = decode(r, name);
     if (status == ACCEL_OK && r->cut)
-      status = accel__remedy(accel__fail(ACCEL_ERROR_FORMAT, "%s: the file ends before the picture does", name),
-                             "fetch the file again");
+      status = accel__remedy(
+          accel__fail(ACCEL_ERROR_FORMAT, "%s: the file ends before the picture does", name),
+          "fetch the file again");
   }
   jpeg_destroy_decompress(&r->jpeg);
   if (status == ACCEL_OK) {

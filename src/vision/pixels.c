@@ -9,10 +9,13 @@
 
 typedef accel__image_processor processor;
 
-/* ---- sizes: the formulas of transformers' image_transforms, whole numbers where Python's int() cuts ---- */
+/* ---- sizes: the formulas of transformers' image_transforms, whole numbers where Python's int()
+ * cuts ---- */
 
-/* Shortest side to `size`, unless the other one would pass `most` (0: no limit); Python's round goes to the even number. */
-static void keep_ratio(int32_t height, int32_t width, int32_t size, int32_t most, int32_t *to_height, int32_t *to_width) {
+/* Shortest side to `size`, unless the other one would pass `most` (0: no limit); Python's round
+ * goes to the even number. */
+static void keep_ratio(int32_t height, int32_t width, int32_t size, int32_t most,
+                       int32_t *to_height, int32_t *to_width) {
   const double low = height < width ? height : width, high = height < width ? width : height;
   double exact = size;
   if (most && high / low * size > most) {
@@ -26,12 +29,16 @@ static void keep_ratio(int32_t height, int32_t width, int32_t size, int32_t most
   *to_width = width < height ? size : (int32_t)(exact * width / height);
 }
 
-/* Qwen2-VL's smart_resize: sides of whole blocks that keep the shape as far as they can, pixels within the limits. */
-static accel_status whole_blocks(const processor *p, double height, double width, int32_t *to_height, int32_t *to_width) {
-  const double block = (double)(p->patch_size * p->merge_size), most = (double)p->max_pixels, least = (double)p->min_pixels;
+/* Qwen2-VL's smart_resize: sides of whole blocks that keep the shape as far as they can, pixels
+ * within the limits. */
+static accel_status whole_blocks(const processor *p, double height, double width,
+                                 int32_t *to_height, int32_t *to_width) {
+  const double block = (double)(p->patch_size * p->merge_size), most = (double)p->max_pixels,
+               least = (double)p->min_pixels;
   if (height > 200 * width || width > 200 * height)
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %.0f x %.0f pixels is too long and thin", width, height),
+        accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %.0f x %.0f pixels is too long and thin",
+                    width, height),
         "cut it: one side may be 200 times the other");
   double h = nearbyint(height / block) * block, w = nearbyint(width / block) * block;
   if (h * w > most) {
@@ -48,8 +55,8 @@ static accel_status whole_blocks(const processor *p, double height, double width
   return ACCEL_OK;
 }
 
-accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height, int32_t width, int32_t *to_height,
-                               int32_t *to_width) {
+accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height,
+                               int32_t width, int32_t *to_height, int32_t *to_width) {
   if (p->layout == ACCEL__LAYOUT_PATCHES) {
     ACCEL_TRY(whole_blocks(p, height, width, to_height, to_width));
   } else if (s->shortest_edge && s->longest_edge) {
@@ -61,8 +68,10 @@ accel_status accel__size_after(const processor *p, const accel__size *s, int32_t
   } else if (s->shortest_edge) {
     const int64_t low = height < width ? height : width, high = height < width ? width : height;
     const int64_t other = (int64_t)((double)s->shortest_edge * (double)high / (double)low);
-    *to_height = width <= height ? (int32_t)(other > INT32_MAX ? INT32_MAX : other) : s->shortest_edge;
-    *to_width = width <= height ? s->shortest_edge : (int32_t)(other > INT32_MAX ? INT32_MAX : other);
+    *to_height =
+        width <= height ? (int32_t)(other > INT32_MAX ? INT32_MAX : other) : s->shortest_edge;
+    *to_width =
+        width <= height ? s->shortest_edge : (int32_t)(other > INT32_MAX ? INT32_MAX : other);
   } else if (s->max_height && s->max_width) {
     const double down = (double)s->max_height / height, across = (double)s->max_width / width,
                  scale = down < across ? down : across;
@@ -72,10 +81,11 @@ accel_status accel__size_after(const processor *p, const accel__size *s, int32_t
     *to_height = s->height;
     *to_width = s->width;
   }
-  if (*to_height >= 1 && *to_width >= 1 && *to_height <= ACCEL__IMAGE_MAX_SIDE && *to_width <= ACCEL__IMAGE_MAX_SIDE)
+  if (*to_height >= 1 && *to_width >= 1 && *to_height <= ACCEL__IMAGE_MAX_SIDE &&
+      *to_width <= ACCEL__IMAGE_MAX_SIDE)
     return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %d x %d pixels would become %d x %d", width, height, *to_width,
-                     *to_height);
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %d x %d pixels would become %d x %d",
+                     width, height, *to_width, *to_height);
 }
 
 /* ---- one picture ---- */
@@ -106,17 +116,22 @@ static accel_status whiten(const processor *p, accel__image *image) {
   return ACCEL_OK;
 }
 
-static accel_status resize(const processor *p, const accel__size *size, accel__image *image, accel__pool *pool) {
+static accel_status resize(const processor *p, const accel__size *size, accel__image *image,
+                           accel__pool *pool) {
   int32_t height, width;
   ACCEL_TRY(accel__size_after(p, size, image->height, image->width, &height, &width));
   return accel__image_resize(image, width, height, p->filter, p->rounding, pool);
 }
 
-/* Where a side of `have` begins in one of `want` pixels: negative when there is something to pad. */
-static int32_t middle(int32_t have, int32_t want) { return want > have ? -((want - have) / 2) : (have - want) / 2; }
+/* Where a side of `have` begins in one of `want` pixels: negative when there is something to
+ * pad. */
+static int32_t middle(int32_t have, int32_t want) {
+  return want > have ? -((want - have) / 2) : (have - want) / 2;
+}
 
 static accel_status centre(accel__image *image, int32_t height, int32_t width) {
-  return accel__image_crop(image, middle(image->width, width), middle(image->height, height), width, height, black);
+  return accel__image_crop(image, middle(image->width, width), middle(image->height, height), width,
+                           height, black);
 }
 
 static accel_status convnext(const processor *p, accel__image *image, accel__pool *pool) {
@@ -130,17 +145,20 @@ static accel_status square(const processor *p, accel__image *image) {
   uint8_t colour[3];
   const int32_t side = image->width > image->height ? image->width : image->height;
   for (int c = 0; c < 3; c++) colour[c] = (uint8_t)(p->mean[c] * 255.0);
-  return accel__image_crop(image, middle(image->width, side), middle(image->height, side), side, side, colour);
+  return accel__image_crop(image, middle(image->width, side), middle(image->height, side), side,
+                           side, colour);
 }
 
 /* Resizes and crops in place. */
 static accel_status shape(const processor *p, accel__image *image, accel__pool *pool) {
   if (p->pad_square && p->do_pad) ACCEL_TRY(square(p, image));
-  if (p->do_resize) ACCEL_TRY(p->convnext ? convnext(p, image, pool) : resize(p, &p->size, image, pool));
+  if (p->do_resize)
+    ACCEL_TRY(p->convnext ? convnext(p, image, pool) : resize(p, &p->size, image, pool));
   return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
 }
 
-/* Pixel values as the class computes them in fp32: with both steps, mean and std are divided by the factor instead. */
+/* Pixel values as the class computes them in fp32: with both steps, mean and std are divided by the
+ * factor instead. */
 typedef struct levels {
   accel__scaling how;
   float of[3][256];
@@ -152,17 +170,21 @@ static void make_levels(const processor *p, levels *out) {
   h->divides = p->do_normalize;
   for (int c = 0; c < 3; c++) {
     h->offset[c] = (float)p->mean[c] * inverse;
-    h->scale[c] = h->divides ? (float)p->std[c] * inverse : p->do_rescale ? (float)p->rescale_factor : 1.0f;
+    h->scale[c] = h->divides      ? (float)p->std[c] * inverse
+                  : p->do_rescale ? (float)p->rescale_factor
+                                  : 1.0f;
     for (int v = 0; v < 256; v++)
       out->of[c][v] = h->divides ? ((float)v - h->offset[c]) / h->scale[c] : (float)v * h->scale[c];
   }
 }
 
 /* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
-static void spread(const accel__image *image, const levels *l, int64_t height, int64_t width, float *out) {
+static void spread(const accel__image *image, const levels *l, int64_t height, int64_t width,
+                   float *out) {
   for (int64_t y = 0; y < image->height; y++) {
     const uint8_t *row = image->pixels + (size_t)(y * image->width * 3);
-    float *const to[3] = {out + y * width, out + (height + y) * width, out + (2 * height + y) * width};
+    float *const to[3] = {out + y * width, out + (height + y) * width,
+                          out + (2 * height + y) * width};
     for (int64_t x = accel__spread_row(row, image->width, &l->how, to); x < image->width; x++)
       for (int c = 0; c < 3; c++) to[c][x] = l->of[c][row[3 * x + c]];
   }
@@ -171,11 +193,13 @@ static void spread(const accel__image *image, const levels *l, int64_t height, i
 /* ---- LLaVA-Next ---- */
 
 /* The resolution that keeps most of the picture and wastes least. */
-static void best_resolution(const processor *p, const accel__image *image, int32_t *height, int32_t *width) {
+static void best_resolution(const processor *p, const accel__image *image, int32_t *height,
+                            int32_t *width) {
   int64_t most = 0, least = INT64_MAX, pixels = (int64_t)image->width * image->height;
   for (int32_t i = 0; i < p->n_pinpoints; i++) {
     const int32_t h = p->pinpoint[i][0], w = p->pinpoint[i][1];
-    const double across = (double)w / image->width, down = (double)h / image->height, scale = across < down ? across : down;
+    const double across = (double)w / image->width, down = (double)h / image->height,
+                 scale = across < down ? across : down;
     const int64_t kept = (int64_t)(image->width * scale) * (int64_t)(image->height * scale);
     const int64_t effective = kept < pixels ? kept : pixels, wasted = (int64_t)w * h - effective;
     if (i && effective <= most && (effective != most || wasted >= least)) continue;
@@ -187,7 +211,8 @@ static void best_resolution(const processor *p, const accel__image *image, int32
 }
 
 /* Resized into the resolution without changing its shape, black around it. */
-static accel_status fit_into(const processor *p, int32_t height, int32_t width, accel__image *image, accel__pool *pool) {
+static accel_status fit_into(const processor *p, int32_t height, int32_t width, accel__image *image,
+                             accel__pool *pool) {
   const double across = (double)width / image->width, down = (double)height / image->height;
   int32_t w = width, h = height;
   if (across < down) {
@@ -212,17 +237,20 @@ static void tiles_free(tiles *t) {
   *t = (tiles){0};
 }
 
-static accel_status cut(const processor *p, const accel__image *image, int32_t side, accel__pool *pool, tiles *out) {
+static accel_status cut(const processor *p, const accel__image *image, int32_t side,
+                        accel__pool *pool, tiles *out) {
   int32_t height = side, width = side;
   best_resolution(p, image, &height, &width);
   const int32_t down = (height + side - 1) / side, across = (width + side - 1) / side;
-  *out = (tiles){.tile = calloc((size_t)(1 + down * across), sizeof *out->tile), .n = (uint32_t)(1 + down * across)};
+  *out = (tiles){.tile = calloc((size_t)(1 + down * across), sizeof *out->tile),
+                 .n = (uint32_t)(1 + down * across)};
   if (!out->tile) return accel__no_memory(out->n * sizeof *out->tile);
   accel__image whole = view(image);
   const int32_t edge = p->size.shortest_edge;
   out->tile[0] = view(image);
-  accel_status status = accel__image_resize(&out->tile[0], p->size.width ? p->size.width : edge,
-                                            p->size.height ? p->size.height : edge, p->filter, p->rounding, pool);
+  accel_status status =
+      accel__image_resize(&out->tile[0], p->size.width ? p->size.width : edge,
+                          p->size.height ? p->size.height : edge, p->filter, p->rounding, pool);
   if (status == ACCEL_OK) status = fit_into(p, height, width, &whole, pool);
   for (int32_t i = 0; status == ACCEL_OK && i < down * across; i++) {
     const int32_t x = i % across * side, y = i / across * side;
@@ -233,10 +261,11 @@ static accel_status cut(const processor *p, const accel__image *image, int32_t s
       whole = (accel__image){0};
       break;
     }
-    status =
-        accel__image_crop(tile, x, y, width - x < side ? width - x : side, height - y < side ? height - y : side, black);
+    status = accel__image_crop(tile, x, y, width - x < side ? width - x : side,
+                               height - y < side ? height - y : side, black);
   }
-  for (uint32_t i = 0; status == ACCEL_OK && i < out->n; i++) status = shape(p, &out->tile[i], pool);
+  for (uint32_t i = 0; status == ACCEL_OK && i < out->n; i++)
+    status = shape(p, &out->tile[i], pool);
   accel__image_free(&whole);
   return status;
 }
@@ -254,16 +283,20 @@ static accel_status make_values(accel__pixels *out, bool zeros) {
 static accel_status one_size(const accel__image *images, uint32_t n) {
   for (uint32_t i = 1; i < n; i++)
     if (images[i].width != images[0].width || images[i].height != images[0].height) {
-      accel__fail(ACCEL_ERROR_ARGUMENT, "picture %u ends in %d x %d pixels, picture 0 in %d x %d; they cannot run together",
-                  i, images[i].width, images[i].height, images[0].width, images[0].height);
+      accel__fail(
+          ACCEL_ERROR_ARGUMENT,
+          "picture %u ends in %d x %d pixels, picture 0 in %d x %d; they cannot run together", i,
+          images[i].width, images[i].height, images[0].width, images[0].height);
       return accel__remedy(ACCEL_ERROR_ARGUMENT, "give pictures of one size, or one at a time");
     }
   return ACCEL_OK;
 }
 
-static accel_status tiled(const processor *p, const accel__image *images, uint32_t n, accel__pool *pool,
-                          accel__pixels *out) {
-  const int32_t side = p->crop_size.height ? p->crop_size.height : p->size.height ? p->size.height : p->size.shortest_edge;
+static accel_status tiled(const processor *p, const accel__image *images, uint32_t n,
+                          accel__pool *pool, accel__pixels *out) {
+  const int32_t side = p->crop_size.height ? p->crop_size.height
+                       : p->size.height    ? p->size.height
+                                           : p->size.shortest_edge;
   levels level;
   uint32_t most = 0;
   tiles *all = calloc(n, sizeof *all);
@@ -284,7 +317,8 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
     status = make_values(out, n > 1);
     for (uint32_t i = 0; status == ACCEL_OK && i < n; i++)
       for (uint32_t t = 0; t < all[i].n; t++)
-        spread(&all[i].tile[t], &level, height, width, out->values + ((int64_t)i * most + t) * 3 * height * width);
+        spread(&all[i].tile[t], &level, height, width,
+               out->values + ((int64_t)i * most + t) * 3 * height * width);
   }
   for (uint32_t i = 0; all && i < n; i++) tiles_free(&all[i]);
   free(all);
@@ -309,7 +343,8 @@ static void patches(const processor *p, const accel__image *image, const levels 
       }
 }
 
-static accel_status patched(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
+static accel_status patched(const processor *p, const accel__image *images, uint32_t n,
+                            accel__pixels *out) {
   const int64_t side = p->patch_size, block = side * p->merge_size;
   levels level;
   int64_t total = 0;
@@ -318,8 +353,10 @@ static accel_status patched(const processor *p, const accel__image *images, uint
   for (uint32_t i = 0; i < n; i++) {
     if (images[i].width % block || images[i].height % block)
       return accel__remedy(
-          accel__fail(ACCEL_ERROR_ARGUMENT, "picture %u has %d x %d pixels, no multiples of patch_size * merge_size, %lld",
-                      i, images[i].width, images[i].height, (long long)block),
+          accel__fail(
+              ACCEL_ERROR_ARGUMENT,
+              "picture %u has %d x %d pixels, no multiples of patch_size * merge_size, %lld", i,
+              images[i].width, images[i].height, (long long)block),
           "set do_resize in preprocessor_config.json");
     const int64_t grid[3] = {1, images[i].height / side, images[i].width / side};
     memcpy(out->grid + (size_t)i * 3, grid, sizeof grid);
@@ -340,10 +377,12 @@ static accel_status patched(const processor *p, const accel__image *images, uint
 
 /* ---- the other layouts ---- */
 
-static accel_status gather(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
+static accel_status gather(const processor *p, const accel__image *images, uint32_t n,
+                           accel__pixels *out) {
   int64_t height = 0, width = 0;
   levels level;
-  const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad, frames = p->layout == ACCEL__LAYOUT_FRAMES;
+  const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad,
+             frames = p->layout == ACCEL__LAYOUT_FRAMES;
   const bool padded = p->do_pad && !p->pad_square;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;
@@ -352,13 +391,16 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   if (!padded) ACCEL_TRY(one_size(images, n));
   if (padded && p->pad_size.height) {
     if (height > p->pad_size.height || width > p->pad_size.width)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %lld x %lld pixels does not fit pad_size %d x %d",
-                         (long long)width, (long long)height, p->pad_size.width, p->pad_size.height);
+      return accel__fail(
+          ACCEL_ERROR_ARGUMENT, "a picture of %lld x %lld pixels does not fit pad_size %d x %d",
+          (long long)width, (long long)height, p->pad_size.width, p->pad_size.height);
     height = p->pad_size.height;
     width = p->pad_size.width;
   }
   out->rank = frames ? 5 : 4;
-  memcpy(out->dim, frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width}, sizeof out->dim);
+  memcpy(out->dim,
+         frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width},
+         sizeof out->dim);
   bool fill = true;
   for (uint32_t i = 0; i < n; i++) fill &= images[i].height == height && images[i].width == width;
   ACCEL_TRY(make_values(out, !fill));
@@ -377,8 +419,8 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   return ACCEL_OK;
 }
 
-accel_status accel__pixels_of(const processor *p, const accel__image *images, uint32_t n, accel__pool *pool,
-                              accel__pixels *out) {
+accel_status accel__pixels_of(const processor *p, const accel__image *images, uint32_t n,
+                              accel__pool *pool, accel__pixels *out) {
   *out = (accel__pixels){.images = n};
   if (!n) return accel__fail(ACCEL_ERROR_ARGUMENT, "no pictures are given");
   accel_status status = ACCEL_OK;

@@ -35,15 +35,17 @@ static void on_read(png_structp png, png_bytep out, png_size_t n) {
   r->at += n;
 }
 
-/* The one transparent colour that Pillow still knows when the picture is RGB: of a palette that has one clear entry among
- * full ones, of grey up to 8 bits, of colour; of other greys a number, which then stands for red alone. */
+/* The one transparent colour that Pillow still knows when the picture is RGB: of a palette that has
+ * one clear entry among full ones, of grey up to 8 bits, of colour; of other greys a number, which
+ * then stands for red alone. */
 static void find_key(const reader *r, accel__image *image) {
   png_bytep alpha = NULL;
   png_color_16p one = NULL;
   png_colorp palette = NULL;
   int n = 0, colours = 0, clear = -1;
   if (!png_get_tRNS(r->png, r->info, &alpha, &n, &one)) return;
-  const int colour = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
+  const int colour = png_get_color_type(r->png, r->info),
+            depth = png_get_bit_depth(r->png, r->info);
   if (colour == PNG_COLOR_TYPE_PALETTE) {
     if (!alpha || !png_get_PLTE(r->png, r->info, &palette, &colours)) return;
     for (int i = 0; i < n; i++) {
@@ -52,7 +54,8 @@ static void find_key(const reader *r, accel__image *image) {
       clear = i;
     }
     if (clear < 0 || clear >= colours) return;
-    memcpy(image->key, (uint8_t[3]){palette[clear].red, palette[clear].green, palette[clear].blue}, 3);
+    memcpy(image->key, (uint8_t[3]){palette[clear].red, palette[clear].green, palette[clear].blue},
+           3);
   } else if (one && colour == PNG_COLOR_TYPE_RGB) {
     memcpy(image->key, (uint8_t[3]){(uint8_t)one->red, (uint8_t)one->green, (uint8_t)one->blue}, 3);
   } else if (one && colour == PNG_COLOR_TYPE_GRAY) {
@@ -77,7 +80,8 @@ static void ask(reader *r, bool wide_grey) {
 }
 
 static accel_status decode(reader *r, const char *name) {
-  const int64_t width = png_get_image_width(r->png, r->info), height = png_get_image_height(r->png, r->info);
+  const int64_t width = png_get_image_width(r->png, r->info),
+                height = png_get_image_height(r->png, r->info);
   const int colour = png_get_color_type(r->png, r->info);
   const bool wide_grey = colour == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(r->png, r->info) == 16;
   ACCEL_TRY(accel__image_new(width, height, name, &r->image));
@@ -85,12 +89,13 @@ static accel_status decode(reader *r, const char *name) {
   ask(r, wide_grey);
   const size_t stride = (size_t)width * (wide_grey ? 2 : 3);
   if (png_get_rowbytes(r->png, r->info) != stride)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: its rows have %zu bytes, not %zu", name, png_get_rowbytes(r->png, r->info),
-                       stride);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: its rows have %zu bytes, not %zu", name,
+                       png_get_rowbytes(r->png, r->info), stride);
   r->rows = malloc((size_t)height * sizeof *r->rows);
   if (wide_grey) r->wide = malloc((size_t)height * stride);
   if (!r->rows || (wide_grey && !r->wide)) return accel__no_memory((size_t)height * stride);
-  for (int64_t y = 0; y < height; y++) r->rows[y] = (wide_grey ? r->wide : r->image.pixels) + (size_t)y * stride;
+  for (int64_t y = 0; y < height; y++)
+    r->rows[y] = (wide_grey ? r->wide : r->image.pixels) + (size_t)y * stride;
   png_read_image(r->png, r->rows);
   png_read_end(r->png, r->info);
   for (int64_t i = 0; wide_grey && i < width * height; i++)
@@ -108,7 +113,8 @@ static int orientation_of(const reader *r) {
   return 1;
 }
 
-accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation) {
+accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
+                              int *orientation) {
   reader *r = calloc(1, sizeof *r);
   if (!r) return accel__no_memory(sizeof *r);
   r->bytes = bytes;

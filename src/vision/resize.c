@@ -47,7 +47,8 @@ typedef struct weights {
   int32_t *first, *count;  /* [out]: input pixels of each output pixel */
   int32_t *weight;         /* [out, taps] */
   void *block;
-  accel__taps narrow; /* the same in 16 bits; weight NULL: they do not fit, or nothing here would read them */
+  /* the same in 16 bits; weight NULL: they do not fit, or nothing here would read them */
+  accel__taps narrow;
   int16_t *narrow_block;
 } weights;
 
@@ -66,8 +67,11 @@ static accel_status make_narrow(int32_t out, accel__rounding rounding, weights *
   if (rounding != ACCEL__ROUND_TORCH || !accel__resize_passes()) return ACCEL_OK;
   w->narrow_block = calloc((size_t)out * (size_t)groups * 4, sizeof *w->narrow_block);
   if (!w->narrow_block) return accel__no_memory((size_t)out * (size_t)groups * 8);
-  w->narrow = (accel__taps){
-      .groups = groups, .precision = w->precision, .first = w->first, .count = w->count, .weight = w->narrow_block};
+  w->narrow = (accel__taps){.groups = groups,
+                            .precision = w->precision,
+                            .first = w->first,
+                            .count = w->count,
+                            .weight = w->narrow_block};
   for (int32_t i = 0; i < out; i++)
     for (int32_t k = 0; k < w->count[i]; k++) {
       const int32_t v = w->weight[(size_t)i * (size_t)w->taps + (size_t)k];
@@ -77,8 +81,10 @@ static accel_status make_narrow(int32_t out, accel__rounding rounding, weights *
   return ACCEL_OK;
 }
 
-static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, accel__rounding rounding, weights *w) {
-  const double scale = (double)in / out, stretch = scale < 1.0 ? 1.0 : scale, support = filters[filter].support * stretch;
+static accel_status make_weights(int32_t in, int32_t out, accel__filter filter,
+                                 accel__rounding rounding, weights *w) {
+  const double scale = (double)in / out, stretch = scale < 1.0 ? 1.0 : scale,
+               support = filters[filter].support * stretch;
   const int32_t taps = (int32_t)ceil(support) * 2 + 1;
   const size_t cells = (size_t)out * (size_t)taps;
   w->taps = taps;
@@ -99,7 +105,8 @@ static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, 
     if (end > in) end = in;
     w->first[i] = begin;
     w->count[i] = end - begin;
-    for (int32_t k = 0; k < end - begin; k++) sum += e[k] = filters[filter].at((k + begin - centre + 0.5) / stretch);
+    for (int32_t k = 0; k < end - begin; k++)
+      sum += e[k] = filters[filter].at((k + begin - centre + 0.5) / stretch);
     for (int32_t k = 0; k < end - begin && sum != 0.0; k++) e[k] /= sum;
   }
   w->precision = precision_of(exact, (int64_t)cells, rounding);
@@ -122,16 +129,19 @@ static uint8_t clip(int32_t sum, int32_t precision) {
 }
 
 /* `rows` rows of an image from row `y` on to w's width: out [rows][width] pixels. */
-static void columns(const weights *w, const accel__image *from, int32_t y, int32_t rows, int32_t width, uint8_t *out) {
+static void columns(const weights *w, const accel__image *from, int32_t y, int32_t rows,
+                    int32_t width, uint8_t *out) {
   const size_t stride = (size_t)from->width * 3;
   const uint8_t *row = from->pixels + (size_t)y * stride;
   if (w->narrow.weight) {
-    accel__resize_columns(&w->narrow, row, stride, (int64_t)((size_t)(from->height - y) * stride), rows, width, out);
+    accel__resize_columns(&w->narrow, row, stride, (int64_t)((size_t)(from->height - y) * stride),
+                          rows, width, out);
     return;
   }
   for (int32_t r = 0; r < rows; r++, row += stride)
     for (int32_t x = 0; x < width; x++, out += 3) {
-      const int32_t *weight = w->weight + (size_t)x * (size_t)w->taps, half = w->precision ? 1 << (w->precision - 1) : 0;
+      const int32_t *weight = w->weight + (size_t)x * (size_t)w->taps,
+                    half = w->precision ? 1 << (w->precision - 1) : 0;
       const uint8_t *at = row + (size_t)w->first[x] * 3;
       int32_t red = half, green = half, blue = half;
       for (int32_t k = 0; k < w->count[x]; k++) {
@@ -158,14 +168,16 @@ static void one_row(const weights *w, const uint8_t *from, int32_t bytes, int32_
     int32_t sum[PART];
     for (int32_t i = 0; i < n; i++) sum[i] = w->precision ? 1 << (w->precision - 1) : 0;
     for (int32_t k = 0; k < w->count[y]; k++)
-      for (int32_t i = 0; i < n; i++) sum[i] += weight[k] * from[(size_t)k * (size_t)bytes + (size_t)(begin + i)];
+      for (int32_t i = 0; i < n; i++)
+        sum[i] += weight[k] * from[(size_t)k * (size_t)bytes + (size_t)(begin + i)];
     for (int32_t i = 0; i < n; i++) out[begin + i] = clip(sum[i], w->precision);
   }
 }
 
-/* The result in parts of some rows each, which go on by themselves: rows that the second pass needs are made by the first
- * just before, in a little room of the part's own. */
-enum { PART_ROWS = 32, ROOM_ROWS = 16 }; /* fewest rows of a part; rows of the room beside those of one filter */
+/* The result in parts of some rows each, which go on by themselves: rows that the second pass needs
+ * are made by the first just before, in a little room of the part's own. */
+/* fewest rows of a part; rows of the room beside those of one filter */
+enum { PART_ROWS = 32, ROOM_ROWS = 16 };
 typedef struct job {
   const accel__image *from;
   accel__image *to;
@@ -186,7 +198,8 @@ static void part_task(void *arg, uint32_t part, uint32_t worker) {
     return;
   }
   uint8_t *room = j->room + (size_t)part * (size_t)j->room_rows * bytes;
-  const int32_t *first = j->down->first, *count = j->down->count, last = first[y1 - 1] + count[y1 - 1];
+  const int32_t *first = j->down->first, *count = j->down->count,
+                last = first[y1 - 1] + count[y1 - 1];
   int32_t begin = first[y0], end = begin; /* rows that are in the room */
   for (int32_t y = y0; y < y1; y++, out += bytes) {
     if (j->across && first[y] + count[y] > end) {
@@ -195,17 +208,20 @@ static void part_task(void *arg, uint32_t part, uint32_t worker) {
       else
         end = first[y];
       begin = first[y];
-      const int32_t more = begin + j->room_rows < last ? (begin + j->room_rows - end) / 4 * 4 : last - end;
+      const int32_t more =
+          begin + j->room_rows < last ? (begin + j->room_rows - end) / 4 * 4 : last - end;
       columns(j->across, j->from, end, more, j->to->width, room + (size_t)(end - begin) * bytes);
       end += more;
     }
-    one_row(j->down, j->across ? room + (size_t)(first[y] - begin) * bytes : j->from->pixels + (size_t)first[y] * bytes,
+    one_row(j->down,
+            j->across ? room + (size_t)(first[y] - begin) * bytes
+                      : j->from->pixels + (size_t)first[y] * bytes,
             (int32_t)bytes, y, out);
   }
 }
 
-static accel_status filtered(accel__image *image, int32_t width, int32_t height, accel__filter filter,
-                             accel__rounding rounding, accel__pool *pool) {
+static accel_status filtered(accel__image *image, int32_t width, int32_t height,
+                             accel__filter filter, accel__rounding rounding, accel__pool *pool) {
   weights across = {0}, down = {0};
   accel__image to = {0};
   job j = {.from = image, .to = &to, .parts = pool ? (int32_t)accel__pool_size(pool) : 1};
@@ -223,9 +239,11 @@ static accel_status filtered(accel__image *image, int32_t width, int32_t height,
   if (status == ACCEL_OK && j.across && j.down) {
     j.room_rows = down.taps + ROOM_ROWS;
     j.room = malloc((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
-    if (!j.room) status = accel__no_memory((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
+    if (!j.room)
+      status = accel__no_memory((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
   }
-  for (uint32_t t = 0; status == ACCEL_OK && t < (uint32_t)j.parts && !pool; t++) part_task(&j, t, 0);
+  for (uint32_t t = 0; status == ACCEL_OK && t < (uint32_t)j.parts && !pool; t++)
+    part_task(&j, t, 0);
   if (status == ACCEL_OK && pool) accel__pool_run(pool, (uint32_t)j.parts, part_task, &j);
   free(j.room);
   weights_free(&across);
@@ -239,25 +257,29 @@ static accel_status filtered(accel__image *image, int32_t width, int32_t height,
   return ACCEL_OK;
 }
 
-/* Source of each output pixel, the one under its middle: Pillow adds up the steps in double precision, torch
- * ("nearest-exact", which transformers takes for Pillow's filter 0) multiplies in single. */
+/* Source of each output pixel, the one under its middle: Pillow adds up the steps in double
+ * precision, torch ("nearest-exact", which transformers takes for Pillow's filter 0) multiplies in
+ * single. */
 static int32_t *nearest_of(int32_t in, int32_t out, accel__rounding rounding) {
   int32_t *index = malloc((size_t)out * sizeof *index);
   const double step = (double)in / out;
   double at = 0.5 * step;
   for (int32_t i = 0; index && i < out; i++, at += step) {
-    const int32_t found =
-        rounding == ACCEL__ROUND_PILLOW ? (int32_t)at : (int32_t)floorf(((float)i + 0.5f) * ((float)in / (float)out));
+    const int32_t found = rounding == ACCEL__ROUND_PILLOW
+                              ? (int32_t)at
+                              : (int32_t)floorf(((float)i + 0.5f) * ((float)in / (float)out));
     index[i] = found < in ? found : in - 1;
   }
   return index;
 }
 
-static accel_status nearest(accel__image *image, int32_t width, int32_t height, accel__rounding rounding) {
+static accel_status nearest(accel__image *image, int32_t width, int32_t height,
+                            accel__rounding rounding) {
   accel__image to = {0};
-  int32_t *column = nearest_of(image->width, width, rounding), *row = nearest_of(image->height, height, rounding);
-  accel_status status =
-      column && row ? accel__image_unset(width, height, "the resized image", &to) : accel__no_memory((size_t)width * 4);
+  int32_t *column = nearest_of(image->width, width, rounding),
+          *row = nearest_of(image->height, height, rounding);
+  accel_status status = column && row ? accel__image_unset(width, height, "the resized image", &to)
+                                      : accel__no_memory((size_t)width * 4);
   for (int32_t y = 0; status == ACCEL_OK && y < height; y++)
     for (int32_t x = 0; x < width; x++)
       memcpy(to.pixels + ((size_t)y * (size_t)width + (size_t)x) * 3,
@@ -270,17 +292,19 @@ static accel_status nearest(accel__image *image, int32_t width, int32_t height, 
   return ACCEL_OK;
 }
 
-accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height, accel__filter filter,
-                                 accel__rounding rounding, accel__pool *pool) {
+accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height,
+                                 accel__filter filter, accel__rounding rounding,
+                                 accel__pool *pool) {
   if (width < 1 || height < 1 || width > ACCEL__IMAGE_MAX_SIDE || height > ACCEL__IMAGE_MAX_SIDE)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "an image cannot be resized to %d x %d", width, height);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "an image cannot be resized to %d x %d", width,
+                       height);
   if (width == image->width && height == image->height) return ACCEL_OK;
   if (filter == ACCEL__NEAREST) return nearest(image, width, height, rounding);
   return filtered(image, width, height, filter, rounding, pool);
 }
 
-accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width, int32_t height,
-                               const uint8_t fill[3]) {
+accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width,
+                               int32_t height, const uint8_t fill[3]) {
   accel__image to;
   if (!left && !top && width == image->width && height == image->height) return ACCEL_OK;
   ACCEL_TRY(accel__image_unset(width, height, "the cropped image", &to));
@@ -293,7 +317,8 @@ accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, i
     for (int64_t x = 0; x < (inside ? begin : width); x++) memcpy(out + 3 * x, fill, 3);
     for (int64_t x = inside ? end : width; x < width; x++) memcpy(out + 3 * x, fill, 3);
     if (!inside) continue;
-    memcpy(out + 3 * begin, image->pixels + ((size_t)sy * (size_t)image->width + (size_t)(left + begin)) * 3,
+    memcpy(out + 3 * begin,
+           image->pixels + ((size_t)sy * (size_t)image->width + (size_t)(left + begin)) * 3,
            (size_t)(end - begin) * 3);
   }
   accel__image_free(image);

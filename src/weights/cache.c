@@ -119,7 +119,8 @@ static bool read_exactly(int fd, void *bytes, uint64_t n, uint64_t at) {
 
 static int write_exactly(int fd, const void *bytes, uint64_t n) {
   for (const char *from = bytes; n;) {
-    ssize_t put = accel__fault("disk_full") ? (errno = ENOSPC, -1) : write(fd, from, n < (1u << 30) ? n : 1u << 30);
+    ssize_t put = accel__fault("disk_full") ? (errno = ENOSPC, -1)
+                                            : write(fd, from, n < (1u << 30) ? n : 1u << 30);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
     from += put;
@@ -128,9 +129,12 @@ static int write_exactly(int fd, const void *bytes, uint64_t n) {
   return 0;
 }
 
-/* Header and texts (key, then label, each NUL-terminated) of an open entry whose file has `bytes` bytes. */
+/* Header and texts (key, then label, each NUL-terminated) of an open entry whose file has `bytes`
+ * bytes. */
 static bool read_header(int fd, uint64_t bytes, header *h, char texts[2 * MAX_TEXT + 2]) {
-  if (!read_exactly(fd, h, sizeof *h, 0) || memcmp(h->magic, magic, sizeof magic) || h->version != VERSION) return false;
+  if (!read_exactly(fd, h, sizeof *h, 0) || memcmp(h->magic, magic, sizeof magic) ||
+      h->version != VERSION)
+    return false;
   if (h->key_bytes > MAX_TEXT || h->label_bytes > MAX_TEXT || h->payload_at % PAYLOAD_ALIGN ||
       h->payload_at < sizeof *h + h->key_bytes + h->label_bytes || bytes < h->payload_at ||
       bytes - h->payload_at != h->payload_bytes)
@@ -148,7 +152,8 @@ static void drop(const accel__cache *c, int directory, const char *name, const c
 }
 
 /* Opens an entry whose header is right; -1: a miss.  What is damaged is removed. */
-static int open_entry(const accel__cache *c, const char *key, int *directory, char name[MAX_NAME], header *h) {
+static int open_entry(const accel__cache *c, const char *key, int *directory, char name[MAX_NAME],
+                      header *h) {
   char texts[2 * MAX_TEXT + 2];
   struct stat about;
   *directory = open_directory(c);
@@ -157,7 +162,8 @@ static int open_entry(const accel__cache *c, const char *key, int *directory, ch
   int fd = openat(*directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
     if (errno == EACCES || errno == ELOOP) drop(c, *directory, name, "cannot be read");
-  } else if (fstat(fd, &about) || !S_ISREG(about.st_mode) || !read_header(fd, (uint64_t)about.st_size, h, texts)) {
+  } else if (fstat(fd, &about) || !S_ISREG(about.st_mode) ||
+             !read_header(fd, (uint64_t)about.st_size, h, texts)) {
     drop(c, *directory, name, "is damaged");
   } else if (strcmp(texts, key)) { /* two keys of one hash: the newer one stays */
     drop(c, *directory, name, "belongs to another key");
@@ -204,7 +210,8 @@ bool accel__cache_get(const accel__cache *c, const char *key, void *out, uint64_
   if (good)
     futimens(fd, NULL); /* now; on a read-only disk it keeps its age */
   else
-    drop(c, directory, name, h.payload_bytes == bytes ? "is damaged" : "has another size than expected");
+    drop(c, directory, name,
+         h.payload_bytes == bytes ? "is damaged" : "has another size than expected");
   close(fd);
   close(directory);
   return good;
@@ -221,8 +228,8 @@ uint64_t accel__cache_limit(const accel__cache *c) {
 }
 
 static bool declined(const accel__cache *c, const char *label, const char *why) {
-  accel__logf(c->log, ACCEL_LOG_INFO, "cache: %s is not kept in %s: %s", label, c->directory ? c->directory : "(nowhere)",
-              why);
+  accel__logf(c->log, ACCEL_LOG_INFO, "cache: %s is not kept in %s: %s", label,
+              c->directory ? c->directory : "(nowhere)", why);
   return false;
 }
 
@@ -236,13 +243,15 @@ static bool make_room(const accel__cache *c, const char *label, uint64_t bytes) 
     accel__clear_error();
     return false;
   }
-  if (!statvfs(c->directory, &disk) && (uint64_t)disk.f_bavail * disk.f_frsize < bytes + spare_bytes)
+  if (!statvfs(c->directory, &disk) &&
+      (uint64_t)disk.f_bavail * disk.f_frsize < bytes + spare_bytes)
     return declined(c, label, "the disk is nearly full");
   return true;
 }
 
 /* Header, texts, the gap to the payload, the parts.  0 or errno. */
-static int write_entry(int fd, header *h, const char *texts, const accel_plugin_part *part, uint32_t n) {
+static int write_entry(int fd, header *h, const char *texts, const accel_plugin_part *part,
+                       uint32_t n) {
   static const char zeros[PAYLOAD_ALIGN];
   uint64_t text_bytes = (uint64_t)h->key_bytes + h->label_bytes;
   int error = write_exactly(fd, h, sizeof *h);
@@ -267,8 +276,8 @@ static int open_temporary(int directory, char *name, size_t size) {
 }
 
 /* Writes the entry beside its place and moves it there; 0 or errno. */
-static int put_file(int directory, const char *key, header *h, const char *texts, const accel_plugin_part *part,
-                    uint32_t n) {
+static int put_file(int directory, const char *key, header *h, const char *texts,
+                    const accel_plugin_part *part, uint32_t n) {
   char name[MAX_NAME], temporary[MAX_NAME];
   entry_name(key, name, sizeof name);
   int fd = open_temporary(directory, temporary, sizeof temporary);
@@ -280,7 +289,8 @@ static int put_file(int directory, const char *key, header *h, const char *texts
   return error;
 }
 
-bool accel__cache_put(const accel__cache *c, const char *key, const char *label, const accel_plugin_part *part, uint32_t n) {
+bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
+                      const accel_plugin_part *part, uint32_t n) {
   size_t key_n = strlen(key), label_n = strlen(label);
   char texts[2 * MAX_TEXT], why[128];
   if (!c->directory) return declined(c, label, "there is no cache directory");
@@ -290,11 +300,13 @@ bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
   memcpy(texts + key_n, label, label_n);
   header h = {.version = VERSION, .key_bytes = (uint32_t)key_n, .label_bytes = (uint32_t)label_n};
   memcpy(h.magic, magic, sizeof magic);
-  h.payload_at = (uint32_t)((sizeof h + key_n + label_n + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN);
+  h.payload_at =
+      (uint32_t)((sizeof h + key_n + label_n + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN);
   accel__checksum sum;
   accel__checksum_begin(&sum);
   for (uint32_t i = 0; i < n; i++) {
-    if (__builtin_add_overflow(h.payload_bytes, part[i].n, &h.payload_bytes)) return declined(c, label, "it is too large");
+    if (__builtin_add_overflow(h.payload_bytes, part[i].n, &h.payload_bytes))
+      return declined(c, label, "it is too large");
     accel__checksum_add(&sum, part[i].data, part[i].n);
   }
   h.payload_sum = accel__checksum_end(&sum);
@@ -304,8 +316,10 @@ bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
     accel__clear_error();
     return false;
   }
-  if (h.payload_bytes > UINT64_MAX / 2 || !make_room(c, label, h.payload_at + h.payload_bytes)) return false;
-  int directory = open_directory(c), error = directory < 0 ? errno : put_file(directory, key, &h, texts, part, n);
+  if (h.payload_bytes > UINT64_MAX / 2 || !make_room(c, label, h.payload_at + h.payload_bytes))
+    return false;
+  int directory = open_directory(c),
+      error = directory < 0 ? errno : put_file(directory, key, &h, texts, part, n);
   if (directory >= 0) close(directory);
   return !error || declined(c, label, strerror_r(error, why, sizeof why));
 }
@@ -317,7 +331,9 @@ static bool is_temporary(const char *name) { return accel__ends_with(name, ".pac
 static void look_at(int directory, const char *name, accel__arena *arena, accel__cache_entry *e) {
   char texts[2 * MAX_TEXT + 2];
   header h;
-  int fd = is_temporary(name) ? -1 : openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  int fd = is_temporary(name)
+               ? -1
+               : openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   e->label = "";
   if (fd < 0) return;
   e->sound = read_header(fd, e->bytes, &h, texts);
@@ -331,7 +347,8 @@ static int by_use(const void *a, const void *b) {
   return x->used != y->used ? (x->used < y->used) - (x->used > y->used) : strcmp(x->file, y->file);
 }
 
-accel_status accel__cache_list(const accel__cache *c, accel__arena *arena, accel__cache_entry **entries, uint32_t *n) {
+accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
+                               accel__cache_entry **entries, uint32_t *n) {
   char **names;
   size_t found;
   *entries = NULL;
@@ -344,9 +361,11 @@ accel_status accel__cache_list(const accel__cache *c, accel__arena *arena, accel
   for (size_t i = 0; i < found; i++) {
     struct stat about;
     if (!accel__ends_with(names[i], ".packed") && !is_temporary(names[i])) continue;
-    if (fstatat(directory, names[i], &about, AT_SYMLINK_NOFOLLOW) || S_ISDIR(about.st_mode)) continue;
+    if (fstatat(directory, names[i], &about, AT_SYMLINK_NOFOLLOW) || S_ISDIR(about.st_mode))
+      continue;
     accel__cache_entry *e = &list[(*n)++];
-    *e = (accel__cache_entry){.file = names[i], .bytes = (uint64_t)about.st_size, .used = about.st_mtim.tv_sec};
+    *e = (accel__cache_entry){
+        .file = names[i], .bytes = (uint64_t)about.st_size, .used = about.st_mtim.tv_sec};
     look_at(directory, names[i], arena, e);
   }
   if (directory >= 0) close(directory);
@@ -355,17 +374,21 @@ accel_status accel__cache_list(const accel__cache *c, accel__arena *arena, accel
   return ACCEL_OK;
 }
 
-static bool in_use(const accel__cache_entry *e) { return is_temporary(e->file) && time(NULL) - e->used < STALE_SECONDS; }
+static bool in_use(const accel__cache_entry *e) {
+  return is_temporary(e->file) && time(NULL) - e->used < STALE_SECONDS;
+}
 
 /* Removes one entry; what another process removed first counts for nothing. */
-static void remove_entry(int directory, const accel__cache_entry *e, uint64_t *total, uint32_t *n, uint64_t *bytes) {
+static void remove_entry(int directory, const accel__cache_entry *e, uint64_t *total, uint32_t *n,
+                         uint64_t *bytes) {
   bool gone = !unlinkat(directory, e->file, 0);
   if (gone || errno == ENOENT) *total -= e->bytes;
   *n += gone;
   *bytes += gone ? e->bytes : 0;
 }
 
-accel_status accel__cache_prune(const accel__cache *c, uint64_t keep, uint32_t *n, uint64_t *bytes) {
+accel_status accel__cache_prune(const accel__cache *c, uint64_t keep, uint32_t *n,
+                                uint64_t *bytes) {
   accel__arena arena = {0};
   accel__cache_entry *entries;
   uint32_t found, removed = 0;
@@ -374,7 +397,8 @@ accel_status accel__cache_prune(const accel__cache *c, uint64_t keep, uint32_t *
   int directory = status == ACCEL_OK && found ? open_directory(c) : -1;
   for (uint32_t i = 0; i < found; i++) total += entries[i].bytes;
   for (uint32_t i = found; i-- > 0 && directory >= 0;)
-    if (!entries[i].sound && !in_use(&entries[i])) remove_entry(directory, &entries[i], &total, &removed, &freed);
+    if (!entries[i].sound && !in_use(&entries[i]))
+      remove_entry(directory, &entries[i], &total, &removed, &freed);
   for (uint32_t i = found; i-- > 0 && total > keep && directory >= 0;)
     if (entries[i].sound) remove_entry(directory, &entries[i], &total, &removed, &freed);
   if (directory >= 0) close(directory);

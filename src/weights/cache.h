@@ -1,9 +1,10 @@
 /* cache.h - a directory of byte strings made once and read many times: packed weights.
  *
- * One file an entry, "<hash of the key>.packed": header, key, label, then the payload at a page boundary.  An entry is
- * written under a temporary name in the same directory and renamed, so two processes at once are fine.  The payload carries
- * a checksum that every read checks; nothing is fsynced, because an entry that a crash tore is found out and removed.
- * Whatever goes wrong (disk full, read-only, short, damaged, another program's file) costs the time to pack again, and
+ * One file an entry, "<hash of the key>.packed": header, key, label, then the payload at a page
+ * boundary.  An entry is written under a temporary name in the same directory and renamed, so two
+ * processes at once are fine.  The payload carries a checksum that every read checks; nothing is
+ * fsynced, because an entry that a crash tore is found out and removed. Whatever goes wrong (disk
+ * full, read-only, short, damaged, another program's file) costs the time to pack again, and
  * nothing else: no function here fails a load.
  *
  * An entry's last use is its modification time.  Past the limit the entries used longest ago go.
@@ -22,7 +23,8 @@
 /* Borrowed strings; any thread, any number of processes. */
 typedef struct accel__cache {
   const char *directory; /* made by the first put */
-  uint64_t limit;        /* bytes of all entries; 0: ACCEL__CACHE_BYTES or a tenth of the disk, whichever is less */
+  /* bytes of all entries; 0: ACCEL__CACHE_BYTES or a tenth of the disk, whichever is less */
+  uint64_t limit;
   const accel__log *log; /* NULL: silent */
 } accel__cache;
 
@@ -30,10 +32,13 @@ typedef struct accel__cache {
 
 /* Size of the entry; false: there is none. */
 bool accel__cache_size(const accel__cache *c, const char *key, uint64_t *bytes);
-/* Reads the entry into out[bytes], which must be its size, and checks it on the way.  false: a miss; out is undefined. */
+/* Reads the entry into out[bytes], which must be its size, and checks it on the way.  false: a
+ * miss; out is undefined. */
 bool accel__cache_get(const accel__cache *c, const char *key, void *out, uint64_t bytes);
-/* Joins the parts into one entry, in the place of an older one.  label: what it belongs to, for people.  false: not kept. */
-bool accel__cache_put(const accel__cache *c, const char *key, const char *label, const accel_plugin_part *part, uint32_t n);
+/* Joins the parts into one entry, in the place of an older one.  label: what it belongs to, for
+ * people.  false: not kept. */
+bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
+                      const accel_plugin_part *part, uint32_t n);
 
 /* The limit in force, in bytes. */
 uint64_t accel__cache_limit(const accel__cache *c);
@@ -47,13 +52,16 @@ typedef struct accel__cache_entry {
 } accel__cache_entry;
 
 /* Everything in the directory that is ours, latest use first; arena memory.  No directory: none. */
-accel_status accel__cache_list(const accel__cache *c, accel__arena *arena, accel__cache_entry **entries, uint32_t *n);
-/* Removes entries until they take at most `keep` bytes: first what is damaged or left over, then by last use.  keep 0: all.
- * Temporary files younger than an hour stay: somebody may be writing them. */
+accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
+                               accel__cache_entry **entries, uint32_t *n);
+/* Removes entries until they take at most `keep` bytes: first what is damaged or left over, then
+ * by last use.  keep 0: all. Temporary files younger than an hour stay: somebody may be writing
+ * them. */
 accel_status accel__cache_prune(const accel__cache *c, uint64_t keep, uint32_t *n, uint64_t *bytes);
 
-/* 64-bit checksum of a stream, at the speed of memory: eight lanes, each step of a lane undone by no other value of its
- * eight bytes, so a single changed word is always seen.  Bytes in the machine's order: entries do not travel. */
+/* 64-bit checksum of a stream, at the speed of memory: eight lanes, each step of a lane undone by
+ * no other value of its eight bytes, so a single changed word is always seen.  Bytes in the
+ * machine's order: entries do not travel. */
 typedef struct accel__checksum {
   uint64_t lane[8];
   uint64_t n;

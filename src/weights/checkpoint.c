@@ -1,4 +1,5 @@
-/* checkpoint.c - the tensors of a model: which files belong to it, mapping them, finding tensors by name. */
+/* checkpoint.c - the tensors of a model: which files belong to it, mapping them, finding tensors by
+ * name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ struct accel__checkpoint {
   uint32_t n;
   accel__map names;
   uint64_t hash;
-  accel__checkpoint *joined; /* taken over: its arena holds names that tensors here refer to; its shards are among ours */
+  /* taken over: its arena holds names that tensors here refer to; its shards are among ours */
+  accel__checkpoint *joined;
 };
 
 /* ---- files that are not ours ---- */
@@ -35,9 +37,11 @@ typedef struct foreign_format {
 } foreign_format;
 
 #define PICKLE "it is a pickle, and loading a pickle runs code from the file"
-#define PICKLE_REMEDY                                                                                                       \
-  "use a revision that has *.safetensors, or convert a copy you trust: python3 -c \"import torch, safetensors.torch as s; " \
-  "s.save_file({k: v.contiguous().clone() for k, v in torch.load('FILE', weights_only=True).items()}, "                     \
+#define PICKLE_REMEDY                                                                        \
+  "use a revision that has *.safetensors, or convert a copy you trust: python3 -c \"import " \
+  "torch, safetensors.torch as s; "                                                          \
+  "s.save_file({k: v.contiguous().clone() for k, v in torch.load('FILE', "                   \
+  "weights_only=True).items()}, "                                                            \
   "'model.safetensors')\""
 static const foreign_format foreign[] = {
     {".bin", PICKLE, PICKLE_REMEDY},
@@ -61,7 +65,8 @@ static const foreign_format *foreign_of(const char *name) {
 }
 
 static accel_status refuse(const char *directory, const char *name, const foreign_format *format) {
-  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s%s%s is not read: %s", directory, *directory ? "/" : "", name, format->reason);
+  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s%s%s is not read: %s", directory, *directory ? "/" : "",
+              name, format->reason);
   return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "%s", format->remedy);
 }
 
@@ -75,7 +80,8 @@ static accel_status open_shard(accel__checkpoint *c, const char *path, shard *s)
   uint64_t facts[4] = {s->map.n};
   if (stat(path, &about) == 0) {
     facts[1] = (uint64_t)about.st_mtim.tv_sec * 1000000000u + (uint64_t)about.st_mtim.tv_nsec;
-    facts[2] = (uint64_t)about.st_ctim.tv_sec * 1000000000u + (uint64_t)about.st_ctim.tv_nsec; /* archives set mtimes */
+    /* archives set mtimes */
+    facts[2] = (uint64_t)about.st_ctim.tv_sec * 1000000000u + (uint64_t)about.st_ctim.tv_nsec;
     facts[3] = (uint64_t)about.st_ino;
   }
   c->hash = accel__hash(facts, sizeof facts, c->hash);
@@ -94,7 +100,8 @@ static accel_status make_tensors(accel__checkpoint *c) {
   size_t all = 0;
   for (uint32_t f = 0; f < c->n_shard; f++) all += c->shard[f].header.n;
   if (all > ACCEL__SAFETENSORS_MAX_TENSORS)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d tensors", c->path, ACCEL__SAFETENSORS_MAX_TENSORS);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d tensors", c->path,
+                       ACCEL__SAFETENSORS_MAX_TENSORS);
   c->tensor = accel__arena_array(&c->arena, all, sizeof *c->tensor);
   if (!c->tensor) return ACCEL_ERROR_OUT_OF_MEMORY;
   return accel__map_reserve(&c->names, all);
@@ -104,8 +111,8 @@ static accel_status add_tensor(accel__checkpoint *c, const accel__tensor_info *t
   int64_t before;
   size_t length = strlen(t->name);
   if (accel__map_get(&c->names, t->name, length, &before))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path, t->name,
-                       c->shard[c->tensor[before].file].map.path, c->shard[file].map.path);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path,
+                       t->name, c->shard[c->tensor[before].file].map.path, c->shard[file].map.path);
   ACCEL_TRY(accel__map_set(&c->names, t->name, length, c->n));
   c->tensor[c->n] = *t;
   c->tensor[c->n++].file = file;
@@ -116,7 +123,8 @@ static accel_status open_single(accel__checkpoint *c, const char *path) {
   ACCEL_TRY(make_shards(c, 1));
   ACCEL_TRY(open_shard(c, path, &c->shard[0]));
   ACCEL_TRY(make_tensors(c));
-  for (uint32_t i = 0; i < c->shard[0].header.n; i++) ACCEL_TRY(add_tensor(c, &c->shard[0].header.tensor[i], 0));
+  for (uint32_t i = 0; i < c->shard[0].header.n; i++)
+    ACCEL_TRY(add_tensor(c, &c->shard[0].header.tensor[i], 0));
   return ACCEL_OK;
 }
 
@@ -139,21 +147,26 @@ static accel_status add_to_index(index_file *index, const accel__json *item) {
   const char *path = index->json.name, *tensor = item->string, *file = item->valuestring;
   int64_t number;
   if (!cJSON_IsString(item))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s' is no file name", path, tensor);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s' is no file name", path,
+                       tensor);
   if (!plain_file_name(file))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s': '%.160s' is no plain file name beside the index",
-                       path, tensor, file);
+    return accel__fail(
+        ACCEL_ERROR_FORMAT,
+        "%s: field 'weight_map.%.160s': '%.160s' is no plain file name beside the index", path,
+        tensor, file);
   const foreign_format *format = foreign_of(file);
   if (format) return refuse(path, file, format);
   if (!accel__map_get(&index->files, file, strlen(file), &number)) {
-    if (index->n == MAX_SHARDS) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d shards", path, MAX_SHARDS);
+    if (index->n == MAX_SHARDS)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d shards", path, MAX_SHARDS);
     number = index->n;
     index->name[index->n++] = file;
     ACCEL_TRY(accel__map_set(&index->files, file, strlen(file), number));
   }
   int64_t before;
   if (accel__map_get(&index->shard_of, tensor, strlen(tensor), &before))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is listed twice", path, tensor);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'weight_map': tensor '%.160s' is listed twice", path, tensor);
   return accel__map_set(&index->shard_of, tensor, strlen(tensor), number);
 }
 
@@ -165,17 +178,20 @@ static accel_status read_index(accel__checkpoint *c, const char *path, index_fil
   index->name = accel__arena_array(&c->arena, MAX_SHARDS, sizeof *index->name);
   if (!index->name) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(item, map) ACCEL_TRY(add_to_index(index, item));
-  return index->n ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map' is empty", path);
+  return index->n ? ACCEL_OK
+                  : accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map' is empty", path);
 }
 
-static accel_status open_listed(accel__checkpoint *c, const char *directory, const index_file *index) {
+static accel_status open_listed(accel__checkpoint *c, const char *directory,
+                                const index_file *index) {
   ACCEL_TRY(make_shards(c, index->n));
   for (uint32_t f = 0; f < index->n; f++) {
     const char *path = accel__path_join(&c->arena, directory, index->name[f]);
     if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
     accel_status status = open_shard(c, path, &c->shard[f]);
     if (status == ACCEL_ERROR_NOT_FOUND) {
-      accel__fail(status, "%s: field 'weight_map': shard '%s' is not in %s", index->json.name, index->name[f], directory);
+      accel__fail(status, "%s: field 'weight_map': shard '%s' is not in %s", index->json.name,
+                  index->name[f], directory);
       return accel__remedy(status, "fetch the missing file: the model is incomplete");
     }
     if (status != ACCEL_OK) return status;
@@ -183,21 +199,24 @@ static accel_status open_listed(accel__checkpoint *c, const char *directory, con
   return make_tensors(c);
 }
 
-/* The index decides which shard a listed tensor comes from; tensors it does not list are taken as they are. */
+/* The index decides which shard a listed tensor comes from; tensors it does not list are taken as
+ * they are. */
 static accel_status take_listed(accel__checkpoint *c, const index_file *index) {
   for (uint32_t f = 0; f < c->n_shard; f++) {
     for (uint32_t i = 0; i < c->shard[f].header.n; i++) {
       const accel__tensor_info *t = &c->shard[f].header.tensor[i];
       int64_t listed;
-      if (accel__map_get(&index->shard_of, t->name, strlen(t->name), &listed) && listed != f) continue;
+      if (accel__map_get(&index->shard_of, t->name, strlen(t->name), &listed) && listed != f)
+        continue;
       ACCEL_TRY(add_tensor(c, t, f));
     }
   }
   ACCEL_JSON_EACH(item, accel__json_get(index->json.root, "weight_map")) {
     int64_t found;
     if (accel__map_get(&c->names, item->string, strlen(item->string), &found)) continue;
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is not in '%.160s'", index->json.name,
-                       item->string, item->valuestring);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'weight_map': tensor '%.160s' is not in '%.160s'",
+                       index->json.name, item->string, item->valuestring);
   }
   return ACCEL_OK;
 }
@@ -223,7 +242,8 @@ static accel_status open_sharded(accel__checkpoint *c, const char *path) {
 /* ---- directories ---- */
 
 /* The only name with this suffix; several: an error that lists them. */
-static accel_status only_one(const char *directory, char **names, size_t n, const char *suffix, const char **out) {
+static accel_status only_one(const char *directory, char **names, size_t n, const char *suffix,
+                             const char **out) {
   const char *other = NULL;
   *out = NULL;
   for (size_t i = 0; i < n; i++) {
@@ -234,8 +254,9 @@ static accel_status only_one(const char *directory, char **names, size_t n, cons
       *out = names[i];
   }
   if (!other) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: which of its checkpoints is meant? It has %s, %s and no model%s", directory, *out,
-              other, suffix);
+  accel__fail(ACCEL_ERROR_ARGUMENT,
+              "%s: which of its checkpoints is meant? It has %s, %s and no model%s", directory,
+              *out, other, suffix);
   return accel__remedy(ACCEL_ERROR_ARGUMENT, "name one of the files, or keep one in the directory");
 }
 
@@ -249,11 +270,13 @@ static bool has_name(char **names, size_t n, const char *name) {
 static accel_status nothing_to_read(const char *directory, char **names, size_t n) {
   for (size_t f = 0; f < sizeof foreign / sizeof *foreign; f++) {
     for (size_t i = 0; i < n; i++) {
-      if (accel__ends_with(names[i], foreign[f].suffix) && strcmp(names[i], "training_args.bin") != 0)
+      if (accel__ends_with(names[i], foreign[f].suffix) &&
+          strcmp(names[i], "training_args.bin") != 0)
         return refuse(directory, names[i], &foreign[f]);
     }
   }
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no model.safetensors, model.safetensors.index.json or other *.safetensors there",
+  accel__fail(ACCEL_ERROR_NOT_FOUND,
+              "%s: no model.safetensors, model.safetensors.index.json or other *.safetensors there",
               directory);
   return accel__remedy(ACCEL_ERROR_NOT_FOUND, "fetch the weights: the model is incomplete");
 }
@@ -265,7 +288,8 @@ static accel_status open_directory(accel__checkpoint *c, const char *directory) 
   ACCEL_TRY(accel__list_directory(directory, &c->arena, &names, &n));
   if (!has_name(names, n, single)) {
     single = NULL;
-    if (!has_name(names, n, index)) ACCEL_TRY(only_one(directory, names, n, ".safetensors.index.json", &index));
+    if (!has_name(names, n, index))
+      ACCEL_TRY(only_one(directory, names, n, ".safetensors.index.json", &index));
     if (!index) ACCEL_TRY(only_one(directory, names, n, ".safetensors", &single));
   }
   if (!single && !index) return nothing_to_read(directory, names, n);
@@ -296,10 +320,12 @@ accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
 }
 
 /* Grows c's shards and tensors by another's, whose names get the prefix. */
-static accel_status append(accel__checkpoint *c, const accel__checkpoint *other, const char *prefix) {
+static accel_status append(accel__checkpoint *c, const accel__checkpoint *other,
+                           const char *prefix) {
   uint32_t before = c->n_shard;
   shard *shards = accel__arena_array(&c->arena, (size_t)before + other->n_shard, sizeof *shards);
-  accel__tensor_info *tensors = accel__arena_array(&c->arena, (size_t)c->n + other->n, sizeof *tensors);
+  accel__tensor_info *tensors =
+      accel__arena_array(&c->arena, (size_t)c->n + other->n, sizeof *tensors);
   if (!shards || !tensors) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(shards, c->shard, before * sizeof *shards);
   memcpy(shards + before, other->shard, other->n_shard * sizeof *shards);
@@ -317,7 +343,8 @@ static accel_status append(accel__checkpoint *c, const accel__checkpoint *other,
   return ACCEL_OK;
 }
 
-accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other, const char *prefix) {
+accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other,
+                                    const char *prefix) {
   accel__checkpoint *o = *other;
   *other = NULL;
   uint32_t before = c->n_shard;
@@ -337,7 +364,8 @@ accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **ot
 void accel__checkpoint_close(accel__checkpoint **c) {
   if (!*c) return;
   accel__checkpoint_close(&(*c)->joined);
-  for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++) accel__file_unmap(&(*c)->shard[f].map);
+  for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++)
+    accel__file_unmap(&(*c)->shard[f].map);
   accel__map_free(&(*c)->names);
   accel__arena_free(&(*c)->arena);
   free(*c);

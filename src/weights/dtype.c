@@ -66,7 +66,8 @@ bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out) {
   return false;
 }
 
-/* Data need not be aligned to its type (the header's length decides), so elements are copied out. */
+/* Data need not be aligned to its type (the header's length decides), so elements are copied
+ * out. */
 #define ELEMENTS(type, expression)                \
   for (uint64_t i = 0; i < count; i++) {          \
     type x;                                       \
@@ -75,11 +76,14 @@ bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out) {
   }                                               \
   return ACCEL_OK
 
-accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count, float *out) {
+accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count,
+                                  float *out) {
   if (first > t->elements || count > t->elements - first)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name, first,
-                       count, t->elements);
-  const unsigned char *from = count ? (const unsigned char *)t->data + first * accel__dtype_bits(t->dtype) / 8 : NULL;
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name,
+                       first, count, t->elements);
+  const unsigned char *from =
+      count ? (const unsigned char *)t->data + first * accel__dtype_bits(t->dtype) / 8 : NULL;
   switch ((int)t->dtype) {
     case ACCEL_PLUGIN_F32:
       if (count) memcpy(out, from, count * sizeof *out);
@@ -111,7 +115,8 @@ accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, u
     case ACCEL__STORED_U64:
       ELEMENTS(uint64_t, (float)x);
     default:
-      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "tensor '%s': dtype %s cannot be read as plain numbers", t->name,
+      return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                         "tensor '%s': dtype %s cannot be read as plain numbers", t->name,
                          accel__dtype_name(t->dtype));
   }
 }

@@ -1,5 +1,5 @@
-/* find_model.c - where a model lives on this machine: a directory, our own model folder, the Hugging Face hub cache. Nothing
- * is fetched. */
+/* find_model.c - where a model lives on this machine: a directory, our own model folder, the
+ * Hugging Face hub cache. Nothing is fetched. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +11,16 @@ typedef struct model_name {
   char *revision;   /* NULL: none given */
 } model_name;
 
-/* Letters, digits, '-', '_', '.', one '/' at most; no part empty or beginning with a dot: nothing that could leave the
- * cache. */
+/* Letters, digits, '-', '_', '.', one '/' at most; no part empty or beginning with a dot: nothing
+ * that could leave the cache. */
 static bool valid_repository(const char *name) {
   uint32_t slashes = 0;
   for (const char *at = name; *at; at++) {
     bool first = at == name || at[-1] == '/';
     if (*at == '/' && (first || !at[1] || ++slashes > 1)) return false;
     if (*at == '.' && first) return false;
-    if (*at != '/' && !strchr("-_.", *at) && !(*at >= '0' && *at <= '9') && !((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z'))
+    if (*at != '/' && !strchr("-_.", *at) && !(*at >= '0' && *at <= '9') &&
+        !((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z'))
       return false;
   }
   return *name && strlen(name) < 200;
@@ -27,7 +28,8 @@ static bool valid_repository(const char *name) {
 
 /* Branches may hold slashes ("refs/pr/3") but lead nowhere else. */
 static bool valid_revision(const char *name) {
-  return *name && *name != '/' && *name != '.' && !strstr(name, "..") && !strchr(name, '\\') && strlen(name) < 200;
+  return *name && *name != '/' && *name != '.' && !strstr(name, "..") && !strchr(name, '\\') &&
+         strlen(name) < 200;
 }
 
 static accel_status split_name(const char *model, accel__arena *arena, model_name *out) {
@@ -35,16 +37,21 @@ static accel_status split_name(const char *model, accel__arena *arena, model_nam
   out->repository = accel__arena_copy(arena, model, at ? (size_t)(at - model) : strlen(model));
   out->revision = at ? accel__arena_string(arena, at + 1) : NULL;
   if (!out->repository || (at && !out->revision)) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (valid_repository(out->repository) && (!out->revision || valid_revision(out->revision))) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s': no such directory, and no name of the form org/name or org/name@revision",
-              model);
-  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "give a directory with config.json, or a Hugging Face model id");
+  if (valid_repository(out->repository) && (!out->revision || valid_revision(out->revision)))
+    return ACCEL_OK;
+  accel__fail(
+      ACCEL_ERROR_NOT_FOUND,
+      "model '%s': no such directory, and no name of the form org/name or org/name@revision",
+      model);
+  return accel__remedy(ACCEL_ERROR_NOT_FOUND,
+                       "give a directory with config.json, or a Hugging Face model id");
 }
 
 /* <cache>/models/org/name; a revision other than main has a folder org/name@revision of its own. */
 static char *below(accel__arena *arena, const char *cache, const model_name *name) {
   bool plain = !name->revision || strcmp(name->revision, "main") == 0;
-  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@", plain ? "" : name->revision);
+  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@",
+                             plain ? "" : name->revision);
 }
 
 /* In ACCEL_CACHE_DIR when that has it, else in the standard cache. */
@@ -52,11 +59,13 @@ static char *own_directory(accel__arena *arena, const model_name *name) {
   char *cache, *found;
   if (accel__cache_directory(arena, &cache) != ACCEL_OK) return NULL;
   found = below(arena, cache, name);
-  if ((found && accel__is_directory(found)) || accel__standard_cache(arena, &cache) != ACCEL_OK) return found;
+  if ((found && accel__is_directory(found)) || accel__standard_cache(arena, &cache) != ACCEL_OK)
+    return found;
   return below(arena, cache, name);
 }
 
-/* HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub: the first that is set. */
+/* HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub: the first
+ * that is set. */
 static char *hub_directory(accel__arena *arena) {
   static const struct {
     const char *variable, *below;
@@ -75,7 +84,8 @@ static char *hub_directory(accel__arena *arena) {
 static char *hub_repository(accel__arena *arena, const char *hub, const char *repository) {
   const char *slash = strchr(repository, '/');
   if (!slash) return accel__arena_printf(arena, "%s/models--%s", hub, repository);
-  return accel__arena_printf(arena, "%s/models--%.*s--%s", hub, (int)(slash - repository), repository, slash + 1);
+  return accel__arena_printf(arena, "%s/models--%.*s--%s", hub, (int)(slash - repository),
+                             repository, slash + 1);
 }
 
 /* The commit in refs/<revision>; NULL when there is none. */
@@ -107,7 +117,9 @@ static char *hub_snapshot(accel__arena *arena, const char *hub, const model_name
   const char *commit = read_reference(arena, repository, name->revision ? name->revision : "main");
   if (!commit) commit = name->revision;
   if (!commit && snapshots) commit = only_snapshot(arena, snapshots);
-  char *directory = commit && snapshots && !strchr(commit, '/') ? accel__path_join(arena, snapshots, commit) : NULL;
+  char *directory = commit && snapshots && !strchr(commit, '/')
+                        ? accel__path_join(arena, snapshots, commit)
+                        : NULL;
   return directory && accel__is_directory(directory) ? directory : NULL;
 }
 
@@ -125,8 +137,9 @@ accel_status accel__find_model(const char *model, accel__arena *arena, char **di
   else if (hub)
     *directory = hub_snapshot(arena, hub, &name);
   if (*directory) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s' is not on this machine: looked for %s, and in the Hugging Face cache %s",
+  accel__fail(ACCEL_ERROR_NOT_FOUND,
+              "model '%s' is not on this machine: looked for %s, and in the Hugging Face cache %s",
               model, own ? own : "(no cache directory)", hub ? hub : "(no home directory)");
-  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "hf download %s%s%s", name.repository, name.revision ? " --revision " : "",
-                       name.revision ? name.revision : "");
+  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "hf download %s%s%s", name.repository,
+                       name.revision ? " --revision " : "", name.revision ? name.revision : "");
 }

@@ -1,4 +1,5 @@
-/* import.c - quantised checkpoints: the table of methods, the weights found in codes, and how they are handed out. */
+/* import.c - quantised checkpoints: the table of methods, the weights found in codes, and how they
+ * are handed out. */
 #include "weights/import.h"
 
 #include <stdlib.h>
@@ -14,20 +15,25 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 /* ---- which method ---- */
 
-static const char *const plain_remedy = "use the unquantised checkpoint that the model was made from";
+static const char *const plain_remedy =
+    "use the unquantised checkpoint that the model was made from";
 
 /* Codes that came without a configuration would end as "x.weight is missing": say what it is. */
-static accel_status codes_without_config(const accel__json_file *config, const accel__checkpoint *c) {
-  static const char *const marks[] = {".qweight", ".weight_packed", ".SCB", ".weight_scale_inv", ".weight.quant_map"};
+static accel_status codes_without_config(const accel__json_file *config,
+                                         const accel__checkpoint *c) {
+  static const char *const marks[] = {".qweight", ".weight_packed", ".SCB", ".weight_scale_inv",
+                                      ".weight.quant_map"};
   for (uint32_t i = 0; i < accel__checkpoint_count(c); i++) {
     const accel__tensor_info *t = accel__checkpoint_at(c, i);
     for (size_t m = 0; m < sizeof marks / sizeof *marks; m++) {
       if (!accel__ends_with(t->name, marks[m])) continue;
-      accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'quantization_config' is missing, but tensor '%s' of %s holds codes",
+      accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                  "%s: field 'quantization_config' is missing, but tensor '%s' of %s holds codes",
                   config->name, t->name, accel__checkpoint_file(c, t->file));
-      return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
-                           "put what quantize_config.json or quant_config.json says, with its quant_method, into %s",
-                           config->name);
+      return accel__remedy(
+          ACCEL_ERROR_UNSUPPORTED,
+          "put what quantize_config.json or quant_config.json says, with its quant_method, into %s",
+          config->name);
     }
   }
   return ACCEL_OK;
@@ -36,7 +42,8 @@ static accel_status codes_without_config(const accel__json_file *config, const a
 static accel_status find_family(accel__import *import) {
   const accel__json *method = accel__json_get(import->config, "quant_method");
   const char *name = cJSON_IsString(method) ? method->valuestring : "";
-  if (!method && (accel__json_get(import->config, "load_in_8bit") || accel__json_get(import->config, "load_in_4bit")))
+  if (!method && (accel__json_get(import->config, "load_in_8bit") ||
+                  accel__json_get(import->config, "load_in_4bit")))
     name = accel__import_bitsandbytes.method; /* as its first versions wrote it */
   for (int i = 0; i < FAMILIES; i++)
     if (!strcmp(families[i]->method, name)) import->family = families[i];
@@ -44,9 +51,11 @@ static accel_status find_family(accel__import *import) {
   accel__buffer known = {0};
   for (int i = 0; i < FAMILIES; i++) accel__buffer_printf(&known, " %s", families[i]->method);
   if (method && cJSON_IsString(method))
-    accel__import_refuse(import, "quant_method", "'%s' is not read; known:%s", name, known.data ? known.data : "");
+    accel__import_refuse(import, "quant_method", "'%s' is not read; known:%s", name,
+                         known.data ? known.data : "");
   else
-    accel__import_refuse(import, "quant_method", "is missing; known:%s", known.data ? known.data : "");
+    accel__import_refuse(import, "quant_method", "is missing; known:%s",
+                         known.data ? known.data : "");
   accel__buffer_free(&known);
   return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "%s", plain_remedy);
 }
@@ -73,12 +82,14 @@ static accel_status sum_up(accel__import *import) {
   for (int p = 0; p < PRECISIONS; p++)
     if (elements[p] > most) most = elements[p], import->precision = precisions[p].precision;
   if (import->reordered)
-    ACCEL_TRY(accel__import_note(import,
-                                 "%u of %u weights have their columns in another order (act-order, g_idx) and are "
-                                 "dequantised to fp16: emulated",
-                                 import->reordered, import->n));
-  return accel__import_note(import, "the checkpoint is quantised (%s): %u weights are kept as it holds them (%s)",
-                            import->family->method, import->n, import->precision);
+    ACCEL_TRY(accel__import_note(
+        import,
+        "%u of %u weights have their columns in another order (act-order, g_idx) and are "
+        "dequantised to fp16: emulated",
+        import->reordered, import->n));
+  return accel__import_note(
+      import, "the checkpoint is quantised (%s): %u weights are kept as it holds them (%s)",
+      import->family->method, import->n, import->precision);
 }
 
 static accel_status visit_all(accel__import *import) {
@@ -88,11 +99,13 @@ static accel_status visit_all(accel__import *import) {
   return import->n ? sum_up(import) : ACCEL_OK;
 }
 
-accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint, accel__import **out) {
+accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint,
+                                accel__import **out) {
   *out = NULL;
   if (!checkpoint) return ACCEL_OK;
   const accel__json *object = accel__json_get(config->root, "quantization_config");
-  if (!object) object = accel__json_get(config->root, "compression_config"); /* compressed-tensors, as it was first called */
+  /* compressed-tensors, as it was first called */
+  if (!object) object = accel__json_get(config->root, "compression_config");
   if (!object) return codes_without_config(config, checkpoint);
   accel__import *import = calloc(1, sizeof *import);
   if (!import) return accel__no_memory(sizeof *import);
@@ -133,8 +146,8 @@ static accel_status grow(accel__import *import) {
   return ACCEL_OK;
 }
 
-accel_status accel__import_add(accel__import *import, const accel__import_entry *entry, const char *of, size_t stem,
-                               const char *suffix) {
+accel_status accel__import_add(accel__import *import, const accel__import_entry *entry,
+                               const char *of, size_t stem, const char *suffix) {
   accel_matrix_bytes bytes;
   int64_t taken;
   ACCEL_TRY(grow(import));
@@ -148,8 +161,10 @@ accel_status accel__import_add(accel__import *import, const accel__import_entry 
   if (accel__map_get(&import->names, name, strlen(name), &taken))
     return accel__import_bad(import, entry->codes, "weight '%s' has codes already, in '%s'", name,
                              import->entry[taken]->codes->name);
-  const accel__tensor_info *tensor[] = {copy->codes, copy->scale, copy->zero, copy->outer, copy->order};
-  for (size_t i = 0; i < sizeof tensor / sizeof *tensor; i++) ACCEL_TRY(accel__import_mark(import, tensor[i]));
+  const accel__tensor_info *tensor[] = {copy->codes, copy->scale, copy->zero, copy->outer,
+                                        copy->order};
+  for (size_t i = 0; i < sizeof tensor / sizeof *tensor; i++)
+    ACCEL_TRY(accel__import_mark(import, tensor[i]));
   ACCEL_TRY(accel__map_set(&import->names, name, strlen(name), import->n));
   import->entry[import->n++] = copy;
   return ACCEL_OK;
@@ -162,7 +177,8 @@ static const accel__import_entry *find(const accel__import *import, const char *
   return import && accel__map_get(&import->names, name, strlen(name), &i) ? import->entry[i] : NULL;
 }
 
-bool accel__import_find(const accel__import *import, const char *name, accel_plugin_format *format, int64_t *n, int64_t *k) {
+bool accel__import_find(const accel__import *import, const char *name, accel_plugin_format *format,
+                        int64_t *n, int64_t *k) {
   const accel__import_entry *entry = find(import, name);
   if (!entry) return false;
   if (format) *format = entry->format;
@@ -171,7 +187,8 @@ bool accel__import_find(const accel__import *import, const char *name, accel_plu
   return true;
 }
 
-accel_status accel__import_read(const accel__import *import, const char *name, accel__quantised *out) {
+accel_status accel__import_read(const accel__import *import, const char *name,
+                                accel__quantised *out) {
   *out = (accel__quantised){0};
   const accel__import_entry *entry = find(import, name);
   if (!entry) return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s' is not held in codes", name);

@@ -27,25 +27,31 @@
 typedef struct accel__import accel__import; /* immutable once open: usable from any thread */
 
 /* *out NULL: the checkpoint is not quantised.  config and checkpoint are kept by reference.
- * ACCEL_ERROR_UNSUPPORTED: a method, or a value of one of its fields, that is not read, named with file and remedy; codes
- * without a configuration too.  ACCEL_ERROR_FORMAT: tensors that are missing or do not fit. */
-accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint, accel__import **out);
+ * ACCEL_ERROR_UNSUPPORTED: a method, or a value of one of its fields, that is not read, named with
+ * file and remedy; codes without a configuration too.  ACCEL_ERROR_FORMAT: tensors that are missing
+ * or do not fit. */
+accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint,
+                                accel__import **out);
 void accel__import_free(accel__import **import);
 
-/* Is the weight `name` ("encoder.layer.0.output.dense.weight") held in codes?  The format accel__import_read gives it and
- * its matrix [n, k]; pointers may be NULL.  import NULL: false. */
-bool accel__import_find(const accel__import *import, const char *name, accel_plugin_format *format, int64_t *n, int64_t *k);
+/* Is the weight `name` ("encoder.layer.0.output.dense.weight") held in codes?  The format
+ * accel__import_read gives it and its matrix [n, k]; pointers may be NULL.  import NULL: false. */
+bool accel__import_find(const accel__import *import, const char *name, accel_plugin_format *format,
+                        int64_t *n, int64_t *k);
 /* The whole weight, to be freed with accel__quantised_free.  Thread-safe. */
-accel_status accel__import_read(const accel__import *import, const char *name, accel__quantised *out);
+accel_status accel__import_read(const accel__import *import, const char *name,
+                                accel__quantised *out);
 /* Drops the pages of the weight's tensors from memory. */
 void accel__import_forget(const accel__import *import, const char *name);
-/* Is this tensor of the checkpoint part of a weight in codes, or of how its method ran activations?  NULL: false. */
+/* Is this tensor of the checkpoint part of a weight in codes, or of how its method ran
+ * activations?  NULL: false. */
 bool accel__import_uses(const accel__import *import, const char *tensor);
 
-/* The precision that most of the coded elements have: "int8", "int4", "uint4", "fp8", "fp4", or "fp32", "fp16", "bf16" where
- * they are dequantised. */
+/* The precision that most of the coded elements have: "int8", "int4", "uint4", "fp8", "fp4", or
+ * "fp32", "fp16", "bf16" where they are dequantised. */
 const char *accel__import_precision(const accel__import *import);
-/* For the placement report: what was read, and what runs otherwise than in the original; at most 16 sentences. */
+/* For the placement report: what was read, and what runs otherwise than in the original; at most 16
+ * sentences. */
 uint32_t accel__import_notes(const accel__import *import, const char *const **notes);
 
 #endif

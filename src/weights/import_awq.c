@@ -1,6 +1,6 @@
-/* import_awq.c - AWQ as AutoAWQ's "gemm" version lays it out: x.qweight I32 [K, N/8], eight rows' codes in a word in the
- * order 0 2 4 6 1 3 5 7; x.qzeros I32 [groups, N/8] likewise; x.scales [groups, N].  w[n][k] = (code - zero) * scale,
- * nothing added to the zero.
+/* import_awq.c - AWQ as AutoAWQ's "gemm" version lays it out: x.qweight I32 [K, N/8], eight rows'
+ * codes in a word in the order 0 2 4 6 1 3 5 7; x.qzeros I32 [groups, N/8] likewise; x.scales
+ * [groups, N].  w[n][k] = (code - zero) * scale, nothing added to the zero.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,9 @@ static accel_status configure(accel__import *import) {
   ACCEL_TRY(accel__import_int(import, "q_group_size", -1, 1 << 24, group));
   if (*group == 0) return accel__import_refuse(import, "group_size", "is 0; read are -1 and sizes");
   ACCEL_TRY(accel__import_bool(import, "zero_point", &zero_point));
-  if (!zero_point) return accel__import_refuse(import, "zero_point", "is false: only the layout with zeros is read");
+  if (!zero_point)
+    return accel__import_refuse(import, "zero_point",
+                                "is false: only the layout with zeros is read");
   ACCEL_TRY(accel__import_string(import, "format", &newer));
   if (newer) version = newer;
   ACCEL_TRY(accel__import_string(import, "version", &version));
@@ -31,10 +33,14 @@ static accel_status configure(accel__import *import) {
   return ACCEL_OK;
 }
 
-static uint32_t word_at(const accel__tensor_info *t, uint64_t i) { return (uint32_t)accel__import_i32(t, i); }
+static uint32_t word_at(const accel__tensor_info *t, uint64_t i) {
+  return (uint32_t)accel__import_i32(t, i);
+}
 
-static accel_status read(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
-  const uint64_t words = (uint64_t)e->codes->dim[1], k = (uint64_t)e->k, groups = (uint64_t)e->scale->dim[0],
+static accel_status read(const accel__import *import, const accel__import_entry *e,
+                         accel__quantised *out) {
+  const uint64_t words = (uint64_t)e->codes->dim[1], k = (uint64_t)e->k,
+                 groups = (uint64_t)e->scale->dim[0],
                  row_bytes = accel_row_bytes(ACCEL_PLUGIN_U4, e->k);
   uint8_t *data = out->data, *zero = out->zero;
   for (uint64_t column = 0; column < k; column += 2) { /* a pair of columns is a byte of each row */
@@ -49,7 +55,8 @@ static accel_status read(const accel__import *import, const accel__import_entry 
   for (uint64_t g = 0; g < groups; g++)
     for (uint64_t j = 0; j < words; j++)
       for (uint32_t i = 0; i < 8; i++)
-        zero[(j * 8 + row_of_nibble[i]) * groups + g] = (uint8_t)(word_at(e->zero, g * words + j) >> 4 * i & 15);
+        zero[(j * 8 + row_of_nibble[i]) * groups + g] =
+            (uint8_t)(word_at(e->zero, g * words + j) >> 4 * i & 15);
   return accel__import_scales(import, e->scale, true, out);
 }
 
@@ -80,4 +87,5 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   return accel__import_add(import, &e, t->name, stem, ".weight");
 }
 
-const accel__import_family accel__import_awq = {.method = "awq", .configure = configure, .visit = visit};
+const accel__import_family accel__import_awq = {
+    .method = "awq", .configure = configure, .visit = visit};

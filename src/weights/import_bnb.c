@@ -23,17 +23,22 @@ static accel_status configure(accel__import *import) {
   bool eight = false, four = false;
   ACCEL_TRY(accel__import_bool(import, "load_in_8bit", &eight));
   ACCEL_TRY(accel__import_bool(import, "load_in_4bit", &four));
-  if (eight == four) return accel__import_refuse(import, "load_in_4bit", "and load_in_8bit: exactly one must be true");
+  if (eight == four)
+    return accel__import_refuse(import, "load_in_4bit",
+                                "and load_in_8bit: exactly one must be true");
   if (eight)
     return accel__import_note(import,
-                              "bitsandbytes int8: columns of outliers (llm_int8_threshold) are not kept in fp16: emulated");
+                              "bitsandbytes int8: columns of outliers (llm_int8_threshold) are not "
+                              "kept in fp16: emulated");
   return accel__import_note(import,
-                            "bitsandbytes 4 bit is a codebook: its weights are dequantised when they are loaded: emulated");
+                            "bitsandbytes 4 bit is a codebook: its weights are dequantised when "
+                            "they are loaded: emulated");
 }
 
 /* ---- int8 ---- */
 
-static accel_status read_rows(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_rows(const accel__import *import, const accel__import_entry *e,
+                              accel__quantised *out) {
   memcpy(out->data, e->codes->data, e->codes->bytes);
   ACCEL_TRY(accel__import_scales(import, e->scale, false, out));
   for (int64_t n = 0; n < e->n; n++) ((float *)out->scale)[n] /= 127.0f;
@@ -50,7 +55,8 @@ static accel_status rows(accel__import *import, const accel__tensor_info *t, siz
   if (e.n < 1 || e.k < 1) return accel__import_bad(import, t, "it is empty");
   ACCEL_TRY(accel__import_type(import, e.scale, ACCEL_PLUGIN_F32));
   ACCEL_TRY(accel__import_shape(import, e.scale, 1, &e.n));
-  if (layout && (layout->dtype != ACCEL_PLUGIN_U8 || layout->elements != 1 || *(const uint8_t *)layout->data != 0))
+  if (layout && (layout->dtype != ACCEL_PLUGIN_U8 || layout->elements != 1 ||
+                 *(const uint8_t *)layout->data != 0))
     return accel__import_bad(import, layout, "only the row layout (0) is read");
   ACCEL_TRY(accel__import_mark(import, layout));
   e.format = (accel_plugin_format){.store = ACCEL_PLUGIN_I8,
@@ -68,11 +74,13 @@ static float absmax_at(const accel__import_entry *e, uint64_t b) {
   const codebook *c = e->more;
   if (!c->nested_map) return accel__import_value(e->scale, b);
   const uint8_t code = ((const uint8_t *)e->scale->data)[b];
-  return accel__import_value(c->nested_map, code) * accel__import_value(c->nested_absmax, b / (uint64_t)c->nested_block) +
+  return accel__import_value(c->nested_map, code) *
+             accel__import_value(c->nested_absmax, b / (uint64_t)c->nested_block) +
          c->offset;
 }
 
-static accel_status read_codebook(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_codebook(const accel__import *import, const accel__import_entry *e,
+                                  accel__quantised *out) {
   const codebook *c = e->more;
   const uint8_t *codes = e->codes->data;
   const uint64_t elements = (uint64_t)e->n * (uint64_t)e->k;
@@ -81,11 +89,14 @@ static accel_status read_codebook(const accel__import *import, const accel__impo
   for (uint64_t i = 0; i < elements; i++) {
     if (i % (uint64_t)c->block == 0) scale = absmax_at(e, i / (uint64_t)c->block);
     const float w = value[codes[i / 2] >> (i % 2 ? 0 : 4) & 15] * scale;
-    if (!isfinite(w)) return accel__import_bad(import, e->scale, "block %" PRIu64 " is not finite", i / (uint64_t)c->block);
+    if (!isfinite(w))
+      return accel__import_bad(import, e->scale, "block %" PRIu64 " is not finite",
+                               i / (uint64_t)c->block);
     if (e->format.store == ACCEL_PLUGIN_F32)
       ((float *)out->data)[i] = w;
     else
-      ((uint16_t *)out->data)[i] = e->format.store == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(w) : accel_f32_to_bf16(w);
+      ((uint16_t *)out->data)[i] =
+          e->format.store == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(w) : accel_f32_to_bf16(w);
   }
   return ACCEL_OK;
 }
@@ -95,7 +106,8 @@ static accel_status read_shape(const accel__json_file *json, accel__import_entry
   ACCEL_TRY(accel__json_require(json, json->root, "shape"));
   ACCEL_TRY(accel__json_array(json, json->root, "shape", &shape));
   const accel__json *n = shape->child, *k = n ? n->next : NULL;
-  if (!k || k->next || !cJSON_IsNumber(n) || !cJSON_IsNumber(k) || !(n->valuedouble >= 1 && n->valuedouble < 0x1p31) ||
+  if (!k || k->next || !cJSON_IsNumber(n) || !cJSON_IsNumber(k) ||
+      !(n->valuedouble >= 1 && n->valuedouble < 0x1p31) ||
       !(k->valuedouble >= 1 && k->valuedouble < 0x1p31))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'shape' is not two sizes", json->name);
   e->n = (int64_t)n->valuedouble;
@@ -113,21 +125,23 @@ static accel_status read_state(const accel__json_file *json, accel__import_entry
   ACCEL_TRY(accel__json_int(json, json->root, "nested_blocksize", 1, 1 << 24, &c->nested_block));
   ACCEL_TRY(accel__json_number(json, json->root, "nested_offset", &offset));
   c->offset = (float)offset;
-  e->format =
-      (accel_plugin_format){ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  e->format = (accel_plugin_format){
+      ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
   if (!strcmp(dtype, "bfloat16")) e->format.store = ACCEL_PLUGIN_BF16;
   if (!strcmp(dtype, "float32")) e->format.store = ACCEL_PLUGIN_F32;
   if (e->format.store == ACCEL_PLUGIN_F16 && strcmp(dtype, "float16"))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'dtype' is '%s'; read are float32, float16 and bfloat16", json->name,
-                       dtype);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'dtype' is '%s'; read are float32, float16 and bfloat16",
+                       json->name, dtype);
   return ACCEL_OK;
 }
 
-static accel_status parse_state(accel__import *import, const accel__tensor_info *state, accel__import_entry *e,
-                                codebook *c) {
+static accel_status parse_state(accel__import *import, const accel__tensor_info *state,
+                                accel__import_entry *e, codebook *c) {
   accel__json_file json = {0};
   ACCEL_TRY(accel__import_type(import, state, ACCEL_PLUGIN_U8));
-  if (state->bytes > MAX_STATE) return accel__import_bad(import, state, "%" PRIu64 " bytes are too many", state->bytes);
+  if (state->bytes > MAX_STATE)
+    return accel__import_bad(import, state, "%" PRIu64 " bytes are too many", state->bytes);
   accel_status status = accel__json_parse(state->data, state->bytes, state->name, &json);
   if (status == ACCEL_OK) status = read_state(&json, e, c);
   accel__json_free(&json);
@@ -136,11 +150,13 @@ static accel_status parse_state(accel__import *import, const accel__tensor_info 
   return accel__remedy(status, "the file must be as bitsandbytes wrote it: fetch it again");
 }
 
-static accel_status check_codebook(const accel__import *import, const accel__import_entry *e, const codebook *c) {
-  const int64_t elements = e->n * e->k, blocks = (elements + c->block - 1) / c->block, codes = CODES,
-                nested_codes = NESTED_CODES;
+static accel_status check_codebook(const accel__import *import, const accel__import_entry *e,
+                                   const codebook *c) {
+  const int64_t elements = e->n * e->k, blocks = (elements + c->block - 1) / c->block,
+                codes = CODES, nested_codes = NESTED_CODES;
   if (e->codes->bytes != (uint64_t)(elements + 1) / 2)
-    return accel__import_bad(import, e->codes, "%" PRIu64 " bytes do not hold [%" PRId64 ",%" PRId64 "] codes",
+    return accel__import_bad(import, e->codes,
+                             "%" PRIu64 " bytes do not hold [%" PRId64 ",%" PRId64 "] codes",
                              e->codes->bytes, e->n, e->k);
   ACCEL_TRY(accel__import_type(import, c->map, ACCEL_PLUGIN_F32));
   ACCEL_TRY(accel__import_shape(import, c->map, 1, &codes));
@@ -149,7 +165,8 @@ static accel_status check_codebook(const accel__import *import, const accel__imp
   ACCEL_TRY(accel__import_type(import, e->scale, ACCEL_PLUGIN_U8));
   ACCEL_TRY(accel__import_type(import, c->nested_map, ACCEL_PLUGIN_F32));
   ACCEL_TRY(accel__import_shape(import, c->nested_map, 1, &nested_codes));
-  if (c->nested_block < 1) return accel__import_bad(import, e->scale, "its state names no nested_blocksize");
+  if (c->nested_block < 1)
+    return accel__import_bad(import, e->scale, "its state names no nested_blocksize");
   const int64_t outer = (blocks + c->nested_block - 1) / c->nested_block;
   ACCEL_TRY(accel__import_type(import, c->nested_absmax, ACCEL_PLUGIN_F32));
   return accel__import_shape(import, c->nested_absmax, 1, &outer);
@@ -161,16 +178,20 @@ static accel_status fours(accel__import *import, const accel__tensor_info *t, si
   accel__import_entry e = {.bits = 4, .more = c, .read = read_codebook};
   if (!c) return ACCEL_ERROR_OUT_OF_MEMORY;
   c->map = t;
-  const accel__tensor_info *state = accel__import_sibling(import, t->name, stem, ".quant_state.bitsandbytes__nf4");
-  if (!state) ACCEL_TRY(accel__import_need(import, t, stem, ".quant_state.bitsandbytes__fp4", &state));
+  const accel__tensor_info *state =
+      accel__import_sibling(import, t->name, stem, ".quant_state.bitsandbytes__nf4");
+  if (!state)
+    ACCEL_TRY(accel__import_need(import, t, stem, ".quant_state.bitsandbytes__fp4", &state));
   ACCEL_TRY(accel__import_need(import, t, stem, "", &e.codes));
   ACCEL_TRY(accel__import_need(import, t, stem, ".absmax", &e.scale));
   c->nested_absmax = accel__import_sibling(import, t->name, stem, ".nested_absmax");
-  if (c->nested_absmax) ACCEL_TRY(accel__import_need(import, t, stem, ".nested_quant_map", &c->nested_map));
+  if (c->nested_absmax)
+    ACCEL_TRY(accel__import_need(import, t, stem, ".nested_quant_map", &c->nested_map));
   ACCEL_TRY(parse_state(import, state, &e, c));
   ACCEL_TRY(check_codebook(import, &e, c));
   const accel__tensor_info *parts[] = {state, c->map, c->nested_absmax, c->nested_map};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) ACCEL_TRY(accel__import_mark(import, parts[i]));
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    ACCEL_TRY(accel__import_mark(import, parts[i]));
   return accel__import_add(import, &e, t->name, stem, "");
 }
 
@@ -178,11 +199,15 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   size_t stem = accel__import_stem(t->name, ".quant_map");
   if (stem) return fours(import, t, stem);
   stem = accel__import_stem(t->name, ".weight");
-  if (stem && t->dtype == ACCEL_PLUGIN_I8 && !accel__import_sibling(import, t->name, stem, ".weight.quant_map"))
+  if (stem && t->dtype == ACCEL_PLUGIN_I8 &&
+      !accel__import_sibling(import, t->name, stem, ".weight.quant_map"))
     return rows(import, t, stem);
-  if (stem && t->dtype == ACCEL_PLUGIN_U8 && !accel__import_sibling(import, t->name, stem, ".weight.quant_map"))
-    return accel__import_bad(import, t, "its companion '%.*s.weight.quant_map' is missing", (int)stem, t->name);
+  if (stem && t->dtype == ACCEL_PLUGIN_U8 &&
+      !accel__import_sibling(import, t->name, stem, ".weight.quant_map"))
+    return accel__import_bad(import, t, "its companion '%.*s.weight.quant_map' is missing",
+                             (int)stem, t->name);
   return ACCEL_OK;
 }
 
-const accel__import_family accel__import_bitsandbytes = {.method = "bitsandbytes", .configure = configure, .visit = visit};
+const accel__import_family accel__import_bitsandbytes = {
+    .method = "bitsandbytes", .configure = configure, .visit = visit};

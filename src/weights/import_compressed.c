@@ -29,30 +29,36 @@ static accel_status read_weights(accel__import *import, const accel__json *weigh
   int64_t bits = 8, size = 0;
   ACCEL_TRY(accel__import_field(accel__json_int(file, weights, "num_bits", 1, 64, &bits)));
   if (bits > 8)
-    return accel__import_refuse(import, "config_groups", "has weights of num_bits %" PRId64 "; read are 1 to 8", bits);
+    return accel__import_refuse(import, "config_groups",
+                                "has weights of num_bits %" PRId64 "; read are 1 to 8", bits);
   s->bits[s->n_bits++] = (uint32_t)bits;
   ACCEL_TRY(accel__import_field(accel__json_int(file, weights, "group_size", -1, 1 << 24, &size)));
   if (size > 0) s->block[s->n_blocks++] = (accel__import_block){.rows = 1, .columns = size};
   ACCEL_TRY(accel__import_field(accel__json_array(file, weights, "block_structure", &structure)));
   if (!structure) return ACCEL_OK;
   const accel__json *rows = structure->child, *columns = rows ? rows->next : NULL;
-  if (!columns || columns->next || !cJSON_IsNumber(rows) || !cJSON_IsNumber(columns) || rows->valuedouble < 1 ||
-      columns->valuedouble < 1 || rows->valuedouble > 1 << 24 || columns->valuedouble > 1 << 24)
-    return accel__import_refuse(import, "config_groups", "has a block_structure that is not two sizes");
-  s->block[s->n_blocks++] =
-      (accel__import_block){.rows = (int64_t)rows->valuedouble, .columns = (int64_t)columns->valuedouble};
+  if (!columns || columns->next || !cJSON_IsNumber(rows) || !cJSON_IsNumber(columns) ||
+      rows->valuedouble < 1 || columns->valuedouble < 1 || rows->valuedouble > 1 << 24 ||
+      columns->valuedouble > 1 << 24)
+    return accel__import_refuse(import, "config_groups",
+                                "has a block_structure that is not two sizes");
+  s->block[s->n_blocks++] = (accel__import_block){.rows = (int64_t)rows->valuedouble,
+                                                  .columns = (int64_t)columns->valuedouble};
   return ACCEL_OK;
 }
 
 static accel_status read_groups(accel__import *import, compressed *s) {
   const accel__json *groups = NULL;
   bool activations = false;
-  ACCEL_TRY(accel__import_field(accel__json_object(import->file, import->config, "config_groups", &groups)));
+  ACCEL_TRY(accel__import_field(
+      accel__json_object(import->file, import->config, "config_groups", &groups)));
   ACCEL_JSON_EACH(group, groups) {
     const accel__json *weights = NULL;
-    if (!cJSON_IsObject(group)) return accel__import_refuse(import, "config_groups", "names a preset, '%s'", group->string);
+    if (!cJSON_IsObject(group))
+      return accel__import_refuse(import, "config_groups", "names a preset, '%s'", group->string);
     if (s->n_blocks + 2 > MAX_GROUPS || s->n_bits == MAX_GROUPS)
-      return accel__import_refuse(import, "config_groups", "has more groups than the %d that are read", MAX_GROUPS / 2);
+      return accel__import_refuse(import, "config_groups",
+                                  "has more groups than the %d that are read", MAX_GROUPS / 2);
     ACCEL_TRY(accel__import_field(accel__json_object(import->file, group, "weights", &weights)));
     if (weights) ACCEL_TRY(read_weights(import, weights, s));
     if (!accel__json_is_null_or_absent(group, "input_activations") ||
@@ -60,15 +66,17 @@ static accel_status read_groups(accel__import *import, compressed *s) {
       activations = true;
   }
   if (!activations) return ACCEL_OK;
-  return accel__import_note(import,
-                            "compressed-tensors: activations are not quantised as config_groups says, but as the "
-                            "precision does");
+  return accel__import_note(
+      import,
+      "compressed-tensors: activations are not quantised as config_groups says, but as the "
+      "precision does");
 }
 
 static accel_status configure(accel__import *import) {
-  static const char *const formats[] = {"dense",          "int-quantized",   "float-quantized",      "naive-quantized",
-                                        "pack-quantized", "mixed-precision", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
-                                        "mxfp8-quantized"};
+  static const char *const formats[] = {
+      "dense",          "int-quantized",   "float-quantized",      "naive-quantized",
+      "pack-quantized", "mixed-precision", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+      "mxfp8-quantized"};
   compressed *s = accel__arena_alloc(&import->arena, sizeof *s);
   const char *format = "dense", *status = "compressed", *sparse = "dense";
   const accel__json *sparsity = NULL;
@@ -76,15 +84,19 @@ static accel_status configure(accel__import *import) {
   if (!s) return ACCEL_ERROR_OUT_OF_MEMORY;
   import->settings = s;
   ACCEL_TRY(accel__import_string(import, "format", &format));
-  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) known = known || !strcmp(format, formats[i]);
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    known = known || !strcmp(format, formats[i]);
   if (!known) return accel__import_refuse(import, "format", "is '%s', which is not read", format);
   ACCEL_TRY(accel__import_string(import, "quantization_status", &status));
   if (strcmp(status, "compressed"))
-    return accel__import_refuse(import, "quantization_status", "is '%s'; only compressed checkpoints are read", status);
-  ACCEL_TRY(accel__import_field(accel__json_object(import->file, import->config, "sparsity_config", &sparsity)));
+    return accel__import_refuse(import, "quantization_status",
+                                "is '%s'; only compressed checkpoints are read", status);
+  ACCEL_TRY(accel__import_field(
+      accel__json_object(import->file, import->config, "sparsity_config", &sparsity)));
   ACCEL_TRY(accel__import_field(accel__json_string(import->file, sparsity, "format", &sparse)));
   if (strcmp(sparse, "dense"))
-    return accel__import_refuse(import, "sparsity_config", "has format '%s'; only dense is read", sparse);
+    return accel__import_refuse(import, "sparsity_config", "has format '%s'; only dense is read",
+                                sparse);
   ACCEL_TRY(accel__import_empty(import, "transform_config", "a transform of the activations"));
   return read_groups(import, s);
 }
@@ -105,12 +117,15 @@ static uint32_t packed_code(const accel__import_entry *e, uint64_t n, uint64_t i
 static uint32_t packed_zero(const accel__import_entry *e, uint64_t g, uint64_t n) {
   if (!e->zero) return 1u << (e->bits - 1);
   const uint64_t groups = (uint64_t)e->zero->dim[1];
-  return accel__import_code((const char *)e->zero->data + g * 4, groups, (uint64_t)e->zero->dim[0], e->bits, n);
+  return accel__import_code((const char *)e->zero->data + g * 4, groups, (uint64_t)e->zero->dim[0],
+                            e->bits, n);
 }
 
-/* Up to 4 bits: symmetric I4 has the value itself, U4 (with zeros) code and zero; 5 to 8 bits: I8 has both less 2^(bits-1).
+/* Up to 4 bits: symmetric I4 has the value itself, U4 (with zeros) code and zero; 5 to 8 bits: I8
+ * has both less 2^(bits-1).
  */
-static accel_status read_packed(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_packed(const accel__import *import, const accel__import_entry *e,
+                                accel__quantised *out) {
   const uint64_t row_bytes = accel_row_bytes(e->format.store, e->k), rows = (uint64_t)e->n;
   const uint32_t half = 1u << (e->bits - 1);
   const bool nibbles = e->bits <= 4;
@@ -127,32 +142,37 @@ static accel_status read_packed(const accel__import *import, const accel__import
   const uint64_t groups = (uint64_t)accel_groups(e->k, e->format.group_k);
   for (uint64_t n = 0; n < rows && out->zero; n++)
     for (uint64_t g = 0; g < groups; g++)
-      ((uint8_t *)out->zero)[n * groups + g] = (uint8_t)(packed_zero(e, g, n) - (nibbles ? 0 : half));
+      ((uint8_t *)out->zero)[n * groups + g] =
+          (uint8_t)(packed_zero(e, g, n) - (nibbles ? 0 : half));
   return accel__import_scales(import, e->scale, false, out);
 }
 
 /* Columns with an order of their own (actorder "group"): the numbers themselves. */
-static accel_status read_reordered(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_reordered(const accel__import *import, const accel__import_entry *e,
+                                   accel__quantised *out) {
   const uint64_t groups = (uint64_t)e->scale->dim[1];
   for (uint64_t n = 0; n < (uint64_t)e->n; n++) {
     for (uint64_t k = 0; k < (uint64_t)e->k; k++) {
       const uint64_t g = (uint64_t)accel__import_i32(e->order, k);
-      const float w =
-          ((float)packed_code(e, n, k) - (float)packed_zero(e, g, n)) * accel__import_value(e->scale, n * groups + g);
+      const float w = ((float)packed_code(e, n, k) - (float)packed_zero(e, g, n)) *
+                      accel__import_value(e->scale, n * groups + g);
       const uint16_t half = accel_f32_to_fp16(w);
       if (!isfinite(w) || (half & 0x7c00) == 0x7c00)
-        return accel__import_bad(import, e->scale, "row %" PRIu64 " of group %" PRIu64 " does not fit fp16", n, g);
+        return accel__import_bad(import, e->scale,
+                                 "row %" PRIu64 " of group %" PRIu64 " does not fit fp16", n, g);
       ((uint16_t *)out->data)[n * (uint64_t)e->k + k] = half;
     }
   }
   return ACCEL_OK;
 }
 
-static accel_status packed_shape(const accel__import *import, accel__import_entry *e, const accel__tensor_info *shape) {
+static accel_status packed_shape(const accel__import *import, accel__import_entry *e,
+                                 const accel__tensor_info *shape) {
   const compressed *s = import->settings;
   int64_t dims[2];
   if (shape->dtype != ACCEL_PLUGIN_I64 && shape->dtype != ACCEL_PLUGIN_I32)
-    return accel__import_bad(import, shape, "it is stored as %s; I64 is due", accel__dtype_name(shape->dtype));
+    return accel__import_bad(import, shape, "it is stored as %s; I64 is due",
+                             accel__dtype_name(shape->dtype));
   ACCEL_TRY(accel__import_shape(import, shape, 1, (int64_t[]){2}));
   for (uint64_t i = 0; i < 2; i++) {
     dims[i] = shape->dtype == ACCEL_PLUGIN_I32 ? accel__import_i32(shape, i) : 0;
@@ -162,20 +182,25 @@ static accel_status packed_shape(const accel__import *import, accel__import_entr
   e->n = dims[0];
   e->k = dims[1];
   e->bits = 0;
-  for (uint32_t i = 0; i < s->n_bits && e->k > 0 && e->k <= INT64_MAX / 8 && e->n == e->codes->dim[0]; i++) {
-    if (accel__import_words(e->k, s->bits[i]) != e->codes->dim[1] || s->bits[i] == e->bits) continue;
-    if (e->bits) return accel__import_bad(import, e->codes, "codes of %u and of %u bits fit its shape", e->bits, s->bits[i]);
+  for (uint32_t i = 0;
+       i < s->n_bits && e->k > 0 && e->k <= INT64_MAX / 8 && e->n == e->codes->dim[0]; i++) {
+    if (accel__import_words(e->k, s->bits[i]) != e->codes->dim[1] || s->bits[i] == e->bits)
+      continue;
+    if (e->bits)
+      return accel__import_bad(import, e->codes, "codes of %u and of %u bits fit its shape",
+                               e->bits, s->bits[i]);
     e->bits = s->bits[i];
   }
   if (e->bits) return ACCEL_OK;
   return accel__import_bad(import, shape,
-                           "a weight [%" PRId64 ",%" PRId64 "] does not fit the packed [%" PRId64 ",%" PRId64
-                           "] with a num_bits of config_groups",
+                           "a weight [%" PRId64 ",%" PRId64 "] does not fit the packed [%" PRId64
+                           ",%" PRId64 "] with a num_bits of config_groups",
                            dims[0], dims[1], e->codes->dim[0], e->codes->dim[1]);
 }
 
 /* g_idx of old checkpoints; all -1: not used. */
-static accel_status packed_order(accel__import *import, accel__import_entry *e, const accel__tensor_info *order) {
+static accel_status packed_order(accel__import *import, accel__import_entry *e,
+                                 const accel__tensor_info *order) {
   bool in_order;
   int64_t group;
   ACCEL_TRY(accel__import_mark(import, order));
@@ -186,15 +211,17 @@ static accel_status packed_order(accel__import *import, accel__import_entry *e, 
   if (in_order) return ACCEL_OK;
   e->order = order;
   e->read = read_reordered;
-  e->format =
-      (accel_plugin_format){ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  e->format = (accel_plugin_format){
+      ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
   import->reordered++;
   return ACCEL_OK;
 }
 
-static accel_status packed_integers(accel__import *import, const accel__tensor_info *t, size_t stem) {
+static accel_status packed_integers(accel__import *import, const accel__tensor_info *t,
+                                    size_t stem) {
   const compressed *s = import->settings;
-  const accel__tensor_info *shape, *order = accel__import_sibling(import, t->name, stem, ".weight_g_idx");
+  const accel__tensor_info *shape,
+      *order = accel__import_sibling(import, t->name, stem, ".weight_g_idx");
   accel__import_entry e = {.codes = t, .read = read_packed};
   ACCEL_TRY(accel__import_need(import, t, stem, ".weight_scale", &e.scale));
   ACCEL_TRY(accel__import_need(import, t, stem, ".weight_shape", &shape));
@@ -207,10 +234,12 @@ static accel_status packed_integers(accel__import *import, const accel__tensor_i
   e.format.zero = !e.zero ? ACCEL_PLUGIN_NO_DTYPE : e.bits > 4 ? ACCEL_PLUGIN_I8 : ACCEL_PLUGIN_U8;
   e.format.outer = ACCEL_PLUGIN_NO_DTYPE;
   ACCEL_TRY(accel__import_layout(import, e.scale, e.n, e.k, s->block, s->n_blocks, &e.format));
-  if (e.format.group_n != 1) return accel__import_bad(import, e.scale, "blocks of rows are not read in packed integers");
+  if (e.format.group_n != 1)
+    return accel__import_bad(import, e.scale, "blocks of rows are not read in packed integers");
   if (e.zero) {
     ACCEL_TRY(accel__import_type(import, e.zero, ACCEL_PLUGIN_I32));
-    ACCEL_TRY(accel__import_shape2(import, e.zero, accel__import_words(e.n, e.bits), accel_groups(e.k, e.format.group_k)));
+    ACCEL_TRY(accel__import_shape2(import, e.zero, accel__import_words(e.n, e.bits),
+                                   accel_groups(e.k, e.format.group_k)));
   }
   if (order) ACCEL_TRY(packed_order(import, &e, order));
   ACCEL_TRY(accel__import_mark(import, shape));
@@ -219,7 +248,8 @@ static accel_status packed_integers(accel__import *import, const accel__tensor_i
 
 /* ---- E2M1 ---- */
 
-static accel_status read_fours(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_fours(const accel__import *import, const accel__import_entry *e,
+                               accel__quantised *out) {
   memcpy(out->data, e->codes->data, e->codes->bytes);
   if (out->outer) {
     const float divisor = accel__import_value(e->outer, 0), outer = 1.0f / divisor;
@@ -261,7 +291,8 @@ static accel_status packed_fours(accel__import *import, const accel__tensor_info
 
 /* ---- a byte a code ---- */
 
-static accel_status read_bytes(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read_bytes(const accel__import *import, const accel__import_entry *e,
+                               accel__quantised *out) {
   memcpy(out->data, e->codes->data, e->codes->bytes);
   for (uint64_t i = 0; out->zero && i < out->bytes.zero; i++)
     ((int8_t *)out->zero)[i] = ((const int8_t *)e->zero->data)[e->zero->elements == 1 ? 0 : i];
@@ -276,10 +307,12 @@ static accel_status whole_bytes(accel__import *import, const accel__tensor_info 
   e.n = t->dim[0];
   e.k = t->dim[1];
   ACCEL_TRY(check_range(import, &e));
-  if (e.scale->dtype != ACCEL_PLUGIN_U8 && e.scale->dtype != ACCEL_PLUGIN_E8M0) /* mxfp8's exponents */
+  /* mxfp8's exponents */
+  if (e.scale->dtype != ACCEL_PLUGIN_U8 && e.scale->dtype != ACCEL_PLUGIN_E8M0)
     ACCEL_TRY(accel__import_float(import, e.scale));
   e.zero = accel__import_sibling(import, t->name, stem, ".weight_zero_point");
-  if (e.zero && t->dtype != ACCEL_PLUGIN_I8) return accel__import_bad(import, e.zero, "8-bit floats have no zero points");
+  if (e.zero && t->dtype != ACCEL_PLUGIN_I8)
+    return accel__import_bad(import, e.zero, "8-bit floats have no zero points");
   e.format = (accel_plugin_format){.store = (uint8_t)t->dtype,
                                    .scale = ACCEL_PLUGIN_F32,
                                    .zero = e.zero ? ACCEL_PLUGIN_I8 : ACCEL_PLUGIN_NO_DTYPE,
@@ -287,7 +320,8 @@ static accel_status whole_bytes(accel__import *import, const accel__tensor_info 
   ACCEL_TRY(accel__import_layout(import, e.scale, e.n, e.k, s->block, s->n_blocks, &e.format));
   if (e.zero) {
     ACCEL_TRY(accel__import_type(import, e.zero, ACCEL_PLUGIN_I8));
-    if (e.zero->elements != e.scale->elements) return accel__import_bad(import, e.zero, "as many as scales are due");
+    if (e.zero->elements != e.scale->elements)
+      return accel__import_bad(import, e.zero, "as many as scales are due");
   }
   return accel__import_add(import, &e, t->name, stem, ".weight");
 }
@@ -298,11 +332,15 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   size_t stem = accel__import_stem(t->name, ".weight_packed");
   if (stem && t->dtype == ACCEL_PLUGIN_I32) return packed_integers(import, t, stem);
   if (stem && t->dtype == ACCEL_PLUGIN_U8) return packed_fours(import, t, stem);
-  if (stem) return accel__import_bad(import, t, "it is stored as %s; I32 or U8 are due", accel__dtype_name(t->dtype));
+  if (stem)
+    return accel__import_bad(import, t, "it is stored as %s; I32 or U8 are due",
+                             accel__dtype_name(t->dtype));
   stem = accel__import_stem(t->name, ".weight");
-  if (stem && (t->dtype == ACCEL_PLUGIN_I8 || t->dtype == ACCEL_PLUGIN_E4M3)) return whole_bytes(import, t, stem);
-  static const char *const of_activations[] = {".input_scale",  ".input_zero_point", ".input_global_scale",
-                                               ".output_scale", ".k_scale",          ".v_scale"};
+  if (stem && (t->dtype == ACCEL_PLUGIN_I8 || t->dtype == ACCEL_PLUGIN_E4M3))
+    return whole_bytes(import, t, stem);
+  static const char *const of_activations[] = {
+      ".input_scale",  ".input_zero_point", ".input_global_scale",
+      ".output_scale", ".k_scale",          ".v_scale"};
   for (size_t i = 0; i < sizeof of_activations / sizeof *of_activations; i++)
     if (accel__import_stem(t->name, of_activations[i])) return accel__import_mark(import, t);
   return ACCEL_OK;

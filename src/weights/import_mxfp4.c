@@ -1,5 +1,6 @@
-/* import_mxfp4.c - MXFP4 as gpt-oss publishes its experts: x_blocks U8 [E, N, K/32, 16], the 32 E2M1 codes of a group, low
- * nibble first; x_scales U8 [E, N, K/32], E8M0.  The weight x is the matrix [E*N, K] (transformers shows it as [E, K, N]).
+/* import_mxfp4.c - MXFP4 as gpt-oss publishes its experts: x_blocks U8 [E, N, K/32, 16], the 32
+ * E2M1 codes of a group, low nibble first; x_scales U8 [E, N, K/32], E8M0.  The weight x is the
+ * matrix [E*N, K] (transformers shows it as [E, K, N]).
  */
 #include <string.h>
 
@@ -9,7 +10,8 @@ enum { GROUP = 32 };
 
 static accel_status configure(accel__import *import) { return (void)import, ACCEL_OK; }
 
-static accel_status read(const accel__import *import, const accel__import_entry *e, accel__quantised *out) {
+static accel_status read(const accel__import *import, const accel__import_entry *e,
+                         accel__quantised *out) {
   memcpy(out->data, e->codes->data, e->codes->bytes);
   return accel__import_scales(import, e->scale, false, out);
 }
@@ -21,9 +23,11 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   ACCEL_TRY(accel__import_need(import, t, stem, "_scales", &e.scale));
   ACCEL_TRY(accel__import_type(import, t, ACCEL_PLUGIN_U8));
   ACCEL_TRY(accel__import_type(import, e.scale, ACCEL_PLUGIN_U8));
-  if (t->rank != 4 && t->rank != 3) return accel__import_shape(import, t, 4, (int64_t[]){-1, -1, -1, GROUP / 2});
+  if (t->rank != 4 && t->rank != 3)
+    return accel__import_shape(import, t, 4, (int64_t[]){-1, -1, -1, GROUP / 2});
   if (t->dim[t->rank - 1] != GROUP / 2 || t->elements == 0)
-    return accel__import_bad(import, t, "groups of %d bytes are due in its last dim, and at least one", GROUP / 2);
+    return accel__import_bad(
+        import, t, "groups of %d bytes are due in its last dim, and at least one", GROUP / 2);
   ACCEL_TRY(accel__import_shape(import, e.scale, t->rank - 1, t->dim));
   const int64_t groups = t->dim[t->rank - 2];
   e.n = (int64_t)(t->elements / (GROUP / 2)) / groups;
@@ -37,4 +41,5 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   return accel__import_add(import, &e, t->name, stem, "");
 }
 
-const accel__import_family accel__import_mxfp4 = {.method = "mxfp4", .configure = configure, .visit = visit};
+const accel__import_family accel__import_mxfp4 = {
+    .method = "mxfp4", .configure = configure, .visit = visit};

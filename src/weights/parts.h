@@ -1,14 +1,18 @@
-/* parts.h - the checkpoint's side of one weight: the tensors it is made of, plain or in codes (private to src/weights). */
+/* parts.h - the checkpoint's side of one weight: the tensors it is made of, plain or in codes
+ * (private to src/weights). */
 #ifndef ACCEL_WEIGHTS_PARTS_H
 #define ACCEL_WEIGHTS_PARTS_H
 
 #include "core/text.h"
 #include "weights/source.h"
 
-enum { ACCEL__MAX_PARTS = 4 /* of a weight that names them in parts[] */, ACCEL__MOST_PARTS = 1 << 18 };
+enum {
+  ACCEL__MAX_PARTS = 4 /* of a weight that names them in parts[] */,
+  ACCEL__MOST_PARTS = 1 << 18
+};
 
-/* Plain: elements of `tensor`, which may be some rows of the stored one.  In codes: rows [first_row, first_row + rows) of a
- * matrix that `import` reads. */
+/* Plain: elements of `tensor`, which may be some rows of the stored one.  In codes: rows
+ * [first_row, first_row + rows) of a matrix that `import` reads. */
 typedef struct accel__part {
   const char *name;
   bool coded;
@@ -18,7 +22,8 @@ typedef struct accel__part {
   uint64_t elements;
 } accel__part;
 
-/* Everything wrong with the parts of many weights: the first MAX_LISTED in words while there is room, the others counted.
+/* Everything wrong with the parts of many weights: the first MAX_LISTED in words while there is
+ * room, the others counted.
  */
 typedef struct accel__complaints {
   accel__buffer text;
@@ -27,10 +32,11 @@ typedef struct accel__complaints {
 } accel__complaints;
 accel_status accel__complaints_report(accel__complaints *c, const accel__checkpoint *checkpoint);
 
-/* Finds and checks parts[n] of a weight whose matrix is [rows, k]; n as accel__part_count says.  What is missing or has
- * another shape is added to the complaints; a stored type that is no number fails. */
-accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from, int64_t rows, int64_t k,
-                               accel__part *parts, accel__complaints *c);
+/* Finds and checks parts[n] of a weight whose matrix is [rows, k]; n as accel__part_count says.
+ * What is missing or has another shape is added to the complaints; a stored type that is no number
+ * fails. */
+accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from,
+                               int64_t rows, int64_t k, accel__part *parts, accel__complaints *c);
 static inline uint32_t accel__part_count(const accel__source_weight *w) {
   return w->block_rows > 0 ? (uint32_t)(w->dim[0] / w->block_rows) : w->n_parts ? w->n_parts : 1;
 }
@@ -55,11 +61,13 @@ accel_status accel__parts_read(const void *user, int64_t first, int64_t count, f
 void accel__parts_forget_rows(const void *user, int64_t first, int64_t count);
 const char *accel__parts_name(const void *user, int64_t row);
 
-/* The format of the weight in codes when all parts are and those can be joined, or taken apart, as they are; false
- * otherwise.  Rows taken out of blocks of rows have one scale each. */
+/* The format of the weight in codes when all parts are and those can be joined, or taken apart, as
+ * they are; false otherwise.  Rows taken out of blocks of rows have one scale each. */
 bool accel__parts_format(const accel__part *parts, uint32_t n, accel_plugin_format *format);
 /* Is it this format?  Then accel__parts_codes hands the codes out. */
-bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format);
-accel_status accel__parts_codes(const accel__source_from *from, const accel__part *parts, uint32_t n, accel__quantised *out);
+bool accel__parts_are_codes(const accel__part *parts, uint32_t n,
+                            const accel_plugin_format *format);
+accel_status accel__parts_codes(const accel__source_from *from, const accel__part *parts,
+                                uint32_t n, accel__quantised *out);
 
 #endif

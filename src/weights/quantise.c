@@ -1,4 +1,5 @@
-/* quantise.c - the walk over a matrix: tasks of rows on the pool, each read, encoded and forgotten in chunks. */
+/* quantise.c - the walk over a matrix: tasks of rows on the pool, each read, encoded and forgotten
+ * in chunks. */
 #include "weights/quantise.h"
 
 #include <inttypes.h>
@@ -32,7 +33,8 @@ typedef struct quantiser {
   float *scratch;         /* [workers][chunk_rows * k] */
   uint8_t *codes;         /* [workers][k] */
   _Atomic uint32_t *peak; /* bits of the largest magnitudes; NULL: not wanted */
-  void (*rows)(struct quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes); /* of a chunk */
+  /* of a chunk */
+  void (*rows)(struct quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes);
   atomic_int status;      /* of the first read that failed */
   _Atomic uint64_t fault; /* row * 4 + fault of the first such row; UINT64_MAX: none */
 } quantiser;
@@ -60,7 +62,8 @@ static float limit_of(uint8_t store) {
   return 7.0f; /* I4; U4 around 8 */
 }
 
-/* Rounds a scale to the format's type and stores it as scale `index`; the value it then has, outer included. */
+/* Rounds a scale to the format's type and stores it as scale `index`; the value it then has, outer
+ * included. */
 static float store_scale(quantiser *z, int64_t index, float scale, int64_t row) {
   const float wanted = scale / z->outer;
   uint16_t half;
@@ -70,7 +73,8 @@ static float store_scale(quantiser *z, int64_t index, float scale, int64_t row) 
       break;
     case ACCEL_PLUGIN_F16:
     case ACCEL_PLUGIN_BF16:
-      half = z->f->scale == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(wanted) : accel_f32_to_bf16(wanted);
+      half =
+          z->f->scale == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(wanted) : accel_f32_to_bf16(wanted);
       ((uint16_t *)z->q->scale)[index] = half;
       break;
     case ACCEL_PLUGIN_E4M3:
@@ -80,7 +84,8 @@ static float store_scale(quantiser *z, int64_t index, float scale, int64_t row) 
       ((uint8_t *)z->q->scale)[index] = accel_f32_to_e8m0(wanted);
   }
   const float stored = accel_scale_at(z->f->scale, z->q->scale, index);
-  if (fabsf(wanted) > 1.0f && !(fabsf(stored) <= fabsf(wanted) * 2.0f && fabsf(stored) >= fabsf(wanted) * 0.5f))
+  if (fabsf(wanted) > 1.0f &&
+      !(fabsf(stored) <= fabsf(wanted) * 2.0f && fabsf(stored) >= fabsf(wanted) * 0.5f))
     note_fault(z, row, FAULT_TOO_LARGE);
   return stored * z->outer;
 }
@@ -98,7 +103,8 @@ static float absmax_scale(const quantiser *z, float peak) {
 }
 
 /* Scales worth trying for E2M1 codes, outer included; the first is the plain one. */
-static uint32_t e2m1_candidates(const quantiser *z, float peak, float out[ACCEL__FLOAT4_CANDIDATES]) {
+static uint32_t e2m1_candidates(const quantiser *z, float peak,
+                                float out[ACCEL__FLOAT4_CANDIDATES]) {
   const float plain = absmax_scale(z, peak);
   uint32_t n = 0;
   out[n++] = plain;
@@ -112,7 +118,8 @@ static uint32_t e2m1_candidates(const quantiser *z, float peak, float out[ACCEL_
     out[0] = accel_e4m3_to_f32((uint8_t)code) * z->outer;
     static const int step[] = {-1, 1, -2, 2};
     for (int i = 0; i < 4; i++)
-      if (code + step[i] > 0 && code + step[i] < 0x7f) out[n++] = accel_e4m3_to_f32((uint8_t)(code + step[i])) * z->outer;
+      if (code + step[i] > 0 && code + step[i] < 0x7f)
+        out[n++] = accel_e4m3_to_f32((uint8_t)(code + step[i])) * z->outer;
     if (!(out[0] > 0)) out[0] = accel_e4m3_to_f32(1) * z->outer;
   } else {
     for (; n < ACCEL__FLOAT4_CANDIDATES; n++) out[n] = plain * (1.1f - 0.05f * (float)n);
@@ -130,7 +137,8 @@ static void encode_floats(uint8_t store, const float *x, int64_t n, float invers
 }
 
 /* x[n] with the scale it has, zero included; one byte a code. */
-static void encode_codes(const quantiser *z, const float *x, int64_t n, float scale, int32_t zero, uint8_t *codes) {
+static void encode_codes(const quantiser *z, const float *x, int64_t n, float scale, int32_t zero,
+                         uint8_t *codes) {
   const float inverse = fabsf(scale) >= 0x1p-126f ? 1.0f / scale : 0;
   switch (z->f->store) {
     case ACCEL_PLUGIN_I8:
@@ -151,7 +159,8 @@ static void encode_codes(const quantiser *z, const float *x, int64_t n, float sc
 }
 
 /* Chooses and stores scale and zero of one group; the scale it then has. */
-static float search_group(quantiser *z, const float *x, int64_t n, int64_t index, int64_t row, int32_t *zero) {
+static float search_group(quantiser *z, const float *x, int64_t n, int64_t index, int64_t row,
+                          int32_t *zero) {
   bool finite;
   const float peak = accel__peak(x, n, &finite);
   *zero = 0;
@@ -185,7 +194,8 @@ static float search_group(quantiser *z, const float *x, int64_t n, int64_t index
   return store_scale(z, index, scale, row);
 }
 
-static void encode_group(quantiser *z, const float *x, int64_t n, int64_t index, int64_t row, uint8_t *codes) {
+static void encode_group(quantiser *z, const float *x, int64_t n, int64_t index, int64_t row,
+                         uint8_t *codes) {
   uint8_t *zeros = z->q->zero;
   int32_t zero;
   float scale;
@@ -201,13 +211,17 @@ static void encode_group(quantiser *z, const float *x, int64_t n, int64_t index,
 
 /* Two codes a byte; what follows an odd last one is 0. */
 static void pack_nibbles(const uint8_t *codes, int64_t n, uint8_t *out) {
-  for (int64_t j = 0; j < n / 2; j++) out[j] = (uint8_t)((codes[2 * j] & 15) | codes[2 * j + 1] << 4);
+  for (int64_t j = 0; j < n / 2; j++)
+    out[j] = (uint8_t)((codes[2 * j] & 15) | codes[2 * j + 1] << 4);
   if (n % 2) out[n / 2] = codes[n - 1] & 15;
 }
 
-static int64_t cell_of(const quantiser *z, int64_t row) { return z->f->group_n ? row / z->f->group_n * z->groups : 0; }
+static int64_t cell_of(const quantiser *z, int64_t row) {
+  return z->f->group_n ? row / z->f->group_n * z->groups : 0;
+}
 
-static void encode_rows(quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes) {
+static void encode_rows(quantiser *z, const float *x, int64_t first, int64_t count,
+                        uint8_t *codes) {
   const int64_t k = z->q->k;
   const uint64_t row_bytes = accel_row_bytes(z->f->store, k);
   const bool nibbles = accel_format_bits(z->f->store) == 4;
@@ -223,7 +237,8 @@ static void encode_rows(quantiser *z, const float *x, int64_t first, int64_t cou
   }
 }
 
-static void encode_plain(quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes) {
+static void encode_plain(quantiser *z, const float *x, int64_t first, int64_t count,
+                         uint8_t *codes) {
   const int64_t n = count * z->q->k; /* elements */
   uint16_t *out = (uint16_t *)z->q->data + first * z->q->k;
   (void)codes;
@@ -239,13 +254,14 @@ static void encode_plain(quantiser *z, const float *x, int64_t first, int64_t co
 static void raise_peak(_Atomic uint32_t *peak, float found) {
   uint32_t bits, seen = atomic_load_explicit(peak, memory_order_relaxed);
   memcpy(&bits, &found, sizeof bits);
-  while (bits > seen &&
-         !atomic_compare_exchange_weak_explicit(peak, &seen, bits, memory_order_relaxed, memory_order_relaxed)) {
+  while (bits > seen && !atomic_compare_exchange_weak_explicit(
+                            peak, &seen, bits, memory_order_relaxed, memory_order_relaxed)) {
   }
 }
 
 /* Into one peak a scale, or into peak[0] when only `outer` is sought. */
-static void measure_rows(quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes) {
+static void measure_rows(quantiser *z, const float *x, int64_t first, int64_t count,
+                         uint8_t *codes) {
   const int64_t k = z->q->k;
   bool finite;
   (void)codes;
@@ -316,13 +332,15 @@ static accel_status walk(quantiser *z, accel__pool *pool,
   else
     for (int64_t i = 0; i < tasks; i++) run_task(z, (uint32_t)i, 0);
   const accel_status status = (accel_status)atomic_load(&z->status);
-  if (status != ACCEL_OK) return accel__fail(status, "%s cannot be read", z->values->name(z->values->user, 0));
+  if (status != ACCEL_OK)
+    return accel__fail(status, "%s cannot be read", z->values->name(z->values->user, 0));
   const uint64_t found = atomic_load(&z->fault);
   if (found == UINT64_MAX) return ACCEL_OK;
   const int64_t row = (int64_t)(found / 4);
   accel__fail(ACCEL_ERROR_FORMAT, "%s: %s", z->values->name(z->values->user, row),
-              found % 4 == FAULT_NOT_FINITE ? "holds NaN or infinity, which no quantised format can"
-                                            : "its values are too large for the scales of this precision");
+              found % 4 == FAULT_NOT_FINITE
+                  ? "holds NaN or infinity, which no quantised format can"
+                  : "its values are too large for the scales of this precision");
   return accel__remedy(ACCEL_ERROR_FORMAT, "use the precision fp32, or weights that are finite");
 }
 
@@ -330,10 +348,12 @@ static accel_status make_scratch(quantiser *z, uint32_t workers, bool in_place) 
   const uint64_t k = (uint64_t)z->q->k, elements = (uint64_t)z->chunk_rows * k;
   uint64_t bytes;
   if (in_place) return ACCEL_OK;
-  if (__builtin_mul_overflow(elements, (uint64_t)workers * sizeof(float), &bytes)) return accel__no_memory(SIZE_MAX);
+  if (__builtin_mul_overflow(elements, (uint64_t)workers * sizeof(float), &bytes))
+    return accel__no_memory(SIZE_MAX);
   z->scratch = malloc(bytes);
   if (accel_format_bits(z->f->store) == 4) z->codes = malloc(k * workers);
-  if (!z->scratch || (accel_format_bits(z->f->store) == 4 && !z->codes)) return accel__no_memory(bytes);
+  if (!z->scratch || (accel_format_bits(z->f->store) == 4 && !z->codes))
+    return accel__no_memory(bytes);
   return ACCEL_OK;
 }
 
@@ -359,21 +379,26 @@ accel_status accel__quantise(const accel__values *values, accel__pool *pool, acc
   const int64_t k = q->k, rows = k > 0 ? CHUNK / k : 0;
   const bool plain = accel_format_plain(&q->format);
   if (!accel__quantise_known(&q->format))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "no weights are quantised to store %u with scale %u, zero %u, outer %u",
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "no weights are quantised to store %u with scale %u, zero %u, outer %u",
                        q->format.store, q->format.scale, q->format.zero, q->format.outer);
   if (q->n <= 0 || k <= 0) {
     if (q->outer) memcpy(q->outer, &(float){1.0f}, sizeof(float));
     return ACCEL_OK;
   }
-  quantiser z = {.values = values, .q = q, .f = &q->format, .chunk_rows = rows > 0 ? rows : 1, .outer = 1.0f};
+  quantiser z = {
+      .values = values, .q = q, .f = &q->format, .chunk_rows = rows > 0 ? rows : 1, .outer = 1.0f};
   z.task_rows = z.chunk_rows * (TASK / CHUNK);
-  while ((q->n + z.task_rows - 1) / z.task_rows > INT32_MAX) z.task_rows *= 2; /* tasks are numbered in 32 bits */
+  /* tasks are numbered in 32 bits */
+  while ((q->n + z.task_rows - 1) / z.task_rows > INT32_MAX) z.task_rows *= 2;
   z.group_k = q->format.group_k && q->format.group_k < k ? q->format.group_k : k;
   z.groups = accel_groups(k, q->format.group_k);
   atomic_init(&z.fault, UINT64_MAX);
   atomic_init(&z.status, ACCEL_OK);
-  accel_status status = make_scratch(&z, pool ? accel__pool_size(pool) : 1, q->format.store == ACCEL_PLUGIN_F32);
-  if (status == ACCEL_OK && !plain && (q->format.group_n != 1 || q->outer)) status = measure(&z, pool);
+  accel_status status =
+      make_scratch(&z, pool ? accel__pool_size(pool) : 1, q->format.store == ACCEL_PLUGIN_F32);
+  if (status == ACCEL_OK && !plain && (q->format.group_n != 1 || q->outer))
+    status = measure(&z, pool);
   if (status == ACCEL_OK) status = walk(&z, pool, plain ? encode_plain : encode_rows);
   free(z.scratch);
   free(z.codes);

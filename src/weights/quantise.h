@@ -19,18 +19,24 @@
 #include "core/threads.h"
 #include "weights/quantised.h"
 
-/* Where the rows of a matrix [n, k] come from.  read and forget are called from several threads at once. */
+/* Where the rows of a matrix [n, k] come from.  read and forget are called from several threads at
+ * once. */
 typedef struct accel__values {
-  accel_status (*read)(const void *user, int64_t first, int64_t count, float *out); /* rows as fp32 [count, k] */
-  void (*forget)(const void *user, int64_t first, int64_t count); /* these rows were read; NULL: nothing to do */
-  const char *(*name)(const void *user, int64_t row);             /* of what holds the row, for messages */
+  /* rows as fp32 [count, k] */
+  accel_status (*read)(const void *user, int64_t first, int64_t count, float *out);
+  /* these rows were read; NULL: nothing to do */
+  void (*forget)(const void *user, int64_t first, int64_t count);
+  /* of what holds the row, for messages */
+  const char *(*name)(const void *user, int64_t row);
   const void *user;
 } accel__values;
 
-/* Can accel__quantise write it?  (accel_format_known is wider: codes with zeros that only imports have.) */
+/* Can accel__quantise write it?  (accel_format_known is wider: codes with zeros that only imports
+ * have.) */
 bool accel__quantise_known(const accel_plugin_format *format);
-/* Fills all parts of q.  pool may be NULL.  NaN, infinity, or a magnitude that the type of the scales cannot carry, in a
- * format that is not plain: ACCEL_ERROR_FORMAT naming the tensor and the first such row. */
+/* Fills all parts of q.  pool may be NULL.  NaN, infinity, or a magnitude that the type of the
+ * scales cannot carry, in a format that is not plain: ACCEL_ERROR_FORMAT naming the tensor and the
+ * first such row. */
 accel_status accel__quantise(const accel__values *values, accel__pool *pool, accel__quantised *q);
 
 #endif

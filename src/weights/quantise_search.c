@@ -1,5 +1,5 @@
-/* quantise_search.c - inner loops of quantise-on-load, in the compiler's vectors of eight, which it splits where the machine
- * has shorter ones. */
+/* quantise_search.c - inner loops of quantise-on-load, in the compiler's vectors of eight, which it
+ * splits where the machine has shorter ones. */
 #include "weights/quantise_search.h"
 
 #include <math.h>
@@ -7,8 +7,9 @@
 
 #include "formats/e2m1.h"
 
-/* FOR_VECTORS(name, parameters, arguments) makes name() of name_body(): compiled for AVX2, too, and taken where the machine
- * has it.  The numbers are the same: each lane adds in the same order, and no product is contracted into a sum. */
+/* FOR_VECTORS(name, parameters, arguments) makes name() of name_body(): compiled for AVX2, too, and
+ * taken where the machine has it.  The numbers are the same: each lane adds in the same order, and
+ * no product is contracted into a sum. */
 #define BODY static inline __attribute__((always_inline)) void
 #if defined(__x86_64__) && defined(__GNUC__)
 #define FOR_VECTORS(name, parameters, arguments)                                                \
@@ -30,8 +31,9 @@ typedef int32_t i32x8 __attribute__((vector_size(32)));
 #define MAX(a, b)          SELECT((a) > (b), a, b)
 #define MIN(a, b)          SELECT((a) < (b), a, b)
 
-enum { LANES = 16, VECTORS = LANES / 8 };  /* candidates tried at once */
-static const float to_integer = 0x1.8p23f; /* x + this has 1 as its last place: adding and subtracting rounds */
+enum { LANES = 16, VECTORS = LANES / 8 }; /* candidates tried at once */
+/* x + this has 1 as its last place: adding and subtracting rounds */
+static const float to_integer = 0x1.8p23f;
 
 float accel__peak(const float *x, int64_t n, bool *finite) {
   int32_t largest = 0;
@@ -52,7 +54,8 @@ typedef struct integer_lanes {
   float xq[LANES], qq[LANES]; /* sums of x*q and q*q over the elements */
 } integer_lanes;
 
-/* unit: a power of two that brings the group near 1, so that no product leaves the range of floats. */
+/* unit: a power of two that brings the group near 1, so that no product leaves the range of
+ * floats. */
 BODY sum_lanes_body(const float *x, int64_t n, float unit, integer_lanes *l) {
   f32x8 inverse[VECTORS], low[VECTORS], high[VECTORS], xq[VECTORS] = {{0}}, qq[VECTORS] = {{0}};
   memcpy(inverse, l->inverse, sizeof inverse);
@@ -73,7 +76,8 @@ BODY sum_lanes_body(const float *x, int64_t n, float unit, integer_lanes *l) {
 }
 FOR_VECTORS(sum_lanes, (const float *x, int64_t n, float unit, integer_lanes *l), (x, n, unit, l))
 
-/* For codes q the best scale is xq/qq, and it takes xq*xq/qq off the squared error: the lane with the most wins. */
+/* For codes q the best scale is xq/qq, and it takes xq*xq/qq off the squared error: the lane with
+ * the most wins. */
 static float best_lane(const integer_lanes *l, float most, accel__integer_fit *fit) {
   for (int j = 0; j < LANES; j++) {
     if (!(l->qq[j] > 0)) continue;
@@ -101,15 +105,16 @@ static span span_of(const float *x, int64_t n, float peak) {
   return (span){unit, lowest * unit, highest * unit};
 }
 
-/* Lanes first, first + step ... try [low, high] with the scale that spans the group, times factors that also clip it or
- * leave room. */
+/* Lanes first, first + step ... try [low, high] with the scale that spans the group, times factors
+ * that also clip it or leave room. */
 static void spread(integer_lanes *l, int first, int step, const span *s, int low, int high) {
   float whole = high > 0 ? s->highest / (float)high : 0; /* the scale that reaches both ends */
   if (low < 0 && s->lowest / (float)low > whole) whole = s->lowest / (float)low;
   const int count = (LANES - first + step - 1) / step;
   for (int j = 0; j < count; j++) {
     const int lane = first + j * step;
-    l->inverse[lane] = whole > 0 ? 1.0f / (whole * (0.80f + 0.25f * (float)j / (float)(count - 1))) : 0;
+    l->inverse[lane] =
+        whole > 0 ? 1.0f / (whole * (0.80f + 0.25f * (float)j / (float)(count - 1))) : 0;
     l->low[lane] = (float)low;
     l->high[lane] = (float)high;
   }
@@ -145,7 +150,8 @@ accel__integer_fit accel__fit_uint4(const float *x, int64_t n, float peak) {
   return fit;
 }
 
-/* |x| to the nearest of 0 .5 1 1.5 2 3 4 6, ties to even: the step is 1/2 below 2, 1 below 4, then 2. */
+/* |x| to the nearest of 0 .5 1 1.5 2 3 4 6, ties to even: the step is 1/2 below 2, 1 below 4, then
+ * 2. */
 static inline float round_e2m1(float magnitude) {
   float shift = magnitude < 4.0f ? 0x1.8p23f : 0x1.8p24f;
   shift = magnitude < 2.0f ? 0x1.8p22f : shift;
@@ -155,8 +161,8 @@ static inline float round_e2m1(float magnitude) {
 
 BODY sum_errors_body(const float *x, int64_t n, const float *inverse, float *error) {
   f32x8 scale, sum = {0};
-  const f32x8 half = (f32x8){0} + 0x1.8p22f, one = (f32x8){0} + 0x1.8p23f, two = (f32x8){0} + 0x1.8p24f,
-              six = (f32x8){0} + 6.0f;
+  const f32x8 half = (f32x8){0} + 0x1.8p22f, one = (f32x8){0} + 0x1.8p23f,
+              two = (f32x8){0} + 0x1.8p24f, six = (f32x8){0} + 6.0f;
   memcpy(&scale, inverse, sizeof scale);
   for (int64_t i = 0; i < n; i++) {
     const f32x8 y = scale * fabsf(x[i]);
@@ -168,7 +174,8 @@ BODY sum_errors_body(const float *x, int64_t n, const float *inverse, float *err
   }
   memcpy(error, &sum, sizeof sum);
 }
-FOR_VECTORS(sum_errors, (const float *x, int64_t n, const float *inverse, float *error), (x, n, inverse, error))
+FOR_VECTORS(sum_errors, (const float *x, int64_t n, const float *inverse, float *error),
+            (x, n, inverse, error))
 
 uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_t count) {
   float inverse[ACCEL__FLOAT4_CANDIDATES] = {0}, error[ACCEL__FLOAT4_CANDIDATES];
@@ -185,8 +192,8 @@ uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_
   return best;
 }
 
-BODY codes_integer_body(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
-                        uint8_t *codes) {
+BODY codes_integer_body(const float *x, int64_t n, float inverse, int32_t low, int32_t high,
+                        int32_t offset, uint8_t *codes) {
   const float least = (float)low, most = (float)high;
   for (int64_t i = 0; i < n; i++) {
     float q = x[i] * inverse;
@@ -197,7 +204,8 @@ BODY codes_integer_body(const float *x, int64_t n, float inverse, int32_t low, i
   }
 }
 FOR_VECTORS(codes_integer,
-            (const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset, uint8_t *codes),
+            (const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
+             uint8_t *codes),
             (x, n, inverse, low, high, offset, codes))
 
 BODY codes_e2m1_body(const float *x, int64_t n, float inverse, uint8_t *codes) {
@@ -209,10 +217,13 @@ BODY codes_e2m1_body(const float *x, int64_t n, float inverse, uint8_t *codes) {
     codes[i] = (uint8_t)((halves <= 4 ? halves : 4 + halves / 4) | (int32_t)(bits >> 28 & 8u));
   }
 }
-FOR_VECTORS(codes_e2m1, (const float *x, int64_t n, float inverse, uint8_t *codes), (x, n, inverse, codes))
+FOR_VECTORS(codes_e2m1, (const float *x, int64_t n, float inverse, uint8_t *codes),
+            (x, n, inverse, codes))
 
-void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
-                          uint8_t *codes) {
+void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low, int32_t high,
+                          int32_t offset, uint8_t *codes) {
   codes_integer(x, n, inverse, low, high, offset, codes);
 }
-void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes) { codes_e2m1(x, n, inverse, codes); }
+void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes) {
+  codes_e2m1(x, n, inverse, codes);
+}

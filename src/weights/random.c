@@ -1,4 +1,5 @@
-/* random.c - the counter-based generator behind random weights: splitmix64's finaliser over (key of seed and name) + index.
+/* random.c - the counter-based generator behind random weights: splitmix64's finaliser over (key of
+ * seed and name) + index.
  */
 #include "weights/random.h"
 
@@ -27,7 +28,8 @@ static bool is_norm_scale(const char *name) {
   return last - owner >= 2 && strncmp(owner, "ln", 2) == 0;
 }
 
-void accel__random_weight(uint64_t seed, const char *name, uint32_t rank, uint64_t first, uint64_t count, float *out) {
+void accel__random_weight(uint64_t seed, const char *name, uint32_t rank, uint64_t first,
+                          uint64_t count, float *out) {
   const uint64_t key = accel__hash(name, strlen(name), seed);
   const float scale = rank >= 2 ? 0.034641016f /* sqrt(3) * 0.02 */ : 0.02f;
   const float centre = rank < 2 && is_norm_scale(name) ? 1.0f : 0.0f;

@@ -1,4 +1,5 @@
-/* safetensors.c - the strict reader of safetensors headers: one pass over the JSON, no tree, every number checked. */
+/* safetensors.c - the strict reader of safetensors headers: one pass over the JSON, no tree, every
+ * number checked. */
 #include "weights/safetensors.h"
 
 #include <inttypes.h>
@@ -9,7 +10,8 @@
 
 #include "core/text.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian and mapped as it is");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "safetensors data is little-endian and mapped as it is");
 
 typedef struct reader {
   const uint8_t *start, *at, *end; /* of the JSON text */
@@ -31,7 +33,8 @@ typedef struct reader {
 /* Names come from the file: what a terminal would act on is shown as '?'. */
 static void printable(char *out, size_t size, const char *name) {
   size_t i = 0;
-  for (; name[i] && i + 1 < size; i++) out[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
+  for (; name[i] && i + 1 < size; i++)
+    out[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
   out[i] = 0;
 }
 
@@ -43,16 +46,19 @@ static accel_status bad(const reader *r, const char *format, ...) {
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
   if (!r->tensor)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header, byte %zu: %s", r->path, (size_t)(r->at - r->start), what);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header, byte %zu: %s", r->path,
+                       (size_t)(r->at - r->start), what);
   printable(name, sizeof name, r->tensor);
   if (!r->field) return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s': %s", r->path, name, what);
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s': field '%s': %s", r->path, name, r->field, what);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s': field '%s': %s", r->path, name, r->field,
+                     what);
 }
 
 /* ---- JSON tokens ---- */
 
 static void skip_space(reader *r) {
-  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t')) r->at++;
+  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
+    r->at++;
 }
 
 /* The next character that is no space, 0 at the end; not consumed. */
@@ -62,7 +68,9 @@ static int peek(reader *r) {
 }
 
 static accel_status expect(reader *r, char c) {
-  if (peek(r) != c) return r->at < r->end ? bad(r, "expected '%c'", c) : bad(r, "expected '%c', the header ends", c);
+  if (peek(r) != c)
+    return r->at < r->end ? bad(r, "expected '%c'", c)
+                          : bad(r, "expected '%c', the header ends", c);
   r->at++;
   return ACCEL_OK;
 }
@@ -92,7 +100,8 @@ static accel_status read_unicode_escape(reader *r) {
   if (code == 0) return bad(r, "NUL in a string");
   if (code >= 0xdc00 && code <= 0xdfff) return bad(r, "low surrogate on its own");
   if (code >= 0xd800 && code <= 0xdbff) {
-    if (r->end - r->at < 2 || r->at[0] != '\\' || r->at[1] != 'u') return bad(r, "high surrogate on its own");
+    if (r->end - r->at < 2 || r->at[0] != '\\' || r->at[1] != 'u')
+      return bad(r, "high surrogate on its own");
     r->at += 2;
     int32_t low = read_hex4(r);
     if (low < 0xdc00 || low > 0xdfff) return bad(r, "high surrogate on its own");
@@ -151,7 +160,8 @@ static accel_status read_u64(reader *r, uint64_t *out) {
       return bad(r, "number beyond 64 bits");
   }
   if (*first == '0' && r->at - first > 1) return bad(r, "number with a leading zero");
-  if (r->at < r->end && (*r->at == '.' || *r->at == 'e' || *r->at == 'E')) return bad(r, "expected a whole number");
+  if (r->at < r->end && (*r->at == '.' || *r->at == 'e' || *r->at == 'E'))
+    return bad(r, "expected a whole number");
   *out = value;
   return ACCEL_OK;
 }
@@ -176,7 +186,8 @@ static accel_status skip_number(reader *r) {
 
 static accel_status skip_word(reader *r, const char *word) {
   size_t n = strlen(word);
-  if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return bad(r, "expected a value");
+  if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0)
+    return bad(r, "expected a value");
   r->at += n;
   return ACCEL_OK;
 }
@@ -185,7 +196,8 @@ static accel_status skip_word(reader *r, const char *word) {
 static accel_status next_item(reader *r, char close, bool *more) {
   int c = peek(r);
   if (c != ',' && c != close)
-    return r->at < r->end ? bad(r, "expected ',' or '%c'", close) : bad(r, "the header ends inside a value");
+    return r->at < r->end ? bad(r, "expected ',' or '%c'", close)
+                          : bad(r, "the header ends inside a value");
   r->at++;
   *more = c == ',';
   return ACCEL_OK;
@@ -199,7 +211,8 @@ static bool closes(reader *r, char close) {
 }
 
 static accel_status skip_value(reader *r, int depth) {
-  if (depth > ACCEL__SAFETENSORS_MAX_DEPTH) return bad(r, "nested deeper than %d", ACCEL__SAFETENSORS_MAX_DEPTH);
+  if (depth > ACCEL__SAFETENSORS_MAX_DEPTH)
+    return bad(r, "nested deeper than %d", ACCEL__SAFETENSORS_MAX_DEPTH);
   int c = peek(r);
   if (c == '"') return read_string(r);
   if (c == 't') return skip_word(r, "true");
@@ -237,7 +250,8 @@ static accel_status read_shape(reader *r, accel__tensor_info *t) {
   while (more) {
     uint64_t dim;
     ACCEL_TRY(read_u64(r, &dim));
-    if (t->rank == ACCEL__SAFETENSORS_MAX_RANK) return bad(r, "more than %d dims", ACCEL__SAFETENSORS_MAX_RANK);
+    if (t->rank == ACCEL__SAFETENSORS_MAX_RANK)
+      return bad(r, "more than %d dims", ACCEL__SAFETENSORS_MAX_RANK);
     if (dim > INT64_MAX || __builtin_mul_overflow(t->elements, dim, &t->elements))
       return bad(r, "more elements than 64 bits can count");
     t->dim[t->rank++] = (int64_t)dim;
@@ -261,13 +275,15 @@ static accel_status check_bytes(reader *r, accel__tensor_info *t, const uint64_t
   if (__builtin_mul_overflow(t->elements, accel__dtype_bits(t->dtype), &bits))
     return bad(r, "more bytes than 64 bits can count");
   if (bits % 8)
-    return bad(r, "%" PRIu64 " elements of %s do not fill whole bytes", t->elements, accel__dtype_name(t->dtype));
+    return bad(r, "%" PRIu64 " elements of %s do not fill whole bytes", t->elements,
+               accel__dtype_name(t->dtype));
   t->bytes = bits / 8;
   r->field = "data_offsets";
-  if (offsets[1] < offsets[0]) return bad(r, "ends at %" PRIu64 ", before it begins at %" PRIu64, offsets[1], offsets[0]);
+  if (offsets[1] < offsets[0])
+    return bad(r, "ends at %" PRIu64 ", before it begins at %" PRIu64, offsets[1], offsets[0]);
   if (offsets[1] - offsets[0] != t->bytes)
-    return bad(r, "%" PRIu64 " bytes, but shape and dtype %s need %" PRIu64, offsets[1] - offsets[0],
-               accel__dtype_name(t->dtype), t->bytes);
+    return bad(r, "%" PRIu64 " bytes, but shape and dtype %s need %" PRIu64,
+               offsets[1] - offsets[0], accel__dtype_name(t->dtype), t->bytes);
   r->field = NULL;
   return ACCEL_OK;
 }
@@ -281,7 +297,8 @@ static accel_status read_tensor(reader *r, accel__tensor_info *t, uint64_t *offs
   while (more) {
     int which = 0;
     ACCEL_TRY(read_string(r));
-    while (which < KNOWN && (r->text.n != strlen(known[which]) || memcmp(r->text.data, known[which], r->text.n) != 0))
+    while (which < KNOWN && (r->text.n != strlen(known[which]) ||
+                             memcmp(r->text.data, known[which], r->text.n) != 0))
       which++;
     ACCEL_TRY(expect(r, ':'));
     if (which < KNOWN) {
@@ -320,7 +337,8 @@ static accel_status grow(void **array, uint32_t *capacity, size_t size) {
 static accel_status add_tensor(reader *r, const char *name) {
   int64_t before;
   if (accel__map_get(&r->names, name, strlen(name), &before)) return bad(r, "listed twice");
-  if (r->n == ACCEL__SAFETENSORS_MAX_TENSORS) return bad(r, "more than %d tensors", ACCEL__SAFETENSORS_MAX_TENSORS);
+  if (r->n == ACCEL__SAFETENSORS_MAX_TENSORS)
+    return bad(r, "more than %d tensors", ACCEL__SAFETENSORS_MAX_TENSORS);
   ACCEL_TRY(accel__map_set(&r->names, name, strlen(name), r->n));
   if (r->n == r->capacity) {
     uint32_t capacity = r->capacity;
@@ -401,7 +419,8 @@ static int by_offset(const void *left, const void *right) {
 }
 
 /* Sorted by offset the tensors must tile the data; that order is the order of the result. */
-static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_t data_bytes, accel__tensor_info *out) {
+static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_t data_bytes,
+                          accel__tensor_info *out) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < r->n; i++) order[i] = (placed){r->offsets[i][0], r->offsets[i][1], i};
   qsort(order, r->n, sizeof *order, by_offset);
@@ -410,27 +429,31 @@ static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_
     r->tensor = out[i].name;
     r->field = "data_offsets";
     if (order[i].end > data_bytes)
-      return bad(r, "ends at byte %" PRIu64 " of the data, which has only %" PRIu64 " (truncated?)", order[i].end,
-                 data_bytes);
+      return bad(r, "ends at byte %" PRIu64 " of the data, which has only %" PRIu64 " (truncated?)",
+                 order[i].end, data_bytes);
     if (order[i].begin < at) return bad(r, "overlaps tensor '%.80s'", out[i - 1].name);
     if (order[i].begin > at)
-      return bad(r, "leaves bytes %" PRIu64 " to %" PRIu64 " of the data to no tensor", at, order[i].begin);
+      return bad(r, "leaves bytes %" PRIu64 " to %" PRIu64 " of the data to no tensor", at,
+                 order[i].begin);
     out[i].data = data + order[i].begin;
     at = order[i].end;
   }
   r->tensor = r->field = NULL;
   if (at != data_bytes)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes of data belong to no tensor", r->path, data_bytes - at);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes of data belong to no tensor",
+                       r->path, data_bytes - at);
   return ACCEL_OK;
 }
 
-static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes, accel__safetensors *out) {
+static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes,
+                           accel__safetensors *out) {
   out->n = r->n;
   out->tensor = accel__arena_array(r->arena, r->n, sizeof *out->tensor);
   out->n_metadata = r->n_metadata;
   out->metadata = accel__arena_array(r->arena, 2 * (size_t)r->n_metadata, sizeof *out->metadata);
   if (!out->tensor || !out->metadata) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (r->n_metadata) memcpy(out->metadata, r->metadata, 2 * (size_t)r->n_metadata * sizeof *out->metadata);
+  if (r->n_metadata)
+    memcpy(out->metadata, r->metadata, 2 * (size_t)r->n_metadata * sizeof *out->metadata);
   placed *order = malloc((r->n ? r->n : 1) * sizeof *order);
   if (!order) return accel__no_memory(r->n * sizeof *order);
   accel_status status = place(r, order, data, data_bytes, out->tensor);
@@ -438,29 +461,39 @@ static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes, 
   return status;
 }
 
-static accel_status header_length(const uint8_t *bytes, uint64_t n, const char *path, uint64_t *length) {
+static accel_status header_length(const uint8_t *bytes, uint64_t n, const char *path,
+                                  uint64_t *length) {
   if (n < 8)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes, too short for a safetensors file (truncated?)", path, n);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: %" PRIu64 " bytes, too short for a safetensors file (truncated?)", path,
+                       n);
   uint64_t value = 0;
   for (int i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << (8 * i);
   if (value > ACCEL__SAFETENSORS_MAX_HEADER)
     return accel__fail(ACCEL_ERROR_FORMAT,
-                       "%s: header length %" PRIu64 " is beyond the format's limit of %d bytes (no safetensors file?)", path,
-                       value, ACCEL__SAFETENSORS_MAX_HEADER);
+                       "%s: header length %" PRIu64
+                       " is beyond the format's limit of %d bytes (no safetensors file?)",
+                       path, value, ACCEL__SAFETENSORS_MAX_HEADER);
   if (value > n - 8)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header length %" PRIu64 ", but only %" PRIu64 " bytes follow (truncated?)",
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: header length %" PRIu64 ", but only %" PRIu64
+                       " bytes follow (truncated?)",
                        path, value, n - 8);
   *length = value;
   return ACCEL_OK;
 }
 
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path, accel__arena *arena,
-                                      accel__safetensors *out) {
+accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
+                                      accel__arena *arena, accel__safetensors *out) {
   uint64_t length = 0;
   *out = (accel__safetensors){0};
   accel_status status = header_length(bytes, n, path, &length);
   if (status == ACCEL_OK) {
-    reader r = {.start = bytes + 8, .at = bytes + 8, .end = bytes + 8 + length, .path = path, .arena = arena};
+    reader r = {.start = bytes + 8,
+                .at = bytes + 8,
+                .end = bytes + 8 + length,
+                .path = path,
+                .arena = arena};
     if (!accel__utf8_valid((const char *)r.start, (size_t)length))
       status = bad(&r, "not UTF-8");
     else

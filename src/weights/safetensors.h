@@ -1,10 +1,12 @@
-/* safetensors.h - the header of one safetensors file, read strictly (private to src/weights and its fuzz target).
+/* safetensors.h - the header of one safetensors file, read strictly (private to src/weights and its
+ * fuzz target).
  *
- * Held, as the format demands: the header's length fits the file and 100 MB; the header is UTF-8 JSON, an object of tensors;
- * no name twice; each tensor has dtype, shape and data_offsets; shape times dtype is exactly the bytes between the offsets;
- * sorted by offset the tensors cover the data from its first to its last byte with neither gap nor overlap.  Rank 0 and
- * zero-sized dims are valid.  Our own limits: rank 8, 1,000,000 tensors, nesting 32, no NUL in names.  Fields of a tensor
- * that the format does not name are skipped.
+ * Held, as the format demands: the header's length fits the file and 100 MB; the header is UTF-8
+ * JSON, an object of tensors; no name twice; each tensor has dtype, shape and data_offsets; shape
+ * times dtype is exactly the bytes between the offsets; sorted by offset the tensors cover the data
+ * from its first to its last byte with neither gap nor overlap.  Rank 0 and zero-sized dims are
+ * valid.  Our own limits: rank 8, 1,000,000 tensors, nesting 32, no NUL in names.  Fields of a
+ * tensor that the format does not name are skipped.
  */
 #ifndef ACCEL_WEIGHTS_SAFETENSORS_H
 #define ACCEL_WEIGHTS_SAFETENSORS_H
@@ -27,10 +29,10 @@ typedef struct accel__safetensors {
   uint64_t data_start; /* byte of the file at which the data begins */
 } accel__safetensors;
 
-/* bytes[n]: the whole file; tensor data points into it, names and metadata go to the arena.  path: for messages only.
- * ACCEL_ERROR_FORMAT names file, tensor and field. */
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path, accel__arena *arena,
-                                      accel__safetensors *out);
+/* bytes[n]: the whole file; tensor data points into it, names and metadata go to the arena.  path:
+ * for messages only. ACCEL_ERROR_FORMAT names file, tensor and field. */
+accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
+                                      accel__arena *arena, accel__safetensors *out);
 
 /* "F32" -> dtype; false for a name the format does not know. */
 bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out);

@@ -1,5 +1,5 @@
-/* source.c - hands weights out in the format asked for: from the mapping as they are, converted, quantised, joined, derived,
- * or random from a seed. */
+/* source.c - hands weights out in the format asked for: from the mapping as they are, converted,
+ * quantised, joined, derived, or random from a seed. */
 #include "weights/source.h"
 
 #include <pthread.h>
@@ -31,13 +31,17 @@ struct accel__source {
 
 /* ---- checking ---- */
 
-static accel_status check_weight(const accel__source_weight *w, const accel_plugin_format *format, slot *s) {
+static accel_status check_weight(const accel__source_weight *w, const accel_plugin_format *format,
+                                 slot *s) {
   accel_matrix_bytes bytes;
   uint64_t elements = 1;
-  if (!w->name || w->rank > 4 || w->n_parts > (w->many && !w->derive ? ACCEL__MOST_PARTS : ACCEL__MAX_PARTS))
-    return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': bad rank or number of parts", w->name ? w->name : "?");
+  if (!w->name || w->rank > 4 ||
+      w->n_parts > (w->many && !w->derive ? ACCEL__MOST_PARTS : ACCEL__MAX_PARTS))
+    return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': bad rank or number of parts",
+                       w->name ? w->name : "?");
   for (uint32_t d = 0; d < w->rank; d++)
-    if (w->dim[d] < 0 || __builtin_mul_overflow(elements, (uint64_t)w->dim[d], &elements) || elements > INT64_MAX / 8)
+    if (w->dim[d] < 0 || __builtin_mul_overflow(elements, (uint64_t)w->dim[d], &elements) ||
+        elements > INT64_MAX / 8)
       return accel__fail(ACCEL_ERROR_FORMAT, "weight '%s': dim %u is out of range", w->name, d);
   accel_matrix_shape(w->use, w->rank, w->dim, &s->n, &s->k);
   if (!accel_matrix_sizes(format, s->n, s->k, &bytes))
@@ -48,12 +52,16 @@ static accel_status check_weight(const accel__source_weight *w, const accel_plug
 }
 
 /* Codes come out as they are; everything else must be a format we write. */
-static accel_status check_format(const accel__source *source, const accel__source_weight *w, const slot *s) {
+static accel_status check_format(const accel__source *source, const accel__source_weight *w,
+                                 const slot *s) {
   const accel_plugin_format *f = &s->format;
   if (accel__quantise_known(f)) return ACCEL_OK;
-  if (source->from.checkpoint && !w->derive && accel__parts_are_codes(s->part, s->n_parts, f)) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "weight '%s': format %s with scale %s, zero %s is not made on load", w->name,
-                     accel__dtype_name((accel_plugin_dtype)f->store), accel__dtype_name((accel_plugin_dtype)f->scale),
+  if (source->from.checkpoint && !w->derive && accel__parts_are_codes(s->part, s->n_parts, f))
+    return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "weight '%s': format %s with scale %s, zero %s is not made on load", w->name,
+                     accel__dtype_name((accel_plugin_dtype)f->store),
+                     accel__dtype_name((accel_plugin_dtype)f->scale),
                      accel__dtype_name((accel_plugin_dtype)f->zero));
 }
 
@@ -69,7 +77,8 @@ static accel_status check_all(accel__source *s, const accel_plugin_format *forma
     found->part = part;
     found->n_parts = accel__part_count(w);
     part += found->n_parts;
-    if (s->from.checkpoint) status = accel__parts_find(w, &s->from, found->n, found->k, found->part, &c);
+    if (s->from.checkpoint)
+      status = accel__parts_find(w, &s->from, found->n, found->k, found->part, &c);
     if (status == ACCEL_OK) status = check_format(s, w, found);
   }
   if (status == ACCEL_OK) status = accel__complaints_report(&c, s->from.checkpoint);
@@ -77,8 +86,9 @@ static accel_status check_all(accel__source *s, const accel_plugin_format *forma
   return status;
 }
 
-accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__source_from *from,
-                               const accel_plugin_format *formats, accel__source **out) {
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n,
+                               const accel__source_from *from, const accel_plugin_format *formats,
+                               accel__source **out) {
   uint64_t parts = 1;
   *out = NULL;
   accel__source *s = calloc(1, sizeof *s);
@@ -90,7 +100,8 @@ accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, 
   for (uint32_t i = 0; i < n; i++) parts += accel__part_count(&weights[i]);
   s->slot = calloc(n ? n : 1, sizeof *s->slot);
   s->part = calloc(parts, sizeof *s->part);
-  accel_status status = s->slot && s->part ? check_all(s, formats) : accel__no_memory(parts * sizeof *s->part);
+  accel_status status =
+      s->slot && s->part ? check_all(s, formats) : accel__no_memory(parts * sizeof *s->part);
   if (status != ACCEL_OK) accel__source_free(&s);
   *out = s;
   return status;
@@ -128,14 +139,20 @@ static accel_status read_made(const void *user, int64_t first, int64_t count, fl
     return ACCEL_OK;
   }
   accel__random_weight(m->seed, w->name, w->rank, at, n, out);
-  return w->elementwise ? w->derive(w->derive_user, &(const float *){out}, &(int64_t){(int64_t)n}, 1, out) : ACCEL_OK;
+  return w->elementwise
+             ? w->derive(w->derive_user, &(const float *){out}, &(int64_t){(int64_t)n}, 1, out)
+             : ACCEL_OK;
 }
 
-static const char *name_made(const void *user, int64_t row) { return (void)row, ((const made *)user)->weight->name; }
+static const char *name_made(const void *user, int64_t row) {
+  return (void)row, ((const made *)user)->weight->name;
+}
 
-static accel_status fill_random(const accel__source *source, const accel__source_weight *w, slot *s) {
+static accel_status fill_random(const accel__source *source, const accel__source_weight *w,
+                                slot *s) {
   const made m = {.weight = w, .seed = source->from.seed, .k = s->k};
-  return accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m}, source->from.pool, &s->buffer);
+  return accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m},
+                         source->from.pool, &s->buffer);
 }
 
 static accel_status fill_from_parts(const accel__source *source, slot *s) {
@@ -148,8 +165,10 @@ static accel_status fill_from_parts(const accel__source *source, slot *s) {
 }
 
 /* One part as fp32, all of it. */
-static accel_status whole_part(const accel__source *source, const accel__part *part, accel__quantised *out) {
-  accel__parts p = {.from = &source->from, .part = part, .n = 1, .k = part->coded ? part->tensor.dim[1] : 1};
+static accel_status whole_part(const accel__source *source, const accel__part *part,
+                               accel__quantised *out) {
+  accel__parts p = {
+      .from = &source->from, .part = part, .n = 1, .k = part->coded ? part->tensor.dim[1] : 1};
   const int64_t rows = part->coded ? part->rows : (int64_t)part->elements;
   ACCEL_TRY(accel__quantised_new(&fp32, rows, p.k, out));
   accel_status status = accel__parts_open(&p);
@@ -160,7 +179,8 @@ static accel_status whole_part(const accel__source *source, const accel__part *p
   return status;
 }
 
-static accel_status fill_derived(const accel__source *source, const accel__source_weight *w, slot *s) {
+static accel_status fill_derived(const accel__source *source, const accel__source_weight *w,
+                                 slot *s) {
   const float *part[ACCEL__MAX_PARTS] = {NULL};
   int64_t elements[ACCEL__MAX_PARTS] = {0};
   accel__quantised values[ACCEL__MAX_PARTS] = {{.n = 0}}, result = {.n = 0};
@@ -176,8 +196,8 @@ static accel_status fill_derived(const accel__source *source, const accel__sourc
   ACCEL_GOTO(w->derive(w->derive_user, part, elements, s->n_parts, out));
   if (in_place) goto done;
   const made m = {.weight = w, .k = s->k, .values = out};
-  status =
-      accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m}, source->from.pool, &s->buffer);
+  status = accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m},
+                           source->from.pool, &s->buffer);
 done:
   for (uint32_t p = 0; p < s->n_parts; p++) accel__quantised_free(&values[p]);
   accel__quantised_free(&result);
@@ -185,7 +205,8 @@ done:
 }
 
 static accel_status fill(const accel__source *source, const accel__source_weight *w, slot *s) {
-  if (source->from.checkpoint && !w->derive && accel__parts_are_codes(s->part, s->n_parts, &s->format))
+  if (source->from.checkpoint && !w->derive &&
+      accel__parts_are_codes(s->part, s->n_parts, &s->format))
     return accel__parts_codes(&source->from, s->part, s->n_parts, &s->buffer);
   ACCEL_TRY(accel__quantised_new(&s->format, s->n, s->k, &s->buffer));
   if (!source->from.checkpoint) return fill_random(source, w, s);
@@ -194,7 +215,8 @@ static accel_status fill(const accel__source *source, const accel__source_weight
 
 /* Usable in place: one part of plain numbers, stored as wanted, aligned to its type. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
-  if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded || !accel_format_plain(&s->format))
+  if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
+      !accel_format_plain(&s->format))
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
   return t->dtype == (accel_plugin_dtype)s->format.store &&
@@ -213,7 +235,8 @@ static accel_status open_slot(accel__source *source, uint32_t index) {
     accel__quantised_free(&s->buffer);
     return accel__wrap(status, "weight '%s'", w->name);
   }
-  s->view = (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero, s->buffer.outer};
+  s->view =
+      (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero, s->buffer.outer};
   return ACCEL_OK;
 }
 
@@ -253,7 +276,8 @@ uint64_t accel__source_bytes(const accel__source *s) {
   return all;
 }
 
-accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena, const char ***names, uint32_t *n) {
+accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena,
+                                      const char ***names, uint32_t *n) {
   const accel__checkpoint *c = s->from.checkpoint;
   const uint32_t count = c ? accel__checkpoint_count(c) : 0;
   accel__map used = {0};
@@ -267,7 +291,8 @@ accel_status accel__source_unexpected(const accel__source *s, accel__arena *aren
   for (uint32_t i = 0; i < count && status == ACCEL_OK; i++) {
     const char *name = accel__checkpoint_at(c, i)->name;
     int64_t one;
-    if (!accel__map_get(&used, name, strlen(name), &one) && !accel__import_uses(s->from.import, name))
+    if (!accel__map_get(&used, name, strlen(name), &one) &&
+        !accel__import_uses(s->from.import, name))
       (*names)[(*n)++] = name;
   }
   accel__map_free(&used);

@@ -1,10 +1,12 @@
-/* source.h - the weights of one program in the formats a plugin asked for: what stands behind weight_map and weight_unmap.
+/* source.h - the weights of one program in the formats a plugin asked for: what stands behind
+ * weight_map and weight_unmap.
  *
- * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true shape).  Values are
- * handed out straight from the mapping when the stored format is the wanted one and the weight has one part; otherwise they
- * are converted, quantised (quantise.h) or joined into a buffer that weight_unmap frees.  That goes in chunks of rows whose
- * pages of the file are dropped at once, so beside what the plugin keeps a load takes one weight in its own format and a few
- * MB; weights with `derive` also take their parts as fp32.
+ * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true
+ * shape).  Values are handed out straight from the mapping when the stored format is the wanted one
+ * and the weight has one part; otherwise they are converted, quantised (quantise.h) or joined into
+ * a buffer that weight_unmap frees.  That goes in chunks of rows whose pages of the file are
+ * dropped at once, so beside what the plugin keeps a load takes one weight in its own format and a
+ * few MB; weights with `derive` also take their parts as fp32.
  */
 #ifndef ACCEL_WEIGHTS_SOURCE_H
 #define ACCEL_WEIGHTS_SOURCE_H
@@ -13,28 +15,34 @@
 #include "weights/import.h"
 #include "weights/weights.h"
 
-/* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into out[elements of the weight]. */
-typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts, const int64_t *part_elements,
-                                         uint32_t n_parts, float *out);
+/* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into
+ * out[elements of the weight]. */
+typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts,
+                                         const int64_t *part_elements, uint32_t n_parts,
+                                         float *out);
 
-/* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused QKV) unless `derive` is
- * given. */
+/* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused
+ * QKV) unless `derive` is given. */
 typedef struct accel__source_weight {
   const char *name;
   accel_plugin_weight_use use;
   uint32_t rank;
   int64_t dim[4];
   const char *parts[4];
-  uint32_t n_parts;        /* 0: one part called `name` */
-  const char *const *many; /* [n_parts] names in place of parts[], where there are more (experts); not with `derive` */
+  uint32_t n_parts; /* 0: one part called `name` */
+  /* [n_parts] names in place of parts[], where there are more (experts); not with `derive` */
+  const char *const *many;
   accel__derive_fn derive;
   const void *derive_user;
-  bool elementwise; /* derive makes each element of the one in its place, of one part in the weight's own shape: random
-                       values go through it, too */
-  int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part,
-                                     whose dim 0 is stored_rows (q, k or v of a fused Wqkv) */
-  int64_t block_rows, block_step; /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one
-                                     before (heads of q, k and v that lie interleaved) */
+  /* derive makes each element of the one in its place, of one part in the weight's own shape:
+   * random values go through it, too */
+  bool elementwise;
+  /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part, whose dim
+   * 0 is stored_rows (q, k or v of a fused Wqkv) */
+  int64_t first_row, stored_rows;
+  /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one before
+   * (heads of q, k and v that lie interleaved) */
+  int64_t block_rows, block_step;
 } accel__source_weight;
 
 /* Where values are taken from.  Kept by reference. */
@@ -45,33 +53,40 @@ typedef struct accel__source_from {
   uint64_t seed;
 } accel__source_from;
 
-/* The format in which the checkpoint holds a weight: that of its codes (true) when all its parts are in codes and those can
- * be joined; else F32, F16 or BF16 (false). */
-bool accel__source_stored(const accel__source_weight *w, const accel__source_from *from, accel_plugin_format *format);
+/* The format in which the checkpoint holds a weight: that of its codes (true) when all its parts
+ * are in codes and those can be joined; else F32, F16 or BF16 (false). */
+bool accel__source_stored(const accel__source_weight *w, const accel__source_from *from,
+                          accel_plugin_format *format);
 
 typedef struct accel__source accel__source;
-/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one
- * ACCEL_ERROR_FORMAT (at most 20 by name, then a count).  A part fits when dim 0 adds up and the product of its other dims
- * is the weight's: [768,3,16,16] serves a weight [768,768].  Stored types other than F32, F16, BF16, F64 are refused: codes
- * of a quantised checkpoint are never taken for numbers, unless `import` knows them.  A weight whose parts are all in codes
- * of the wanted format comes out in those codes; other parts in codes are turned into numbers first.
- * Random values: uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
- * .weight, small noise for vectors, through `derive` where that is elementwise; counter-based generator, so a value depends
- * on (seed, name, index) only.
- * formats[n]: what weight_map must hand out; those that accel__quantise_known does not know are ACCEL_ERROR_UNSUPPORTED
- * naming weight and format, unless the parts are in codes of that format.  The source keeps `weights` by reference. */
-accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__source_from *from,
-                               const accel_plugin_format *formats, accel__source **out);
+/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by
+ * name in one ACCEL_ERROR_FORMAT (at most 20 by name, then a count).  A part fits when dim 0 adds
+ * up and the product of its other dims is the weight's: [768,3,16,16] serves a weight [768,768].
+ * Stored types other than F32, F16, BF16, F64 are refused: codes of a quantised checkpoint are
+ * never taken for numbers, unless `import` knows them.  A weight whose parts are all in codes of
+ * the wanted format comes out in those codes; other parts in codes are turned into numbers first.
+ * Random values: uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that
+ * end in norm/LayerNorm .weight, small noise for vectors, through `derive` where that is
+ * elementwise; counter-based generator, so a value depends on (seed, name, index) only. formats[n]:
+ * what weight_map must hand out; those that accel__quantise_known does not know are
+ * ACCEL_ERROR_UNSUPPORTED naming weight and format, unless the parts are in codes of that format.
+ * The source keeps `weights` by reference. */
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n,
+                               const accel__source_from *from, const accel_plugin_format *formats,
+                               accel__source **out);
 void accel__source_free(accel__source **s);
-/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to its type.  After the last
- * unmap the buffer is gone and the checkpoint's pages are dropped.  NaN or infinity in a weight that is to be quantised:
- * ACCEL_ERROR_FORMAT naming the tensor. */
+/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to
+ * its type.  After the last unmap the buffer is gone and the checkpoint's pages are dropped.  NaN
+ * or infinity in a weight that is to be quantised: ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
-/* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their own? */
+/* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their
+ * own? */
 bool accel__source_in_file(const accel__source *s, uint32_t index);
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */
-/* Tensors of the checkpoint that no weight uses, for an info line of the log; names[] in arena memory. */
-accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena, const char ***names, uint32_t *n);
+/* Tensors of the checkpoint that no weight uses, for an info line of the log; names[] in arena
+ * memory. */
+accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena,
+                                      const char ***names, uint32_t *n);
 
 #endif

@@ -15,8 +15,8 @@
 #include "core/file.h"
 #include "core/status.h"
 
-/* Types a file may store that no program uses: further values of accel__tensor_info.dtype.  From C64 on they can be
- * listed but not read. */
+/* Types a file may store that no program uses: further values of accel__tensor_info.dtype.  From
+ * C64 on they can be listed but not read. */
 enum {
   ACCEL__STORED_I16 = 32,
   ACCEL__STORED_U16 = 33,
@@ -39,41 +39,53 @@ typedef struct accel__tensor_info {
   uint32_t file;    /* index of the file it lives in */
 } accel__tensor_info;
 
-typedef struct accel__checkpoint accel__checkpoint; /* immutable after opening: usable from any thread */
+/* immutable after opening: usable from any thread */
+typedef struct accel__checkpoint accel__checkpoint;
 
-/* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single *.safetensors there), or a
- * file. Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there: ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code)
- * and the remedy. Malformed: ACCEL_ERROR_FORMAT naming file, tensor and field. */
+/* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single
+ * *.safetensors there), or a file. Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there:
+ * ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code) and the remedy. Malformed:
+ * ACCEL_ERROR_FORMAT naming file, tensor and field. */
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
 void accel__checkpoint_close(accel__checkpoint **c);
-/* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in front of their names.
- * Before c is shared between threads. */
-accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other, const char *prefix);
+/* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in
+ * front of their names. Before c is shared between threads. */
+accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other,
+                                    const char *prefix);
 uint32_t accel__checkpoint_count(const accel__checkpoint *c);
-const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i);         /* in file order */
-const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name); /* NULL: absent */
-const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key);            /* NULL: absent */
-const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);                  /* path */
-uint64_t accel__checkpoint_hash(const accel__checkpoint *c); /* of file sizes, times, inodes and headers: a cache key */
+/* in file order */
+const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i);
+/* NULL: absent */
+const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name);
+/* NULL: absent */
+const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key);
+/* path */
+const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);
+/* of file sizes, times, inodes and headers: a cache key */
+uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
 /* Drops a tensor's pages from memory; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
-/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*, F6_*, F4) and C64:
- * ACCEL_ERROR_UNSUPPORTED. */
-accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count, float *out);
+/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*,
+ * F6_*, F4) and C64: ACCEL_ERROR_UNSUPPORTED. */
+accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count,
+                                  float *out);
 
-/* Writes a safetensors file (tests, `accel preprocess`, random models); metadata pairs may be NULL. */
-accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n,
-                                      const char *const *metadata, uint32_t n_pairs);
+/* Writes a safetensors file (tests, `accel preprocess`, random models); metadata pairs may be
+ * NULL. */
+accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors,
+                                      uint32_t n, const char *const *metadata, uint32_t n_pairs);
 
-uint64_t accel__dtype_bits(accel_plugin_dtype dtype); /* of one element; 0 for a number that is no dtype */
-const char *accel__dtype_name(
-    accel_plugin_dtype dtype); /* "F32", as safetensors spells it; "I4", "U4" for the two it does not have */
+/* of one element; 0 for a number that is no dtype */
+uint64_t accel__dtype_bits(accel_plugin_dtype dtype);
+/* "F32", as safetensors spells it; "I4", "U4" for the two it does not have */
+const char *accel__dtype_name(accel_plugin_dtype dtype);
 
-/* Where a model lives on this machine: a directory as it is; else org/name[@rev] in <cache>/accel/models/org/name, then in
- * the Hugging Face hub cache (HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub;
- * models--org--name, refs/<rev>, snapshots/<commit>), read-only.  ACCEL_ERROR_NOT_FOUND lists the places and gives the
- * download line as remedy. */
+/* Where a model lives on this machine: a directory as it is; else org/name[@rev] in
+ * <cache>/accel/models/org/name, then in the Hugging Face hub cache (HF_HUB_CACHE, $HF_HOME/hub,
+ * $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; models--org--name, refs/<rev>,
+ * snapshots/<commit>), read-only.  ACCEL_ERROR_NOT_FOUND lists the places and gives the download
+ * line as remedy. */
 accel_status accel__find_model(const char *model, accel__arena *arena, char **directory);
 
 #endif

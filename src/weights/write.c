@@ -1,5 +1,5 @@
-/* write.c - writing a safetensors file, laid out as the official writer does: widest types first, then by name, data 8-byte
- * aligned. */
+/* write.c - writing a safetensors file, laid out as the official writer does: widest types first,
+ * then by name, data 8-byte aligned. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "weights/weights.h"
 
 static int by_alignment(const void *left, const void *right) {
-  const accel__tensor_info *a = *(const accel__tensor_info *const *)left, *b = *(const accel__tensor_info *const *)right;
+  const accel__tensor_info *a = *(const accel__tensor_info *const *)left,
+                           *b = *(const accel__tensor_info *const *)right;
   uint64_t bits_a = accel__dtype_bits(a->dtype), bits_b = accel__dtype_bits(b->dtype);
   if (bits_a != bits_b) return bits_a > bits_b ? -1 : 1;
   return strcmp(a->name, b->name);
@@ -27,7 +28,8 @@ static accel_status tensor_bytes(const char *path, const accel__tensor_info *t, 
   if (__builtin_mul_overflow(elements, accel__dtype_bits(t->dtype), &bits) || bits % 8)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s': bad size", path, t->name);
   *bytes = bits / 8;
-  if (*bytes && !t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s' has no data", path, t->name);
+  if (*bytes && !t->data)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s' has no data", path, t->name);
   return ACCEL_OK;
 }
 
@@ -42,15 +44,18 @@ static void write_metadata(accel__buffer *b, const char *const *metadata, uint32
   accel__buffer_text(b, "}");
 }
 
-static void write_tensor(accel__buffer *b, const accel__tensor_info *t, uint64_t begin, uint64_t end) {
+static void write_tensor(accel__buffer *b, const accel__tensor_info *t, uint64_t begin,
+                         uint64_t end) {
   accel__buffer_json_string(b, t->name, strlen(t->name));
   accel__buffer_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", accel__dtype_name(t->dtype));
-  for (uint32_t d = 0; d < t->rank; d++) accel__buffer_printf(b, d ? ",%" PRId64 : "%" PRId64, t->dim[d]);
+  for (uint32_t d = 0; d < t->rank; d++)
+    accel__buffer_printf(b, d ? ",%" PRId64 : "%" PRId64, t->dim[d]);
   accel__buffer_printf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
 /* Header length, header, data.  The length is filled in last. */
-static accel_status compose(accel__buffer *b, const char *path, const accel__tensor_info *const *order, uint32_t n,
+static accel_status compose(accel__buffer *b, const char *path,
+                            const accel__tensor_info *const *order, uint32_t n,
                             const char *const *metadata, uint32_t n_pairs) {
   uint64_t at = 0, bytes;
   accel__buffer_bytes(b, "\0\0\0\0\0\0\0", 8);
@@ -86,7 +91,8 @@ static accel_status check(const char *path, const accel__tensor_info *tensors, u
     status = tensor_bytes(path, order[i], &bytes);
     if (status != ACCEL_OK) break;
     if (accel__map_get(&names, tensors[i].name, strlen(tensors[i].name), &before))
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s' is given twice", path, tensors[i].name);
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s' is given twice", path,
+                           tensors[i].name);
     else
       status = accel__map_set(&names, tensors[i].name, strlen(tensors[i].name), i);
   }
@@ -94,8 +100,8 @@ static accel_status check(const char *path, const accel__tensor_info *tensors, u
   return status;
 }
 
-accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n,
-                                      const char *const *metadata, uint32_t n_pairs) {
+accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors,
+                                      uint32_t n, const char *const *metadata, uint32_t n_pairs) {
   accel__buffer b = {0};
   const accel__tensor_info **order = malloc((n ? n : 1) * sizeof *order);
   if (!order) return accel__no_memory(n * sizeof *order);

@@ -63,7 +63,8 @@ static accel_generate_params greedy(const setting *s) {
 }
 
 /* Tokens a second of the group; its outputs are left in `out`. */
-static double group(accel_endpoint *endpoint, const setting *s, int32_t *const *ids, accel_generations **out) {
+static double group(accel_endpoint *endpoint, const setting *s, int32_t *const *ids,
+                    accel_generations **out) {
   accel_generate_params how = greedy(s);
   accel_ticket *ticket[MOST];
   listener listeners[MOST];
@@ -72,15 +73,17 @@ static double group(accel_endpoint *endpoint, const setting *s, int32_t *const *
   for (uint32_t i = 0; i < s->requests; i++) {
     listeners[i] = (listener){&w, i};
     how.told_user = &listeners[i];
-    must(accel_submit_generate(accel_queue_of(endpoint), NULL, ids[i], s->prompt, &how, &ticket[i]), "submit");
+    must(accel_submit_generate(accel_queue_of(endpoint), NULL, ids[i], s->prompt, &how, &ticket[i]),
+         "submit");
   }
-  for (uint32_t i = 0; i < s->requests; i++) must(accel_wait_generations(&ticket[i], -1, &out[i]), "wait");
+  for (uint32_t i = 0; i < s->requests; i++)
+    must(accel_wait_generations(&ticket[i], -1, &out[i]), "wait");
   return (double)w.tokens / (w.last_any - w.first_all);
 }
 
 /* Tokens a second of `n` rows of one prompt, or (rows false) of one request's decoding. */
-static double alone(accel_endpoint *endpoint, const setting *s, const int32_t *ids, uint32_t n, bool rows,
-                    accel_generations **out) {
+static double alone(accel_endpoint *endpoint, const setting *s, const int32_t *ids, uint32_t n,
+                    bool rows, accel_generations **out) {
   accel_generate_params how = greedy(s);
   if (rows) how.max_new_tokens = 1;
   must(accel_generate_ids(endpoint, &ids, &n, 1, &how, out), "generate");
@@ -88,7 +91,9 @@ static double alone(accel_endpoint *endpoint, const setting *s, const int32_t *i
 }
 
 static void compare(const accel_generations *a, const accel_generations *b, uint32_t request) {
-  if (a->item->n == b->item->n && !memcmp(a->item->ids, b->item->ids, a->item->n * sizeof *a->item->ids)) return;
+  if (a->item->n == b->item->n &&
+      !memcmp(a->item->ids, b->item->ids, a->item->n * sizeof *a->item->ids))
+    return;
   fprintf(stderr, "request %u gives other tokens in company than alone\n", request);
   exit(1);
 }
@@ -123,17 +128,24 @@ static void measure(accel_endpoint *endpoint, const setting *s) {
     for (uint32_t i = 0; i < s->requests; i++) accel_generations_free(&found[i]);
     share[r] = together[r] / rows[r];
   }
-  printf("%s %s, %u threads, %u requests of %u + %u tokens, %u rounds\n", s->model, s->precision, s->threads, s->requests,
-         s->prompt, s->new_tokens, s->rounds);
-  printf("together %.1f tokens/s; a prompt of %u rows %.1f tokens/s; share %.0f %%; one request alone %.1f tokens/s\n",
-         median(together, s->rounds), s->requests, median(rows, s->rounds), 100 * median(share, s->rounds),
-         median(single, s->rounds));
+  printf("%s %s, %u threads, %u requests of %u + %u tokens, %u rounds\n", s->model, s->precision,
+         s->threads, s->requests, s->prompt, s->new_tokens, s->rounds);
+  printf(
+      "together %.1f tokens/s; a prompt of %u rows %.1f tokens/s; share %.0f %%; one request alone "
+      "%.1f tokens/s\n",
+      median(together, s->rounds), s->requests, median(rows, s->rounds),
+      100 * median(share, s->rounds), median(single, s->rounds));
   printf("every output equals the one alone\n");
   for (uint32_t i = 0; i < s->requests; i++) free(ids[i]);
 }
 
 int main(int argc, char **argv) {
-  setting s = {.precision = "int4", .threads = 2, .requests = 8, .prompt = 32, .new_tokens = 48, .rounds = 3};
+  setting s = {.precision = "int4",
+               .threads = 2,
+               .requests = 8,
+               .prompt = 32,
+               .new_tokens = 48,
+               .rounds = 3};
   for (int i = 1; i < argc; i++) {
     const char *value = argv[i][0] == '-' && i + 1 < argc ? argv[i + 1] : NULL;
     static const char *const names[] = {"--threads", "--requests", "--prompt", "--new", "--rounds"};
@@ -146,10 +158,11 @@ int main(int argc, char **argv) {
     else
       s.model = argv[i];
   }
-  if (!s.model || !s.requests || s.requests > MOST || !s.rounds || s.rounds > MAX_ROUNDS || s.new_tokens < 2 || !s.prompt) {
-    fprintf(
-        stderr,
-        "batching_bench MODEL [--precision P] [--threads N] [--requests 1..64] [--prompt N] [--new N] [--rounds 1..32]\n");
+  if (!s.model || !s.requests || s.requests > MOST || !s.rounds || s.rounds > MAX_ROUNDS ||
+      s.new_tokens < 2 || !s.prompt) {
+    fprintf(stderr,
+            "batching_bench MODEL [--precision P] [--threads N] [--requests 1..64] [--prompt N] "
+            "[--new N] [--rounds 1..32]\n");
     return 2;
   }
   accel_params params = accel_params_default();

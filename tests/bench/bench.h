@@ -26,7 +26,8 @@ static inline double median(double *x, size_t n) {
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* Memory in whole pages of 2 MiB, huge ones where the system gives them; NULL when there is none.  free() it. */
+/* Memory in whole pages of 2 MiB, huge ones where the system gives them; NULL when there is none.
+ * free() it. */
 static inline void *huge(size_t bytes) {
   const size_t unit = 2 << 20;
   bytes = (bytes + unit - 1) / unit * unit;
@@ -52,15 +53,18 @@ static inline bool shape_parse(const char *text, shape *out) {
   return true;
 }
 
-/* Linears of BERT-base and MiniLM at the sizes of the peers' harness; includers have the op numbers. */
-#define BENCH_ENCODER_SHAPES                                                                                    \
-  {"bert b1 s128 q", 128, 768, 768, 0}, {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU},           \
-      {"bert b1 s128 ffn2", 128, 768, 3072, 0}, {"bert b8 s128 q", 1024, 768, 768, 0},                          \
-      {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU}, {"bert b8 s128 ffn2", 1024, 768, 3072, 0}, \
-      {"minilm b1 s16 q", 16, 384, 384, 0}, {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},       \
-      {"minilm b1 s16 ffn2", 16, 384, 1536, 0}, {"minilm b32 s128 q", 4096, 384, 384, 0},                       \
-      {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU}, {                                       \
-    "minilm b32 s128 ffn2", 4096, 384, 1536, 0                                                                  \
+/* Linears of BERT-base and MiniLM at the sizes of the peers' harness; includers have the op
+ * numbers. */
+#define BENCH_ENCODER_SHAPES                                                              \
+  {"bert b1 s128 q", 128, 768, 768, 0},                                                   \
+      {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU},                       \
+      {"bert b1 s128 ffn2", 128, 768, 3072, 0}, {"bert b8 s128 q", 1024, 768, 768, 0},    \
+      {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU},                      \
+      {"bert b8 s128 ffn2", 1024, 768, 3072, 0}, {"minilm b1 s16 q", 16, 384, 384, 0},    \
+      {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},                       \
+      {"minilm b1 s16 ffn2", 16, 384, 1536, 0}, {"minilm b32 s128 q", 4096, 384, 384, 0}, \
+      {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU}, {                 \
+    "minilm b32 s128 ffn2", 4096, 384, 1536, 0                                            \
   }
 
 #endif

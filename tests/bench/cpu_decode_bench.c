@@ -64,13 +64,14 @@ static void run_unit(const work *k, int64_t layer, int64_t head, int64_t range) 
                      .right = 0,
                      .shift = s->keys - 1};
   a.part = k->parts + (range * s->heads + head) * s->group * (2 + s->dim);
-  (cpu_decodes_bf16(k->kernels, &a) ? k->kernels->decode_bf16 : k->kernels->decode)(&a, 0, s->group);
+  (cpu_decodes_bf16(k->kernels, &a) ? k->kernels->decode_bf16 : k->kernels->decode)(&a, 0,
+                                                                                    s->group);
 }
 
 static void attend(const void *arg, int thread, int threads) {
   const work *k = arg;
-  const int64_t heads = k->s->heads, units = heads * ranges_of(k->s), first = units * thread / threads,
-                last = units * (thread + 1) / threads;
+  const int64_t heads = k->s->heads, units = heads * ranges_of(k->s),
+                first = units * thread / threads, last = units * (thread + 1) / threads;
   for (int64_t layer = 0; layer < k->c->layers; layer++)
     for (int64_t u = first; u < last; u++) run_unit(k, layer, u % heads, u / heads);
 }
@@ -118,8 +119,8 @@ static void attend_cached(const void *arg, int thread, int threads) {
   for (int64_t n = 0; n < k->times; n++) attend(&k->each[thread], 0, 1);
 }
 
-/* Bytes a second of the kernel over keys that stay in the caches, CACHED bytes at most, of all threads together; 0 when out
- * of memory. */
+/* Bytes a second of the kernel over keys that stay in the caches, CACHED bytes at most, of all
+ * threads together; 0 when out of memory. */
 static double cached_rate(const work *model) {
   setting s = *model->s;
   cache c[CREW_MOST] = {{0}};
@@ -134,12 +135,17 @@ static double cached_rate(const work *model) {
   s.mib = 0; /* one layer */
   for (int t = 0; t < s.threads; t++) {
     made = made && fill(model->kernels, &s, &c[t]);
-    each[t] = (work){.kernels = model->kernels, .s = &s, .c = &c[t], .q = model->q, .parts = parts + (size_t)t * part};
+    each[t] = (work){.kernels = model->kernels,
+                     .s = &s,
+                     .c = &c[t],
+                     .q = model->q,
+                     .parts = parts + (size_t)t * part};
   }
   cached_work run = {each, 4};
   if (made) crew_run(attend_cached, &run, s.threads); /* into the cache */
   double seconds = 0;
-  for (run.times = 16; made && (seconds = crew_run(attend_cached, &run, s.threads)) < 0.02;) run.times *= 2;
+  for (run.times = 16; made && (seconds = crew_run(attend_cached, &run, s.threads)) < 0.02;)
+    run.times *= 2;
   for (int t = 0; t < s.threads; t++) drop(&c[t]);
   free(parts);
   return made ? (double)(run.times * s.threads) * 2.0 * (double)(s.keys * row) / seconds : 0;
@@ -151,7 +157,8 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
   float *q = calloc(rows * (size_t)s->dim, sizeof *q),
         *parts = malloc((size_t)ranges_of(s) * rows * (size_t)(2 + s->dim) * sizeof *parts);
   if (!q || !parts || !fill(kernels, s, &c)) return fprintf(stderr, "out of memory\n"), false;
-  for (size_t i = 0; i < rows * (size_t)s->dim; i++) q[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
+  for (size_t i = 0; i < rows * (size_t)s->dim; i++)
+    q[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   const work model = {.kernels = kernels, .s = s, .c = &c, .q = q, .parts = parts};
   const double bytes = (double)(c.layers * s->keys) * 2.0 * (double)(s->heads * c.row_bytes),
                all = (double)(c.layers * c.pages) * (double)c.page_bytes;
@@ -166,10 +173,12 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
   const double a = median(rate, rounds), b = median(reading, rounds), most = median(cached, rounds),
                bound = b < most ? b : most;
   printf(
-      "%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, %5.1f %% of %6.2f (reading "
+      "%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, "
+      "%5.1f %% of %6.2f (reading "
       "%6.2f, %5.1f %% of it; instructions %6.2f)\n",
-      cpu_isa_name(kernels->isa), s->threads, (long long)s->heads, (long long)s->group, (long long)s->dim,
-      (long long)s->keys, (long long)c.row_bytes, a, 100 * a / bound, bound, b, 100 * median(share, rounds), most);
+      cpu_isa_name(kernels->isa), s->threads, (long long)s->heads, (long long)s->group,
+      (long long)s->dim, (long long)s->keys, (long long)c.row_bytes, a, 100 * a / bound, bound, b,
+      100 * median(share, rounds), most);
   fflush(stdout);
   drop(&c);
   free(q);
@@ -179,15 +188,22 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
 
 static int32_t kv_of(const char *name) {
   static const char *const names[] = {"fp32", "fp16", "bf16", "int8"};
-  static const int32_t dtypes[] = {ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_I8};
+  static const int32_t dtypes[] = {ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16,
+                                   ACCEL_PLUGIN_I8};
   for (int i = 0; i < 4; i++)
     if (!strcmp(name, names[i])) return dtypes[i];
   return -1;
 }
 
 int main(int argc, char **argv) {
-  setting s = {
-      .kv = ACCEL_PLUGIN_F16, .heads = 8, .group = 2, .dim = 128, .keys = 4096, .mib = 400, .threads = 1, .rounds = 5};
+  setting s = {.kv = ACCEL_PLUGIN_F16,
+               .heads = 8,
+               .group = 2,
+               .dim = 128,
+               .keys = 4096,
+               .mib = 400,
+               .threads = 1,
+               .rounds = 5};
   const char *isa = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
     static const char *const names[] = {"--heads", "--group", "--dim", "--keys", "--mib"};
@@ -199,8 +215,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "--threads")) s.threads = atoi(argv[i + 1]);
     if (!strcmp(argv[i], "--rounds")) s.rounds = atoi(argv[i + 1]);
   }
-  if (argc % 2 == 0 || s.kv < 0 || s.heads < 1 || s.group < 1 || s.dim < 1 || s.dim % 4 || s.keys < 1 || s.mib < 1 ||
-      s.threads < 1 || s.threads > CREW_MOST || s.rounds < 1 || s.rounds > MAX_ROUNDS) {
+  if (argc % 2 == 0 || s.kv < 0 || s.heads < 1 || s.group < 1 || s.dim < 1 || s.dim % 4 ||
+      s.keys < 1 || s.mib < 1 || s.threads < 1 || s.threads > CREW_MOST || s.rounds < 1 ||
+      s.rounds > MAX_ROUNDS) {
     fprintf(stderr, "cpu_decode_bench: see the first lines of its source\n");
     return 2;
   }

@@ -28,7 +28,8 @@ typedef struct model {
 
 /* ---- the host ---- */
 
-static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                   accel_plugin_error *error) {
   (void)index;
   (void)error;
   *out = (accel_plugin_weight_view){.data = ((model *)self)->values};
@@ -59,7 +60,8 @@ static int vector_bits(void) {
 #if defined(__x86_64__)
   const char *isa = getenv("ACCEL_ISA");
   if (isa && !strcmp(isa, "scalar")) return 128;
-  if (__builtin_cpu_supports("avx512bw") && !(isa && !strncmp(isa, "avx2", 4)) && !(isa && !strcmp(isa, "avxvnni")))
+  if (__builtin_cpu_supports("avx512bw") && !(isa && !strncmp(isa, "avx2", 4)) &&
+      !(isa && !strcmp(isa, "avxvnni")))
     return 512;
   if (__builtin_cpu_supports("avx2")) return 256;
 #endif
@@ -84,7 +86,8 @@ static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, 
   accel_plugin_error error = {.size = sizeof error};
   cpu_encoder_build(&m->e, VOCAB, w->hidden, w->inner, w->heads, w->layers);
   m->values = malloc(m->e.largest * sizeof(float));
-  for (uint64_t i = 0; i < m->e.largest; i++) m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
+  for (uint64_t i = 0; i < m->e.largest; i++)
+    m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
   if (accel__pool_create(threads, &m->pool)) return 1;
   accel_plugin_host host = {.size = sizeof host,
                             .abi = ACCEL_PLUGIN_ABI_NOW,
@@ -93,27 +96,37 @@ static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, 
                             .weight_unmap = unmap,
                             .parallel = run_parallel,
                             .workers = count_workers};
-  accel_plugin_options options = {.size = sizeof options,
-                                  .host = &host,
-                                  .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->e.format}};
+  accel_plugin_options options = {
+      .size = sizeof options,
+      .host = &host,
+      .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->e.format}};
   accel_plugin_endpoint *endpoint;
   double before = now();
-  if (plugin->init(0, &m->e.p, &options, &endpoint, &error)) return fprintf(stderr, "%s: %s\n", w->name, error.message), 1;
+  if (plugin->init(0, &m->e.p, &options, &endpoint, &error))
+    return fprintf(stderr, "%s: %s\n", w->name, error.message), 1;
   double init = now() - before, flop = 0, t[4096], start;
   int32_t lengths[64], rows = 0;
   for (int i = 0; i < w->batch; i++) {
     double s = lengths[i] = w->length ? w->length : 5 + (i * 37 + 11) % 116;
     rows += lengths[i];
-    flop +=
-        w->layers * (2 * s * (double)(4 * w->hidden * w->hidden + 2 * w->hidden * w->inner) + 4 * s * s * (double)w->hidden);
+    flop += w->layers * (2 * s * (double)(4 * w->hidden * w->hidden + 2 * w->hidden * w->inner) +
+                         4 * s * s * (double)w->hidden);
   }
   int32_t *ids = malloc((size_t)rows * sizeof *ids);
   float *y = malloc((size_t)(rows * w->hidden) * sizeof *y);
   for (int32_t i = 0; i < rows; i++) ids[i] = i * 7919 % VOCAB;
-  accel_plugin_view in[2] = {{.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = ids, .dim = {rows}},
-                             {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = lengths, .dim = {w->batch}}};
-  accel_plugin_view out = {
-      .size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = y, .capacity = (uint64_t)(rows * w->hidden) * 4};
+  accel_plugin_view in[2] = {
+      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = ids, .dim = {rows}},
+      {.size = sizeof *in,
+       .dtype = ACCEL_PLUGIN_I32,
+       .rank = 1,
+       .host = lengths,
+       .dim = {w->batch}}};
+  accel_plugin_view out = {.size = sizeof out,
+                           .dtype = ACCEL_PLUGIN_F32,
+                           .rank = 2,
+                           .host = y,
+                           .capacity = (uint64_t)(rows * w->hidden) * 4};
   accel_plugin_run r = {.size = sizeof r, .host = &host};
   int n = 0;
   static double share[4096];
@@ -131,10 +144,11 @@ static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, 
   qsort(share + 1, (size_t)n - 1, sizeof *share, ascending);
   double median = t[1 + (n - 1) / 2];
   printf(
-      "%-16s %u threads  median %8.3f ms  min %8.3f ms  %6.1f GFLOP/s, %5.1f %% of %d-bit registers' %6.1f  init %6.1f ms  "
+      "%-16s %u threads  median %8.3f ms  min %8.3f ms  %6.1f GFLOP/s, %5.1f %% of %d-bit "
+      "registers' %6.1f  init %6.1f ms  "
       "first %8.3f ms  y[0] %.6f\n",
-      w->name, threads, median * 1e3, t[1] * 1e3, flop / median * 1e-9, 100 * share[1 + (n - 1) / 2], vector_bits(), top,
-      init * 1e3, t[0] * 1e3, (double)y[0]);
+      w->name, threads, median * 1e3, t[1] * 1e3, flop / median * 1e-9,
+      100 * share[1 + (n - 1) / 2], vector_bits(), top, init * 1e3, t[0] * 1e3, (double)y[0]);
   fflush(stdout);
   plugin->cleanup(endpoint, &host);
   accel__pool_destroy(&m->pool);
@@ -151,8 +165,10 @@ int main(int argc, char **argv) {
   bool any = false;
   void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!library)
-    return fprintf(stderr, "usage: cpu_encoder_bench PLUGIN.so [--threads N] [--seconds S] [WORKLOAD...]\n%s\n",
-                   argc > 1 ? dlerror() : ""),
+    return fprintf(
+               stderr,
+               "usage: cpu_encoder_bench PLUGIN.so [--threads N] [--seconds S] [WORKLOAD...]\n%s\n",
+               argc > 1 ? dlerror() : ""),
            2;
   accel_plugin_query_fn query;
   *(void **)&query = dlsym(library, ACCEL_PLUGIN_QUERY_SYMBOL);

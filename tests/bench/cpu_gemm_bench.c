@@ -21,8 +21,9 @@ static const double SECONDS = 0.05; /* of one measurement */
 
 /* ---- OpenBLAS, when it is installed ---- */
 
-typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
-                      const float *b, int ldb, float beta, float *c, int ldc);
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                      int ldc);
 static sgemm_fn *open_blas(void) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -47,17 +48,20 @@ static float *numbers(int64_t n) {
 }
 
 static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds) {
-  const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols, size = panels * k->panel_cols * s->k;
+  const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols,
+                size = panels * k->panel_cols * s->k;
   const int64_t copies = COPIES_BYTES / (size * (int64_t)sizeof(float)) + 1;
   const int64_t ldx = cpu_x_row(CPU_X_F32, s->k); /* as linear.c has it */
-  float *x = numbers(s->m * ldx), *w = numbers(s->n * s->k * copies), *packed = numbers(size * copies),
-        *y = numbers(s->m * s->n), *bias = calloc((size_t)s->n, sizeof *bias);
+  float *x = numbers(s->m * ldx), *w = numbers(s->n * s->k * copies),
+        *packed = numbers(size * copies), *y = numbers(s->m * s->n),
+        *bias = calloc((size_t)s->n, sizeof *bias);
   if (!x || !w || !packed || !y || !bias) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t c = 0; c < copies; c++)
     for (int64_t n = 0; n < panels * k->panel_cols; n += k->vector) {
       int64_t have = s->n - n < 0 ? 0 : s->n - n < k->vector ? s->n - n : k->vector;
       k->pack(w + (c * s->n + (have ? n : 0)) * s->k, s->k, have, s->k,
-              packed + c * size + n / k->panel_cols * k->panel_cols * s->k + n % k->panel_cols, k->panel_cols);
+              packed + c * size + n / k->panel_cols * k->panel_cols * s->k + n % k->panel_cols,
+              k->panel_cols);
     }
   double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], top[MAX_ROUNDS], share[MAX_ROUNDS],
       flop = 2e-9 * (double)s->m * (double)s->n * (double)s->k;
@@ -79,17 +83,20 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
       k->linear[CPU_FORM_F32].run(&g, 0, s->m, 0, panels);
     }
     ours[r] = (double)n * flop / (now() - start);
-    top[r] = (top[r] + fma_peak(32 * (int)k->vector)) / 2; /* before and after: the clock changes with what other cores do */
+    /* before and after: the clock changes with what other cores do */
+    top[r] = (top[r] + fma_peak(32 * (int)k->vector)) / 2;
     share[r] = ours[r] / top[r];
     n = 0;
     for (start = now(); blas && now() - start < SECONDS; n++)
-      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)ldx, w + n % copies * s->n * s->k, (int)s->k, 0.0f,
-           y, (int)s->n);
+      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)ldx,
+           w + n % copies * s->n * s->k, (int)s->k, 0.0f, y, (int)s->n);
     theirs[r] = blas ? (double)n * flop / (now() - start) : 0;
   }
-  double a = median(ours, (size_t)rounds), b = median(theirs, (size_t)rounds), p = median(top, (size_t)rounds);
-  printf("%-7s %-22s %5lld x %5lld x %5lld  %7.1f GFLOP/s  %5.1f %% of %6.1f", cpu_isa_name(k->isa), s->name,
-         (long long)s->m, (long long)s->n, (long long)s->k, a, 100 * median(share, (size_t)rounds), p);
+  double a = median(ours, (size_t)rounds), b = median(theirs, (size_t)rounds),
+         p = median(top, (size_t)rounds);
+  printf("%-7s %-22s %5lld x %5lld x %5lld  %7.1f GFLOP/s  %5.1f %% of %6.1f", cpu_isa_name(k->isa),
+         s->name, (long long)s->m, (long long)s->n, (long long)s->k, a,
+         100 * median(share, (size_t)rounds), p);
   if (blas) printf("   OpenBLAS %7.1f (no bias, no activation), x %.2f", b, a / b);
   printf("\n");
   fflush(stdout);
@@ -113,7 +120,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
       continue;
     else
-      return fprintf(stderr, "usage: cpu_gemm_bench [--isa NAME] [--rounds N] [--shape M,N,K]\n"), 2;
+      return fprintf(stderr, "usage: cpu_gemm_bench [--isa NAME] [--rounds N] [--shape M,N,K]\n"),
+             2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 9;
   sgemm_fn *blas = open_blas();

@@ -42,13 +42,14 @@ static void multiply(const void *arg, int thread, int threads) {
 
 static void read_weights(const void *arg, int thread, int threads) {
   const work *k = arg;
-  const int64_t all = k->w->copies * k->w->panels * k->w->panel_bytes, begin = all * thread / threads / 64 * 64,
+  const int64_t all = k->w->copies * k->w->panels * k->w->panel_bytes,
+                begin = all * thread / threads / 64 * 64,
                 end = all * (thread + 1) / threads / 64 * 64;
   read_all(k->kernels->isa, k->w->packed + begin, end - begin);
 }
 
-/* Bytes a second of the kernel over panels that fit the first-level cache with what it asks for ahead of them: 20 KiB, on
- * one core. */
+/* Bytes a second of the kernel over panels that fit the first-level cache with what it asks for
+ * ahead of them: 20 KiB, on one core. */
 enum { CACHED = 20 << 10 };
 static double cached_rate(const work *model) {
   const integer_weights *w = model->w;
@@ -61,16 +62,19 @@ static double cached_rate(const work *model) {
   const double bytes = (double)w->panel_bytes * (double)panels * (double)g.k / (double)w->shape.k;
   double start = now();
   for (; now() - start < 0.02; n += 8)
-    for (int i = 0; i < 8; i++) model->kernels->linear[w->shape.form].run(&g, 0, model->rows, 0, panels);
+    for (int i = 0; i < 8; i++)
+      model->kernels->linear[w->shape.form].run(&g, 0, model->rows, 0, panels);
   return (double)n * bytes / (now() - start);
 }
 
-static bool bench(const cpu_kernels *kernels, const integer_format *format, int threads, int64_t rows, int64_t n, int64_t k,
-                  int64_t mib, int rounds) {
+static bool bench(const cpu_kernels *kernels, const integer_format *format, int threads,
+                  int64_t rows, int64_t n, int64_t k, int64_t mib, int rounds) {
   integer_weights w;
-  if (!integer_weights_make(&w, kernels, format, n, k, mib << 20)) return fprintf(stderr, "out of memory\n"), false;
+  if (!integer_weights_make(&w, kernels, format, n, k, mib << 20))
+    return fprintf(stderr, "out of memory\n"), false;
   const int64_t ld = cpu_x_row(w.x, k);
-  float *x = malloc((size_t)(rows * k) * 4), *y = malloc((size_t)(rows * n) * 4), scale[MAX_ROWS], zero[MAX_ROWS];
+  float *x = malloc((size_t)(rows * k) * 4), *y = malloc((size_t)(rows * n) * 4), scale[MAX_ROWS],
+        zero[MAX_ROWS];
   uint8_t *codes = aligned_alloc(64, (size_t)(rows * ld));
   if (!x || !y || !codes) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t i = 0; i < rows * k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
@@ -88,15 +92,18 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
     rate[r] = bytes / crew_run(multiply, &model, threads) * 1e-9;
     cached[r] = cached_rate(&model) * 1e-9;
   }
-  double a = median(rate, (size_t)rounds), b = median(reading, (size_t)rounds), c = median(cached, (size_t)rounds) * threads,
-         bound = b < c ? b : c;
+  double a = median(rate, (size_t)rounds), b = median(reading, (size_t)rounds),
+         c = median(cached, (size_t)rounds) * threads, bound = b < c ? b : c;
   printf(
-      "%-10s %-6s %d thread%s %lld row%s %5lld x %5lld %5.2f bits: %6.2f GB/s, %5.1f %% of %6.2f (reading %6.2f, "
+      "%-10s %-6s %d thread%s %lld row%s %5lld x %5lld %5.2f bits: %6.2f GB/s, %5.1f %% of %6.2f "
+      "(reading %6.2f, "
       "instructions %6.2f)"
       "  %6.3f ms per 10^8 weights\n",
-      cpu_isa_name(kernels->isa), format->name, threads, threads > 1 ? "s," : ", ", (long long)rows, rows > 1 ? "s," : ", ",
-      (long long)n, (long long)k, 8.0 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k), a,
-      100 * a / bound, bound, b, c, 1e3 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k) * 0.1 / a);
+      cpu_isa_name(kernels->isa), format->name, threads, threads > 1 ? "s," : ", ", (long long)rows,
+      rows > 1 ? "s," : ", ", (long long)n, (long long)k,
+      8.0 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k), a, 100 * a / bound,
+      bound, b, c,
+      1e3 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k) * 0.1 / a);
   fflush(stdout);
   integer_weights_free(&w);
   free(x);
@@ -127,12 +134,13 @@ int main(int argc, char **argv) {
       i++;
     else
       return fprintf(stderr,
-                     "usage: cpu_gemv_bench [--isa NAME] [--format NAME] [--threads N] [--rows 1-16] [--shape N,K] [--mib "
+                     "usage: cpu_gemv_bench [--isa NAME] [--format NAME] [--threads N] [--rows "
+                     "1-16] [--shape N,K] [--mib "
                      "MIB] [--rounds N]\n"),
              2;
   }
-  if (rounds < 1 || rounds > MAX_ROUNDS || threads < 1 || threads > CREW_MOST || rows < 1 || rows > MAX_ROWS || n < 1 ||
-      k < 256 || mib < 1)
+  if (rounds < 1 || rounds > MAX_ROUNDS || threads < 1 || threads > CREW_MOST || rows < 1 ||
+      rows > MAX_ROWS || n < 1 || k < 256 || mib < 1)
     return fprintf(stderr, "a value is out of range\n"), 2;
   cpu_isa list[CPU_ISA_COUNT];
   for (int i = 0, count = cpu_isa_list(list); i < count; i++) {

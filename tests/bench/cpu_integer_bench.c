@@ -42,19 +42,24 @@ static volatile int sink;
   }
 #if defined(__x86_64__)
 #define DOT512(sum, a, b) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
-#define DOT256(sum, a, b) __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b))
-#define PAIRS256(sum, a, b)                                                                            \
-  __asm__ volatile("vpmaddubsw %2, %1, %%ymm15; vpmaddwd %2, %%ymm15, %%ymm15; vpaddd %%ymm15, %0, %0" \
-                   : "+x"(sum)                                                                         \
-                   : "x"(a), "x"(b)                                                                    \
-                   : "xmm15")
-#define PAIRS512(sum, a, b)                                                                            \
-  __asm__ volatile("vpmaddubsw %2, %1, %%zmm15; vpmaddwd %2, %%zmm15, %%zmm15; vpaddd %%zmm15, %0, %0" \
-                   : "+v"(sum)                                                                         \
-                   : "v"(a), "v"(b)                                                                    \
-                   : "xmm15")
-PEAK(peak_vnni512, __attribute__((target("avx512f,avx512bw"))), __m512i, 64, _mm512_set1_epi8, DOT512)
-PEAK(peak_pairs512, __attribute__((target("avx512f,avx512bw"))), __m512i, 64, _mm512_set1_epi8, PAIRS512)
+#define DOT256(sum, a, b) \
+  __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b))
+#define PAIRS256(sum, a, b)                                                               \
+  __asm__ volatile(                                                                       \
+      "vpmaddubsw %2, %1, %%ymm15; vpmaddwd %2, %%ymm15, %%ymm15; vpaddd %%ymm15, %0, %0" \
+      : "+x"(sum)                                                                         \
+      : "x"(a), "x"(b)                                                                    \
+      : "xmm15")
+#define PAIRS512(sum, a, b)                                                               \
+  __asm__ volatile(                                                                       \
+      "vpmaddubsw %2, %1, %%zmm15; vpmaddwd %2, %%zmm15, %%zmm15; vpaddd %%zmm15, %0, %0" \
+      : "+v"(sum)                                                                         \
+      : "v"(a), "v"(b)                                                                    \
+      : "xmm15")
+PEAK(peak_vnni512, __attribute__((target("avx512f,avx512bw"))), __m512i, 64, _mm512_set1_epi8,
+     DOT512)
+PEAK(peak_pairs512, __attribute__((target("avx512f,avx512bw"))), __m512i, 64, _mm512_set1_epi8,
+     PAIRS512)
 PEAK(peak_vnni256, __attribute__((target("avx2"))), __m256i, 32, _mm256_set1_epi8, DOT256)
 PEAK(peak_pairs256, __attribute__((target("avx2"))), __m256i, 32, _mm256_set1_epi8, PAIRS256)
 #endif
@@ -83,16 +88,19 @@ static const shape shapes[] = {
     BENCH_ENCODER_SHAPES,
 };
 
-static bool run(const shape *s, const cpu_kernels *kernels, const integer_format *format, int rounds) {
+static bool run(const shape *s, const cpu_kernels *kernels, const integer_format *format,
+                int rounds) {
   integer_weights w;
-  if (!integer_weights_make(&w, kernels, format, s->n, s->k, COPIES_BYTES)) return fprintf(stderr, "out of memory\n"), false;
+  if (!integer_weights_make(&w, kernels, format, s->n, s->k, COPIES_BYTES))
+    return fprintf(stderr, "out of memory\n"), false;
   const cpu_linear_kernel *kernel = &kernels->linear[w.shape.form];
   const int64_t ld = cpu_x_row(w.x, s->k);
-  float *x = malloc((size_t)(s->m * s->k) * 4), *y = malloc((size_t)(s->m * s->n) * 4), *bias = calloc((size_t)s->n, 4),
-        *scale = malloc((size_t)s->m * 8);
+  float *x = malloc((size_t)(s->m * s->k) * 4), *y = malloc((size_t)(s->m * s->n) * 4),
+        *bias = calloc((size_t)s->n, 4), *scale = malloc((size_t)s->m * 8);
   uint8_t *codes = aligned_alloc(64, (size_t)(s->m * ld));
   if (!x || !y || !bias || !scale || !codes) return fprintf(stderr, "out of memory\n"), false;
-  for (int64_t i = 0; i < s->m * s->k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
+  for (int64_t i = 0; i < s->m * s->k; i++)
+    x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   double rate[MAX_ROUNDS], top[MAX_ROUNDS], converting[MAX_ROUNDS];
   for (int r = 0; r < rounds; r++) {
     int64_t n = 0;
@@ -115,9 +123,10 @@ static bool run(const shape *s, const cpu_kernels *kernels, const integer_format
     }
     rate[r] = (double)n * 2e-9 * (double)s->m * (double)s->n * (double)s->k / (now() - start);
   }
-  double a = median(rate, (size_t)rounds), p = median(top, (size_t)rounds), c = median(converting, (size_t)rounds);
-  printf("%-10s %-6s %-21s %5lld x %5lld x %5lld %7.1f Gop/s", cpu_isa_name(kernels->isa), format->name, s->name,
-         (long long)s->m, (long long)s->n, (long long)s->k, a);
+  double a = median(rate, (size_t)rounds), p = median(top, (size_t)rounds),
+         c = median(converting, (size_t)rounds);
+  printf("%-10s %-6s %-21s %5lld x %5lld x %5lld %7.1f Gop/s", cpu_isa_name(kernels->isa),
+         format->name, s->name, (long long)s->m, (long long)s->n, (long long)s->k, a);
   if (p > 0) printf("  %5.1f %% of %6.1f", 100 * a / p, p);
   printf("   converting x %7.2f us, %4.1f %% of it\n", 1e6 * c,
          100 * c * a * 1e9 / (2.0 * (double)s->m * (double)s->n * (double)s->k));
@@ -145,7 +154,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
       continue;
     else
-      return fprintf(stderr, "usage: cpu_integer_bench [--isa NAME] [--rounds N] [--shape M,N,K] [--format NAME]\n"), 2;
+      return fprintf(stderr,
+                     "usage: cpu_integer_bench [--isa NAME] [--rounds N] [--shape M,N,K] [--format "
+                     "NAME]\n"),
+             2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 5;
   cpu_isa list[CPU_ISA_COUNT];

@@ -34,7 +34,8 @@ static double read_rate(const char *data) {
       __builtin_prefetch(data + s * part + i + 2048);
       sum += *(const v8 *)(data + s * part + i);
     }
-  __asm__ volatile("" ::"r"((sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7])) : "memory");
+  __asm__ volatile("" ::"r"((sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]))
+                   : "memory");
   double seconds = now() - start;
   return READ_BYTES / seconds * 1e-9;
 }
@@ -65,8 +66,12 @@ static const struct form {
     {"fp32", CPU_FORM_F32, {.store = ACCEL_PLUGIN_F32, .scale = ACCEL_PLUGIN_NO_DTYPE}},
     {"bf16", CPU_FORM_BF16, {.store = ACCEL_PLUGIN_BF16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
     {"fp16", CPU_FORM_F16, {.store = ACCEL_PLUGIN_F16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
-    {"e4m3", CPU_FORM_E4M3, {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
-    {"e5m2", CPU_FORM_E5M2, {ACCEL_PLUGIN_E5M2, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
+    {"e4m3",
+     CPU_FORM_E4M3,
+     {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
+    {"e5m2",
+     CPU_FORM_E5M2,
+     {ACCEL_PLUGIN_E5M2, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -79,19 +84,26 @@ typedef struct weights {
 static bool make_weights(const shape *s, const struct form *f, const cpu_kernels *k, weights *out) {
   const int32_t cols = k->linear[f->form].cols;
   cpu_panel panel = {.form = f->form, .kernels = k, .format = &f->format, .k = s->k, .cols = cols};
-  const size_t unit = f->form == CPU_FORM_F32 ? 4 : f->form == CPU_FORM_BF16 || f->form == CPU_FORM_F16 ? 2 : 1;
-  *out = (weights){.count = (s->n + cols - 1) / cols, .panel_bytes = (int64_t)cpu_panel_bytes(&panel)};
+  const size_t unit = f->form == CPU_FORM_F32                               ? 4
+                      : f->form == CPU_FORM_BF16 || f->form == CPU_FORM_F16 ? 2
+                                                                            : 1;
+  *out =
+      (weights){.count = (s->n + cols - 1) / cols, .panel_bytes = (int64_t)cpu_panel_bytes(&panel)};
   const int64_t bytes = out->count * out->panel_bytes;
   out->copies = COPIES_BYTES / bytes + 1;
   out->panels = huge((size_t)(bytes * out->copies));
   unsigned char *row = malloc((size_t)(cols * s->k) * unit);
   float *scale = malloc((size_t)cols * sizeof *scale);
   if (!out->panels || !row || !scale) return false;
+  /* the byte of the exponent */
   for (int64_t i = 0; i < cols * s->k * (int64_t)unit; i++)
-    row[i] = (size_t)i % unit == unit - 1 ? (unsigned char)(0x30 + i % 8) : (unsigned char)i; /* the byte of the exponent */
+    row[i] = (size_t)i % unit == unit - 1 ? (unsigned char)(0x30 + i % 8) : (unsigned char)i;
   for (int32_t i = 0; i < cols; i++) scale[i] = 0.01f;
-  cpu_matrix m = {
-      .format = &f->format, .view = {.data = row, .scale = scale}, .f32 = (const float *)(void *)row, .n = cols, .k = s->k};
+  cpu_matrix m = {.format = &f->format,
+                  .view = {.data = row, .scale = scale},
+                  .f32 = (const float *)(void *)row,
+                  .n = cols,
+                  .k = s->k};
   cpu_column column[64];
   for (int32_t i = 0; i < cols; i++) column[i] = (cpu_column){&m, i};
   cpu_panel_pack(&panel, column, out->panels);
@@ -103,8 +115,8 @@ static bool make_weights(const shape *s, const struct form *f, const cpu_kernels
 }
 
 /* room: for x as the kernel reads it; converting it counts. */
-static double time_of(const shape *s, const struct form *f, const cpu_kernels *k, const weights *w, const float *x,
-                      void *room, float *y) {
+static double time_of(const shape *s, const struct form *f, const cpu_kernels *k, const weights *w,
+                      const float *x, void *room, float *y) {
   const cpu_linear_kernel *kernel = &k->linear[f->form];
   int64_t n = 0;
   double start = now();
@@ -128,13 +140,15 @@ static double time_of(const shape *s, const struct form *f, const cpu_kernels *k
   return (now() - start) / (double)n;
 }
 
-static bool run(const shape *s, const cpu_kernels *k, const char *only, const char *data, int rounds) {
+static bool run(const shape *s, const cpu_kernels *k, const char *only, const char *data,
+                int rounds) {
   weights w[FORMS] = {{0}};
   float *x = huge((size_t)(s->m * s->k) * 4), *y = huge((size_t)(s->m * s->n) * 4);
   void *room = huge((size_t)(s->m * cpu_x_row(CPU_X_BF16, s->k) * cpu_x_bytes(CPU_X_BF16)));
   static double seconds[FORMS][MAX_ROUNDS], top[MAX_ROUNDS], read[MAX_ROUNDS];
   if (!x || !y || !room) return fprintf(stderr, "out of memory\n"), false;
-  for (int64_t i = 0; i < s->m * s->k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
+  for (int64_t i = 0; i < s->m * s->k; i++)
+    x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   memset(y, 0, (size_t)(s->m * s->n) * 4);
   for (int f = 0; f < FORMS; f++)
     if ((!f || !only || !strcmp(only, forms[f].name)) && k->linear[forms[f].form].run &&
@@ -155,13 +169,15 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
   double p = median(top, (size_t)rounds), b = median(read, (size_t)rounds);
   for (int f = 0; f < FORMS; f++) {
     if (!w[f].panels) continue;
-    double t = median(seconds[f], (size_t)rounds), rate = 2e-9 * (double)s->m * (double)s->n * (double)s->k / t,
+    double t = median(seconds[f], (size_t)rounds),
+           rate = 2e-9 * (double)s->m * (double)s->n * (double)s->k / t,
            bytes = (double)(w[f].count * w[f].panel_bytes) / t * 1e-9;
     printf(
-        "%-8s %-20s %4lld x %5lld x %5lld  %-5s %7.1f GFLOP/s, %5.1f %% of %6.1f; %5.1f GB/s, %5.1f %% of %5.1f; x %.2f of "
+        "%-8s %-20s %4lld x %5lld x %5lld  %-5s %7.1f GFLOP/s, %5.1f %% of %6.1f; %5.1f GB/s, "
+        "%5.1f %% of %5.1f; x %.2f of "
         "fp32\n",
-        cpu_isa_name(k->isa), s->name, (long long)s->m, (long long)s->n, (long long)s->k, forms[f].name, rate,
-        100 * rate / p, p, bytes, 100 * bytes / b, b, ratio[f]);
+        cpu_isa_name(k->isa), s->name, (long long)s->m, (long long)s->n, (long long)s->k,
+        forms[f].name, rate, 100 * rate / p, p, bytes, 100 * bytes / b, b, ratio[f]);
     free(w[f].panels);
   }
   fflush(stdout);
@@ -185,7 +201,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
       continue;
     else
-      return fprintf(stderr, "usage: cpu_narrow_bench [--isa NAME] [--rounds N] [--form NAME] [--shape M,N,K]\n"), 2;
+      return fprintf(stderr,
+                     "usage: cpu_narrow_bench [--isa NAME] [--rounds N] [--form NAME] [--shape "
+                     "M,N,K]\n"),
+             2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 9;
   char *data = huge(READ_BYTES + 4096);

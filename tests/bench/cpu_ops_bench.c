@@ -56,7 +56,12 @@ static uint32_t op_number(const char *name) {
   return 0;
 }
 static int attr_number(const char *key, accel_plugin_attr_type *type) {
-  enum { I = ACCEL_PLUGIN_ATTR_I, F = ACCEL_PLUGIN_ATTR_F, IV = ACCEL_PLUGIN_ATTR_IV, D = ACCEL_PLUGIN_ATTR_D };
+  enum {
+    I = ACCEL_PLUGIN_ATTR_I,
+    F = ACCEL_PLUGIN_ATTR_F,
+    IV = ACCEL_PLUGIN_ATTR_IV,
+    D = ACCEL_PLUGIN_ATTR_D
+  };
 #define ACCEL_ATTR(NAME, number, spelled, kind, text) \
   if (!strcmp(key, spelled)) return *type = (accel_plugin_attr_type)kind, number;
 #include "accel/ops.def"
@@ -85,7 +90,8 @@ static bool parse_attr(bench_case *c, const char *key, const char *value) {
   }
   int number = attr_number(key, &type);
   if (!number || c->n_attr == ATTRS) return false;
-  *a = (accel__attr){.key = (accel_plugin_attr_key)number, .type = type, .i = atoll(value), .f = atof(value)};
+  *a = (accel__attr){
+      .key = (accel_plugin_attr_key)number, .type = type, .i = atoll(value), .f = atof(value)};
   a->n = numbers(value, list, 8);
   a->v = list;
   c->n_attr++;
@@ -148,11 +154,13 @@ static void fill_all(bench_case *c) {
 
 /* ---- a case on a plugin ---- */
 
-static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                   accel_plugin_error *error) {
   const served *s = self;
   (void)error;
   for (uint32_t i = 0, w = 0; i < s->c->n; i++)
-    if (strchr("wmp", s->c->in[i].kind) && w++ == index) *out = (accel_plugin_weight_view){.data = s->c->in[i].data};
+    if (strchr("wmp", s->c->in[i].kind) && w++ == index)
+      *out = (accel_plugin_weight_view){.data = s->c->in[i].data};
   return 0;
 }
 static void unmap(void *self, uint32_t index) { (void)self, (void)index; }
@@ -190,12 +198,15 @@ static void build(served *s) {
     in[i] = -1;
     if (strchr("wmp", o->kind)) {
       accel__weight_spec spec = {.name = name, .rank = o->rank};
-      spec.use = o->kind == 'w' ? ACCEL_PLUGIN_USE_CONV : o->kind == 'm' ? ACCEL_PLUGIN_USE_MOE : ACCEL_PLUGIN_USE_PLAIN;
+      spec.use = o->kind == 'w'   ? ACCEL_PLUGIN_USE_CONV
+                 : o->kind == 'm' ? ACCEL_PLUGIN_USE_MOE
+                                  : ACCEL_PLUGIN_USE_PLAIN;
       memcpy(spec.dim, o->dim, o->rank * sizeof *o->dim);
       in[i] = accel__weight(p, &spec);
     } else if (o->kind != '-') {
       bool ragged = c->items && o->dim[0] == c->rows;
-      for (uint32_t k = 0; k < o->rank; k++) d[k] = k == 0 && ragged ? rows : accel__const_dim(p, o->dim[k]);
+      for (uint32_t k = 0; k < o->rank; k++)
+        d[k] = k == 0 && ragged ? rows : accel__const_dim(p, o->dim[k]);
       uint8_t dtype = o->kind == 'i' ? ACCEL_PLUGIN_I32 : ACCEL_PLUGIN_F32;
       given[s->n_in] = in[i] = accel__input(p, name, dtype, ragged ? space : -1, o->rank, d);
       add_input(s, dtype, o->rank, o->dim, o->data);
@@ -218,7 +229,8 @@ static int32_t run_once(served *s, accel_plugin_error *error) {
   return s->plugin->handler(s->endpoint, NULL, &r, s->in, s->n_in, s->out, s->n_out, error);
 }
 
-static bool open_case(served *s, const accel_plugin *plugin, const bench_case *c, uint32_t threads) {
+static bool open_case(served *s, const accel_plugin *plugin, const bench_case *c,
+                      uint32_t threads) {
   memset(s, 0, sizeof *s);
   s->plugin = plugin;
   s->c = c;
@@ -235,18 +247,24 @@ static bool open_case(served *s, const accel_plugin *plugin, const bench_case *c
                                 .workers = workers};
   s->format = calloc(view->n_weight + 1, sizeof *s->format);
   for (uint32_t i = 0; i < view->n_weight; i++)
-    s->format[i] =
-        (accel_plugin_format){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-  accel_plugin_options options = {.size = sizeof options,
-                                  .host = &s->host,
-                                  .precision = {.size = sizeof options.precision, .name = "fp32", .format = s->format}};
+    s->format[i] = (accel_plugin_format){ACCEL_PLUGIN_F32,
+                                         ACCEL_PLUGIN_NO_DTYPE,
+                                         ACCEL_PLUGIN_NO_DTYPE,
+                                         ACCEL_PLUGIN_NO_DTYPE,
+                                         0,
+                                         0};
+  accel_plugin_options options = {
+      .size = sizeof options,
+      .host = &s->host,
+      .precision = {.size = sizeof options.precision, .name = "fp32", .format = s->format}};
   accel_plugin_error error = {.size = sizeof error};
   if (plugin->init(0, view, &options, &s->endpoint, &error))
     return fprintf(stderr, "%s: %s\n", c->name, error.message), false;
   char nothing[8];
   for (uint32_t i = 0; i < s->n_out; i++)
-    s->out[i] =
-        (accel_plugin_view){.size = sizeof s->out[i], .dtype = view->tensor[view->entry[0].out[i]].dtype, .host = nothing};
+    s->out[i] = (accel_plugin_view){.size = sizeof s->out[i],
+                                    .dtype = view->tensor[view->entry[0].out[i]].dtype,
+                                    .host = nothing};
   int32_t rc = run_once(s, &error); /* tells the shapes */
   if (rc != ACCEL_PLUGIN_E_LIMIT) return fprintf(stderr, "%s: %s\n", c->name, error.message), false;
   for (uint32_t i = 0; i < s->n_out; i++) {
@@ -292,7 +310,8 @@ static double flop_of(const served *s) {
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return 2 * (double)in[0].elements * (double)in[1].elements / (double)in[1].dim[0];
     case ACCEL_PLUGIN_OP_MOE:
-      return 2 * (double)in[1].elements * (double)(in[3].elements + in[4].elements) / (double)in[3].dim[0];
+      return 2 * (double)in[1].elements * (double)(in[3].elements + in[4].elements) /
+             (double)in[3].dim[0];
   }
   return 0;
 }
@@ -304,8 +323,8 @@ static double bytes_of(const served *s) {
   return 4 * n;
 }
 
-static void report(bench_case *c, const accel_plugin *plugin, const accel_plugin *reference, uint32_t threads,
-                   double seconds) {
+static void report(bench_case *c, const accel_plugin *plugin, const accel_plugin *reference,
+                   uint32_t threads, double seconds) {
   cpu_isa list[CPU_ISA_COUNT];
   int n = cpu_isa_list(list);
   static served ours[CPU_ISA_COUNT], scalar;
@@ -314,7 +333,9 @@ static void report(bench_case *c, const accel_plugin *plugin, const accel_plugin
   int kept = 0;
   for (int i = 0; i < n; i++) { /* those that differ: the plain fp32 ones */
     const char *name = cpu_isa_name(list[i]);
-    if (strcmp(name, "avx512") && strcmp(name, "avx2") && strcmp(name, "neon") && strcmp(name, "scalar")) continue;
+    if (strcmp(name, "avx512") && strcmp(name, "avx2") && strcmp(name, "neon") &&
+        strcmp(name, "scalar"))
+      continue;
     setenv("ACCEL_ISA", name, 1);
     list[kept] = list[i];
     if (!open_case(&ours[kept], plugin, c, threads)) return;
@@ -332,8 +353,8 @@ static void report(bench_case *c, const accel_plugin *plugin, const accel_plugin
   double flop = flop_of(&ours[0]), bytes = bytes_of(&ours[0]);
   printf("%-22s %9.3f ms scalar", c->name, slow);
   for (int i = 0; i < kept; i++)
-    printf("  %-6s %8.3f ms %6.1f %s x%6.1f", cpu_isa_name(list[i]), best[i], (flop > 0 ? flop : bytes) / best[i] * 1e-6,
-           flop > 0 ? "GF/s" : "GB/s", slow / best[i]);
+    printf("  %-6s %8.3f ms %6.1f %s x%6.1f", cpu_isa_name(list[i]), best[i],
+           (flop > 0 ? flop : bytes) / best[i] * 1e-6, flop > 0 ? "GF/s" : "GB/s", slow / best[i]);
   printf("\n");
   fflush(stdout);
   for (int i = 0; i < kept; i++) close_case(&ours[i]);
@@ -389,7 +410,10 @@ int main(int argc, char **argv) {
   const char *path[2] = {NULL, NULL};
   FILE *f = argc > 2 ? fopen(argv[1], "r") : NULL;
   if (!f)
-    return fprintf(stderr, "usage: cpu_ops_bench CASES PLUGIN.so [REFERENCE.so] [--threads N] [--seconds S] [CASE...]\n"), 2;
+    return fprintf(stderr,
+                   "usage: cpu_ops_bench CASES PLUGIN.so [REFERENCE.so] [--threads N] [--seconds "
+                   "S] [CASE...]\n"),
+           2;
   char line[LINE];
   while (n < 128 && fgets(line, sizeof line, f))
     if (line[0] != '#' && line[0] != '\n' && !parse(line, &cases[n++])) return 1;
@@ -408,7 +432,8 @@ int main(int argc, char **argv) {
     else if (n_wanted < 64)
       wanted[n_wanted++] = argv[i];
   }
-  const accel_plugin *plugin = path[0] ? load(path[0]) : NULL, *reference = path[1] && scalar ? load(path[1]) : NULL;
+  const accel_plugin *plugin = path[0] ? load(path[0]) : NULL,
+                     *reference = path[1] && scalar ? load(path[1]) : NULL;
   if (!plugin || (path[1] && scalar && !reference)) return 1;
   if (serving) return serve(cases, n, plugin, threads);
   for (int i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
-/* cpu_rows_bench.c - every kernel of kernels.def but the linear ones (cpu_gemm_bench), on one core: nanoseconds per element
- * on each instruction set of this machine, and how many times faster than the plain C kernel.  Interleaved rounds, medians.
+/* cpu_rows_bench.c - every kernel of kernels.def but the linear ones (cpu_gemm_bench), on one core:
+ * nanoseconds per element on each instruction set of this machine, and how many times faster than
+ * the plain C kernel.  Interleaved rounds, medians.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,9 @@ static void softmax(const cpu_kernels *k, int logarithm) {
 }
 static void activate(const cpu_kernels *k, int act) { k->activate(act, 1.0f, x, y, N); }
 static void unary(const cpu_kernels *k, int kind) { k->unary(kind, 0.5f, 1.0f, x, y, N); }
-static void binary(const cpu_kernels *k, int kind) { k->binary(kind, x, 1, gamma_beta, 1, y, 2 * COLS); }
+static void binary(const cpu_kernels *k, int kind) {
+  k->binary(kind, x, 1, gamma_beta, 1, y, 2 * COLS);
+}
 static void accumulate(const cpu_kernels *k, int unused) {
   (void)unused;
   for (int r = 0; r < ROWS; r++) k->accumulate(0.5f, x + r * COLS, y, COLS);
@@ -132,7 +135,8 @@ int main(void) {
     for (int i = 0; i < n; i++) qsort(t[i], ROUNDS, sizeof **t, ascending);
     printf("%-18s", cases[c].name);
     for (int i = 0; i < n; i++)
-      printf("  %-6s %7.3f x %5.1f", cpu_isa_name(list[i]), t[i][ROUNDS / 2], t[n - 1][ROUNDS / 2] / t[i][ROUNDS / 2]);
+      printf("  %-6s %7.3f x %5.1f", cpu_isa_name(list[i]), t[i][ROUNDS / 2],
+             t[n - 1][ROUNDS / 2] / t[i][ROUNDS / 2]);
     printf("\n");
     fflush(stdout);
   }

@@ -1,4 +1,5 @@
-/* crew.h - threads that begin together, each on a core of its own: runs are too short for the scheduler to find them. */
+/* crew.h - threads that begin together, each on a core of its own: runs are too short for the
+ * scheduler to find them. */
 #ifndef ACCEL_TESTS_CREW_H
 #define ACCEL_TESTS_CREW_H
 
@@ -43,7 +44,8 @@ static double crew_run(crew_work *work, const void *arg, int threads) {
   double most = 0;
   pthread_barrier_init(&barrier, NULL, (unsigned)threads);
   for (int i = 0; i < threads; i++) {
-    member[i] = (crew_member){.work = work, .arg = arg, .thread = i, .threads = threads, .barrier = &barrier};
+    member[i] = (crew_member){
+        .work = work, .arg = arg, .thread = i, .threads = threads, .barrier = &barrier};
     if (pthread_create(&id[i], NULL, crew_thread, &member[i])) exit(fprintf(stderr, "no thread\n"));
   }
   for (int i = 0; i < threads; i++) pthread_join(id[i], NULL);

@@ -1,5 +1,5 @@
-/* fma_peak.h - multiply-adds that touch registers only: what a core can do at most, measured beside what is said to come
- * close to it. */
+/* fma_peak.h - multiply-adds that touch registers only: what a core can do at most, measured beside
+ * what is said to come close to it. */
 #ifndef ACCEL_TESTS_FMA_PEAK_H
 #define ACCEL_TESTS_FMA_PEAK_H
 
@@ -30,7 +30,9 @@ enum { FMA_PEAK_STEPS = 400000 };
 
 typedef float fma_peak_v4 __attribute__((vector_size(16)));
 static inline fma_peak_v4 fma_peak_set4(float x) { return (fma_peak_v4){x, x, x, x}; }
-static inline fma_peak_v4 fma_peak_fma4(fma_peak_v4 a, fma_peak_v4 b, fma_peak_v4 c) { return a * b + c; }
+static inline fma_peak_v4 fma_peak_fma4(fma_peak_v4 a, fma_peak_v4 b, fma_peak_v4 c) {
+  return a * b + c;
+}
 FMA_PEAK(fma_peak_128, , fma_peak_v4, fma_peak_set4, fma_peak_fma4)
 #if defined(__x86_64__)
 FMA_PEAK(fma_peak_256, __attribute__((target("avx2,fma"))), __m256, _mm256_set1_ps, _mm256_fmadd_ps)

@@ -22,7 +22,8 @@
 
 enum { MEGABYTES = 640, MAX_ROUNDS = 32, MAX_THREADS = 64, L2_BYTES = 512 << 10 };
 
-/* Of x[i], or of x[i] / by[i]: shares of what was measured next to it stand a machine that others use, too. */
+/* Of x[i], or of x[i] / by[i]: shares of what was measured next to it stand a machine that others
+ * use, too. */
 static double median_of(const double *x, const double *by, int n) {
   double sorted[MAX_ROUNDS];
   for (int i = 0; i < n; i++) sorted[i] = by ? x[i] / by[i] : x[i];
@@ -55,7 +56,8 @@ static void read_task(void *arg, uint32_t index, uint32_t worker) {
       if (r->ahead) __builtin_prefetch(data + s * part + i + 2048);
       sum += *(const v8 *)(const void *)(data + s * part + i);
     }
-  __asm__ volatile("" ::"r"(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]) : "memory");
+  __asm__ volatile("" ::"r"(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7])
+                   : "memory");
 }
 /* GB/s; the better of two loops. */
 static double read_rate(accel__pool *pool, const char *data, size_t bytes) {
@@ -72,15 +74,20 @@ static double read_rate(accel__pool *pool, const char *data, size_t bytes) {
 
 /* ---- ours ---- */
 
-/* Element i of a stream of ordinary numbers of that type: what they are does not matter for speed, as long as none is
- * subnormal, infinite or NaN. */
+/* Element i of a stream of ordinary numbers of that type: what they are does not matter for speed,
+ * as long as none is subnormal, infinite or NaN. */
 static void fill(uint8_t dtype, uint8_t *to, uint64_t bytes) {
-  const uint64_t unit = dtype == ACCEL_PLUGIN_F32 ? 4 : dtype == ACCEL_PLUGIN_F16 || dtype == ACCEL_PLUGIN_BF16 ? 2 : 1;
-  const bool coded =
-      dtype == ACCEL_PLUGIN_I8 || dtype == ACCEL_PLUGIN_I4 || dtype == ACCEL_PLUGIN_U4 || dtype == ACCEL_PLUGIN_E2M1;
+  const uint64_t unit = dtype == ACCEL_PLUGIN_F32                                 ? 4
+                        : dtype == ACCEL_PLUGIN_F16 || dtype == ACCEL_PLUGIN_BF16 ? 2
+                                                                                  : 1;
+  const bool coded = dtype == ACCEL_PLUGIN_I8 || dtype == ACCEL_PLUGIN_I4 ||
+                     dtype == ACCEL_PLUGIN_U4 || dtype == ACCEL_PLUGIN_E2M1;
   for (uint64_t i = 0; i < bytes; i++) {
     uint8_t noise = (uint8_t)(i * 2654435761u >> 13);
-    to[i] = coded ? noise : dtype == ACCEL_PLUGIN_E8M0 ? 120 : i % unit == unit - 1 ? (uint8_t)(0x30 + noise % 8) : noise;
+    to[i] = coded                        ? noise
+            : dtype == ACCEL_PLUGIN_E8M0 ? 120
+            : i % unit == unit - 1       ? (uint8_t)(0x30 + noise % 8)
+                                         : noise;
   }
 }
 
@@ -93,12 +100,17 @@ typedef struct weights {
   char *packed; /* [copies][panels][panel_bytes] */
 } weights;
 
-static bool weights_make(weights *w, const cpu_kernels *kernels, const struct weight_format *f, int64_t n, int64_t k) {
+static bool weights_make(weights *w, const cpu_kernels *kernels, const struct weight_format *f,
+                         int64_t n, int64_t k) {
   accel_matrix_bytes bytes = {0};
-  cpu_panel panel = {.form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
+  cpu_panel panel = {
+      .form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
   panel.cols = kernels->linear[panel.form].cols;
-  *w =
-      (weights){.f = f, .kernel = &kernels->linear[panel.form], .n = n, .k = k, .panels = (n + panel.cols - 1) / panel.cols};
+  *w = (weights){.f = f,
+                 .kernel = &kernels->linear[panel.form],
+                 .n = n,
+                 .k = k,
+                 .panels = (n + panel.cols - 1) / panel.cols};
   w->x = cpu_x_beside(w->kernel->x, k, f->format.group_k);
   w->convert = kernels->convert[w->x];
   w->panel_bytes = (int64_t)cpu_panel_bytes(&panel);
@@ -106,19 +118,22 @@ static bool weights_make(weights *w, const cpu_kernels *kernels, const struct we
   w->copies = ((int64_t)MEGABYTES << 20) / one + 1;
   if (!w->kernel->run || !accel_matrix_sizes(&f->format, n, k, &bytes)) return false;
   w->packed = memory((size_t)(one * w->copies));
-  uint8_t *data = malloc(bytes.data), *scale = malloc(bytes.scale + 1), *zero = malloc(bytes.zero + 1);
+  uint8_t *data = malloc(bytes.data), *scale = malloc(bytes.scale + 1),
+          *zero = malloc(bytes.zero + 1);
   const float outer = 1.0f;
   fill(f->format.store, data, bytes.data);
   fill(f->format.scale, scale, bytes.scale);
   memset(zero, 7, bytes.zero + 1);
-  cpu_matrix source = {.format = &f->format,
-                       .view = {data, bytes.scale ? scale : NULL, bytes.zero ? zero : NULL, &outer},
-                       .f32 = f->format.store == ACCEL_PLUGIN_F32 ? (const float *)(const void *)data : NULL,
-                       .n = n,
-                       .k = k};
+  cpu_matrix source = {
+      .format = &f->format,
+      .view = {data, bytes.scale ? scale : NULL, bytes.zero ? zero : NULL, &outer},
+      .f32 = f->format.store == ACCEL_PLUGIN_F32 ? (const float *)(const void *)data : NULL,
+      .n = n,
+      .k = k};
   for (int64_t p = 0; p < w->panels; p++) {
     cpu_column column[64] = {{0}};
-    for (int64_t c = 0; c < panel.cols && p * panel.cols + c < n; c++) column[c] = (cpu_column){&source, p * panel.cols + c};
+    for (int64_t c = 0; c < panel.cols && p * panel.cols + c < n; c++)
+      column[c] = (cpu_column){&source, p * panel.cols + c};
     cpu_panel_pack(&panel, column, w->packed + p * w->panel_bytes);
   }
   for (int64_t c = 1; c < w->copies; c++) memcpy(w->packed + c * one, w->packed, (size_t)one);
@@ -136,11 +151,13 @@ typedef struct product {
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const product *p = arg;
   (void)worker;
-  p->w->kernel->run(&p->g, 0, 1, p->w->panels * index / p->tasks, p->w->panels * (index + 1) / p->tasks);
+  p->w->kernel->run(&p->g, 0, 1, p->w->panels * index / p->tasks,
+                    p->w->panels * (index + 1) / p->tasks);
 }
 
 /* One pass over all copies: seconds a product.  y is summed up so that a NaN is seen. */
-static double weights_time(const weights *w, accel__pool *pool, const float *x, void *room, float *y) {
+static double weights_time(const weights *w, accel__pool *pool, const float *x, void *room,
+                           float *y) {
   accel__pool_turn turn;
   float scale, zero;
   product p = {.w = w, .tasks = accel__pool_size(pool)};
@@ -219,7 +236,8 @@ static bool ggml_cpu_open(const char *path) {
   return true;
 }
 
-/* The buffer type in which this type's weights are interleaved at load; NULL: none on this machine. */
+/* The buffer type in which this type's weights are interleaved at load; NULL: none on this
+ * machine. */
 static void *repacking(void) {
   void *reg = ggml_backend_cpu_reg();
   void **(*extra)(void *);
@@ -230,9 +248,10 @@ static void *repacking(void) {
 }
 
 /* source [n][k]; weights live in a buffer of type `kind`. */
-static bool peer_make(ggml_peer *p, int type, void *kind, const float *source, const float *x, int64_t n, int64_t k) {
-  return ggml_peer_make(p, ggml_backend_cpu_init(), ggml_backend_cpu_buffer_type(), kind, type, source, x,
-                        (shape){.m = 1, .n = n, .k = k}, 0, (uint64_t)MEGABYTES << 20);
+static bool peer_make(ggml_peer *p, int type, void *kind, const float *source, const float *x,
+                      int64_t n, int64_t k) {
+  return ggml_peer_make(p, ggml_backend_cpu_init(), ggml_backend_cpu_buffer_type(), kind, type,
+                        source, x, (shape){.m = 1, .n = n, .k = k}, 0, (uint64_t)MEGABYTES << 20);
 }
 
 static double peer_time(ggml_peer *p, uint32_t threads) {
@@ -261,14 +280,16 @@ static float random_unit(uint64_t *seed) { /* in [-0.5, 0.5) */
   return (float)(*seed >> 40) / 16777216.0f - 0.5f;
 }
 
-static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n_pools, const struct weight_format *f,
-                    int64_t n, int64_t k, int rounds, bool with_ggml) {
+static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n_pools,
+                    const struct weight_format *f, int64_t n, int64_t k, int rounds,
+                    bool with_ggml) {
   static double read[MAX_ROUNDS], ours[MAX_ROUNDS], cached[MAX_ROUNDS], theirs[2][MAX_ROUNDS];
   weights w;
   ggml_peer peers[2] = {{0}};
   bool has[2] = {false};
   const char *const names[] = {"", " repacked"};
-  float *x = malloc((size_t)k * 4), *y = malloc((size_t)(n + 64) * 4), *source = malloc((size_t)(n * k) * 4);
+  float *x = malloc((size_t)k * 4), *y = malloc((size_t)(n + 64) * 4),
+        *source = malloc((size_t)(n * k) * 4);
   void *room = aligned_alloc(64, (size_t)(k + 2 * CPU_X_STEP) * 4 / 64 * 64);
   uint64_t seed = 1;
   for (int64_t i = 0; i < k; i++) x[i] = random_unit(&seed);
@@ -281,7 +302,8 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
     const int type = ggml_type_of(f->peer);
     has[0] = peer_make(&peers[0], type, ggml_backend_cpu_buffer_type(), source, x, n, k);
     void *kind = repacking();
-    if (kind && !strcmp(f->peer, "Q4_0")) /* of these types it has the layout for Q4_0 alone; others abort */
+    /* of these types it has the layout for Q4_0 alone; others abort */
+    if (kind && !strcmp(f->peer, "Q4_0"))
       has[1] = peer_make(&peers[1], type, kind, source, x, n, k);
   }
   for (int q = 0; q < n_pools; q++) {
@@ -294,18 +316,22 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
       for (int i = 0; i < 2; i++)
         if (has[i]) theirs[i][at] = peer_time(&peers[i], threads);
     }
-    const double bytes = (double)(w.panels * w.panel_bytes), seconds = median_of(ours, NULL, rounds);
+    const double bytes = (double)(w.panels * w.panel_bytes),
+                 seconds = median_of(ours, NULL, rounds);
     double rate[MAX_ROUNDS];
     for (int r = 0; r < rounds; r++) rate[r] = bytes / ours[r] * 1e-9;
-    printf("%5lld x %-5lld %u thread%s %-8s %6.2f GB/s, %5.1f %% of %6.2f read; in L2 %6.2f GB/s a thread; %7.2f Gweights/s",
-           (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name, median_of(rate, NULL, rounds),
-           100 * median_of(rate, read, rounds), median_of(read, NULL, rounds), median_of(cached, NULL, rounds),
-           (double)(n * k) / seconds * 1e-9);
+    printf(
+        "%5lld x %-5lld %u thread%s %-8s %6.2f GB/s, %5.1f %% of %6.2f read; in L2 %6.2f GB/s a "
+        "thread; %7.2f Gweights/s",
+        (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name,
+        median_of(rate, NULL, rounds), 100 * median_of(rate, read, rounds),
+        median_of(read, NULL, rounds), median_of(cached, NULL, rounds),
+        (double)(n * k) / seconds * 1e-9);
     for (int i = 0; i < 2; i++) {
       if (!has[i]) continue;
       double t = median_of(theirs[i], NULL, rounds);
-      printf("; x %.2f of %s%s (%.2f GB/s, cosine %.5f)", median_of(theirs[i], ours, rounds), f->peer, names[i],
-             peers[i].bytes / t * 1e-9, peer_agrees(&peers[i], source, x, n, k));
+      printf("; x %.2f of %s%s (%.2f GB/s, cosine %.5f)", median_of(theirs[i], ours, rounds),
+             f->peer, names[i], peers[i].bytes / t * 1e-9, peer_agrees(&peers[i], source, x, n, k));
     }
     printf("\n");
     fflush(stdout);
@@ -334,24 +360,27 @@ int main(int argc, char **argv) {
       format = argv[++i];
     else if (more && !strcmp(argv[i], "--rounds"))
       rounds = atoi(argv[++i]);
-    else if (!more || strcmp(argv[i], "--shape") || sscanf(argv[++i], "%lld,%lld", &n, &k) != 2 || n < 1 || k < 1)
-      return fprintf(
-                 stderr,
-                 "usage: gemv_peers [--ggml LIBGGML-CPU.SO] [--threads 1,2] [--rounds N] [--shape N,K] [--format NAME]\n"),
+    else if (!more || strcmp(argv[i], "--shape") || sscanf(argv[++i], "%lld,%lld", &n, &k) != 2 ||
+             n < 1 || k < 1)
+      return fprintf(stderr,
+                     "usage: gemv_peers [--ggml LIBGGML-CPU.SO] [--threads 1,2] [--rounds N] "
+                     "[--shape N,K] [--format NAME]\n"),
              2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 5;
   if (ggml && !ggml_cpu_open(ggml)) return 1;
   accel__pool *pools[MAX_THREADS];
-  for (const char *p = threads; *p && n_pools < MAX_THREADS; p += strspn(p, "0123456789"), p += *p == ',')
-    if (accel__pool_create((uint32_t)atoi(p), &pools[n_pools++])) return fprintf(stderr, "%s\n", accel__message()), 1;
+  for (const char *p = threads; *p && n_pools < MAX_THREADS;
+       p += strspn(p, "0123456789"), p += *p == ',')
+    if (accel__pool_create((uint32_t)atoi(p), &pools[n_pools++]))
+      return fprintf(stderr, "%s\n", accel__message()), 1;
   cpu_kernels kernels;
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   for (size_t s = 0; s < (n ? 1 : sizeof shapes / sizeof *shapes); s++)
     for (int f = 0; f < WEIGHT_FORMATS; f++)
       if (!format || !strcmp(format, weight_formats[f].name))
-        compare(&kernels, pools, n_pools, &weight_formats[f], n ? n : shapes[s][0], n ? k : shapes[s][1], rounds,
-                ggml != NULL);
+        compare(&kernels, pools, n_pools, &weight_formats[f], n ? n : shapes[s][0],
+                n ? k : shapes[s][1], rounds, ggml != NULL);
   while (n_pools) accel__pool_destroy(&pools[--n_pools]);
   return 0;
 }

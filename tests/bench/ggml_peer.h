@@ -1,5 +1,5 @@
-/* ggml_peer.h - products by one of ggml's backends, through the public functions of a shared library that is named at run
- * time: the CPU's, Vulkan's, ... */
+/* ggml_peer.h - products by one of ggml's backends, through the public functions of a shared
+ * library that is named at run time: the CPU's, Vulkan's, ... */
 #ifndef ACCEL_TESTS_GGML_PEER_H
 #define ACCEL_TESTS_GGML_PEER_H
 
@@ -15,24 +15,27 @@ typedef struct ggml_room {
   bool no_alloc;
 } ggml_room; /* its struct ggml_init_params */
 
-/* A library's functions as pointers of their names: GGML_POINTER defines, GGML_LOAD (with `library` and `path`) finds. */
-#define GGML_FUNCTIONS(X)                                                                                \
-  X(void *, ggml_init, (ggml_room))                                                                      \
-  X(void, ggml_free, (void *))                                                                           \
-  X(void *, ggml_new_tensor_2d, (void *, int, int64_t, int64_t))                                         \
-  X(void *, ggml_mul_mat, (void *, void *, void *))                                                      \
-  X(void *, ggml_new_graph_custom, (void *, size_t, bool))                                               \
-  X(void, ggml_build_forward_expand, (void *, void *))                                                   \
-  X(size_t, ggml_quantize_chunk, (int, const float *, void *, int64_t, int64_t, int64_t, const float *)) \
-  X(void, ggml_backend_free, (void *))                                                                   \
-  X(void *, ggml_backend_alloc_ctx_tensors_from_buft, (void *, void *))                                  \
-  X(void, ggml_backend_buffer_free, (void *))                                                            \
-  X(void, ggml_backend_tensor_set, (void *, const void *, size_t, size_t))                               \
-  X(void, ggml_backend_tensor_get, (const void *, void *, size_t, size_t))                               \
+/* A library's functions as pointers of their names: GGML_POINTER defines, GGML_LOAD (with `library`
+ * and `path`) finds. */
+#define GGML_FUNCTIONS(X)                                                   \
+  X(void *, ggml_init, (ggml_room))                                         \
+  X(void, ggml_free, (void *))                                              \
+  X(void *, ggml_new_tensor_2d, (void *, int, int64_t, int64_t))            \
+  X(void *, ggml_mul_mat, (void *, void *, void *))                         \
+  X(void *, ggml_new_graph_custom, (void *, size_t, bool))                  \
+  X(void, ggml_build_forward_expand, (void *, void *))                      \
+  X(size_t, ggml_quantize_chunk,                                            \
+    (int, const float *, void *, int64_t, int64_t, int64_t, const float *)) \
+  X(void, ggml_backend_free, (void *))                                      \
+  X(void *, ggml_backend_alloc_ctx_tensors_from_buft, (void *, void *))     \
+  X(void, ggml_backend_buffer_free, (void *))                               \
+  X(void, ggml_backend_tensor_set, (void *, const void *, size_t, size_t))  \
+  X(void, ggml_backend_tensor_get, (const void *, void *, size_t, size_t))  \
   X(int, ggml_backend_graph_compute, (void *, void *))
 #define GGML_POINTER(result, name, arguments) static result(*name) arguments;
-#define GGML_LOAD(result, name, arguments) \
-  if (!(*(void **)&name = dlsym(library, #name))) return fprintf(stderr, "%s has no %s\n", path, #name), NULL;
+#define GGML_LOAD(result, name, arguments)        \
+  if (!(*(void **)&name = dlsym(library, #name))) \
+    return fprintf(stderr, "%s has no %s\n", path, #name), NULL;
 GGML_FUNCTIONS(GGML_POINTER)
 
 /* The library, whose functions above are found; NULL with the reason printed. */
@@ -60,15 +63,17 @@ typedef struct ggml_peer {
   double bytes; /* of one matrix */
 } ggml_peer;
 
-/* One graph of `copies` products x [s.m][s.k] source[s.n][s.k]^T, each with a copy of its own of the weights in `type`;
- * copies 0: as many as fill `fill` bytes.  Weights lie in buffers of type `kind`, all else in `plain`.  The peer owns
- * `backend`. */
-static inline bool ggml_peer_make(ggml_peer *p, void *backend, void *plain, void *kind, int type, const float *source,
-                                  const float *x, shape s, int64_t copies, uint64_t fill) {
+/* One graph of `copies` products x [s.m][s.k] source[s.n][s.k]^T, each with a copy of its own of
+ * the weights in `type`; copies 0: as many as fill `fill` bytes.  Weights lie in buffers of type
+ * `kind`, all else in `plain`.  The peer owns `backend`. */
+static inline bool ggml_peer_make(ggml_peer *p, void *backend, void *plain, void *kind, int type,
+                                  const float *source, const float *x, shape s, int64_t copies,
+                                  uint64_t fill) {
   char *quantised = malloc((size_t)(s.n * s.k) * 4);
   const size_t bytes = ggml_quantize_chunk(type, source, quantised, 0, s.n, s.k, NULL);
-  *p = (ggml_peer){
-      .backend = backend, .bytes = (double)bytes, .copies = copies ? copies : (int64_t)fill / (int64_t)bytes + 1};
+  *p = (ggml_peer){.backend = backend,
+                   .bytes = (double)bytes,
+                   .copies = copies ? copies : (int64_t)fill / (int64_t)bytes + 1};
   const size_t room = (size_t)(p->copies + 8) * 1024;
   p->weights = ggml_init((ggml_room){room, NULL, true});
   p->rest = ggml_init((ggml_room){room + (size_t)p->copies * 256 + (1 << 20), NULL, true});
@@ -76,10 +81,12 @@ static inline bool ggml_peer_make(ggml_peer *p, void *backend, void *plain, void
   p->graph = ggml_new_graph_custom(p->rest, (size_t)p->copies + 8, false);
   for (int64_t c = 0; c < p->copies; c++) w[c] = ggml_new_tensor_2d(p->weights, type, s.k, s.n);
   p->weight_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights, kind);
-  for (int64_t c = 0; c < p->copies; c++) ggml_build_forward_expand(p->graph, p->last = ggml_mul_mat(p->rest, w[c], in));
+  for (int64_t c = 0; c < p->copies; c++)
+    ggml_build_forward_expand(p->graph, p->last = ggml_mul_mat(p->rest, w[c], in));
   p->rest_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->rest, plain);
   bool made = p->weight_buffer && p->rest_buffer && p->backend;
-  for (int64_t c = 0; made && c < p->copies; c++) ggml_backend_tensor_set(w[c], quantised, 0, bytes);
+  for (int64_t c = 0; made && c < p->copies; c++)
+    ggml_backend_tensor_set(w[c], quantised, 0, bytes);
   if (made) ggml_backend_tensor_set(in, x, 0, (size_t)(s.m * s.k) * 4);
   free(quantised);
   free(w);

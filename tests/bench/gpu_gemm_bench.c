@@ -33,7 +33,8 @@ static bool compared(const char *format) {
   return false;
 }
 
-/* The clock, or the process's time on processors (--cpu-time): on a busy machine that tells what one thread takes. */
+/* The clock, or the process's time on processors (--cpu-time): on a busy machine that tells what
+ * one thread takes. */
 static bool cpu_time;
 static double seconds(void) {
   struct timespec t;
@@ -80,11 +81,15 @@ static void problem_weights(problem *p, const accel_plugin_format *f, uint64_t *
     else
       memcpy(data + 2 * i, &h, 2);
   }
-  for (uint64_t i = 0; i < bytes.data && f->store > ACCEL_PLUGIN_F16; i++) data[i] = (uint8_t)(random_unit(seed) * 256.0f);
-  for (uint64_t i = 0; f->scale == ACCEL_PLUGIN_F32 && i < bytes.scale / 4; i++) scale[i] = 0.00390625f;
-  for (uint64_t i = 0; f->scale == ACCEL_PLUGIN_F16 && i < bytes.scale / 2; i++) memcpy((char *)scale + 2 * i, &half, 2);
+  for (uint64_t i = 0; i < bytes.data && f->store > ACCEL_PLUGIN_F16; i++)
+    data[i] = (uint8_t)(random_unit(seed) * 256.0f);
+  for (uint64_t i = 0; f->scale == ACCEL_PLUGIN_F32 && i < bytes.scale / 4; i++)
+    scale[i] = 0.00390625f;
+  for (uint64_t i = 0; f->scale == ACCEL_PLUGIN_F16 && i < bytes.scale / 2; i++)
+    memcpy((char *)scale + 2 * i, &half, 2);
   p->view = (accel_plugin_weight_view){.data = data, .scale = bytes.scale ? scale : NULL};
-  const accel_matrix matrix = {.format = *f, .n = p->s.n, .k = p->s.k, .data = data, .scale = p->view.scale};
+  const accel_matrix matrix = {
+      .format = *f, .n = p->s.n, .k = p->s.k, .data = data, .scale = p->view.scale};
   accel_matrix_rows(&matrix, 0, p->s.n, p->w);
 }
 
@@ -100,9 +105,11 @@ static problem problem_make(shape s, const accel_plugin_format *f, double gflop)
   problem_weights(&p, f, &seed);
   for (int i = 0; i < SAMPLES; i++) {
     const int64_t row = i % 2 ? s.m - 1 - i / 2 % s.m : i / 2 % s.m,
-                  column = i < 2 ? (s.n - 1) * i : (int64_t)((random_unit(&seed) + 0.5f) * (float)s.n) % s.n;
+                  column = i < 2 ? (s.n - 1) * i
+                                 : (int64_t)((random_unit(&seed) + 0.5f) * (float)s.n) % s.n;
     p.at[i] = row * s.n + column;
-    for (int64_t j = 0; j < s.k; j++) p.want[i] += (double)p.x[row * s.k + j] * (double)p.w[column * s.k + j];
+    for (int64_t j = 0; j < s.k; j++)
+      p.want[i] += (double)p.x[row * s.k + j] * (double)p.w[column * s.k + j];
     p.rms += p.want[i] * p.want[i] / SAMPLES;
   }
   p.rms = sqrt(p.rms);
@@ -137,7 +144,8 @@ typedef struct ours {
   float *y;
 } ours;
 
-static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                   accel_plugin_error *error) {
   (void)index, (void)error;
   *out = ((ours *)self)->p->view;
   return 0;
@@ -151,8 +159,8 @@ static void complain(void *self, int level, const char *message) {
 static void ours_program(cpu_encoder *e, const problem *p, const accel_plugin_format *f) {
   cpu_encoder_begin(e);
   e->p.n_space = 0;
-  const int32_t x =
-      cpu_encoder_tensor(e, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_F32, 1, cpu_encoder_constant(e, p->s.k), -1);
+  const int32_t x = cpu_encoder_tensor(e, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_F32, 1,
+                                       cpu_encoder_constant(e, p->s.k), -1);
   int32_t y = -1;
   for (int64_t i = 0; i < p->linears; i++) {
     const int32_t w = cpu_encoder_weight(e, p->s.n, p->s.k, ACCEL_PLUGIN_USE_LINEAR);
@@ -162,11 +170,17 @@ static void ours_program(cpu_encoder *e, const problem *p, const accel_plugin_fo
   }
   e->inputs[0] = x;
   e->outputs[0] = y;
-  e->entry = (accel_plugin_entry){
-      .name = "linears", .node = e->order, .n_node = e->p.n_node, .in = e->inputs, .out = e->outputs, .n_in = 1, .n_out = 1};
+  e->entry = (accel_plugin_entry){.name = "linears",
+                                  .node = e->order,
+                                  .n_node = e->p.n_node,
+                                  .in = e->inputs,
+                                  .out = e->outputs,
+                                  .n_in = 1,
+                                  .n_out = 1};
 }
 
-static ours *ours_make(const accel_plugin *plugin, uint32_t device, const problem *p, const struct weight_format *f) {
+static ours *ours_make(const accel_plugin *plugin, uint32_t device, const problem *p,
+                       const struct weight_format *f) {
   ours *o = calloc(1, sizeof *o);
   accel_plugin_error error = {.size = sizeof error};
   o->plugin = plugin;
@@ -180,7 +194,8 @@ static ours *ours_make(const accel_plugin *plugin, uint32_t device, const proble
                                 .weight_map = map,
                                 .weight_unmap = unmap};
   accel_plugin_options options = {.size = sizeof options, .host = &o->host};
-  options.precision = (accel_plugin_precision){.size = sizeof options.precision, .format = o->e.format};
+  options.precision =
+      (accel_plugin_precision){.size = sizeof options.precision, .format = o->e.format};
   snprintf(options.precision.name, sizeof options.precision.name, "%s", f->name);
   if (plugin->init(device, &o->e.p, &options, &o->endpoint, &error)) {
     fprintf(stderr, "init: %s\n", error.message);
@@ -199,7 +214,11 @@ static void ours_free(ours *o) {
 static double ours_time(ours *o) {
   const shape *s = &o->p->s;
   accel_plugin_error error = {.size = sizeof error};
-  accel_plugin_view in = {.size = sizeof in, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = o->p->x, .dim = {s->m, s->k}},
+  accel_plugin_view in = {.size = sizeof in,
+                          .dtype = ACCEL_PLUGIN_F32,
+                          .rank = 2,
+                          .host = o->p->x,
+                          .dim = {s->m, s->k}},
                     out = {.size = sizeof out,
                            .dtype = ACCEL_PLUGIN_F32,
                            .rank = 2,
@@ -216,10 +235,13 @@ static double ours_time(ours *o) {
 
 /* ---- OpenBLAS ---- */
 
-static void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-static void (*sgemv)(int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+static void (*sgemm)(int, int, int, int, int, int, float, const float *, int, const float *, int,
+                     float, float *, int);
+static void (*sgemv)(int, int, int, int, float, const float *, int, const float *, int, float,
+                     float *, int);
 
-/* Its core for AVX-512 where the processor has that: releases older than a processor take the plainest one. */
+/* Its core for AVX-512 where the processor has that: releases older than a processor take the
+ * plainest one. */
 static bool blas_open(const char *threads) {
   setenv("OPENBLAS_NUM_THREADS", threads, 1);
 #if defined(__x86_64__)
@@ -245,7 +267,8 @@ static double blas_time(const problem *p, const float *copies, float *y) {
   return (seconds() - start) / (double)p->linears;
 }
 
-/* OpenBLAS's threads go on looking for work for 2^26 cycles before they sleep, on processors that the next side needs. */
+/* OpenBLAS's threads go on looking for work for 2^26 cycles before they sleep, on processors that
+ * the next side needs. */
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL); }
 
 /* ---- one line of the table ---- */
@@ -271,14 +294,16 @@ typedef struct settings {
   bool has[SIDES];
 } settings;
 
-static void report(const settings *o, const problem *p, const char *format, double t[SIDES][MAX_ROUNDS],
-                   const double error[SIDES]) {
+static void report(const settings *o, const problem *p, const char *format,
+                   double t[SIDES][MAX_ROUNDS], const double error[SIDES]) {
   const double flop = 2e-9 * (double)p->s.m * (double)p->s.n * (double)p->s.k;
-  printf("| %lld x %lld | %s | %lld |", (long long)p->s.n, (long long)p->s.k, format, (long long)p->s.m);
+  printf("| %lld x %lld | %s | %lld |", (long long)p->s.n, (long long)p->s.k, format,
+         (long long)p->s.m);
   for (int side = 0; side < SIDES; side++) {
     double rate[MAX_ROUNDS], ratio[MAX_ROUNDS];
     if (!o->has[side]) continue;
-    for (int r = 0; r < o->rounds; r++) rate[r] = flop / t[side][r], ratio[r] = t[side][r] / t[OURS][r];
+    for (int r = 0; r < o->rounds; r++)
+      rate[r] = flop / t[side][r], ratio[r] = t[side][r] / t[OURS][r];
     printf(" %.1f", median(rate, (size_t)o->rounds));
     if (side == OURS)
       printf(" | %.0e |", error[side]);
@@ -294,14 +319,18 @@ static void compare(const settings *o, shape s, const struct weight_format *f) {
   double error[SIDES] = {0};
   problem p = problem_make(s, &f->format, o->gflop);
   const size_t size = (size_t)(s.n * s.k);
-  float *y = memory((size_t)(s.m * s.n) * 4), *copies = o->has[BLAS] ? memory(size * 4 * (size_t)p.linears) : NULL;
+  float *y = memory((size_t)(s.m * s.n) * 4),
+        *copies = o->has[BLAS] ? memory(size * 4 * (size_t)p.linears) : NULL;
   ours *mine = ours_make(o->plugin, o->device, &p, f);
   clblast_peer other = {0};
   ggml_peer ggml = {0};
-  for (int64_t c = 0; copies && c < p.linears; c++) memcpy(copies + (size_t)c * size, p.w, size * 4);
+  for (int64_t c = 0; copies && c < p.linears; c++)
+    memcpy(copies + (size_t)c * size, p.w, size * 4);
   if ((o->has[CLBLAST] && !clblast_peer_make(&other, p.w, p.x, s, p.linears)) ||
-      (o->has[GGML] && !ggml_peer_make(&ggml, ggml_backend_vk_init(0), ggml_backend_vk_buffer_type(0),
-                                       ggml_backend_vk_buffer_type(0), ggml_type_of(f->peer), p.w, p.x, s, p.linears, 0))) {
+      (o->has[GGML] &&
+       !ggml_peer_make(&ggml, ggml_backend_vk_init(0), ggml_backend_vk_buffer_type(0),
+                       ggml_backend_vk_buffer_type(0), ggml_type_of(f->peer), p.w, p.x, s,
+                       p.linears, 0))) {
     fprintf(stderr, "a peer has no memory\n");
     exit(1);
   }
@@ -342,15 +371,18 @@ static const accel_plugin *plugin_open(const char *path) {
 }
 
 static const shape shapes[] = {
-    {"bert", 0, 768, 768, 0},   {"bert", 0, 3072, 768, 0},   {"bert", 0, 768, 3072, 0},   {"llama", 0, 2048, 2048, 0},
-    {"llama", 0, 256, 2048, 0}, {"llama", 0, 5632, 2048, 0}, {"llama", 0, 2048, 5632, 0}, {"llama", 1, 32000, 2048, 0},
+    {"bert", 0, 768, 768, 0},    {"bert", 0, 3072, 768, 0},    {"bert", 0, 768, 3072, 0},
+    {"llama", 0, 2048, 2048, 0}, {"llama", 0, 256, 2048, 0},   {"llama", 0, 5632, 2048, 0},
+    {"llama", 0, 2048, 5632, 0}, {"llama", 1, 32000, 2048, 0},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static const char usage[] =
-    "usage: gpu_gemm_bench PLUGIN.so [--device I] [--m 1,8,128,512] [--shapes bert|llama|all] [--shape N,K] [--format "
+    "usage: gpu_gemm_bench PLUGIN.so [--device I] [--m 1,8,128,512] [--shapes bert|llama|all] "
+    "[--shape N,K] [--format "
     "NAME]\n"
-    "                      [--rounds N] [--gflop G] [--threads N] [--cpu-time] [--clblast] [--ggml LIBGGML-VULKAN.so]\n";
+    "                      [--rounds N] [--gflop G] [--threads N] [--cpu-time] [--clblast] [--ggml "
+    "LIBGGML-VULKAN.so]\n";
 
 int main(int argc, char **argv) {
   settings o = {.rounds = 7, .gflop = 8, .has = {[OURS] = true}};
@@ -379,14 +411,16 @@ int main(int argc, char **argv) {
       threads = value;
     else if (value && !strcmp(argv[i], "--ggml"))
       ggml = value;
-    else if (!value || strcmp(argv[i], "--shape") || sscanf(value, "%lld,%lld", &n, &k) != 2 || n < 1 || k < 1)
+    else if (!value || strcmp(argv[i], "--shape") || sscanf(value, "%lld,%lld", &n, &k) != 2 ||
+             n < 1 || k < 1)
       return fputs(usage, stderr), 2;
     i++;
   }
   if (o.rounds < 1 || o.rounds > MAX_ROUNDS) o.rounds = 7;
   if (!(o.plugin = plugin_open(argv[1]))) return 1;
   o.has[BLAS] = blas_open(threads);
-  if (o.has[CLBLAST] && !clblast_open()) return fprintf(stderr, "no libclblast.so.1 and OpenCL device for it\n"), 1;
+  if (o.has[CLBLAST] && !clblast_open())
+    return fprintf(stderr, "no libclblast.so.1 and OpenCL device for it\n"), 1;
   o.has[GGML] = ggml != NULL;
   if (ggml && !ggml_vulkan_open(ggml)) return 1;
   printf("| N x K | weights | M | %s GFLOP/s | error |", o.plugin->name);
@@ -400,7 +434,9 @@ int main(int argc, char **argv) {
     for (int f = 0; f < WEIGHT_FORMATS; f++)
       for (const char *m = rows; *m; m += strspn(m, "0123456789"), m += *m == ',') {
         shape s = n ? (shape){"all", 0, n, k, 0} : shapes[i];
-        if ((strcmp(which, "all") && strcmp(which, s.name)) || (format && strcmp(format, weight_formats[f].name))) continue;
+        if ((strcmp(which, "all") && strcmp(which, s.name)) ||
+            (format && strcmp(format, weight_formats[f].name)))
+          continue;
         if (!compared(weight_formats[f].name)) continue;
         if (s.m && s.m != atoll(m)) continue;
         s.m = atoll(m);

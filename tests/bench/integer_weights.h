@@ -1,4 +1,5 @@
-/* integer_weights.h - panels of random coded weights for the benchmarks, as many different ones as fill a given size. */
+/* integer_weights.h - panels of random coded weights for the benchmarks, as many different ones as
+ * fill a given size. */
 #ifndef ACCEL_BENCH_INTEGER_WEIGHTS_H
 #define ACCEL_BENCH_INTEGER_WEIGHTS_H
 
@@ -17,10 +18,13 @@ typedef struct integer_format {
 } integer_format;
 
 static const integer_format integer_formats[] = {
-    {"int8", {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 256, 1}},
-    {"int4", {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
+    {"int8",
+     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 256, 1}},
+    {"int4",
+     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
     {"uint4", {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
-    {"mx", {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 32, 1}},
+    {"mx",
+     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 32, 1}},
     {"nv", {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_F32, 16, 1}},
 };
 enum { INTEGER_FORMATS = sizeof integer_formats / sizeof *integer_formats };
@@ -33,7 +37,8 @@ typedef struct integer_weights {
 } integer_weights;
 
 /* Random codes; scales all one value, zeros 7. */
-static bool integer_source(const accel_plugin_format *f, int64_t n, int64_t k, cpu_matrix *out, void *part[4]) {
+static bool integer_source(const accel_plugin_format *f, int64_t n, int64_t k, cpu_matrix *out,
+                           void *part[4]) {
   accel_matrix_bytes bytes;
   const float one = 0.01f;
   const uint16_t half = accel_f32_to_fp16(one);
@@ -43,7 +48,8 @@ static bool integer_source(const accel_plugin_format *f, int64_t n, int64_t k, c
   part[2] = malloc(bytes.zero + 1);
   part[3] = malloc(sizeof one);
   if (!part[0] || !part[1] || !part[2] || !part[3]) return false;
-  for (uint64_t i = 0; i < bytes.data; i++) ((uint8_t *)part[0])[i] = (uint8_t)(i * 2654435761u >> 13);
+  for (uint64_t i = 0; i < bytes.data; i++)
+    ((uint8_t *)part[0])[i] = (uint8_t)(i * 2654435761u >> 13);
   for (uint64_t i = 0; i < bytes.scale; i++)
     ((uint8_t *)part[1])[i] = f->scale == ACCEL_PLUGIN_F32    ? ((const uint8_t *)&one)[i % 4]
                               : f->scale == ACCEL_PLUGIN_F16  ? ((const uint8_t *)&half)[i % 2]
@@ -56,13 +62,16 @@ static bool integer_source(const accel_plugin_format *f, int64_t n, int64_t k, c
 }
 
 /* Copies until `bytes` are filled, at least one, in huge pages where the system has them. */
-static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels, const integer_format *format, int64_t n,
-                                 int64_t k, int64_t bytes) {
+static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
+                                 const integer_format *format, int64_t n, int64_t k,
+                                 int64_t bytes) {
   cpu_matrix source;
   void *part[4] = {0};
   *w = (integer_weights){.n = n};
-  w->shape =
-      (cpu_panel){.form = cpu_form_of(kernels, &format->format), .kernels = kernels, .format = &format->format, .k = k};
+  w->shape = (cpu_panel){.form = cpu_form_of(kernels, &format->format),
+                         .kernels = kernels,
+                         .format = &format->format,
+                         .k = k};
   w->shape.cols = kernels->linear[w->shape.form].cols;
   w->x = cpu_x_beside(kernels->linear[w->shape.form].x, k, format->format.group_k);
   w->panels = (n + w->shape.cols - 1) / w->shape.cols;
@@ -74,10 +83,12 @@ static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
   for (int64_t p = 0; done && p < w->panels; p++) {
     cpu_column column[64];
     for (int64_t c = 0; c < w->shape.cols; c++)
-      column[c] = p * w->shape.cols + c < n ? (cpu_column){&source, p * w->shape.cols + c} : (cpu_column){0};
+      column[c] = p * w->shape.cols + c < n ? (cpu_column){&source, p * w->shape.cols + c}
+                                            : (cpu_column){0};
     cpu_panel_pack(&w->shape, column, w->packed + p * w->panel_bytes);
   }
-  for (int64_t c = 1; done && c < w->copies; c++) memcpy(w->packed + c * one, w->packed, (size_t)one);
+  for (int64_t c = 1; done && c < w->copies; c++)
+    memcpy(w->packed + c * one, w->packed, (size_t)one);
   for (int i = 0; i < 4; i++) free(part[i]);
   return done;
 }

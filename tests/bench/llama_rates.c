@@ -33,7 +33,9 @@ static void die(const char *what) {
   fprintf(stderr, "llama_rates: %s\n", what);
   exit(1);
 }
-static void quiet(enum ggml_log_level level, const char *text, void *user) { (void)level, (void)text, (void)user; }
+static void quiet(enum ggml_log_level level, const char *text, void *user) {
+  (void)level, (void)text, (void)user;
+}
 
 static int quantize(const char *from, const char *to, const char *type) {
   struct llama_model_quantize_params how = llama_model_quantize_default_params();
@@ -60,8 +62,8 @@ static llama_token likeliest(const float *x, int n) {
   return best;
 }
 
-static void run(struct llama_context *ctx, int vocab, int batch, int seq, int new_tokens, double *prefill_ms,
-                double *decode_ms) {
+static void run(struct llama_context *ctx, int vocab, int batch, int seq, int new_tokens,
+                double *prefill_ms, double *decode_ms) {
   struct llama_batch b = llama_batch_init(batch * seq, 0, 1);
   llama_token next[MOST];
   uint32_t random = 1;
@@ -69,10 +71,12 @@ static void run(struct llama_context *ctx, int vocab, int batch, int seq, int ne
   b.n_tokens = 0;
   for (int s = 0; s < batch; s++)
     for (int i = 0; i < seq; i++)
-      add(&b, 1000 + (llama_token)((random = random * 1664525u + 1013904223u) >> 8) % 20000, i, s, i == seq - 1);
+      add(&b, 1000 + (llama_token)((random = random * 1664525u + 1013904223u) >> 8) % 20000, i, s,
+          i == seq - 1);
   double begin = now_ms();
   if (llama_decode(ctx, b)) die("decode of the prompt failed");
-  for (int s = 0; s < batch; s++) next[s] = likeliest(llama_get_logits_ith(ctx, (s + 1) * seq - 1), vocab);
+  for (int s = 0; s < batch; s++)
+    next[s] = likeliest(llama_get_logits_ith(ctx, (s + 1) * seq - 1), vocab);
   *prefill_ms = now_ms() - begin;
   begin = now_ms();
   for (int k = 1; k < new_tokens; k++) {
@@ -121,7 +125,8 @@ int main(int argc, char **argv) {
   getrusage(RUSAGE_SELF, &usage);
   const double p = median(prefill, iters), d = median(decode, iters);
   printf(
-      "{\"prefill_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f, \"decoder_ms_per_token\": %.3f, \"load_ms\": %.1f, "
+      "{\"prefill_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f, \"decoder_ms_per_token\": "
+      "%.3f, \"load_ms\": %.1f, "
       "\"peak_rss_bytes\": %lld}\n",
       1e3 * batch * seq / p, new_tokens > 1 ? 1e3 * batch * (new_tokens - 1) / d : 0.0,
       new_tokens > 1 ? d / (new_tokens - 1) : 0.0, load, (long long)usage.ru_maxrss * 1024);

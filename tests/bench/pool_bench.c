@@ -25,7 +25,8 @@ enum { VOCAB = 30522, MOST_RUNS = 1 << 16, MOST_THREADS = 64 };
 static double cpu_seconds(void) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 /* ---- fork and join ---- */
 
@@ -52,9 +53,11 @@ static void fork_join(accel__pool *pool, bool asleep) {
     }
     if (!asleep) accel__pool_leave(&turn);
     qsort(t, (size_t)count, sizeof *t, ascending);
-    printf("fork/join %-6s tasks of %5.0f us: median %7.2f us, tenth %7.2f us, a single task's time plus %6.2f us\n",
-           asleep ? "asleep" : "awake", length * 1e6, t[count / 2] * 1e6, t[count / 10] * 1e6,
-           (t[count / 2] - length) * 1e6);
+    printf(
+        "fork/join %-6s tasks of %5.0f us: median %7.2f us, tenth %7.2f us, a single task's time "
+        "plus %6.2f us\n",
+        asleep ? "asleep" : "awake", length * 1e6, t[count / 2] * 1e6, t[count / 10] * 1e6,
+        (t[count / 2] - length) * 1e6);
   }
 }
 
@@ -74,7 +77,8 @@ typedef struct model { /* self of the host */
   double join, begin;
 } model;
 
-static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                   accel_plugin_error *error) {
   (void)index, (void)error;
   *out = (accel_plugin_weight_view){.data = ((model *)self)->values};
   return 0;
@@ -111,14 +115,16 @@ static void run_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *
 }
 static uint32_t count_workers(void *self) { return accel__pool_width(((model *)self)->pool); }
 
-static model *model_new(const accel_plugin *plugin, accel__pool *pool, int32_t batch, int32_t length) {
+static model *model_new(const accel_plugin *plugin, accel__pool *pool, int32_t batch,
+                        int32_t length) {
   model *m = calloc(1, sizeof *m);
   accel_plugin_error error = {.size = sizeof error};
   cpu_encoder_build(&m->e, VOCAB, 384, 1536, 12, 6);
   m->hidden = 384;
   m->pool = pool;
   m->values = malloc(m->e.largest * sizeof(float));
-  for (uint64_t i = 0; i < m->e.largest; i++) m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
+  for (uint64_t i = 0; i < m->e.largest; i++)
+    m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
   m->host = (accel_plugin_host){.size = sizeof m->host,
                                 .abi = ACCEL_PLUGIN_ABI_NOW,
                                 .self = m,
@@ -126,9 +132,10 @@ static model *model_new(const accel_plugin *plugin, accel__pool *pool, int32_t b
                                 .weight_unmap = unmap,
                                 .parallel = run_parallel,
                                 .workers = count_workers};
-  accel_plugin_options options = {.size = sizeof options,
-                                  .host = &m->host,
-                                  .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->e.format}};
+  accel_plugin_options options = {
+      .size = sizeof options,
+      .host = &m->host,
+      .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->e.format}};
   if (plugin->init(0, &m->e.p, &options, &m->endpoint, &error)) {
     fprintf(stderr, "init: %s\n", error.message);
     exit(1);
@@ -153,7 +160,11 @@ static double model_run(const accel_plugin *plugin, model *m) {
   accel_plugin_error error = {.size = sizeof error};
   accel_plugin_view in[2] = {
       {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = m->ids, .dim = {m->rows}},
-      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = m->lengths, .dim = {m->batch}}};
+      {.size = sizeof *in,
+       .dtype = ACCEL_PLUGIN_I32,
+       .rank = 1,
+       .host = m->lengths,
+       .dim = {m->batch}}};
   accel_plugin_view out = {.size = sizeof out,
                            .dtype = ACCEL_PLUGIN_F32,
                            .rank = 2,
@@ -171,21 +182,25 @@ static double model_run(const accel_plugin *plugin, model *m) {
   return now() - start;
 }
 
-static void walk(const accel_plugin *plugin, accel__pool *pool, int32_t batch, int32_t length, double seconds) {
+static void walk(const accel_plugin *plugin, accel__pool *pool, int32_t batch, int32_t length,
+                 double seconds) {
   static double t[MOST_RUNS];
   model *m = model_new(plugin, pool, batch, length);
   int n = 0;
-  for (double start = now(); n < 3 || (n < MOST_RUNS && now() - start < seconds); n++) t[n] = model_run(plugin, m);
+  for (double start = now(); n < 3 || (n < MOST_RUNS && now() - start < seconds); n++)
+    t[n] = model_run(plugin, m);
   qsort(t, (size_t)n, sizeof *t, ascending);
   m->watched = true;
   double all = 0;
   int seen = 0;
-  for (double start = now(); seen < 3 || now() - start < seconds; seen++) all += model_run(plugin, m);
+  for (double start = now(); seen < 3 || now() - start < seconds; seen++)
+    all += model_run(plugin, m);
   printf(
-      "walk b%d s%d: median %.3f ms, min %.3f ms; %.0f parallel calls, %.0f tasks a run; join %.1f us (%.1f %%), start %.1f "
+      "walk b%d s%d: median %.3f ms, min %.3f ms; %.0f parallel calls, %.0f tasks a run; join %.1f "
+      "us (%.1f %%), start %.1f "
       "us (%.1f %%) a run\n",
-      batch, length, t[n / 2] * 1e3, t[0] * 1e3, (double)m->calls / seen, (double)m->indices / seen, m->join / seen * 1e6,
-      100 * m->join / all, m->begin / seen * 1e6, 100 * m->begin / all);
+      batch, length, t[n / 2] * 1e3, t[0] * 1e3, (double)m->calls / seen, (double)m->indices / seen,
+      m->join / seen * 1e6, 100 * m->join / all, m->begin / seen * 1e6, 100 * m->begin / all);
   model_free(plugin, m);
 }
 
@@ -210,8 +225,8 @@ static void *call(void *arg) {
 }
 
 /* Runs per second of callers at once (several threads), or alternating on one thread. */
-static void callers(const accel_plugin *plugin, accel__pool *pool, uint32_t n, int32_t batch, int32_t length,
-                    double seconds) {
+static void callers(const accel_plugin *plugin, accel__pool *pool, uint32_t n, int32_t batch,
+                    int32_t length, double seconds) {
   caller *c = calloc(n, sizeof *c);
   for (uint32_t i = 0; i < n; i++) {
     c[i].plugin = plugin;
@@ -233,14 +248,16 @@ static void callers(const accel_plugin *plugin, accel__pool *pool, uint32_t n, i
         pthread_join(c[i].thread, NULL);
         done += c[i].runs;
         if (c[i].runs)
-          median += c[i].t[c[i].runs / 2] / n / 3, worst = c[i].t[c[i].runs - 1] > worst ? c[i].t[c[i].runs - 1] : worst;
+          median += c[i].t[c[i].runs / 2] / n / 3,
+              worst = c[i].t[c[i].runs - 1] > worst ? c[i].t[c[i].runs - 1] : worst;
       }
     }
     double r = (double)done / (now() - start);
     if (r > rate[round % 2]) rate[round % 2] = r;
   }
   printf(
-      "%u callers b%d s%d: %.1f runs/s one after the other, %.1f at once (x %.2f); at once median %.3f ms, worst %.3f ms\n",
+      "%u callers b%d s%d: %.1f runs/s one after the other, %.1f at once (x %.2f); at once median "
+      "%.3f ms, worst %.3f ms\n",
       n, batch, length, rate[0], rate[1], rate[1] / rate[0], median * 1e3, worst * 1e3);
   for (uint32_t i = 0; i < n; i++) model_free(plugin, c[i].m);
   free(c);
@@ -257,9 +274,11 @@ static void mixed(const accel_plugin *plugin, accel__pool *pool, double seconds)
   }
   for (uint32_t i = 0; i < 2; i++) pthread_create(&c[i].thread, NULL, call, &c[i]);
   for (uint32_t i = 0; i < 2; i++) pthread_join(c[i].thread, NULL);
-  printf("b1 s16 beside b32 s128: b1 median %.3f ms, 99 %% %.3f ms, worst %.3f ms; b32 median %.1f ms\n",
-         c[0].t[c[0].runs / 2] * 1e3, c[0].t[c[0].runs * 99 / 100] * 1e3, c[0].t[c[0].runs - 1] * 1e3,
-         c[1].t[c[1].runs / 2] * 1e3);
+  printf(
+      "b1 s16 beside b32 s128: b1 median %.3f ms, 99 %% %.3f ms, worst %.3f ms; b32 median %.1f "
+      "ms\n",
+      c[0].t[c[0].runs / 2] * 1e3, c[0].t[c[0].runs * 99 / 100] * 1e3, c[0].t[c[0].runs - 1] * 1e3,
+      c[1].t[c[1].runs / 2] * 1e3);
   for (uint32_t i = 0; i < 2; i++) model_free(plugin, c[i].m);
   free(c);
 }
@@ -270,7 +289,9 @@ int main(int argc, char **argv) {
   bool throughput = false;
   void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!library)
-    return fprintf(stderr, "usage: pool_bench PLUGIN.so [--threads N] [--seconds S]\n%s\n", argc > 1 ? dlerror() : ""), 2;
+    return fprintf(stderr, "usage: pool_bench PLUGIN.so [--threads N] [--seconds S]\n%s\n",
+                   argc > 1 ? dlerror() : ""),
+           2;
   accel_plugin_query_fn query;
   *(void **)&query = dlsym(library, ACCEL_PLUGIN_QUERY_SYMBOL);
   const accel_plugin *plugin = query ? query(NULL, ACCEL_PLUGIN_ABI_NOW) : NULL;

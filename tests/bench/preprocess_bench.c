@@ -34,7 +34,8 @@ static bool is_sound(const char *file) {
 static void keep(const job *j, const float *values, uint64_t n) {
   FILE *f = j->values ? fopen(j->values, "wb") : NULL;
   if (!f) return;
-  if (fwrite(values, sizeof *values, n, f) != n) fprintf(stderr, "%s: cannot be written\n", j->values);
+  if (fwrite(values, sizeof *values, n, f) != n)
+    fprintf(stderr, "%s: cannot be written\n", j->values);
   fclose(f);
 }
 
@@ -77,21 +78,23 @@ static accel_status sound(job *j, size_t pass) {
 
 int main(int argc, char **argv) {
   static job j;
-  if (argc < 3) return fprintf(stderr, "usage: preprocess_bench DIRECTORY FILE [SECONDS [VALUES]]\n"), 2;
+  if (argc < 3)
+    return fprintf(stderr, "usage: preprocess_bench DIRECTORY FILE [SECONDS [VALUES]]\n"), 2;
   j.directory = argv[1], j.file = argv[2];
   j.values = argc > 4 ? argv[4] : NULL;
   const double seconds = argc > 3 ? atof(argv[3]) : 1;
   const bool hears = is_sound(j.file);
   size_t n = 0;
-  accel_status status =
-      hears ? accel__audio_processor_load(j.directory, &j.audio) : accel__image_processor_load(j.directory, &j.image);
-  for (double begin = now(); status == ACCEL_OK && n < PASSES_MAX && (n < 5 || now() - begin < seconds); n++)
+  accel_status status = hears ? accel__audio_processor_load(j.directory, &j.audio)
+                              : accel__image_processor_load(j.directory, &j.image);
+  for (double begin = now();
+       status == ACCEL_OK && n < PASSES_MAX && (n < 5 || now() - begin < seconds); n++)
     status = hears ? sound(&j, n) : picture(&j, n);
   if (status != ACCEL_OK) return fprintf(stderr, "%s\n", accel__message()), 1;
   qsort(j.read, n, sizeof *j.read, ascending);
   qsort(j.process, n, sizeof *j.process, ascending);
-  printf("{\"read_ms\": %.4f, \"process_ms\": %.4f, \"all_ms\": %.4f, \"passes\": %zu}\n", 1e3 * j.read[n / 2],
-         1e3 * j.process[n / 2], 1e3 * (j.read[n / 2] + j.process[n / 2]), n);
+  printf("{\"read_ms\": %.4f, \"process_ms\": %.4f, \"all_ms\": %.4f, \"passes\": %zu}\n",
+         1e3 * j.read[n / 2], 1e3 * j.process[n / 2], 1e3 * (j.read[n / 2] + j.process[n / 2]), n);
   if (hears) accel__audio_processor_free(&j.audio);
   return 0;
 }

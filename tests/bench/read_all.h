@@ -1,4 +1,5 @@
-/* read_all.h - memory read as fast as a core can by plain loops: what kernels that stream are held against. */
+/* read_all.h - memory read as fast as a core can by plain loops: what kernels that stream are held
+ * against. */
 #ifndef ACCEL_TESTS_READ_ALL_H
 #define ACCEL_TESTS_READ_ALL_H
 
@@ -22,8 +23,10 @@ typedef uint64_t v8 __attribute__((vector_size(64)));
   }
 static inline void read_plain(const char *from, int64_t bytes) READ
 #if defined(__x86_64__)
-    __attribute__((target("avx2"))) static inline void read_avx2(const char *from, int64_t bytes) READ
-    __attribute__((target("avx512f"))) static inline void read_avx512(const char *from, int64_t bytes) READ
+    __attribute__((target("avx2"))) static inline void read_avx2(const char *from,
+                                                                 int64_t bytes) READ
+    __attribute__((target("avx512f"))) static inline void read_avx512(const char *from,
+                                                                      int64_t bytes) READ
 #endif
     static inline void read_all(cpu_isa isa, const char *from, int64_t bytes) {
 #if defined(__x86_64__)

@@ -1,4 +1,5 @@
-/* cases.c - the golden cases: safetensors files whose metadata says what they are (tests/goldens/make_op_goldens.py). */
+/* cases.c - the golden cases: safetensors files whose metadata says what they are
+ * (tests/goldens/make_op_goldens.py). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,12 @@ static int attr_number(const char *key) {
 }
 
 static accel_plugin_attr_type attr_type(int number) {
-  enum { I = ACCEL_PLUGIN_ATTR_I, F = ACCEL_PLUGIN_ATTR_F, IV = ACCEL_PLUGIN_ATTR_IV, D = ACCEL_PLUGIN_ATTR_D };
+  enum {
+    I = ACCEL_PLUGIN_ATTR_I,
+    F = ACCEL_PLUGIN_ATTR_F,
+    IV = ACCEL_PLUGIN_ATTR_IV,
+    D = ACCEL_PLUGIN_ATTR_D
+  };
   switch (number) {
 #define ACCEL_ATTR(NAME, which, spelled, type, text) \
   case which:                                        \
@@ -70,8 +76,10 @@ static const char *read_attrs(conf_cases *cases, conf_case *c, const accel__json
     int key = attr_number(item->string);
     if (!key) return "an attribute that ops.def does not know";
     accel__attr *a = &c->attr[c->n_attr];
-    *a = (accel__attr){
-        .key = (accel_plugin_attr_key)key, .type = attr_type(key), .i = (int64_t)item->valuedouble, .f = item->valuedouble};
+    *a = (accel__attr){.key = (accel_plugin_attr_key)key,
+                       .type = attr_type(key),
+                       .i = (int64_t)item->valuedouble,
+                       .f = item->valuedouble};
     c->attr_dims[c->n_attr++] = a->type == ACCEL_PLUGIN_ATTR_D;
     if (a->type == ACCEL_PLUGIN_ATTR_D) a->v = numbers(cases, accel__json_get(item, "dims"), &a->n);
     if (a->type == ACCEL_PLUGIN_ATTR_IV) a->v = numbers(cases, item, &a->n);
@@ -79,8 +87,8 @@ static const char *read_attrs(conf_cases *cases, conf_case *c, const accel__json
   return NULL;
 }
 
-static bool find_tensor(const accel__checkpoint *file, const char *c, uint32_t run, const char *part, uint32_t k,
-                        conf_tensor *out) {
+static bool find_tensor(const accel__checkpoint *file, const char *c, uint32_t run,
+                        const char *part, uint32_t k, conf_tensor *out) {
   char name[160];
   snprintf(name, sizeof name, "%s/%u/%s%u", c, run, part, k);
   const accel__tensor_info *t = accel__checkpoint_find(file, name);
@@ -128,10 +136,12 @@ static const char *read_run(const accel__checkpoint *file, conf_case *c, uint32_
   conf_run *r = &c->run[run];
   for (uint32_t i = 0; i < c->n_operand; i++) {
     if (c->role[i] == '-') continue;
-    if (!find_tensor(file, c->name, c->role[i] == 'i' ? run : 0, "in", i, &r->in[i])) return "an operand is missing";
+    if (!find_tensor(file, c->name, c->role[i] == 'i' ? run : 0, "in", i, &r->in[i]))
+      return "an operand is missing";
   }
   for (uint32_t k = 0; k < 2; k++)
-    if (c->wanted[k] && !find_tensor(file, c->name, run, "out", k, &r->out[k])) return "an output is missing";
+    if (c->wanted[k] && !find_tensor(file, c->name, run, "out", k, &r->out[k]))
+      return "an output is missing";
   for (uint32_t s = 0; s < c->n_space; s++) {
     conf_tensor t;
     if (!c->spaces[s].ragged) continue;
@@ -142,13 +152,16 @@ static const char *read_run(const accel__checkpoint *file, conf_case *c, uint32_
   return NULL;
 }
 
-static const char *read_case(conf_cases *cases, const accel__checkpoint *file, const accel__json *object) {
-  conf_case *c = conf_add(cases, accel__json_get(object, "name")->valuestring, accel__json_get(object, "op")->valuestring);
+static const char *read_case(conf_cases *cases, const accel__checkpoint *file,
+                             const accel__json *object) {
+  conf_case *c = conf_add(cases, accel__json_get(object, "name")->valuestring,
+                          accel__json_get(object, "op")->valuestring);
   if (!c) return "no memory";
   const char *roles = accel__json_get(object, "roles")->valuestring;
   c->n_operand = (uint32_t)strlen(roles);
   c->n_run = (uint32_t)accel__json_get(object, "runs")->valueint;
-  if (!c->op || c->n_operand > CONF_OPERANDS || c->n_run > CONF_RUNS) return "an unknown op, too many operands or runs";
+  if (!c->op || c->n_operand > CONF_OPERANDS || c->n_run > CONF_RUNS)
+    return "an unknown op, too many operands or runs";
   memcpy(c->role, roles, c->n_operand);
   uint32_t i = 0;
   ACCEL_JSON_EACH(item, accel__json_get(object, "uses")) {
@@ -165,7 +178,8 @@ static const char *read_case(conf_cases *cases, const accel__checkpoint *file, c
   ACCEL_JSON_EACH(ids, accel__json_get(object, "sequences")) {
     if (i == CONF_RUNS) break;
     ACCEL_JSON_EACH(id, ids) {
-      if (c->run[i].n_sequence < CONF_SEQUENCES) c->run[i].sequence[c->run[i].n_sequence++] = id->valueint;
+      if (c->run[i].n_sequence < CONF_SEQUENCES)
+        c->run[i].sequence[c->run[i].n_sequence++] = id->valueint;
     }
     i++;
   }
@@ -192,12 +206,16 @@ static const char *load_file(const char *path, conf_cases *out) {
     if (!why) why = read_case(out, file, item);
   }
   accel__json_free(&json);
-  if (why) snprintf(text, sizeof text, "%s: case %s: %s", path, out->n ? out->at[out->n - 1].name : "?", why);
+  if (why)
+    snprintf(text, sizeof text, "%s: case %s: %s", path, out->n ? out->at[out->n - 1].name : "?",
+             why);
   return why ? text : NULL;
 }
 
-/* Every op of ops.def has its file, and every attribute a case: adding one without goldens fails here. */
-static const char *check_coverage(const conf_cases *cases, const char *op, uint32_t number, const char *attributes) {
+/* Every op of ops.def has its file, and every attribute a case: adding one without goldens fails
+ * here. */
+static const char *check_coverage(const conf_cases *cases, const char *op, uint32_t number,
+                                  const char *attributes) {
   static char text[200];
   char list[400];
   snprintf(list, sizeof list, "%s", attributes);
@@ -208,7 +226,9 @@ static const char *check_coverage(const conf_cases *cases, const char *op, uint3
       for (uint32_t k = 0; cases->at[i].op == number && k < cases->at[i].n_attr; k++)
         found |= (int)cases->at[i].attr[k].key == attr_number(key);
     if (found) continue;
-    snprintf(text, sizeof text, "no golden case of %s has attribute '%s': extend tests/goldens/make_op_goldens.py", op, key);
+    snprintf(text, sizeof text,
+             "no golden case of %s has attribute '%s': extend tests/goldens/make_op_goldens.py", op,
+             key);
     return text;
   }
   return NULL;

@@ -66,7 +66,8 @@ static bool parse(int argc, char **argv, settings *s) {
     else
       return fprintf(stderr, "conformance: %s is unknown\n", argv[i]), false;
   }
-  return s->plugin || s->only_list || (fprintf(stderr, "conformance: --plugin FILE is needed\n"), false);
+  return s->plugin || s->only_list ||
+         (fprintf(stderr, "conformance: --plugin FILE is needed\n"), false);
 }
 
 /* An absent file excuses nothing. */
@@ -80,7 +81,8 @@ static bool read_list(settings *s) {
     if (line[0] == '#' || line[0] == '\n') continue;
     if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 ||
         (strcmp(word, "never") && strcmp(word, "not-yet"))) {
-      fprintf(stderr, "%s: expected 'never GLOB reason' or 'not-yet GLOB reason': %s", s->list, line);
+      fprintf(stderr, "%s: expected 'never GLOB reason' or 'not-yet GLOB reason': %s", s->list,
+              line);
       fclose(f);
       return false;
     }
@@ -100,8 +102,8 @@ static const excuse *excused(const settings *s, const char *what) {
 static void judge(const settings *s, const char *what, conf_result r, score *total) {
   const excuse *e = excused(s, what);
   if (r.verdict == CONF_PASS && e) {
-    printf("FAIL %s: listed as %s (%s) but it passes: strike it from the list\n", what, e->never ? "never" : "not-yet",
-           e->reason);
+    printf("FAIL %s: listed as %s (%s) but it passes: strike it from the list\n", what,
+           e->never ? "never" : "not-yet", e->reason);
     total->failed++;
   } else if (r.verdict == CONF_PASS) {
     if (s->verbose) printf("pass %s\n", what);
@@ -110,13 +112,14 @@ static void judge(const settings *s, const char *what, conf_result r, score *tot
     printf("skip %s: %s: %s\n", what, e->never ? "never" : "not yet", e->reason);
     total->skipped++;
   } else {
-    printf("FAIL %s: %s%s\n", what, r.verdict == CONF_NO ? "not supported and not listed: " : "", r.why);
+    printf("FAIL %s: %s%s\n", what, r.verdict == CONF_NO ? "not supported and not listed: " : "",
+           r.why);
     total->failed++;
   }
 }
 
-static void run_precision(const settings *s, const char *precision, const conf_cases *cases, conf_plugin *plugin,
-                          conf_plugin *reference, score *total) {
+static void run_precision(const settings *s, const char *precision, const conf_cases *cases,
+                          conf_plugin *plugin, conf_plugin *reference, score *total) {
   for (uint32_t i = 0; i < cases->n; i++) {
     char what[160];
     if (fnmatch(s->filter, cases->at[i].name, 0)) continue;
@@ -134,9 +137,11 @@ static int run(const settings *s, const conf_cases *cases) {
     printf("skip %s: %s\n0 passed, 0 failed, 1 skipped\n", s->plugin, why);
     return 77;
   }
-  const char *no_reference = s->reference ? conf_plugin_open(s->reference, 0, 1, &reference) : "no --reference given";
+  const char *no_reference =
+      s->reference ? conf_plugin_open(s->reference, 0, 1, &reference) : "no --reference given";
   if (no_reference) fprintf(stderr, "conformance: reference plugin: %s\n", no_reference);
-  printf("%s:%u, seed %llu, %u cases\n", plugin.table->name, s->device, (unsigned long long)s->seed, cases->n);
+  printf("%s:%u, seed %llu, %u cases\n", plugin.table->name, s->device, (unsigned long long)s->seed,
+         cases->n);
   if (fnmatch(s->filter, "refusals", 0) == 0) judge(s, "refusals", conf_refusals(&plugin), &total);
   char list[128];
   snprintf(list, sizeof list, "%s", s->precision);

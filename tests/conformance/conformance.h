@@ -1,5 +1,5 @@
-/* conformance.h - the parts of the conformance program: cases (goldens or random), programs built from them, runs on a
- * plugin, comparison. */
+/* conformance.h - the parts of the conformance program: cases (goldens or random), programs built
+ * from them, runs on a plugin, comparison. */
 #ifndef ACCEL_TESTS_CONFORMANCE_H
 #define ACCEL_TESTS_CONFORMANCE_H
 
@@ -23,7 +23,8 @@ typedef struct conf_tensor {
 } conf_tensor;
 
 typedef struct conf_run {
-  conf_tensor in[CONF_OPERANDS], out[2]; /* out absent in random cases: the reference plugin says what is right */
+  /* out absent in random cases: the reference plugin says what is right */
+  conf_tensor in[CONF_OPERANDS], out[2];
   const int32_t *lengths[CONF_SPACES];
   int64_t items[CONF_SPACES];
   int32_t sequence[CONF_SEQUENCES];
@@ -58,7 +59,8 @@ typedef struct conf_cases {
 } conf_cases;
 void conf_cases_free(conf_cases *cases);
 
-/* cases.c: goldens of a directory; random.c: seeded cases with the shapes of real models.  Return an error text or NULL. */
+/* cases.c: goldens of a directory; random.c: seeded cases with the shapes of real models.  Return
+ * an error text or NULL. */
 const char *conf_load(const char *directory, conf_cases *out);
 const char *conf_random(uint64_t seed, conf_cases *out);
 conf_case *conf_add(conf_cases *cases, const char *name, const char *op);
@@ -89,15 +91,19 @@ const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_p
 void conf_weights_free(conf_weights *w);
 
 /* run.c */
-typedef enum conf_verdict { CONF_PASS, CONF_FAIL, CONF_NO } conf_verdict; /* NO: supports says so, and init refuses it */
+/* NO: supports says so, and init refuses it */
+typedef enum conf_verdict { CONF_PASS, CONF_FAIL, CONF_NO } conf_verdict;
 typedef struct conf_result {
   conf_verdict verdict;
   char why[400];
 } conf_result;
-/* Runs a case at a precision.  Expected: the goldens at fp32, else what `reference` (may be NULL when goldens do) computes.
+/* Runs a case at a precision.  Expected: the goldens at fp32, else what `reference` (may be NULL
+ * when goldens do) computes.
  */
-conf_result conf_run_case(const conf_case *c, const char *precision, conf_plugin *plugin, conf_plugin *reference);
-/* Programs no plugin may accept: unknown op, unknown attribute, an index out of range.  Empty text: all refused. */
+conf_result conf_run_case(const conf_case *c, const char *precision, conf_plugin *plugin,
+                          conf_plugin *reference);
+/* Programs no plugin may accept: unknown op, unknown attribute, an index out of range.  Empty text:
+ * all refused. */
 conf_result conf_refusals(conf_plugin *plugin);
 
 #endif

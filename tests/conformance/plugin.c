@@ -1,5 +1,5 @@
-/* plugin.c - loading a plugin by path, and the services it is lent: a real thread pool, so that kernels meet their races
- * here. */
+/* plugin.c - loading a plugin by path, and the services it is lent: a real thread pool, so that
+ * kernels meet their races here. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@ static void parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg)
 }
 static uint32_t workers(void *self) { return accel__pool_size(((conf_plugin *)self)->pool); }
 
-const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads, conf_plugin *out) {
+const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads,
+                             conf_plugin *out) {
   static char why[512];
   memset(out, 0, sizeof *out);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

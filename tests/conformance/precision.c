@@ -1,4 +1,5 @@
-/* precision.c - the weight formats of each precision (the table of the design), and fp32 weights put into them. */
+/* precision.c - the weight formats of each precision (the table of the design), and fp32 weights
+ * put into them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +18,19 @@ static const accel_plugin_format plain_f32 = {ACCEL_PLUGIN_F32, NONE, NONE, NONE
 static const accel_plugin_format plain_f16 = {ACCEL_PLUGIN_F16, NONE, NONE, NONE, 0, 0};
 static const accel_plugin_format plain_bf16 = {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0};
 static const accel_plugin_format i8_rows = {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1};
-static const accel_plugin_format e4m3_rows = {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1};
+static const accel_plugin_format e4m3_rows = {
+    ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1};
 static const accel_plugin_format i4_groups = {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1};
-static const accel_plugin_format u4_groups = {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1};
-static const accel_plugin_format mx_groups = {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1};
+static const accel_plugin_format u4_groups = {
+    ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1};
+static const accel_plugin_format mx_groups = {
+    ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1};
 
 static const struct precision {
   const char *name;
   uint8_t compute, kv;
-  const accel_plugin_format *linear, *table, *conv; /* linear and moe; lm_head and embedding; conv */
+  /* linear and moe; lm_head and embedding; conv */
+  const accel_plugin_format *linear, *table, *conv;
 } precisions[] = {
     {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, &plain_f32, &plain_f32, &plain_f32},
     {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, &plain_f16, &plain_f16, &plain_f16},
@@ -46,8 +51,10 @@ static const struct precision *find(const char *name) {
 bool conf_precision(const char *name, accel_plugin_precision *out) {
   const struct precision *p = find(name);
   if (!p) return false;
-  *out = (accel_plugin_precision){
-      .size = sizeof *out, .compute = p->compute, .kv = p->kv, .flags = ACCEL_PLUGIN_ALLOW_EMULATED};
+  *out = (accel_plugin_precision){.size = sizeof *out,
+                                  .compute = p->compute,
+                                  .kv = p->kv,
+                                  .flags = ACCEL_PLUGIN_ALLOW_EMULATED};
   strncpy(out->name, p->name, sizeof out->name - 1);
   return true;
 }
@@ -67,7 +74,8 @@ static accel_plugin_format format_of(const struct precision *p, uint32_t use) {
 }
 
 /* Codes of one group of k elements; returns its scale and zero. */
-static void encode_group(uint8_t store, const float *x, int64_t k, uint8_t *row, int64_t first, float *scale, float *zero) {
+static void encode_group(uint8_t store, const float *x, int64_t k, uint8_t *row, int64_t first,
+                         float *scale, float *zero) {
   float low = 0, high = 0;
   for (int64_t i = 0; i < k; i++) low = fminf(low, x[i]), high = fmaxf(high, x[i]);
   float most = fmaxf(high, -low);
@@ -118,7 +126,8 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
                     accel_plugin_weight_view *view) {
   int64_t n, k;
   kit_weight_matrix(w, &n, &k);
-  int64_t group = f->group_k ? f->group_k : (k ? k : 1), per_row = (k + group - 1) / group, scales = n * per_row;
+  int64_t group = f->group_k ? f->group_k : (k ? k : 1), per_row = (k + group - 1) / group,
+          scales = n * per_row;
   int64_t row_bytes = f->store == ACCEL_PLUGIN_F32                                   ? k * 4
                       : f->store <= ACCEL_PLUGIN_BF16                                ? k * 2
                       : f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_E4M3 ? k

@@ -1,5 +1,5 @@
-/* random.c - seeded cases: shapes of real models and awkward ones around them.  What is right is what the reference plugin
- * computes. */
+/* random.c - seeded cases: shapes of real models and awkward ones around them.  What is right is
+ * what the reference plugin computes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,9 @@ static uint64_t next(maker *m) { /* splitmix64 */
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   return z ^ z >> 31;
 }
-static int64_t between(maker *m, int64_t low, int64_t high) { return low + (int64_t)(next(m) % (uint64_t)(high - low + 1)); }
+static int64_t between(maker *m, int64_t low, int64_t high) {
+  return low + (int64_t)(next(m) % (uint64_t)(high - low + 1));
+}
 static float normal(maker *m) { /* nearly: the sum of four uniforms, variance 1 */
   float sum = 0;
   for (int i = 0; i < 4; i++) sum += (float)(next(m) >> 40) * 0x1p-24f - 0.5f;
@@ -33,7 +35,8 @@ static void start(maker *m, const char *op, const char *what) {
   m->c->wanted[0] = true;
 }
 
-static void *room(maker *m, conf_tensor *t, accel_plugin_dtype dtype, uint32_t rank, const int64_t *dim) {
+static void *room(maker *m, conf_tensor *t, accel_plugin_dtype dtype, uint32_t rank,
+                  const int64_t *dim) {
   *t = (conf_tensor){.present = true, .dtype = dtype, .rank = rank, .elements = 1};
   for (uint32_t i = 0; i < rank; i++) {
     t->dim[i] = dim[i];
@@ -45,8 +48,8 @@ static void *room(maker *m, conf_tensor *t, accel_plugin_dtype dtype, uint32_t r
 }
 
 /* Operand `at`: role, use, row space; normal numbers times scale. */
-static void floats(maker *m, uint32_t at, char role, uint32_t use, int32_t space, float scale, uint32_t rank,
-                   const int64_t *dim) {
+static void floats(maker *m, uint32_t at, char role, uint32_t use, int32_t space, float scale,
+                   uint32_t rank, const int64_t *dim) {
   conf_tensor *t = &m->c->run[0].in[at];
   float *data = room(m, t, ACCEL_PLUGIN_F32, rank, dim);
   for (int64_t i = 0; data && i < t->elements; i++) data[i] = normal(m) * scale;
@@ -56,7 +59,8 @@ static void floats(maker *m, uint32_t at, char role, uint32_t use, int32_t space
   if (m->c->n_operand <= at) m->c->n_operand = at + 1;
 }
 
-static void integers(maker *m, uint32_t at, int64_t low, int64_t high, int32_t space, uint32_t rank, const int64_t *dim) {
+static void integers(maker *m, uint32_t at, int64_t low, int64_t high, int32_t space, uint32_t rank,
+                     const int64_t *dim) {
   conf_tensor *t = &m->c->run[0].in[at];
   int32_t *data = room(m, t, ACCEL_PLUGIN_I32, rank, dim);
   for (int64_t i = 0; data && i < t->elements; i++) data[i] = (int32_t)between(m, low, high);
@@ -70,10 +74,11 @@ static void set_list(maker *m, accel_plugin_attr_key key, uint32_t n, const int6
   int64_t *copy = accel__arena_alloc(&m->cases->arena, n * sizeof *copy);
   if (copy) memcpy(copy, v, n * sizeof *copy);
   m->c->attr_dims[m->c->n_attr] = key == ACCEL_PLUGIN_ATTR_SHAPE;
-  set(m, (accel__attr){.key = key,
-                       .type = key == ACCEL_PLUGIN_ATTR_SHAPE ? ACCEL_PLUGIN_ATTR_D : ACCEL_PLUGIN_ATTR_IV,
-                       .v = copy,
-                       .n = n});
+  set(m, (accel__attr){
+             .key = key,
+             .type = key == ACCEL_PLUGIN_ATTR_SHAPE ? ACCEL_PLUGIN_ATTR_D : ACCEL_PLUGIN_ATTR_IV,
+             .v = copy,
+             .n = n});
 }
 #define DIMS(...) \
   (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
@@ -113,16 +118,17 @@ static void gated(maker *m, int64_t t, int64_t k, int64_t n, int64_t glu) {
   int64_t rows = glu == ACCEL_PLUGIN_GLU_SEPARATE ? n : 2 * n;
   floats(m, 0, 'i', 0, -1, 1, DIMS(t, k));
   floats(m, 1, 'w', ACCEL_PLUGIN_USE_LINEAR, -1, 0.1f, DIMS(rows, k));
-  if (glu == ACCEL_PLUGIN_GLU_SEPARATE) floats(m, 4, 'w', ACCEL_PLUGIN_USE_LINEAR, -1, 0.1f, DIMS(n, k));
+  if (glu == ACCEL_PLUGIN_GLU_SEPARATE)
+    floats(m, 4, 'w', ACCEL_PLUGIN_USE_LINEAR, -1, 0.1f, DIMS(n, k));
   set(m, ACCEL_I(ACT, ACCEL_PLUGIN_ACT_SILU));
   set(m, ACCEL_I(GLU, glu));
 }
 
-static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items, int64_t longest, int causal,
-                      int64_t left) {
+static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items,
+                      int64_t longest, int causal, int64_t left) {
   char what[64];
-  snprintf(what, sizeof what, "%lldof%lld_%lld_causal%d_left%lld", (long long)heads, (long long)kv, (long long)d, causal,
-           (long long)left);
+  snprintf(what, sizeof what, "%lldof%lld_%lld_causal%d_left%lld", (long long)heads, (long long)kv,
+           (long long)d, causal, (long long)left);
   start(m, "ATTENTION", what);
   int64_t t = ragged(m, items, longest);
   floats(m, 0, 'i', 0, 0, 1, DIMS(t, heads * d));
@@ -138,13 +144,16 @@ static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t it
   set(m, ACCEL_I(KV_SPACE, 0));
 }
 
-/* Keys kept in a session, more of them than a page holds, and the weights of some heads over them. */
-static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items, int64_t longest, int causal) {
+/* Keys kept in a session, more of them than a page holds, and the weights of some heads over
+ * them. */
+static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items,
+                          int64_t longest, int causal) {
   m->shortest = longest - longest / 10;
   attention(m, heads, kv, d, items, longest, causal, -1);
   m->shortest = 0;
   conf_case *c = m->c;
-  c->name = accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1);
+  c->name =
+      accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1);
   c->has_state = true;
   c->state = (accel_plugin_state){.name = "state",
                                   .kind = ACCEL_PLUGIN_STATE_KV,
@@ -244,11 +253,15 @@ static void image_ops(maker *m) {
 
 const char *conf_random(uint64_t seed, conf_cases *out) {
   maker m = {.cases = out, .state = seed};
-  static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072}, {128, 384, 384},
-                                     {33, 130, 67},   {1, 384, 384}, {64, 64, 64},   {3, 1000, 7}};
-  for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) linear(&m, shape[i][0], shape[i][1], shape[i][2]);
-  for (int i = 0; i < 8; i++) linear(&m, between(&m, 1, 70), between(&m, 1, 200), between(&m, 1, 200));
-  for (int64_t glu = 1; glu <= 4; glu++) gated(&m, between(&m, 1, 20), between(&m, 1, 150), between(&m, 1, 150), glu);
+  static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072},
+                                     {128, 384, 384}, {33, 130, 67}, {1, 384, 384},
+                                     {64, 64, 64},    {3, 1000, 7}};
+  for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+    linear(&m, shape[i][0], shape[i][1], shape[i][2]);
+  for (int i = 0; i < 8; i++)
+    linear(&m, between(&m, 1, 70), between(&m, 1, 200), between(&m, 1, 200));
+  for (int64_t glu = 1; glu <= 4; glu++)
+    gated(&m, between(&m, 1, 20), between(&m, 1, 150), between(&m, 1, 150), glu);
   attention(&m, 12, 12, 32, 5, 60, 0, -1);
   attention(&m, 4, 4, 64, 3, 130, 0, -1);
   attention(&m, 8, 2, 64, 3, 90, 1, -1);

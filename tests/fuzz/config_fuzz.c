@@ -1,4 +1,5 @@
-/* config_fuzz.c - config.json of any model: whatever the bytes, a program is built and valid, or the refusal has a message.
+/* config_fuzz.c - config.json of any model: whatever the bytes, a program is built and valid, or
+ * the refusal has a message.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (accel__model_build(&request, &model) == ACCEL_OK) {
     const accel_plugin_program *p = accel__program_view(model->program);
     require(accel__program_validate(p) == ACCEL_OK);
-    require(model->n_inputs >= 1 && model->n_outputs >= 1 && p->n_entry == model->n_entries && p->n_entry >= 1);
+    require(model->n_inputs >= 1 && model->n_outputs >= 1 && p->n_entry == model->n_entries &&
+            p->n_entry >= 1);
     require(accel__model_entry_of(model, "forward") != NULL);
     require(request.embed == NULL || accel__model_entry_of(model, "embed") != NULL);
     require(model->num_labels == 0 || model->labels != NULL);

@@ -1,5 +1,6 @@
-/* import_fuzz.c - quantised checkpoints: the configuration up to the first NUL, then the bytes of a safetensors file.
- * Whatever they are, every weight that is found can be read and turned into numbers, or the refusal has a message. */
+/* import_fuzz.c - quantised checkpoints: the configuration up to the first NUL, then the bytes of a
+ * safetensors file. Whatever they are, every weight that is found can be read and turned into
+ * numbers, or the refusal has a message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const uint8_t *end = memchr(data, 0, size);
   accel__json_file config = {0};
   char path[64];
-  if (!end || accel__json_parse((const char *)data, (size_t)(end - data), "config.json", &config) != ACCEL_OK) return 0;
+  if (!end || accel__json_parse((const char *)data, (size_t)(end - data), "config.json", &config) !=
+                  ACCEL_OK)
+    return 0;
   const size_t rest = size - (size_t)(end + 1 - data);
   int file = memfd_create("model", 0);
   require(file >= 0 && write(file, end + 1, rest) == (ssize_t)rest);

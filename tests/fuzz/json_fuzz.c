@@ -1,4 +1,5 @@
-/* json_fuzz.c - any bytes: the reader must not fault, and what it takes is JSON that cJSON's own parser reads as the same tree. */
+/* json_fuzz.c - any bytes: the reader must not fault, and what it takes is JSON that cJSON's own
+ * parser reads as the same tree. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,11 +15,13 @@ static void require(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-/* Strings are valid UTF-8, links are whole; returns whether a number is there that JSON cannot write. */
+/* Strings are valid UTF-8, links are whole; returns whether a number is there that JSON cannot
+ * write. */
 static bool check(const cJSON *node) {
   bool unusual = cJSON_IsNumber(node) && !isfinite(node->valuedouble);
   const cJSON *last = NULL;
-  if (cJSON_IsString(node)) require(accel__utf8_valid(node->valuestring, strlen(node->valuestring)));
+  if (cJSON_IsString(node))
+    require(accel__utf8_valid(node->valuestring, strlen(node->valuestring)));
   ACCEL_JSON_EACH(child, node) {
     require(last ? child->prev == last && last->next == child : child == node->child);
     if (cJSON_IsObject(node)) require(accel__utf8_valid(child->string, strlen(child->string)));
@@ -50,7 +53,8 @@ static void access_members(const accel__json_file *file) {
     const char *s, *key = member->string;
     const cJSON *node;
     if (!key) return;
-    require(accel__json_int(file, file->root, key, -1000, 1000, &i) != ACCEL_OK || (i >= -1000 && i <= 1000));
+    require(accel__json_int(file, file->root, key, -1000, 1000, &i) != ACCEL_OK ||
+            (i >= -1000 && i <= 1000));
     accel__json_number(file, file->root, key, &d);
     accel__json_bool(file, file->root, key, &b);
     accel__json_string(file, file->root, key, &s);
@@ -67,13 +71,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   }
   bool unusual = check(file.root), long_number = false;
-  for (size_t i = 0, run = 0; i < size && !long_number; i++) { /* cJSON cuts numbers at 63 characters */
+  /* cJSON cuts numbers at 63 characters */
+  for (size_t i = 0, run = 0; i < size && !long_number; i++) {
     run = data[i] && strchr("0123456789+-.eE", data[i]) ? run + 1 : 0;
     long_number = run > 60;
   }
   if (size < 4096) access_members(&file);
   if (!unusual && !long_number) {
-    size_t mark = size >= 3 && !memcmp(data, "\xEF\xBB\xBF", 3) ? 3 : 0; /* cJSON skips it before long texts only */
+    /* cJSON skips it before long texts only */
+    size_t mark = size >= 3 && !memcmp(data, "\xEF\xBB\xBF", 3) ? 3 : 0;
     cJSON *theirs = cJSON_ParseWithLength((const char *)data + mark, size - mark);
     require(theirs && same(file.root, theirs));
     cJSON_Delete(theirs);

@@ -1,8 +1,9 @@
-/* marian_fuzz.c - the files of Marian's, M2M100's and tiktoken's tokenizers: what loads encodes and decodes, what does not
- * is refused.
+/* marian_fuzz.c - the files of Marian's, M2M100's and tiktoken's tokenizers: what loads encodes and
+ * decodes, what does not is refused.
  *
- * The input is vocab.json, target_vocab.json and the model, each behind a line with its length in decimal.  The first byte
- * modulo 4: Marian, with separate vocabularies, M2M100, tiktoken (the model alone). */
+ * The input is vocab.json, target_vocab.json and the model, each behind a line with its length in
+ * decimal.  The first byte modulo 4: Marian, with separate vocabularies, M2M100, tiktoken (the
+ * model alone). */
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,8 +16,9 @@
 static char directory[64];
 
 static void remove_files(void) {
-  static const char *const names[] = {"vocab.json", "target_vocab.json",       "tokenizer_config.json",
-                                      "source.spm", "sentencepiece.bpe.model", "tiktoken.model"};
+  static const char *const names[] = {
+      "vocab.json", "target_vocab.json",       "tokenizer_config.json",
+      "source.spm", "sentencepiece.bpe.model", "tiktoken.model"};
   char path[128];
   for (int i = 0; i < 6; i++) {
     snprintf(path, sizeof path, "%s/%s", directory, names[i]);
@@ -51,11 +53,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static const struct {
     const char *config, *model;
-  } kinds[] = {{"{\"tokenizer_class\":\"MarianTokenizer\"}", "source.spm"},
-               {"{\"tokenizer_class\":\"MarianTokenizer\",\"separate_vocabs\":true}", "source.spm"},
-               {"{\"tokenizer_class\":\"M2M100Tokenizer\",\"src_lang\":\"fr\"}", "sentencepiece.bpe.model"},
-               {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"added_tokens_decoder\":{\"9\":{\"content\":\"</s>\"}}}",
-                "tiktoken.model"}};
+  } kinds[] = {
+      {"{\"tokenizer_class\":\"MarianTokenizer\"}", "source.spm"},
+      {"{\"tokenizer_class\":\"MarianTokenizer\",\"separate_vocabs\":true}", "source.spm"},
+      {"{\"tokenizer_class\":\"M2M100Tokenizer\",\"src_lang\":\"fr\"}", "sentencepiece.bpe.model"},
+      {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"added_tokens_decoder\":{\"9\":{"
+       "\"content\":\"</s>\"}}}",
+       "tiktoken.model"}};
   static const char text[] = ">>fr<< Hello world, \xC3\xA9t\xC3\xA9 \xE6\x9D\xB1 </s> 12";
   accel__tokenizer *tokenizer = NULL;
   accel__encoding encoding = {0};

@@ -1,5 +1,5 @@
-/* registry_fuzz.c - arbitrary JSON added to the registry: refused with a message and nothing changed, or every entry answers
- * questions. */
+/* registry_fuzz.c - arbitrary JSON added to the registry: refused with a message and nothing
+ * changed, or every entry answers questions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,15 +17,18 @@ static void ask(accel__registry *r, const char *model) {
   free(list);
   if (accel__registry_json(r, model, &json) != ACCEL_OK) abort();
   free(json);
-  if (accel__registry_set_profile(r, model, "cpu", names, (const int[]){1}, 1, true) != ACCEL_OK) abort();
-  if (accel__registry_precision_supported(r, model, "cpu", "int4", &yes) != ACCEL_OK || !yes) abort();
+  if (accel__registry_set_profile(r, model, "cpu", names, (const int[]){1}, 1, true) != ACCEL_OK)
+    abort();
+  if (accel__registry_precision_supported(r, model, "cpu", "int4", &yes) != ACCEL_OK || !yes)
+    abort();
 }
 
 /* The ids of the text: of the entry it is, or of "models". */
 static void ask_each(accel__registry *r, const char *text, size_t n) {
   accel__json_file file;
   if (accel__json_parse(text, n, "fuzz", &file) != ACCEL_OK) abort();
-  const accel__json *models = accel__json_get(file.root, "models"), *id = accel__json_get(file.root, "id");
+  const accel__json *models = accel__json_get(file.root, "models"),
+                    *id = accel__json_get(file.root, "id");
   if (!models && id) ask(r, id->valuestring);
   ACCEL_JSON_EACH(entry, models) ask(r, accel__json_get(entry, "id")->valuestring);
   accel__json_free(&file);

@@ -1,4 +1,5 @@
-/* safetensors_fuzz.c - the safetensors reader on arbitrary bytes: what it accepts can be read to the last byte. */
+/* safetensors_fuzz.c - the safetensors reader on arbitrary bytes: what it accepts can be read to
+ * the last byte. */
 #include <stdlib.h>
 #include <string.h>
 

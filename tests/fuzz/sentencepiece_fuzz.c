@@ -1,4 +1,5 @@
-/* sentencepiece_fuzz.c - a SentencePiece model: what is made of it must be JSON, and load or be refused. */
+/* sentencepiece_fuzz.c - a SentencePiece model: what is made of it must be JSON, and load or be
+ * refused. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -7,9 +8,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static const char *const classes[] = {
-      "{}", "{\"tokenizer_class\":\"T5Tokenizer\"}", "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}",
-      "{\"tokenizer_class\":\"LlamaTokenizer\"}", "{\"tokenizer_class\":\"AlbertTokenizer\"}"};
+  static const char *const classes[] = {"{}", "{\"tokenizer_class\":\"T5Tokenizer\"}",
+                                        "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}",
+                                        "{\"tokenizer_class\":\"LlamaTokenizer\"}",
+                                        "{\"tokenizer_class\":\"AlbertTokenizer\"}"};
   const char *class = classes[n % 5];
   accel__json_file config = {0}, made = {0};
   accel__buffer json = {0};
@@ -19,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (accel__json_parse(class, length, "config", &config) != ACCEL_OK) abort();
   if (accel__sentencepiece_json(data, n, "fuzz.model", &config, &json) == ACCEL_OK) {
     if (accel__json_parse(json.data, json.n, "made", &made) != ACCEL_OK) abort();
-    if (accel__tokenizer_parse(json.data, json.n, "made", &tokenizer) == ACCEL_OK) accel__tokenizer_free(&tokenizer);
+    if (accel__tokenizer_parse(json.data, json.n, "made", &tokenizer) == ACCEL_OK)
+      accel__tokenizer_free(&tokenizer);
   }
   accel__json_free(&made);
   accel__json_free(&config);

@@ -1,6 +1,6 @@
-/* template_fuzz.c - a chat template (up to the first NUL byte) and messages (the rest, JSON; standard ones when there are
- * none): parse and render.  What must hold beside memory safety: a failure leaves no text, the result is UTF-8, and
- * rendering twice gives the same. */
+/* template_fuzz.c - a chat template (up to the first NUL byte) and messages (the rest, JSON;
+ * standard ones when there are none): parse and render.  What must hold beside memory safety: a
+ * failure leaves no text, the result is UTF-8, and rendering twice gives the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static const char standard[] =
-      "[{\"role\":\"system\",\"content\":\"be\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]";
+      "[{\"role\":\"system\",\"content\":\"be\"},{\"role\":\"user\",\"content\":[{\"type\":"
+      "\"text\",\"text\":\"a\"}]}]";
   static const struct tm now = {.tm_year = 124, .tm_mday = 1};
   const char *text = (const char *)data, *end = memchr(text ? text : "", 0, n), *json = standard;
   size_t text_n = end ? (size_t)(end - text) : n, json_n = strlen(standard);
@@ -29,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       if (status != ACCEL_OK && out[i].n) abort();
       if (status == ACCEL_OK && !accel__utf8_valid(out[i].data, out[i].n)) abort();
     }
-    if (out[0].n != out[1].n || (out[0].n && memcmp(out[0].data, out[1].data, out[0].n) != 0)) abort();
+    if (out[0].n != out[1].n || (out[0].n && memcmp(out[0].data, out[1].data, out[0].n) != 0))
+      abort();
   }
   accel__buffer_free(&out[0]);
   accel__buffer_free(&out[1]);

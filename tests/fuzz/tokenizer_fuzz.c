@@ -1,6 +1,6 @@
-/* tokenizer_fuzz.c - a tokenizer.json (up to the first NUL byte) and a text (the rest): load, encode in several ways,
- * decode. What must hold beside memory safety: spans lie inside the text, pieces hold together, and loading twice gives the
- * same. */
+/* tokenizer_fuzz.c - a tokenizer.json (up to the first NUL byte) and a text (the rest): load,
+ * encode in several ways, decode. What must hold beside memory safety: spans lie inside the text,
+ * pieces hold together, and loading twice gives the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,11 @@
-/* hip_faults_test.c - the HIP/CUDA host over a vendor's runtime that fails at any one call: an allocation refused, a launch
- * that fails, a module that does not load, a stream, an event, a copy.  Each is an error with the vendor's number or the
- * bytes, nothing is left behind, and the device serves again afterwards.
+/* hip_faults_test.c - the HIP/CUDA host over a vendor's runtime that fails at any one call: an
+ * allocation refused, a launch that fails, a module that does not load, a stream, an event, a
+ * copy.  Each is an error with the vendor's number or the bytes, nothing is left behind, and the
+ * device serves again afterwards.
  *
- * The runtime is the emulator behind a table of its own, so that the kernels really run; it is no emulator to the host,
- * which treats it as a card: code by the run-time compiler (a stub here), lost devices, streams. */
+ * The runtime is the emulator behind a table of its own, so that the kernels really run; it is no
+ * emulator to the host, which treats it as a card: code by the run-time compiler (a stub here),
+ * lost devices, streams. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,16 +22,17 @@
 
 /* ---- the table: every call counted, any one of them failing ---- */
 
-#define CALLS(C)                                                                                                      \
-  C(retain)                                                                                                           \
-  C(allocate)                                                                                                         \
-  C(host_allocate)                                                                                                    \
-  C(host_address)                                                                                                     \
-  C(to_device)                                                                                                        \
-  C(from_device)                                                                                                      \
-  C(within)                                                                                                           \
-  C(stream_new) C(stream_wait) C(event_new) C(event_record) C(event_ms) C(module_load) C(function) C(launch) C(enter) \
-      C(create) C(compile) C(code)
+#define CALLS(C)                                                                               \
+  C(retain)                                                                                    \
+  C(allocate)                                                                                  \
+  C(host_allocate)                                                                             \
+  C(host_address)                                                                              \
+  C(to_device)                                                                                 \
+  C(from_device)                                                                               \
+  C(within)                                                                                    \
+  C(stream_new)                                                                                \
+  C(stream_wait) C(event_new) C(event_record) C(event_ms) C(module_load) C(function) C(launch) \
+      C(enter) C(create) C(compile) C(code)
 typedef enum call {
 #define NUMBER(name) CALL_##name,
   CALLS(NUMBER)
@@ -47,7 +50,8 @@ static hip_runtime real;
 
 static int refuse(call c) { return ++called[c] == fail_at && (int)c == fail_call ? fail_code : 0; }
 
-/* Where an allocation ends: the emulator checks kernels' accesses, and a vendor's launch does not tell it the ranges. */
+/* Where an allocation ends: the emulator checks kernels' accesses, and a vendor's launch does not
+ * tell it the ranges. */
 enum { BLOCKS = 256 };
 static struct { uint64_t at, bytes; } block[BLOCKS];
 
@@ -66,7 +70,8 @@ static void forget(uint64_t at) {
 }
 static uint64_t rest_of(uint64_t at) {
   for (int i = 0; i < BLOCKS; i++)
-    if (block[i].at && at >= block[i].at && at < block[i].at + block[i].bytes) return block[i].at + block[i].bytes - at;
+    if (block[i].at && at >= block[i].at && at < block[i].at + block[i].bytes)
+      return block[i].at + block[i].bytes - at;
   return 0;
 }
 
@@ -160,8 +165,8 @@ static int fake_function(void **out, void *module, const char *name) {
   int rc = refuse(CALL_function);
   return rc ? rc : real.function(out, module, name);
 }
-static int fake_launch(void *f, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                       void *s, void **arguments, void **extra) {
+static int fake_launch(void *f, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+                       unsigned bz, unsigned shared, void *s, void **arguments, void **extra) {
   const emulated_kernel *k = f;
   uint64_t bytes[GPU_BINDINGS], address;
   int rc = refuse(CALL_launch);
@@ -193,11 +198,13 @@ static void fake_leave(int device, void *before) {
   live[CALL_enter]--;
   real.leave(device, before);
 }
-static const char *fake_text(int code) { return code == HIP_OUT_OF_MEMORY ? "out of memory" : "injected"; }
+static const char *fake_text(int code) {
+  return code == HIP_OUT_OF_MEMORY ? "out of memory" : "injected";
+}
 
 /* The run-time compiler: its product is a word. */
-static int make_program(void **program, const char *source, const char *name, int n, const char **headers,
-                        const char **names) {
+static int make_program(void **program, const char *source, const char *name, int n,
+                        const char **headers, const char **names) {
   (void)name, (void)n, (void)headers, (void)names;
   int rc = refuse(CALL_create);
   assert_true(strlen(source) > 10000);
@@ -243,13 +250,17 @@ static bool fake_load(hip_runtime *r, char *why, size_t n) {
   r->bounds = NULL;
   r->detail = NULL;
   r->allocate = fake_allocate, r->release = fake_release;
-  r->host_allocate = fake_host_allocate, r->host_release = fake_host_release, r->host_address = fake_host_address;
+  r->host_allocate = fake_host_allocate, r->host_release = fake_host_release,
+  r->host_address = fake_host_address;
   r->to_device = fake_to_device, r->from_device = fake_from_device, r->within = fake_within;
-  r->stream_new = fake_stream_new, r->stream_free = fake_stream_free, r->stream_wait = fake_stream_wait;
-  r->event_new = fake_event_new, r->event_free = fake_event_free, r->event_record = fake_event_record,
-  r->event_ms = fake_event_ms;
-  r->module_load = fake_module_load, r->module_free = fake_module_free, r->function = fake_function, r->launch = fake_launch;
-  r->retain = fake_retain, r->drop = fake_drop, r->enter = fake_enter, r->leave = fake_leave, r->text = fake_text;
+  r->stream_new = fake_stream_new, r->stream_free = fake_stream_free,
+  r->stream_wait = fake_stream_wait;
+  r->event_new = fake_event_new, r->event_free = fake_event_free,
+  r->event_record = fake_event_record, r->event_ms = fake_event_ms;
+  r->module_load = fake_module_load, r->module_free = fake_module_free, r->function = fake_function,
+  r->launch = fake_launch;
+  r->retain = fake_retain, r->drop = fake_drop, r->enter = fake_enter, r->leave = fake_leave,
+  r->text = fake_text;
   return true;
 }
 bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *c, char *why, size_t n) {
@@ -265,7 +276,8 @@ bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *c, char *why, size_t n) {
                       .text = fake_text};
   return true;
 }
-const hip_vendor hip_plugin_vendor = {.device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU, .load = fake_load};
+const hip_vendor hip_plugin_vendor = {.device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
+                                      .load = fake_load};
 
 /* ---- the tests ---- */
 
@@ -287,8 +299,8 @@ static void it_runs_and_leaves_nothing(void **state) {
   (void)state;
   if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("%s", why);
   nothing_is_left("a good run");
-  assert_true(called[CALL_launch] >= 4 && called[CALL_allocate] >= 1 && called[CALL_module_load] == 1 &&
-              called[CALL_compile] == 1);
+  assert_true(called[CALL_launch] >= 4 && called[CALL_allocate] >= 1 &&
+              called[CALL_module_load] == 1 && called[CALL_compile] == 1);
 }
 
 /* What a card is asked before it is used: few enough launches to take no time there. */
@@ -299,7 +311,8 @@ static void self_tests_are_a_few_launches(void **state) {
   if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("%s", why);
   const int one = called[CALL_launch];
   memset(called, 0, sizeof called);
-  if (accel__selftest_ops(plugin, 0, NULL, why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("%s", why);
+  if (accel__selftest_ops(plugin, 0, NULL, why, sizeof why) != ACCEL__PROOF_PASS)
+    fail_msg("%s", why);
   print_message("self-test: %d launches a precision, %d of every op\n", one, called[CALL_launch]);
   assert_true(one <= 40 && called[CALL_launch] <= 200);
 }
@@ -318,7 +331,8 @@ static void every_call_may_fail_once(void **state) {
   (void)state;
   (void)run(why, sizeof why);
   memcpy(count, called, sizeof count);
-  count[CALL_enter] = 0; /* a context that cannot be made current takes its memory along: nothing of ours is told */
+  /* a context that cannot be made current takes its memory along: nothing of ours is told */
+  count[CALL_enter] = 0;
   for (int c = 0; c < N_CALLS; c++)
     for (int i = 1; i <= count[c]; i++, tried++) {
       fail_call = c, fail_at = i, fail_code = code_for((call)c);
@@ -333,10 +347,12 @@ static void every_call_may_fail_once(void **state) {
       if (proof != ACCEL__PROOF_WRONG) fail_msg("%s: not noticed", what);
       char number[16];
       snprintf(number, sizeof number, "%d", fail_code);
-      const bool says = fail_code == HIP_OUT_OF_MEMORY ? strstr(why, "bytes") || strstr(why, "out of memory")
-                                                       : strstr(why, number) || strstr(why, "injected");
+      const bool says = fail_code == HIP_OUT_OF_MEMORY
+                            ? strstr(why, "bytes") || strstr(why, "out of memory")
+                            : strstr(why, number) || strstr(why, "injected");
       if (!says) fail_msg("%s: '%s' does not tell %s", what, why, number);
-      if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("after %s the device does not serve: %s", what, why);
+      if (run(why, sizeof why) != ACCEL__PROOF_PASS)
+        fail_msg("after %s the device does not serve: %s", what, why);
       nothing_is_left("the run after");
     }
   assert_true(tried > 40);
@@ -368,23 +384,28 @@ static void every_allocation_of_the_host_may_fail(void **state) {
     atomic_store(&host_refused, -1);
     nothing_is_left(what);
     noticed += proof == ACCEL__PROOF_WRONG;
-    const bool says = strstr(why, "memory") || strstr(why, "no room for") || strstr(why, "719"); /* the runtime's own */
+    /* the runtime's own */
+    const bool says = strstr(why, "memory") || strstr(why, "no room for") || strstr(why, "719");
     if (proof == ACCEL__PROOF_WRONG && !says) fail_msg("%s: '%s' does not tell it", what, why);
-    if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("after %s the device does not serve: %s", what, why);
-    if (atomic_load(&host_live) != held) fail_msg("%s: %ld blocks are left", what, atomic_load(&host_live) - held);
+    if (run(why, sizeof why) != ACCEL__PROOF_PASS)
+      fail_msg("after %s the device does not serve: %s", what, why);
+    if (atomic_load(&host_live) != held)
+      fail_msg("%s: %ld blocks are left", what, atomic_load(&host_live) - held);
   }
   assert_true(noticed > 40);
   print_message("%ld allocations of the host, %ld of them end the run\n", n, noticed);
 }
 
-/* A launch failure is the end of a vendor's context: every call says so until the endpoints are closed. */
+/* A launch failure is the end of a vendor's context: every call says so until the endpoints are
+ * closed. */
 static void a_lost_device_stays_lost_until_it_is_let_go(void **state) {
   const accel_plugin *plugin = accel_plugin_query(NULL, ACCEL_PLUGIN_ABI_NOW);
   void *buffer, *second;
   accel_plugin_error error = {.size = sizeof error};
   char why[512];
   (void)state;
-  assert_int_equal(plugin->buffer_alloc(0, 64, &buffer, &error), ACCEL_PLUGIN_OK); /* holds the device */
+  /* holds the device */
+  assert_int_equal(plugin->buffer_alloc(0, 64, &buffer, &error), ACCEL_PLUGIN_OK);
   fail_call = CALL_launch, fail_at = 2, fail_code = HIP_LAUNCH_FAILURE;
   assert_int_equal(run(why, sizeof why), ACCEL__PROOF_WRONG);
   assert_non_null(strstr(why, "719"));

@@ -1,6 +1,7 @@
-/* host_memory_test.c - a GPU plugin over whatever driver is there (a software one will do), each allocation of host memory
- * refused in turn while the self-test runs: a sentence each time, nothing of ours is left behind, and the device serves
- * again. Linked with the plugin's own code (host_memory.h); exit code 77: no device. */
+/* host_memory_test.c - a GPU plugin over whatever driver is there (a software one will do), each
+ * allocation of host memory refused in turn while the self-test runs: a sentence each time, nothing
+ * of ours is left behind, and the device serves again. Linked with the plugin's own code
+ * (host_memory.h); exit code 77: no device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,8 +34,10 @@ static int refuse_each(void) {
     atomic_store(&host_refused, atomic_load(&host_calls) + i);
     const accel__proof proof = run();
     atomic_store(&host_refused, -1);
-    if (proof == ACCEL__PROOF_WRONG && !strstr(why, "memory")) return fail("does not tell that memory was refused", i);
-    if (proof != ACCEL__PROOF_WRONG && proof != ACCEL__PROOF_PASS) return fail("is neither a failure nor a pass", i);
+    if (proof == ACCEL__PROOF_WRONG && !strstr(why, "memory"))
+      return fail("does not tell that memory was refused", i);
+    if (proof != ACCEL__PROOF_WRONG && proof != ACCEL__PROOF_PASS)
+      return fail("is neither a failure nor a pass", i);
     noticed += proof == ACCEL__PROOF_WRONG;
     if (run() != ACCEL__PROOF_PASS) return fail("afterwards the device does not serve", i);
     if (atomic_load(&host_live) != live) {
@@ -58,6 +61,7 @@ int main(void) {
     printf("skipped: no device: %s\n", error.message);
     return 77;
   }
-  if (run() != ACCEL__PROOF_PASS) return fail("the first run", 0); /* what a process keeps is there */
+  /* what a process keeps is there */
+  if (run() != ACCEL__PROOF_PASS) return fail("the first run", 0);
   return refuse_each();
 }

@@ -1,6 +1,6 @@
-/* no_device_test.c - a plugin of backends/hip on a machine without its hardware: it loads, lists nothing, gives the reason
- * to the log, and everything that needs a device is an error with that reason. no_device_test libaccel_rocm.so Exit code 77:
- * there is a device here. */
+/* no_device_test.c - a plugin of backends/hip on a machine without its hardware: it loads, lists
+ * nothing, gives the reason to the log, and everything that needs a device is an error with that
+ * reason. no_device_test libaccel_rocm.so Exit code 77: there is a device here. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

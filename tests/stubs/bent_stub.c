@@ -1,6 +1,6 @@
-/* bent_stub.c - a card with one wrong kernel, for tests: the reference plugin (STUB_BENT_PATH names its file) behind a name
- * of its own, whose result for the entry STUB_BENT ("attention.plain", or "init" to fail there) is off by a little in one
- * element. */
+/* bent_stub.c - a card with one wrong kernel, for tests: the reference plugin (STUB_BENT_PATH names
+ * its file) behind a name of its own, whose result for the entry STUB_BENT ("attention.plain", or
+ * "init" to fail there) is off by a little in one element. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static int is_bent(const char *name) {
   return bent && !strcmp(bent, name);
 }
 
-static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                       accel_plugin_error *error) {
+static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                       uint32_t *n, accel_plugin_error *error) {
   (void)host, (void)error;
   *n = 1;
   if (!capacity) return ACCEL_PLUGIN_OK;
@@ -33,9 +33,11 @@ static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, 
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options,
-                    accel_plugin_endpoint **out, accel_plugin_error *error) {
-  for (uint32_t e = 0; e < p->n_entry && e < ENTRIES; e++) snprintf(names[e], sizeof names[e], "%s", p->entry[e].name);
+static int32_t init(uint32_t device, const accel_plugin_program *p,
+                    const accel_plugin_options *options, accel_plugin_endpoint **out,
+                    accel_plugin_error *error) {
+  for (uint32_t e = 0; e < p->n_entry && e < ENTRIES; e++)
+    snprintf(names[e], sizeof names[e], "%s", p->entry[e].name);
   if (is_bent("init")) {
     error->rc = ACCEL_PLUGIN_E_DRIVER;
     snprintf(error->message, sizeof error->message, "the kernels cannot be loaded: error 209");
@@ -44,16 +46,18 @@ static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_
   return real->init(device, p, options, out, error);
 }
 
-static int32_t handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session, accel_plugin_run *run,
-                       const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out, uint32_t n_out,
-                       accel_plugin_error *error) {
+static int32_t handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session,
+                       accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
+                       accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error) {
   const int32_t rc = real->handler(endpoint, session, run, in, n_in, out, n_out, error);
-  if (!rc && n_out && run->entry < ENTRIES && is_bent(names[run->entry]) && out[0].dtype == ACCEL_PLUGIN_F32)
+  if (!rc && n_out && run->entry < ENTRIES && is_bent(names[run->entry]) &&
+      out[0].dtype == ACCEL_PLUGIN_F32)
     ((float *)out[0].host)[3] *= 1.01f;
   return rc;
 }
 
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t abi);
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
+    const accel_plugin_host *host, uint32_t abi);
 const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t abi) {
   const char *path = getenv("STUB_BENT_PATH");
   void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;

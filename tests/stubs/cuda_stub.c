@@ -1,5 +1,6 @@
-/* cuda_stub.c - a libcuda for tests.  STUB_CUDA: unset or "none" no device, "stub" as the toolkit's link-time library
- * answers (34), "crash", else device names joined by '|' ("AMD Radeon ..." is what a CUDA layer on AMD cards would say). */
+/* cuda_stub.c - a libcuda for tests.  STUB_CUDA: unset or "none" no device, "stub" as the toolkit's
+ * link-time library answers (34), "crash", else device names joined by '|' ("AMD Radeon ..." is
+ * what a CUDA layer on AMD cards would say). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

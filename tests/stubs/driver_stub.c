@@ -1,5 +1,5 @@
-/* driver_stub.c - an OpenCL and Vulkan driver as a broken installation has it: at the loader's first call it crashes, or
- * with STUB_DRIVER=hang does not come back. */
+/* driver_stub.c - an OpenCL and Vulkan driver as a broken installation has it: at the loader's
+ * first call it crashes, or with STUB_DRIVER=hang does not come back. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,5 +19,9 @@ DRIVER void *vk_icdGetInstanceProcAddr(void *instance, const char *name);
 DRIVER int vk_icdNegotiateLoaderICDInterfaceVersion(unsigned *version);
 
 void *clGetExtensionFunctionAddress(const char *name) { return (void)name, break_down(); }
-void *vk_icdGetInstanceProcAddr(void *instance, const char *name) { return (void)instance, (void)name, break_down(); }
-int vk_icdNegotiateLoaderICDInterfaceVersion(unsigned *version) { return (void)version, break_down() != NULL; }
+void *vk_icdGetInstanceProcAddr(void *instance, const char *name) {
+  return (void)instance, (void)name, break_down();
+}
+int vk_icdNegotiateLoaderICDInterfaceVersion(unsigned *version) {
+  return (void)version, break_down() != NULL;
+}

@@ -1,6 +1,6 @@
-/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang", "fail" (code 999), "print"
- * (writes to stdout like a talkative driver, then one device), else devices "name@pci@MiB" joined by '|'.
- * HIP_VISIBLE_DEVICES is obeyed. */
+/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang",
+ * "fail" (code 999), "print" (writes to stdout like a talkative driver, then one device), else
+ * devices "name@pci@MiB" joined by '|'. HIP_VISIBLE_DEVICES is obeyed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,4 +78,6 @@ int hipRuntimeGetVersion(int *version) {
   *version = 60032831;
   return 0;
 }
-const char *hipGetErrorString(int code) { return code == 999 ? "stub says no" : "no ROCm-capable device is detected"; }
+const char *hipGetErrorString(int code) {
+  return code == 999 ? "stub says no" : "no ROCm-capable device is detected";
+}

@@ -1,6 +1,6 @@
-/* hsa_stub.c - a libhsa-runtime64 for tests.  STUB_HSA: unset or "none" a processor alone, "denied" (as without access to
- * /dev/kfd), "crash", else GPUs "gfx@name@bus:device.function in hex@MiB" joined by '|'; HSA_OVERRIDE_GFX_VERSION=X.Y.Z
- * replaces the gfx name. */
+/* hsa_stub.c - a libhsa-runtime64 for tests.  STUB_HSA: unset or "none" a processor alone, "denied"
+ * (as without access to /dev/kfd), "crash", else GPUs "gfx@name@bus:device.function in hex@MiB"
+ * joined by '|'; HSA_OVERRIDE_GFX_VERSION=X.Y.Z replaces the gfx name. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,8 @@ STUB_API int hsa_iterate_agents(int (*visit)(handle, void *), void *user);
 STUB_API int hsa_agent_get_info(handle agent, int what, void *value);
 STUB_API int hsa_system_get_info(int what, void *value);
 STUB_API int hsa_status_string(int code, const char **text);
-STUB_API int hsa_amd_agent_iterate_memory_pools(handle agent, int (*visit)(handle, void *), void *user);
+STUB_API int hsa_amd_agent_iterate_memory_pools(handle agent, int (*visit)(handle, void *),
+                                                void *user);
 STUB_API int hsa_amd_memory_pool_get_info(handle pool, int what, void *value);
 
 enum { MAX_CARDS = 8 };
@@ -30,8 +31,8 @@ static uint64_t n_cards;
 
 static void read_card(const char *text) {
   unsigned bus, device, function, mib;
-  if (sscanf(text, "%31[^@]@%64[^@]@%x:%x.%x@%u", card[n_cards].gfx, card[n_cards].name, &bus, &device, &function, &mib) !=
-      6)
+  if (sscanf(text, "%31[^@]@%64[^@]@%x:%x.%x@%u", card[n_cards].gfx, card[n_cards].name, &bus,
+             &device, &function, &mib) != 6)
     return;
   unsigned major, minor, step;
   const char *override = getenv("HSA_OVERRIDE_GFX_VERSION");
@@ -46,7 +47,8 @@ int hsa_init(void) {
   if (!mode || !strcmp(mode, "none")) return 0;
   if (!strcmp(mode, "denied")) return 0x1008;
   if (!strcmp(mode, "crash")) raise(SIGABRT);
-  for (const char *text = mode; text && n_cards < MAX_CARDS; text = strchr(text, '|') ? strchr(text, '|') + 1 : NULL)
+  for (const char *text = mode; text && n_cards < MAX_CARDS;
+       text = strchr(text, '|') ? strchr(text, '|') + 1 : NULL)
     read_card(text);
   return 0;
 }
@@ -90,7 +92,9 @@ int hsa_status_string(int code, const char **text) {
   *text = code == 0x1008 ? "out of resources" : "stub error";
   return 0;
 }
-int hsa_amd_agent_iterate_memory_pools(handle agent, int (*visit)(handle, void *), void *user) { return visit(agent, user); }
+int hsa_amd_agent_iterate_memory_pools(handle agent, int (*visit)(handle, void *), void *user) {
+  return visit(agent, user);
+}
 int hsa_amd_memory_pool_get_info(handle pool, int what, void *value) {
   uint32_t segment = 0;
   bool allowed = true;

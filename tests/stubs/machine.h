@@ -1,5 +1,6 @@
-/* machine.h - building other people's machines for the tests of src/hardware: a fake /sys and /dev below a temporary root,
- * stub vendor libraries through LD_LIBRARY_PATH, a stub rocm-smi through PATH, and reading the detection report. */
+/* machine.h - building other people's machines for the tests of src/hardware: a fake /sys and /dev
+ * below a temporary root, stub vendor libraries through LD_LIBRARY_PATH, a stub rocm-smi through
+ * PATH, and reading the detection report. */
 #ifndef ACCEL_TESTS_MACHINE_H
 #define ACCEL_TESTS_MACHINE_H
 
@@ -46,15 +47,17 @@ static inline void machine_write(const machine *m, const char *path, const char 
 }
 
 /* An AMD card as amdgpu shows it in /sys/class/drm; vram and gtt in MiB. */
-static inline void machine_drm(const machine *m, int number, const char *address, const char *product, unsigned vram,
-                               unsigned vram_used, unsigned gtt) {
+static inline void machine_drm(const machine *m, int number, const char *address,
+                               const char *product, unsigned vram, unsigned vram_used,
+                               unsigned gtt) {
   char path[128];
 #define DRM_FILE(name, ...)                                                    \
   snprintf(path, sizeof path, "sys/class/drm/card%d/device/%s", number, name); \
   machine_write(m, path, __VA_ARGS__)
   DRM_FILE("vendor", "0x1002\n");
   DRM_FILE("device", "0x73bf\n");
-  DRM_FILE("uevent", "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_SLOT_NAME=%s\nMODALIAS=pci:v00001002\n", address);
+  DRM_FILE("uevent", "DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_SLOT_NAME=%s\nMODALIAS=pci:v00001002\n",
+           address);
   DRM_FILE("mem_info_vram_total", "%llu\n", (unsigned long long)vram << 20);
   DRM_FILE("mem_info_vram_used", "%llu\n", (unsigned long long)vram_used << 20);
   DRM_FILE("mem_info_gtt_total", "%llu\n", (unsigned long long)gtt << 20);
@@ -63,7 +66,8 @@ static inline void machine_drm(const machine *m, int number, const char *address
     DRM_FILE("product_name", "%s\n", product);
   }
 #undef DRM_FILE
-  snprintf(path, sizeof path, "sys/class/drm/card%d-HDMI-A-1/status", number); /* connectors lie beside the cards */
+  /* connectors lie beside the cards */
+  snprintf(path, sizeof path, "sys/class/drm/card%d-HDMI-A-1/status", number);
   machine_write(m, path, "disconnected\n");
   snprintf(path, sizeof path, "sys/class/drm/renderD%d/device/vendor", 128 + number);
   machine_write(m, path, "0x1002\n");
@@ -72,26 +76,30 @@ static inline void machine_drm(const machine *m, int number, const char *address
 }
 
 /* A KFD node: gfx as KFD writes it (100300 is gfx1030); node 0 is always the processor. */
-static inline void machine_kfd(const machine *m, int node, unsigned gfx, unsigned bus, unsigned cpu_cores, unsigned vram_mib,
-                               uint64_t unique) {
+static inline void machine_kfd(const machine *m, int node, unsigned gfx, unsigned bus,
+                               unsigned cpu_cores, unsigned vram_mib, uint64_t unique) {
   char path[160];
-  machine_write(m, "sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 8\nsimd_count 0\nvendor_id 0\n");
+  machine_write(m, "sys/class/kfd/kfd/topology/nodes/0/properties",
+                "cpu_cores_count 8\nsimd_count 0\nvendor_id 0\n");
   machine_write(m, "sys/class/kfd/kfd/topology/nodes/0/name", "\n");
   machine_write(m, "sys/module/amdgpu/initstate", "live\n");
   machine_write(m, "dev/kfd", "%s", "");
   snprintf(path, sizeof path, "sys/class/kfd/kfd/topology/nodes/%d/properties", node);
-  machine_write(
-      m, path,
-      "cpu_cores_count %u\nsimd_count 144\nmem_banks_count 1\nwave_front_size 32\nsimd_per_cu 2\ngfx_target_version %u\n"
-      "vendor_id 4098\ndevice_id 29631\nlocation_id %u\ndomain 0\ndrm_render_minor 128\nunique_id %llu\n",
-      cpu_cores, gfx, bus << 8, (unsigned long long)unique);
+  machine_write(m, path,
+                "cpu_cores_count %u\nsimd_count 144\nmem_banks_count 1\nwave_front_size "
+                "32\nsimd_per_cu 2\ngfx_target_version %u\n"
+                "vendor_id 4098\ndevice_id 29631\nlocation_id %u\ndomain 0\ndrm_render_minor "
+                "128\nunique_id %llu\n",
+                cpu_cores, gfx, bus << 8, (unsigned long long)unique);
   snprintf(path, sizeof path, "sys/class/kfd/kfd/topology/nodes/%d/name", node);
   machine_write(m, path, "codename%d\n", node);
   snprintf(path, sizeof path, "sys/class/kfd/kfd/topology/nodes/%d/mem_banks/0/properties", node);
-  machine_write(m, path, "heap_type 1\nsize_in_bytes %llu\nflags 0\nwidth 256\n", (unsigned long long)vram_mib << 20);
+  machine_write(m, path, "heap_type 1\nsize_in_bytes %llu\nflags 0\nwidth 256\n",
+                (unsigned long long)vram_mib << 20);
 }
 
-static inline int machine_remove_one(const char *path, const struct stat *info, int flag, struct FTW *walk) {
+static inline int machine_remove_one(const char *path, const struct stat *info, int flag,
+                                     struct FTW *walk) {
   (void)info, (void)flag, (void)walk;
   return remove(path);
 }
@@ -124,7 +132,9 @@ static inline machine machine_new(void) {
   setenv("PATH", STUBS "/bin:/usr/bin:/bin", 1);
   return m;
 }
-static inline void machine_free(machine *m) { nftw(m->root, machine_remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+static inline void machine_free(machine *m) {
+  nftw(m->root, machine_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 static inline accel__hardware *machine_hardware(const machine *m, const char *plugin_path) {
   accel__hardware *h = NULL;

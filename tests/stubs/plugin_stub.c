@@ -75,8 +75,8 @@ static const char *description(void) {
 #endif
 }
 
-static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
-                       accel_plugin_error *error) {
+static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
+                       uint32_t *n, accel_plugin_error *error) {
   (void)host, (void)error;
 #if defined(STUB_HANG)
   for (;;) sleep(1000);
@@ -102,19 +102,23 @@ static int32_t memory(uint32_t device, accel_plugin_memory *out, accel_plugin_er
 
 /* ---- the self-test's ops at fp32 ---- */
 
-static int32_t supports(uint32_t device, const accel_plugin_program *p, const accel_plugin_precision *precision,
-                        accel_plugin_verdict *verdict, accel_plugin_error *error) {
+static int32_t supports(uint32_t device, const accel_plugin_program *p,
+                        const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
+                        accel_plugin_error *error) {
   (void)device, (void)error;
   for (uint32_t e = 0; e < p->n_entry; e++) {
     verdict[e].node = -1;
-    verdict[e].answer = strcmp(precision->name, "fp32") || p->n_entry > 1 ? ACCEL_PLUGIN_NO : ACCEL_PLUGIN_NATIVE;
-    snprintf(verdict[e].why, sizeof verdict[e].why, "%s", verdict[e].answer ? "" : "the stub knows fp32 alone");
+    verdict[e].answer =
+        strcmp(precision->name, "fp32") || p->n_entry > 1 ? ACCEL_PLUGIN_NO : ACCEL_PLUGIN_NATIVE;
+    snprintf(verdict[e].why, sizeof verdict[e].why, "%s",
+             verdict[e].answer ? "" : "the stub knows fp32 alone");
   }
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t estimate(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options,
-                        accel_plugin_estimate *out, accel_plugin_error *error) {
+static int32_t estimate(uint32_t device, const accel_plugin_program *p,
+                        const accel_plugin_options *options, accel_plugin_estimate *out,
+                        accel_plugin_error *error) {
   (void)device, (void)p, (void)options, (void)error;
   memset((char *)out + sizeof out->size, 0, sizeof *out - sizeof out->size);
   return ACCEL_PLUGIN_OK;
@@ -127,8 +131,9 @@ static void cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *ho
   free(endpoint);
 }
 
-static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options,
-                    accel_plugin_endpoint **out, accel_plugin_error *error) {
+static int32_t init(uint32_t device, const accel_plugin_program *p,
+                    const accel_plugin_options *options, accel_plugin_endpoint **out,
+                    accel_plugin_error *error) {
   (void)device;
 #if defined(STUB_LATE)
   raise(11);
@@ -154,14 +159,17 @@ static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_
 }
 
 #if !defined(STUB_FAKER)
-static void layer_norm(const float *x, const float *gamma, const float *beta, uint32_t n, float *y) {
+static void layer_norm(const float *x, const float *gamma, const float *beta, uint32_t n,
+                       float *y) {
   double mean = 0, variance = 0;
   for (uint32_t i = 0; i < n; i++) mean += x[i] / n;
   for (uint32_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
-  for (uint32_t i = 0; i < n; i++) y[i] = (float)((x[i] - mean) / sqrt(variance + 1e-5)) * gamma[i] + beta[i];
+  for (uint32_t i = 0; i < n; i++)
+    y[i] = (float)((x[i] - mean) / sqrt(variance + 1e-5)) * gamma[i] + beta[i];
 }
 
-static void linear(const float *x, const float *w, const float *bias, uint32_t k, uint32_t n, float *y) {
+static void linear(const float *x, const float *w, const float *bias, uint32_t k, uint32_t n,
+                   float *y) {
   for (uint32_t j = 0; j < n; j++) {
     double sum = bias[j];
     for (uint32_t i = 0; i < k; i++) sum += (double)x[i] * w[j * k + i];
@@ -170,10 +178,13 @@ static void linear(const float *x, const float *w, const float *bias, uint32_t k
 }
 #endif
 
-/* The stub runs the self-test's program and no other: weights 0..5 are gamma, beta, w1, b1, w2, b2. */
-__attribute__((unused)) static int32_t handler(accel_plugin_endpoint *e, accel_plugin_session *session,
-                                               accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
-                                               accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error) {
+/* The stub runs the self-test's program and no other: weights 0..5 are gamma, beta, w1, b1, w2,
+ * b2. */
+__attribute__((unused)) static int32_t handler(accel_plugin_endpoint *e,
+                                               accel_plugin_session *session, accel_plugin_run *run,
+                                               const accel_plugin_view *in, uint32_t n_in,
+                                               accel_plugin_view *out, uint32_t n_out,
+                                               accel_plugin_error *error) {
   (void)session, (void)run;
   uint32_t c = e->rows_of[0], f = e->rows_of[3];
   if (n_in != 1 || n_out != 2 || c > 256 || f > 256)
@@ -238,10 +249,10 @@ static const accel_plugin table = {
 __attribute__((visibility("default"))) const accel_plugin *another_symbol(void);
 __attribute__((visibility("default"))) const accel_plugin *another_symbol(void) { return &table; }
 #else
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
-                                                                              uint32_t core_abi);
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
-                                                                              uint32_t core_abi) {
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
+    const accel_plugin_host *host, uint32_t core_abi);
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
+    const accel_plugin_host *host, uint32_t core_abi) {
   (void)host, (void)core_abi;
 #if defined(STUB_CRASH)
   fputs("stub driver: about to fail\n", stderr);

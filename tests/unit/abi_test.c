@@ -1,5 +1,5 @@
-/* abi_test.c - pins the plugin interface: a moved field, a changed number or a status that drifted from the plugin's codes
- * fails here. */
+/* abi_test.c - pins the plugin interface: a moved field, a changed number or a status that drifted
+ * from the plugin's codes fails here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,11 +39,13 @@ static void structs_begin_with_their_size(void **state) {
 
 static void numbers_are_pinned(void **state) {
   (void)state;
-  assert_int_equal(ACCEL_PLUGIN_ABI_MAJOR, ACCEL_TEST_ABI_MAJOR); /* the directory plugins are installed in */
+  /* the directory plugins are installed in */
+  assert_int_equal(ACCEL_PLUGIN_ABI_MAJOR, ACCEL_TEST_ABI_MAJOR);
   assert_int_equal(ACCEL_PLUGIN_OP_LINEAR, 1);
   assert_int_equal(ACCEL_PLUGIN_OP_ALLREDUCE, 27);
   int ops = 0, highest = 0;
-#define ACCEL_OP(name, number, operands, outputs, attributes, text) ops++, highest = (number) > highest ? (number) : highest;
+#define ACCEL_OP(name, number, operands, outputs, attributes, text) \
+  ops++, highest = (number) > highest ? (number) : highest;
 #include "accel/ops.def"
   assert_int_equal(ops, ACCEL_PLUGIN_OP_COUNT);
   assert_int_equal(highest, ACCEL_PLUGIN_OP_COUNT);

@@ -1,5 +1,5 @@
-/* api_device_test.c - devices in hand: which are there, memory, tensors of every dtype to the device and back, streams, what
- * empty_cache gives back, and the refusals. */
+/* api_device_test.c - devices in hand: which are there, memory, tensors of every dtype to the
+ * device and back, streams, what empty_cache gives back, and the refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -94,7 +94,8 @@ static void cards_are_told_apart(void **state) {
   assert_string_equal(accel_get_device_type(d), "rocm");
   assert_int_equal(accel_probe_precision(d, "fp16"), ACCEL_ERROR_PRECISION);
   assert_non_null(strstr(accel_last_error(), "fp32 alone"));
-  assert_int_equal(accel_to_device(d, &one, &t), ACCEL_ERROR_UNSUPPORTED); /* that plugin has no buffers */
+  /* that plugin has no buffers */
+  assert_int_equal(accel_to_device(d, &one, &t), ACCEL_ERROR_UNSUPPORTED);
   assert_null(t);
   accel_device_close(&d);
   accel_destroy(&ctx);
@@ -107,8 +108,9 @@ static void round_trip(accel *ctx, const char *name) {
   static const struct {
     accel_dtype dtype;
     int64_t n, bytes;
-  } kinds[] = {{ACCEL_F32, 257, 1028}, {ACCEL_U8, 1, 1},   {ACCEL_U8, 1023, 1023}, {ACCEL_F16, 3, 6},
-               {ACCEL_I64, 5, 40},     {ACCEL_BOOL, 6, 6}, {ACCEL_F32, 0, 0}};
+  } kinds[] = {{ACCEL_F32, 257, 1028}, {ACCEL_U8, 1, 1},   {ACCEL_U8, 1023, 1023},
+               {ACCEL_F16, 3, 6},      {ACCEL_I64, 5, 40}, {ACCEL_BOOL, 6, 6},
+               {ACCEL_F32, 0, 0}};
   accel_device *d;
   accel_memory_summary m = accel_memory_summary_default();
   if (accel_get_device(ctx, name, &d) != ACCEL_OK) {
@@ -119,7 +121,8 @@ static void round_trip(accel *ctx, const char *name) {
   uint8_t bytes[2048];
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 37 + 11);
   for (int k = 0; k < 7; k++) {
-    const accel_tensor from = {.name = "x", .dtype = kinds[k].dtype, .rank = 1, .dim = {kinds[k].n}, .data = bytes + k};
+    const accel_tensor from = {
+        .name = "x", .dtype = kinds[k].dtype, .rank = 1, .dim = {kinds[k].n}, .data = bytes + k};
     assert_ok(accel_to_device(d, &from, &t[k]));
     assert_int_equal(accel_device_tensor_view(t[k])->dim[0], kinds[k].n);
     assert_null(accel_device_tensor_view(t[k])->data);
@@ -155,7 +158,8 @@ static void round_trip(accel *ctx, const char *name) {
 static void tensors_go_there_and_back(void **state) {
   accel *ctx = test_context();
   (void)state;
-  for (size_t i = 0; i < sizeof every_device / sizeof *every_device; i++) round_trip(ctx, every_device[i]);
+  for (size_t i = 0; i < sizeof every_device / sizeof *every_device; i++)
+    round_trip(ctx, every_device[i]);
   accel_destroy(&ctx);
 }
 
@@ -185,7 +189,8 @@ static void bad_tensors_are_refused(void **state) {
   accel_destroy(&ctx);
 }
 
-/* Scratch that a run left comes back once; the queue is empty after synchronize; endpoints are counted. */
+/* Scratch that a run left comes back once; the queue is empty after synchronize; endpoints are
+ * counted. */
 static void caches_empty_and_queues_drain(void **state) {
   accel *ctx = test_context();
   accel_device *d = device_of(ctx, "cpu"), *other = device_of(ctx, "reference");
@@ -239,8 +244,10 @@ static void scratch_comes_back_everywhere(void **state) {
     assert_ok(accel_empty_cache(ctx, NULL, &released));
     if (!released) fail_msg("%s: nothing came back", how.device);
     assert_ok(accel_run(ep, &in.list, &second));
-    const accel_tensor *a = output(first, "last_hidden_state"), *b = output(second, "last_hidden_state");
-    assert_memory_equal(a->data, b->data, (size_t)(a->dim[0] * a->dim[1] * a->dim[2]) * sizeof(float));
+    const accel_tensor *a = output(first, "last_hidden_state"),
+                       *b = output(second, "last_hidden_state");
+    assert_memory_equal(a->data, b->data,
+                        (size_t)(a->dim[0] * a->dim[1] * a->dim[2]) * sizeof(float));
     accel_tensors_free(&first);
     accel_tensors_free(&second);
     accel_cleanup(&ep);
@@ -248,8 +255,8 @@ static void scratch_comes_back_everywhere(void **state) {
   accel_destroy(&ctx);
 }
 
-/* A card with a wrong kernel is passed over, by `auto` and in a chain, and the placement says why; asked for alone it is an
- * error. */
+/* A card with a wrong kernel is passed over, by `auto` and in a chain, and the placement says why;
+ * asked for alone it is an error. */
 static void a_wrong_kernel_is_passed_over(void **state) {
   accel_params params = test_params();
   accel_init_params how = accel_init_params_default();
@@ -287,10 +294,13 @@ static void a_wrong_kernel_is_passed_over(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_cpu_is_a_device),           cmocka_unit_test(no_card_is_said_honestly),
-      cmocka_unit_test(cards_are_told_apart),          cmocka_unit_test(tensors_go_there_and_back),
-      cmocka_unit_test(bad_tensors_are_refused),       cmocka_unit_test(caches_empty_and_queues_drain),
-      cmocka_unit_test(scratch_comes_back_everywhere), cmocka_unit_test(a_wrong_kernel_is_passed_over)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_cpu_is_a_device),
+                                     cmocka_unit_test(no_card_is_said_honestly),
+                                     cmocka_unit_test(cards_are_told_apart),
+                                     cmocka_unit_test(tensors_go_there_and_back),
+                                     cmocka_unit_test(bad_tensors_are_refused),
+                                     cmocka_unit_test(caches_empty_and_queues_drain),
+                                     cmocka_unit_test(scratch_comes_back_everywhere),
+                                     cmocka_unit_test(a_wrong_kernel_is_passed_over)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

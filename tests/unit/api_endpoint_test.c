@@ -1,5 +1,5 @@
-/* api_endpoint_test.c - endpoints as applications use them: batches, threads, contexts, cancellation, the queue, bad input,
- * life cycles. */
+/* api_endpoint_test.c - endpoints as applications use them: batches, threads, contexts,
+ * cancellation, the queue, bad input, life cycles. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -30,7 +30,8 @@ static void a_batch_equals_its_singles(void **state) {
       const float *alone = output(single, "last_hidden_state")->data;
       for (int64_t i = 0; i < length * TINY_HIDDEN; i++)
         assert_true(fabsf(alone[i] - batch[r * 11 * TINY_HIDDEN + i]) <= 1e-6f);
-      for (int64_t i = length * TINY_HIDDEN; i < 11 * TINY_HIDDEN; i++) assert_true(batch[r * 11 * TINY_HIDDEN + i] == 0);
+      for (int64_t i = length * TINY_HIDDEN; i < 11 * TINY_HIDDEN; i++)
+        assert_true(batch[r * 11 * TINY_HIDDEN + i] == 0);
       accel_tensors_free(&single);
     }
     accel_tensors_free(&all);
@@ -118,7 +119,8 @@ static void eight_threads_share_an_endpoint(void **state) {
     static worker_arg w[8];
     pthread_t thread[8];
     for (uint32_t i = 0; i < 8; i++) prepare(&w[i], ep, 100 + i);
-    for (int i = 0; i < 8; i++) assert_int_equal(pthread_create(&thread[i], NULL, run_many, &w[i]), 0);
+    for (int i = 0; i < 8; i++)
+      assert_int_equal(pthread_create(&thread[i], NULL, run_many, &w[i]), 0);
     for (int i = 0; i < 8; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < 8; i++) assert_true(w[i].same);
     accel_cleanup(&ep);
@@ -164,15 +166,18 @@ static void two_contexts_do_not_meet(void **state) {
   static worker_arg w[2];
   pthread_t thread[2];
   for (uint32_t i = 0; i < 2; i++) prepare(&w[i], test_endpoint(ctx[i], devices[1]), 5 + i);
-  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, run_many, &w[i]), 0);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&thread[i], NULL, run_many, &w[i]), 0);
   for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) assert_true(w[i].same);
   accel_registry_entry const *entry;
-  assert_ok(accel_registry_add(ctx[0],
-                               "{\"id\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
-                               "\"description\":\"a test\"}"));
+  assert_ok(accel_registry_add(
+      ctx[0],
+      "{\"id\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
+      "\"description\":\"a test\"}"));
   assert_ok(accel_registry_lookup(ctx[0], "tests/only-here", &entry));
-  assert_int_equal(accel_registry_lookup(ctx[1], "tests/only-here", &entry), ACCEL_ERROR_UNKNOWN_MODEL);
+  assert_int_equal(accel_registry_lookup(ctx[1], "tests/only-here", &entry),
+                   ACCEL_ERROR_UNKNOWN_MODEL);
   accel_destroy(&ctx[0]); /* its endpoints go with it */
   accel_destroy(&ctx[1]);
 }
@@ -233,7 +238,8 @@ static void the_queue_runs_in_order_and_says_when_it_is_full(void **state) {
   for (uint32_t i = 0; i < n; i++) {
     assert_ok(accel_wait(&ticket[i], -1, &out));
     assert_null(ticket[i]);
-    assert_memory_equal(output(out, "last_hidden_state")->data, output(direct, "last_hidden_state")->data,
+    assert_memory_equal(output(out, "last_hidden_state")->data,
+                        output(direct, "last_hidden_state")->data,
                         2 * 9 * TINY_HIDDEN * sizeof(float));
     accel_tensors_free(&out);
   }
@@ -249,11 +255,13 @@ static void the_queue_runs_in_order_and_says_when_it_is_full(void **state) {
 
 /* ---- bad input ---- */
 
-static void expect_refusal(accel_endpoint *ep, const accel_tensors *list, accel_status code, const char *word) {
+static void expect_refusal(accel_endpoint *ep, const accel_tensors *list, accel_status code,
+                           const char *word) {
   accel_tensors *out;
   assert_int_equal(accel_run(ep, list, &out), code);
   assert_null(out);
-  if (!strstr(accel_last_error(), word)) fail_msg("'%s' does not name '%s'", accel_last_error(), word);
+  if (!strstr(accel_last_error(), word))
+    fail_msg("'%s' does not name '%s'", accel_last_error(), word);
 }
 
 static void bad_inputs_are_named(void **state) {
@@ -302,8 +310,8 @@ static void outputs_are_chosen_by_name(void **state) {
   (void)state;
   accel *ctx = test_context();
   accel_endpoint *ep = test_endpoint(ctx, "reference");
-  const char *chosen[] = {"pooler_output", "hidden_states.1"}, *twice[] = {"pooler_output", "pooler_output"},
-             *unknown[] = {"logits"};
+  const char *chosen[] = {"pooler_output", "hidden_states.1"},
+             *twice[] = {"pooler_output", "pooler_output"}, *unknown[] = {"logits"};
   test_input in;
   accel_tensors *out;
   fill_input(&in, 1, 2, 6, 2);

@@ -1,5 +1,5 @@
-/* api_faults_test.c - opening and running a model with each allocation, each file read and the device refused in turn: an
- * error each time, no leak (run under ASan), and the next call works. */
+/* api_faults_test.c - opening and running a model with each allocation, each file read and the
+ * device refused in turn: an error each time, no leak (run under ASan), and the next call works. */
 #include <stdio.h>
 
 #include "core/config.h"
@@ -21,8 +21,8 @@ static accel_status open_run_close(accel *ctx) {
   return status;
 }
 
-/* Passages 1, 2, 3 ... of a point until none is left (some failures are no failure of the call: a cache that could not be
- * kept, say). */
+/* Passages 1, 2, 3 ... of a point until none is left (some failures are no failure of the call: a
+ * cache that could not be kept, say). */
 static unsigned refuse_each(const char *point, accel_status expected_1, accel_status expected_2) {
   unsigned failures = 0, went_through = 0;
   accel *ctx = test_context();
@@ -47,7 +47,8 @@ static unsigned refuse_each(const char *point, accel_status expected_1, accel_st
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  unsigned failures = refuse_each("allocation", ACCEL_ERROR_OUT_OF_MEMORY, ACCEL_ERROR_OUT_OF_MEMORY);
+  unsigned failures =
+      refuse_each("allocation", ACCEL_ERROR_OUT_OF_MEMORY, ACCEL_ERROR_OUT_OF_MEMORY);
   assert_true(failures > 20);
 }
 
@@ -58,7 +59,8 @@ static void a_file_may_be_short(void **state) {
 
 static void the_device_may_be_lost(void **state) {
   (void)state;
-  assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE) >= 1);
+  assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE) >=
+              1);
 }
 
 /* A result at `precision` that is not finite, on the CPU. */
@@ -88,7 +90,8 @@ static accel_status run_not_finite(const char *precision, const char *after, boo
 
 static void a_result_may_not_be_finite(void **state) {
   (void)state;
-  assert_int_equal(run_not_finite("bf16", "bf16", false), ACCEL_ERROR_NONFINITE); /* named: an error */
+  /* named: an error */
+  assert_int_equal(run_not_finite("bf16", "bf16", false), ACCEL_ERROR_NONFINITE);
   assert_int_equal(run_not_finite("fp32", "fp32", false), ACCEL_ERROR_NONFINITE);
   accel *ctx = test_context();
   accel_init_params how = accel_init_params_default();
@@ -96,7 +99,8 @@ static void a_result_may_not_be_finite(void **state) {
   how.device = "cpu";
   how.precision = "auto";
   assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
-  const bool half = strcmp(accel_placement(ep)->precision, "fp32") != 0; /* on processors with bf16 */
+  /* on processors with bf16 */
+  const bool half = strcmp(accel_placement(ep)->precision, "fp32") != 0;
   accel_cleanup(&ep);
   accel_destroy(&ctx);
   assert_int_equal(run_not_finite("auto", "fp32", half), half ? ACCEL_OK : ACCEL_ERROR_NONFINITE);

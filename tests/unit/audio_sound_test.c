@@ -1,5 +1,5 @@
-/* audio_sound_test.c - sound files, resampling and feature extractors against soundfile, torchaudio and transformers
- * (tests/goldens/make_audio_goldens.py). */
+/* audio_sound_test.c - sound files, resampling and feature extractors against soundfile, torchaudio
+ * and transformers (tests/goldens/make_audio_goldens.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 
 #define AUDIO ACCEL_FIXTURES "/audio/"
 
-static void assert_close(const char *what, const float *got, const accel_tensor *want, double bound) {
+static void assert_close(const char *what, const float *got, const accel_tensor *want,
+                         double bound) {
   const float *expected = want->data;
   for (int64_t i = 0; i < elements(want); i++)
     if (!(fabs((double)got[i] - expected[i]) <= bound))
@@ -37,7 +38,8 @@ static void files_are_read(void **state) {
     if (!strncmp(name, "rate.", 5)) continue;
     snprintf(path, sizeof path, AUDIO "sounds/%s", name);
     if (accel__sound_read(path, &s) != ACCEL_OK) {
-      if (!strstr(name, ".wav") && strstr(accel_last_error(), "libsndfile.so.1")) continue; /* not installed: explained */
+      /* not installed: explained */
+      if (!strstr(name, ".wav") && strstr(accel_last_error(), "libsndfile.so.1")) continue;
       fail_msg("%s", accel_last_error());
     }
     assert_int_equal((int64_t)s.frames, elements(&t->item[i]));
@@ -60,10 +62,13 @@ static void bad_files_are_refused(void **state) {
   assert_true(n >= 14);
   for (size_t i = 0; i < n; i++) {
     accel__sound s;
-    const accel_status status = accel__sound_read(accel__path_join(&arena, AUDIO "bad", names[i]), &s);
-    if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED) fail_msg("%s is taken: %d", names[i], status);
+    const accel_status status =
+        accel__sound_read(accel__path_join(&arena, AUDIO "bad", names[i]), &s);
+    if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED)
+      fail_msg("%s is taken: %d", names[i], status);
     assert_non_null(strstr(accel_last_error(), names[i]));
-    for (const char *at = accel_last_error(); *at; at++) assert_in_range(*at, ' ', '~'); /* text, not the file's bytes */
+    /* text, not the file's bytes */
+    for (const char *at = accel_last_error(); *at; at++) assert_in_range(*at, ' ', '~');
     assert_null(s.samples);
   }
   accel__arena_free(&arena);
@@ -115,7 +120,9 @@ static void other_rates(void **state) {
     unsigned from, to;
     if (sscanf(t->item[i].name, "out.%u.%u", &from, &to) != 2) continue;
     const accel_tensor *in = find(t, "in.%u", from);
-    accel__sound s = {.samples = malloc((size_t)elements(in) * 4), .frames = (uint64_t)elements(in), .rate = from};
+    accel__sound s = {.samples = malloc((size_t)elements(in) * 4),
+                      .frames = (uint64_t)elements(in),
+                      .rate = from};
     memcpy(s.samples, in->data, s.frames * 4);
     assert_int_equal(accel__resample(&s, to), ACCEL_OK);
     assert_int_equal(s.rate, to);
@@ -141,9 +148,11 @@ static void check_features(const char *name, accel__pool *pool) {
   *strrchr(path, '/') = 0;
   if (accel__audio_processor_load(path, &p) != ACCEL_OK) fail_msg("%s", accel_last_error());
   for (const accel_tensor *in; (in = find(t, "in.%u", n)); n++)
-    sounds[n] = (accel__sound){.samples = in->data, .frames = (uint64_t)elements(in), .rate = p.rate};
+    sounds[n] =
+        (accel__sound){.samples = in->data, .frames = (uint64_t)elements(in), .rate = p.rate};
   const accel__audio_options how = {.longest = strstr(name, "longest") != NULL};
-  if (accel__audio_features_of(&p, sounds, n, &how, pool, &f) != ACCEL_OK) fail_msg("%s: %s", name, accel_last_error());
+  if (accel__audio_features_of(&p, sounds, n, &how, pool, &f) != ACCEL_OK)
+    fail_msg("%s: %s", name, accel_last_error());
   const accel_tensor *want = find(t, "out.%s", f.name), *mask = find(t, "out.attention_mask"),
                      *longer = find(t, "out.is_longer");
   assert_non_null(want);
@@ -151,7 +160,8 @@ static void check_features(const char *name, accel__pool *pool) {
   for (uint32_t d = 0; d < f.rank; d++) assert_int_equal(f.dim[d], want->dim[d]);
   assert_close(name, f.values, want, 1e-4);
   if (!f.mask != !mask) fail_msg("%s: attention_mask is %s", name, mask ? "missing" : "unexpected");
-  for (int64_t i = 0; mask && i < elements(mask); i++) assert_int_equal(f.mask[i], ((const int64_t *)mask->data)[i]);
+  for (int64_t i = 0; mask && i < elements(mask); i++)
+    assert_int_equal(f.mask[i], ((const int64_t *)mask->data)[i]);
   if (mask) assert_int_equal(f.mask_length, mask->dim[1]);
   assert_int_equal(!f.is_longer, !longer);
   for (int64_t i = 0; longer && n == 1 && i < elements(longer); i++)
@@ -185,15 +195,20 @@ static void limits(void **state) {
   accel__audio_features f, g;
   float *x = calloc(40000, sizeof *x);
   for (int i = 0; i < 40000; i++) x[i] = sinf(0.0001f * (float)i * (float)i);
-  accel__sound none = {.samples = x, .rate = 16000}, slow = {.samples = x, .frames = 100, .rate = 8000},
+  accel__sound none = {.samples = x, .rate = 16000},
+               slow = {.samples = x, .frames = 100, .rate = 8000},
                tall = {.samples = x, .frames = 40000, .rate = 16000};
   assert_int_equal(accel__audio_processor_load(AUDIO "features/wav2vec2", &p), ACCEL_OK);
   assert_int_equal(accel__audio_features_of(&p, &none, 1, NULL, NULL, &f), ACCEL_ERROR_ARGUMENT);
   assert_int_equal(accel__audio_features_of(&p, &slow, 1, NULL, NULL, &f), ACCEL_ERROR_ARGUMENT);
   accel__audio_processor_free(&p);
   assert_int_equal(accel__audio_processor_load(AUDIO "features/clap_repeat", &p), ACCEL_OK);
-  assert_int_equal(accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 1}, NULL, &f), ACCEL_OK);
-  assert_int_equal(accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 2}, NULL, &g), ACCEL_OK);
+  assert_int_equal(
+      accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 1}, NULL, &f),
+      ACCEL_OK);
+  assert_int_equal(
+      accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 2}, NULL, &g),
+      ACCEL_OK);
   assert_int_equal(f.is_longer[0], 1);
   assert_true(memcmp(f.values, g.values, (size_t)(f.dim[2] * f.dim[3]) * 4) != 0);
   accel__audio_features_free(&f);
@@ -205,8 +220,12 @@ static void limits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(files_are_read), cmocka_unit_test(bad_files_are_refused),     cmocka_unit_test(power_spectra),
-      cmocka_unit_test(other_rates),    cmocka_unit_test(features_are_transformers), cmocka_unit_test(limits),
+      cmocka_unit_test(files_are_read),
+      cmocka_unit_test(bad_files_are_refused),
+      cmocka_unit_test(power_spectra),
+      cmocka_unit_test(other_rates),
+      cmocka_unit_test(features_are_transformers),
+      cmocka_unit_test(limits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* backend_cpu_session_test.c - attention over sessions by the CPU plugin's kernels against the kit's scalar one: prompts,
- * runs of a few rows and single rows, past the lengths at which keys go by tiles and by ranges, over fp32 and int8 states;
- * the same bits for 1 to 4 workers and alone or beside others. */
+/* backend_cpu_session_test.c - attention over sessions by the CPU plugin's kernels against the
+ * kit's scalar one: prompts, runs of a few rows and single rows, past the lengths at which keys go
+ * by tiles and by ranges, over fp32 and int8 states; the same bits for 1 to 4 workers and alone or
+ * beside others. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +22,11 @@ static accel__program *program_of(variant kind) {
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
 #define ROWS_OF(name, cols) \
   accel__input(p, name, ACCEL_PLUGIN_F32, space, 2, (accel__dim[]){rows, accel__const_dim(p, cols)})
-  accel__tensor q = ROWS_OF("q", HEADS * DK), k = ROWS_OF("k", KV_HEADS * DK), v = ROWS_OF("v", KV_HEADS * DV);
+  accel__tensor q = ROWS_OF("q", HEADS * DK), k = ROWS_OF("k", KV_HEADS * DK),
+                v = ROWS_OF("v", KV_HEADS * DV);
   accel__dim one[2] = {accel__const_dim(p, BUCKETS), accel__const_dim(p, HEADS)};
-  accel__tensor bias = accel__input(p, "bias", ACCEL_PLUGIN_F32, -1, kind == T5 ? 2 : 1, kind == T5 ? one : one + 1);
+  accel__tensor bias =
+      accel__input(p, "bias", ACCEL_PLUGIN_F32, -1, kind == T5 ? 2 : 1, kind == T5 ? one : one + 1);
   accel__tensor pos = accel__input(p, "pos", ACCEL_PLUGIN_I32, space, 1, &rows),
                 mask = accel__input(p, "mask", ACCEL_PLUGIN_I32, space, 1, &rows),
                 sinks = accel__input(p, "sinks", ACCEL_PLUGIN_F32, -1, 1, one + 1);
@@ -36,8 +39,8 @@ static accel__program *program_of(variant kind) {
                         kind == POSITIONS ? pos : -1,
                         kind == MASK ? mask : -1,
                         kind == SINKS ? sinks : -1};
-  accel__attr attr[12] = {ACCEL_I(HEADS, HEADS), ACCEL_I(KV_HEADS, KV_HEADS), ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space),
-                          ACCEL_I(KV_SPACE, space)};
+  accel__attr attr[12] = {ACCEL_I(HEADS, HEADS), ACCEL_I(KV_HEADS, KV_HEADS), ACCEL_I(CAUSAL, 1),
+                          ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
   uint32_t n = 5;
   if (kind == WINDOW || kind == POSITIONS) attr[n++] = (accel__attr)ACCEL_I(WINDOW_LEFT, 500);
   if (kind == CAPPED) attr[n++] = (accel__attr)ACCEL_F(SOFTCAP, 1.5);
@@ -45,10 +48,12 @@ static accel__program *program_of(variant kind) {
   if (kind == T5) attr[n++] = (accel__attr)ACCEL_I(NUM_BUCKETS, BUCKETS);
   if (kind == T5) attr[n++] = (accel__attr)ACCEL_I(MAX_DISTANCE, 40);
   if (kind == ALIBI) attr[n++] = (accel__attr)ACCEL_I(BIAS_KIND, ACCEL_PLUGIN_BIAS_ALIBI);
-  accel__with_state(
-      p, accel__state(
-             p, &(accel_plugin_state){
-                    .name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = KV_HEADS, .k_dim = DK, .v_dim = DV, .share = -1}));
+  accel__with_state(p, accel__state(p, &(accel_plugin_state){.name = "kv",
+                                                             .kind = ACCEL_PLUGIN_STATE_KV,
+                                                             .heads = KV_HEADS,
+                                                             .k_dim = DK,
+                                                             .v_dim = DV,
+                                                             .share = -1}));
   accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, in, 8, attr, n, NULL, 0);
   accel__entry(p, "run", (accel__tensor[]){lengths, q, k, v, bias, pos, mask, sinks}, 8, &y, 1);
   if (accel__program_finish(p)) fail_msg("%s", accel__message());
@@ -74,8 +79,11 @@ static int32_t open_toy(kit_open *open, void **self, accel_plugin_error *error) 
   open->kv_dtype = kv;
   return toy_open(open, self, error);
 }
-static const kit_backend scalar_kernels = {
-    .name = "toy", .open = open_toy, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
+static const kit_backend scalar_kernels = {.name = "toy",
+                                           .open = open_toy,
+                                           .close = toy_close,
+                                           .weight = toy_weight,
+                                           .launch = toy_launch};
 
 static void backwards(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   (void)self;
@@ -83,19 +91,22 @@ static void backwards(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg
 }
 static uint32_t count(void *self) { return (void)self, running->workers; }
 
-static void open_side(side *b, const accel_plugin *with, const accel__program *p, variant kind, uint32_t workers) {
+static void open_side(side *b, const accel_plugin *with, const accel__program *p, variant kind,
+                      uint32_t workers) {
   *b = (side){.plugin = with, .workers = workers, .kind = kind};
   accel_plugin_error error = {.size = sizeof error};
   toy_host_init(&b->host, NULL);
   b->host.host.parallel = backwards;
   b->host.host.workers = count;
-  accel_plugin_options o = {
-      .size = sizeof o, .host = &b->host.host, .precision = {.size = sizeof o.precision, .name = "fp32", .kv = kv}};
+  accel_plugin_options o = {.size = sizeof o,
+                            .host = &b->host.host,
+                            .precision = {.size = sizeof o.precision, .name = "fp32", .kv = kv}};
   running = b;
   int32_t rc = with ? with->init(0, accel__program_view(p), &o, &b->e, &error)
                     : kit_init(&scalar_kernels, 0, accel__program_view(p), &o, &b->e, &error);
   if (rc) fail_msg("%s", error.message);
-  assert_int_equal(with ? with->session_new(b->e, &b->s, &error) : kit_session_new(b->e, &b->s, &error), 0);
+  assert_int_equal(
+      with ? with->session_new(b->e, &b->s, &error) : kit_session_new(b->e, &b->s, &error), 0);
 }
 
 static void close_side(side *b) {
@@ -108,15 +119,19 @@ static void close_side(side *b) {
   }
 }
 
-static float noise(int64_t i) { return (float)((uint64_t)(i + 77) * 2654435761u % 65521) / 32760.5f - 1.0f; }
+static float noise(int64_t i) {
+  return (float)((uint64_t)(i + 77) * 2654435761u % 65521) / 32760.5f - 1.0f;
+}
 
 static void fill(float *x, int32_t id, int32_t from, int32_t n, int64_t cols, int64_t salt) {
   for (int64_t i = 0; i < n * cols; i++) x[i] = noise((from * cols + i) * 13 + salt + id * 7919);
 }
 
 /* Feeds rows from[i] .. of the sequences; y packed. */
-static void feed(side *b, int32_t items, const int32_t *id, const int32_t *from, const int32_t *n, float *y) {
-  static float q[ROWS * HEADS * DK], k[ROWS * KV_HEADS * DK], v[ROWS * KV_HEADS * DV], bias[BUCKETS * HEADS];
+static void feed(side *b, int32_t items, const int32_t *id, const int32_t *from, const int32_t *n,
+                 float *y) {
+  static float q[ROWS * HEADS * DK], k[ROWS * KV_HEADS * DK], v[ROWS * KV_HEADS * DV],
+      bias[BUCKETS * HEADS];
   static int32_t pos[ROWS], mask[ROWS];
   int32_t t = 0;
   for (int32_t i = 0; i < items; t += n[i++]) {
@@ -129,18 +144,21 @@ static void feed(side *b, int32_t items, const int32_t *id, const int32_t *from,
     }
   }
   for (int i = 0; i < BUCKETS * HEADS; i++) bias[i] = noise(i) * 0.1f;
-  accel_plugin_view in[8] = {
-      toy_view(ACCEL_PLUGIN_I32, (void *)n, 1, items, 0),
-      toy_view(ACCEL_PLUGIN_F32, q, 2, t, HEADS * DK),
-      toy_view(ACCEL_PLUGIN_F32, k, 2, t, KV_HEADS * DK),
-      toy_view(ACCEL_PLUGIN_F32, v, 2, t, KV_HEADS * DV),
-      b->kind == T5 ? toy_view(ACCEL_PLUGIN_F32, bias, 2, BUCKETS, HEADS) : toy_view(ACCEL_PLUGIN_F32, bias, 1, HEADS, 0),
-      toy_view(ACCEL_PLUGIN_I32, pos, 1, t, 0),
-      toy_view(ACCEL_PLUGIN_I32, mask, 1, t, 0),
-      toy_view(ACCEL_PLUGIN_F32, bias, 1, HEADS, 0)};
-  accel_plugin_view out = {
-      .size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .host = y, .capacity = (uint64_t)t * HEADS * DV * 4};
-  accel_plugin_run run = {.size = sizeof run, .host = &b->host.host, .sequence = id, .n_sequence = (uint32_t)items};
+  accel_plugin_view in[8] = {toy_view(ACCEL_PLUGIN_I32, (void *)n, 1, items, 0),
+                             toy_view(ACCEL_PLUGIN_F32, q, 2, t, HEADS * DK),
+                             toy_view(ACCEL_PLUGIN_F32, k, 2, t, KV_HEADS * DK),
+                             toy_view(ACCEL_PLUGIN_F32, v, 2, t, KV_HEADS * DV),
+                             b->kind == T5 ? toy_view(ACCEL_PLUGIN_F32, bias, 2, BUCKETS, HEADS)
+                                           : toy_view(ACCEL_PLUGIN_F32, bias, 1, HEADS, 0),
+                             toy_view(ACCEL_PLUGIN_I32, pos, 1, t, 0),
+                             toy_view(ACCEL_PLUGIN_I32, mask, 1, t, 0),
+                             toy_view(ACCEL_PLUGIN_F32, bias, 1, HEADS, 0)};
+  accel_plugin_view out = {.size = sizeof out,
+                           .dtype = ACCEL_PLUGIN_F32,
+                           .host = y,
+                           .capacity = (uint64_t)t * HEADS * DV * 4};
+  accel_plugin_run run = {
+      .size = sizeof run, .host = &b->host.host, .sequence = id, .n_sequence = (uint32_t)items};
   accel_plugin_error error = {.size = sizeof error};
   running = b;
   int32_t rc = b->plugin ? b->plugin->handler(b->e, b->s, &run, in, 8, &out, 1, &error)
@@ -150,15 +168,17 @@ static void feed(side *b, int32_t items, const int32_t *id, const int32_t *from,
 
 /* ---- tests ---- */
 
-/* What both sequences are fed with, run after run: prompts, single rows, a few, and single rows over more than one range. */
-static const int32_t fed[][2] = {{520, 20}, {1, 1}, {5, 1}, {1, 3}, {510, 20}, {1, 1}, {1, 1}, {0, 1}};
+/* What both sequences are fed with, run after run: prompts, single rows, a few, and single rows
+ * over more than one range. */
+static const int32_t fed[][2] = {{520, 20}, {1, 1}, {5, 1}, {1, 3},
+                                 {510, 20}, {1, 1}, {1, 1}, {0, 1}};
 enum { RUNS = sizeof fed / sizeof *fed, SIZE = ROWS * HEADS * DV };
 
 static void compare(variant kind, int run, const float *got, const float *want, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (!(fabsf(got[i] - want[i]) <= 2e-5f))
-      fail_msg("variant %d, run %d: element %lld is %.9g, expected %.9g", kind, run, (long long)i, (double)got[i],
-               (double)want[i]);
+      fail_msg("variant %d, run %d: element %lld is %.9g, expected %.9g", kind, run, (long long)i,
+               (double)got[i], (double)want[i]);
 }
 
 static void run_variant(variant kind) {
@@ -179,7 +199,8 @@ static void run_variant(variant kind) {
       assert_int_equal(memcmp(got[w], got[0], (size_t)n * 4), 0);
     }
     feed(&single, 1, id + 1, from + 1, fed[r] + 1, alone);
-    assert_int_equal(memcmp(alone, got[0] + (int64_t)fed[r][0] * HEADS * DV, (size_t)fed[r][1] * HEADS * DV * sizeof(float)),
+    assert_int_equal(memcmp(alone, got[0] + (int64_t)fed[r][0] * HEADS * DV,
+                            (size_t)fed[r][1] * HEADS * DV * sizeof(float)),
                      0);
     for (int i = 0; i < 2; i++) from[i] += fed[r][i];
   }
@@ -218,10 +239,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants), cmocka_unit_test(test_bytes)};
   static const char *const isa[] = {"scalar", "neon", "avx2", "avx512"};
   int failures = 0;
-  for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) { /* init refuses what the machine does not run */
+  /* init refuses what the machine does not run */
+  for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
     setenv("ACCEL_ISA", isa[i], 1);
 #if defined(__x86_64__)
-    if (i == 1 || (i == 2 && !__builtin_cpu_supports("avx2")) || (i == 3 && !__builtin_cpu_supports("avx512bw"))) continue;
+    if (i == 1 || (i == 2 && !__builtin_cpu_supports("avx2")) ||
+        (i == 3 && !__builtin_cpu_supports("avx512bw")))
+      continue;
 #else
     if (i > 1) continue;
 #endif

@@ -1,13 +1,15 @@
-/* backend_executor_test.c - runs through the kit: binding and its errors, pruning, cancel, progress, faults, finite outputs,
- * plan cache, trim, program checks and strides, supports and estimate, and many threads on one endpoint. */
+/* backend_executor_test.c - runs through the kit: binding and its errors, pruning, cancel,
+ * progress, faults, finite outputs, plan cache, trim, program checks and strides, supports and
+ * estimate, and many threads on one endpoint. */
 #include <math.h>
 #include <pthread.h>
 
 #include "backend_helper.h"
 
 /* ids[T], lengths[B], table[10,4]: rows -> y = gather * 2 [T,4], mean [B,4], logs log(y) [T,4]. */
-static const float table_values[40] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-                                       21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, -1, -2, -3, -4};
+static const float table_values[40] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
+                                       15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+                                       29, 30, 31, 32, 33, 34, 35, 36, -1, -2, -3, -4};
 static const float *const weights[] = {table_values};
 
 static accel__program *small(void) {
@@ -16,7 +18,8 @@ static accel__program *small(void) {
   accel__tensor lengths = accel__input(p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &items);
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
   accel__tensor ids = accel__input(p, "ids", ACCEL_PLUGIN_I32, space, 1, &rows);
-  accel__weight_spec spec = {.name = "table", .use = ACCEL_PLUGIN_USE_EMBEDDING, .rank = 2, .dim = {10, 4}};
+  accel__weight_spec spec = {
+      .name = "table", .use = ACCEL_PLUGIN_USE_EMBEDDING, .rank = 2, .dim = {10, 4}};
   accel__at(p, 1, "embed");
   accel__tensor x = accel__gather(p, accel__weight(p, &spec), ids);
   accel__tensor y = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, x);
@@ -53,8 +56,10 @@ static void open_fixture(fixture *f, uint32_t flags) {
   f->in[0] = toy_view(ACCEL_PLUGIN_I32, f->lengths, 1, 2, 0);
   f->in[1] = toy_view(ACCEL_PLUGIN_I32, f->ids, 1, 3, 0);
   f->out[0] = (accel_plugin_view){.size = sizeof f->out[0], .host = f->y, .capacity = sizeof f->y};
-  f->out[1] = (accel_plugin_view){.size = sizeof f->out[0], .host = f->mean, .capacity = sizeof f->mean};
-  f->out[2] = (accel_plugin_view){.size = sizeof f->out[0], .host = f->logs, .capacity = sizeof f->logs};
+  f->out[1] =
+      (accel_plugin_view){.size = sizeof f->out[0], .host = f->mean, .capacity = sizeof f->mean};
+  f->out[2] =
+      (accel_plugin_view){.size = sizeof f->out[0], .host = f->logs, .capacity = sizeof f->logs};
 }
 
 static void close_fixture(fixture *f) {
@@ -185,10 +190,12 @@ static void cancel_and_faults(void **state) {
   assert_int_equal(go(&f), 0);
   f.host.fault = "allocation";
   accel_plugin_format format[1] = {{ACCEL_PLUGIN_F32, 15, 15, 15, 0, 0}};
-  accel_plugin_options o = {
-      .size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
+  accel_plugin_options o = {.size = sizeof o,
+                            .host = &f.host.host,
+                            .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_endpoint *e;
-  assert_int_equal(kit_init(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_HOST_MEMORY);
+  assert_int_equal(kit_init(&toy, 0, accel__program_view(f.p), &o, &e, &f.error),
+                   ACCEL_PLUGIN_E_HOST_MEMORY);
   assert_null(e);
   close_fixture(&f);
 }
@@ -208,7 +215,8 @@ static void trim_gives_scratch_back(void **state) {
   close_fixture(&f);
 }
 
-/* What a plan holds must not depend on lengths: same T and B, other lengths, and more shapes than the cache has room for. */
+/* What a plan holds must not depend on lengths: same T and B, other lengths, and more shapes than
+ * the cache has room for. */
 static void plans_are_reused_rightly(void **state) {
   (void)state;
   fixture f;
@@ -235,7 +243,8 @@ static void strides_are_followed(void **state) {
   accel_plugin_program p = *accel__program_view(f.p);
   enum { WIDE = 256 };
   char *tensors = calloc(p.n_tensor, WIDE), *nodes = calloc(p.n_node, WIDE);
-  for (uint32_t i = 0; i < p.n_tensor; i++) memcpy(tensors + i * WIDE, &p.tensor[i], sizeof *p.tensor);
+  for (uint32_t i = 0; i < p.n_tensor; i++)
+    memcpy(tensors + i * WIDE, &p.tensor[i], sizeof *p.tensor);
   for (uint32_t i = 0; i < p.n_node; i++) memcpy(nodes + i * WIDE, &p.node[i], sizeof *p.node);
   p.tensor = (const accel_plugin_tensor *)(void *)tensors;
   p.node = (const accel_plugin_node *)(void *)nodes;
@@ -261,7 +270,8 @@ static void broken_programs_are_refused(void **state) {
   accel_plugin_dim *dims = malloc(p.n_dim * sizeof *dims);
   memcpy(dims, p.dim, p.n_dim * sizeof *dims);
   p.dim = dims;
-  dims[p.n_dim - 1] = (accel_plugin_dim){.op = ACCEL_PLUGIN_DIM_ADD, .a = (int32_t)p.n_dim - 1, .b = 0};
+  dims[p.n_dim - 1] =
+      (accel_plugin_dim){.op = ACCEL_PLUGIN_DIM_ADD, .a = (int32_t)p.n_dim - 1, .b = 0};
   assert_int_equal(kit_program_copy(&p, &copy, &f.error), ACCEL_PLUGIN_E_ARGUMENT);
   dims[p.n_dim - 1].op = 77;
   assert_int_equal(kit_program_copy(&p, &copy, &f.error), ACCEL_PLUGIN_E_UNSUPPORTED);
@@ -269,7 +279,8 @@ static void broken_programs_are_refused(void **state) {
   accel_plugin_entry entry = p.entry[0];
   p.entry = &entry;
   int32_t backwards[16];
-  for (uint32_t i = 0; i < entry.n_node; i++) backwards[i] = good->entry[0].node[entry.n_node - 1 - i];
+  for (uint32_t i = 0; i < entry.n_node; i++)
+    backwards[i] = good->entry[0].node[entry.n_node - 1 - i];
   entry.node = backwards;
   assert_int_equal(kit_program_copy(&p, &copy, &f.error), ACCEL_PLUGIN_E_ARGUMENT);
   assert_non_null(strstr(f.error.message, "is not known yet"));
@@ -281,7 +292,8 @@ static void broken_programs_are_refused(void **state) {
   close_fixture(&f);
 }
 
-static bool stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+static bool stays(const accel_plugin_program *p, uint32_t index,
+                  const accel_plugin_format *format) {
   return (void)p, (void)index, format->store == ACCEL_PLUGIN_F32;
 }
 
@@ -290,8 +302,9 @@ static void estimates_use_the_planner(void **state) {
   fixture f;
   open_fixture(&f, 0);
   accel_plugin_format format[1] = {{ACCEL_PLUGIN_F32, 15, 15, 15, 0, 0}};
-  accel_plugin_options o = {
-      .size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
+  accel_plugin_options o = {.size = sizeof o,
+                            .host = &f.host.host,
+                            .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_estimate e = {.size = sizeof e};
   assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.weights, 160);
@@ -320,7 +333,8 @@ static void estimates_use_the_planner(void **state) {
   assert_int_equal(v.answer, ACCEL_PLUGIN_NO);
   assert_non_null(strstr(v.why, "table"));
   accel_plugin_endpoint *endpoint;
-  assert_int_equal(kit_init(&toy, 0, accel__program_view(f.p), &o, &endpoint, &f.error), ACCEL_PLUGIN_E_UNSUPPORTED);
+  assert_int_equal(kit_init(&toy, 0, accel__program_view(f.p), &o, &endpoint, &f.error),
+                   ACCEL_PLUGIN_E_UNSUPPORTED);
   close_fixture(&f);
 }
 
@@ -337,7 +351,8 @@ static void options_are_obeyed_or_refused(void **state) {
                             .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_endpoint *e;
   backend.extra = keys;
-  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_UNSUPPORTED);
+  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error),
+                   ACCEL_PLUGIN_E_UNSUPPORTED);
   assert_non_null(strstr(f.error.message, "option 'speed'"));
   o.extra = "tile=3;wave=64;";
   size_t n = 0;
@@ -345,7 +360,8 @@ static void options_are_obeyed_or_refused(void **state) {
   assert_true(n == 2 && !memcmp(value, "64", 2));
   assert_null(kit_extra(o.extra, "wav", &n));
   o.memory_limit = 159; /* the table has 160 bytes */
-  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_HOST_MEMORY);
+  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error),
+                   ACCEL_PLUGIN_E_HOST_MEMORY);
   o.memory_limit = 160 + 64;
   assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   accel_plugin_endpoint *kept = f.e;
@@ -372,10 +388,12 @@ static void *hammer(void *arg) {
     int t = 1 + (round * 13 + j->id * 7) % 60;
     for (int i = 0; i < t; i++) ids[i] = (i + round + j->id) % 9;
     lengths[0] = t;
-    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, lengths, 1, 1, 0), toy_view(ACCEL_PLUGIN_I32, ids, 1, t, 0)};
-    accel_plugin_view out[3] = {{.size = sizeof out[0], .host = round % 2 ? y : NULL, .capacity = sizeof y},
-                                {.size = sizeof out[0], .host = mean, .capacity = sizeof mean},
-                                {.size = sizeof out[0]}};
+    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, lengths, 1, 1, 0),
+                               toy_view(ACCEL_PLUGIN_I32, ids, 1, t, 0)};
+    accel_plugin_view out[3] = {
+        {.size = sizeof out[0], .host = round % 2 ? y : NULL, .capacity = sizeof y},
+        {.size = sizeof out[0], .host = mean, .capacity = sizeof mean},
+        {.size = sizeof out[0]}};
     accel_plugin_run run = {.size = sizeof run, .host = &j->f->host.host};
     accel_plugin_error error = {.size = sizeof error};
     if (kit_handler(j->f->e, NULL, &run, in, 2, out, 3, &error)) j->wrong++;

@@ -1,5 +1,5 @@
-/* backend_helper.h - a toy backend over the kit's scalar kernels for the kit's unit tests, and a host whose services can be
- * switched. */
+/* backend_helper.h - a toy backend over the kit's scalar kernels for the kit's unit tests, and a
+ * host whose services can be switched. */
 #ifndef ACCEL_TESTS_BACKEND_HELPER_H
 #define ACCEL_TESTS_BACKEND_HELPER_H
 
@@ -24,13 +24,16 @@ typedef struct toy_host {
   int fault_after;   /* passes before it does */
 } toy_host;
 
-static int32_t toy_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t toy_map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                       accel_plugin_error *error) {
   (void)error;
   *out = (accel_plugin_weight_view){.data = ((toy_host *)self)->weight[index]};
   return ACCEL_PLUGIN_OK;
 }
 static void toy_unmap(void *self, uint32_t index) { (void)self, (void)index; }
-static int toy_cancelled(void *self) { return ((toy_host *)self)->cancel_after && ((toy_host *)self)->cancel_after-- == 1; }
+static int toy_cancelled(void *self) {
+  return ((toy_host *)self)->cancel_after && ((toy_host *)self)->cancel_after-- == 1;
+}
 static void toy_progress(void *self, uint32_t done, uint32_t all) {
   (void)all;
   ((toy_host *)self)->progress_calls++;
@@ -69,23 +72,32 @@ static void toy_close(void *self) { free(self); }
 static void *toy_weight(void *self, uint32_t index) { return (void *)((const void **)self)[index]; }
 static int32_t toy_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   (void)self;
-  if (l->host && l->host->self) __atomic_add_fetch(&((toy_host *)l->host->self)->launches, 1, __ATOMIC_RELAXED);
+  if (l->host && l->host->self)
+    __atomic_add_fetch(&((toy_host *)l->host->self)->launches, 1, __ATOMIC_RELAXED);
   return kit_scalar(l->node->op)(l, error);
 }
-static const kit_backend toy = {
-    .name = "toy", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
+static const kit_backend toy = {.name = "toy",
+                                .open = toy_open,
+                                .close = toy_close,
+                                .weight = toy_weight,
+                                .launch = toy_launch};
 
-static inline accel_plugin_endpoint *toy_init(const kit_backend *backend, const accel__program *p, toy_host *h,
-                                              uint32_t flags) {
+static inline accel_plugin_endpoint *toy_init(const kit_backend *backend, const accel__program *p,
+                                              toy_host *h, uint32_t flags) {
   accel_plugin_format format[32];
   accel_plugin_error error = {.size = sizeof error};
   for (int i = 0; i < 32; i++)
-    format[i] =
-        (accel_plugin_format){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-  accel_plugin_options o = {.size = sizeof o,
-                            .max_tokens = 1000,
-                            .host = &h->host,
-                            .precision = {.size = sizeof o.precision, .name = "fp32", .flags = flags, .format = format}};
+    format[i] = (accel_plugin_format){ACCEL_PLUGIN_F32,
+                                      ACCEL_PLUGIN_NO_DTYPE,
+                                      ACCEL_PLUGIN_NO_DTYPE,
+                                      ACCEL_PLUGIN_NO_DTYPE,
+                                      0,
+                                      0};
+  accel_plugin_options o = {
+      .size = sizeof o,
+      .max_tokens = 1000,
+      .host = &h->host,
+      .precision = {.size = sizeof o.precision, .name = "fp32", .flags = flags, .format = format}};
   accel_plugin_endpoint *e = NULL;
   int32_t rc = kit_init(backend, 0, accel__program_view(p), &o, &e, &error);
   if (rc) print_error("%s\n", error.message);
@@ -93,8 +105,13 @@ static inline accel_plugin_endpoint *toy_init(const kit_backend *backend, const 
   return e;
 }
 
-static inline accel_plugin_view toy_view(int dtype, void *data, uint32_t rank, int64_t a, int64_t b) {
-  accel_plugin_view v = {.size = sizeof v, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .host = data, .dim = {a, b}};
+static inline accel_plugin_view toy_view(int dtype, void *data, uint32_t rank, int64_t a,
+                                         int64_t b) {
+  accel_plugin_view v = {.size = sizeof v,
+                         .dtype = (uint8_t)dtype,
+                         .rank = (uint8_t)rank,
+                         .host = data,
+                         .dim = {a, b}};
   v.capacity = 4;
   for (uint32_t i = 0; i < rank; i++) v.capacity *= (uint64_t)v.dim[i];
   return v;

@@ -1,5 +1,6 @@
-/* backend_join_test.c - nodes that run in one launch (kit_backend.joins and follows): random programs give the same results
- * joined and not, whatever outputs are wanted and in whatever order the nodes of a launch are done. */
+/* backend_join_test.c - nodes that run in one launch (kit_backend.joins and follows): random
+ * programs give the same results joined and not, whatever outputs are wanted and in whatever order
+ * the nodes of a launch are done. */
 #include <math.h>
 
 #include "backend_helper.h"
@@ -23,20 +24,27 @@ static bool joins(void *self, const accel_plugin_program *program, const accel_p
   assert_int_equal(first->in[0], other->in[0]);
   return first->op == ACCEL_PLUGIN_OP_UNARY || first->op == ACCEL_PLUGIN_OP_BINARY;
 }
-static int32_t run_one(const kit_launch *l, accel_plugin_error *error) { return kit_scalar(l->node->op)(l, error); }
+static int32_t run_one(const kit_launch *l, accel_plugin_error *error) {
+  return kit_scalar(l->node->op)(l, error);
+}
 static int32_t launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   (void)self;
   launches++;
   joined += (int)l->n_joined;
   assert_true(l->n_joined <= KIT_JOINED);
-  for (uint32_t m = l->n_joined; m-- > 0;) { /* from the last to the first: they must not need each other */
+  /* from the last to the first: they must not need each other */
+  for (uint32_t m = l->n_joined; m-- > 0;) {
     int32_t rc = run_one(&l->joined[m], error);
     if (rc) return rc;
   }
   return run_one(l, error);
 }
-static const kit_backend joining = {
-    .name = "joining", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = launch, .joins = joins};
+static const kit_backend joining = {.name = "joining",
+                                    .open = toy_open,
+                                    .close = toy_close,
+                                    .weight = toy_weight,
+                                    .launch = launch,
+                                    .joins = joins};
 
 /* ---- one that runs unary nodes on what the one before makes, which then has no memory ---- */
 
@@ -46,7 +54,8 @@ static bool follows(void *self, const accel_plugin_program *program, const accel
                     const accel_plugin_node *next) {
   (void)self, (void)program;
   assert_int_equal(first->out[0], next->in[0]);
-  return next->op == ACCEL_PLUGIN_OP_UNARY && (first->op == ACCEL_PLUGIN_OP_UNARY || first->op == ACCEL_PLUGIN_OP_BINARY);
+  return next->op == ACCEL_PLUGIN_OP_UNARY &&
+         (first->op == ACCEL_PLUGIN_OP_UNARY || first->op == ACCEL_PLUGIN_OP_BINARY);
 }
 static int32_t launch_followed(void *self, const kit_launch *l, accel_plugin_error *error) {
   float between[ROWS * COLS];
@@ -83,9 +92,11 @@ static accel__program *random_program(void) {
   accel__tensor t[NODES + 1] = {accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dims)}, out[OUTPUTS];
   for (int i = 1; i <= NODES; i++) {
     accel__tensor a = t[pick(i) / 2], b = t[pick(i)];
-    const int unary[] = {ACCEL_PLUGIN_ACT_TANH, ACCEL_PLUGIN_ACT_SIGMOID, ACCEL_PLUGIN_UNARY_NEG, ACCEL_PLUGIN_UNARY_ABS};
+    const int unary[] = {ACCEL_PLUGIN_ACT_TANH, ACCEL_PLUGIN_ACT_SIGMOID, ACCEL_PLUGIN_UNARY_NEG,
+                         ACCEL_PLUGIN_UNARY_ABS};
     t[i] = pick(3) ? accel__unary(p, unary[pick(4)], a)
-                   : accel__binary(p, pick(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_MAX, a, b);
+                   : accel__binary(p, pick(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_MAX,
+                                   a, b);
   }
   for (int i = 0; i < OUTPUTS; i++) out[i] = t[NODES - 3 * i];
   accel__entry(p, "run", t, 1, out, OUTPUTS);
@@ -93,13 +104,15 @@ static accel__program *random_program(void) {
   return p;
 }
 
-static void run(accel_plugin_endpoint *e, toy_host *host, float *x, uint32_t wanted, float y[OUTPUTS][ROWS * COLS]) {
+static void run(accel_plugin_endpoint *e, toy_host *host, float *x, uint32_t wanted,
+                float y[OUTPUTS][ROWS * COLS]) {
   accel_plugin_view in = toy_view(ACCEL_PLUGIN_F32, x, 2, ROWS, COLS), out[OUTPUTS];
   accel_plugin_error error = {.size = sizeof error};
   accel_plugin_run r = {.size = sizeof r, .host = &host->host};
   for (int i = 0; i < OUTPUTS; i++)
-    out[i] = (accel_plugin_view){
-        .size = sizeof out[i], .host = wanted >> i & 1 ? y[i] : NULL, .capacity = ROWS * COLS * sizeof(float)};
+    out[i] = (accel_plugin_view){.size = sizeof out[i],
+                                 .host = wanted >> i & 1 ? y[i] : NULL,
+                                 .capacity = ROWS * COLS * sizeof(float)};
   memset(y, 0, OUTPUTS * sizeof y[0]);
   if (kit_handler(e, NULL, &r, &in, 1, out, OUTPUTS, &error)) fail_msg("%s", error.message);
 }
@@ -114,7 +127,8 @@ static void test_random(void **state) {
     toy_host host;
     accel__program *p = random_program();
     toy_host_init(&host, NULL);
-    accel_plugin_endpoint *alone = toy_init(&toy, p, &host, 0), *together = toy_init(&joining, p, &host, 0),
+    accel_plugin_endpoint *alone = toy_init(&toy, p, &host, 0),
+                          *together = toy_init(&joining, p, &host, 0),
                           *chained = toy_init(&following, p, &host, 0);
     for (uint32_t wanted = 1; wanted < 1u << OUTPUTS; wanted += 7) {
       run(alone, &host, x, wanted, want);
@@ -138,8 +152,10 @@ static void test_group(void **state) {
   accel__program *p = accel__program_new("group");
   accel__dim dims[2] = {accel__symbol(p, "T", 1, 100, 8), accel__const_dim(p, COLS)};
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dims);
-  accel__tensor a = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, x), b = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, x, x),
-                c = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, x, a), d = accel__binary(p, ACCEL_PLUGIN_BINARY_MAX, x, x),
+  accel__tensor a = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, x),
+                b = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, x, x),
+                c = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, x, a),
+                d = accel__binary(p, ACCEL_PLUGIN_BINARY_MAX, x, x),
                 e = accel__binary(p, ACCEL_PLUGIN_BINARY_MIN, x, c);
   accel__tensor out[OUTPUTS] = {a, b, c, d, e, accel__unary(p, ACCEL_PLUGIN_UNARY_NEG, e)};
   accel__entry(p, "run", &x, 1, out, OUTPUTS);
@@ -155,7 +171,8 @@ static void test_group(void **state) {
   assert_int_equal(joined, 2);
   for (int i = 0; i < ROWS * COLS; i++) {
     float v = values[i];
-    assert_true(y[0][i] == 2 * v && y[1][i] == v * v && y[2][i] == -v && y[3][i] == v && y[4][i] == fminf(v, -v));
+    assert_true(y[0][i] == 2 * v && y[1][i] == v * v && y[2][i] == -v && y[3][i] == v &&
+                y[4][i] == fminf(v, -v));
   }
   launches = joined = 0;
   run(endpoint, &host, values, 0x0a, y); /* pruned: b and d */

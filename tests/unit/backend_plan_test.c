@@ -1,5 +1,6 @@
-/* backend_plan_test.c - the memory planner on random programs: no two tensors that are alive at once overlap (by brute force
- * over all pairs), and a planned run gives the bits of a run where every tensor has memory of its own. */
+/* backend_plan_test.c - the memory planner on random programs: no two tensors that are alive at
+ * once overlap (by brute force over all pairs), and a planned run gives the bits of a run where
+ * every tensor has memory of its own. */
 #include "backend_helper.h"
 
 static uint64_t seed;
@@ -37,7 +38,10 @@ static void grow(random_program *r, accel__dim rows) {
     case 1:
     case 2:
       if (r->width[b] == w)
-        push(r, accel__binary(r->p, draw(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_SUB, x, r->value[b]), w);
+        push(r,
+             accel__binary(r->p, draw(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_SUB, x,
+                           r->value[b]),
+             w);
       break;
     case 3: { /* two results */
       accel__tensor in[4] = {x, -1, -1, r->width[b] == w ? r->value[b] : -1}, out[2] = {-1, -1};
@@ -50,12 +54,14 @@ static void grow(random_program *r, accel__dim rows) {
     }
     case 4:
       if (w > 4) {
-        int64_t start = (int64_t)draw((uint32_t)w - 1), end = start + 1 + (int64_t)draw((uint32_t)(w - start));
+        int64_t start = (int64_t)draw((uint32_t)w - 1),
+                end = start + 1 + (int64_t)draw((uint32_t)(w - start));
         push(r, accel__slice(r->p, x, 1, start, end), end - start);
       }
       break;
     case 5: { /* there and back: two aliases */
-      accel__dim flat[1] = {accel__dim_op(r->p, ACCEL_PLUGIN_DIM_MUL, rows, accel__const_dim(r->p, w))},
+      accel__dim flat[1] = {accel__dim_op(r->p, ACCEL_PLUGIN_DIM_MUL, rows,
+                                          accel__const_dim(r->p, w))},
                  back[2] = {rows, accel__const_dim(r->p, w)};
       push(r, accel__reshape(r->p, accel__reshape(r->p, x, 1, flat), 2, back), w);
       break;
@@ -64,7 +70,8 @@ static void grow(random_program *r, accel__dim rows) {
       accel__tensor in[2] = {x, r->value[b]};
       accel__attr attr[] = {ACCEL_I(AXIS, 1)};
       if (w + r->width[b] <= 64)
-        push(r, accel__node(r->p, ACCEL_PLUGIN_OP_CONCAT, in, 2, attr, 1, NULL, 0), w + r->width[b]);
+        push(r, accel__node(r->p, ACCEL_PLUGIN_OP_CONCAT, in, 2, attr, 1, NULL, 0),
+             w + r->width[b]);
     }
   }
 }
@@ -81,7 +88,8 @@ static void make(random_program *r, uint32_t nodes) {
   }
   for (uint32_t i = 0; i < nodes; i++) grow(r, rows);
   if (r->n < 3) push(r, accel__unary(r->p, ACCEL_PLUGIN_UNARY_NEG, in[0]), 8);
-  for (uint32_t i = 0; i < 3; i++) r->out[r->n_out++] = r->value[r->n - 1 - draw(r->n < 8 ? r->n - 2 : 6)];
+  for (uint32_t i = 0; i < 3; i++)
+    r->out[r->n_out++] = r->value[r->n - 1 - draw(r->n < 8 ? r->n - 2 : 6)];
   for (uint32_t i = 0; i < r->n_out; i++)
     for (uint32_t k = 0; k < i; k++)
       if (r->out[i] == r->out[k]) r->out[i--] = r->out[--r->n_out];
@@ -91,36 +99,46 @@ static void make(random_program *r, uint32_t nodes) {
   assert_int_equal(rc, ACCEL_OK);
 }
 
-static kit_plan *plan_of(const kit_backend *backend, const accel_plugin_program *p, int64_t rows, const uint8_t *wanted) {
+static kit_plan *plan_of(const kit_backend *backend, const accel_plugin_program *p, int64_t rows,
+                         const uint8_t *wanted) {
   int64_t symbol[1] = {rows}, *dim = calloc(p->n_dim, sizeof *dim);
   kit_dims(p, symbol, dim);
-  kit_plan_request r = {.program = p, .backend = backend, .workers = 1, .symbol = symbol, .dim = dim, .wanted = wanted};
+  kit_plan_request r = {.program = p,
+                        .backend = backend,
+                        .workers = 1,
+                        .symbol = symbol,
+                        .dim = dim,
+                        .wanted = wanted};
   kit_plan *plan;
   assert_int_equal(kit_plan_new(&r, &plan, NULL), ACCEL_PLUGIN_OK);
   free(dim);
   return plan;
 }
 
-/* Steps a tensor is alive in, by its own definition and uses (and those of its aliases: found by walking the program's
- * reshapes and slices). */
+/* Steps a tensor is alive in, by its own definition and uses (and those of its aliases: found by
+ * walking the program's reshapes and slices). */
 typedef struct life {
   int first, last;
   int32_t owner; /* the value it is a view of */
 } life;
 
-static void lives(const accel_plugin_program *p, const kit_plan *plan, const uint8_t *wanted, life *l) {
+static void lives(const accel_plugin_program *p, const kit_plan *plan, const uint8_t *wanted,
+                  life *l) {
   const accel_plugin_entry *e = &p->entry[0];
-  for (uint32_t i = 0; i < p->n_tensor; i++) l[i] = (life){.first = 1 << 20, .last = -1, .owner = (int32_t)i};
+  for (uint32_t i = 0; i < p->n_tensor; i++)
+    l[i] = (life){.first = 1 << 20, .last = -1, .owner = (int32_t)i};
   for (uint32_t i = 0; i < e->n_node; i++) { /* views: nodes that no step runs */
     const accel_plugin_node *n = &p->node[e->node[i]];
     bool runs = false;
     for (uint32_t k = 0; k < plan->n_step; k++) runs |= plan->step[k].node == (uint32_t)e->node[i];
-    if (!runs && n->out[0] >= 0 && plan->tensor[n->out[0]].id >= 0) l[n->out[0]].owner = l[n->in[0]].owner;
+    if (!runs && n->out[0] >= 0 && plan->tensor[n->out[0]].id >= 0)
+      l[n->out[0]].owner = l[n->in[0]].owner;
   }
   for (uint32_t k = 0; k < plan->n_step; k++) {
     const kit_step *s = &plan->step[k];
     for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
-      int32_t id = j < s->n_in ? kit_operand(&p->node[s->node], j) : kit_result(&p->node[s->node], j - s->n_in);
+      int32_t id = j < s->n_in ? kit_operand(&p->node[s->node], j)
+                               : kit_result(&p->node[s->node], j - s->n_in);
       if (id < 0 || plan->tensor[id].id < 0) continue;
       life *o = &l[l[id].owner];
       if ((int)k < o->first) o->first = (int)k;
@@ -132,9 +150,12 @@ static void lives(const accel_plugin_program *p, const kit_plan *plan, const uin
 }
 
 /* Result of step k lying over an operand that is used for the last time there. */
-static bool replaces(const accel_plugin_program *p, const kit_plan *plan, const life *l, int32_t old, int32_t fresh) {
+static bool replaces(const accel_plugin_program *p, const kit_plan *plan, const life *l,
+                     int32_t old, int32_t fresh) {
   int k = l[fresh].first;
-  if (l[old].last != k || k >= (int)plan->n_step || plan->place[old].offset != plan->place[fresh].offset) return false;
+  if (l[old].last != k || k >= (int)plan->n_step ||
+      plan->place[old].offset != plan->place[fresh].offset)
+    return false;
   const kit_step *s = &plan->step[k];
   const accel_plugin_node *n = &p->node[s->node];
   for (uint32_t j = 0; j < n->n_out; j++) {
@@ -145,17 +166,19 @@ static bool replaces(const accel_plugin_program *p, const kit_plan *plan, const 
   return false;
 }
 
-static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan, const uint8_t *wanted) {
+static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
+                           const uint8_t *wanted) {
   life *l = calloc(p->n_tensor, sizeof *l);
   lives(p, plan, wanted, l);
   for (int32_t a = 0; a < (int32_t)p->n_tensor; a++) {
     const kit_place *pa = &plan->place[a];
     if (plan->tensor[a].id < 0 || pa->home != KIT_HOME_SCRATCH) continue;
-    uint64_t end = pa->offset + (uint64_t)(plan->tensor[a].elements
-                                               ? (kit_row_count(&plan->tensor[a]) - 1) * plan->tensor[a].row_stride +
-                                                     kit_cols(&plan->tensor[a])
-                                               : 0) *
-                                    4;
+    uint64_t end =
+        pa->offset + (uint64_t)(plan->tensor[a].elements ? (kit_row_count(&plan->tensor[a]) - 1) *
+                                                                   plan->tensor[a].row_stride +
+                                                               kit_cols(&plan->tensor[a])
+                                                         : 0) *
+                         4;
     assert_true(end <= plan->scratch);
     if (l[a].owner != a) continue;
     assert_int_equal(pa->offset % KIT_ALIGN, 0);
@@ -165,14 +188,16 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan, 
       bool meet = pa->offset < pb->offset + pb->bytes && pb->offset < pa->offset + pa->bytes;
       bool together = l[a].first <= l[b].last && l[b].first <= l[a].last;
       if (meet && together && !replaces(p, plan, l, a, b) && !replaces(p, plan, l, b, a))
-        fail_msg("tensors %d and %d share bytes %llu.. and are alive at once", a, b, (unsigned long long)pa->offset);
+        fail_msg("tensors %d and %d share bytes %llu.. and are alive at once", a, b,
+                 (unsigned long long)pa->offset);
     }
   }
   free(l);
 }
 
 /* Every node with memory of its own. */
-static void run_plainly(const accel_plugin_program *p, int64_t rows, const float *const in[2], float **memory) {
+static void run_plainly(const accel_plugin_program *p, int64_t rows, const float *const in[2],
+                        float **memory) {
   int64_t symbol[1] = {rows}, *dim = calloc(p->n_dim, sizeof *dim);
   kit_dims(p, symbol, dim);
   const accel_plugin_entry *e = &p->entry[0];
@@ -207,7 +232,8 @@ static void run_plainly(const accel_plugin_program *p, int64_t rows, const float
 }
 
 /* A backend that also reads column slices in place: norm, unary and concat here. */
-static bool reads_strides(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+static bool reads_strides(const accel_plugin_program *p, const accel_plugin_node *n,
+                          uint32_t operand) {
   (void)p;
   return n->op == ACCEL_PLUGIN_OP_NORM && (operand == 0 || operand == 3);
 }
@@ -224,12 +250,14 @@ static void far_release(void *self, void *buffer) {
   live_buffers--;
   free(buffer);
 }
-static int32_t far_up(void *self, void *buffer, uint64_t offset, const void *from, uint64_t n, accel_plugin_error *error) {
+static int32_t far_up(void *self, void *buffer, uint64_t offset, const void *from, uint64_t n,
+                      accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy((char *)buffer + offset, from, n);
   return 0;
 }
-static int32_t far_down(void *self, void *to, void *buffer, uint64_t offset, uint64_t n, accel_plugin_error *error) {
+static int32_t far_down(void *self, void *to, void *buffer, uint64_t offset, uint64_t n,
+                        accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy(to, (char *)buffer + offset, n);
   return 0;
@@ -239,7 +267,8 @@ static int32_t far_launch(void *self, const kit_launch *given, accel_plugin_erro
   assert_true(given->n_in + given->n_out <= 64);
   for (uint32_t i = 0; i < given->n_in + given->n_out; i++) {
     t[i] = i < given->n_in ? given->in[i] : given->out[i - given->n_in];
-    if (t[i].id >= 0 && given->program->tensor[t[i].id].kind != ACCEL_PLUGIN_TENSOR_INPUT) assert_null(t[i].data);
+    if (t[i].id >= 0 && given->program->tensor[t[i].id].kind != ACCEL_PLUGIN_TENSOR_INPUT)
+      assert_null(t[i].data);
     if (t[i].id >= 0) t[i].data = (char *)t[i].buffer + t[i].offset;
   }
   kit_launch l = *given;
@@ -262,19 +291,22 @@ static const kit_backend far_toy = {.name = "toy",
                                     .upload = far_up,
                                     .download = far_down};
 
-static void check_run(const kit_backend *backend, const random_program *r, const accel_plugin_program *p,
-                      const uint8_t *wanted) {
+static void check_run(const kit_backend *backend, const random_program *r,
+                      const accel_plugin_program *p, const uint8_t *wanted) {
   toy_host h;
   toy_host_init(&h, NULL);
   accel_plugin_endpoint *e = toy_init(backend, r->p, &h, 0);
   for (int64_t rows = 1; rows <= 9; rows += 4) {
     float a[9 * 8], b[9 * 8], *memory[512], got[MAX_OUT][9 * 64];
-    for (int i = 0; i < 9 * 8; i++) a[i] = (float)draw(1000) * 0.01f, b[i] = (float)draw(1000) * 0.01f;
+    for (int i = 0; i < 9 * 8; i++)
+      a[i] = (float)draw(1000) * 0.01f, b[i] = (float)draw(1000) * 0.01f;
     assert_true(p->n_tensor <= 512);
     run_plainly(p, rows, (const float *const[2]){a, b}, memory);
-    accel_plugin_view in[2] = {toy_view(0, a, 2, rows, 8), toy_view(0, b, 2, rows, 8)}, out[MAX_OUT];
+    accel_plugin_view in[2] = {toy_view(0, a, 2, rows, 8), toy_view(0, b, 2, rows, 8)},
+                      out[MAX_OUT];
     for (uint32_t k = 0; k < r->n_out; k++) {
-      out[k] = (accel_plugin_view){.size = sizeof out[k], .host = wanted[k] ? got[k] : NULL, .capacity = sizeof got[k]};
+      out[k] = (accel_plugin_view){
+          .size = sizeof out[k], .host = wanted[k] ? got[k] : NULL, .capacity = sizeof got[k]};
     }
     accel_plugin_run run = {.size = sizeof run, .host = &h.host};
     accel_plugin_error error = {.size = sizeof error};
@@ -282,7 +314,9 @@ static void check_run(const kit_backend *backend, const random_program *r, const
     if (rc) print_error("%s\n", error.message);
     assert_int_equal(rc, 0);
     for (uint32_t k = 0; k < r->n_out; k++)
-      if (wanted[k]) assert_memory_equal(got[k], memory[p->entry[0].out[k]], (size_t)(out[k].dim[0] * out[k].dim[1]) * 4);
+      if (wanted[k])
+        assert_memory_equal(got[k], memory[p->entry[0].out[k]],
+                            (size_t)(out[k].dim[0] * out[k].dim[1]) * 4);
     for (uint32_t i = 0; i < p->n_tensor; i++) free(memory[i]);
   }
   kit_cleanup(e, &h.host);
@@ -330,6 +364,7 @@ static void chains_reuse_one_block(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs), cmocka_unit_test(chains_reuse_one_block)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs),
+                                     cmocka_unit_test(chains_reuse_one_block)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* backend_session_test.c - sessions of the kit: appending, failing without a trace, truncate, copy with shared pages, export
- * and import, limits, for KV, convolution and state-space states, in host memory and in pretended device memory, with fp32
- * and fp16 pages; memory that goes from one session to the next. */
+/* backend_session_test.c - sessions of the kit: appending, failing without a trace, truncate, copy
+ * with shared pages, export and import, limits, for KV, convolution and state-space states, in host
+ * memory and in pretended device memory, with fp32 and fp16 pages; memory that goes from one
+ * session to the next. */
 #include <math.h>
 
 #include "backend_helper.h"
@@ -8,8 +9,8 @@
 
 enum { D = 4 }; /* one head of four columns */
 
-/* lengths[B], x[T,columns] -> y[T,columns] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of
- * it (for failures after the append). */
+/* lengths[B], x[T,columns] -> y[T,columns] = attention(x, x, x), causal, over all that a sequence
+ * has seen; then c = log of it (for failures after the append). */
 static accel__program *kv_program_of(int32_t columns) {
   accel__program *p = accel__program_new("kv");
   accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1),
@@ -19,11 +20,12 @@ static accel__program *kv_program_of(int32_t columns) {
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dims), in[3] = {x, x, x};
   accel__attr attr[] = {ACCEL_I(HEADS, 1),  ACCEL_I(KV_HEADS, 1),    ACCEL_F(SCALE, 0.5),
                         ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
-  accel__with_state(
-      p,
-      accel__state(
-          p, &(accel_plugin_state){
-                 .name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = 1, .k_dim = columns, .v_dim = columns, .share = -1}));
+  accel__with_state(p, accel__state(p, &(accel_plugin_state){.name = "kv",
+                                                             .kind = ACCEL_PLUGIN_STATE_KV,
+                                                             .heads = 1,
+                                                             .k_dim = columns,
+                                                             .v_dim = columns,
+                                                             .share = -1}));
   accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, in, 3, attr, 6, NULL, 0),
                 c = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, y), outs[2] = {y, c};
   accel__entry(p, "run", (accel__tensor[]){lengths, x}, 2, outs, 2);
@@ -43,7 +45,8 @@ static accel__program *conv_program(void) {
   accel__tensor lengths = accel__input(p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &items);
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dims);
-  accel__weight_spec spec = {.name = "w", .use = ACCEL_PLUGIN_USE_CONV, .rank = 3, .dim = {D, 1, 3}};
+  accel__weight_spec spec = {
+      .name = "w", .use = ACCEL_PLUGIN_USE_CONV, .rank = 3, .dim = {D, 1, 3}};
   accel__tensor in[2] = {x, accel__weight(p, &spec)};
   static const int64_t pads[2] = {2, 0};
   accel__attr attr[] = {ACCEL_I(GROUPS, D), ACCEL_I(SPACE, space), ACCEL_IV(PADS, pads, 2)};
@@ -72,7 +75,8 @@ typedef struct bench {
   uint32_t n_out;
 } bench;
 
-static void open_bench(bench *b, const kit_backend *backend, accel__program *p, uint32_t n_out, uint32_t flags) {
+static void open_bench(bench *b, const kit_backend *backend, accel__program *p, uint32_t n_out,
+                       uint32_t flags) {
   memset(b, 0, sizeof *b);
   b->p = p;
   b->n_out = n_out;
@@ -91,7 +95,8 @@ static void close_bench(bench *b) {
 static float cell(int s, int i, int c) { return sinf((float)(s * 31 + i * 7 + c * 3)) + 1.5f; }
 
 /* Feeds rows [from, from+n) of each of `count` sequences; y gets the results, packed. */
-static int32_t feed(bench *b, uint32_t count, const int32_t *id, const int32_t *from, const int32_t *n, float *y) {
+static int32_t feed(bench *b, uint32_t count, const int32_t *id, const int32_t *from,
+                    const int32_t *n, float *y) {
   static float x[2000 * D], c[2000 * D];
   int32_t t = 0;
   for (uint32_t k = 0; k < count; k++)
@@ -101,16 +106,20 @@ static int32_t feed(bench *b, uint32_t count, const int32_t *id, const int32_t *
                              toy_view(ACCEL_PLUGIN_F32, x, 2, t, D)};
   accel_plugin_view out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x},
                               {.size = sizeof out[0], .host = c, .capacity = sizeof c}};
-  accel_plugin_run run = {.size = sizeof run, .host = &b->host.host, .sequence = id, .n_sequence = count};
+  accel_plugin_run run = {
+      .size = sizeof run, .host = &b->host.host, .sequence = id, .n_sequence = count};
   b->error.message[0] = 0;
   return kit_handler(b->e, b->s, &run, in, 2, out, b->n_out, &b->error);
 }
 
-static int32_t one(bench *b, int32_t id, int32_t from, int32_t n, float *y) { return feed(b, 1, &id, &from, &n, y); }
+static int32_t one(bench *b, int32_t id, int32_t from, int32_t n, float *y) {
+  return feed(b, 1, &id, &from, &n, y);
+}
 
 static uint64_t length(bench *b, int32_t id) {
   uint64_t n = 0;
-  assert_int_equal(kit_session_control(b->s, ACCEL_PLUGIN_SESSION_LENGTH, id, 0, NULL, &n, &b->error), 0);
+  assert_int_equal(
+      kit_session_control(b->s, ACCEL_PLUGIN_SESSION_LENGTH, id, 0, NULL, &n, &b->error), 0);
   return n;
 }
 static int32_t control(bench *b, int verb, int32_t id, int64_t value) {
@@ -128,7 +137,8 @@ static void whole(bench *b, int32_t id, int32_t from, int32_t n, float *y) {
   b->s = kept;
 }
 
-static void expect_rows(bench *b, int32_t id, int32_t from, int32_t n, const float *y, double tolerance) {
+static void expect_rows(bench *b, int32_t id, int32_t from, int32_t n, const float *y,
+                        double tolerance) {
   static float right[2000 * D];
   whole(b, id, from, n, right);
   for (int i = 0; i < n * D; i++)
@@ -149,12 +159,14 @@ static void far_release(void *self, void *buffer) {
   live_buffers--;
   free(buffer);
 }
-static int32_t far_up(void *self, void *buffer, uint64_t offset, const void *from, uint64_t n, accel_plugin_error *error) {
+static int32_t far_up(void *self, void *buffer, uint64_t offset, const void *from, uint64_t n,
+                      accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy((char *)buffer + offset, from, n);
   return 0;
 }
-static int32_t far_down(void *self, void *to, void *buffer, uint64_t offset, uint64_t n, accel_plugin_error *error) {
+static int32_t far_down(void *self, void *to, void *buffer, uint64_t offset, uint64_t n,
+                        accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy(to, (char *)buffer + offset, n);
   return 0;
@@ -163,7 +175,8 @@ static int32_t far_launch(void *self, const kit_launch *given, accel_plugin_erro
   kit_tensor t[KIT_OPERANDS + KIT_RESULTS];
   for (uint32_t i = 0; i < KIT_OPERANDS + KIT_RESULTS; i++) {
     t[i] = i < given->n_in ? given->in[i] : given->out[i - given->n_in];
-    if (t[i].id >= 0) t[i].data = t[i].weight >= 0 ? t[i].buffer : (char *)t[i].buffer + t[i].offset;
+    if (t[i].id >= 0)
+      t[i].data = t[i].weight >= 0 ? t[i].buffer : (char *)t[i].buffer + t[i].offset;
   }
   kit_launch l = *given;
   l.in = t;
@@ -183,8 +196,11 @@ static const kit_backend far_toy = {.name = "toy",
                                     .release = far_release,
                                     .upload = far_up,
                                     .download = far_down};
-static const kit_backend half_toy = {
-    .name = "toy", .open = half_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
+static const kit_backend half_toy = {.name = "toy",
+                                     .open = half_open,
+                                     .close = toy_close,
+                                     .weight = toy_weight,
+                                     .launch = toy_launch};
 static const kit_backend *const all_backends[] = {&toy, &far_toy, &half_toy};
 
 static void append_in_parts(void **state) {
@@ -219,11 +235,14 @@ static void failures_leave_no_trace(void **state) {
     open_bench(&b, all_backends[k], kv_program(), 2, 0);
     assert_int_equal(one(&b, 1, 0, 300, y), 0);
     b.host.cancel_after = 2; /* the append is done, the node after it is not */
-    assert_int_equal(feed(&b, 2, (int32_t[]){1, 2}, (int32_t[]){300, 0}, (int32_t[]){7, 3}, y), ACCEL_PLUGIN_E_CANCELLED);
+    assert_int_equal(feed(&b, 2, (int32_t[]){1, 2}, (int32_t[]){300, 0}, (int32_t[]){7, 3}, y),
+                     ACCEL_PLUGIN_E_CANCELLED);
     assert_int_equal(length(&b, 1), 300);
     assert_int_equal(length(&b, 2), 0);
-    assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 2, 0), ACCEL_PLUGIN_E_ARGUMENT); /* it is not there at all */
-    assert_int_equal(one(&b, 1, 300, 701, y), ACCEL_PLUGIN_E_LIMIT);                             /* max_tokens is 1000 */
+    /* it is not there at all */
+    assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 2, 0), ACCEL_PLUGIN_E_ARGUMENT);
+    /* max_tokens is 1000 */
+    assert_int_equal(one(&b, 1, 300, 701, y), ACCEL_PLUGIN_E_LIMIT);
     assert_non_null(strstr(b.error.message, "limit of 1000"));
     assert_int_equal(length(&b, 1), 300);
     b.host.fault = "allocation"; /* scratch is there already: the page is refused */
@@ -232,11 +251,15 @@ static void failures_leave_no_trace(void **state) {
     assert_int_equal(length(&b, 1), 300);
     assert_int_equal(one(&b, 1, 300, 5, y), 0);
     expect_rows(&b, 1, 300, 5, y, 0);
-    assert_int_equal(feed(&b, 2, (int32_t[]){3, 3}, (int32_t[]){0, 0}, (int32_t[]){1, 1}, y), ACCEL_PLUGIN_E_ARGUMENT);
+    assert_int_equal(feed(&b, 2, (int32_t[]){3, 3}, (int32_t[]){0, 0}, (int32_t[]){1, 1}, y),
+                     ACCEL_PLUGIN_E_ARGUMENT);
     accel_plugin_run run = {.size = sizeof run, .host = &b.host.host};
-    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (int32_t[]){1}, 1, 1, 0), toy_view(0, y, 2, 1, D)},
-                      out[2] = {{.size = sizeof out[0], .host = y + 100, .capacity = 400}, {.size = sizeof out[0]}};
-    assert_int_equal(kit_handler(b.e, NULL, &run, in, 2, out, 2, &b.error), ACCEL_PLUGIN_E_ARGUMENT);
+    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (int32_t[]){1}, 1, 1, 0),
+                               toy_view(0, y, 2, 1, D)},
+                      out[2] = {{.size = sizeof out[0], .host = y + 100, .capacity = 400},
+                                {.size = sizeof out[0]}};
+    assert_int_equal(kit_handler(b.e, NULL, &run, in, 2, out, 2, &b.error),
+                     ACCEL_PLUGIN_E_ARGUMENT);
     assert_non_null(strstr(b.error.message, "needs a session"));
     close_bench(&b);
   }
@@ -252,7 +275,8 @@ static void truncate_and_copy(void **state) {
     assert_int_equal(one(&b, 1, 0, 400, y), 0);
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_COPY, 1, 2), 0);
     assert_int_equal(length(&b, 2), 400);
-    /* the copy diverges (its rows are those of "sequence 2" from 300 on); the original keeps its own */
+    /* the copy diverges (its rows are those of "sequence 2" from 300 on); the original keeps its
+     * own */
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 2, 300), 0);
     assert_int_equal(one(&b, 2, 300, 60, y), 0);
     assert_int_equal(one(&b, 1, 400, 3, y), 0);
@@ -284,33 +308,41 @@ static void export_and_import(void **state) {
     open_bench(&b, all_backends[k], kv_program(), 2, 0);
     assert_int_equal(one(&b, 1, 0, 270, y), 0);
     uint64_t n = 0;
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, NULL, &n, &b.error), 0);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, NULL, &n, &b.error), 0);
     char *bytes = malloc(n);
     uint64_t few = n - 1;
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &few, &b.error),
-                     ACCEL_PLUGIN_E_LIMIT);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &n, &b.error), 0);
-    for (uint64_t cut = 0; cut < n; cut += 1 + n / 50) { /* every prefix is refused, and changes nothing */
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &few, &b.error),
+        ACCEL_PLUGIN_E_LIMIT);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &n, &b.error), 0);
+    /* every prefix is refused, and changes nothing */
+    for (uint64_t cut = 0; cut < n; cut += 1 + n / 50) {
       uint64_t m = cut;
-      assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 4, 0, bytes, &m, &b.error),
-                       ACCEL_PLUGIN_E_ARGUMENT);
+      assert_int_equal(
+          kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 4, 0, bytes, &m, &b.error),
+          ACCEL_PLUGIN_E_ARGUMENT);
     }
     assert_int_equal(length(&b, 4), 0);
     kit_session_free(b.s);
     assert_int_equal(kit_session_new(b.e, &b.s, &b.error), 0);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error), 0);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error), 0);
     assert_int_equal(length(&b, 1), 270);
     assert_int_equal(one(&b, 1, 270, 4, y), 0);
     expect_rows(&b, 1, 270, 4, y, k == 2 ? 1e-6 : 0);
     bytes[8] ^= 1; /* identity */
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
-                     ACCEL_PLUGIN_E_ARGUMENT);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
+        ACCEL_PLUGIN_E_ARGUMENT);
     assert_int_equal(length(&b, 1), 274);
     bytes[8] ^= 1;
     const int32_t huge = INT32_MAX; /* a lying length */
     memcpy(bytes + 24, &huge, 4);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
-                     ACCEL_PLUGIN_E_ARGUMENT);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
+        ACCEL_PLUGIN_E_ARGUMENT);
     free(bytes);
     close_bench(&b);
   }
@@ -333,7 +365,8 @@ static void vectors_carry_over(void **state) {
     assert_int_equal(length(&b, 5), at);
     b.host.cancel_after = 1;
     assert_int_equal(one(&b, 5, at, 2, y), ACCEL_PLUGIN_E_CANCELLED);
-    assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 5, at - 1), ACCEL_PLUGIN_E_UNSUPPORTED);
+    assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 5, at - 1),
+                     ACCEL_PLUGIN_E_UNSUPPORTED);
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 5, at), 0);
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_COPY, 5, 6), 0);
     assert_int_equal(one(&b, 5, at, 2, y), 0);
@@ -342,11 +375,14 @@ static void vectors_carry_over(void **state) {
     assert_int_equal(one(&b, 5, at, 3, y), 0);
     expect_rows(&b, 5, at, 3, y, 0);
     uint64_t n = 0;
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 5, 0, NULL, &n, &b.error), 0);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 5, 0, NULL, &n, &b.error), 0);
     char *bytes = malloc(n);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 5, 0, bytes, &n, &b.error), 0);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 5, 0, bytes, &n, &b.error), 0);
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 5, 0), 0);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 5, 0, bytes, &n, &b.error), 0);
+    assert_int_equal(
+        kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 5, 0, bytes, &n, &b.error), 0);
     assert_int_equal(one(&b, 5, at + 3, 1, y), 0);
     expect_rows(&b, 5, at + 3, 1, y, 0);
     free(bytes);
@@ -391,9 +427,12 @@ static void spare_rooms(void **state) {
 static int32_t run_wide(bench *b, int32_t rows, float *y) {
   static float x[LONGEST * WIDE];
   for (int32_t i = 0; i < rows * WIDE; i++) x[i] = cell(1, i / WIDE, i % WIDE);
-  accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, &rows, 1, 1, 0), toy_view(ACCEL_PLUGIN_F32, x, 2, rows, WIDE)},
-                    out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x}, {.size = sizeof out[0]}};
-  accel_plugin_run run = {.size = sizeof run, .host = &b->host.host, .sequence = (int32_t[]){1}, .n_sequence = 1};
+  accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, &rows, 1, 1, 0),
+                             toy_view(ACCEL_PLUGIN_F32, x, 2, rows, WIDE)},
+                    out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x},
+                              {.size = sizeof out[0]}};
+  accel_plugin_run run = {
+      .size = sizeof run, .host = &b->host.host, .sequence = (int32_t[]){1}, .n_sequence = 1};
   accel_plugin_session *s;
   assert_int_equal(kit_session_new(b->e, &s, &b->error), 0);
   const int32_t rc = kit_handler(b->e, s, &run, in, 2, out, 2, &b->error);
@@ -401,7 +440,8 @@ static int32_t run_wide(bench *b, int32_t rows, float *y) {
   return rc;
 }
 
-/* Pages that sessions have left serve the next ones, alone and beside new ones, and are given up where a limit asks. */
+/* Pages that sessions have left serve the next ones, alone and beside new ones, and are given up
+ * where a limit asks. */
 static void sessions_leave_pages(void **state) {
   (void)state;
   static float right[LONGEST * WIDE], y[LONGEST * WIDE];
@@ -414,11 +454,13 @@ static void sessions_leave_pages(void **state) {
     const int32_t rows = (int32_t[]){300, 300, LONGEST}[i];
     assert_int_equal(run_wide(&b, rows, y), 0);
     assert_memory_equal(y, right, (size_t)rows * WIDE * sizeof *y);
-    assert_int_equal(e->spares->bytes, (uint64_t)(rows + KIT_PAGE_ROWS - 1) / KIT_PAGE_ROWS * 2 * MB);
+    assert_int_equal(e->spares->bytes,
+                     (uint64_t)(rows + KIT_PAGE_ROWS - 1) / KIT_PAGE_ROWS * 2 * MB);
   }
   uint64_t released = 0;
   ((kit_endpoint_state *)e)->limit = e->weights + atomic_load(e->taken) + MB;
-  assert_int_equal(run_wide(&b, 200, y), 0); /* one page, for which the spares are too large: beside them it passes it */
+  /* one page, for which the spares are too large: beside them it passes it */
+  assert_int_equal(run_wide(&b, 200, y), 0);
   assert_memory_equal(y, right, 200 * WIDE * sizeof *y);
   assert_int_equal(e->spares->bytes, 2 * MB); /* that page */
   assert_int_equal(kit_trim(b.e, &released, NULL), 0);
@@ -428,9 +470,10 @@ static void sessions_leave_pages(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(append_in_parts),     cmocka_unit_test(failures_leave_no_trace),
-                                     cmocka_unit_test(truncate_and_copy),   cmocka_unit_test(export_and_import),
-                                     cmocka_unit_test(vectors_carry_over),  cmocka_unit_test(spare_rooms),
-                                     cmocka_unit_test(sessions_leave_pages)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(append_in_parts),     cmocka_unit_test(failures_leave_no_trace),
+      cmocka_unit_test(truncate_and_copy),   cmocka_unit_test(export_and_import),
+      cmocka_unit_test(vectors_carry_over),  cmocka_unit_test(spare_rooms),
+      cmocka_unit_test(sessions_leave_pages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

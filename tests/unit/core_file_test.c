@@ -1,4 +1,5 @@
-/* core_file_test.c - mapping, reading, atomic writing, directories, the environment and fault points. */
+/* core_file_test.c - mapping, reading, atomic writing, directories, the environment and fault
+ * points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,7 +22,8 @@ static const char *says(const char *path, const char *rest) {
   return message;
 }
 
-/* Runs `body` in a child that is no superuser, for whom permissions mean nothing; its exit status. */
+/* Runs `body` in a child that is no superuser, for whom permissions mean nothing; its exit
+ * status. */
 static int as_nobody(int (*body)(void)) {
   pid_t child = fork();
   if (!child) {
@@ -84,7 +86,8 @@ static size_t resident(const accel__mapping *m) {
   if (fd < 0) return SIZE_MAX;
   for (size_t at = 0; at < m->n; at += page) {
     uint64_t entry = 0;
-    if (pread(fd, &entry, 8, (off_t)(((uintptr_t)m->data + at) / page * 8)) != 8) return close(fd), SIZE_MAX;
+    if (pread(fd, &entry, 8, (off_t)(((uintptr_t)m->data + at) / page * 8)) != 8)
+      return close(fd), SIZE_MAX;
     pages += entry >> 63;
   }
   close(fd);
@@ -133,16 +136,19 @@ static void test_read(void **state) {
   assert_memory_equal(bytes, "ab\0cd", 6);
   free(bytes);
   assert_int_equal(accel__file_read(path, 4, &bytes, &n), ACCEL_ERROR_FORMAT);
-  assert_string_equal(accel__message(), says(path, ": 5 bytes, more than the 4 allowed for such a file"));
+  assert_string_equal(accel__message(),
+                      says(path, ": 5 bytes, more than the 4 allowed for such a file"));
   assert_null(bytes);
   assert_int_equal(accel__file_read(temp_text("e", ""), 0, &bytes, &n), ACCEL_OK);
   assert_string_equal(bytes, "");
   free(bytes);
-  assert_int_equal(accel__file_read("/proc/self/status", 1 << 20, &bytes, &n), ACCEL_OK); /* says it has 0 bytes */
+  /* says it has 0 bytes */
+  assert_int_equal(accel__file_read("/proc/self/status", 1 << 20, &bytes, &n), ACCEL_OK);
   assert_true(n > 100 && strlen(bytes) == n && accel__starts_with(bytes, "Name:"));
   free(bytes);
   assert_int_equal(accel__file_read("/proc/self/status", 100, &bytes, &n), ACCEL_ERROR_FORMAT);
-  assert_string_equal(accel__message(), "/proc/self/status: larger than 100 bytes, the most allowed for such a file");
+  assert_string_equal(accel__message(),
+                      "/proc/self/status: larger than 100 bytes, the most allowed for such a file");
   assert_int_equal(accel__file_read("/dev/zero", 1000, &bytes, &n), ACCEL_ERROR_FORMAT);
   assert_int_equal(accel__file_read(temp_path("no/such"), 10, &bytes, &n), ACCEL_ERROR_NOT_FOUND);
   assert_int_equal(accel__file_read("/proc/self/mem", 10, &bytes, &n), ACCEL_ERROR_IO);
@@ -151,7 +157,8 @@ static void test_read(void **state) {
     char point[32];
     snprintf(point, sizeof point, "allocation:%d", i);
     accel__fault_arm(point);
-    assert_int_equal(accel__file_read("/proc/self/status", 1 << 20, &bytes, &n), ACCEL_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(accel__file_read("/proc/self/status", 1 << 20, &bytes, &n),
+                     ACCEL_ERROR_OUT_OF_MEMORY);
     accel__fault_arm(NULL);
   }
 }
@@ -212,7 +219,8 @@ static void test_write_refused(void **state) {
   assert_string_equal(bytes, "old");
   free(bytes);
   assert_int_equal(files_in(directory), 1);
-  assert_int_equal(accel__file_write("/dev/full", "x", 1), ACCEL_ERROR_IO); /* a true full device, written in place */
+  /* a true full device, written in place */
+  assert_int_equal(accel__file_write("/dev/full", "x", 1), ACCEL_ERROR_IO);
   assert_string_equal(accel__message(), "/dev/full: cannot write: No space left on device");
   assert_int_equal(accel__file_write("/dev/null", "x", 1), ACCEL_OK);
   struct stat info;
@@ -233,7 +241,8 @@ static int without_permission(void) {
   char *closed = temp_path("closed"), *inside = temp_path("closed/file");
   if (accel__file_write(inside, "x", 1) != ACCEL_ERROR_IO) return 1;
   if (strcmp(accel__message(), says(inside, ": cannot create: Permission denied"))) return 2;
-  snprintf(remedy, sizeof remedy, "check the owner and permissions of %s and of the directories above it", inside);
+  snprintf(remedy, sizeof remedy,
+           "check the owner and permissions of %s and of the directories above it", inside);
   if (strcmp(accel__remedy_text(), remedy)) return 3;
   if (accel__list_directory(closed, &arena, &names, &n) != ACCEL_ERROR_IO) return 4;
   if (strcmp(accel__message(), says(closed, ": cannot list: Permission denied"))) return 5;
@@ -241,7 +250,9 @@ static int without_permission(void) {
   if (accel__file_read(inside, 10, &bytes, &n) != ACCEL_ERROR_IO) return 7;
   if (strcmp(accel__message(), says(inside, ": cannot open: Permission denied"))) return 8;
   if (accel__make_directories(temp_path("closed/a/b")) != ACCEL_ERROR_IO) return 9;
-  if (strcmp(accel__message(), says(temp_path("closed/a"), ": cannot create directory: Permission denied"))) return 10;
+  if (strcmp(accel__message(),
+             says(temp_path("closed/a"), ": cannot create directory: Permission denied")))
+    return 10;
   return accel__file_exists(inside) ? 11 : 0;
 }
 
@@ -250,7 +261,8 @@ static void test_permissions(void **state) {
   char *file = temp_text("closed/file", "secret"), *closed = temp_path("closed");
   assert_int_equal(chmod(temp_directory(), 0755), 0);
   assert_int_equal(chmod(file, 0600), 0);
-  assert_int_equal(chmod(closed, geteuid() ? 0000 : 0700), 0); /* root's own directory is closed to nobody */
+  /* root's own directory is closed to nobody */
+  assert_int_equal(chmod(closed, geteuid() ? 0000 : 0700), 0);
   int exit_status = as_nobody(without_permission);
   assert_int_equal(chmod(closed, 0700), 0);
   assert_int_equal(exit_status, 0);
@@ -306,7 +318,8 @@ static void test_many_names(void **state) {
   assert_int_equal(n, 100);
   for (int i = 0; i < 100; i++) assert_int_equal(atoi(names[i]), i);
   accel__fault_arm("allocation:50");
-  assert_int_equal(accel__list_directory(temp_path("many"), &arena, &names, &n), ACCEL_ERROR_OUT_OF_MEMORY);
+  assert_int_equal(accel__list_directory(temp_path("many"), &arena, &names, &n),
+                   ACCEL_ERROR_OUT_OF_MEMORY);
   accel__fault_arm(NULL);
   assert_int_equal(n, 0);
   accel__arena_free(&arena);
@@ -338,8 +351,10 @@ static void test_environment(void **state) {
   unsetenv("ACCEL_DEVICE");
   assert_true(accel__config_count > 15);
   for (size_t i = 0; i < accel__config_count; i++) {
-    assert_true(strlen(accel__config_table[i].name) > 1 && strlen(accel__config_table[i].sentence) > 10);
-    for (size_t j = 0; j < i; j++) assert_string_not_equal(accel__config_table[i].name, accel__config_table[j].name);
+    assert_true(strlen(accel__config_table[i].name) > 1 &&
+                strlen(accel__config_table[i].sentence) > 10);
+    for (size_t j = 0; j < i; j++)
+      assert_string_not_equal(accel__config_table[i].name, accel__config_table[j].name);
   }
 }
 
@@ -364,8 +379,11 @@ static void test_cache_directory(void **state) {
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
   assert_int_equal(accel__cache_directory(&arena, &path), ACCEL_ERROR_NOT_FOUND);
-  assert_string_equal(accel__message(), "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
-  assert_string_equal(accel__remedy_text(), "set ACCEL_CACHE_DIR to a directory that may be written");
+  assert_string_equal(
+      accel__message(),
+      "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+  assert_string_equal(accel__remedy_text(),
+                      "set ACCEL_CACHE_DIR to a directory that may be written");
   accel__arena_free(&arena);
 }
 
@@ -414,7 +432,8 @@ static void test_faults_count_across_threads(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "--faults")) return from_the_environment(); /* before anything has read ACCEL_FAIL_AT */
+  /* before anything has read ACCEL_FAIL_AT */
+  if (argc > 1 && !strcmp(argv[1], "--faults")) return from_the_environment();
   const char *self[] = {argv[0], "--faults", NULL};
   pid_t child = fork();
   if (!child) execv("/proc/self/exe", (char **)(uintptr_t)self), _exit(98);

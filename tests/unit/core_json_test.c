@@ -1,4 +1,5 @@
-/* core_json_test.c - the JSON reader: what it takes, what it refuses and with which words, typed members. */
+/* core_json_test.c - the JSON reader: what it takes, what it refuses and with which words, typed
+ * members. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -43,10 +44,12 @@ static void refuse(const char *text, size_t n, const char *message) {
 
 static void test_tree(void **state) {
   (void)state;
-  accel__json_file f = parse(" {\"a\" : [1, -2.5e1, \"x\", true,false , null, {}, [] ],\n\t\"b\":{\"c\":\"d\"} }\r\n");
+  accel__json_file f = parse(
+      " {\"a\" : [1, -2.5e1, \"x\", true,false , null, {}, [] ],\n\t\"b\":{\"c\":\"d\"} }\r\n");
   assert_true(cJSON_IsObject(f.root));
   assert_int_equal(cJSON_GetArraySize(f.root), 2);
-  const accel__json *a = cJSON_GetObjectItemCaseSensitive(f.root, "a"); /* cJSON's readers work on our nodes */
+  /* cJSON's readers work on our nodes */
+  const accel__json *a = cJSON_GetObjectItemCaseSensitive(f.root, "a");
   assert_int_equal(cJSON_GetArraySize(a), 8);
   static const int types[] = {cJSON_Number, cJSON_Number, cJSON_String, cJSON_True,
                               cJSON_False,  cJSON_NULL,   cJSON_Object, cJSON_Array};
@@ -73,7 +76,10 @@ static void test_scalars_and_mark(void **state) {
   static const struct {
     const char *text;
     int type;
-  } cases[] = {{"1", cJSON_Number}, {" \"\" ", cJSON_String}, {"null", cJSON_NULL}, {"\xEF\xBB\xBF{}", cJSON_Object}};
+  } cases[] = {{"1", cJSON_Number},
+               {" \"\" ", cJSON_String},
+               {"null", cJSON_NULL},
+               {"\xEF\xBB\xBF{}", cJSON_Object}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     accel__json_file f = parse(cases[i].text);
     assert_int_equal(f.root->type, cases[i].type);
@@ -86,32 +92,34 @@ static void test_numbers(void **state) {
   static const struct {
     const char *text;
     double value;
-  } cases[] = {{"0", 0},
-               {"-0", -0.0},
-               {"0.0", 0},
-               {"-0.5", -0.5},
-               {"1e-12", 1e-12},
-               {"1E+2", 100},
-               {"1e22", 1e22},
-               {"123456789012345", 123456789012345.0},
-               {"9007199254740993", 9007199254740992.0},
-               {"1000000000000000019884624838656", 1e30},
-               {"0.1", 0.1},
-               {"0.02", 0.02},
-               {"3.141592653589793", 3.141592653589793},
-               {"1e-05", 1e-05},
-               {"2.2250738585072014e-308", DBL_MIN},
-               {"1.7976931348623157e308", DBL_MAX},
-               {"5e-324", 5e-324},
-               {"1e-400", 0},
-               {"1e400", INFINITY},
-               {"-1e99999999999999999999", -INFINITY},
-               {"0e99999999999999999999", 0},
-               {"0.000000000000000000000000000000000000000000000000000000000000000000000000000000000001e84", 1},
-               {"8.41", 8.41},
-               {"NaN", (double)NAN},
-               {"Infinity", INFINITY},
-               {"-Infinity", -INFINITY}};
+  } cases[] = {
+      {"0", 0},
+      {"-0", -0.0},
+      {"0.0", 0},
+      {"-0.5", -0.5},
+      {"1e-12", 1e-12},
+      {"1E+2", 100},
+      {"1e22", 1e22},
+      {"123456789012345", 123456789012345.0},
+      {"9007199254740993", 9007199254740992.0},
+      {"1000000000000000019884624838656", 1e30},
+      {"0.1", 0.1},
+      {"0.02", 0.02},
+      {"3.141592653589793", 3.141592653589793},
+      {"1e-05", 1e-05},
+      {"2.2250738585072014e-308", DBL_MIN},
+      {"1.7976931348623157e308", DBL_MAX},
+      {"5e-324", 5e-324},
+      {"1e-400", 0},
+      {"1e400", INFINITY},
+      {"-1e99999999999999999999", -INFINITY},
+      {"0e99999999999999999999", 0},
+      {"0.000000000000000000000000000000000000000000000000000000000000000000000000000000000001e84",
+       1},
+      {"8.41", 8.41},
+      {"NaN", (double)NAN},
+      {"Infinity", INFINITY},
+      {"-Infinity", -INFINITY}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     accel__json_file f = parse(cases[i].text);
     double value = f.root->valuedouble;
@@ -139,7 +147,8 @@ static void test_numbers_agree_with_strtod(void **state) {
     x ^= x << 13, x ^= x >> 7, x ^= x << 17;
     double value;
     if (i % 2)
-      snprintf(text, sizeof text, "%.*e", (int)(x % 18), (double)(int64_t)x / 1e9 * pow(10, (double)(x >> 8 & 63) - 32));
+      snprintf(text, sizeof text, "%.*e", (int)(x % 18),
+               (double)(int64_t)x / 1e9 * pow(10, (double)(x >> 8 & 63) - 32));
     else
       snprintf(text, sizeof text, "%lld.%0*u", (long long)(x >> (x & 63)), (int)(1 + (x >> 9) % 9),
                (unsigned)(x >> 40 & 0xff));
@@ -166,14 +175,14 @@ static void test_strings(void **state) {
   (void)state;
   static const struct {
     const char *text, *value;
-  } cases[] = {
-      {"\"\"", ""},
-      {"\"a\\\"\\\\\\/\\b\\f\\n\\r\\tz\"", "a\"\\/\b\f\n\r\tz"},
-      {"\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00\"", "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
-      {"\"\\u0001\\u001f\\u007f\\uffff\"", "\x01\x1f\x7f\xEF\xBF\xBF"},
-      {"\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBD\"", "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBD"},
-      {"\"\\n\xC3\xA9x\\\\\"", "\n\xC3\xA9x\\"},
-      {"\"\x7f\"", "\x7f"}};
+  } cases[] = {{"\"\"", ""},
+               {"\"a\\\"\\\\\\/\\b\\f\\n\\r\\tz\"", "a\"\\/\b\f\n\r\tz"},
+               {"\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00\"", "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
+               {"\"\\u0001\\u001f\\u007f\\uffff\"", "\x01\x1f\x7f\xEF\xBF\xBF"},
+               {"\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBD\"",
+                "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xEF\xBF\xBD"},
+               {"\"\\n\xC3\xA9x\\\\\"", "\n\xC3\xA9x\\"},
+               {"\"\x7f\"", "\x7f"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     accel__json_file f = parse(cases[i].text);
     assert_string_equal(f.root->valuestring, cases[i].value);
@@ -231,8 +240,10 @@ static void test_syntax_errors(void **state) {
       {"\"\\", "t.json: line 1, column 2: unknown escape in a string"},
       {"\"\\u12g4\"", "t.json: line 1, column 2: \\u without four hexadecimal digits"},
       {"\"\\u12", "t.json: line 1, column 2: \\u without four hexadecimal digits"},
-      {"\"ab\\u0000\"", "t.json: line 1, column 4: \\u0000 in a string; it would cut the string short"},
-      {"{\"k\\u0000\":1}", "t.json: line 1, column 4: \\u0000 in a string; it would cut the string short"},
+      {"\"ab\\u0000\"",
+       "t.json: line 1, column 4: \\u0000 in a string; it would cut the string short"},
+      {"{\"k\\u0000\":1}",
+       "t.json: line 1, column 4: \\u0000 in a string; it would cut the string short"},
       {"\"\\ud83d\"", "t.json: line 1, column 2: half of a surrogate pair in a string"},
       {"\"\\ud83d\\u0041\"", "t.json: line 1, column 2: half of a surrogate pair in a string"},
       {"\"\\ude00\"", "t.json: line 1, column 2: half of a surrogate pair in a string"},
@@ -243,12 +254,15 @@ static void test_syntax_errors(void **state) {
       {"\"\xC3", "t.json: invalid UTF-8 at byte 1"},
       {"// no\n1", "t.json: line 1, column 1: expected a value"},
       {"\v1", "t.json: line 1, column 1: expected a value"},
-      {"version https://git-lfs.github.com/spec/v1\noid", "t.json: a Git LFS pointer, not the file itself"},
+      {"version https://git-lfs.github.com/spec/v1\noid",
+       "t.json: a Git LFS pointer, not the file itself"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refuse(cases[i].text, strlen(cases[i].text), cases[i].message);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    refuse(cases[i].text, strlen(cases[i].text), cases[i].message);
   assert_string_equal(accel__remedy_text(), "run 'git lfs pull' in the model's directory");
   refuse("1\0", 2, "t.json: line 1, column 2: unexpected text behind the value");
-  refuse("\"a\0b\"", 5, "t.json: line 1, column 3: control character in a string; it must be escaped");
+  refuse("\"a\0b\"", 5,
+         "t.json: line 1, column 3: control character in a string; it must be escaped");
   refuse("\0", 1, "t.json: line 1, column 1: expected a value");
   char digits[129];
   memset(digits, '7', 128);
@@ -257,7 +271,9 @@ static void test_syntax_errors(void **state) {
 
 static void test_every_prefix_of_a_text_is_refused(void **state) {
   (void)state;
-  const char *text = "{\"a\": [1.5e-3, \"\\u00e9\\ud83d\\ude00\xC3\xA9\", true, NaN, -Infinity], \"b\": {\"c\": null}}";
+  const char *text =
+      "{\"a\": [1.5e-3, \"\\u00e9\\ud83d\\ude00\xC3\xA9\", true, NaN, -Infinity], \"b\": {\"c\": "
+      "null}}";
   size_t n = strlen(text);
   for (size_t i = 0; i < n; i++) {
     accel__json_file file;
@@ -283,7 +299,8 @@ static void test_depth(void **state) {
         accel__json_file f = parse(b.data);
         accel__json_free(&f);
       } else {
-        snprintf(text, sizeof text, "t.json: line 1, column %d: nested deeper than 256 levels", object ? 256 * 5 + 1 : 257);
+        snprintf(text, sizeof text, "t.json: line 1, column %d: nested deeper than 256 levels",
+                 object ? 256 * 5 + 1 : 257);
         refuse(b.data, b.n, text);
       }
       accel__buffer_free(&b);
@@ -355,10 +372,12 @@ static void test_read(void **state) {
 /* ---- typed members ---- */
 
 static const char members[] =
-    "{\"i\": 12, \"f\": 1.5, \"whole\": 3.0, \"neg\": -4, \"s\": \"text\", \"t\": true, \"z\": null, \"o\": {\"x\": 1}, "
+    "{\"i\": 12, \"f\": 1.5, \"whole\": 3.0, \"neg\": -4, \"s\": \"text\", \"t\": true, \"z\": "
+    "null, \"o\": {\"x\": 1}, "
     "\"a\": [1],"
     " \"big\": 9007199254740991, \"too_big\": 9007199254740993, \"nan\": NaN, \"inf\": Infinity,"
-    " \"long\": \"0123456789012345678901234567890123456789012345678901234567\xE2\x82\xAC 90\", \"e\": 1e-12}";
+    " \"long\": \"0123456789012345678901234567890123456789012345678901234567\xE2\x82\xAC 90\", "
+    "\"e\": 1e-12}";
 
 static void test_int(void **state) {
   (void)state;
@@ -387,7 +406,8 @@ static void test_int(void **state) {
       {"i", INT64_MIN, 0, "t.json: field 'i' is 12, expected an integer of at most 0"},
       {"f", 0, 10, "t.json: field 'f' is 1.5, expected an integer from 0 to 10"},
       {"e", 0, INT64_MAX, "t.json: field 'e' is 1e-12, expected an integer of at least 0"},
-      {"too_big", INT64_MIN, INT64_MAX, "t.json: field 'too_big' is 9.00719925474099e+15, expected an integer below 2^53"},
+      {"too_big", INT64_MIN, INT64_MAX,
+       "t.json: field 'too_big' is 9.00719925474099e+15, expected an integer below 2^53"},
       {"inf", INT64_MIN, INT64_MAX, "t.json: field 'inf' is inf, expected an integer below 2^53"},
       {"nan", INT64_MIN, INT64_MAX, "t.json: field 'nan' is nan, expected an integer below 2^53"},
       {"s", 0, 5, "t.json: field 's' is \"text\", expected an integer from 0 to 5"},
@@ -395,7 +415,8 @@ static void test_int(void **state) {
       {"o", 0, 5, "t.json: field 'o' is an object, expected an integer from 0 to 5"},
       {"a", 0, 5, "t.json: field 'a' is an array, expected an integer from 0 to 5"},
       {"long", 0, 5,
-       "t.json: field 'long' is \"0123456789012345678901234567890123456789012345678901234567...\", expected an "
+       "t.json: field 'long' is \"0123456789012345678901234567890123456789012345678901234567...\", "
+       "expected an "
        "integer from 0 to 5"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -414,8 +435,9 @@ static void test_other_types(void **state) {
   bool b = false;
   const char *s = "default";
   const accel__json *o = NULL;
-#define OK(call)        assert_int_equal(call, ACCEL_OK)
-#define BAD(call, text) (assert_int_equal(call, ACCEL_ERROR_FORMAT), assert_string_equal(accel__message(), text))
+#define OK(call) assert_int_equal(call, ACCEL_OK)
+#define BAD(call, text) \
+  (assert_int_equal(call, ACCEL_ERROR_FORMAT), assert_string_equal(accel__message(), text))
   OK(accel__json_number(&f, f.root, "absent", &d));
   OK(accel__json_number(&f, f.root, "z", &d));
   assert_true(d == 7);

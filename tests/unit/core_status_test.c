@@ -43,7 +43,8 @@ static void test_chain(void **state) {
   assert_string_equal(accel__message(), "loading DIR: config.json: field 'hidden_size' is -1");
   assert_string_equal(accel__remedy_text(), "download it again");
   assert_int_equal(accel__wrap(ACCEL_ERROR_IO, "model %d", 7), ACCEL_ERROR_IO);
-  assert_string_equal(accel__message(), "model 7: loading DIR: config.json: field 'hidden_size' is -1");
+  assert_string_equal(accel__message(),
+                      "model 7: loading DIR: config.json: field 'hidden_size' is -1");
   assert_string_equal(accel__remedy_text(), "download it again");
   int freed = 0;
   assert_int_equal(one_exit(&freed), ACCEL_ERROR_FORMAT);
@@ -135,10 +136,12 @@ static void test_status_list(void **state) {
   static const int numbers[] = {
 #define NUMBER(name, number, exit_code, text) number,
       ACCEL_STATUS_LIST(NUMBER)};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) { /* every name and number once, exit codes as documented */
+  /* every name and number once, exit codes as documented */
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     for (size_t j = 0; j < i; j++) {
       assert_int_not_equal(numbers[i], numbers[j]);
-      assert_string_not_equal(accel_status_name((accel_status)numbers[i]), accel_status_name((accel_status)numbers[j]));
+      assert_string_not_equal(accel_status_name((accel_status)numbers[i]),
+                              accel_status_name((accel_status)numbers[j]));
     }
     assert_in_range(accel_status_exit_code((accel_status)numbers[i]), 0, 6);
   }

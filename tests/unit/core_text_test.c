@@ -20,7 +20,8 @@ static void test_arena(void **state) {
   (void)state;
   accel__arena a = {0};
   unsigned char *seen[2000];
-  for (size_t i = 0; i < 2000; i++) { /* sizes from 0 to 100 KB; zeroed, aligned, none overlaps another */
+  /* sizes from 0 to 100 KB; zeroed, aligned, none overlaps another */
+  for (size_t i = 0; i < 2000; i++) {
     size_t n = i % 97 == 0 ? 100000 : i % 61;
     seen[i] = accel__arena_alloc(&a, n);
     assert_non_null(seen[i]);
@@ -54,7 +55,8 @@ static void test_arena_strings(void **state) {
   int *numbers = accel__arena_array(&a, 10, sizeof *numbers);
   assert_int_equal(numbers[9], 0);
   assert_null(accel__arena_array(&a, SIZE_MAX / 2, 3));
-  assert_string_equal(accel__message(), "out of memory: the system refused 18446744073709551615 bytes");
+  assert_string_equal(accel__message(),
+                      "out of memory: the system refused 18446744073709551615 bytes");
   assert_null(accel__arena_alloc(&a, SIZE_MAX - 3));
   assert_null(accel__arena_copy(&a, "", SIZE_MAX));
   accel__arena_free(&a);
@@ -159,7 +161,8 @@ static void test_map(void **state) {
     size_t n = strlen(strcpy(copy, key[i]));
     assert_true(accel__map_get(&m, copy, n, &value));
     assert_int_equal(value, i);
-    assert_int_equal(accel__map_set(&m, copy, n, -i), ACCEL_OK); /* replaces, and keeps the first key's memory */
+    /* replaces, and keeps the first key's memory */
+    assert_int_equal(accel__map_set(&m, copy, n, -i), ACCEL_OK);
   }
   assert_int_equal(m.n, N);
   for (int i = 0; i < N; i++) {
@@ -239,8 +242,10 @@ static void test_utf8_round_trip(void **state) {
     char out[4];
     uint32_t back = 0xDEAD;
     size_t n = accel__utf8_encode(c, out);
-    if (n != (c < 0x80 ? 1u : c < 0x800 ? 2u : c < 0x10000 ? 3u : 4u)) fail_msg("length of U+%04X", c);
-    if (accel__utf8_decode(out, n, &back) != n || back != c) fail_msg("U+%04X came back as U+%04X", c, back);
+    if (n != (c < 0x80 ? 1u : c < 0x800 ? 2u : c < 0x10000 ? 3u : 4u))
+      fail_msg("length of U+%04X", c);
+    if (accel__utf8_decode(out, n, &back) != n || back != c)
+      fail_msg("U+%04X came back as U+%04X", c, back);
     for (size_t cut = 1; cut < n; cut++) { /* truncated: malformed, and where to cut is its start */
       if (accel__utf8_decode(out, cut, &back) != 1 || back != 0xFFFD) fail_msg("U+%04X cut", c);
       if (accel__utf8_cut(out, cut) != 0) fail_msg("U+%04X cut", c);
@@ -368,13 +373,15 @@ static void test_sizes(void **state) {
               {"1T", UINT64_C(1) << 40},
               {"7B", 7},
               {"0.25k", 256}};
-  static const char *const bad[] = {"", "-1", "G", "1X", "1GG", "1 2", "nan", "0x10", "1e3", "9999999999T", ".5M", " 1"};
+  static const char *const bad[] = {"",    "-1",   "G",   "1X",          "1GG", "1 2",
+                                    "nan", "0x10", "1e3", "9999999999T", ".5M", " 1"};
   uint64_t n;
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
     assert_true(accel__parse_bytes(good[i].text, &n));
     assert_int_equal(n, good[i].bytes);
   }
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(accel__parse_bytes(bad[i], &n));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_false(accel__parse_bytes(bad[i], &n));
 }
 
 int main(void) {

@@ -1,4 +1,5 @@
-/* core_threads_test.c - the pool: every index once, several callers, nesting, fork, refusal, cost; run it under TSan too. */
+/* core_threads_test.c - the pool: every index once, several callers, nesting, fork, refusal, cost;
+ * run it under TSan too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,9 +21,11 @@
 #include "core/threads.h"
 #include "core/topology.h"
 
-static accel__pool *make(uint32_t threads) { /* more than processors too: what a busy machine looks like */
+/* more than processors too: what a busy machine looks like */
+static accel__pool *make(uint32_t threads) {
   accel__pool *pool;
-  if (threads ? accel__pool_create_exactly(threads, &pool) : accel__pool_create(0, &pool)) fail_msg("%s", accel__message());
+  if (threads ? accel__pool_create_exactly(threads, &pool) : accel__pool_create(0, &pool))
+    fail_msg("%s", accel__message());
   return pool;
 }
 
@@ -36,7 +39,8 @@ static uint64_t now_ns(void) {
 
 enum { MOST = 10000 };
 typedef struct job {
-  unsigned char seen[MOST]; /* plain memory: TSan sees two workers with one index, and a return before all are done */
+  /* plain memory: TSan sees two workers with one index, and a return before all are done */
+  unsigned char seen[MOST];
   uint32_t size;
   uint32_t spin_ns;
   atomic_uint workers, wrong;
@@ -69,7 +73,8 @@ static void test_every_index_once(void **state) {
     accel__pool *pool = make(threads);
     assert_int_equal(accel__pool_size(pool), threads);
     for (int round = 0; round < 20; round++) {
-      for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) run_and_check(pool, &j, counts[i], 0);
+      for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        run_and_check(pool, &j, counts[i], 0);
       if (round % 5 == 0) usleep(1000); /* let the workers fall asleep */
     }
     accel__pool_destroy(&pool);
@@ -97,11 +102,13 @@ static void test_workers_take_part(void **state) {
   (void)state;
   static job j;
   accel__pool *pool = make(2);
-  for (int round = 0; round < 100 && atomic_load(&j.workers) != 3; round++) run_and_check(pool, &j, 200, 20000);
+  for (int round = 0; round < 100 && atomic_load(&j.workers) != 3; round++)
+    run_and_check(pool, &j, 200, 20000);
   assert_int_equal(atomic_load(&j.workers), 3); /* after sleeping, too */
   atomic_store(&j.workers, 0);
   usleep(20000);
-  for (int round = 0; round < 100 && atomic_load(&j.workers) != 3; round++) run_and_check(pool, &j, 200, 20000);
+  for (int round = 0; round < 100 && atomic_load(&j.workers) != 3; round++)
+    run_and_check(pool, &j, 200, 20000);
   assert_int_equal(atomic_load(&j.workers), 3);
   accel__pool_destroy(&pool);
 }
@@ -241,7 +248,8 @@ static void counted(void *arg, uint32_t index, uint32_t worker) {
   uint32_t now = atomic_fetch_add(c->running, 1) + 1, most = atomic_load(c->most);
   while (now > most && !atomic_compare_exchange_weak(c->most, &most, now)) continue;
   for (uint64_t start = now_ns(); now_ns() - start < 3000;) continue;
-  if (worker >= c->size || (c->alone && (worker || !pthread_equal(c->self, pthread_self())))) atomic_fetch_add(c->wrong, 1);
+  if (worker >= c->size || (c->alone && (worker || !pthread_equal(c->self, pthread_self()))))
+    atomic_fetch_add(c->wrong, 1);
   __atomic_fetch_add(&c->sum, index, __ATOMIC_RELAXED);
   atomic_fetch_sub(c->running, 1);
 }
@@ -310,7 +318,8 @@ static void test_width_of_a_turn(void **state) {
   accel__pool_enter(other, 0, &elsewhere);
   accel__pool_enter(pool, 1, &inner); /* uses the outer turn's place and width */
   assert_int_equal(accel__pool_width(pool), 3);
-  for (int round = 0; round < 100 && (atomic_load(&j.workers) & 7) != 7; round++) run_and_check(pool, &j, 200, 20000);
+  for (int round = 0; round < 100 && (atomic_load(&j.workers) & 7) != 7; round++)
+    run_and_check(pool, &j, 200, 20000);
   assert_int_equal(atomic_load(&j.workers), 7);
   accel__pool_leave(&inner);
   run_and_check(other, &j, 100, 0);
@@ -350,10 +359,12 @@ static void test_second_caller_is_let_in(void **state) {
     lasting l = {.pool = make(size)};
     accel__pool_turn turn;
     accel__pool_enter(l.pool, 0, &turn);
-    for (int i = 0; i < 100; i++) accel__pool_run(l.pool, 8, short_task, NULL); /* the workers are here */
+    /* the workers are here */
+    for (int i = 0; i < 100; i++) accel__pool_run(l.pool, 8, short_task, NULL);
     assert_int_equal(pthread_create(&l.thread, NULL, come_second, &l), 0);
     uint64_t start = now_ns();
-    while (!atomic_load(&l.served) && now_ns() - start < 10000000000u) accel__pool_run(l.pool, 8, short_task, NULL);
+    while (!atomic_load(&l.served) && now_ns() - start < 10000000000u)
+      accel__pool_run(l.pool, 8, short_task, NULL);
     assert_true(atomic_load(&l.served));
     accel__pool_leave(&turn);
     pthread_join(l.thread, NULL);
@@ -445,7 +456,9 @@ static void test_refused(void **state) {
   accel__fault_arm("thread:3"); /* two workers run already */
   assert_int_equal(accel__pool_create_exactly(5, &pool), ACCEL_ERROR_LIMIT);
   assert_null(pool);
-  assert_string_equal(accel__message(), "thread pool: the system refused thread 4 of 5: Resource temporarily unavailable");
+  assert_string_equal(
+      accel__message(),
+      "thread pool: the system refused thread 4 of 5: Resource temporarily unavailable");
   assert_true(strstr(accel__remedy_text(), "ACCEL_THREADS") != NULL);
   accel__fault_arm(NULL);
 }
@@ -454,7 +467,8 @@ static void blocked_signals(void *arg, uint32_t index, uint32_t worker) {
   sigset_t set;
   (void)index;
   pthread_sigmask(SIG_BLOCK, NULL, &set);
-  if (worker && (!sigismember(&set, SIGINT) || !sigismember(&set, SIGUSR1) || sigismember(&set, SIGSEGV))) {
+  if (worker &&
+      (!sigismember(&set, SIGINT) || !sigismember(&set, SIGUSR1) || sigismember(&set, SIGSEGV))) {
     atomic_fetch_add((atomic_int *)arg, 1);
   }
   for (uint64_t start = now_ns(); now_ns() - start < 20000;) continue;
@@ -474,7 +488,9 @@ static void test_signals_stay_with_the_application(void **state) {
 
 /* ---- cost ---- */
 
-static void nothing(void *arg, uint32_t index, uint32_t worker) { (void)arg, (void)index, (void)worker; }
+static void nothing(void *arg, uint32_t index, uint32_t worker) {
+  (void)arg, (void)index, (void)worker;
+}
 
 static void test_cost(void **state) {
   (void)state;
@@ -487,9 +503,9 @@ static void test_cost(void **state) {
     if (each < best) best = each;
   }
   print_message("a parallel call over 2 indices: %lu ns\n", (unsigned long)best);
-  assert_true(
-      best <
-      200000); /* generous: sanitizers and busy machines; a worker that sleeps between calls costs far more than ~1 us */
+  /* generous: sanitizers and busy machines; a worker that sleeps between calls costs far more than
+   * ~1 us */
+  assert_true(best < 200000);
   accel__pool_destroy(&pool);
 }
 

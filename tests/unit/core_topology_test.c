@@ -1,4 +1,5 @@
-/* core_topology_test.c - cores, quotas and memory limits read from made-up /proc and /sys trees; facts of this processor. */
+/* core_topology_test.c - cores, quotas and memory limits read from made-up /proc and /sys trees;
+ * facts of this processor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -45,11 +46,13 @@ static void test_cores(void **state) {
   static const char *const far[] = {"0,4\n", "1,5\n", "2,6\n", "3,7\n"};
   for (uint32_t i = 0; i < 8; i++) siblings(i, far[i % 4]);
   assert_int_equal(accel__cores_in(root, (mask = mask_of(0xFF, 0), &mask)), 4);
-  assert_int_equal(accel__cores_in(root, (mask = mask_of(0xF0, 0), &mask)), 4); /* second threads only */
+  /* second threads only */
+  assert_int_equal(accel__cores_in(root, (mask = mask_of(0xF0, 0), &mask)), 4);
   assert_int_equal(accel__cores_in(root, (mask = mask_of(0x33, 0), &mask)), 2);
   assert_int_equal(accel__cores_in(root, (mask = mask_of(0x10, 0), &mask)), 1);
   new_tree(); /* neighbours: 0-1, 2-3; processor 300 alone */
-  siblings(0, "0-1\n"), siblings(1, "0-1\n"), siblings(2, "2-3\n"), siblings(3, "2-3\n"), siblings(300, "300\n");
+  siblings(0, "0-1\n"), siblings(1, "0-1\n"), siblings(2, "2-3\n"), siblings(3, "2-3\n"),
+      siblings(300, "300\n");
   assert_int_equal(accel__cores_in(root, (mask = mask_of(0xF, 300), &mask)), 3);
   assert_int_equal(accel__mask_count(&mask), 5);
   new_tree(); /* nothing told: every processor is a core */
@@ -94,7 +97,8 @@ static void test_cgroup_v2(void **state) {
 static void test_cgroup_v1(void **state) {
   (void)state;
   new_tree();
-  put("/proc/self/cgroup", "12:pids:/a\n4:cpuset:/b\n3:cpu,cpuacct:/c/d\n1:name=systemd:/\n0::/e\n");
+  put("/proc/self/cgroup",
+      "12:pids:/a\n4:cpuset:/b\n3:cpu,cpuacct:/c/d\n1:name=systemd:/\n0::/e\n");
   quota(0);
   put("/sys/fs/cgroup/cpu/c/d/cpu.cfs_quota_us", "-1\n");
   put("/sys/fs/cgroup/cpu/c/d/cpu.cfs_period_us", "100000\n");
@@ -102,7 +106,8 @@ static void test_cgroup_v1(void **state) {
   put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "350000\n");
   put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
   quota(3.5);
-  put("/sys/fs/cgroup/e/cpu.max", "100000 100000\n"); /* the controller is v1's: v2's files do not count */
+  /* the controller is v1's: v2's files do not count */
+  put("/sys/fs/cgroup/e/cpu.max", "100000 100000\n");
   quota(3.5);
   new_tree();
   put("/proc/self/cgroup", "broken\n:\n::\n7:cpu\n7:cpu:relative\n");
@@ -117,7 +122,8 @@ static void test_memory(void **state) {
   new_tree();
   assert_int_equal(accel__memory_available(root, &total), 0);
   assert_int_equal(total, 0);
-  put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n");
+  put("/proc/meminfo",
+      "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n");
   assert_int_equal(accel__memory_available(root, &total), 8192 * mib);
   assert_int_equal(total, 16384 * mib);
   put("/proc/self/cgroup", "0::/a\n");
@@ -125,7 +131,8 @@ static void test_memory(void **state) {
   assert_int_equal(accel__memory_available(root, &total), 8192 * mib);
   put("/sys/fs/cgroup/memory.max", "1073741824\n");
   put("/sys/fs/cgroup/memory.current", "805306368\n");
-  put("/sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 268435456\nactive_file 7\n"); /* droppable */
+  /* droppable */
+  put("/sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 268435456\nactive_file 7\n");
   assert_int_equal(accel__memory_available(root, &total), 512 * mib);
   assert_int_equal(total, 1024 * mib);
   put("/sys/fs/cgroup/memory.current", "1879048192\n"); /* over the limit */
@@ -161,9 +168,11 @@ static void test_choose(void **state) {
                {0, 0, 0, 1, "every processor this process may use"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *why = NULL;
-    assert_int_equal(accel__choose_threads(cases[i].affinity, cases[i].quota, cases[i].cores, &why), cases[i].threads);
+    assert_int_equal(accel__choose_threads(cases[i].affinity, cases[i].quota, cases[i].cores, &why),
+                     cases[i].threads);
     assert_string_equal(why, cases[i].why);
-    assert_int_equal(accel__choose_threads(cases[i].affinity, cases[i].quota, cases[i].cores, NULL), cases[i].threads);
+    assert_int_equal(accel__choose_threads(cases[i].affinity, cases[i].quota, cases[i].cores, NULL),
+                     cases[i].threads);
   }
 }
 
@@ -199,10 +208,12 @@ static void test_this_processor(void **state) {
   (void)state;
   accel__cpu_info info;
   accel__cpu_detect(&info);
-  print_message("%s | %s | %s | %u processors, %u cores, %u for us, quota %g | caches %lu %lu %lu | memory %lu of %lu MiB\n",
-                info.vendor, info.model, info.features, info.logical, info.physical, info.affinity, info.cgroup_cpus,
-                (unsigned long)info.l1d, (unsigned long)info.l2, (unsigned long)info.l3,
-                (unsigned long)(info.memory_available >> 20), (unsigned long)(info.memory_total >> 20));
+  print_message(
+      "%s | %s | %s | %u processors, %u cores, %u for us, quota %g | caches %lu %lu %lu | memory "
+      "%lu of %lu MiB\n",
+      info.vendor, info.model, info.features, info.logical, info.physical, info.affinity,
+      info.cgroup_cpus, (unsigned long)info.l1d, (unsigned long)info.l2, (unsigned long)info.l3,
+      (unsigned long)(info.memory_available >> 20), (unsigned long)(info.memory_total >> 20));
   assert_in_range(info.logical, 1, 100000);
   assert_in_range(info.physical, 1, info.logical);
   assert_in_range(info.affinity, 1, info.logical);
@@ -223,8 +234,9 @@ static void test_this_processor(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_cores),          cmocka_unit_test(test_cgroup_v2), cmocka_unit_test(test_cgroup_v1),
-      cmocka_unit_test(test_memory),         cmocka_unit_test(test_choose),    cmocka_unit_test(test_small_file),
+      cmocka_unit_test(test_cores),          cmocka_unit_test(test_cgroup_v2),
+      cmocka_unit_test(test_cgroup_v1),      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_choose),         cmocka_unit_test(test_small_file),
       cmocka_unit_test(test_this_processor),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

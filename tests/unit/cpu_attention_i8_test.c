@@ -1,5 +1,5 @@
-/* cpu_attention_i8_test.c - attention on 8-bit codes on every instruction set that has it: against the same codes in plain
- * loops, and against attention in double. */
+/* cpu_attention_i8_test.c - attention on 8-bit codes on every instruction set that has it: against
+ * the same codes in plain loops, and against attention in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,8 +19,12 @@ typedef struct attention {
 } attention;
 
 static float query(const attention *t, int64_t i, int64_t d) { return t->a.q[i * t->a.ldq + d]; }
-static float key(const attention *t, int64_t j, int64_t d) { return ((const float *)t->a.k)[j * t->a.ldk + d]; }
-static float value(const attention *t, int64_t j, int64_t d) { return ((const float *)t->a.v)[j * t->a.ldv + d]; }
+static float key(const attention *t, int64_t j, int64_t d) {
+  return ((const float *)t->a.k)[j * t->a.ldk + d];
+}
+static float value(const attention *t, int64_t j, int64_t d) {
+  return ((const float *)t->a.v)[j * t->a.ldv + d];
+}
 
 static double bias(const attention *t, int64_t i, int64_t j) {
   const cpu_attention *a = &t->a;
@@ -32,12 +36,15 @@ static double bias(const attention *t, int64_t i, int64_t j) {
 /* ---- the same codes ---- */
 
 typedef struct codes {
-  float *key_scale, *key, *middle, *value_scale, *value; /* values of codes, as fp32: [keys][dk], [keys][dv] */
+  /* values of codes, as fp32: [keys][dk], [keys][dv] */
+  float *key_scale, *key, *middle, *value_scale, *value;
 } codes;
 
-static float middle_of(const attention *t, float (*at)(const attention *, int64_t, int64_t), int64_t d, float *half) {
+static float middle_of(const attention *t, float (*at)(const attention *, int64_t, int64_t),
+                       int64_t d, float *half) {
   float low = INFINITY, high = -INFINITY;
-  for (int64_t j = 0; j < t->a.keys; j++) low = fminf(low, at(t, j, d)), high = fmaxf(high, at(t, j, d));
+  for (int64_t j = 0; j < t->a.keys; j++)
+    low = fminf(low, at(t, j, d)), high = fmaxf(high, at(t, j, d));
   *half = 0.5f * high - 0.5f * low;
   return 0.5f * low + 0.5f * high;
 }
@@ -45,21 +52,24 @@ static float middle_of(const attention *t, float (*at)(const attention *, int64_
 static codes codes_of(const attention *t) {
   const int64_t keys = t->a.keys, dk = t->a.dk, dv = t->a.dv;
   float half, *room = calloc((size_t)(keys + keys * dk + 2 * dv + keys * dv), sizeof *room);
-  codes c = {room, room + keys, room + keys + keys * dk, room + keys + keys * dk + dv, room + keys + keys * dk + 2 * dv};
+  codes c = {room, room + keys, room + keys + keys * dk, room + keys + keys * dk + dv,
+             room + keys + keys * dk + 2 * dv};
   for (int64_t d = 0; d < dk; d++) {
     const float middle = middle_of(t, key, d, &half);
     for (int64_t j = 0; j < keys; j++) c.key[j * dk + d] = key(t, j, d) - middle;
   }
   for (int64_t j = 0; j < keys; j++) {
     float largest = 0;
-    for (int64_t d = 0; d < dk; d++) largest = fmaxf(largest, fabsf(c.key[j * dk + d])); /* not NaN */
+    /* not NaN */
+    for (int64_t d = 0; d < dk; d++) largest = fmaxf(largest, fabsf(c.key[j * dk + d]));
     c.key_scale[j] = fmaxf(1e-30f, largest / 127.0f);
     for (int64_t d = 0; d < dk; d++) c.key[j * dk + d] = rintf(c.key[j * dk + d] / c.key_scale[j]);
   }
   for (int64_t d = 0; d < dv; d++) {
     c.middle[d] = middle_of(t, value, d, &half);
     c.value_scale[d] = fmaxf(fmaxf(1e-30f, 1e-6f * fabsf(c.middle[d])), half / 127.0f);
-    for (int64_t j = 0; j < keys; j++) c.value[j * dv + d] = rintf((value(t, j, d) - c.middle[d]) / c.value_scale[d]);
+    for (int64_t j = 0; j < keys; j++)
+      c.value[j * dv + d] = rintf((value(t, j, d) - c.middle[d]) / c.value_scale[d]);
   }
   return c;
 }
@@ -93,7 +103,8 @@ static void check_row(const attention *t, int64_t i, const codes *c, double *w, 
   double sum = weights(t, i, c, w);
   for (int64_t d = 0; d < a->dv; d++) {
     double y = 0, codes_seen = 0;
-    for (int64_t j = 0; j < a->keys; j++) y += rint(255 * w[j]) / 255 * c->value[j * a->dv + d], codes_seen += 1;
+    for (int64_t j = 0; j < a->keys; j++)
+      y += rint(255 * w[j]) / 255 * c->value[j * a->dv + d], codes_seen += 1;
     const double step = c->value_scale[d];
     /* codes that lie between two numbers may be rounded either way */
     check("attention of codes", a->y[i * a->ldy + d], sum > 0 ? c->middle[d] + step * y / sum : 0,
@@ -121,7 +132,8 @@ static void check_attention(const attention *t) {
 
 enum { PLAIN, DENSE, DENSE_ROW, DENSE_COLUMN, RELATIVE, HIDDEN, MASKED, KINDS };
 
-/* Some numbers around a middle that differs from column to column, as keys and values of models are. */
+/* Some numbers around a middle that differs from column to column, as keys and values of models
+ * are. */
 static float *around(int64_t rows, int64_t ld, int64_t cols, float far) {
   float *x = filled((rows - 1) * ld + cols);
   for (int64_t d = 0; d < cols; d++) {
@@ -172,7 +184,9 @@ static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int ki
   return t;
 }
 
-static int64_t room_of(const cpu_attention *a) { return cpu_attention_i8_layout(a->keys, a->dk, a->dv).all / 4; }
+static int64_t room_of(const cpu_attention *a) {
+  return cpu_attention_i8_layout(a->keys, a->dk, a->dv).all / 4;
+}
 
 /* ---- tests ---- */
 
@@ -186,7 +200,8 @@ static void run(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kind) {
   t.a.y = guard((rows - 1) * t.a.ldy + dv);
   kernels.attention_i8(&t.a, middle, rows, workspace);
   kernels.attention_i8(&t.a, 0, middle, workspace);
-  for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, t.a.y + i * t.a.ldy, (size_t)dv * 4), 0);
+  for (int64_t i = 0; i < rows; i++)
+    assert_int_equal(memcmp(first + i * t.a.ldy, t.a.y + i * t.a.ldy, (size_t)dv * 4), 0);
   release();
 }
 
@@ -194,7 +209,8 @@ static void test_attention(void **state) {
   (void)state;
   if (!kernels.attention_i8) skip();
   for (int i = 0; i < 20; i++)
-    for (int kind = 0; kind < KINDS; kind++) run(pick(1, 60), pick(1, 150), pick(16, 90), pick(16, 90), kind);
+    for (int kind = 0; kind < KINDS; kind++)
+      run(pick(1, 60), pick(1, 150), pick(16, 90), pick(16, 90), kind);
   for (int kind = 0; kind < KINDS; kind++) {
     run(128, 128, 64, 64, kind);
     run(197, 197, 64, 64, kind);
@@ -204,14 +220,16 @@ static void test_attention(void **state) {
   }
 }
 
-/* Rows that all see one key give its values, whatever the others hold; so do values that do not differ. */
+/* Rows that all see one key give its values, whatever the others hold; so do values that do not
+ * differ. */
 static void test_values(void **state) {
   (void)state;
   if (!kernels.attention_i8) skip();
   attention t = make(20, 40, 32, 24, DENSE);
   cpu_attention *a = &t.a;
   float *v = (float *)a->v, *b = (float *)a->bias, *workspace = guard(room_of(a));
-  for (int64_t j = 0; j < 40; j++) v[j * a->ldv + 3] = 1e4f + (float)(j % 2) * 1e-3f, v[j * a->ldv + 4] = 1e-41f;
+  for (int64_t j = 0; j < 40; j++)
+    v[j * a->ldv + 3] = 1e4f + (float)(j % 2) * 1e-3f, v[j * a->ldv + 4] = 1e-41f;
   for (int64_t i = 0; i < 20; i++) b[i * 40 + i] += 1000.0f;
   kernels.attention_i8(a, 0, 20, workspace);
   for (int64_t i = 0; i < 20; i++)
@@ -220,7 +238,8 @@ static void test_values(void **state) {
   release();
 }
 
-/* What is not finite is not hidden: a row of q spoils its result, a key all results, a value its column. */
+/* What is not finite is not hidden: a row of q spoils its result, a key all results, a value its
+ * column. */
 static void test_special(void **state) {
   (void)state;
   const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -236,7 +255,9 @@ static void test_special(void **state) {
     kernels.attention_i8(a, 0, 31, guard(room_of(a)));
     for (int64_t r = 0; r < 31; r++)
       for (int64_t c = 0; c < 40; c++)
-        assert_int_equal(!isfinite(a->y[r * a->ldy + c]), which == 0 ? r == row : which == 1 ? 1 : c == d);
+        assert_int_equal(!isfinite(a->y[r * a->ldy + c]), which == 0   ? r == row
+                                                          : which == 1 ? 1
+                                                                       : c == d);
     release();
   }
   attention t = make(7, 30, 32, 32, DENSE); /* a bias */

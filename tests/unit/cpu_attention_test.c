@@ -1,5 +1,6 @@
-/* cpu_attention_test.c - attention kernels on every instruction set of this machine against plain loops in double: all keys
- * packed, tile by tile, and streamed past few rows; in one piece and in pages; fp32, fp16, bf16 and int8. */
+/* cpu_attention_test.c - attention kernels on every instruction set of this machine against plain
+ * loops in double: all keys packed, tile by tile, and streamed past few rows; in one piece and in
+ * pages; fp32, fp16, bf16 and int8. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +42,8 @@ static double factor(const attention *t, double x) {
 }
 
 static int64_t ahead(const cpu_attention *a, int64_t i, int64_t j) {
-  return a->key_position ? (int64_t)a->key_position[j] - a->query_position[i] : j - i * a->step - a->shift;
+  return a->key_position ? (int64_t)a->key_position[j] - a->query_position[i]
+                         : j - i * a->step - a->shift;
 }
 
 static bool sees(const attention *t, int64_t i, int64_t j) {
@@ -74,8 +76,10 @@ static double score(const attention *t, int64_t i, int64_t j) {
   return s;
 }
 
-/* Scores of row i over keys from .. to-1 as exponentials beside *most, which grows; answers their sum. */
-static double weights(const attention *t, int64_t i, int64_t from, int64_t to, double *w, double *most) {
+/* Scores of row i over keys from .. to-1 as exponentials beside *most, which grows; answers their
+ * sum. */
+static double weights(const attention *t, int64_t i, int64_t from, int64_t to, double *w,
+                      double *most) {
   double sum = 0;
   for (int64_t j = from; j < to; j++) {
     w[j] = sees(t, i, j) ? score(t, i, j) : -INFINITY;
@@ -94,8 +98,10 @@ static void check_attention(const attention *t) {
     for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
     for (int64_t d = 0; d < a->dv; d++) {
       double y = 0;
-      for (int64_t j = 0; j < a->keys; j++) y += w[j] * factor(t, element(a, cpu_value_at(a, j), a->v_scale, d));
-      check("attention", a->y[i * a->ldy + d], y, t->bf16 ? 0x1p-8 : 2e-5); /* weights are rounded, too */
+      for (int64_t j = 0; j < a->keys; j++)
+        y += w[j] * factor(t, element(a, cpu_value_at(a, j), a->v_scale, d));
+      /* weights are rounded, too */
+      check("attention", a->y[i * a->ldy + d], y, t->bf16 ? 0x1p-8 : 2e-5);
     }
     for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
       check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
@@ -116,7 +122,8 @@ static float *pack_relative(const float *w, int64_t rows, int64_t dk, int64_t co
   for (int64_t c = 0; c < columns; c += kernels.vector) {
     int64_t have = rows - c < 0 ? 0 : rows - c < kernels.vector ? rows - c : kernels.vector;
     kernels.pack(have ? w + c * dk : w, dk, have, dk,
-                 packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
+                 packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols,
+                 kernels.panel_cols);
   }
   return packed;
 }
@@ -204,16 +211,20 @@ static void add_kind(attention *t, int kind) {
     case DISENTANGLED: {
       int32_t *row = guard(2 * longest);
       t->relative_rows = 9;
-      for (int64_t d = 0; d < 2 * longest; d++) row[d] = 3 + (int32_t)(d * t->relative_rows / (2 * longest));
+      for (int64_t d = 0; d < 2 * longest; d++)
+        row[d] = 3 + (int32_t)(d * t->relative_rows / (2 * longest));
       a->relative_row = row;
       a->relative_origin = longest;
       a->relative_first = 3;
-      a->relative_columns = (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
+      a->relative_columns =
+          (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
       int which = pick(1, 3);
       if (which & 1)
-        a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+        a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows,
+                                 a->dk, a->relative_columns);
       if (which & 2)
-        a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+        a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows,
+                                 a->dk, a->relative_columns);
       break;
     }
     case HIDDEN: { /* nothing is seen: zeros */
@@ -235,7 +246,8 @@ static void *narrow(int kv, int64_t n) {
     return code;
   }
   uint16_t *y = guard_bytes((size_t)n * 2);
-  for (int64_t i = 0; i < n; i++) y[i] = kv == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
+  for (int64_t i = 0; i < n; i++)
+    y[i] = kv == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
   return y;
 }
 
@@ -276,11 +288,19 @@ static void add_keys(attention *t, int kv, bool paged, int64_t gap) {
 
 static bool whole_pages; /* from a row of q to the next */
 
-static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged,
+                      int kind) {
   int64_t gap = pick(0, 5);
   attention t = {.rows = rows};
-  t.a = (cpu_attention){
-      .ldq = dk + gap, .ldy = dv + gap, .keys = keys, .dk = dk, .dv = dv, .scale = 0.7f, .step = 1, .left = -1, .right = -1};
+  t.a = (cpu_attention){.ldq = dk + gap,
+                        .ldy = dv + gap,
+                        .keys = keys,
+                        .dk = dk,
+                        .dv = dv,
+                        .scale = 0.7f,
+                        .step = 1,
+                        .left = -1,
+                        .right = -1};
   if (whole_pages) t.a.ldq = (dk + 1023) / 1024 * 1024;
   t.a.q = filled((rows - 1) * t.a.ldq + dk);
   t.a.y = guard((rows - 1) * t.a.ldy + dv);
@@ -290,42 +310,48 @@ static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv
 }
 
 static cpu_attention_plan plan_of(const cpu_attention *a) {
-  return cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, a->probs || a->relative_row, kernels.tile_rows,
-                              kernels.panel_cols);
+  return cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns,
+                              a->probs || a->relative_row, kernels.tile_rows, kernels.panel_cols);
 }
 
 /* ---- tests ---- */
 
-static void run_kernel(cpu_attention_fn *run, bool bf16, int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv,
-                       bool paged, int kind) {
+static void run_kernel(cpu_attention_fn *run, bool bf16, int64_t rows, int64_t keys, int64_t dk,
+                       int64_t dv, int kv, bool paged, int kind) {
   attention t = make(rows, keys, dk, dv, kv, paged, kind);
   t.bf16 = bf16;
   cpu_attention_plan plan = plan_of(&t.a);
   float *workspace = guard(plan.all);
   run(&t.a, 0, rows, workspace);
   check_attention(&t);
-  float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y; /* in two calls, wherever they meet: the same bits */
+  /* in two calls, wherever they meet: the same bits */
+  float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y;
   const int64_t middle = pick(0, (int)rows - 1);
   t.a.y = again;
   run(&t.a, middle, rows, workspace);
   if (middle) run(&t.a, 0, middle, workspace);
-  for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
+  for (int64_t i = 0; i < rows; i++)
+    assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
   release();
 }
 
-static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged,
+                          int kind) {
   run_kernel(kernels.attention, false, rows, keys, dk, dv, kv, paged, kind);
   if (kernels.attention_bf16 && kind != DISENTANGLED)
     run_kernel(kernels.attention_bf16, true, rows, keys, dk, dv, kv, paged, kind);
 }
 
-static int dtype_of(int i) { return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_I8}[i % 4]; }
+static int dtype_of(int i) {
+  return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_I8}[i % 4];
+}
 
 static void test_attention(void **state) {
   (void)state;
   for (int i = 0; i < 30; i++)
     for (int kind = 0; kind < KINDS; kind++)
-      run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40), kind < DISENTANGLED ? dtype_of(i) : ACCEL_PLUGIN_F32,
+      run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40),
+                    kind < DISENTANGLED ? dtype_of(i) : ACCEL_PLUGIN_F32,
                     kind < DISENTANGLED && pick(0, 1), kind);
   for (int kind = 0; kind < KINDS; kind++) {
     run_attention(128, 128, 64, 64, ACCEL_PLUGIN_F32, false, kind);
@@ -353,8 +379,10 @@ static void test_long(void **state) {
   for (int kind = 0; kind < KINDS; kind++) {
     bool simple = kind < DISENTANGLED;
     run_attention(7, 513, 16, 24, simple ? dtype_of(kind) : ACCEL_PLUGIN_F32, simple, kind);
-    if (kind <= WINDOW) run_attention(460, 600, 8, 8, dtype_of(kind), kind > 0, kind); /* more rows than a block */
-    run_attention(130, 1100, 20, 7, simple ? dtype_of(kind + 1) : ACCEL_PLUGIN_F32, simple && kind % 2, kind);
+    /* more rows than a block */
+    if (kind <= WINDOW) run_attention(460, 600, 8, 8, dtype_of(kind), kind > 0, kind);
+    run_attention(130, 1100, 20, 7, simple ? dtype_of(kind + 1) : ACCEL_PLUGIN_F32,
+                  simple && kind % 2, kind);
     run_attention(1, 1537, 64, 64, simple ? dtype_of(kind + 2) : ACCEL_PLUGIN_F32, simple, kind);
   }
 }
@@ -363,8 +391,8 @@ static void test_decode(void **state) {
   (void)state;
   for (int i = 0; i < 12; i++)
     for (int kind = 0; kind < PROBABILITIES; kind++) {
-      attention t =
-          make(pick(1, 3), i < 6 ? pick(1, 150) : pick(200, 900), pick(1, 80), pick(1, 150), dtype_of(i), pick(0, 1), kind);
+      attention t = make(pick(1, 3), i < 6 ? pick(1, 150) : pick(200, 900), pick(1, 80),
+                         pick(1, 150), dtype_of(i), pick(0, 1), kind);
       kernels.decode(&t.a, 0, t.rows);
       check_attention(&t);
       release();
@@ -375,12 +403,13 @@ static void test_decode(void **state) {
   release();
 }
 
-/* Heads of one query row, which go past the keys together: as many as there are kernels for, and more. */
+/* Heads of one query row, which go past the keys together: as many as there are kernels for, and
+ * more. */
 static void test_heads(void **state) {
   (void)state;
   for (int i = 0; i < 22; i++) {
-    attention t =
-        make(2 + i % 11, pick(1, 700), pick(1, i < 18 ? 140 : 600), pick(1, 280), dtype_of(i), i < 12, i % 3 ? PLAIN : SINK);
+    attention t = make(2 + i % 11, pick(1, 700), pick(1, i < 18 ? 140 : 600), pick(1, 280),
+                       dtype_of(i), i < 12, i % 3 ? PLAIN : SINK);
     t.a.step = 0;
     kernels.decode(&t.a, 0, t.rows);
     check_attention(&t);
@@ -395,23 +424,25 @@ static double moved(const attention *t, float *other, void (*run)(const attentio
   memcpy(other, t->a.y, (size_t)n * sizeof *other);
   run(t);
   for (int64_t i = 0; i < t->rows; i++)
-    for (int64_t d = 0; d < t->a.dv; d++) sum += fabs((double)other[i * t->a.ldy + d] - t->a.y[i * t->a.ldy + d]);
+    for (int64_t d = 0; d < t->a.dv; d++)
+      sum += fabs((double)other[i * t->a.ldy + d] - t->a.y[i * t->a.ldy + d]);
   return sum;
 }
 
 static void decode_bf16(const attention *t) { kernels.decode_bf16(&t->a, 0, t->rows); }
 static void decode_exactly(const attention *t) { kernels.decode(&t->a, 0, t->rows); }
 
-/* What the ISA multiplies as bf16: rows at once and streamed past are rounded alike, to the order of sums (which moves what
- * lies between two bf16 to the other side, rarely). */
+/* What the ISA multiplies as bf16: rows at once and streamed past are rounded alike, to the order
+ * of sums (which moves what lies between two bf16 to the other side, rarely). */
 static void test_decode_bf16(void **state) {
   (void)state;
   double apart = 0, rounding = 0;
   for (int i = 0; kernels.decode_bf16 && i < 12; i++)
     for (int kind = 0; kind < PROBABILITIES; kind++) {
       const bool heads = i % 2 && (kind == PLAIN || kind == SINK);
-      attention t = make(pick(1, heads ? 11 : 3), pick(1, i < 6 ? 150 : 900), 32 * pick(1, i == 3 ? 16 : 4), 32 * pick(1, 9),
-                         ACCEL_PLUGIN_BF16, pick(0, 1), kind);
+      attention t =
+          make(pick(1, heads ? 11 : 3), pick(1, i < 6 ? 150 : 900), 32 * pick(1, i == 3 ? 16 : 4),
+               32 * pick(1, 9), ACCEL_PLUGIN_BF16, pick(0, 1), kind);
       if (heads) t.a.step = 0;
       t.bf16 = true;
       assert_true(cpu_decodes_bf16(&kernels, &t.a));
@@ -425,7 +456,8 @@ static void test_decode_bf16(void **state) {
       assert_true(kind != PLAIN || isnan(t.a.y[0]));
       release();
     }
-  if (kernels.decode_bf16) check("difference between rows at once and one by one", apart / rounding, 0, 0.003);
+  if (kernels.decode_bf16)
+    check("difference between rows at once and one by one", apart / rounding, 0, 0.003);
 }
 
 /* A range of keys: largest score, sum of exponentials and values, sinks left out. */
@@ -438,7 +470,8 @@ static void check_part(const attention *t, const float *part) {
     check("part's sum", part[1], sum, 1e-5 * (1 + sum));
     for (int64_t d = 0; d < a->dv; d++) {
       double y = 0;
-      for (int64_t j = a->first; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
+      for (int64_t j = a->first; j < a->keys; j++)
+        y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
       check("part", part[2 + d], y, 2e-5 * (1 + sum));
     }
   }
@@ -463,15 +496,18 @@ static void test_parts(void **state) {
     }
 }
 
-/* Heads as a state keeps them: halves as their formats round, codes within half a step of what they stand for. */
+/* Heads as a state keeps them: halves as their formats round, codes within half a step of what they
+ * stand for. */
 static void check_stored(int dtype, const float *x, int64_t n, const char *y) {
   float scale = 0;
   if (dtype == ACCEL_PLUGIN_I8) memcpy(&scale, y + (n + 3) / 4 * 4, sizeof scale);
   for (int64_t i = 0; i < n; i++) {
-    const uint16_t want = dtype == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
+    const uint16_t want =
+        dtype == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
     if (dtype == ACCEL_PLUGIN_F32) assert_memory_equal(y + 4 * i, x + i, 4);
     if (cpu_kv_bytes(dtype) == 2) assert_memory_equal(y + 2 * i, &want, 2);
-    if (dtype == ACCEL_PLUGIN_I8) check("code", scale * (float)((const int8_t *)y)[i], x[i], 0.501 * scale);
+    if (dtype == ACCEL_PLUGIN_I8)
+      check("code", scale * (float)((const int8_t *)y)[i], x[i], 0.501 * scale);
   }
 }
 
@@ -481,7 +517,8 @@ static void test_store(void **state) {
     for (int i = 0; i < 4; i++) {
       const int dtype = dtype_of(i);
       float *x = filled(n), scale;
-      char *y = guard_bytes((size_t)(dtype == ACCEL_PLUGIN_I8 ? (n + 3) / 4 * 4 + 4 : n * cpu_kv_bytes(dtype)));
+      char *y = guard_bytes(
+          (size_t)(dtype == ACCEL_PLUGIN_I8 ? (n + 3) / 4 * 4 + 4 : n * cpu_kv_bytes(dtype)));
       if (n > 2) x[n - 1] = -0.0f, x[n / 2] = 1e-41f, x[0] = 3e5f;
       kernels.store(dtype, x, n, y);
       check_stored(dtype, x, n, y);
@@ -490,7 +527,8 @@ static void test_store(void **state) {
       check_stored(dtype, x, n, y);
       x[n - 1] = NAN;
       kernels.store(dtype, x, n, y);
-      if (dtype == ACCEL_PLUGIN_I8) assert_true(isnan((memcpy(&scale, y + (n + 3) / 4 * 4, sizeof scale), scale)));
+      if (dtype == ACCEL_PLUGIN_I8)
+        assert_true(isnan((memcpy(&scale, y + (n + 3) / 4 * 4, sizeof scale), scale)));
       if (dtype == ACCEL_PLUGIN_BF16) check_stored(dtype, x, n, y);
       release();
     }
@@ -535,9 +573,11 @@ static void test_special(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_attention), cmocka_unit_test(test_long),        cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_heads),     cmocka_unit_test(test_parts),       cmocka_unit_test(test_store),
-      cmocka_unit_test(test_special),   cmocka_unit_test(test_whole_pages), cmocka_unit_test(test_decode_bf16),
+      cmocka_unit_test(test_attention),   cmocka_unit_test(test_long),
+      cmocka_unit_test(test_decode),      cmocka_unit_test(test_heads),
+      cmocka_unit_test(test_parts),       cmocka_unit_test(test_store),
+      cmocka_unit_test(test_special),     cmocka_unit_test(test_whole_pages),
+      cmocka_unit_test(test_decode_bf16),
   };
   CPU_GUARD_RUN(tests);
 }

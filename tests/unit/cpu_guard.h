@@ -1,5 +1,6 @@
-/* cpu_guard.h - operands of kernel tests between unreadable pages: a kernel that touches one element too many, or one before
- * the first, dies with or without a sanitizer.  Included once by a test program, after cmocka.h. */
+/* cpu_guard.h - operands of kernel tests between unreadable pages: a kernel that touches one
+ * element too many, or one before the first, dies with or without a sanitizer.  Included once by a
+ * test program, after cmocka.h. */
 #ifndef ACCEL_TESTS_CPU_GUARD_H
 #define ACCEL_TESTS_CPU_GUARD_H
 
@@ -12,12 +13,14 @@
 
 #include "kernels/kernels.h"
 
-/* Of the elements that are compared with a slow reference, every so many: a sanitizer looks at accesses, for which running the
- * kernel is enough, and slows the reference down tenfold, as an emulated processor does. */
+/* Of the elements that are compared with a slow reference, every so many: a sanitizer looks at
+ * accesses, for which running the kernel is enough, and slows the reference down tenfold, as an
+ * emulated processor does. */
 enum { CHECK_EVERY = ACCEL_SANITIZER ? 7 : ACCEL_TEST_EMULATED ? 3 : 1 };
 
 static cpu_kernels kernels; /* of the ISA at hand */
-static bool guard_before;   /* operands begin right behind an unreadable page; else they end right before one */
+/* operands begin right behind an unreadable page; else they end right before one */
+static bool guard_before;
 
 static uint32_t seed;
 static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
@@ -61,7 +64,8 @@ static inline float *copy_of(const float *x, int64_t n) {
 static inline void check(const char *what, float got, double want, double bound) {
   if (isnan(want) && isnan(got)) return;
   if (!(fabs(got - want) <= bound) && got != want)
-    fail_msg("%s on %s: got %.9g, expected %.9g, bound %.3g", what, cpu_isa_name(kernels.isa), got, want, bound);
+    fail_msg("%s on %s: got %.9g, expected %.9g, bound %.3g", what, cpu_isa_name(kernels.isa), got,
+             want, bound);
 }
 
 /* Runs the tests on every instruction set of this machine, with both kinds of guard. */

@@ -1,5 +1,6 @@
-/* cpu_integer_test.c - linears over int8 and four-bit weights, on every instruction set of this machine: conversion of x,
- * packing and products against the quantised arithmetic in double, and against the unquantised product with a bound.
+/* cpu_integer_test.c - linears over int8 and four-bit weights, on every instruction set of this
+ * machine: conversion of x, packing and products against the quantised arithmetic in double, and
+ * against the unquantised product with a bound.
  *
  * Operands end where an unreadable page begins. */
 #include <math.h>
@@ -41,7 +42,8 @@ static rows make_rows(cpu_x to, int64_t m, int64_t k) {
 }
 
 static void convert(const rows *r) {
-  cpu_convert_rows(kernels.convert[r->to], r->to, r->x, r->ldx, r->m, r->k, r->code, r->scale, r->zero);
+  cpu_convert_rows(kernels.convert[r->to], r->to, r->x, r->ldx, r->m, r->k, r->code, r->scale,
+                   r->zero);
 }
 
 static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B || x == CPU_X_S8W; }
@@ -51,7 +53,9 @@ static int code_of(const rows *r, int64_t i, int64_t j) {
 }
 
 /* What element j of row i was converted with. */
-static const void *scales_of(const rows *r, int64_t i) { return r->code + i * r->ld + cpu_x_padded(r->k); }
+static const void *scales_of(const rows *r, int64_t i) {
+  return r->code + i * r->ld + cpu_x_padded(r->k);
+}
 static float scale_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->scale[i];
   const int64_t block = cpu_x_block(r->to);
@@ -65,7 +69,8 @@ static float zero_of(const rows *r, int64_t i, int64_t j) {
   const int64_t block = cpu_x_block(r->to), parts = block / CPU_X_PART;
   const float *zero = (const float *)scales_of(r, i) + cpu_x_blocks(r->to, r->k);
   if (!cpu_x_parted(r->to)) return zero[j / block];
-  const int16_t *steps = (const int16_t *)(const void *)zero + j / block * parts * 2 + j % block / CPU_X_PART;
+  const int16_t *steps =
+      (const int16_t *)(const void *)zero + j / block * parts * 2 + j % block / CPU_X_PART;
   return steps[0] ? (float)steps[parts] / steps[0] : 0;
 }
 
@@ -73,21 +78,25 @@ static float zero_of(const rows *r, int64_t i, int64_t j) {
 static double step_of(const rows *r, int64_t i, int64_t first, int64_t end) {
   const int most = cpu_x_parted(r->to) ? 127 : 255;
   double low = 0, high = 0;
-  for (int64_t j = first; j < end; j++) low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
+  for (int64_t j = first; j < end; j++)
+    low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
   return fmax((high - low) / most, 0x1p-126);
 }
 
-/* Elements [first, end) of row i, which share a scale; with parts up to `unit` larger than needed. */
+/* Elements [first, end) of row i, which share a scale; with parts up to `unit` larger than
+ * needed. */
 static void check_block(const rows *r, int64_t i, int64_t first, int64_t end, double unit) {
-  const int least = is_signed(r->to) ? -128 : 0, most = is_signed(r->to) || cpu_x_parted(r->to) ? 127 : 255;
+  const int least = is_signed(r->to) ? -128 : 0,
+            most = is_signed(r->to) || cpu_x_parted(r->to) ? 127 : 255;
   const float scale = scale_of(r, i, first), zero = zero_of(r, i, first);
   const double step = step_of(r, i, first, end);
   check("scale", scale, step + unit / 2, 1e-6 * (step + unit) + unit / 2);
   assert_true(zero >= least && zero <= most && zero == rintf(zero));
   for (int64_t j = first; j < end; j++) {
     assert_true(code_of(r, i, j) <= most);
+    /* half a step, and half a step where the shifted end of the range is cut */
     check("code", (float)((code_of(r, i, j) - (double)zero) * scale), r->x[i * r->ldx + j],
-          1.001 * (step + unit)); /* half a step, and half a step where the shifted end of the range is cut */
+          1.001 * (step + unit));
   }
 }
 
@@ -97,7 +106,8 @@ static void check_parts(const rows *r, int64_t i, int64_t first, int64_t end) {
   for (int64_t j = first; j < end; j += CPU_X_PART)
     largest = fmax(largest, step_of(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end));
   for (int64_t j = first; j < end; j += CPU_X_PART)
-    check_block(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end, fmax(largest / CPU_X_MOST_STEP, 0x1p-126));
+    check_block(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end,
+                fmax(largest / CPU_X_MOST_STEP, 0x1p-126));
 }
 
 static void check_rows(const rows *r) {
@@ -187,7 +197,8 @@ static weights make_weights(const accel_plugin_format *f, int64_t n, int64_t k) 
   weights w = {.m = {.format = *f, .n = n, .k = k}};
   accel_matrix_bytes bytes;
   assert_true(accel_matrix_sizes(f, n, k, &bytes));
-  uint8_t *data = guard_bytes(bytes.data), *zero = guard_bytes(bytes.zero), *scale = guard_bytes(bytes.scale);
+  uint8_t *data = guard_bytes(bytes.data), *zero = guard_bytes(bytes.zero),
+          *scale = guard_bytes(bytes.scale);
   const float outer = 0.37f;
   for (uint64_t i = 0; i < bytes.data; i++) data[i] = (uint8_t)(next_random() >> 16);
   for (uint64_t i = 0; i < bytes.zero; i++) zero[i] = (uint8_t)pick(0, 16);
@@ -216,16 +227,19 @@ typedef struct linear {
   bool glu;
 } linear;
 
-static const cpu_linear_kernel *kernel_of(const linear *t) { return &kernels.linear[t->shape.form]; }
+static const cpu_linear_kernel *kernel_of(const linear *t) {
+  return &kernels.linear[t->shape.form];
+}
 
 static void pack(linear *t) {
   const int64_t width = t->glu ? t->shape.cols / 2 : t->shape.cols;
   weights *part[2] = {&t->w, &t->gate};
   for (int i = 0; i < 2; i++)
-    part[i]->source = (cpu_matrix){.format = &t->format,
-                                   .view = {part[i]->m.data, part[i]->m.scale, part[i]->m.zero, part[i]->m.outer},
-                                   .n = t->n,
-                                   .k = t->x.k};
+    part[i]->source =
+        (cpu_matrix){.format = &t->format,
+                     .view = {part[i]->m.data, part[i]->m.scale, part[i]->m.zero, part[i]->m.outer},
+                     .n = t->n,
+                     .k = t->x.k};
   t->panels = (t->n + width - 1) / width;
   t->panel_bytes = (int64_t)cpu_panel_bytes(&t->shape);
   t->packed = guard_bytes((uint64_t)(t->panels * t->panel_bytes));
@@ -280,14 +294,16 @@ static cpu_gemm gemm_of(const linear *t, float *y) {
                     .alpha = 1.702f};
 }
 
-/* One element in double: with the codes of x, and with x itself.  `size` gets the sum of the magnitudes that are added up in
- * fp32, `slack` how far the two may be apart. */
-static double product(const linear *t, const weights *w, int64_t i, int64_t j, double *exact, double *size, double *slack) {
+/* One element in double: with the codes of x, and with x itself.  `size` gets the sum of the
+ * magnitudes that are added up in fp32, `slack` how far the two may be apart. */
+static double product(const linear *t, const weights *w, int64_t i, int64_t j, double *exact,
+                      double *size, double *slack) {
   const rows *x = &t->x;
   double y = 0;
   *exact = *size = *slack = 0;
   for (int64_t k = 0; k < x->k; k++) {
-    const double v = w->w[j * x->k + k], code = code_of(x, i, k), scale = scale_of(x, i, k), zero = zero_of(x, i, k);
+    const double v = w->w[j * x->k + k], code = code_of(x, i, k), scale = scale_of(x, i, k),
+                 zero = zero_of(x, i, k);
     y += scale * (code - zero) * v;
     *size += scale * (fabs(code) + fabs(zero)) * fabs(v);
     *exact += (double)x->x[i * x->ldx + k] * v;
@@ -298,7 +314,8 @@ static double product(const linear *t, const weights *w, int64_t i, int64_t j, d
 
 /* Sums in fp32 that make an element: of blocks of x, or of groups of weights. */
 static int64_t additions(const linear *t) {
-  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(t->x.to, t->x.k) : accel_groups(t->x.k, t->format.group_k);
+  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(t->x.to, t->x.k)
+                                            : accel_groups(t->x.k, t->format.group_k);
 }
 
 static double activation(int act, double x) {
@@ -316,36 +333,49 @@ static double activation(int act, double x) {
 static void check_element(const linear *t, const float *y, int64_t i, int64_t j) {
   double exact, size, slack, gate_exact, gate_size = 0, gate_slack, want, gate = 0;
   want = product(t, &t->w, i, j, &exact, &size, &slack) + (t->bias ? t->bias[j] : 0);
-  if (t->glu) gate = product(t, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) + (t->bias_gate ? t->bias_gate[j] : 0);
-  const double rounding = (5 + (double)additions(t)) * 0x1p-24; /* each at most half a unit of the largest partial sum */
+  if (t->glu)
+    gate = product(t, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) +
+           (t->bias_gate ? t->bias_gate[j] : 0);
+  /* each at most half a unit of the largest partial sum */
+  const double rounding = (5 + (double)additions(t)) * 0x1p-24;
   const double error = rounding * (size + 1), gate_error = rounding * (gate_size + 1), up = want;
   want = t->glu ? activation(t->act, gate) * up : activation(t->act, up);
   const double rest = t->residual ? t->residual[i * t->n + j] : 0,
-               bound = t->glu ? fabs(activation(t->act, gate)) * error + 1.2 * (fabs(up) + error) * gate_error : 1.2 * error;
-  const double brief_gelu = t->act == ACCEL_PLUGIN_ACT_GELU ? 1e-5 * (t->glu ? fabs(up) : 1) : 0; /* v_gelu_brief */
+               bound = t->glu ? fabs(activation(t->act, gate)) * error +
+                                    1.2 * (fabs(up) + error) * gate_error
+                              : 1.2 * error;
+  /* v_gelu_brief */
+  const double brief_gelu = t->act == ACCEL_PLUGIN_ACT_GELU ? 1e-5 * (t->glu ? fabs(up) : 1) : 0;
   check("linear", y[i * t->n + j], want + rest, bound + brief_gelu + 1e-6 * fabs(want) + 1e-6);
   if (t->glu || t->act != ACCEL_PLUGIN_ACT_NONE) return;
-  check("linear of x", y[i * t->n + j], exact + (t->bias ? t->bias[j] : 0) + rest, slack + bound + 1e-5);
+  check("linear of x", y[i * t->n + j], exact + (t->bias ? t->bias[j] : 0) + rest,
+        slack + bound + 1e-5);
 }
 
 /* All rows in one call; then single rows and some, with ranges of panels: the same bits. */
 static void run_linear(const linear *t) {
-  float *y = guard_bytes((uint64_t)(t->x.m * t->n) * 4), *part = guard_bytes((uint64_t)(t->x.m * t->n) * 4);
+  float *y = guard_bytes((uint64_t)(t->x.m * t->n) * 4),
+        *part = guard_bytes((uint64_t)(t->x.m * t->n) * 4);
   cpu_gemm g = gemm_of(t, y);
   kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
   for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
-    for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 7 : 1)) check_element(t, y, i, j);
+    for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 7 : 1))
+      check_element(t, y, i, j);
   g = gemm_of(t, part);
   for (int step = 1; step < 10; step += 4) {
     for (int64_t i = 0; i < t->x.m; i += step)
       for (int64_t p = 0; p < t->panels; p += 3)
-        kernel_of(t)->run(&g, i, i + step < t->x.m ? i + step : t->x.m, p, p + 3 < t->panels ? p + 3 : t->panels);
+        kernel_of(t)->run(&g, i, i + step < t->x.m ? i + step : t->x.m, p,
+                          p + 3 < t->panels ? p + 3 : t->panels);
     assert_int_equal(memcmp(y, part, (size_t)(t->x.m * t->n) * 4), 0);
   }
 }
 
-#define FORMAT(store, scale, zero, outer, group_k, group_n) \
-  { ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, group_k, group_n }
+#define FORMAT(store, scale, zero, outer, group_k, group_n)                                \
+  {                                                                                        \
+    ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, \
+        group_k, group_n                                                                   \
+  }
 static const accel_plugin_format formats[] = {
     FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),  FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
     FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),  FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 128, 1),
@@ -362,9 +392,10 @@ static void test_formats(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
     for (int i = 0; i < 60; i++) {
-      linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70), pick(0, 7) ? pick(1, 300) : pick(500, 900));
-      t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU,
-                      ACCEL_PLUGIN_ACT_SILU}[pick(0, 4)];
+      linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70),
+                             pick(0, 7) ? pick(1, 300) : pick(500, 900));
+      t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU,
+                      ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_SILU}[pick(0, 4)];
       t.glu = pick(0, 3) == 0;
       if (pick(0, 1)) t.bias = filled(t.n), t.bias_gate = t.glu ? filled(t.n) : NULL;
       if (pick(0, 1)) t.residual = filled(t.x.m * t.n);
@@ -376,7 +407,8 @@ static void test_formats(void **state) {
 
 static void test_shapes(void **state) {
   (void)state;
-  const int shapes[][3] = {{128, 200, 768}, {16, 1536, 384}, {1, 300, 3072}, {33, 64, 1536}, {300, 97, 64}, {3, 5, 4099}};
+  const int shapes[][3] = {{128, 200, 768}, {16, 1536, 384}, {1, 300, 3072},
+                           {33, 64, 1536},  {300, 97, 64},   {3, 5, 4099}};
   for (int f = 0; f < FORMATS; f++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       linear t = make_linear(&formats[f], shapes[i][0], shapes[i][1], shapes[i][2]);
@@ -386,7 +418,8 @@ static void test_shapes(void **state) {
     }
 }
 
-/* An image of codes, each pixel with a scale and a zero, each line with one of both where blocks reach over pixels. */
+/* An image of codes, each pixel with a scale and a zero, each line with one of both where blocks
+ * reach over pixels. */
 typedef struct image {
   int64_t high, wide, channels;
   uint8_t *code;
@@ -401,7 +434,9 @@ static image make_image(cpu_x to, int64_t high, int64_t wide, int64_t channels, 
   for (int64_t i = 0; i < high * wide; i++) {
     const bool again = lines && i % wide;
     m.scale[i] = again ? m.scale[i - 1] : 0.01f + fabsf(m.scale[i]);
-    m.zero[i] = again ? m.zero[i - 1] : (float)pick(is_signed(to) ? -128 : 0, is_signed(to) || to == CPU_X_U7B ? 127 : 255);
+    m.zero[i] =
+        again ? m.zero[i - 1]
+              : (float)pick(is_signed(to) ? -128 : 0, is_signed(to) || to == CPU_X_U7B ? 127 : 255);
   }
   return m;
 }
@@ -421,7 +456,8 @@ static void check_reach(const cpu_windows *w, const float *y, int64_t m, int64_t
   const int64_t lanes = kernels.vector;
   for (int64_t i = 0; i < m; i++) {
     float high = 0, low = 0, got_high = 0, got_low = 0;
-    for (int64_t j = 0; j < n; j++) high = fmaxf(high, y[i * n + j]), low = fmaxf(low, -y[i * n + j]);
+    for (int64_t j = 0; j < n; j++)
+      high = fmaxf(high, y[i * n + j]), low = fmaxf(low, -y[i * n + j]);
     for (int64_t v = 0; v < lanes; v++) {
       got_high = fmaxf(got_high, w->high[i * lanes + v]);
       if (w->low) got_low = fmaxf(got_low, w->low[i * lanes + v]);
@@ -431,19 +467,21 @@ static void check_reach(const cpu_windows *w, const float *y, int64_t m, int64_t
   }
 }
 
-/* Windows of 2x3 pixels, stride 1 or 2, over an image, or of 1x1; with a residual, which is an image as large as the result;
- * with zeros or without, and with what y reaches. */
+/* Windows of 2x3 pixels, stride 1 or 2, over an image, or of 1x1; with a residual, which is an
+ * image as large as the result; with zeros or without, and with what y reaches. */
 static void test_windows(void **state) {
   (void)state;
   for (int round = 0; round < 80; round++) {
     const bool by_line = round % 2, single = round % 5 > 2,
                positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_FORM_I8].x);
-    const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37), channels = pick(1, 40), n = pick(1, 70),
-                  taps = single ? 1 : 6, k = taps * channels, m = lines * line, high = (lines - 1) * stride + 2,
+    const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37),
+                  channels = pick(1, 40), n = pick(1, 70), taps = single ? 1 : 6,
+                  k = taps * channels, m = lines * line, high = (lines - 1) * stride + 2,
                   wide = (line - 1) * stride + 3;
     linear t = make_linear(&formats[0], 1, n, k);
     const cpu_x to = kernel_of(&t)->x;
-    image x = make_image(to, high, wide, channels, by_line), r = make_image(to, lines, line, n, false);
+    image x = make_image(to, high, wide, channels, by_line),
+          r = make_image(to, lines, line, n, false);
     if (positive) forget_zeros(&x), forget_zeros(&r);
     int64_t x_at[6], scale_at[6];
     for (int b = 0; b < (single ? 1 : by_line ? 2 : 6); b++) {
@@ -471,7 +509,8 @@ static void test_windows(void **state) {
                      0};
     t.shape.block = w.block;
     t.bias = filled(n);
-    t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU}[pick(0, 2)];
+    t.act =
+        (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU}[pick(0, 2)];
     if (round % 4) {
       w.high = guard(m * kernels.vector);
       if (t.act != ACCEL_PLUGIN_ACT_RELU) w.low = guard(m * kernels.vector);
@@ -485,11 +524,14 @@ static void test_windows(void **state) {
       for (int64_t j = i % CHECK_EVERY; j < n; j += CHECK_EVERY) {
         double want = t.bias[j] + (w.residual ? pixel_of(to, &r, i, j) : 0), size = fabs(want);
         for (int64_t v = 0; v < k; v++) {
-          const int64_t tap = v / channels, pixel = (i / line * stride + tap / 3) * wide + i % line * stride + tap % 3;
+          const int64_t tap = v / channels,
+                        pixel = (i / line * stride + tap / 3) * wide + i % line * stride + tap % 3;
           const double at = pixel_of(to, &x, pixel, v % channels) * (double)t.w.w[j * k + v];
-          want += at, size += fabs(at) + 256 * (double)x.scale[pixel] * fabs((double)t.w.w[j * k + v]);
+          want += at,
+              size += fabs(at) + 256 * (double)x.scale[pixel] * fabs((double)t.w.w[j * k + v]);
         }
-        const bool later = w.high && t.act == ACCEL_PLUGIN_ACT_RELU; /* what is below 0 may be left as it is */
+        /* what is below 0 may be left as it is */
+        const bool later = w.high && t.act == ACCEL_PLUGIN_ACT_RELU;
         const double got = later ? fmax(0, y[i * n + j]) : y[i * n + j];
         check("windows", got, activation(t.act, want), 1e-6 * size + 1e-5);
       }
@@ -498,7 +540,8 @@ static void test_windows(void **state) {
     }
     g.y = again;
     for (int64_t l = 0; l < lines; l++)
-      for (int64_t p = 0; p < t.panels; p++) kernel_of(&t)->run(&g, l * line, (l + 1) * line, p, p + 1);
+      for (int64_t p = 0; p < t.panels; p++)
+        kernel_of(&t)->run(&g, l * line, (l + 1) * line, p, p + 1);
     assert_int_equal(memcmp(y, again, (size_t)(m * n) * 4), 0);
     release();
   }
@@ -508,12 +551,18 @@ static void test_windows(void **state) {
 static void test_parts(void **state) {
   (void)state;
   for (int round = 0; round < 20; round++) {
-    const int64_t part = 8 * pick(1, 5), parts = pick(1, 7), k = part * parts, m = pick(1, 33), n = pick(1, 70),
-                  ldx = pick(1, 9), wide = (m - 1) * ldx + part + pick(0, 9), zero_at = 0;
+    const int64_t part = 8 * pick(1, 5), parts = pick(1, 7), k = part * parts, m = pick(1, 33),
+                  n = pick(1, 70), ldx = pick(1, 9), wide = (m - 1) * ldx + part + pick(0, 9),
+                  zero_at = 0;
     linear t = make_linear(&formats[0], 1, n, k);
     const cpu_x to = kernel_of(&t)->x;
     image x = make_image(to, parts, 1, wide, true);
-    cpu_windows w = {.line = m, .block = k, .x_at = &zero_at, .scale = x.scale, .zero = x.zero, .scale_at = &zero_at};
+    cpu_windows w = {.line = m,
+                     .block = k,
+                     .x_at = &zero_at,
+                     .scale = x.scale,
+                     .zero = x.zero,
+                     .scale_at = &zero_at};
     w.part = part, w.part_bytes = wide;
     t.shape.block = k;
     prepare(&t);
@@ -526,7 +575,8 @@ static void test_parts(void **state) {
         double want = 0, size = 0;
         for (int64_t v = 0; v < k; v++) {
           const uint8_t code = x.code[v / part * wide + i * ldx + v % part];
-          const double at = (double)x.scale[0] * ((is_signed(to) ? (int8_t)code : code) - (double)x.zero[0]),
+          const double at = (double)x.scale[0] *
+                            ((is_signed(to) ? (int8_t)code : code) - (double)x.zero[0]),
                        weight = (double)t.w.w[j * k + v];
           want += at * weight, size += (256 * (double)x.scale[0] + fabs(at)) * fabs(weight);
         }
@@ -565,7 +615,8 @@ static void test_special(void **state) {
   }
 }
 
-/* Largest codes of both sides, largest zeros beside codes 0 and beside largest codes: no sum overflows or saturates. */
+/* Largest codes of both sides, largest zeros beside codes 0 and beside largest codes: no sum
+ * overflows or saturates. */
 static void test_extremes(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
@@ -573,7 +624,9 @@ static void test_extremes(void **state) {
       linear t = make_linear(&formats[f], 5, 33, 4096);
       for (int64_t i = 0; i < 5; i++)
         for (int64_t k = 0; k < 4096; k++)
-          t.x.x[i * t.x.ldx + k] = i % 3 == 0 ? 1.0f : i % 3 == 1 || k % CPU_X_PART == 0 ? -1.0f : 0.0f;
+          t.x.x[i * t.x.ldx + k] = i % 3 == 0                          ? 1.0f
+                                   : i % 3 == 1 || k % CPU_X_PART == 0 ? -1.0f
+                                                                       : 0.0f;
       accel_matrix_bytes bytes;
       assert_true(accel_matrix_sizes(&t.format, t.n, t.x.k, &bytes));
       memset((void *)(uintptr_t)t.w.m.data,
@@ -581,7 +634,8 @@ static void test_extremes(void **state) {
              : sign                            ? 0x88
                                                : 0x77,
              bytes.data);
-      if (t.format.store == ACCEL_PLUGIN_U4) memset((void *)(uintptr_t)t.w.m.data, sign ? 0x00 : 0xff, bytes.data);
+      if (t.format.store == ACCEL_PLUGIN_U4)
+        memset((void *)(uintptr_t)t.w.m.data, sign ? 0x00 : 0xff, bytes.data);
       if (bytes.zero) memset((void *)(uintptr_t)t.w.m.zero, sign ? 16 : 0, bytes.zero);
       accel_matrix_rows(&t.w.m, 0, t.n, t.w.w);
       prepare(&t);
@@ -592,17 +646,20 @@ static void test_extremes(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  const accel_plugin_format others[] = {FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1),
-                                        FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 36, 1), FORMAT(I4, F16, U8, NO_DTYPE, 64, 1)};
+  const accel_plugin_format others[] = {
+      FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1),
+      FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 36, 1), FORMAT(I4, F16, U8, NO_DTYPE, 64, 1)};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     assert_int_equal(cpu_form_of(&kernels, &others[i]), CPU_FORM_F32);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_convert), cmocka_unit_test(test_convert_special), cmocka_unit_test(test_formats),
-      cmocka_unit_test(test_shapes),  cmocka_unit_test(test_special),         cmocka_unit_test(test_extremes),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_windows),         cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_convert), cmocka_unit_test(test_convert_special),
+      cmocka_unit_test(test_formats), cmocka_unit_test(test_shapes),
+      cmocka_unit_test(test_special), cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_windows),
+      cmocka_unit_test(test_parts),
   };
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;

@@ -1,4 +1,5 @@
-/* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine, against plain loops in double.
+/* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine,
+ * against plain loops in double.
  *
  * Operands lie between unreadable pages (cpu_guard.h).  Attention: cpu_attention_test.c. */
 #include <math.h>
@@ -37,18 +38,22 @@ typedef struct linear {
   bool glu;
 } linear;
 
-static int64_t width(const linear *t) { return t->glu ? kernels.panel_cols / 2 : kernels.panel_cols; }
+static int64_t width(const linear *t) {
+  return t->glu ? kernels.panel_cols / 2 : kernels.panel_cols;
+}
 static int64_t panels(const linear *t) { return (t->n + width(t) - 1) / width(t); }
 
 static void pack(const linear *t, const float *w, int64_t at) {
   for (int64_t c = 0; c < panels(t) * width(t); c += kernels.vector) {
     int64_t have = t->n - c < 0 ? 0 : t->n - c < kernels.vector ? t->n - c : kernels.vector;
     kernels.pack(have ? w + c * t->k : w, t->k, have, t->k,
-                 t->packed + c / width(t) * t->k * kernels.panel_cols + c % width(t) + at, kernels.panel_cols);
+                 t->packed + c / width(t) * t->k * kernels.panel_cols + c % width(t) + at,
+                 kernels.panel_cols);
   }
 }
 
-static linear make_linear(int64_t m, int64_t n, int64_t k, int act, bool glu, bool bias, bool residual) {
+static linear make_linear(int64_t m, int64_t n, int64_t k, int act, bool glu, bool bias,
+                          bool residual) {
   linear t = {.m = m, .n = n, .k = k, .ldx = k + (m % 2 ? 3 : 0), .act = act, .glu = glu};
   t.x = filled(m > 0 ? (m - 1) * t.ldx + k : 0); /* the last row has no gap after it */
   t.w = filled(n * k);
@@ -93,13 +98,15 @@ static double expected(const linear *t, int64_t i, int64_t j) {
 
 /* All rows in one call; then single rows and ranges of panels, which must give the same bits. */
 static void run_linear(const linear *t, bool in_place) {
-  float *y = in_place ? copy_of(t->residual, t->m * t->n) : guard(t->m * t->n), *part = guard(t->m * t->n);
+  float *y = in_place ? copy_of(t->residual, t->m * t->n) : guard(t->m * t->n),
+        *part = guard(t->m * t->n);
   cpu_gemm g = gemm_of(t, y);
   if (in_place) g.residual = y;
   kernels.linear[CPU_FORM_F32].run(&g, 0, t->m, 0, panels(t));
   for (int64_t i = 0; i<t->m; i += t->m> 100 ? 31 : 1)
     for (int64_t j = 0; j<t->n; j += t->n> 300 ? 17 : 1)
-      check("linear", y[i * t->n + j], expected(t, i, j), 4e-6 * (8 + sqrt((double)t->k)) * (t->glu ? 8 : 1));
+      check("linear", y[i * t->n + j], expected(t, i, j),
+            4e-6 * (8 + sqrt((double)t->k)) * (t->glu ? 8 : 1));
   g = gemm_of(t, part);
   for (int64_t i = 0; i < t->m; i++)
     for (int64_t p = 0; p < panels(t); p += 3)
@@ -110,10 +117,11 @@ static void run_linear(const linear *t, bool in_place) {
 static void test_linear_sizes(void **state) {
   (void)state;
   for (int i = 0; i < 400; i++) {
-    int act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_SILU,
-                      ACCEL_PLUGIN_ACT_SWIGLU_OAI}[pick(0, 4)];
+    int act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU,
+                      ACCEL_PLUGIN_ACT_SILU, ACCEL_PLUGIN_ACT_SWIGLU_OAI}[pick(0, 4)];
     bool residual = pick(0, 1);
-    linear t = make_linear(pick(1, 70), pick(1, 70), pick(1, 70), act, pick(0, 3) == 0, pick(0, 1), residual);
+    linear t = make_linear(pick(1, 70), pick(1, 70), pick(1, 70), act, pick(0, 3) == 0, pick(0, 1),
+                           residual);
     run_linear(&t, residual && pick(0, 1));
     release();
   }
@@ -121,9 +129,11 @@ static void test_linear_sizes(void **state) {
 
 static void test_linear_shapes(void **state) {
   (void)state;
-  const int shapes[][3] = {{128, 768, 768}, {16, 1536, 384}, {1, 3072, 768}, {33, 384, 1536}, {7, 2, 384}, {300, 97, 64}};
+  const int shapes[][3] = {{128, 768, 768}, {16, 1536, 384}, {1, 3072, 768},
+                           {33, 384, 1536}, {7, 2, 384},     {300, 97, 64}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    linear t = make_linear(shapes[i][0], shapes[i][1], shapes[i][2], ACCEL_PLUGIN_ACT_GELU, false, true, true);
+    linear t = make_linear(shapes[i][0], shapes[i][1], shapes[i][2], ACCEL_PLUGIN_ACT_GELU, false,
+                           true, true);
     run_linear(&t, false);
     release();
   }
@@ -144,7 +154,8 @@ static void test_linear_special(void **state) {
   for (int i = 0; i < 9; i++)
     for (int j = 0; j < 40; j++) assert_int_equal(isnan(y[i * 40 + j]) != 0, i == 2);
   release();
-  t = make_linear(3, 5, 0, ACCEL_PLUGIN_ACT_NONE, false, true, false); /* no columns of x: the bias alone */
+  /* no columns of x: the bias alone */
+  t = make_linear(3, 5, 0, ACCEL_PLUGIN_ACT_NONE, false, true, false);
   run_linear(&t, false);
   kernels.linear[CPU_FORM_F32].run(&g, 0, 0, 0, 1); /* no rows: nothing is touched */
   release();
@@ -155,9 +166,10 @@ static void test_linear_special(void **state) {
 static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int options) {
   int64_t cols = size * groups;
   bool residual = options & 1, sum = options & 2, affine = options & 4, over = options & 8;
-  float *x = filled(rows * cols), *r = residual ? filled(rows * cols) : NULL, *gamma = affine ? filled(cols) : NULL,
-        *beta = affine ? filled(cols) : NULL;
-  float *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *total = sum ? guard(rows * cols) : NULL;
+  float *x = filled(rows * cols), *r = residual ? filled(rows * cols) : NULL,
+        *gamma = affine ? filled(cols) : NULL, *beta = affine ? filled(cols) : NULL;
+  float *y = over ? copy_of(x, rows * cols) : guard(rows * cols),
+        *total = sum ? guard(rows * cols) : NULL;
   cpu_norm g = {.x = over ? y : x,
                 .residual = r,
                 .gamma = gamma,
@@ -177,8 +189,10 @@ static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int o
     double mean = 0, square = 0;
     for (int64_t i = at; i < at + size; i++) mean += (float)(x[i] + (r ? r[i] : 0)) / (double)size;
     if (kind != ACCEL_PLUGIN_NORM_LAYER) mean = 0;
-    for (int64_t i = at; i < at + size; i++) square += pow((float)(x[i] + (r ? r[i] : 0)) - mean, 2);
-    double factor = kind == ACCEL_PLUGIN_NORM_L2 ? 1 / fmax(sqrt(square), 1e-5) : 1 / sqrt(square / (double)size + 1e-5);
+    for (int64_t i = at; i < at + size; i++)
+      square += pow((float)(x[i] + (r ? r[i] : 0)) - mean, 2);
+    double factor = kind == ACCEL_PLUGIN_NORM_L2 ? 1 / fmax(sqrt(square), 1e-5)
+                                                 : 1 / sqrt(square / (double)size + 1e-5);
     for (int64_t i = at; i < at + size; i++) {
       double s = (float)(x[i] + (r ? r[i] : 0)), want = (s - mean) * factor;
       if (affine) want = want * (gamma[i % cols] + 1.0) + beta[i % cols];
@@ -192,11 +206,19 @@ static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int o
 static void test_norm(void **state) {
   (void)state;
   for (int i = 0; i < 600; i++)
-    run_norm(pick(1, 4), pick(2, 70), pick(1, 3), pick(ACCEL_PLUGIN_NORM_LAYER, ACCEL_PLUGIN_NORM_L2), pick(0, 15));
+    run_norm(pick(1, 4), pick(2, 70), pick(1, 3),
+             pick(ACCEL_PLUGIN_NORM_LAYER, ACCEL_PLUGIN_NORM_L2), pick(0, 15));
   run_norm(3, 768, 1, ACCEL_PLUGIN_NORM_LAYER, 7);
   run_norm(3, 1, 1, ACCEL_PLUGIN_NORM_RMS, 7);
   float x[3] = {1, NAN, 3}, y[3];
-  cpu_norm g = {.x = x, .y = y, .ldx = 3, .ldy = 3, .size = 3, .groups = 1, .kind = ACCEL_PLUGIN_NORM_LAYER, .eps = 1e-5f};
+  cpu_norm g = {.x = x,
+                .y = y,
+                .ldx = 3,
+                .ldy = 3,
+                .size = 3,
+                .groups = 1,
+                .kind = ACCEL_PLUGIN_NORM_LAYER,
+                .eps = 1e-5f};
   kernels.norm(&g, 0, 1);
   assert_true(isnan(y[0]));
 }
@@ -211,7 +233,8 @@ static void test_softmax(void **state) {
       for (int i = 0; i < n; i++) sum += exp(x[i] - most);
       kernels.softmax(x, y, n, logarithm);
       for (int i = 0; i < n; i++)
-        check("softmax", y[i], logarithm ? x[i] - most - log(sum) : exp(x[i] - most) / sum, logarithm ? 1e-5 : 1e-6);
+        check("softmax", y[i], logarithm ? x[i] - most - log(sum) : exp(x[i] - most) / sum,
+              logarithm ? 1e-5 : 1e-6);
       kernels.softmax(x, x, n, logarithm); /* over its operand */
       assert_int_equal(memcmp(x, y, (size_t)n * 4), 0);
       release();
@@ -256,7 +279,8 @@ static void test_elementwise(void **state) {
     kernels.accumulate(0.3f, x, y, n);
     for (int i = 0; i < n; i++) check("accumulate", y[i], z[i] + 0.3f * (double)x[i], 1e-6);
     for (int kind = ACCEL_PLUGIN_UNARY_EXP; kind <= ACCEL_PLUGIN_UNARY_ABS; kind++) {
-      if (!kernels.unary(kind, -0.5f, 0.5f, x, y, n)) continue; /* the launch takes the scalar one */
+      /* the launch takes the scalar one */
+      if (!kernels.unary(kind, -0.5f, 0.5f, x, y, n)) continue;
       for (int i = 0; i < n; i++) {
         double v = x[i], want = kind == ACCEL_PLUGIN_UNARY_EXP      ? exp(v)
                                 : kind == ACCEL_PLUGIN_UNARY_LOG    ? log(v)
@@ -274,10 +298,13 @@ static void test_elementwise(void **state) {
     release();
   }
   assert_int_equal(kernels.unary(ACCEL_PLUGIN_UNARY_SIN, 0, 0, NULL, NULL, 0), 0);
-  assert_int_equal(kernels.binary(ACCEL_PLUGIN_BINARY_POW, (float[]){1}, 0, (float[]){1}, 0, (float[]){0}, 1), 0);
+  assert_int_equal(
+      kernels.binary(ACCEL_PLUGIN_BINARY_POW, (float[]){1}, 0, (float[]){1}, 0, (float[]){0}, 1),
+      0);
 }
 
-static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved, bool over, bool own) {
+static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved,
+                     bool over, bool own) {
   int64_t head = 2 * pairs + rest, cols = heads * head;
   float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols),
         *frequency = filled(own ? rows * pairs : pairs), *table = guard(2 * pairs);
@@ -303,7 +330,8 @@ static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, b
       double want = x[r * cols + c];
       if (at < 2 * pairs) {
         int64_t other = c + (interleaved ? (second ? -1 : 1) : (second ? -pairs : pairs));
-        double angle = (float)position[r] * frequency[r * g.step + pair], s = 1.25 * sin(angle), k = 1.25 * cos(angle);
+        double angle = (float)position[r] * frequency[r * g.step + pair], s = 1.25 * sin(angle),
+               k = 1.25 * cos(angle);
         want = want * k + x[r * cols + other] * (second ? s : -s);
       }
       check("rope", y[r * cols + c], want, 2e-6);
@@ -334,15 +362,17 @@ static void test_table(void **state) {
   assert_non_null(strstr(why, "mmx"));
   unsetenv("ACCEL_ISA");
   assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
-  assert_true(kernels.linear[CPU_FORM_F32].run && kernels.pack && kernels.attention && kernels.decode && kernels.norm &&
-              kernels.softmax && kernels.activate && kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
+  assert_true(kernels.linear[CPU_FORM_F32].run && kernels.pack && kernels.attention &&
+              kernels.decode && kernels.norm && kernels.softmax && kernels.activate &&
+              kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),          cmocka_unit_test(test_linear_sizes), cmocka_unit_test(test_linear_shapes),
-      cmocka_unit_test(test_linear_special), cmocka_unit_test(test_norm),         cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_table),         cmocka_unit_test(test_linear_sizes),
+      cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_special),
+      cmocka_unit_test(test_norm),          cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_rope),
   };
   CPU_GUARD_RUN(tests);
 }

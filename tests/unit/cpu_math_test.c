@@ -1,5 +1,5 @@
-/* cpu_math_test.c - error bounds of the CPU plugin's vector functions, on dense samples, for every instruction set of this
- * machine. */
+/* cpu_math_test.c - error bounds of the CPU plugin's vector functions, on dense samples, for every
+ * instruction set of this machine. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,11 +18,13 @@ static cpu_kernels kernels; /* of the ISA at hand */
 
 enum { SAMPLES = 200003 };
 
-/* Distance in units of the last place of the true value; denormals count in units of the smallest. */
+/* Distance in units of the last place of the true value; denormals count in units of the
+ * smallest. */
 static double ulps(float got, double want) {
   if (got == want || (isnan(got) && isnan(want))) return 0;
   if (isnan(got) || isnan(want)) return INFINITY;
-  if (isinf(got)) return fabs(want) > FLT_MAX * (1 - 1e-7) && (got > 0) == (want > 0) ? 0 : INFINITY;
+  if (isinf(got))
+    return fabs(want) > FLT_MAX * (1 - 1e-7) && (got > 0) == (want > 0) ? 0 : INFINITY;
   int exponent;
   frexp(fabs(want) < FLT_MIN ? FLT_MIN : want, &exponent);
   return fabs(got - want) / ldexp(1.0, exponent - 24);
@@ -51,12 +53,16 @@ static double true_silu(double x, double a) { return (void)a, x * sigmoid(x); }
 static double true_tanh(double x, double a) { return (void)a, tanh(x); }
 static double true_sigmoid(double x, double a) { return (void)a, sigmoid(x); }
 static double true_mish(double x, double a) { return (void)a, x * tanh(log1p(exp(x))); }
-static double true_softplus(double x, double a) { return (void)a, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double true_softplus(double x, double a) {
+  return (void)a, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
 static double true_elu(double x, double a) { return x < 0 ? a * expm1(x) : x; }
 static double true_relu(double x, double a) { return (void)a, x < 0 ? 0 : x; }
 static double true_relu2(double x, double a) { return (void)a, x < 0 ? 0 : x * x; }
 static double true_leaky(double x, double a) { return x < 0 ? a * x : x; }
-static double true_hardswish(double x, double a) { return (void)a, x * fmin(fmax(x + 3, 0), 6) / 6; }
+static double true_hardswish(double x, double a) {
+  return (void)a, x * fmin(fmax(x + 3, 0), 6) / 6;
+}
 static double true_relu6(double x, double a) { return (void)a, fmin(fmax(x, 0), 6); }
 static double true_oai(double x, double a) { return x * sigmoid(a * x); }
 
@@ -117,7 +123,8 @@ static void test_bounds(void **state) {
       }
     }
     if (worst > b->ulp)
-      fail_msg("%s on %s: %g ulp at %.9g, allowed %g", b->name, cpu_isa_name(kernels.isa), worst, where, b->ulp);
+      fail_msg("%s on %s: %g ulp at %.9g, allowed %g", b->name, cpu_isa_name(kernels.isa), worst,
+               where, b->ulp);
   }
   free(x);
   free(y);
@@ -131,14 +138,15 @@ static void test_special_values(void **state) {
     apply(act, 1.0f, x, y, 9);
     assert_true(isnan(y[0]));
     for (int i = 1; i < 9; i++)
-      if (isnan(y[i])) fail_msg("activation %d on %s: NaN for %g", act, cpu_isa_name(kernels.isa), x[i]);
+      if (isnan(y[i]))
+        fail_msg("activation %d on %s: NaN for %g", act, cpu_isa_name(kernels.isa), x[i]);
   }
   apply(ACCEL_PLUGIN_UNARY_EXP, 0, x, y, 9);
-  assert_true(isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1 && y[4] == 1 && y[5] == INFINITY && y[6] == 0 &&
-              y[7] == 1);
+  assert_true(isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1 && y[4] == 1 &&
+              y[5] == INFINITY && y[6] == 0 && y[7] == 1);
   apply(ACCEL_PLUGIN_UNARY_LOG, 0, x, y, 9);
-  assert_true(isnan(y[0]) && y[1] == INFINITY && isnan(y[2]) && y[3] == -INFINITY && y[4] == -INFINITY && isnan(y[6]) &&
-              isnan(y[8]));
+  assert_true(isnan(y[0]) && y[1] == INFINITY && isnan(y[2]) && y[3] == -INFINITY &&
+              y[4] == -INFINITY && isnan(y[6]) && isnan(y[8]));
   assert_true(fabs(y[7] - log(1e-42f)) < 1e-4);
 }
 
@@ -149,7 +157,8 @@ static void test_angles(void **state) {
   float *x = malloc(2 * N * sizeof *x), *y = malloc(2 * N * sizeof *y), table[2];
   int32_t *position = malloc(N * sizeof *position);
   for (int step = 0; step < 3; step++) {
-    const float frequency = step == 0 ? 1.0f : step == 1 ? 0.0123f : 37.5f; /* the last leaves the polynomial's range */
+    /* the last leaves the polynomial's range */
+    const float frequency = step == 0 ? 1.0f : step == 1 ? 0.0123f : 37.5f;
     for (int i = 0; i < N; i++) {
       position[i] = i - N / 4;
       x[2 * i] = 1;
@@ -169,7 +178,8 @@ static void test_angles(void **state) {
     for (int i = 0; i < N; i++) {
       float angle = (float)position[i] * frequency;
       if (fabs(y[2 * i] - cos(angle)) > 2e-7 || fabs(y[2 * i + 1] - sin(angle)) > 2e-7)
-        fail_msg("%s: angle %.9g gives (%.9g, %.9g)", cpu_isa_name(kernels.isa), angle, y[2 * i], y[2 * i + 1]);
+        fail_msg("%s: angle %.9g gives (%.9g, %.9g)", cpu_isa_name(kernels.isa), angle, y[2 * i],
+                 y[2 * i + 1]);
     }
   }
   free(x);
@@ -178,7 +188,8 @@ static void test_angles(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds), cmocka_unit_test(test_special_values),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds),
+                                     cmocka_unit_test(test_special_values),
                                      cmocka_unit_test(test_angles)};
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;

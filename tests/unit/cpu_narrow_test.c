@@ -1,5 +1,5 @@
-/* cpu_narrow_test.c - linear over bf16, fp16 and fp8 weights, packed by the plugin's own packers, on every instruction set
- * of this machine, against sums in double over the decoded weights.
+/* cpu_narrow_test.c - linear over bf16, fp16 and fp8 weights, packed by the plugin's own packers,
+ * on every instruction set of this machine, against sums in double over the decoded weights.
  *
  * Operands and panels end where an unreadable page begins. */
 #include <math.h>
@@ -28,18 +28,24 @@ typedef struct matrix {
 } matrix;
 
 static void decode(matrix *t) {
-  accel_matrix a = {.format = t->format, .n = t->m.n, .k = t->m.k, .data = t->m.view.data, .scale = t->m.view.scale};
+  accel_matrix a = {.format = t->format,
+                    .n = t->m.n,
+                    .k = t->m.k,
+                    .data = t->m.view.data,
+                    .scale = t->m.view.scale};
   accel_matrix_rows(&a, 0, t->m.n, t->decoded);
 }
 
 /* Ordinary numbers of every exponent that sums can bear, some of them subnormal. */
 static uint8_t code8(uint8_t store) {
   uint8_t code = (uint8_t)(next_random() >> 13);
-  return store == ACCEL_PLUGIN_E4M3 ? ((code & 0x7f) == 0x7f ? 0x7e : code) : (uint8_t)((code & 0x83) | (code & 0x3c));
+  return store == ACCEL_PLUGIN_E4M3 ? ((code & 0x7f) == 0x7f ? 0x7e : code)
+                                    : (uint8_t)((code & 0x83) | (code & 0x3c));
 }
 static uint16_t code16(uint8_t store) {
   if (store == ACCEL_PLUGIN_BF16) return accel_f32_to_bf16(noise());
-  return pick(0, 7) ? accel_f32_to_fp16(noise()) : (uint16_t)(next_random() >> 16 & 0x83ff); /* subnormal */
+  /* subnormal */
+  return pick(0, 7) ? accel_f32_to_fp16(noise()) : (uint16_t)(next_random() >> 16 & 0x83ff);
 }
 
 static matrix make_matrix(const accel_plugin_format *format, int64_t n, int64_t k) {
@@ -74,7 +80,8 @@ typedef struct linear {
 /* Packs the weights and converts x. */
 static void prepare(linear *t) {
   const int32_t cols = kernels.linear[t->form].cols, width = t->glu ? cols / 2 : cols;
-  const cpu_panel shape = {.form = t->form, .kernels = &kernels, .format = &t->w.format, .k = t->k, .cols = cols};
+  const cpu_panel shape = {
+      .form = t->form, .kernels = &kernels, .format = &t->w.format, .k = t->k, .cols = cols};
   t->w.m.format = &t->w.format;
   t->gate.m.format = &t->gate.format;
   t->panels = (t->n + width - 1) / width;
@@ -84,18 +91,21 @@ static void prepare(linear *t) {
     cpu_column column[64];
     for (int32_t c = 0; c < cols; c++) {
       const int64_t row = p * width + c % width;
-      column[c] = row < t->n ? (cpu_column){c >= width ? &t->gate.m : &t->w.m, row} : (cpu_column){0};
+      column[c] =
+          row < t->n ? (cpu_column){c >= width ? &t->gate.m : &t->w.m, row} : (cpu_column){0};
     }
     cpu_panel_pack(&shape, column, t->packed + p * t->panel_bytes);
   }
   const cpu_x to = kernels.linear[t->form].x;
   if (to == CPU_X_F32) return;
-  if (!t->converted) t->converted = guard_bytes((size_t)(t->m * cpu_x_row(to, t->k) * cpu_x_bytes(to)));
+  if (!t->converted)
+    t->converted = guard_bytes((size_t)(t->m * cpu_x_row(to, t->k) * cpu_x_bytes(to)));
   cpu_convert_rows(kernels.convert[to], to, t->x, t->ldx, t->m, t->k, t->converted, NULL, NULL);
 }
 
 enum { BIAS = 1, RESIDUAL = 2, GLU = 4 };
-static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k, int act, int parts) {
+static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k, int act,
+                          int parts) {
   linear t = {.m = m, .n = n, .k = k, .ldx = k + (m % 2 ? 3 : 0), .act = act, .glu = parts & GLU};
   t.form = cpu_form_of(&kernels, f);
   assert_int_not_equal(t.form, CPU_FORM_F32);
@@ -106,12 +116,14 @@ static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, in
   if (parts & BIAS && t.glu) t.bias_gate = filled(n);
   if (parts & RESIDUAL) t.residual = filled(m * n);
   if (kernels.linear[t.form].x == CPU_X_BF16) /* what sums are compared with has no rounding in x */
-    for (int64_t i = 0; m > 0 && i < (m - 1) * t.ldx + k; i++) t.x[i] = accel_bf16_to_f32(accel_f32_to_bf16(t.x[i]));
+    for (int64_t i = 0; m > 0 && i < (m - 1) * t.ldx + k; i++)
+      t.x[i] = accel_bf16_to_f32(accel_f32_to_bf16(t.x[i]));
   prepare(&t);
   return t;
 }
 
-static void run_rows(const linear *t, float *y, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+static void run_rows(const linear *t, float *y, int64_t row, int64_t row_end, int64_t panel,
+                     int64_t panel_end) {
   cpu_gemm g = {.n = t->n,
                 .k = t->k,
                 .x = t->x,
@@ -136,7 +148,8 @@ static void run_rows(const linear *t, float *y, int64_t row, int64_t row_end, in
   kernels.linear[t->form].run(&g, row, row_end, panel, panel_end);
 }
 
-static double product(const linear *t, const matrix *w, const float *bias, int64_t i, int64_t j, double *size) {
+static double product(const linear *t, const matrix *w, const float *bias, int64_t i, int64_t j,
+                      double *size) {
   double sum = bias ? bias[j] : 0;
   for (int64_t k = 0; k < t->k; k++) {
     double term = (double)t->x[i * t->ldx + k] * w->decoded[j * t->k + k];
@@ -166,15 +179,17 @@ static void run_linear(const linear *t) {
     for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 13 : 1)) {
       double size = 1, want = expected(t, i, j, &size), got = y[i * t->n + j];
       if (!(fabs(got - want) <= 2e-6 * size) && !(isnan(got) && isnan(want)))
-        fail_msg("form %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->form, cpu_isa_name(kernels.isa),
-                 (int)t->m, (int)t->n, (int)t->k, (int)i, (int)j, got, want);
+        fail_msg("form %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->form,
+                 cpu_isa_name(kernels.isa), (int)t->m, (int)t->n, (int)t->k, (int)i, (int)j, got,
+                 want);
     }
   const int64_t heights[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 24, 29};
   for (size_t h = 0; h < sizeof heights / sizeof *heights; h++) {
     if (heights[h] >= t->m) break;
     for (int64_t i = 0; i < t->m; i += heights[h])
       for (int64_t p = 0; p < t->panels; p += 3)
-        run_rows(t, part, i, i + heights[h] < t->m ? i + heights[h] : t->m, p, p + 3 < t->panels ? p + 3 : t->panels);
+        run_rows(t, part, i, i + heights[h] < t->m ? i + heights[h] : t->m, p,
+                 p + 3 < t->panels ? p + 3 : t->panels);
     assert_memory_equal(y, part, (size_t)(t->m * t->n) * 4);
   }
 }
@@ -201,12 +216,14 @@ static void for_each_isa(void (*test)(void)) {
 }
 
 static void shapes(void) {
-  static const int64_t shape[][3] = {{1, 1, 1},     {1, 130, 37},   {2, 70, 64},    {3, 33, 129},  {4, 100, 31},
-                                     {5, 64, 96},   {12, 40, 51},   {13, 32, 257},  {24, 65, 24},  {25, 17, 40},
-                                     {31, 200, 77}, {230, 48, 130}, {61, 31, 1100}, {45, 31, 1701}};
+  static const int64_t shape[][3] = {{1, 1, 1},      {1, 130, 37},  {2, 70, 64},   {3, 33, 129},
+                                     {4, 100, 31},   {5, 64, 96},   {12, 40, 51},  {13, 32, 257},
+                                     {24, 65, 24},   {25, 17, 40},  {31, 200, 77}, {230, 48, 130},
+                                     {61, 31, 1100}, {45, 31, 1701}};
   for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
     for (int f = 0; f < FORMATS; f++) {
-      linear t = make_linear(&formats[f], shape[s][0], shape[s][1], shape[s][2], ACCEL_PLUGIN_ACT_NONE, 0);
+      linear t =
+          make_linear(&formats[f], shape[s][0], shape[s][1], shape[s][2], ACCEL_PLUGIN_ACT_NONE, 0);
       run_linear(&t);
       release();
     }
@@ -220,7 +237,8 @@ static void fused(void) {
   for (int f = 0; f < FORMATS; f++)
     for (int parts = 0; parts < 8; parts++)
       for (int m = 1; m < 40; m += 13) {
-        linear t = make_linear(&formats[f], m, 50 + parts, 70, m % 2 ? ACCEL_PLUGIN_ACT_SILU : ACCEL_PLUGIN_ACT_NONE, parts);
+        linear t = make_linear(&formats[f], m, 50 + parts, 70,
+                               m % 2 ? ACCEL_PLUGIN_ACT_SILU : ACCEL_PLUGIN_ACT_NONE, parts);
         run_linear(&t);
         release();
       }
@@ -232,7 +250,8 @@ static void test_fused(void **state) {
 
 static void empty(void) {
   for (int f = 0; f < FORMATS; f++) {
-    linear t = make_linear(&formats[f], 3, 20, 0, ACCEL_PLUGIN_ACT_NONE, BIAS); /* no columns of x: the bias alone */
+    /* no columns of x: the bias alone */
+    linear t = make_linear(&formats[f], 3, 20, 0, ACCEL_PLUGIN_ACT_NONE, BIAS);
     run_linear(&t);
     run_rows(&t, NULL, 0, 0, 0, t.panels);
     release();
@@ -268,8 +287,8 @@ static void every_code(void) {
         float want = t.w.decoded[i % t.n];
         if (flushes(t.form) && fpclassify(want) == FP_SUBNORMAL) want = 0;
         if (!(y[i] == want) && !(isnan(y[i]) && isnan(want)))
-          fail_msg("form %d on %s: code %x gives %.9g, expected %.9g", t.form, cpu_isa_name(kernels.isa),
-                   (unsigned)(i % t.n), y[i], want);
+          fail_msg("form %d on %s: code %x gives %.9g, expected %.9g", t.form,
+                   cpu_isa_name(kernels.isa), (unsigned)(i % t.n), y[i], want);
       }
       release();
     }
@@ -286,7 +305,8 @@ static void gelu(void) {
   for (int f = 0; f < FORMATS; f++) {
     if (formats[f].store != ACCEL_PLUGIN_F16 && formats[f].store != ACCEL_PLUGIN_BF16) continue;
     linear t = make_linear(&formats[f], SAMPLES, 1, 1, ACCEL_PLUGIN_ACT_GELU, 0);
-    ((uint16_t *)t.w.m.view.data)[0] = formats[f].store == ACCEL_PLUGIN_F16 ? 0x3c00 : 0x3f80; /* 1 */
+    /* 1 */
+    ((uint16_t *)t.w.m.view.data)[0] = formats[f].store == ACCEL_PLUGIN_F16 ? 0x3c00 : 0x3f80;
     for (int64_t i = 0; i < SAMPLES; i++) {
       const float x = (float)(i - SAMPLES / 2) * (i % 9 ? 0.004f : 0.5f);
       t.x[i * t.ldx] = flushes(t.form) ? accel_bf16_to_f32(accel_f32_to_bf16(x)) : x;
@@ -301,7 +321,8 @@ static void gelu(void) {
     for (int64_t i = 3; i < SAMPLES; i++) {
       const double x = t.x[i * t.ldx], want = x * 0.5 * erfc(-x / sqrt(2));
       if (!(fabs(y[i] - want) <= 5e-6 * fmax(1, fabs(x))))
-        fail_msg("form %d on %s: gelu(%.9g) is %.9g, expected %.9g", t.form, cpu_isa_name(kernels.isa), x, y[i], want);
+        fail_msg("form %d on %s: gelu(%.9g) is %.9g, expected %.9g", t.form,
+                 cpu_isa_name(kernels.isa), x, y[i], want);
     }
     release();
   }
@@ -315,7 +336,8 @@ static void test_gelu(void **state) {
 static void special(void) {
   for (int f = 0; f < FORMATS; f++)
     for (int64_t m = 1; m < 40; m += 19) {
-      const bool half = formats[f].store == ACCEL_PLUGIN_F16 || formats[f].store == ACCEL_PLUGIN_BF16;
+      const bool half =
+          formats[f].store == ACCEL_PLUGIN_F16 || formats[f].store == ACCEL_PLUGIN_BF16;
       linear t = make_linear(&formats[f], m, 37, 300, ACCEL_PLUGIN_ACT_NONE, 0);
       const int64_t at = 33 * t.k + 299;
       if (half)
@@ -328,7 +350,8 @@ static void special(void) {
       float *y = guard_bytes(m * t.n * 4);
       run_rows(&t, y, 0, m, 0, t.panels);
       for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < t.n; j++) assert_int_equal(isnan(y[i * t.n + j]) != 0, i == m - 1 || j == 33);
+        for (int64_t j = 0; j < t.n; j++)
+          assert_int_equal(isnan(y[i * t.n + j]) != 0, i == m - 1 || j == 33);
       release();
     }
 }
@@ -337,7 +360,8 @@ static void test_special(void **state) {
   for_each_isa(special);
 }
 
-/* All 65536 halves of both kinds, from odd addresses, in rows of every length up to a few vectors. */
+/* All 65536 halves of both kinds, from odd addresses, in rows of every length up to a few
+ * vectors. */
 static void widened_rows(void) {
   static const uint8_t stores[] = {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16};
   uint8_t *halves = guard_bytes(2 * 65536 + 1);
@@ -363,9 +387,11 @@ static void test_widened_rows(void **state) {
   for_each_isa(widened_rows);
 }
 
-/* Rows to bf16: as accel_f32_to_bf16 rounds them, denormals to zeros, zeros up to the end of a row. */
+/* Rows to bf16: as accel_f32_to_bf16 rounds them, denormals to zeros, zeros up to the end of a
+ * row. */
 static void bf16_rows(void) {
-  static const float special[] = {INFINITY, -INFINITY, NAN, -0.0f, 0x1p-127f, -0x1p-149f, 3.4e38f, 1.00390625f, 1.01171875f};
+  static const float special[] = {INFINITY,   -INFINITY, NAN,         -0.0f,      0x1p-127f,
+                                  -0x1p-149f, 3.4e38f,   1.00390625f, 1.01171875f};
   enum { SPECIAL = sizeof special / sizeof *special };
   if (!kernels.convert[CPU_X_BF16]) return;
   for (int64_t k = 0; k < 140; k += 1 + k / 9)
@@ -379,9 +405,12 @@ static void bf16_rows(void) {
       for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < ld; j++) {
           const float from = j < k ? x[i * ldx + j] : 0.0f, got = accel_bf16_to_f32(y[i * ld + j]),
-                      want = fpclassify(from) == FP_SUBNORMAL ? 0.0f : accel_bf16_to_f32(accel_f32_to_bf16(from));
+                      want = fpclassify(from) == FP_SUBNORMAL
+                                 ? 0.0f
+                                 : accel_bf16_to_f32(accel_f32_to_bf16(from));
           if (!(got == want) && !(isnan(got) && isnan(want)))
-            fail_msg("%s: %.9g becomes %.9g, expected %.9g", cpu_isa_name(kernels.isa), from, got, want);
+            fail_msg("%s: %.9g becomes %.9g, expected %.9g", cpu_isa_name(kernels.isa), from, got,
+                     want);
         }
       release();
     }
@@ -393,8 +422,14 @@ static void test_bf16_rows(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  const accel_plugin_format odd = CODED(ACCEL_PLUGIN_E4M3, 33, 1), wide = CODED(ACCEL_PLUGIN_E4M3, CPU_NARROW_BLOCK + 2, 1),
-                            zero = {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
+  const accel_plugin_format odd = CODED(ACCEL_PLUGIN_E4M3, 33, 1),
+                            wide = CODED(ACCEL_PLUGIN_E4M3, CPU_NARROW_BLOCK + 2, 1),
+                            zero = {ACCEL_PLUGIN_E4M3,
+                                    ACCEL_PLUGIN_F32,
+                                    ACCEL_PLUGIN_U8,
+                                    ACCEL_PLUGIN_NO_DTYPE,
+                                    0,
+                                    1};
   cpu_kernels_of(CPU_ISA_SCALAR, &kernels);
   assert_int_equal(cpu_form_of(&kernels, &odd), CPU_FORM_F32);
   assert_int_equal(cpu_form_of(&kernels, &wide), CPU_FORM_F32);
@@ -403,9 +438,11 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),     cmocka_unit_test(test_fused),        cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_every_code), cmocka_unit_test(test_gelu),         cmocka_unit_test(test_special),
-      cmocka_unit_test(test_refused),    cmocka_unit_test(test_widened_rows), cmocka_unit_test(test_bf16_rows),
+      cmocka_unit_test(test_shapes),    cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_empty),     cmocka_unit_test(test_every_code),
+      cmocka_unit_test(test_gelu),      cmocka_unit_test(test_special),
+      cmocka_unit_test(test_refused),   cmocka_unit_test(test_widened_rows),
+      cmocka_unit_test(test_bf16_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

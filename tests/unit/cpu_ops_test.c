@@ -1,6 +1,8 @@
-/* cpu_ops_test.c - the kernels of ops.h on every instruction set of this machine against plain loops in double.
+/* cpu_ops_test.c - the kernels of ops.h on every instruction set of this machine against plain
+ * loops in double.
  *
- * Operands end where an unreadable page begins: a kernel that touches one element too many dies here. */
+ * Operands end where an unreadable page begins: a kernel that touches one element too many dies
+ * here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +27,9 @@ static cpu_kernels kernels; /* of the ISA at hand */
 static uint32_t seed;
 static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
 static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
-static int64_t pick(int64_t low, int64_t high) { return low + (int64_t)(next_random() >> 8) % (high - low + 1); }
+static int64_t pick(int64_t low, int64_t high) {
+  return low + (int64_t)(next_random() >> 8) % (high - low + 1);
+}
 
 typedef struct guarded {
   void *map;
@@ -35,7 +39,8 @@ static guarded live[64];
 static int n_live;
 
 static float *guard(int64_t n) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)n * 4, body = (bytes + page - 1) / page * page;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)n * 4,
+         body = (bytes + page - 1) / page * page;
   char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(map != MAP_FAILED && n_live < 64);
   assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
@@ -95,7 +100,11 @@ static cpu_plane point_plane(int64_t most) {
 
 /* A long kernel over one row. */
 static cpu_plane long_plane(void) {
-  cpu_plane p = {.kernel = {1, pick(16, 40)}, .stride = {1, 1}, .dilation = {1, pick(1, 2)}, .in = {1, 1}, .out = {1, 1}};
+  cpu_plane p = {.kernel = {1, pick(16, 40)},
+                 .stride = {1, 1},
+                 .dilation = {1, pick(1, 2)},
+                 .in = {1, 1},
+                 .out = {1, 1}};
   p.begin[1] = pick(0, 40);
   p.end[1] = pick(0, 40);
   p.in[1] = pick((p.kernel[1] - 1) * p.dilation[1] + 1, 300);
@@ -104,7 +113,8 @@ static cpu_plane long_plane(void) {
 }
 
 /* x[in] under tap (ky, kx) of output (oy, ox), or `outside`. */
-static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky, int64_t kx, double outside) {
+static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky,
+                    int64_t kx, double outside) {
   int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
           c = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1];
   return y < 0 || y >= p->in[0] || c < 0 || c >= p->in[1] ? outside : x[y * p->in[1] + c];
@@ -119,7 +129,8 @@ static float *pack_conv(const float *w, int64_t rows, int64_t k, int64_t height,
       for (int64_t i = 0; i < height; i++) {
         const float v = j < k && t * height + i < rows ? w[(t * height + i) * k + j] : 0.0f;
         if (pairs)
-          ((uint16_t *)packed)[((t * depth + j / 2) * height + i) * 2 + j % 2] = accel_f32_to_bf16(v);
+          ((uint16_t *)packed)[((t * depth + j / 2) * height + i) * 2 + j % 2] =
+              accel_f32_to_bf16(v);
         else
           packed[(t * k + j) * height + i] = v;
       }
@@ -137,7 +148,8 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
     cpu_plane p = random_plane(round % 8 == 0 ? 90 : 24);
     if (round % 6 == 5) p = point_plane(90);
     if (round % 10 == 8) p = long_plane();
-    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = cpu_area(p.kernel), rows = pick(1, 40);
+    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = cpu_area(p.kernel),
+            rows = pick(1, 40);
     cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = cpu_area(p.out)};
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
     g.height = (rows + tiles - 1) / tiles;
@@ -150,15 +162,16 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * g.ldy) : NULL;
-    g.act = round % 2 ? round % 5 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
+    g.act = round % 2 ? round % 5 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_RELU2
+                      : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(CPU_CONV_WORKSPACE);
     run(&g, 0, g.ldy, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
       for (int64_t i = 0; i < g.ldy; i++) {
         double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * g.ldy + i] : 0.0);
         for (int64_t k = 0; k < g.k; k++)
-          sum += w[o * g.k + k] * under(&p, g.x + k / taps * cpu_area(p.in), i / p.out[1], i % p.out[1],
-                                        k % taps / p.kernel[1], k % p.kernel[1], 0.0);
+          sum += w[o * g.k + k] * under(&p, g.x + k / taps * cpu_area(p.in), i / p.out[1],
+                                        i % p.out[1], k % taps / p.kernel[1], k % p.kernel[1], 0.0);
         if (round % 2 && sum < 0) sum = 0;
         if (g.act == ACCEL_PLUGIN_ACT_RELU2) sum *= sum;
         check("conv", y[o * g.ldy + i], sum, 1e-5 * (double)(g.k + 1) * (1 + fabs(sum)));
@@ -180,10 +193,12 @@ static void test_conv(void) {
 }
 
 /* Weights of 3x3 kernels [rows][channels] at all points, as fp32 or as pairs of bf16. */
-static float *pack_winograd(const float *w, int64_t n, int64_t rows, int64_t channels, int64_t height, bool pairs) {
+static float *pack_winograd(const float *w, int64_t n, int64_t rows, int64_t channels,
+                            int64_t height, bool pairs) {
   const int64_t tiles = (rows + height - 1) / height, points = cpu_winograd_points(n),
                 depth = pairs ? (channels + 1) / 2 : channels;
-  float *packed = guard(points * tiles * depth * height), none[9] = {0}, one[CPU_WINOGRAD_MOST * CPU_WINOGRAD_MOST];
+  float *packed = guard(points * tiles * depth * height), none[9] = {0},
+        one[CPU_WINOGRAD_MOST * CPU_WINOGRAD_MOST];
   memset(packed, 0, (size_t)(points * tiles * depth * height) * 4);
   for (int64_t i = 0; i < tiles * height; i++)
     for (int64_t k = 0; k < channels; k++) {
@@ -199,7 +214,8 @@ static float *pack_winograd(const float *w, int64_t n, int64_t rows, int64_t cha
   return packed;
 }
 
-/* Scales of channels and weights from 1 to 10^6 and means far from 0: errors are measured by the sizes of what is summed. */
+/* Scales of channels and weights from 1 to 10^6 and means far from 0: errors are measured by the
+ * sizes of what is summed. */
 static void check_winograd(cpu_conv_fn *run, bool pairs) {
   for (int round = 0; round < 60; round++) {
     cpu_plane p = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}};
@@ -209,28 +225,37 @@ static void check_winograd(cpu_conv_fn *run, bool pairs) {
       p.in[i] = pick(3, round % 8 == 0 ? 90 : 20);
       p.out[i] = p.in[i] + p.begin[i] + p.end[i] - 2;
     }
-    const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = cpu_area(p.in), out = cpu_area(p.out);
+    const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = cpu_area(p.in),
+                  out = cpu_area(p.out);
     const int64_t n = round % 3 == 1 || pairs ? 2 : 4, all = cpu_winograd_windows(&p, n);
-    int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows, height = (rows + tiles - 1) / tiles;
+    int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows,
+            height = (rows + tiles - 1) / tiles;
     tiles = (rows + height - 1) / height;
-    float *w = filled(rows * channels * 9), *x = filled(channels * size), *y = guard(rows * out), *again = guard(rows * out);
-    for (int64_t i = 0; round % 3 && i < channels * size; i++) x[i] = (x[i] + 3.0f) * powf(10, (float)(i / size % 7));
-    for (int64_t i = 0; round % 3 && i < rows * channels * 9; i++) w[i] *= powf(10, -(float)(i / 9 % channels % 7));
-    cpu_conv_gemm g = {.plane = p, .rows = rows, .height = height, .k = channels, .tiles = tiles, .n = n, .x = x};
+    float *w = filled(rows * channels * 9), *x = filled(channels * size), *y = guard(rows * out),
+          *again = guard(rows * out);
+    for (int64_t i = 0; round % 3 && i < channels * size; i++)
+      x[i] = (x[i] + 3.0f) * powf(10, (float)(i / size % 7));
+    for (int64_t i = 0; round % 3 && i < rows * channels * 9; i++)
+      w[i] *= powf(10, -(float)(i / 9 % channels % 7));
+    cpu_conv_gemm g = {
+        .plane = p, .rows = rows, .height = height, .k = channels, .tiles = tiles, .n = n, .x = x};
     g.w = pack_winograd(w, n, rows, channels, height, pairs);
     g.y = y;
     g.ldy = out;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * out) : NULL;
-    g.act = round % 4 == 1 ? ACCEL_PLUGIN_ACT_RELU : round % 4 == 3 ? ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
+    g.act = round % 4 == 1   ? ACCEL_PLUGIN_ACT_RELU
+            : round % 4 == 3 ? ACCEL_PLUGIN_ACT_RELU2
+                             : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(cpu_winograd_layout(&p, n, rows, channels).all);
     run(&g, 0, all, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
       for (int64_t i = 0; i < out; i++) {
-        double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * out + i] : 0.0), sizes = fabs(sum);
+        double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * out + i] : 0.0),
+               sizes = fabs(sum);
         for (int64_t k = 0; k < channels * 9; k++) {
-          double term =
-              w[o * channels * 9 + k] * under(&p, x + k / 9 * size, i / p.out[1], i % p.out[1], k % 9 / 3, k % 3, 0.0);
+          double term = w[o * channels * 9 + k] * under(&p, x + k / 9 * size, i / p.out[1],
+                                                        i % p.out[1], k % 9 / 3, k % 3, 0.0);
           sum += term;
           sizes += fabs(term);
         }
@@ -256,14 +281,15 @@ static void test_winograd(void) {
 
 /* Codes of a line with its scale and zero as numbers. */
 static double coded_at(const cpu_winograd_i16 *g, int64_t line, int64_t pixel, int64_t c) {
-  const double code = g->x[(line * g->line + pixel) * g->k + c], zero = g->zero ? (double)g->zero[line * g->line] : 0;
+  const double code = g->x[(line * g->line + pixel) * g->k + c],
+               zero = g->zero ? (double)g->zero[line * g->line] : 0;
   return (code - zero) * (double)g->scale[line * g->line];
 }
 
-/* What y[line][pixel][col] should be, and how far off it may be: a common scale of six lines, and weights of about ten
- * bits whose errors the transform enlarges. */
-static double window_element(const cpu_winograd_i16 *g, const float *w, int64_t line, int64_t pixel, int64_t col,
-                             double *bound) {
+/* What y[line][pixel][col] should be, and how far off it may be: a common scale of six lines, and
+ * weights of about ten bits whose errors the transform enlarges. */
+static double window_element(const cpu_winograd_i16 *g, const float *w, int64_t line, int64_t pixel,
+                             int64_t col, double *bound) {
   const int64_t at = line * g->pixels + pixel;
   double sum = g->bias ? (double)g->bias[col] : 0, most = 0, sizes = 0;
   for (int64_t l = 0; l < 6; l++) most = fmax(most, (double)g->scale[(line / 4 * 4 + l) * g->line]);
@@ -300,7 +326,8 @@ static void check_words(const cpu_winograd_i16 *g, const float *w, double *error
   }
 }
 
-/* Codes: any; or 0 and 255 by the signs of B^T's rows, with weights of one sign, which drives words and sums to their ends.
+/* Codes: any; or 0 and 255 by the signs of B^T's rows, with weights of one sign, which drives words
+ * and sums to their ends.
  */
 static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int extreme) {
   static const char signs[6][7] = {"+0-0+0", "0--++0", "0+--+0", "0--++0", "0+--+0", "0+0-0+"};
@@ -318,13 +345,17 @@ static void test_winograd_i16(void) {
   const cpu_linear_kernel *linear = &kernels.linear[CPU_FORM_I8];
   if (!kernels.winograd_i16 || linear->x != CPU_X_U8B) return;
   for (int round = 0; round < 36; round++) {
-    cpu_winograd_i16 g = {.rows = pick(1, 3), .wide = pick(1, 9), .k = round % 7 ? 32 : 96, .n = linear->cols * pick(1, 2)};
+    cpu_winograd_i16 g = {.rows = pick(1, 3),
+                          .wide = pick(1, 9),
+                          .k = round % 7 ? 32 : 96,
+                          .n = linear->cols * pick(1, 2)};
     const int64_t lines = 4 * g.rows + 2, windows = g.rows * g.wide;
     g.line = 4 * g.wide + 2 + pick(0, 2);
     g.lines = 4 * g.rows - pick(0, 3), g.pixels = 4 * g.wide - pick(0, 3);
-    uint8_t *x = (uint8_t *)guard(lines * g.line * g.k / 4), *codes = (uint8_t *)guard(g.lines * g.pixels * g.n / 4);
-    float *scale = filled(lines * g.line), *zero = guard(lines * g.line), *w = filled(g.n * g.k * 9),
-          *room = guard(36 * g.k), *again;
+    uint8_t *x = (uint8_t *)guard(lines * g.line * g.k / 4),
+            *codes = (uint8_t *)guard(g.lines * g.pixels * g.n / 4);
+    float *scale = filled(lines * g.line), *zero = guard(lines * g.line),
+          *w = filled(g.n * g.k * 9), *room = guard(36 * g.k), *again;
     const int64_t panels = g.n / linear->cols, bytes = cpu_winograd_i16_panel(g.k, linear->cols);
     char *packed = (char *)guard(panels * bytes / 4);
     const bool extreme = round % 3 == 2;
@@ -336,10 +367,12 @@ static void test_winograd_i16(void) {
     }
     for (int64_t i = 0; extreme && i < g.n * g.k * 9; i++) w[i] = i % 9 == 8 ? fabsf(w[i]) : 0;
     for (int64_t p = 0; p < panels; p++)
-      cpu_winograd_i16_pack(w + p * linear->cols * g.k * 9, g.k, linear->cols, room, packed + p * bytes);
+      cpu_winograd_i16_pack(w + p * linear->cols * g.k * 9, g.k, linear->cols, room,
+                            packed + p * bytes);
     g.x = x, g.scale = scale, g.zero = round % 2 ? zero : NULL, g.w = packed, g.panel_bytes = bytes;
     g.bias = round % 4 ? filled(g.n) : NULL;
-    if (round % 5 == 1) g.residual = codes, g.residual_scale = filled(g.lines * g.pixels), g.ldr = g.n;
+    if (round % 5 == 1)
+      g.residual = codes, g.residual_scale = filled(g.lines * g.pixels), g.ldr = g.n;
     if (round % 10 == 1) g.residual_zero = filled(g.lines * g.pixels);
     g.relu = round % 4 < 2;
     g.y = guard(g.lines * g.pixels * g.n), g.ldy = g.n;
@@ -352,14 +385,17 @@ static void test_winograd_i16(void) {
     check_words(&g, w, &error, &size);
     if (!(error <= (extreme ? 1e-3 : 1e-4) * size + 1e-9))
       fail_msg("words on %s: error %g of %g", cpu_isa_name(kernels.isa), error, size);
-    again = guard(g.lines * g.pixels * g.n); /* row by row and panel by panel: the same bits; a NaN stays in its rows */
+    /* row by row and panel by panel: the same bits; a NaN stays in its rows */
+    again = guard(g.lines * g.pixels * g.n);
     scale[(g.rows * 4 + 1) * g.line] = NAN;
     for (int64_t r = 0; r < g.rows; r++) {
       cpu_winograd_i16 one = g;
       one.rows = 1, one.lines = g.lines - 4 * r < 4 ? g.lines - 4 * r : 4;
-      one.x += 4 * r * g.line * g.k, one.scale += 4 * r * g.line, one.y = again + 4 * r * g.pixels * g.n;
+      one.x += 4 * r * g.line * g.k, one.scale += 4 * r * g.line,
+          one.y = again + 4 * r * g.pixels * g.n;
       if (g.zero) one.zero += 4 * r * g.line;
-      if (g.residual) one.residual += 4 * r * g.pixels * g.n, one.residual_scale += 4 * r * g.pixels;
+      if (g.residual)
+        one.residual += 4 * r * g.pixels * g.n, one.residual_scale += 4 * r * g.pixels;
       if (g.residual_zero) one.residual_zero += 4 * r * g.pixels;
       one.high = one.low = NULL;
       for (int64_t p = panels; p-- > 0;) kernels.winograd_i16(&one, p, p + 1);
@@ -373,11 +409,17 @@ static void test_winograd_i16(void) {
 
 static void test_depthwise_and_pool(void) {
   for (int round = 0; round < 60; round++) {
-    cpu_plane p = round % 3 == 1 ? lines_plane(round % 4 ? 20 : 70) : random_plane(round % 4 ? 20 : 70);
+    cpu_plane p =
+        round % 3 == 1 ? lines_plane(round % 4 ? 20 : 70) : random_plane(round % 4 ? 20 : 70);
     int64_t out = cpu_area(p.out);
     float *x = filled(cpu_area(p.in)), *w = filled(cpu_area(p.kernel)), *y = guard(out),
           *workspace = guard(cpu_depthwise_layout(&p).all);
-    cpu_depthwise d = {.plane = p, .x = x, .w = w, .y = y, .bias = 0.25f, .residual = round % 2 ? filled(out) : NULL};
+    cpu_depthwise d = {.plane = p,
+                       .x = x,
+                       .w = w,
+                       .y = y,
+                       .bias = 0.25f,
+                       .residual = round % 2 ? filled(out) : NULL};
     if (round % 5 < 2) { /* another image before this one */
       cpu_depthwise before = d;
       before.x = filled(cpu_area(p.in));
@@ -388,7 +430,8 @@ static void test_depthwise_and_pool(void) {
     for (int64_t i = 0; i < out; i++) {
       double sum = 0.25 + (d.residual ? d.residual[i] : 0.0);
       for (int64_t t = 0; t < cpu_area(p.kernel); t++)
-        sum += w[t] * under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], 0.0);
+        sum +=
+            w[t] * under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], 0.0);
       check("depthwise", y[i], sum, 1e-5);
     }
     p.dilation[0] = p.dilation[1] = 1; /* windows of pooling have none: the outputs stay inside */
@@ -400,7 +443,8 @@ static void test_depthwise_and_pool(void) {
       for (int64_t i = 0; i < out; i++) {
         double sum = 0, most = -INFINITY;
         for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
-          double v = under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], max ? -INFINITY : 0.0);
+          double v = under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1],
+                           max ? -INFINITY : 0.0);
           sum += v;
           if (v > most || isnan(v)) most = v;
         }
@@ -418,7 +462,10 @@ static void test_taps(void) {
             n = rows + (taps - 1) * dilation;
     const float *x[64];
     for (int64_t i = 0; i < n; i++) x[i] = filled(cols);
-    cpu_tap g = {.x = x, .w = filled(taps * cols), .bias = round % 2 ? filled(cols) : NULL, .y = guard(rows * cols)};
+    cpu_tap g = {.x = x,
+                 .w = filled(taps * cols),
+                 .bias = round % 2 ? filled(cols) : NULL,
+                 .y = guard(rows * cols)};
     g.residual = round % 3 ? NULL : filled(rows * cols);
     g.cols = cols;
     g.taps = taps;
@@ -427,7 +474,8 @@ static void test_taps(void) {
     for (int64_t r = 0; r < rows; r++)
       for (int64_t c = 0; c < cols; c++) {
         double sum = (g.bias ? g.bias[c] : 0.0) + (g.residual ? g.residual[r * cols + c] : 0.0);
-        for (int64_t t = 0; t < taps; t++) sum += (double)g.w[t * cols + c] * x[r + t * dilation][c];
+        for (int64_t t = 0; t < taps; t++)
+          sum += (double)g.w[t * cols + c] * x[r + t * dilation][c];
         check("taps", g.y[r * cols + c], sum, 1e-5);
       }
     release();
@@ -436,7 +484,8 @@ static void test_taps(void) {
 
 static void test_transpose(void) {
   for (int round = 0; round < 20; round++) {
-    int64_t rows = pick(1, 50), cols = pick(1, 50), ldx = rows + pick(0, 3), ldy = cols + pick(0, 3);
+    int64_t rows = pick(1, 50), cols = pick(1, 50), ldx = rows + pick(0, 3),
+            ldy = cols + pick(0, 3);
     float *x = filled((cols - 1) * ldx + rows), *y = guard((rows - 1) * ldy + cols);
     kernels.transpose(x, ldx, y, ldy, rows, cols);
     for (int64_t r = 0; r < rows; r++)
@@ -447,13 +496,20 @@ static void test_transpose(void) {
 
 static void test_planes(void) {
   for (int round = 0; round < 20; round++) {
-    const int64_t pixels = pick(1, 500), channels = pick(1, 40), ldx = channels + pick(0, 3), ldy = pixels + pick(0, 3);
+    const int64_t pixels = pick(1, 500), channels = pick(1, 40), ldx = channels + pick(0, 3),
+                  ldy = pixels + pick(0, 3);
     const float *x = filled((pixels - 1) * ldx + channels);
     const float *residual = round % 2 ? filled((channels - 1) * ldy + pixels) : NULL;
     float *y = guard((channels - 1) * ldy + pixels);
     const int act = round % 3 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_NONE;
-    kernels.to_planes(&(cpu_planes){
-        .x = x, .residual = residual, .y = y, .ldx = ldx, .ldy = ldy, .pixels = pixels, .channels = channels, .act = act});
+    kernels.to_planes(&(cpu_planes){.x = x,
+                                    .residual = residual,
+                                    .y = y,
+                                    .ldx = ldx,
+                                    .ldy = ldy,
+                                    .pixels = pixels,
+                                    .channels = channels,
+                                    .act = act});
     for (int64_t c = 0; c < channels; c++)
       for (int64_t p = 0; p < pixels; p++) {
         const float sum = x[p * ldx + c] + (residual ? residual[c * ldy + p] : 0.0f);
@@ -465,9 +521,10 @@ static void test_planes(void) {
 
 static void test_codes(void) {
   for (int round = 0; round < 30; round++) {
-    const int64_t pixels = pick(1, 60), channels = round % 4 == 3 ? 3 : pick(1, 40), ldx = pixels + pick(0, 3),
-                  ldy = channels + (round % 4 == 3 ? 0 : pick(0, 3));
-    const int64_t n = (channels - 1) * ldx + pixels, bytes = (pixels - 1) * ldy + channels, words = (bytes + 3) / 4;
+    const int64_t pixels = pick(1, 60), channels = round % 4 == 3 ? 3 : pick(1, 40),
+                  ldx = pixels + pick(0, 3), ldy = channels + (round % 4 == 3 ? 0 : pick(0, 3));
+    const int64_t n = (channels - 1) * ldx + pixels, bytes = (pixels - 1) * ldy + channels,
+                  words = (bytes + 3) / 4;
     float *x = filled(n), out[2], low = 0, high = 0;
     uint8_t *y = (uint8_t *)guard(words) + (4 * words - bytes);
     for (int64_t i = 0; i < n; i++) low = fmaxf(low, -x[i]), high = fmaxf(high, x[i]);
@@ -506,7 +563,8 @@ static void tell_reach(cpu_pixels *g) {
 
 static void test_pixels(void) {
   for (int round = 0; round < 30; round++) {
-    const int64_t each = pick(1, 7), pixels = each * pick(1, 9), channels = pick(1, 90), n = pixels * channels;
+    const int64_t each = pick(1, 7), pixels = each * pick(1, 9), channels = pick(1, 90),
+                  n = pixels * channels;
     const int most = round % 2 ? 255 : 127, flip = round % 3 ? 0 : 0x80;
     float *x = filled(n), *scale = guard(pixels), *zero = guard(pixels);
     uint8_t *y = (uint8_t *)guard((n + 3) / 4) + ((n + 3) / 4 * 4 - n);
@@ -514,7 +572,8 @@ static void test_pixels(void) {
     const bool positive = round % 4 == 1;
     for (int64_t i = 0; positive && i < n; i++) x[i] = fabsf(x[i]);
     if (bad >= 0) x[bad] = round % 2 ? INFINITY : NAN;
-    cpu_pixels g = {x, y, scale, zero, pixels, channels, each, most, (uint8_t)flip, positive, NULL, NULL};
+    cpu_pixels g = {x,    y,    scale,         zero,     pixels, channels,
+                    each, most, (uint8_t)flip, positive, NULL,   NULL};
     if (bad < 0 && pick(0, 1)) tell_reach(&g);
     kernels.codes_pixels(&g);
     for (int64_t p = 0; p < pixels; p++) {
@@ -529,7 +588,8 @@ static void test_pixels(void) {
       for (int64_t c = 0; c < channels; c++) {
         const int code = y[p * channels + c] ^ flip;
         assert_true(code <= most);
-        check("code", ((float)(code - flip) - zero[p]) * scale[p], x[p * channels + c], 1.001 * scale[p]);
+        check("code", ((float)(code - flip) - zero[p]) * scale[p], x[p * channels + c],
+              1.001 * scale[p]);
       }
     }
     release();
@@ -541,19 +601,26 @@ static void test_pool_pixels(void) {
     cpu_plane p = random_plane(16);
     const int64_t channels = pick(1, 40), n = cpu_area(p.in), line = pick(0, p.out[0] - 1);
     const bool sign = round % 2, zeros = sign || round % 4;
-    float *scale = filled(n), *zero = filled(n), *y = guard((p.out[0] - line) * p.out[1] * channels);
-    uint8_t *x = (uint8_t *)guard((n * channels + 3) / 4) + ((n * channels + 3) / 4 * 4 - n * channels);
+    float *scale = filled(n), *zero = filled(n),
+          *y = guard((p.out[0] - line) * p.out[1] * channels);
+    uint8_t *x =
+        (uint8_t *)guard((n * channels + 3) / 4) + ((n * channels + 3) / 4 * 4 - n * channels);
     for (int64_t i = 0; i < n * channels; i++) x[i] = (uint8_t)pick(0, 255);
     for (int64_t i = 0; i < n; i++)
       scale[i] = fabsf(scale[i]) + 0.01f, zero[i] = zeros ? (float)pick(sign ? -128 : 0, 127) : 0;
     if (round % 5 == 0) scale[pick(0, n - 1)] = NAN;
-    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zeros ? zero : NULL, channels, sign, y, NULL}, line, p.out[0]);
+    kernels.pool_pixels(
+        &(cpu_pool_pixels){p, x, scale, zeros ? zero : NULL, channels, sign, y, NULL}, line,
+        p.out[0]);
     for (int64_t i = 0; i < (p.out[0] - line) * p.out[1]; i++)
       for (int64_t c = 0; c < channels; c++) {
         float most = -INFINITY;
         for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
-          const int64_t r = (line + i / p.out[1]) * p.stride[0] - p.begin[0] + t / p.kernel[1] * p.dilation[0],
-                        q = i % p.out[1] * p.stride[1] - p.begin[1] + t % p.kernel[1] * p.dilation[1], at = r * p.in[1] + q;
+          const int64_t r = (line + i / p.out[1]) * p.stride[0] - p.begin[0] +
+                            t / p.kernel[1] * p.dilation[0],
+                        q = i % p.out[1] * p.stride[1] - p.begin[1] +
+                            t % p.kernel[1] * p.dilation[1],
+                        at = r * p.in[1] + q;
           if (r < 0 || r >= p.in[0] || q < 0 || q >= p.in[1]) continue;
           const uint8_t code = x[at * channels + c];
           const float v = ((sign ? (float)(int8_t)code : (float)code) - zero[at]) * scale[at];
@@ -577,7 +644,9 @@ static void test_pool_lines(void) {
       const int64_t at = line * p.stride[0] - p.begin[0] + k * p.dilation[0];
       if (at >= 0 && at < p.in[0]) lines[k] = x + at * p.in[1] * channels;
     }
-    kernels.pool_pixels(&(cpu_pool_pixels){.plane = p, .channels = channels, .y = y, .lines = lines}, line, line + 1);
+    kernels.pool_pixels(
+        &(cpu_pool_pixels){.plane = p, .channels = channels, .y = y, .lines = lines}, line,
+        line + 1);
     for (int64_t i = 0; i < p.out[1] * channels; i++) {
       float most = -INFINITY, bad = 0;
       for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
@@ -628,11 +697,13 @@ static double read_result(int kind, const float *y) {
 static void test_folds(void) {
   for (int round = 0; round < 84; round++) {
     int kind = 1 + round % 7;
-    int64_t n = round % 5 ? pick(1, 40) : pick(1000, 3000), cols = pick(1, 50), stride = cols + pick(0, 2);
+    int64_t n = round % 5 ? pick(1, 40) : pick(1000, 3000), cols = pick(1, 50),
+            stride = cols + pick(0, 2);
     float *x = filled((n - 1) * stride + cols), *y = guard(cols), *row = filled(n), *one = guard(1);
     float *weight = kind <= ACCEL_PLUGIN_REDUCE_MEAN && round % 2 ? filled(n) : NULL;
     for (int64_t i = 0; weight && i < n; i++) weight[i] = fabsf(weight[i]) + 0.1f;
-    if (round % 3 == 0) x[pick(0, n - 1) * stride] = row[pick(0, n - 1)] = kind > 2 ? NAN : INFINITY;
+    if (round % 3 == 0)
+      x[pick(0, n - 1) * stride] = row[pick(0, n - 1)] = kind > 2 ? NAN : INFINITY;
     if (round % 4 == 0) row[pick(0, n - 1)] = -INFINITY;
     kernels.fold(kind, x, n, stride, weight, y, cols);
     for (int64_t c = 0; c < cols; c++)
@@ -663,8 +734,9 @@ static void test_softmax(void) {
 /* ---- elementwise ---- */
 
 static void test_elementwise(void) {
-  const float odd[] = {0.0f,          -0.0f,          NAN,           INFINITY, -INFINITY, 1e9f, -3e5f,
-                       2147483648.0f, -2147483904.0f, 2147483520.0f, 1e-40f,   -0.9f};
+  const float odd[] = {0.0f,           -0.0f,         NAN,    INFINITY,
+                       -INFINITY,      1e9f,          -3e5f,  2147483648.0f,
+                       -2147483904.0f, 2147483520.0f, 1e-40f, -0.9f};
   for (int64_t n = 0; n < 40; n++) {
     float *x = filled(n), *a = filled(n), *b = filled(n), *y = guard(n), two = 2.0f, third = 3.0f;
     int32_t *whole = (int32_t *)(void *)guard(n);
@@ -689,7 +761,8 @@ static void test_elementwise(void) {
     for (int64_t i = 0; i < n; i++) check("cube", y[i], pow(b[i], 3), 1e-6);
     for (int steps = 0; steps < 8; steps++) {
       kernels.choose(1, x, 1, a, steps & 1, b, steps >> 1 & 1, y, n);
-      for (int64_t i = 0; i < n; i++) assert_true(y[i] == (x[i] != 0 ? a[steps & 1 ? i : 0] : b[steps >> 1 & 1 ? i : 0]));
+      for (int64_t i = 0; i < n; i++)
+        assert_true(y[i] == (x[i] != 0 ? a[steps & 1 ? i : 0] : b[steps >> 1 & 1 ? i : 0]));
     }
     release();
   }
@@ -718,7 +791,8 @@ static void test_resize(void) {
       for (int64_t a = 0; a < g.width[0]; a++)
         for (int64_t b = 0; b < g.width[1]; b++) {
           int64_t r = i / g.out[1] * g.width[0] + a, c = i % g.out[1] * g.width[1] + b;
-          sum += (double)g.weight[0][r] * g.weight[1][c] * g.x[g.index[0][r] * g.in[1] + g.index[1][c]];
+          sum += (double)g.weight[0][r] * g.weight[1][c] *
+                 g.x[g.index[0][r] * g.in[1] + g.index[1][c]];
         }
       check("resize", g.y[i], sum, 1e-5);
     }
@@ -728,7 +802,8 @@ static void test_resize(void) {
 
 static void test_group_norm(void) {
   for (int round = 0; round < 20; round++) {
-    cpu_group g = {.channels = pick(1, 6), .inner = round % 4 ? pick(1, 40) : pick(2000, 5000), .eps = 1e-5f};
+    cpu_group g = {
+        .channels = pick(1, 6), .inner = round % 4 ? pick(1, 40) : pick(2000, 5000), .eps = 1e-5f};
     const int64_t n = g.channels * g.inner;
     float *x = filled(n);
     for (int64_t i = 0; i < n; i++) x[i] += 3.0f; /* a mean far from 0 */
@@ -757,9 +832,17 @@ static void test_scan(void) {
     const int64_t rows = pick(0, 9), n = pick(1, 20), cols = pick(1, kernels.vector);
     const bool rates = round % 2;
     const int64_t heads = rates ? cols : 1;
-    cpu_scan g = {
-        .ldx = cols, .ldt = heads, .ldb = n, .ldc = n, .ldz = cols, .ldy = cols, .rows = rows, .n = n, .rates = rates};
-    float *a = filled(rates ? cols * n : 1), *current = round % 3 ? filled(cols * n) : NULL, *h = filled(cols * n);
+    cpu_scan g = {.ldx = cols,
+                  .ldt = heads,
+                  .ldb = n,
+                  .ldc = n,
+                  .ldz = cols,
+                  .ldy = cols,
+                  .rows = rows,
+                  .n = n,
+                  .rates = rates};
+    float *a = filled(rates ? cols * n : 1), *current = round % 3 ? filled(cols * n) : NULL,
+          *h = filled(cols * n);
     for (int64_t i = 0; i < (rates ? cols * n : 1); i++) a[i] = -fabsf(a[i]) - 0.1f;
     g.x = filled(rows * cols);
     g.dt = filled(rows * heads);
@@ -780,18 +863,21 @@ static void test_scan(void) {
     for (int64_t r = 0; r < rows; r++)
       for (int64_t c = 0; c < cols; c++) {
         int64_t own = rates ? c : 0;
-        double dt = g.dt[r * heads + own] + (g.dt_bias ? g.dt_bias[own] : 0.0), x = g.x[r * cols + c];
+        double dt = g.dt[r * heads + own] + (g.dt_bias ? g.dt_bias[own] : 0.0),
+               x = g.x[r * cols + c];
         if (g.softplus) dt = log1p(exp(dt));
         if (dt > 1.5) dt = 1.5;
         double sum = g.d ? g.d[own] * x : 0.0;
         for (int64_t k = 0; k < n; k++) {
-          h[c * n + k] = (float)(exp(dt * a[rates ? c * n + k : 0]) * h[c * n + k] + dt * g.b[r * n + k] * x);
+          h[c * n + k] =
+              (float)(exp(dt * a[rates ? c * n + k : 0]) * h[c * n + k] + dt * g.b[r * n + k] * x);
           sum += g.c[r * n + k] * h[c * n + k];
         }
         if (g.z) sum *= g.z[r * cols + c] / (1 + exp(-g.z[r * cols + c]));
         check("scan", g.y[r * cols + c], sum, 2e-5 * (1 + fabs(sum)));
       }
-    for (int64_t i = 0; i < cols * n; i++) check("scan state", g.next[i], h[i], 1e-5 * (1 + fabs((double)h[i])));
+    for (int64_t i = 0; i < cols * n; i++)
+      check("scan state", g.next[i], h[i], 1e-5 * (1 + fabs((double)h[i])));
     release();
   }
 }
@@ -832,12 +918,23 @@ TEST(scan)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_conv),         cmocka_unit_test(all_winograd),    cmocka_unit_test(all_depthwise_and_pool),
-      cmocka_unit_test(all_taps),         cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
-      cmocka_unit_test(all_softmax),      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
-      cmocka_unit_test(all_group_norm),   cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
-      cmocka_unit_test(all_winograd_i16), cmocka_unit_test(all_codes),       cmocka_unit_test(all_pixels),
-      cmocka_unit_test(all_pool_pixels),  cmocka_unit_test(all_pool_lines),
+      cmocka_unit_test(all_conv),
+      cmocka_unit_test(all_winograd),
+      cmocka_unit_test(all_depthwise_and_pool),
+      cmocka_unit_test(all_taps),
+      cmocka_unit_test(all_transpose),
+      cmocka_unit_test(all_folds),
+      cmocka_unit_test(all_softmax),
+      cmocka_unit_test(all_elementwise),
+      cmocka_unit_test(all_resize),
+      cmocka_unit_test(all_group_norm),
+      cmocka_unit_test(all_scan),
+      cmocka_unit_test(all_planes),
+      cmocka_unit_test(all_winograd_i16),
+      cmocka_unit_test(all_codes),
+      cmocka_unit_test(all_pixels),
+      cmocka_unit_test(all_pool_pixels),
+      cmocka_unit_test(all_pool_lines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* cpu_plugin_test.c - the CPU plugin as the core sees it: same bits whatever the number of workers and the batch, weights
- * given back, failures that leave nothing behind. */
+/* cpu_plugin_test.c - the CPU plugin as the core sees it: same bits whatever the number of workers
+ * and the batch, weights given back, failures that leave nothing behind. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +23,8 @@ static cpu_encoder encoder;
 static float *values, *table; /* what every weight is made of, and weight 0 if not NULL */
 static float scales[INNER];   /* of int8 weights */
 
-/* ---- a host whose threads are simulated: any number of workers, tasks in an order of its own ---- */
+/* ---- a host whose threads are simulated: any number of workers, tasks in an order of its own
+ * ---- */
 
 typedef struct simulated {
   uint32_t workers;
@@ -32,7 +33,8 @@ typedef struct simulated {
   bool cancel;
 } simulated;
 
-static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                   accel_plugin_error *error) {
   simulated *s = self;
   if (++s->maps == s->fail_map) {
     error->rc = ACCEL_PLUGIN_E_IO;
@@ -40,7 +42,8 @@ static int32_t map(void *self, uint32_t index, accel_plugin_weight_view *out, ac
   }
   s->mapped++;
   *out = (accel_plugin_weight_view){
-      .data = index || !table ? (char *)values + index % 3 : (char *)table, /* most are not aligned */
+      /* most are not aligned */
+      .data = index || !table ? (char *)values + index % 3 : (char *)table,
       .scale = encoder.format[index].store == ACCEL_PLUGIN_I8 ? scales : NULL};
   return 0;
 }
@@ -70,23 +73,35 @@ static accel_plugin_host host_of(simulated *s) {
                              .fault = fault};
 }
 
-static int32_t init(accel_plugin_host *host, accel_plugin_endpoint **out, accel_plugin_error *error) {
-  accel_plugin_options options = {.size = sizeof options,
-                                  .host = host,
-                                  .precision = {.size = sizeof options.precision, .name = "fp32", .format = encoder.format}};
+static int32_t init(accel_plugin_host *host, accel_plugin_endpoint **out,
+                    accel_plugin_error *error) {
+  accel_plugin_options options = {
+      .size = sizeof options,
+      .host = host,
+      .precision = {.size = sizeof options.precision, .name = "fp32", .format = encoder.format}};
   *error = (accel_plugin_error){.size = sizeof *error};
   return plugin->init(0, &encoder.p, &options, out, error);
 }
 
-static int32_t run(accel_plugin_endpoint *endpoint, accel_plugin_host *host, const int32_t *ids, const int32_t *lengths,
-                   int items, float *y, accel_plugin_error *error) {
+static int32_t run(accel_plugin_endpoint *endpoint, accel_plugin_host *host, const int32_t *ids,
+                   const int32_t *lengths, int items, float *y, accel_plugin_error *error) {
   int32_t rows = 0;
   for (int i = 0; i < items; i++) rows += lengths[i];
-  accel_plugin_view in[2] = {
-      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)ids, .dim = {rows}},
-      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)lengths, .dim = {items}}};
-  accel_plugin_view out = {
-      .size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = y, .capacity = (uint64_t)rows * HIDDEN * 4};
+  accel_plugin_view in[2] = {{.size = sizeof *in,
+                              .dtype = ACCEL_PLUGIN_I32,
+                              .rank = 1,
+                              .host = (void *)ids,
+                              .dim = {rows}},
+                             {.size = sizeof *in,
+                              .dtype = ACCEL_PLUGIN_I32,
+                              .rank = 1,
+                              .host = (void *)lengths,
+                              .dim = {items}}};
+  accel_plugin_view out = {.size = sizeof out,
+                           .dtype = ACCEL_PLUGIN_F32,
+                           .rank = 2,
+                           .host = y,
+                           .capacity = (uint64_t)rows * HIDDEN * 4};
   accel_plugin_run r = {.size = sizeof r, .host = host};
   *error = (accel_plugin_error){.size = sizeof *error};
   return plugin->handler(endpoint, NULL, &r, in, 2, &out, 1, error);
@@ -120,7 +135,8 @@ static void same_bits(void) {
   for (int i = 0; i < 787 * HIDDEN; i++) assert_true(isfinite(first[i]));
 }
 
-/* Enough rows that few workers take the feed-forward part block by block, many of them one linear after the other. */
+/* Enough rows that few workers take the feed-forward part block by block, many of them one linear
+ * after the other. */
 static void test_same_bits(void **state) {
   (void)state;
   accel_plugin_format kept[sizeof encoder.format / sizeof *encoder.format];
@@ -147,7 +163,8 @@ static void test_nan_stays_in_its_sequence(void **state) {
   accel_plugin_error error;
   static float y[20 * HIDDEN];
   int32_t two[2] = {10, 10}, tokens[20];
-  for (int i = 0; i < 20; i++) tokens[i] = i % 10 ? 5 : i ? 6 : 96; /* the last row of the table is NaN */
+  /* the last row of the table is NaN */
+  for (int i = 0; i < 20; i++) tokens[i] = i % 10 ? 5 : i ? 6 : 96;
   table = malloc((size_t)encoder.largest * 4);
   memcpy(table, values, (size_t)encoder.largest * 4);
   for (int i = 0; i < HIDDEN; i++) table[96 * HIDDEN + i] = NAN;
@@ -195,13 +212,15 @@ static void test_failures(void **state) {
   plugin->cleanup(NULL, &host);
 }
 
-/* Every canonical store is taken, in its own panels or widened, which `why` then says; codes nobody knows are refused. */
+/* Every canonical store is taken, in its own panels or widened, which `why` then says; codes nobody
+ * knows are refused. */
 static void test_formats(void **state) {
   (void)state;
   accel_plugin_format format[64];
   assert_true(encoder.p.n_weight <= 64);
   for (int store = ACCEL_PLUGIN_F32; store <= ACCEL_PLUGIN_NO_DTYPE; store++) {
-    const bool plain = store <= ACCEL_PLUGIN_BF16, number = store != ACCEL_PLUGIN_E8M0 && store < ACCEL_PLUGIN_F64;
+    const bool plain = store <= ACCEL_PLUGIN_BF16,
+               number = store != ACCEL_PLUGIN_E8M0 && store < ACCEL_PLUGIN_F64;
     accel_plugin_precision p = {.size = sizeof p, .name = "any", .format = format};
     accel_plugin_verdict verdict = {.size = sizeof verdict};
     accel_plugin_error error = {.size = sizeof error};
@@ -233,11 +252,13 @@ static int open_plugin(void **state) {
   memset(&encoder, 0, sizeof encoder);
   cpu_encoder_build(&encoder, VOCAB, HIDDEN, INNER, HEADS, LAYERS);
   values = malloc((size_t)encoder.largest * 4 + 16);
-  for (uint64_t i = 0; i < encoder.largest + 1; i++) { /* finite floats at every byte offset that map answers */
+  /* finite floats at every byte offset that map answers */
+  for (uint64_t i = 0; i < encoder.largest + 1; i++) {
     float v = (float)(i * 2654435761u % 1009) / 1009.0f * 0.2f - 0.1f;
     memcpy((char *)values + i * 4, &v, 4);
   }
-  for (uint64_t i = 0; i < (encoder.largest + 1) * 4; i++) { /* no byte pair makes an exponent of all ones */
+  /* no byte pair makes an exponent of all ones */
+  for (uint64_t i = 0; i < (encoder.largest + 1) * 4; i++) {
     uint8_t *b = (uint8_t *)values + i;
     *b &= 0xbf;
   }
@@ -252,13 +273,15 @@ static int close_plugin(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nan_stays_in_its_sequence),
-                                     cmocka_unit_test(test_failures), cmocka_unit_test(test_formats)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nan_stays_in_its_sequence),
+      cmocka_unit_test(test_failures), cmocka_unit_test(test_formats)};
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
     setenv("ACCEL_ISA", cpu_isa_name(list[i]), 1);
-    failures += cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, open_plugin, close_plugin);
+    failures +=
+        cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, open_plugin, close_plugin);
   }
   return failures;
 }

@@ -1,6 +1,7 @@
-/* formats_codecs_test.c - every code of every format there and back, and every rounding: each float between two neighbouring
- * codes goes to the nearer one, ties to the even code.  The 16-bit formats are checked at every code's neighbours and
- * midpoints, which decides all floats because conversion is monotonic (held too). */
+/* formats_codecs_test.c - every code of every format there and back, and every rounding: each float
+ * between two neighbouring codes goes to the nearer one, ties to the even code.  The 16-bit formats
+ * are checked at every code's neighbours and midpoints, which decides all floats because conversion
+ * is monotonic (held too). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@
 #include "formats/fp16.h"
 #include "formats/int4.h"
 
-/* Value of a code by the definition: sign, exponent, mantissa, bias; subnormals; no special codes. */
+/* Value of a code by the definition: sign, exponent, mantissa, bias; subnormals; no special
+ * codes. */
 static double defined(uint32_t code, int exponent_bits, int mantissa_bits) {
   int bias = (1 << (exponent_bits - 1)) - 1;
   int exponent = (int)(code >> mantissa_bits & ((1u << exponent_bits) - 1));
@@ -48,8 +50,9 @@ static uint32_t e_e5m2(float v) { return accel_f32_to_e5m2(v); }
 static uint32_t e_e2m1(float v) { return accel_f32_to_e2m1(v); }
 
 static const format formats[] = {
-    {"fp16", 5, 10, 0x7c00, d_fp16, e_fp16}, {"bf16", 8, 7, 0x7f80, d_bf16, e_bf16}, {"e4m3", 4, 3, 0x7f, d_e4m3, e_e4m3},
-    {"e5m2", 5, 2, 0x7c, d_e5m2, e_e5m2},    {"e2m1", 2, 1, 8, d_e2m1, e_e2m1},
+    {"fp16", 5, 10, 0x7c00, d_fp16, e_fp16}, {"bf16", 8, 7, 0x7f80, d_bf16, e_bf16},
+    {"e4m3", 4, 3, 0x7f, d_e4m3, e_e4m3},    {"e5m2", 5, 2, 0x7c, d_e5m2, e_e5m2},
+    {"e2m1", 2, 1, 8, d_e2m1, e_e2m1},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -81,8 +84,9 @@ static void rounding_is_to_nearest_even(void **state) {
     uint32_t sign = 1u << (f->exponent_bits + f->mantissa_bits);
     for (uint32_t c = 0; c + 1 < f->finite; c++) {
       double a = f->decode(c), b = f->decode(c + 1), middle = (a + b) / 2;
-      float tie =
-          (float)middle; /* exact: formats have fewer mantissa bits than float; bf16's subnormal ties are float subnormals */
+      /* exact: formats have fewer mantissa bits than float; bf16's subnormal ties are float
+       * subnormals */
+      float tie = (float)middle;
       assert_true((double)tie == middle);
       uint32_t even = c % 2 ? c + 1 : c;
       expect_code(f, tie, even);
@@ -112,7 +116,8 @@ static void conversion_is_monotonic(void **state) {
 
 static void limits_and_specials(void **state) {
   (void)state;
-  assert_true(isinf(accel_fp16_to_f32(0x7c00)) && isinf(accel_e5m2_to_f32(0xfc)) && isinf(accel_bf16_to_f32(0x7f80)));
+  assert_true(isinf(accel_fp16_to_f32(0x7c00)) && isinf(accel_e5m2_to_f32(0xfc)) &&
+              isinf(accel_bf16_to_f32(0x7f80)));
   assert_int_equal(accel_f32_to_fp16(65519.996f), 0x7bff);
   assert_int_equal(accel_f32_to_fp16(65520.0f), 0x7c00);
   assert_int_equal(accel_f32_to_fp16(-INFINITY), 0xfc00);
@@ -123,8 +128,10 @@ static void limits_and_specials(void **state) {
   assert_int_equal(accel_f32_to_e4m3(-INFINITY), 0xfe);
   assert_int_equal(accel_f32_to_e2m1(100.0f), 7);
   assert_int_equal(accel_f32_to_e2m1(-INFINITY), 15);
-  assert_true(isnan(accel_fp16_to_f32(accel_f32_to_fp16(NAN))) && isnan(accel_bf16_to_f32(accel_f32_to_bf16(NAN))));
-  assert_true(isnan(accel_e4m3_to_f32(accel_f32_to_e4m3(NAN))) && isnan(accel_e5m2_to_f32(accel_f32_to_e5m2(NAN))));
+  assert_true(isnan(accel_fp16_to_f32(accel_f32_to_fp16(NAN))) &&
+              isnan(accel_bf16_to_f32(accel_f32_to_bf16(NAN))));
+  assert_true(isnan(accel_e4m3_to_f32(accel_f32_to_e4m3(NAN))) &&
+              isnan(accel_e5m2_to_f32(accel_f32_to_e5m2(NAN))));
   assert_true(isnan(accel_e4m3_to_f32(0x7f)) && isnan(accel_e4m3_to_f32(0xff)));
   for (uint32_t c = 0x7c01; c < 0x8000; c++)
     assert_true(isnan(accel_fp16_to_f32((uint16_t)c)) &&
@@ -132,7 +139,8 @@ static void limits_and_specials(void **state) {
   for (uint32_t c = 0x7f81; c < 0x8000; c++)
     assert_true(isnan(accel_bf16_to_f32(accel_f32_to_bf16(accel_bf16_to_f32((uint16_t)c)))));
   static const float fp4[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  for (uint8_t c = 0; c < 8; c++) assert_true(accel_e2m1_to_f32(c) == fp4[c] && accel_e2m1_to_f32(c | 8) == -fp4[c]);
+  for (uint8_t c = 0; c < 8; c++)
+    assert_true(accel_e2m1_to_f32(c) == fp4[c] && accel_e2m1_to_f32(c | 8) == -fp4[c]);
 }
 
 static void powers_of_two(void **state) {
@@ -164,11 +172,13 @@ static void nibbles(void **state) {
   assert_int_equal(packed[0], 0x3f);
   for (int v = -8; v < 8; v++) {
     assert_true(accel_int4_to_f32(accel_f32_to_int4((float)v)) == (float)v);
-    assert_true(accel_int4_to_f32(accel_f32_to_int4((float)v + 0.5f)) == fminf(rintf((float)v + 0.5f), 7));
+    assert_true(accel_int4_to_f32(accel_f32_to_int4((float)v + 0.5f)) ==
+                fminf(rintf((float)v + 0.5f), 7));
   }
   for (int v = 0; v < 16; v++) {
     assert_true(accel_uint4_to_f32(accel_f32_to_uint4((float)v)) == (float)v);
-    assert_true(accel_uint4_to_f32(accel_f32_to_uint4((float)v + 0.5f)) == fminf(rintf((float)v + 0.5f), 15));
+    assert_true(accel_uint4_to_f32(accel_f32_to_uint4((float)v + 0.5f)) ==
+                fminf(rintf((float)v + 0.5f), 15));
   }
   assert_int_equal(accel_f32_to_int4(-1e30f), 8);
   assert_int_equal(accel_f32_to_uint4(-1.0f), 0);

@@ -1,5 +1,6 @@
-/* gpu_memory_test.c - the pool of the GPU plugins over an API that is plain host memory: parts never overlap, holes are used
- * again, chunks go back, refusals carry numbers, and each allocation refused in turn leaves the pool as it was. */
+/* gpu_memory_test.c - the pool of the GPU plugins over an API that is plain host memory: parts
+ * never overlap, holes are used again, chunks go back, refusals carry numbers, and each allocation
+ * refused in turn leaves the pool as it was. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,10 +20,11 @@ struct gpu_buffer {
 static int live, refuse_after = -1; /* buffers held; allocations until one is refused, -1 never */
 static accel_plugin_error error;
 
-static int32_t fake_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
-                          accel_plugin_error *e) {
+static int32_t fake_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out,
+                          void **mapped, accel_plugin_error *e) {
   (void)device, (void)host, (void)mapped;
-  if (refuse_after >= 0 && refuse_after-- == 0) return kit_fail(e, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1, "refused");
+  if (refuse_after >= 0 && refuse_after-- == 0)
+    return kit_fail(e, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1, "refused");
   *out = malloc(sizeof **out);
   (*out)->bytes = bytes;
   (*out)->data = calloc(1, bytes);
@@ -57,7 +59,8 @@ static void parts_do_not_overlap(void **state) {
       part[at] = NULL;
       continue;
     }
-    assert_int_equal(gpu_pool_take(&pool, 1 + (random >> 4) % 300000, &part[at], &error), ACCEL_PLUGIN_OK);
+    assert_int_equal(gpu_pool_take(&pool, 1 + (random >> 4) % 300000, &part[at], &error),
+                     ACCEL_PLUGIN_OK);
     assert_int_equal(part[at]->offset % limits.align, 0);
     assert_true(part[at]->offset + part[at]->bytes <= part[at]->buffer->bytes);
     memset(part[at]->buffer->data + part[at]->offset, at + 1, part[at]->bytes);

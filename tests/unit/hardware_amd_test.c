@@ -1,4 +1,5 @@
-/* hardware_amd_test.c - AMD cards by HIP, HSA, sysfs, rocm-smi and a CUDA layer; permissions, visibility, the gfx override.
+/* hardware_amd_test.c - AMD cards by HIP, HSA, sysfs, rocm-smi and a CUDA layer; permissions,
+ * visibility, the gfx override.
  */
 #include "stubs/machine.h"
 
@@ -9,9 +10,12 @@
 #define DGPU "0000:03:00.0"
 #define APU  "0000:0c:00.0"
 
-static const cJSON *amd_of(const cJSON *report) { return cJSON_GetObjectItemCaseSensitive(report, "amd_details"); }
+static const cJSON *amd_of(const cJSON *report) {
+  return cJSON_GetObjectItemCaseSensitive(report, "amd_details");
+}
 static const cJSON *source_of(const cJSON *report, const char *name) {
-  const cJSON *row = report_find(cJSON_GetObjectItemCaseSensitive(amd_of(report), "sources"), "source", name);
+  const cJSON *row =
+      report_find(cJSON_GetObjectItemCaseSensitive(amd_of(report), "sources"), "source", name);
   assert_non_null(row);
   return row;
 }
@@ -79,8 +83,10 @@ static void sysfs_alone_describes_the_cards(void **state) {
   assert_int_equal(report_number(card, "wave"), 32);
   assert_string_equal(report_text(apu, "arch"), "gfx1036");
   assert_string_equal(report_text(apu, "type"), "integrated");
-  assert_string_equal(report_text(apu, "name"), "codename2"); /* the chip's, where no product name is written */
-  const cJSON *row = report_device(report, "rocm");           /* found, yet not usable: no HIP devices, no plugin */
+  /* the chip's, where no product name is written */
+  assert_string_equal(report_text(apu, "name"), "codename2");
+  /* found, yet not usable: no HIP devices, no plugin */
+  const cJSON *row = report_device(report, "rocm");
   assert_true(report_true(row, "found"));
   assert_false(report_true(row, "compiled"));
   assert_true(report_true(row, "is_amd"));
@@ -114,7 +120,8 @@ static void a_card_without_kfd_is_still_seen(void **state) {
   cJSON *report = look(&m);
   assert_int_equal(report_number(report, "amd_devices"), 1);
   assert_has(report_text(card_of(report, 0), "platform"), "DRM only");
-  assert_has(report_text(report_device(report, "rocm"), "reason"), "/dev/kfd: No such file or directory");
+  assert_has(report_text(report_device(report, "rocm"), "reason"),
+             "/dev/kfd: No such file or directory");
   cJSON_Delete(report);
   machine_free(&m);
 }
@@ -124,32 +131,38 @@ static void hip_is_believed_first_and_gaps_are_filled(void **state) {
   char smi[128];
   (void)state;
   two_cards(&m);
-  setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368|AMD Radeon Graphics@0000:0C:00.0@512", 1);
-  setenv("STUB_HSA", "gfx1030@AMD Radeon RX 6800@03:00.0@16368|gfx1036@AMD Radeon Graphics@0c:00.0@512", 1);
-  machine_write(
-      &m, "smi.json",
-      "{\"card0\": {\"Card series\": \"Radeon RX 6800\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1030\", "
-      "\"VRAM Total Memory (B)\": \"17163091968\", \"VRAM Total Used Memory (B)\": \"1073741824\", \"Unique ID\": "
-      "\"0x1122334455667788\"}, "
-      "\"system\": {\"Driver version\": \"6.3.6\"}}\n");
+  setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368|AMD Radeon Graphics@0000:0C:00.0@512",
+         1);
+  setenv("STUB_HSA",
+         "gfx1030@AMD Radeon RX 6800@03:00.0@16368|gfx1036@AMD Radeon Graphics@0c:00.0@512", 1);
+  machine_write(&m, "smi.json",
+                "{\"card0\": {\"Card series\": \"Radeon RX 6800\", \"PCI Bus\": \"0000:03:00.0\", "
+                "\"GFX Version\": \"gfx1030\", "
+                "\"VRAM Total Memory (B)\": \"17163091968\", \"VRAM Total Used Memory (B)\": "
+                "\"1073741824\", \"Unique ID\": "
+                "\"0x1122334455667788\"}, "
+                "\"system\": {\"Driver version\": \"6.3.6\"}}\n");
   snprintf(smi, sizeof smi, "%s/smi.json", m.root);
   setenv("STUB_SMI", smi, 1);
   cJSON *report = look(&m);
   assert_string_equal(report_text(amd_of(report), "believed"), "hip");
   assert_int_equal(report_number(report, "amd_devices"), 2);
-  assert_string_equal(report_text(report, "amd_version"), "6.0.32831"); /* HIP's, where ROCm's is not written down */
+  /* HIP's, where ROCm's is not written down */
+  assert_string_equal(report_text(report, "amd_version"), "6.0.32831");
   assert_string_equal(report_text(source_of(report, "hip"), "library"), "libamdhip64.so.7");
   assert_string_equal(report_text(source_of(report, "hsa"), "version"), "1.14");
   assert_string_equal(report_text(source_of(report, "rocm-smi"), "driver"), "6.3.6");
   const cJSON *card = card_of(report, 0);
-  assert_string_equal(report_text(card, "arch"), "gfx1030");                /* HIP does not say: from HSA */
+  /* HIP does not say: from HSA */
+  assert_string_equal(report_text(card, "arch"), "gfx1030");
   assert_int_equal(report_number(card, "gtt_total"), (int64_t)15900 << 20); /* from sysfs */
   assert_string_equal(report_text(card_of(report, 1), "type"), "integrated");
   char *differences = all_differences(report);
   assert_has(differences, "hip lists 2 devices, rocm-smi lists 1");
   assert_null(strstr(differences, "MiB"));
   free(differences);
-  const cJSON *smi_card = cJSON_GetArrayItem(cJSON_GetObjectItem(source_of(report, "rocm-smi"), "devices"), 0);
+  const cJSON *smi_card =
+      cJSON_GetArrayItem(cJSON_GetObjectItem(source_of(report, "rocm-smi"), "devices"), 0);
   assert_string_equal(report_text(smi_card, "name"), "Radeon RX 6800");
   cJSON_Delete(report);
   machine_free(&m);
@@ -162,7 +175,8 @@ static void each_source_alone_answers(void **state) {
   } machines[] = {{NULL, "gfx906@AMD Instinct MI60@41:00.0@32752", NULL, "hsa"},
                   {"crash", "gfx906@AMD Instinct MI60@41:00.0@32752", NULL, "hsa"},
                   {"fail", "denied", "AMD Radeon RX 7900 XTX", "cuda-amd"},
-                  {"print", NULL, NULL, "hip"}}; /* a driver that prints to stdout does not spoil the answer */
+                  /* a driver that prints to stdout does not spoil the answer */
+                  {"print", NULL, NULL, "hip"}};
   (void)state;
   for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
     machine m = machine_new();
@@ -176,7 +190,8 @@ static void each_source_alone_answers(void **state) {
     assert_int_equal(report_number(report, "cuda_devices"), 0);
     if (i == 1) assert_has(report_text(source_of(report, "hip"), "reason"), "the probe");
     if (i == 2) {
-      assert_has(report_text(source_of(report, "hip"), "reason"), "hipInit answered 999 (stub says no)");
+      assert_has(report_text(source_of(report, "hip"), "reason"),
+                 "hipInit answered 999 (stub says no)");
       assert_has(report_text(source_of(report, "hsa"), "reason"), "0x1008");
       assert_has(report_text(report_device(report, "cuda"), "reason"), "rocm:0");
     }
@@ -191,7 +206,8 @@ static void rocm_smi_alone_answers(void **state) {
   (void)state;
   machine_write(
       &m, "smi.json",
-      "{\"card0\": {\"Card Series\": \"AMD Radeon PRO W7900\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1100\", "
+      "{\"card0\": {\"Card Series\": \"AMD Radeon PRO W7900\", \"PCI Bus\": \"0000:03:00.0\", "
+      "\"GFX Version\": \"gfx1100\", "
       "\"VRAM Total Memory (B)\": \"48301604864\", \"GTT Total Memory (B)\": \"33000000000\"}}\n");
   snprintf(smi, sizeof smi, "%s/smi.json", m.root);
   setenv("STUB_SMI", smi, 1);
@@ -237,11 +253,14 @@ static void sources_that_differ_are_shown(void **state) {
   (void)state;
   two_cards(&m);
   setenv("HSA_OVERRIDE_GFX_VERSION", "10.3.0", 1);
-  setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368|AMD Radeon Graphics@0000:0C:00.0@15000", 1);
-  setenv("STUB_HSA", "gfx1030@AMD Radeon RX 6800@03:00.0@16368|gfx1036@AMD Radeon Graphics@0c:00.0@15000", 1);
+  setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368|AMD Radeon Graphics@0000:0C:00.0@15000",
+         1);
+  setenv("STUB_HSA",
+         "gfx1030@AMD Radeon RX 6800@03:00.0@16368|gfx1036@AMD Radeon Graphics@0c:00.0@15000", 1);
   cJSON *report = look(&m);
   char *differences = all_differences(report);
-  assert_has(differences, APU ": hsa says gfx1030, sysfs says gfx1036"); /* the override, uncovered */
+  /* the override, uncovered */
+  assert_has(differences, APU ": hsa says gfx1030, sysfs says gfx1036");
   assert_has(differences, APU ": hip says 15000 MiB of memory, sysfs says 512 MiB");
   free(differences);
   cJSON_Delete(report);
@@ -256,7 +275,8 @@ static const cJSON *variable_of(const cJSON *report, const char *name) {
 
 static void visibility_variables_are_obeyed_and_shown(void **state) {
   static const struct {
-    const char *rocr, *ordinal, *hip, *cuda, *shown; /* shown: addresses left, in the kernel's order */
+    /* shown: addresses left, in the kernel's order */
+    const char *rocr, *ordinal, *hip, *cuda, *shown;
   } want[] = {{NULL, NULL, NULL, NULL, DGPU " " APU},
               {"0", NULL, NULL, NULL, DGPU},
               {"1", NULL, NULL, NULL, APU},
@@ -276,23 +296,26 @@ static void visibility_variables_are_obeyed_and_shown(void **state) {
   (void)state;
   two_cards(&m);
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-    const char *const names[4] = {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES",
-                                  "CUDA_VISIBLE_DEVICES"};
+    const char *const names[4] = {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+                                  "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
     const char *const values[4] = {want[i].rocr, want[i].ordinal, want[i].hip, want[i].cuda};
     char got[128] = "";
     for (int v = 0; v < 4; v++) values[v] ? setenv(names[v], values[v], 1) : unsetenv(names[v]);
     accel__gpu cards[2] = {{.id = DGPU, .uuid = "GPU-1122334455667788"}, {.id = APU, .uuid = ""}};
     accel__amd_hide(cards, 2);
     for (int c = 0; c < 2; c++)
-      if (!cards[c].hidden) snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", *got ? " " : "", cards[c].id);
-    if (strcmp(got, want[i].shown)) fail_msg("case %zu shows '%s', expected '%s'", i, got, want[i].shown);
+      if (!cards[c].hidden)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", *got ? " " : "", cards[c].id);
+    if (strcmp(got, want[i].shown))
+      fail_msg("case %zu shows '%s', expected '%s'", i, got, want[i].shown);
   }
   setenv("ROCR_VISIBLE_DEVICES", "7", 1);
   setenv("HIP_VISIBLE_DEVICES", "", 1);
   cJSON *report = look(&m);
   assert_false(report_true(report, "amd"));
   assert_int_equal(report_number(report, "amd_devices"), 0);
-  assert_has(report_text(report_device(report, "rocm"), "reason"), "hidden by ROCR_VISIBLE_DEVICES");
+  assert_has(report_text(report_device(report, "rocm"), "reason"),
+             "hidden by ROCR_VISIBLE_DEVICES");
   assert_string_equal(report_text(variable_of(report, "ROCR_VISIBLE_DEVICES"), "value"), "7");
   assert_true(report_true(variable_of(report, "HIP_VISIBLE_DEVICES"), "warning"));
   assert_has(report_text(variable_of(report, "HIP_VISIBLE_DEVICES"), "verdict"), "empty");
@@ -305,10 +328,11 @@ static void the_gfx_override_is_judged(void **state) {
   static const struct {
     const char *value, *verdict;
     int warning;
-  } want[] = {{"", "breaks the ROCm runtime", 1},  {"10.3.0", "a sister chip", 0},
-              {"10.3.1", "not needed", 0},         {"10.1.0", "another line of the same generation", 1},
-              {"11.0.0", "another generation", 1}, {"gfx1030", "not a version", 1},
-              {"10.3.0x", "not a version", 1}};
+  } want[] = {
+      {"", "breaks the ROCm runtime", 1},  {"10.3.0", "a sister chip", 0},
+      {"10.3.1", "not needed", 0},         {"10.1.0", "another line of the same generation", 1},
+      {"11.0.0", "another generation", 1}, {"gfx1030", "not a version", 1},
+      {"10.3.0x", "not a version", 1}};
   machine m = machine_new();
   (void)state;
   machine_kfd(&m, 1, 100301, 0x03, 0, 12272, 0);
@@ -362,10 +386,13 @@ static void memory_takes_the_kernels_word(void **state) {
   machine_drm(&m, 0, DGPU, "", 4096, 1000, 15900);
   machine_drm(&m, 1, APU, "", 512, 100, 2000);
   setenv("STUB_ROCM_DEVICES",
-         "discrete;0000:03:00.0;AMD Radeon;gfx1030;|integrated;0000:0c:00.0;AMD Radeon Graphics;gfx1036;", 1);
+         "discrete;0000:03:00.0;AMD Radeon;gfx1030;|integrated;0000:0c:00.0;AMD Radeon "
+         "Graphics;gfx1036;",
+         1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_int_equal(accel__hardware_choose(h, "rocm", &choice), ACCEL_OK);
-  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK); /* the stub says 8 GiB, 6 free */
+  /* the stub says 8 GiB, 6 free */
+  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
   assert_int_equal(memory.total, (uint64_t)4096 << 20);
   assert_int_equal(memory.free, (uint64_t)3096 << 20);
   assert_int_equal(accel__device_memory(h, choice.device[1], &memory), ACCEL_OK);

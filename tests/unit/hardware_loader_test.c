@@ -1,5 +1,5 @@
-/* hardware_loader_test.c - plugin files good and bad: every verdict, the search order, the self-test, missing and failing
- * helpers. */
+/* hardware_loader_test.c - plugin files good and bad: every verdict, the search order, the
+ * self-test, missing and failing helpers. */
 #include "stubs/machine.h"
 
 #include <dlfcn.h>
@@ -50,8 +50,8 @@ static void every_bad_plugin_has_its_verdict(void **state) {
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const cJSON *row = plugin_row(report, want[i].file);
     if (strcmp(report_text(row, "verdict"), want[i].verdict))
-      fail_msg("%s: verdict %s (%s), expected %s", want[i].file, report_text(row, "verdict"), report_text(row, "reason"),
-               want[i].verdict);
+      fail_msg("%s: verdict %s (%s), expected %s", want[i].file, report_text(row, "verdict"),
+               report_text(row, "reason"), want[i].verdict);
     assert_has(report_text(row, "reason"), want[i].reason);
   }
   const cJSON *good = report_device(report, "good"), *liar = report_device(report, "liar"),
@@ -62,7 +62,8 @@ static void every_bad_plugin_has_its_verdict(void **state) {
   assert_has(report_text(cJSON_GetObjectItem(good, "self_test"), "fp16"), "fp32 alone");
   assert_false(report_true(liar, "usable"));
   assert_has(report_text(liar, "reason"), "computes wrong numbers");
-  assert_has(report_text(faker, "reason"), "computes wrong numbers"); /* outputs left as they were are NaN */
+  /* outputs left as they were are NaN */
+  assert_has(report_text(faker, "reason"), "computes wrong numbers");
   assert_has(report_text(late, "reason"), "running the self-test");
   assert_true(report_true(late, "found"));
   assert_false(report_true(late, "tested"));
@@ -84,7 +85,8 @@ static void a_failed_self_test_quarantines(void **state) {
   assert_has(accel__message(), "computes wrong numbers");
   assert_int_equal(device->info.tested, 0);
   assert_int_equal(device->info.usable, 0);
-  assert_int_equal(accel__device_test(h, device), ACCEL_ERROR_DEVICE_UNAVAILABLE); /* the verdict is kept */
+  /* the verdict is kept */
+  assert_int_equal(accel__device_test(h, device), ACCEL_ERROR_DEVICE_UNAVAILABLE);
   accel__choice_free(&choice);
   assert_int_equal(accel__hardware_choose(h, "liar", &choice), ACCEL_ERROR_DEVICE_UNAVAILABLE);
   assert_int_equal(choice.n, 0);
@@ -95,8 +97,10 @@ static void a_failed_self_test_quarantines(void **state) {
   assert_int_equal(accel__device_test(h, choice.device[0]), ACCEL_OK);
   assert_int_equal(choice.device[0]->info.usable, 1);
   assert_non_null(choice.device[0]->plugin);
-  assert_int_equal(accel__device_test_precision(h, choice.device[0], "half"), ACCEL_ERROR_PRECISION);
-  assert_int_equal(accel__device_test_precision(h, choice.device[0], "fp16"), ACCEL_ERROR_PRECISION);
+  assert_int_equal(accel__device_test_precision(h, choice.device[0], "half"),
+                   ACCEL_ERROR_PRECISION);
+  assert_int_equal(accel__device_test_precision(h, choice.device[0], "fp16"),
+                   ACCEL_ERROR_PRECISION);
   assert_has(accel__message(), "fp32 alone");
   accel_plugin_memory memory;
   assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
@@ -138,7 +142,8 @@ static void the_first_plugin_of_a_name_wins(void **state) {
   assert_string_equal(report_text(cJSON_GetArrayItem(rows, 1), "verdict"), "good");
   assert_string_equal(report_text(cJSON_GetArrayItem(rows, 2), "verdict"), "shadowed");
   assert_string_equal(report_text(cJSON_GetArrayItem(rows, 3), "verdict"), "dlopen");
-  assert_true(strlen(report_text(cJSON_GetArrayItem(rows, 3), "reason")) > 10); /* the loader's own sentence */
+  /* the loader's own sentence */
+  assert_true(strlen(report_text(cJSON_GetArrayItem(rows, 3), "reason")) > 10);
   cJSON_Delete(report);
   accel__hardware_destroy(&h);
   machine_free(&m);
@@ -179,7 +184,8 @@ static void the_environment_names_the_path(void **state) {
   machine_free(&m);
 }
 
-/* The processor's plugin touches no driver: no helper is started for it, whatever the helper would do. */
+/* The processor's plugin touches no driver: no helper is started for it, whatever the helper would
+ * do. */
 static void the_cpu_starts_no_process(void **state) {
   machine m = machine_new();
   char probe[128], marker[128];
@@ -279,8 +285,10 @@ static void tables_are_negotiated(void **state) {
   assert_int_equal(out.size, sizeof out);
   assert_null(out.trim);
 
-  big.table.size = offsetof(accel_plugin, trim); /* the oldest that may be: what follows is not read */
-  memset((char *)&big.table + offsetof(accel_plugin, trim), 0xee, sizeof big.table - offsetof(accel_plugin, trim));
+  /* the oldest that may be: what follows is not read */
+  big.table.size = offsetof(accel_plugin, trim);
+  memset((char *)&big.table + offsetof(accel_plugin, trim), 0xee,
+         sizeof big.table - offsetof(accel_plugin, trim));
   assert_int_equal(accel__check_table(&big.table, &out, why, sizeof why), ACCEL__VERDICT_GOOD);
   assert_null(out.session_new);
   assert_null(out.wait);
@@ -303,13 +311,19 @@ static void the_self_test_tells_right_from_wrong(void **state) {
   accel_plugin good, liar;
   char why[512];
   (void)state;
-  assert_int_equal(accel__handshake(STUBS "/plugins/libaccel_good.so", NULL, &good, why, sizeof why), ACCEL__VERDICT_GOOD);
+  assert_int_equal(
+      accel__handshake(STUBS "/plugins/libaccel_good.so", NULL, &good, why, sizeof why),
+      ACCEL__VERDICT_GOOD);
   assert_int_equal(accel__selftest(&good, 0, "fp32", NULL, why, sizeof why), ACCEL__PROOF_PASS);
   assert_string_equal(why, "");
-  assert_int_equal(accel__selftest(&good, 0, "bf16", NULL, why, sizeof why), ACCEL__PROOF_INCAPABLE);
-  assert_int_equal(accel__selftest(&good, 0, "int8", NULL, why, sizeof why), ACCEL__PROOF_INCAPABLE);
+  assert_int_equal(accel__selftest(&good, 0, "bf16", NULL, why, sizeof why),
+                   ACCEL__PROOF_INCAPABLE);
+  assert_int_equal(accel__selftest(&good, 0, "int8", NULL, why, sizeof why),
+                   ACCEL__PROOF_INCAPABLE);
   assert_int_equal(accel__selftest(&good, 0, "int3", NULL, why, sizeof why), ACCEL__PROOF_UNKNOWN);
-  assert_int_equal(accel__handshake(STUBS "/plugins/libaccel_liar.so", NULL, &liar, why, sizeof why), ACCEL__VERDICT_GOOD);
+  assert_int_equal(
+      accel__handshake(STUBS "/plugins/libaccel_liar.so", NULL, &liar, why, sizeof why),
+      ACCEL__VERDICT_GOOD);
   assert_int_equal(accel__selftest(&liar, 0, "fp32", NULL, why, sizeof why), ACCEL__PROOF_WRONG);
   assert_has(why, "linear output["); /* the stub falsifies its last column */
 }
@@ -318,8 +332,10 @@ static accel_status test_bent(const char *bent, const accel__cache *cache, char 
   machine m = machine_new();
   accel__hardware *h = NULL;
   accel__choice choice;
-  accel__hardware_params params = {
-      .plugin_path = STUBS "/bent", .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe", .root = m.root, .cache = cache};
+  accel__hardware_params params = {.plugin_path = STUBS "/bent",
+                                   .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe",
+                                   .root = m.root,
+                                   .cache = cache};
   setenv("STUB_BENT_PATH", ACCEL_TEST_PLUGINS "/libaccel_reference.so", 1);
   setenv("STUB_BENT", bent, 1);
   assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
@@ -335,8 +351,9 @@ static accel_status test_bent(const char *bent, const accel__cache *cache, char 
 
 /* One kernel that is off by a hundredth in one element is found, whichever it is, and named. */
 static void a_wrong_kernel_is_found(void **state) {
-  static const char *const kernels[] = {"attention.plain",      "rope.half",      "conv.rows_causal", "moe.plain",
-                                        "matmul.trans_b_scale", "norm.rms_gemma", "gather.rows"};
+  static const char *const kernels[] = {
+      "attention.plain",      "rope.half",      "conv.rows_causal", "moe.plain",
+      "matmul.trans_b_scale", "norm.rms_gemma", "gather.rows"};
   char why[512];
   (void)state;
   assert_int_equal(test_bent("", NULL, why, sizeof why), ACCEL_OK);
@@ -349,8 +366,8 @@ static void a_wrong_kernel_is_found(void **state) {
   assert_has(why, "error 209");
 }
 
-/* A verdict is kept between contexts: with the kernel mended (or broken) behind its back nothing changes until the plugin,
- * the driver or the hour does. */
+/* A verdict is kept between contexts: with the kernel mended (or broken) behind its back nothing
+ * changes until the plugin, the driver or the hour does. */
 static void verdicts_are_kept(void **state) {
   machine m = machine_new();
   char directory[256], why[512];
@@ -365,7 +382,8 @@ static void verdicts_are_kept(void **state) {
   assert_int_equal(accel__cache_prune(&cache, 0, &n, NULL), ACCEL_OK);
   assert_int_equal(n, 1);
   assert_int_equal(test_bent("", &cache, why, sizeof why), ACCEL_OK);
-  assert_int_equal(test_bent("rope.half", &cache, why, sizeof why), ACCEL_OK); /* it passed, and nothing has changed */
+  /* it passed, and nothing has changed */
+  assert_int_equal(test_bent("rope.half", &cache, why, sizeof why), ACCEL_OK);
   machine_free(&m);
 }
 
@@ -374,7 +392,8 @@ static void text_of_drivers_is_cleaned(void **state) {
   (void)state;
   accel__clean_copy(out, sizeof out, "a\nb\xff", 4);
   assert_string_equal(out, "a?b?");
-  accel__clean_copy(out, sizeof out, "abcdef\xc3\xa9", 8); /* a letter of two bytes is not cut in half */
+  /* a letter of two bytes is not cut in half */
+  accel__clean_copy(out, sizeof out, "abcdef\xc3\xa9", 8);
   assert_string_equal(out, "abcdef");
   accel__clean_copy(out, sizeof out, "abc", 2);
   assert_string_equal(out, "ab");
@@ -385,24 +404,31 @@ static void text_of_drivers_is_cleaned(void **state) {
 static void spawning_reports_what_happened(void **state) {
   accel__spawned s;
   (void)state;
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "echo out; echo err >&2; exit 7", NULL}, 5000, &s),
-                   ACCEL_OK);
+  assert_int_equal(
+      accel__spawn((const char *const[]){"/bin/sh", "-c", "echo out; echo err >&2; exit 7", NULL},
+                   5000, &s),
+      ACCEL_OK);
   assert_string_equal(s.out.data, "out\n");
   assert_string_equal(s.err.data, "err\n");
   assert_int_equal(s.exit_code, 7);
   accel__spawned_free(&s);
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "kill -SEGV $$", NULL}, 5000, &s), ACCEL_OK);
+  assert_int_equal(
+      accel__spawn((const char *const[]){"/bin/sh", "-c", "kill -SEGV $$", NULL}, 5000, &s),
+      ACCEL_OK);
   assert_int_equal(s.signal, 11);
   accel__spawned_free(&s);
   /* Its child holds the pipe and sleeps on: both must go. */
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "sleep 100 & echo $!; wait", NULL}, 300, &s),
-                   ACCEL_OK);
+  assert_int_equal(
+      accel__spawn((const char *const[]){"/bin/sh", "-c", "sleep 100 & echo $!; wait", NULL}, 300,
+                   &s),
+      ACCEL_OK);
   assert_true(s.timed_out);
   int child = atoi(s.out.data);
   assert_true(child > 1);
   char path[64], stat_line[256] = "";
   snprintf(path, sizeof path, "/proc/%d/stat", child);
-  for (int i = 0; i < 200 && access(path, F_OK) == 0; i++) { /* gone, or a zombie that init has not taken yet */
+  /* gone, or a zombie that init has not taken yet */
+  for (int i = 0; i < 200 && access(path, F_OK) == 0; i++) {
     FILE *f = fopen(path, "r");
     if (f && fgets(stat_line, sizeof stat_line, f) && strstr(stat_line, ") Z")) i = 200;
     if (f) fclose(f);
@@ -410,24 +436,28 @@ static void spawning_reports_what_happened(void **state) {
   }
   assert_true(access(path, F_OK) != 0 || strstr(stat_line, ") Z"));
   accel__spawned_free(&s);
-  assert_int_equal(accel__spawn((const char *const[]){"no-such-program-of-accel", NULL}, 1000, &s), ACCEL_ERROR_NOT_FOUND);
+  assert_int_equal(accel__spawn((const char *const[]){"no-such-program-of-accel", NULL}, 1000, &s),
+                   ACCEL_ERROR_NOT_FOUND);
   accel__spawned_free(&s);
 }
 
-/* Past the limit: one that computes all the time is stopped, one that gets little of a processor is waited for, at most six
- * times as long. */
+/* Past the limit: one that computes all the time is stopped, one that gets little of a processor is
+ * waited for, at most six times as long. */
 static void a_slow_machine_is_not_a_hung_driver(void **state) {
-  static const char *const spin = "while :; do :; done",
-                           *const rests =
-                               "for i in 1 2 3 4 5 6 7 8 9 10; do j=0; while [ $j -lt 9000 ]; do j=$((j+1)); done; "
-                               "sleep 0.07; done; echo done";
+  static const char *const
+      spin = "while :; do :; done",
+      *const rests =
+          "for i in 1 2 3 4 5 6 7 8 9 10; do j=0; while [ $j -lt 9000 ]; do j=$((j+1)); done; "
+          "sleep 0.07; done; echo done";
   accel__spawned s;
   (void)state;
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", spin, NULL}, 200, &s), ACCEL_OK);
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", spin, NULL}, 200, &s),
+                   ACCEL_OK);
   assert_true(s.timed_out);
   assert_in_range(s.waited_ms, 200, 3000);
   accel__spawned_free(&s);
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", rests, NULL}, 500, &s), ACCEL_OK);
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", rests, NULL}, 500, &s),
+                   ACCEL_OK);
   assert_false(s.timed_out);
   assert_string_equal(s.out.data, "done\n");
   assert_true(s.waited_ms > 500);
@@ -452,7 +482,8 @@ static void threads_may_share_it(void **state) {
   accel__hardware *h = machine_hardware(&m, STUBS "/plugins");
   pthread_t thread[4];
   (void)state;
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&thread[i], NULL, choose_often, h), 0);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(pthread_create(&thread[i], NULL, choose_often, h), 0);
   for (int i = 0; i < 4; i++) {
     void *result = NULL;
     pthread_join(thread[i], &result);
@@ -477,7 +508,8 @@ static void a_refresh_keeps_old_devices(void **state) {
   assert_string_equal(before->info.description, "Card");
   assert_non_null(before->plugin->handler);
   uint32_t seen = 0;
-  for (uint32_t i = 0; i < devices->n; i++) seen += !strcmp(devices->item[i].name, "vulkan:0") && devices->item[i].usable;
+  for (uint32_t i = 0; i < devices->n; i++)
+    seen += !strcmp(devices->item[i].name, "vulkan:0") && devices->item[i].usable;
   assert_int_equal(seen, 1);
   accel__devices_free(&devices);
   assert_null(devices);

@@ -1,17 +1,21 @@
-/* hardware_match_test.c - what device strings mean, in which order, and what is said when nothing serves. */
+/* hardware_match_test.c - what device strings mean, in which order, and what is said when nothing
+ * serves. */
 #include "stubs/machine.h"
 
 #include "hardware/internal.h"
 
-/* An APU beside a card; the card also by Vulkan and OpenCL, where processors pretend to be devices, too. */
+/* An APU beside a card; the card also by Vulkan and OpenCL, where processors pretend to be devices,
+ * too. */
 static accel__hardware *big_machine(machine *m) {
   *m = machine_new();
   setenv("STUB_ROCM_DEVICES",
-         "integrated;0000:0C:00.0;AMD Radeon Graphics;gfx1036;|discrete;0000:03:00.0;AMD Radeon RX 6800;gfx1030;", 1);
-  setenv(
-      "STUB_VULKAN_DEVICES",
-      "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 (RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;",
-      1);
+         "integrated;0000:0C:00.0;AMD Radeon Graphics;gfx1036;|discrete;0000:03:00.0;AMD Radeon RX "
+         "6800;gfx1030;",
+         1);
+  setenv("STUB_VULKAN_DEVICES",
+         "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 "
+         "(RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;",
+         1);
   setenv("STUB_OPENCL_DEVICES", "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;", 1);
   setenv("STUB_NPU_DEVICES", "other;;Neural thing;;", 1);
   return machine_hardware(m, STUBS "/gpus");
@@ -24,17 +28,19 @@ static void assert_choice(accel__hardware *h, const char *wanted, const char *na
   accel_status status = accel__hardware_choose(h, wanted, &choice);
   if (status != ACCEL_OK) fail_msg("%s: %s", wanted, accel__message());
   for (uint32_t i = 0; i < choice.n; i++)
-    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", choice.device[i]->info.name);
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "",
+             choice.device[i]->info.name);
   if (strcmp(got, names)) fail_msg("%s means '%s', expected '%s'", wanted, got, names);
   for (uint32_t i = 0; i < choice.n; i++) assert_non_null(choice.device[i]->plugin);
   accel__choice_free(&choice);
 }
 
-static void assert_refused(accel__hardware *h, const char *wanted, accel_status want, const char *message,
-                           const char *remedy) {
+static void assert_refused(accel__hardware *h, const char *wanted, accel_status want,
+                           const char *message, const char *remedy) {
   accel__choice choice;
   accel_status status = accel__hardware_choose(h, wanted, &choice);
-  if (status != want) fail_msg("%s: status %d (%s), expected %d", wanted, status, accel__message(), want);
+  if (status != want)
+    fail_msg("%s: status %d (%s), expected %d", wanted, status, accel__message(), want);
   assert_int_equal(choice.n, 0);
   assert_has(accel__message(), message);
   assert_has(accel__remedy_text(), remedy);
@@ -58,7 +64,8 @@ static void names_mean_devices(void **state) {
   assert_choice(h, "rocm:gfx1030", "rocm:1");
   assert_choice(h, "vulkan:llvmpipe", "vulkan:0");
   assert_choice(h, "vulkan:radv", "vulkan:1");
-  assert_choice(h, "vulkan", "vulkan:1 vulkan:2 vulkan:0"); /* by name a software device serves, last */
+  /* by name a software device serves, last */
+  assert_choice(h, "vulkan", "vulkan:1 vulkan:2 vulkan:0");
   assert_choice(h, "opencl:0", "opencl:0");
   assert_choice(h, "npu", "npu");
   accel__hardware_destroy(&h);
@@ -69,7 +76,8 @@ static void auto_takes_each_card_once_then_its_other_routes(void **state) {
   machine m;
   accel__hardware *h = big_machine(&m);
   (void)state;
-  /* cards: 03 by ROCm, 41 by Vulkan; the APU; the NPU; then 03's other routes; the processor last; no llvmpipe, no PoCL */
+  /* cards: 03 by ROCm, 41 by Vulkan; the APU; the NPU; then 03's other routes; the processor last;
+   * no llvmpipe, no PoCL */
   assert_choice(h, "auto", "rocm:1 vulkan:2 rocm:0 npu opencl:1 vulkan:1 cpu");
   assert_choice(h, "gpu", "rocm:1 vulkan:2 rocm:0 npu opencl:1 vulkan:1");
   assert_choice(h, "gpu:0", "rocm:1 opencl:1 vulkan:1");
@@ -78,7 +86,8 @@ static void auto_takes_each_card_once_then_its_other_routes(void **state) {
   assert_choice(h, "pci:0000:03:00.0", "rocm:1 opencl:1 vulkan:1");
   assert_choice(h, "PCI:03:00.0", "rocm:1 opencl:1 vulkan:1");
   assert_choice(h, "rocm:1,cpu", "rocm:1 cpu");
-  assert_choice(h, "vulkan:2, rocm , cpu, rocm:0", "vulkan:2 rocm:1 rocm:0 cpu"); /* each device once */
+  /* each device once */
+  assert_choice(h, "vulkan:2, rocm , cpu, rocm:0", "vulkan:2 rocm:1 rocm:0 cpu");
   accel_devices *devices = NULL;
   assert_int_equal(accel__hardware_detect(h, false, &devices), ACCEL_OK);
   accel__choice choice;
@@ -116,8 +125,10 @@ static void a_broken_route_leaves_the_next(void **state) {
   machine m = machine_new();
   accel__choice choice;
   (void)state;
-  setenv("STUB_ROCM_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 6600;gfx1032;built for gfx1030, the device is gfx1032",
-         1);
+  setenv(
+      "STUB_ROCM_DEVICES",
+      "discrete;0000:03:00.0;AMD Radeon RX 6600;gfx1032;built for gfx1030, the device is gfx1032",
+      1);
   setenv("STUB_VULKAN_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 6600 (RADV);;", 1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_int_equal(accel__hardware_choose(h, "auto", &choice), ACCEL_OK);
@@ -132,7 +143,8 @@ static void a_broken_route_leaves_the_next(void **state) {
   machine_free(&m);
 }
 
-/* cuda on an AMD machine names rocm:0; what is not there says why; what is no device at all is a usage error. */
+/* cuda on an AMD machine names rocm:0; what is not there says why; what is no device at all is a
+ * usage error. */
 static void refusals_help(void **state) {
   machine m;
   accel__hardware *h = big_machine(&m);
@@ -140,9 +152,11 @@ static void refusals_help(void **state) {
   setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368", 1);
   assert_refused(h, "cuda", ACCEL_ERROR_DEVICE_UNAVAILABLE, "rocm:0", "devices here: rocm:0");
   assert_refused(h, "nvidia:1", ACCEL_ERROR_DEVICE_UNAVAILABLE, "AMD", "rocm:0");
-  assert_refused(h, "rocm:7", ACCEL_ERROR_DEVICE_UNAVAILABLE, "there are rocm:1 (AMD Radeon RX 6800), rocm:0", "rocm:0");
+  assert_refused(h, "rocm:7", ACCEL_ERROR_DEVICE_UNAVAILABLE,
+                 "there are rocm:1 (AMD Radeon RX 6800), rocm:0", "rocm:0");
   assert_refused(h, "gpu:9", ACCEL_ERROR_DEVICE_UNAVAILABLE, "there are 4 usable GPUs", "cpu");
-  assert_refused(h, "pci:0000:99:00.0", ACCEL_ERROR_DEVICE_UNAVAILABLE, "no device at this address", "");
+  assert_refused(h, "pci:0000:99:00.0", ACCEL_ERROR_DEVICE_UNAVAILABLE, "no device at this address",
+                 "");
   assert_refused(h, "vulkan:radeon vii", ACCEL_ERROR_DEVICE_UNAVAILABLE, "no such device", "");
   assert_refused(h, "apple", ACCEL_ERROR_DEVICE_UNAVAILABLE, "macOS", "use cpu");
   assert_refused(h, "mps", ACCEL_ERROR_DEVICE_UNAVAILABLE, "macOS", "use cpu");
@@ -156,8 +170,8 @@ static void refusals_help(void **state) {
   assert_refused(h, "auto:1", ACCEL_ERROR_ARGUMENT, "auto takes nothing", "");
   assert_refused(h, "gpu:one", ACCEL_ERROR_ARGUMENT, "gpu takes a number", "");
   assert_refused(h, "pci", ACCEL_ERROR_ARGUMENT, "pci needs an address", "");
-  assert_refused(h, "cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu", ACCEL_ERROR_ARGUMENT,
-                 "more than 16", "");
+  assert_refused(h, "cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu",
+                 ACCEL_ERROR_ARGUMENT, "more than 16", "");
   char *long_name = calloc(1, 5001);
   memset(long_name, 'x', 5000);
   assert_refused(h, long_name, ACCEL_ERROR_ARGUMENT, "longer than", "");
@@ -173,12 +187,15 @@ static void refusals_help(void **state) {
   machine_free(&m);
 }
 
-/* A CUDA layer over an AMD card: one device, AMD's, never CUDA's; with ROCm's own route it is not listed again. */
+/* A CUDA layer over an AMD card: one device, AMD's, never CUDA's; with ROCm's own route it is not
+ * listed again. */
 static void an_amd_card_behind_cuda_is_amd(void **state) {
   machine m = machine_new();
   (void)state;
   setenv("STUB_CUDA_DEVICES",
-         "discrete;0000:03:00.0;AMD Radeon RX 7900 XTX;sm_89;|discrete;0000:41:00.0;NVIDIA RTX A4000;sm_86;", 1);
+         "discrete;0000:03:00.0;AMD Radeon RX 7900 XTX;sm_89;|discrete;0000:41:00.0;NVIDIA RTX "
+         "A4000;sm_86;",
+         1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_choice(h, "cuda", "cuda:0");
   assert_choice(h, "amd", "rocm:0");
@@ -216,7 +233,8 @@ static void one_file_of_several_for_rocm_is_used(void **state) {
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_choice(h, "rocm", "rocm:0");
   cJSON *report = machine_report(h);
-  const cJSON *second = report_find(cJSON_GetObjectItem(report, "plugins"), "path", STUBS "/gpus/libaccel_rocm6.so");
+  const cJSON *second =
+      report_find(cJSON_GetObjectItem(report, "plugins"), "path", STUBS "/gpus/libaccel_rocm6.so");
   assert_string_equal(report_text(second, "verdict"), "shadowed");
   cJSON_Delete(report);
   accel__hardware_destroy(&h);

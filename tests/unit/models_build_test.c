@@ -1,5 +1,5 @@
-/* models_build_test.c - from config to program without files: classes and tasks, refusals by name, labels, the embed entry,
- * checkpoint names. */
+/* models_build_test.c - from config to program without files: classes and tasks, refusals by name,
+ * labels, the embed entry, checkpoint names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,27 +13,33 @@
 #include "models/model.h"
 
 /* Builds from a JSON text; NULL with the thread's message when refused. */
-static accel__model *build_with(const char *text, const char *class_name, const accel__checkpoint *checkpoint,
+static accel__model *build_with(const char *text, const char *class_name,
+                                const accel__checkpoint *checkpoint,
                                 const accel__embed_head *embed) {
   accel__json_file config = {0};
   accel__model *model = NULL;
   assert_int_equal(accel__json_parse(text, strlen(text), "config.json", &config), ACCEL_OK);
-  accel__model_request request = {.config = &config, .checkpoint = checkpoint, .architecture = class_name, .embed = embed};
+  accel__model_request request = {
+      .config = &config, .checkpoint = checkpoint, .architecture = class_name, .embed = embed};
   accel_status status = accel__model_build(&request, &model);
   assert_int_equal(status == ACCEL_OK, model != NULL);
   accel__json_free(&config);
   return model;
 }
-static accel__model *build(const char *text, const char *class_name) { return build_with(text, class_name, NULL, NULL); }
+static accel__model *build(const char *text, const char *class_name) {
+  return build_with(text, class_name, NULL, NULL);
+}
 
 static void expect_refusal(const char *text, const char *class_name, const char *part) {
   accel__model *model = build(text, class_name);
   if (model != NULL) fail_msg("built, though it should say: %s", part);
-  if (strstr(accel__message(), part) == NULL) fail_msg("'%s' is not in: %s", part, accel__message());
+  if (strstr(accel__message(), part) == NULL)
+    fail_msg("'%s' is not in: %s", part, accel__message());
 }
 
-#define BERT                                                                                                        \
-  "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":3," \
+#define BERT                                                                                    \
+  "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_" \
+  "attention_heads\":3,"                                                                        \
   "\"intermediate_size\":7"
 
 static bool has_weight(const accel__model *m, const char *name) {
@@ -54,9 +60,11 @@ static void test_every_class(void **state) {
   for (uint32_t i = 0; i < n; i++) {
     char config[800];
     snprintf(config, sizeof config,
-             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_"
+             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,"
+             "\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,\"encoder_attention_heads\":3,"
+             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,\"encoder_"
+             "attention_heads\":3,"
              "\"decoder_attention_heads\":3,\"d_model\":12,\"num_conv_pos_"
              "embedding_groups\":3,"
              "\"n_heads\":3,"
@@ -64,20 +72,24 @@ static void test_every_class(void **state) {
              "\"relative_attention\":true,"
              "\"pos_att_type\":[\"c2p\",\"p2c\"]%s}",
              names[i],
-             strncmp(names[i], "Mamba2", 6) == 0        ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3"
-             : strncmp(names[i], "Qwen2VL", 7) == 0     ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
-             : strncmp(names[i], "Qwen2_5_VL", 10) == 0 ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
-                                                        : "");
+             strncmp(names[i], "Mamba2", 6) == 0 ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3"
+             : strncmp(names[i], "Qwen2VL", 7) == 0
+                 ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
+             : strncmp(names[i], "Qwen2_5_VL", 10) == 0
+                 ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
+                 : "");
     /* num_attention_heads is a list for these, or d_model too small: their defaults will do */
     const bool lists = strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 ||
-                       strncmp(names[i], "Segformer", 9) == 0 || strcmp(names[i], "DetrForSegmentation") == 0;
+                       strncmp(names[i], "Segformer", 9) == 0 ||
+                       strcmp(names[i], "DetrForSegmentation") == 0;
     if (lists) snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]}", names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
     assert_string_equal(m->architecture, names[i]);
     assert_true(m->n_inputs >= 1 && m->n_outputs >= 1);
     if (strcmp(m->inputs[0].name, "lengths") == 0) { /* text: packed rows */
-      if (m->n_inputs < 2 || m->n_outputs < 2) fail_msg("%s: %u inputs, %u outputs", names[i], m->n_inputs, m->n_outputs);
+      if (m->n_inputs < 2 || m->n_outputs < 2)
+        fail_msg("%s: %u inputs, %u outputs", names[i], m->n_inputs, m->n_outputs);
       assert_string_equal(m->inputs[1].name, "input_ids");
       bool towers = lists; /* each with a config of its own */
       for (uint32_t k = 0; k < m->n_inputs; k++) towers |= m->inputs[k].kind == ACCEL__INPUT_ITEM;
@@ -95,12 +107,15 @@ static void test_choice(void **state) {
   assert_string_equal(m->architecture, "BertModel");
   assert_string_equal(m->task, "feature-extraction");
   accel__model_free(&m);
-  m = build("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", "BertForQuestionAnswering"); /* the request wins */
+  /* the request wins */
+  m = build("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", "BertForQuestionAnswering");
   assert_string_equal(m->task, "question-answering");
   accel__model_free(&m);
-  expect_refusal("{" BERT ",\"architectures\":[\"BertForMaskdLM\"]}", NULL,
-                 "class 'BertForMaskdLM' is not supported; the nearest supported one is 'BertForMaskedLM'");
-  expect_refusal("{\"model_type\":\"brt\"}", NULL, "model_type 'brt' is not supported; the nearest supported one is 'bert'");
+  expect_refusal(
+      "{" BERT ",\"architectures\":[\"BertForMaskdLM\"]}", NULL,
+      "class 'BertForMaskdLM' is not supported; the nearest supported one is 'BertForMaskedLM'");
+  expect_refusal("{\"model_type\":\"brt\"}", NULL,
+                 "model_type 'brt' is not supported; the nearest supported one is 'bert'");
   expect_refusal("{\"hidden_size\":4}", NULL, "has neither 'model_type' nor 'architectures'");
   expect_refusal("[1]", NULL, "not a JSON object");
   expect_refusal("{\"model_type\":7}", NULL, "model_type");
@@ -109,7 +124,8 @@ static void test_choice(void **state) {
 static void test_refusals(void **state) {
   (void)state;
   static const char *const cases[][2] = {
-      {"{" BERT ",\"hidden_act\":\"foo\"}", "field 'hidden_act': activation 'foo' is not supported; known: gelu, "},
+      {"{" BERT ",\"hidden_act\":\"foo\"}",
+       "field 'hidden_act': activation 'foo' is not supported; known: gelu, "},
       {"{" BERT ",\"hidden_act\":\"laplace\"}", "activation 'laplace' is not supported"},
       {"{" BERT ",\"is_decoder\":true}", "field 'is_decoder': true is not supported"},
       {"{" BERT ",\"add_cross_attention\":true}", "field 'add_cross_attention'"},
@@ -122,23 +138,32 @@ static void test_refusals(void **state) {
       {"{\"model_type\":\"bert\",\"hidden_size\":1e300}", "hidden_size"},
       {"{\"model_type\":\"bert\",\"vocab_size\":-3}", "vocab_size"},
       {"{\"model_type\":\"bert\",\"num_hidden_layers\":1000000}", "num_hidden_layers"},
-      {"{\"model_type\":\"roberta\",\"max_position_embeddings\":2,\"pad_token_id\":1}", "leaves no position"},
-      {"{\"model_type\":\"mpnet\",\"relative_attention_num_buckets\":16}", "relative_attention_num_buckets"},
-      {"{\"model_type\":\"deberta-v2\",\"pos_att_type\":[\"p2p\"]}", "field 'pos_att_type': 'p2p' is not supported"},
+      {"{\"model_type\":\"roberta\",\"max_position_embeddings\":2,\"pad_token_id\":1}",
+       "leaves no position"},
+      {"{\"model_type\":\"mpnet\",\"relative_attention_num_buckets\":16}",
+       "relative_attention_num_buckets"},
+      {"{\"model_type\":\"deberta-v2\",\"pos_att_type\":[\"p2p\"]}",
+       "field 'pos_att_type': 'p2p' is not supported"},
       {"{\"model_type\":\"deberta-v2\",\"conv_kernel_size\":4}", "field 'conv_kernel_size'"},
       {"{\"model_type\":\"deberta-v2\",\"pooler_hidden_size\":5}", "field 'pooler_hidden_size'"},
       {"{\"model_type\":\"modernbert\",\"layer_types\":[\"full_attention\"]}",
        "field 'layer_types' has not one entry per layer"},
-      {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}",
+      {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_"
+       "attention\"]}",
        "'linear_attention' is not supported"},
-      {"{\"model_type\":\"modernbert\",\"classifier_pooling\":\"max\"}", "field 'classifier_pooling': 'max'"},
+      {"{\"model_type\":\"modernbert\",\"classifier_pooling\":\"max\"}",
+       "field 'classifier_pooling': 'max'"},
       {"{\"model_type\":\"modernbert\",\"rope_scaling\":{\"rope_type\":\"axial\"}}",
        "rope type 'axial' is not supported; known: default, linear"},
-      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"prenorm\":true}", "field 'prenorm'"},
-      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"num_experts\":8}", "field 'num_experts'"},
-      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"causal\":true}", "field 'causal'"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"prenorm\":true}",
+       "field 'prenorm'"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"num_experts\":8}",
+       "field 'num_experts'"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"causal\":true}",
+       "field 'causal'"},
   };
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refusal(cases[i][0], NULL, cases[i][1]);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    expect_refusal(cases[i][0], NULL, cases[i][1]);
   expect_refusal("{" BERT ",\"num_labels\":3}", "BertForQuestionAnswering", "num_labels 2");
   expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification",
                  "field 'problem_type': 'ranking' is unknown");
@@ -146,10 +171,10 @@ static void test_refusals(void **state) {
 
 static void test_labels(void **state) {
   (void)state;
-  accel__model *m =
-      build("{" BERT
-            ",\"id2label\":{\"1\":\"yes\",\"0\":\"no\",\"2\":\"perhaps\"},\"problem_type\":\"multi_label_classification\"}",
-            "BertForSequenceClassification");
+  accel__model *m = build("{" BERT
+                          ",\"id2label\":{\"1\":\"yes\",\"0\":\"no\",\"2\":\"perhaps\"},\"problem_"
+                          "type\":\"multi_label_classification\"}",
+                          "BertForSequenceClassification");
   assert_int_equal(m->num_labels, 3);
   assert_string_equal(m->labels[0], "no");
   assert_string_equal(m->labels[2], "perhaps");
@@ -161,7 +186,8 @@ static void test_labels(void **state) {
   accel__model_free(&m);
   expect_refusal("{" BERT ",\"id2label\":{\"0\":\"a\",\"7\":\"b\"}}", "BertForTokenClassification",
                  "field 'id2label': key '7'");
-  expect_refusal("{" BERT ",\"id2label\":{\"0\":1}}", "BertForTokenClassification", "label 0 is no string");
+  expect_refusal("{" BERT ",\"id2label\":{\"0\":1}}", "BertForTokenClassification",
+                 "label 0 is no string");
   m = build("{" BERT ",\"id2label\":{\"5\":\"left over\"}}", "BertModel"); /* not its business */
   assert_non_null(m);
   accel__model_free(&m);
@@ -170,7 +196,8 @@ static void test_labels(void **state) {
 static void test_positions(void **state) {
   (void)state;
   accel__model *m = build(
-      "{\"model_type\":\"roberta\",\"max_position_embeddings\":514,\"hidden_size\":12,\"num_attention_heads\":3,\"num_"
+      "{\"model_type\":\"roberta\",\"max_position_embeddings\":514,\"hidden_size\":12,\"num_"
+      "attention_heads\":3,\"num_"
       "hidden_layers\":1}",
       NULL);
   assert_int_equal(m->max_positions, 512); /* after pad_token_id 1 */
@@ -191,12 +218,14 @@ static void test_embed(void **state) {
                            .activation = ACCEL_PLUGIN_ACT_TANH,
                            .weight = "2_Dense/linear.weight",
                            .bias_name = "2_Dense/linear.bias"}};
-  accel__embed_head head = {.pooling = {ACCEL__POOL_CLS, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_MEAN_SQRT_LEN},
-                            .n_pooling = 3,
-                            .dense = dense,
-                            .n_dense = 1,
-                            .normalize = true};
-  accel__model *m = build_with("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", NULL, NULL, &head);
+  accel__embed_head head = {
+      .pooling = {ACCEL__POOL_CLS, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_MEAN_SQRT_LEN},
+      .n_pooling = 3,
+      .dense = dense,
+      .n_dense = 1,
+      .normalize = true};
+  accel__model *m =
+      build_with("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", NULL, NULL, &head);
   assert_non_null(m);
   assert_string_equal(m->architecture, "BertModel"); /* sentence embeddings use the base class */
   const accel_plugin_program *p = accel__program_view(m->program);
@@ -216,7 +245,8 @@ static void test_embed(void **state) {
 
 static void test_names(void **state) {
   (void)state;
-  accel__model *m = build("{" BERT "}", "BertForMaskedLM"); /* canonical names of the head class; decoder tied */
+  /* canonical names of the head class; decoder tied */
+  accel__model *m = build("{" BERT "}", "BertForMaskedLM");
   assert_true(has_weight(m, "bert.embeddings.word_embeddings.weight"));
   assert_true(has_weight(m, "cls.predictions.bias"));
   assert_false(has_weight(m, "cls.predictions.decoder.weight"));
@@ -229,14 +259,17 @@ static void test_names(void **state) {
   assert_true(has_weight(m, "pooler.dense.weight"));
   accel__model_free(&m);
   accel__checkpoint *checkpoint = NULL;
-  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_old_names", &checkpoint), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_old_names", &checkpoint),
+                   ACCEL_OK);
   m = build_with("{" BERT "}", "BertModel", checkpoint, NULL);
   assert_true(has_weight(m, "bert.embeddings.LayerNorm.gamma"));
   accel__model_free(&m);
   accel__checkpoint_close(&checkpoint);
-  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_no_pooler", &checkpoint), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_no_pooler", &checkpoint),
+                   ACCEL_OK);
   m = build_with("{" BERT "}", "BertModel", checkpoint, NULL);
-  for (uint32_t i = 0; i < m->n_outputs; i++) assert_string_not_equal(m->outputs[i].name, "pooler_output");
+  for (uint32_t i = 0; i < m->n_outputs; i++)
+    assert_string_not_equal(m->outputs[i].name, "pooler_output");
   accel__model_free(&m);
   accel__checkpoint_close(&checkpoint);
 }
@@ -245,7 +278,8 @@ static void test_names(void **state) {
 static void test_fused(void **state) {
   (void)state;
   accel__model *m = build(
-      "{\"model_type\":\"modernbert\",\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1,\"attention_"
+      "{\"model_type\":\"modernbert\",\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_"
+      "layers\":1,\"attention_"
       "bias\":true}",
       "ModernBertModel");
   const accel_plugin_program *p = accel__program_view(m->program);
@@ -264,8 +298,9 @@ static void test_fused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),    cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_labels),      cmocka_unit_test(test_positions), cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),
+      cmocka_unit_test(test_refusals),    cmocka_unit_test(test_labels),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_embed),
       cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

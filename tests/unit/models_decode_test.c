@@ -1,6 +1,7 @@
-/* models_decode_test.c - entry "decode" of every language model's fixture, on the reference plugin and on the CPU plugin: a
- * prompt at once, token by token, in pieces, and beside other sequences gives the numbers that "forward" gives without a
- * session; a copied and a truncated sequence go on as the original would. */
+/* models_decode_test.c - entry "decode" of every language model's fixture, on the reference plugin
+ * and on the CPU plugin: a prompt at once, token by token, in pieces, and beside other sequences
+ * gives the numbers that "forward" gives without a session; a copied and a truncated sequence go on
+ * as the original would. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -58,11 +59,13 @@ static const char *const models[][2] = {
 /* ---- one run of an entry ---- */
 
 typedef struct packed {
-  int32_t lengths[SEQUENCES], token[SEQUENCES * LONGEST], position[SEQUENCES * LONGEST], span[SEQUENCES * LONGEST];
+  int32_t lengths[SEQUENCES], token[SEQUENCES * LONGEST], position[SEQUENCES * LONGEST],
+      span[SEQUENCES * LONGEST];
   int32_t rows;
 } packed;
 
-static void pack(packed *p, const sequence *const *s, const int32_t *rows, uint32_t n, bool encoder) {
+static void pack(packed *p, const sequence *const *s, const int32_t *rows, uint32_t n,
+                 bool encoder) {
   p->rows = 0;
   for (uint32_t i = 0; i < n; i++) {
     p->lengths[i] = rows[i];
@@ -83,20 +86,25 @@ static const int32_t *values_of(const packed *p, const accel__model_input *in) {
 
 static const int32_t lengths[SEQUENCES] = {LONGEST, 9, 17}, source_lengths[SEQUENCES] = {7, 12, 5};
 
-/* Output `wanted` of an entry over the next rows[i] tokens of each sequence; session NULL: stateless. */
-static void run(const fixture *f, const char *name, accel_plugin_session *session, sequence *const *s, const int32_t *rows,
-                uint32_t n, const char *wanted, float *result, uint64_t floats) {
+/* Output `wanted` of an entry over the next rows[i] tokens of each sequence; session NULL:
+ * stateless. */
+static void run(const fixture *f, const char *name, accel_plugin_session *session,
+                sequence *const *s, const int32_t *rows, uint32_t n, const char *wanted,
+                float *result, uint64_t floats) {
   const accel__model_entry *e = accel__model_entry_of(f->ep->model, name);
   assert_non_null(e);
   accel_plugin_view in[8] = {0}, out[80] = {0};
   int32_t ids[SEQUENCES];
   packed p[2]; /* by side */
   bool two = f->ep->model->is_encoder_decoder && !strcmp(name, "forward");
-  pack(&p[0], (const sequence *const *)s, two ? s[0]->source_rows : rows, n, two || !strcmp(name, "encode"));
+  pack(&p[0], (const sequence *const *)s, two ? s[0]->source_rows : rows, n,
+       two || !strcmp(name, "encode"));
   pack(&p[1], (const sequence *const *)s, rows, n, false);
   for (uint32_t i = 0; i < e->n_inputs; i++) {
-    int64_t count = e->inputs[i].kind == ACCEL__INPUT_LENGTHS ? (int64_t)n : p[e->inputs[i].side].rows;
-    in[i] = (accel_plugin_view){.size = sizeof in[i], .dtype = ACCEL_PLUGIN_I32, .rank = 1, .dim = {count}};
+    int64_t count =
+        e->inputs[i].kind == ACCEL__INPUT_LENGTHS ? (int64_t)n : p[e->inputs[i].side].rows;
+    in[i] = (accel_plugin_view){
+        .size = sizeof in[i], .dtype = ACCEL_PLUGIN_I32, .rank = 1, .dim = {count}};
     in[i].host = (void *)values_of(&p[e->inputs[i].side], &e->inputs[i]);
     in[i].capacity = (uint64_t)count * 4;
   }
@@ -107,10 +115,12 @@ static void run(const fixture *f, const char *name, accel_plugin_session *sessio
     out[i].capacity = floats * sizeof(float);
   }
   for (uint32_t i = 0; i < n; i++) ids[i] = s[i]->id;
-  accel_plugin_run r = {.size = sizeof r, .sequence = ids, .n_sequence = session ? n : 0, .host = &f->ep->host};
+  accel_plugin_run r = {
+      .size = sizeof r, .sequence = ids, .n_sequence = session ? n : 0, .host = &f->ep->host};
   while (strcmp(accel__program_view(f->ep->model->program)->entry[r.entry].name, name)) r.entry++;
   accel_plugin_error error = {.size = sizeof error};
-  if (f->ep->plugin->handler(f->ep->handle, session, &r, in, e->n_inputs, out, e->n_outputs, &error))
+  if (f->ep->plugin->handler(f->ep->handle, session, &r, in, e->n_inputs, out, e->n_outputs,
+                             &error))
     fail_msg("%s: %s: %s", f->ep->name, name, error.message);
   if (session && strcmp(name, "encode"))
     for (uint32_t i = 0; i < n; i++) s[i]->held += rows[i];
@@ -124,12 +134,13 @@ static double rms_of(const float *x, int64_t n) {
   return sqrt(sum / (double)n);
 }
 
-static void compare(const fixture *f, const char *what, const float *got, const float *want, int64_t n) {
+static void compare(const fixture *f, const char *what, const float *got, const float *want,
+                    int64_t n) {
   double bound = 1e-4 * rms_of(want, n);
   for (int64_t i = 0; i < n; i++)
     if (!(fabs((double)got[i] - (double)want[i]) <= bound))
-      fail_msg("%s: %s: element %lld is %.9g, expected %.9g", f->ep->name, what, (long long)i, (double)got[i],
-               (double)want[i]);
+      fail_msg("%s: %s: element %lld is %.9g, expected %.9g", f->ep->name, what, (long long)i,
+               (double)got[i], (double)want[i]);
 }
 
 /* ---- the steps ---- */
@@ -153,7 +164,8 @@ static void start(const fixture *f, sequence *s) {
 static void forget(const fixture *f, sequence *s) {
   accel_plugin_error error = {.size = sizeof error};
   for (int i = 0; i < SEQUENCES; i++) {
-    f->ep->plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL, &error);
+    f->ep->plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL,
+                                   &error);
     s[i].held = 0;
   }
 }
@@ -163,7 +175,8 @@ static void encode(const fixture *f, sequence *s) {
   if (!f->ep->model->is_encoder_decoder) return;
   for (int i = 0; i < SEQUENCES; i++) {
     sequence *one = &s[i];
-    run(f, "encode", f->session, &one, &source_lengths[i], 1, "encoder_last_hidden_state", hidden, LONGEST * MAX_VOCAB);
+    run(f, "encode", f->session, &one, &source_lengths[i], 1, "encoder_last_hidden_state", hidden,
+        LONGEST * MAX_VOCAB);
   }
 }
 
@@ -175,7 +188,8 @@ static void at_once(const fixture *f, sequence *s, logits *to) {
     sequence *one = &s[i];
     static float all[LONGEST * MAX_VOCAB];
     run(f, "decode", f->session, &one, &lengths[i], 1, "all_logits", all, LONGEST * MAX_VOCAB);
-    for (int k = 0; k < lengths[i]; k++) memcpy(to->row[i][k], all + k * f->vocab, (size_t)f->vocab * sizeof(float));
+    for (int k = 0; k < lengths[i]; k++)
+      memcpy(to->row[i][k], all + k * f->vocab, (size_t)f->vocab * sizeof(float));
   }
 }
 
@@ -185,7 +199,8 @@ static void check_stateless(const fixture *f, sequence *s, const logits *want) {
     sequence *one = &s[i];
     s[i].held = 0;
     run(f, "forward", NULL, &one, &lengths[i], 1, "logits", all, LONGEST * MAX_VOCAB);
-    for (int k = 0; k < lengths[i]; k++) compare(f, "forward", all + k * f->vocab, want->row[i][k], f->vocab);
+    for (int k = 0; k < lengths[i]; k++)
+      compare(f, "forward", all + k * f->vocab, want->row[i][k], f->vocab);
   }
 }
 
@@ -208,7 +223,8 @@ static void check_together(const fixture *f, sequence *s, const logits *want) {
   static float last[SEQUENCES * MAX_VOCAB];
   forget(f, s);
   encode(f, s);
-  for (int round = 0; s[0].held < lengths[0] || s[1].held < lengths[1] || s[2].held < lengths[2]; round++) {
+  for (int round = 0; s[0].held < lengths[0] || s[1].held < lengths[1] || s[2].held < lengths[2];
+       round++) {
     sequence *run_of[SEQUENCES];
     int32_t rows[SEQUENCES];
     uint32_t n = 0;
@@ -220,11 +236,13 @@ static void check_together(const fixture *f, sequence *s, const logits *want) {
     }
     run(f, "decode", f->session, run_of, rows, n, "logits", last, SEQUENCES * MAX_VOCAB);
     for (uint32_t k = 0; k < n; k++)
-      compare(f, "together", last + k * f->vocab, want->row[run_of[k] - s][run_of[k]->held - 1], f->vocab);
+      compare(f, "together", last + k * f->vocab, want->row[run_of[k] - s][run_of[k]->held - 1],
+              f->vocab);
   }
 }
 
-/* A copy goes on where the original was; a truncated sequence where it is cut (states that can go back only). */
+/* A copy goes on where the original was; a truncated sequence where it is cut (states that can go
+ * back only). */
 static void check_copies(const fixture *f, sequence *s, const logits *want) {
   static float last[MAX_VOCAB];
   const accel_plugin *plugin = f->ep->plugin;
@@ -237,10 +255,13 @@ static void check_copies(const fixture *f, sequence *s, const logits *want) {
   run(f, "decode", f->session, &one, &most, 1, "logits", last, MAX_VOCAB);
   copy = s[0];
   copy.id = 99;
-  assert_int_equal(plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_COPY, one->id, copy.id, NULL, NULL, &error), 0);
+  assert_int_equal(plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_COPY, one->id, copy.id,
+                                           NULL, NULL, &error),
+                   0);
   run(f, "decode", f->session, &other, &rest, 1, "logits", last, MAX_VOCAB);
   compare(f, "copy", last, want->row[0][LONGEST - 1], f->vocab);
-  if (!plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_TRUNCATE, one->id, 8, NULL, NULL, &error)) {
+  if (!plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_TRUNCATE, one->id, 8, NULL, NULL,
+                               &error)) {
     one->held = 8;
     rest = 3;
     run(f, "decode", f->session, &one, &rest, 1, "logits", last, MAX_VOCAB);
@@ -249,7 +270,8 @@ static void check_copies(const fixture *f, sequence *s, const logits *want) {
   plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, copy.id, 0, NULL, NULL, &error);
 }
 
-static void check_model(accel *ctx, const char *device, const char *directory, const char *class_name) {
+static void check_model(accel *ctx, const char *device, const char *directory,
+                        const char *class_name) {
   static logits want;
   static sequence s[SEQUENCES];
   char path[512];
@@ -275,7 +297,8 @@ static void check_model(accel *ctx, const char *device, const char *directory, c
 
 static void check_all(const char *device) {
   accel *ctx = test_context();
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_model(ctx, device, models[i][0], models[i][1]);
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    check_model(ctx, device, models[i][0], models[i][1]);
   accel_destroy(&ctx);
 }
 

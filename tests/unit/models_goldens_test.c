@@ -1,6 +1,6 @@
-/* models_goldens_test.c - every line of fixtures/models/goldens*.list through the whole library, on the reference plugin and
- * on the CPU plugin: directory, golden file and class give the numbers that transformers gives, within accel verify's bounds
- * at fp32. */
+/* models_goldens_test.c - every line of fixtures/models/goldens*.list through the whole library, on
+ * the reference plugin and on the CPU plugin: directory, golden file and class give the numbers
+ * that transformers gives, within accel verify's bounds at fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,7 +15,8 @@
 #define MODELS ACCEL_FIXTURES "/models"
 
 /* One line "directory golden class"; prints what is wrong. */
-static bool verify_line(accel *ctx, const char *device, const char *directory, const char *golden, const char *class_name) {
+static bool verify_line(accel *ctx, const char *device, const char *directory, const char *golden,
+                        const char *class_name) {
   char model[512], file[1024];
   snprintf(model, sizeof model, "%s/%s", MODELS, directory);
   snprintf(file, sizeof file, "%s/%s", model, golden);
@@ -29,17 +30,17 @@ static bool verify_line(accel *ctx, const char *device, const char *directory, c
   for (uint32_t i = 0; report != NULL && i < report->n; i++) {
     const accel_verify_output *o = &report->output[i];
     if (o->passed) continue;
-    print_error("%s: %s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", device, directory, golden, o->name, o->max_abs,
-                o->bound, o->cosine, o->note ? o->note : "");
+    print_error("%s: %s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", device, directory,
+                golden, o->name, o->max_abs, o->bound, o->cosine, o->note ? o->note : "");
   }
   accel_verify_report_free(&report);
   return passed;
 }
 
 static void verify_lists(const char *device) {
-  static const char *const lists[] = {"goldens.list",          "goldens_vision.list", "goldens_audio.list",
-                                      "goldens_generate.list", "goldens_speech.list", "goldens_words.list",
-                                      "goldens_seq2seq.list",  "goldens_seeing.list"};
+  static const char *const lists[] = {
+      "goldens.list",        "goldens_vision.list", "goldens_audio.list",   "goldens_generate.list",
+      "goldens_speech.list", "goldens_words.list",  "goldens_seq2seq.list", "goldens_seeing.list"};
   accel_params params = accel_params_default();
   params.plugin_path = ACCEL_TEST_BUILD "/lib/accel/0";
   params.threads = 1;

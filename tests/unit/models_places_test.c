@@ -1,5 +1,5 @@
-/* models_places_test.c - Qwen2-VL: where its pictures stand (M-RoPE), and what is refused: counts that do not match, configs
- * and processors that cannot be. */
+/* models_places_test.c - Qwen2-VL: where its pictures stand (M-RoPE), and what is refused: counts
+ * that do not match, configs and processors that cannot be. */
 #include "endpoint.h"
 
 #include <stdio.h>
@@ -20,20 +20,27 @@ static accel_endpoint *open_model(accel *ctx) {
   return ep;
 }
 
-static accel_status place(const accel_endpoint *ep, const int32_t *ids, const int32_t *lengths, uint32_t n,
-                          const int64_t *grid, int64_t pictures, int32_t *out, int32_t *shift) {
-  accel_tensor sizes = {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {pictures, 3}, .data = (void *)grid};
+static accel_status place(const accel_endpoint *ep, const int32_t *ids, const int32_t *lengths,
+                          uint32_t n, const int64_t *grid, int64_t pictures, int32_t *out,
+                          int32_t *shift) {
+  accel_tensor sizes = {.name = "image_grid_thw",
+                        .dtype = ACCEL_I64,
+                        .rank = 2,
+                        .dim = {pictures, 3},
+                        .data = (void *)grid};
   accel__placing tokens = {.ids = ids, .lengths = lengths, .n = n};
   for (uint32_t i = 0; i < n; i++) tokens.tokens += (uint64_t)lengths[i];
   return accel__place_tokens(ep, &(accel_tensors){1, &sizes}, &tokens, out, shift);
 }
 
-/* A picture of 4 x 6 patches is 2 x 3 rows: they count from where it stands, and the text goes on behind its longer side. */
+/* A picture of 4 x 6 patches is 2 x 3 rows: they count from where it stands, and the text goes on
+ * behind its longer side. */
 static void places_by_hand(void **state) {
   (void)state;
   accel *ctx = test_context();
   accel_endpoint *ep = open_model(ctx);
-  const int32_t ids[] = {7, 8, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, 9, IMAGE, 5, 6, 7}, lengths[] = {11, 2};
+  const int32_t ids[] = {7, 8, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, IMAGE, 9, IMAGE, 5, 6, 7},
+                lengths[] = {11, 2};
   const int64_t grid[] = {1, 4, 6, 1, 2, 2};
   const int32_t want[3][13] = {{0, 1, 2, 2, 2, 2, 2, 2, 5, 6, 7, 0, 1},
                                {0, 1, 2, 2, 2, 3, 3, 3, 5, 6, 7, 0, 1},
@@ -56,16 +63,19 @@ static void tokens_and_pictures_must_match(void **state) {
   (void)state;
   accel *ctx = test_context();
   accel_endpoint *ep = open_model(ctx);
-  const int32_t ids[] = {7, IMAGE, IMAGE, IMAGE, IMAGE, 9}, video[] = {7, VIDEO, 9}, n6 = 6, n3 = 3, n4 = 4;
-  const int64_t grid[] = {1, 4, 4, 1, 4, 4}, large[] = {1, 4, 6}, odd[] = {1, 3, 4}, none[] = {0, 4, 4},
-                huge[] = {INT64_C(1) << 40, 4, 4}, two[] = {1, 2, 2};
+  const int32_t ids[] = {7, IMAGE, IMAGE, IMAGE, IMAGE, 9}, video[] = {7, VIDEO, 9}, n6 = 6, n3 = 3,
+                n4 = 4;
+  const int64_t grid[] = {1, 4, 4, 1, 4, 4}, large[] = {1, 4, 6}, odd[] = {1, 3, 4},
+                none[] = {0, 4, 4}, huge[] = {INT64_C(1) << 40, 4, 4}, two[] = {1, 2, 2};
   int32_t out[18];
   assert_ok(place(ep, ids, &n6, 1, grid, 1, out, NULL));
   refused(place(ep, ids, &n6, 1, grid, 2, out, NULL), ACCEL_ERROR_ARGUMENT, "show 1 pictures");
   refused(place(ep, ids, &n6, 1, grid, 0, out, NULL), ACCEL_ERROR_ARGUMENT, "more pictures");
   refused(place(ep, ids, &n6, 1, two, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "more pictures");
-  refused(place(ep, ids, &n6, 1, large, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "4 image tokens (59) for picture 0");
-  refused(place(ep, ids, &n4, 1, grid, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "3 image tokens (59) for picture 0");
+  refused(place(ep, ids, &n6, 1, large, 1, out, NULL), ACCEL_ERROR_ARGUMENT,
+          "4 image tokens (59) for picture 0");
+  refused(place(ep, ids, &n4, 1, grid, 1, out, NULL), ACCEL_ERROR_ARGUMENT,
+          "3 image tokens (59) for picture 0");
   refused(place(ep, ids, &n6, 1, odd, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "no multiples of 2");
   assert_non_null(strstr(accel__remedy_text(), "spatial_merge_size"));
   refused(place(ep, ids, &n6, 1, none, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "0 x 4 x 4");
@@ -80,19 +90,22 @@ static void forward_checks_its_inputs(void **state) {
   (void)state;
   accel *ctx = test_context();
   accel_endpoint *ep = open_model(ctx);
-  int64_t ids[] = {7, IMAGE, IMAGE, IMAGE, IMAGE, 9}, types[] = {0, 1, 1, 1, 1, 0}, grid[] = {1, 4, 4}, places[18] = {0};
+  int64_t ids[] = {7, IMAGE, IMAGE, IMAGE, IMAGE, 9}, types[] = {0, 1, 1, 1, 1, 0},
+          grid[] = {1, 4, 4}, places[18] = {0};
   static float pixels[17 * 96];
-  accel_tensor in[] = {{.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 6}, .data = ids},
-                       {.name = "pixel_values", .dtype = ACCEL_F32, .rank = 2, .dim = {16, 96}, .data = pixels},
-                       {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 3}, .data = grid},
-                       {.name = "mm_token_type_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 6}, .data = types},
-                       {.name = "position_ids", .dtype = ACCEL_I64, .rank = 3, .dim = {3, 1, 6}, .data = places}};
+  accel_tensor in[] = {
+      {.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 6}, .data = ids},
+      {.name = "pixel_values", .dtype = ACCEL_F32, .rank = 2, .dim = {16, 96}, .data = pixels},
+      {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 3}, .data = grid},
+      {.name = "mm_token_type_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 6}, .data = types},
+      {.name = "position_ids", .dtype = ACCEL_I64, .rank = 3, .dim = {3, 1, 6}, .data = places}};
   accel_tensors list = {4, in}, *out = NULL;
   const char *name = "logits";
   assert_ok(accel__run_padded(ep, &list, &name, 1, &out));
   accel__tensors_free(&out);
   types[2] = 0;
-  refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, "mm_token_type_ids row 0 holds 0 at 2");
+  refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT,
+          "mm_token_type_ids row 0 holds 0 at 2");
   list.n = 3;
   ids[5] = IMAGE;
   refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, "more pictures");
@@ -100,7 +113,8 @@ static void forward_checks_its_inputs(void **state) {
   refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, "3 image tokens");
   ids[4] = IMAGE;
   in[1].dim[0] = 17;
-  refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, "pixel_values has 17 patches");
+  refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT,
+          "pixel_values has 17 patches");
   in[1].dim[0] = 16;
   in[2].dim[1] = 1;
   refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, "image_grid_thw");
@@ -117,14 +131,18 @@ static void forward_checks_its_inputs(void **state) {
   accel_destroy(&ctx);
 }
 
-#define TEXT                                                                                                            \
-  "\"model_type\":\"qwen2_vl\",\"vocab_size\":31,\"hidden_size\":32,\"num_hidden_layers\":1,\"num_attention_heads\":2," \
+#define TEXT                                                                                  \
+  "\"model_type\":\"qwen2_vl\",\"vocab_size\":31,\"hidden_size\":32,\"num_hidden_layers\":1," \
+  "\"num_attention_heads\":2,"                                                                \
   "\"num_key_value_heads\":1,\"intermediate_size\":7"
 #define SECTIONS(...) ",\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[" __VA_ARGS__ "]}"
-#define LOOKS(...)    ",\"vision_config\":{\"depth\":1,\"embed_dim\":24,\"num_heads\":2,\"hidden_size\":32" __VA_ARGS__ "}"
+#define LOOKS(...)                                                                    \
+  ",\"vision_config\":{\"depth\":1,\"embed_dim\":24,\"num_heads\":2,\"hidden_size\":" \
+  "32" __VA_ARGS__ "}"
 
-#define WINDOWED(...) \
-  "{\"architectures\":[\"Qwen2_5_VLModel\"],\"model_type\":\"qwen2_5_vl\",\"hidden_size\":32,\"num_hidden_layers\":1," \
+#define WINDOWED(...)                                                                          \
+  "{\"architectures\":[\"Qwen2_5_VLModel\"],\"model_type\":\"qwen2_5_vl\",\"hidden_size\":32," \
+  "\"num_hidden_layers\":1," \
   "\"num_attention_heads\":2,\"num_key_value_heads\":1" SECTIONS("2,3,3") ",\"vision_config\":{\"depth\":1,"         \
   "\"hidden_size\":24,\"num_heads\":2,\"out_hidden_size\":32" __VA_ARGS__ "}}"
 
@@ -140,15 +158,21 @@ static void configs(void **state) {
       {"{" TEXT SECTIONS("-1,9") LOOKS("") "}", "field 'mrope_section' must be a list"},
       {"{" TEXT SECTIONS("\"2\",6") LOOKS("") "}", "field 'mrope_section' must be a list"},
       {"{" TEXT LOOKS("") "}", "sum to 64"}, /* what is usual does not fit */
-      {"{" TEXT SECTIONS("2,3,3") "}", "field 'vision_config.hidden_size' is 3584, but the text has hidden_size 32"},
-      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"num_heads\":5") "}", "'vision_config.num_heads' (5) does not divide"},
+      {"{" TEXT SECTIONS("2,3,3") "}",
+       "field 'vision_config.hidden_size' is 3584, but the text has hidden_size 32"},
+      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"num_heads\":5") "}",
+       "'vision_config.num_heads' (5) does not divide"},
       {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"num_heads\":4") "}", "must be a multiple of 4"},
-      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"model_type\":\"siglip\"") "}", "'vision_config.model_type': 'siglip'"},
+      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"model_type\":\"siglip\"") "}",
+       "'vision_config.model_type': 'siglip'"},
       {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"patch_size\":0") "}", "patch_size"},
       {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"patch_size\":[4,4]") "}", "patch_size"},
       {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"mlp_ratio\":-1") "}", "mlp_ratio"},
-      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"rope_parameters\":{\"rope_type\":\"yarn\"}") "}", "rope_type"},
-      {"{" TEXT ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"mrope_section\":[2,3,3]}" LOOKS("") "}",
+      {"{" TEXT SECTIONS("2,3,3") LOOKS(",\"rope_parameters\":{\"rope_type\":\"yarn\"}") "}",
+       "rope_type"},
+      {"{" TEXT
+       ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"mrope_section\":[2,3,3]}" LOOKS(
+           "") "}",
        "length of the text"},
       {"{" TEXT SECTIONS("2,3,3") LOOKS("") ",\"image_token_id\":-4}", "image_token_id"},
       {WINDOWED(",\"window_size\":27"), "field 'vision_config.window_size': 27 is less than"},
@@ -164,13 +188,15 @@ static void configs(void **state) {
     accel__model *model = NULL;
     assert_ok(accel__json_parse(text, strlen(text), "config.json", &config));
     const accel_status status = accel__model_build(
-        &(accel__model_request){.config = &config,
-                                .architecture = strstr(text, "2_5") ? NULL : "Qwen2VLForConditionalGeneration"},
+        &(accel__model_request){
+            .config = &config,
+            .architecture = strstr(text, "2_5") ? NULL : "Qwen2VLForConditionalGeneration"},
         &model);
     accel__json_free(&config);
     if (wanted && status != ACCEL_OK) fail_msg("%s: %s", text, accel_last_error());
     if (!wanted && status == ACCEL_OK) fail_msg("%s is built", text);
-    if (!wanted && (!strstr(accel_last_error(), bad[k][1]) || !strstr(accel_last_error(), "config.json")))
+    if (!wanted &&
+        (!strstr(accel_last_error(), bad[k][1]) || !strstr(accel_last_error(), "config.json")))
       fail_msg("'%s' is not in: %s", bad[k][1], accel_last_error());
     accel__model_free(&model);
   }
@@ -196,8 +222,10 @@ static void processors(void **state) {
   const char *path = temp_path("preprocessor_config.json");
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     assert_ok(accel__file_write(path, bad[i][0], strlen(bad[i][0])));
-    if (accel__image_processor_load(temp_directory(), &p) == ACCEL_OK) fail_msg("%s is read", bad[i][0]);
-    if (!strstr(accel_last_error(), bad[i][1]) || !strstr(accel_last_error(), "preprocessor_config.json"))
+    if (accel__image_processor_load(temp_directory(), &p) == ACCEL_OK)
+      fail_msg("%s is read", bad[i][0]);
+    if (!strstr(accel_last_error(), bad[i][1]) ||
+        !strstr(accel_last_error(), "preprocessor_config.json"))
       fail_msg("'%s' is not in: %s", bad[i][1], accel_last_error());
   }
   const char *plain = KIND ",\"do_resize\":false}", *usual = KIND "}";
@@ -206,14 +234,16 @@ static void processors(void **state) {
   assert_ok(accel__file_write(path, plain, strlen(plain)));
   assert_ok(accel__image_processor_load(temp_directory(), &p));
   assert_ok(accel__image_new(56, 57, "a picture", &image));
-  refused(accel__pixels_of(&p, &image, 1, NULL, &px), ACCEL_ERROR_ARGUMENT, "no multiples of patch_size * merge_size, 28");
+  refused(accel__pixels_of(&p, &image, 1, NULL, &px), ACCEL_ERROR_ARGUMENT,
+          "no multiples of patch_size * merge_size, 28");
   accel__image_free(&image);
   assert_ok(accel__file_write(path, usual, strlen(usual)));
   assert_ok(accel__image_processor_load(temp_directory(), &p));
   assert_ok(accel__image_new(2, 401, "a picture", &image));
   refused(accel__pixels_of(&p, &image, 1, NULL, &px), ACCEL_ERROR_ARGUMENT, "too long and thin");
   accel__image_free(&image);
-  assert_ok(accel__image_new(2, 400, "a picture", &image)); /* 1 x 15 blocks after growing to 3136 pixels and more */
+  /* 1 x 15 blocks after growing to 3136 pixels and more */
+  assert_ok(accel__image_new(2, 400, "a picture", &image));
   assert_ok(accel__pixels_of(&p, &image, 1, NULL, &px));
   assert_int_equal(px.dim[1], 3 * 2 * 14 * 14);
   assert_int_equal(px.grid[2], 2);
@@ -223,8 +253,9 @@ static void processors(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(places_by_hand), cmocka_unit_test(tokens_and_pictures_must_match),
-                                     cmocka_unit_test(forward_checks_its_inputs), cmocka_unit_test(configs),
-                                     cmocka_unit_test(processors)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(places_by_hand),
+                                     cmocka_unit_test(tokens_and_pictures_must_match),
+                                     cmocka_unit_test(forward_checks_its_inputs),
+                                     cmocka_unit_test(configs), cmocka_unit_test(processors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* models_session_test.c - models that generate from pictures and sounds: "encode" (or "decode_image") and then "decode",
- * piece by piece over a session, give the logits of "forward". */
+/* models_session_test.c - models that generate from pictures and sounds: "encode" (or
+ * "decode_image") and then "decode", piece by piece over a session, give the logits of
+ * "forward". */
 #include "endpoint.h"
 
 #include <math.h>
@@ -15,9 +16,11 @@ typedef struct sample {
   const char *model, *architecture, *item; /* the input handed on whole */
   uint32_t rank;
   int64_t dim[4];
-  const char *ids;                          /* name of the tokens in forward */
-  int64_t width, first, vocab, image_token; /* tokens; how many come at once in the beginning; image_token 0: none */
-  int64_t grid[B * 3];                      /* image_grid_thw of models that place pictures; 0: none */
+  const char *ids; /* name of the tokens in forward */
+  /* tokens; how many come at once in the beginning; image_token 0: none */
+  int64_t width, first, vocab, image_token;
+  /* image_grid_thw of models that place pictures; 0: none */
+  int64_t grid[B * 3];
 } sample;
 
 static float noise[FEATURES * 2];
@@ -35,9 +38,14 @@ static void fill(const sample *t) {
 
 /* logits [B, width, vocab] of the whole rows at once; malloc'd. */
 static float *forward(accel_endpoint *ep, const sample *t) {
-  accel_tensor in[3] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
-                        {.name = t->ids, .dtype = ACCEL_I64, .rank = 2, .dim = {B, t->width}, .data = ids},
-                        {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {B, 3}, .data = (void *)t->grid}};
+  accel_tensor in[3] = {
+      {.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
+      {.name = t->ids, .dtype = ACCEL_I64, .rank = 2, .dim = {B, t->width}, .data = ids},
+      {.name = "image_grid_thw",
+       .dtype = ACCEL_I64,
+       .rank = 2,
+       .dim = {B, 3},
+       .data = (void *)t->grid}};
   memcpy(in[0].dim, t->dim, sizeof t->dim);
   const accel_tensors list = {.n = t->grid[0] ? 3 : 2, .item = in};
   const char *name = "logits";
@@ -51,14 +59,21 @@ static float *forward(accel_endpoint *ep, const sample *t) {
   return copy;
 }
 
-/* What the entry takes beside ids and pixels: positions of the pictures (shift[B]: those behind them), patches. */
-static void place(accel__session *s, const sample *t, const accel__model_entry *e, const int32_t *lengths,
-                  const int32_t *packed, accel__batch *batch, void **owned, int32_t *shift) {
+/* What the entry takes beside ids and pixels: positions of the pictures (shift[B]: those behind
+ * them), patches. */
+static void place(accel__session *s, const sample *t, const accel__model_entry *e,
+                  const int32_t *lengths, const int32_t *packed, accel__batch *batch, void **owned,
+                  int32_t *shift) {
   accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
-                        {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {B, 3}, .data = (void *)t->grid}};
+                        {.name = "image_grid_thw",
+                         .dtype = ACCEL_I64,
+                         .rank = 2,
+                         .dim = {B, 3},
+                         .data = (void *)t->grid}};
   memcpy(in[0].dim, t->dim, sizeof t->dim);
   const accel_tensors list = {2, in};
-  const accel__placing tokens = {.ids = packed, .lengths = lengths, .n = B, .tokens = batch->tokens};
+  const accel__placing tokens = {
+      .ids = packed, .lengths = lengths, .n = B, .tokens = batch->tokens};
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     if (e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       assert_ok(accel__derive_item(s->ep, e->inputs[i].derived, &list, &owned[i], &batch->item[i]));
@@ -68,17 +83,20 @@ static void place(accel__session *s, const sample *t, const accel__model_entry *
   }
 }
 
-/* One run of an entry over tokens [from, to) of both rows (none: only the picture or sound); its first output. */
-static accel__result run(accel__session *s, const sample *t, const char *entry, const int32_t *sequence, int64_t from,
-                         int64_t to) {
+/* One run of an entry over tokens [from, to) of both rows (none: only the picture or sound); its
+ * first output. */
+static accel__result run(accel__session *s, const sample *t, const char *entry,
+                         const int32_t *sequence, int64_t from, int64_t to) {
   static int32_t shift[B];
   void *owned[8] = {0};
   const accel__model_entry *e = accel__model_entry_of(s->ep->model, entry);
   assert_non_null(e);
-  int32_t packed[B * S], lengths[B] = {(int32_t)(to - from), (int32_t)(to - from)}, held[B] = {(int32_t)from, (int32_t)from};
+  int32_t packed[B * S], lengths[B] = {(int32_t)(to - from), (int32_t)(to - from)},
+                         held[B] = {(int32_t)from, (int32_t)from};
   for (int64_t b = 0, k = 0; b < B; b++)
     for (int64_t i = from; i < to; i++) packed[k++] = (int32_t)ids[b * t->width + i];
-  accel__batch batch = {.n = B, .sequence = sequence, .held = held, .lengths = lengths, .decoder_lengths = lengths};
+  accel__batch batch = {
+      .n = B, .sequence = sequence, .held = held, .lengths = lengths, .decoder_lengths = lengths};
   batch.tokens = batch.decoder_tokens = (uint64_t)(B * (to - from));
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     if (!strcmp(e->inputs[i].name, t->ids)) batch.value[i] = packed;
@@ -87,9 +105,11 @@ static accel__result run(accel__session *s, const sample *t, const char *entry, 
     memcpy(batch.item[i].dim, t->dim, sizeof t->dim);
   }
   accel__result result = {0};
-  if (t->grid[0] && !strcmp(entry, "decode_image")) place(s, t, e, lengths, packed, &batch, owned, shift);
+  if (t->grid[0] && !strcmp(entry, "decode_image"))
+    place(s, t, e, lengths, packed, &batch, owned, shift);
   if (t->grid[0] && from) batch.shift = shift;
-  assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch, &(uint32_t){0}, 1, &result));
+  assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch,
+                               &(uint32_t){0}, 1, &result));
   for (int i = 0; i < 8; i++) free(owned[i]);
   return result;
 }
@@ -97,9 +117,11 @@ static accel__result run(accel__session *s, const sample *t, const char *entry, 
 static void compare(const sample *t, const float *want, const accel__result *got, int64_t row) {
   for (int64_t b = 0; b < B; b++)
     for (int64_t v = 0; v < t->vocab; v++) {
-      const float a = ((const float *)got->data)[b * t->vocab + v], w = want[(b * t->width + row) * t->vocab + v];
+      const float a = ((const float *)got->data)[b * t->vocab + v],
+                  w = want[(b * t->width + row) * t->vocab + v];
       if (!(fabsf(a - w) <= 2e-4f * (1.0f + fabsf(w))))
-        fail_msg("%s: row %d, token %d: %g, forward gives %g", t->model, (int)row, (int)v, (double)a, (double)w);
+        fail_msg("%s: row %d, token %d: %g, forward gives %g", t->model, (int)row, (int)v,
+                 (double)a, (double)w);
     }
 }
 

@@ -1,5 +1,6 @@
-/* opencl_api_test.c - the API layer of the OpenCL plugin on whatever device is there (a software one will do): order,
- * threads, the cache of binaries, and every call of the driver refused in turn. */
+/* opencl_api_test.c - the API layer of the OpenCL plugin on whatever device is there (a software
+ * one will do): order, threads, the cache of binaries, and every call of the driver refused in
+ * turn. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -49,7 +50,8 @@ static int32_t add_ones(gpu_stream *s, gpu_buffer *buffer, int times, accel_plug
 }
 
 /* Write, update, `times` dispatches, copy, read; the numbers are checked when nothing failed. */
-static int32_t scenario(gpu_device *d, const accel_plugin_host *host, int times, accel_plugin_error *e) {
+static int32_t scenario(gpu_device *d, const accel_plugin_host *host, int times,
+                        accel_plugin_error *e) {
   static const float first = 41.0f;
   float x[N] = {0};
   gpu_buffer *buffer = NULL;
@@ -57,7 +59,8 @@ static int32_t scenario(gpu_device *d, const accel_plugin_host *host, int times,
   double ms = 0;
   int32_t rc = ocl_alloc(d, 4 * N, false, &buffer, NULL, e);
   if (rc) return rc;
-  const gpu_binding all = {buffer, 0, 4 * N}, head = {buffer, 4, 4}, tail = {buffer, 4 * (N - 1), 4};
+  const gpu_binding all = {buffer, 0, 4 * N}, head = {buffer, 4, 4},
+                    tail = {buffer, 4 * (N - 1), 4};
   rc = ocl_write(d, &all, x, e);
   if (!rc) rc = ocl_begin(d, host, &s, e);
   if (!rc) {
@@ -69,7 +72,9 @@ static int32_t scenario(gpu_device *d, const accel_plugin_host *host, int times,
   }
   if (!rc) rc = ocl_read(d, x, &all, e);
   ocl_release(d, buffer);
-  if (!rc) assert_true(x[0] == (float)times && x[1] == first + (float)times && x[N - 1] == x[1] && x[2] == x[0]);
+  if (!rc)
+    assert_true(x[0] == (float)times && x[1] == first + (float)times && x[N - 1] == x[1] &&
+                x[2] == x[0]);
   return rc;
 }
 
@@ -133,7 +138,8 @@ static int32_t cache_get(void *self, const char *key, void *bytes, uint64_t *n) 
   *n = entry.n;
   return 0;
 }
-static int32_t cache_put(void *self, const char *key, const accel_plugin_part *part, uint32_t n_part) {
+static int32_t cache_put(void *self, const char *key, const accel_plugin_part *part,
+                         uint32_t n_part) {
   (void)self, (void)n_part;
   free(entry.bytes);
   entry.bytes = malloc(part->n);
@@ -143,7 +149,8 @@ static int32_t cache_put(void *self, const char *key, const accel_plugin_part *p
   strncpy(entry.key, key, sizeof entry.key - 1);
   return 0;
 }
-static const accel_plugin_host host = {.size = sizeof host, .cache_get = cache_get, .cache_put = cache_put};
+static const accel_plugin_host host = {
+    .size = sizeof host, .cache_get = cache_get, .cache_put = cache_put};
 
 static void binaries_are_cached(void **state) {
   accel_plugin_error e;
@@ -164,7 +171,8 @@ static void binaries_are_cached(void **state) {
 /* ---- refusals ---- */
 
 static cl_int refuse_int(void) { return CL_OUT_OF_RESOURCES; }
-static void *refuse_object_4(cl_context c, cl_uint n, const char **s, const size_t *l, cl_int *code) {
+static void *refuse_object_4(cl_context c, cl_uint n, const char **s, const size_t *l,
+                             cl_int *code) {
   (void)c, (void)n, (void)s, (void)l;
   *code = CL_OUT_OF_RESOURCES;
   return NULL;
@@ -174,7 +182,8 @@ static cl_mem refuse_buffer(cl_context c, cl_mem_flags f, size_t n, void *p, cl_
   *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   return NULL;
 }
-static cl_command_queue refuse_queue(cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *code) {
+static cl_command_queue refuse_queue(cl_context c, cl_device_id d, cl_command_queue_properties p,
+                                     cl_int *code) {
   (void)c, (void)d, (void)p;
   *code = CL_OUT_OF_HOST_MEMORY;
   return NULL;
@@ -191,17 +200,23 @@ static void each_call_may_fail(void **state) {
     const char *name;
     size_t offset;
     int32_t rc;
-  } calls[] = {{"clCreateBuffer", offsetof(ocl_functions, clCreateBuffer), ACCEL_PLUGIN_E_DEVICE_MEMORY},
-               {"clCreateCommandQueue", offsetof(ocl_functions, clCreateCommandQueue), ACCEL_PLUGIN_E_HOST_MEMORY},
-               {"clCreateProgramWithSource", offsetof(ocl_functions, clCreateProgramWithSource), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"clBuildProgram", offsetof(ocl_functions, clBuildProgram), ACCEL_PLUGIN_E_DRIVER},
-               {"clCreateKernel", offsetof(ocl_functions, clCreateKernel), ACCEL_PLUGIN_E_DRIVER},
-               {"clSetKernelArg", offsetof(ocl_functions, clSetKernelArg), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"unary_f32", offsetof(ocl_functions, clEnqueueNDRangeKernel), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"clEnqueueReadBuffer", offsetof(ocl_functions, clEnqueueReadBuffer), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"clEnqueueWriteBuffer", offsetof(ocl_functions, clEnqueueWriteBuffer), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"clEnqueueCopyBuffer", offsetof(ocl_functions, clEnqueueCopyBuffer), ACCEL_PLUGIN_E_DEVICE_LOST},
-               {"clFinish", offsetof(ocl_functions, clFinish), ACCEL_PLUGIN_E_DEVICE_LOST}};
+  } calls[] = {
+      {"clCreateBuffer", offsetof(ocl_functions, clCreateBuffer), ACCEL_PLUGIN_E_DEVICE_MEMORY},
+      {"clCreateCommandQueue", offsetof(ocl_functions, clCreateCommandQueue),
+       ACCEL_PLUGIN_E_HOST_MEMORY},
+      {"clCreateProgramWithSource", offsetof(ocl_functions, clCreateProgramWithSource),
+       ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"clBuildProgram", offsetof(ocl_functions, clBuildProgram), ACCEL_PLUGIN_E_DRIVER},
+      {"clCreateKernel", offsetof(ocl_functions, clCreateKernel), ACCEL_PLUGIN_E_DRIVER},
+      {"clSetKernelArg", offsetof(ocl_functions, clSetKernelArg), ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"unary_f32", offsetof(ocl_functions, clEnqueueNDRangeKernel), ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"clEnqueueReadBuffer", offsetof(ocl_functions, clEnqueueReadBuffer),
+       ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"clEnqueueWriteBuffer", offsetof(ocl_functions, clEnqueueWriteBuffer),
+       ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"clEnqueueCopyBuffer", offsetof(ocl_functions, clEnqueueCopyBuffer),
+       ACCEL_PLUGIN_E_DEVICE_LOST},
+      {"clFinish", offsetof(ocl_functions, clFinish), ACCEL_PLUGIN_E_DEVICE_LOST}};
   (void)state;
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     accel_plugin_error e;
@@ -217,7 +232,8 @@ static void each_call_may_fail(void **state) {
     memcpy((char *)&ocl + calls[i].offset, &stub, sizeof stub);
     assert_int_equal(scenario(d, NULL, 2, &e), calls[i].rc);
     assert_true(e.message[0] && e.native);
-    if (!strcmp(calls[i].name, "clBuildProgram")) assert_non_null(strstr(e.message, "does not compile kernel unary_f32"));
+    if (!strcmp(calls[i].name, "clBuildProgram"))
+      assert_non_null(strstr(e.message, "does not compile kernel unary_f32"));
     if (calls[i].rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) assert_non_null(strstr(e.message, "smaller"));
     ocl = whole;
     assert_int_equal(atomic_load(&d->allocated), 0);
@@ -225,7 +241,8 @@ static void each_call_may_fail(void **state) {
       assert_int_equal(scenario(d, NULL, 2, &e), ACCEL_PLUGIN_E_DEVICE_LOST);
     ocl_close(d);
     d = open_device(&e);
-    assert_int_equal(scenario(d, NULL, 2, &e), ACCEL_PLUGIN_OK); /* until the last endpoint is closed */
+    /* until the last endpoint is closed */
+    assert_int_equal(scenario(d, NULL, 2, &e), ACCEL_PLUGIN_OK);
     ocl_close(d);
   }
 }
@@ -258,8 +275,9 @@ static void marks_tell_the_devices_time(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(commands_run_in_order), cmocka_unit_test(marks_tell_the_devices_time),
-                                     cmocka_unit_test(host_memory_is_mapped), cmocka_unit_test(threads_share_a_device),
-                                     cmocka_unit_test(binaries_are_cached),   cmocka_unit_test(each_call_may_fail)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(commands_run_in_order), cmocka_unit_test(marks_tell_the_devices_time),
+      cmocka_unit_test(host_memory_is_mapped), cmocka_unit_test(threads_share_a_device),
+      cmocka_unit_test(binaries_are_cached),   cmocka_unit_test(each_call_may_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

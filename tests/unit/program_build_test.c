@@ -1,4 +1,5 @@
-/* program_build_test.c - dims, naming, weights, entries, fusion, errors with names, dumps and hashes of the program builder.
+/* program_build_test.c - dims, naming, weights, entries, fusion, errors with names, dumps and
+ * hashes of the program builder.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,12 +25,15 @@ static base begin(void) {
   b.lengths = accel__input(b.p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &b.B);
   b.space = accel__space_ragged(b.p, "tokens", b.lengths, b.T, b.B);
   b.ids = accel__input(b.p, "ids", ACCEL_PLUGIN_I32, b.space, 1, &b.T);
-  b.x = accel__input(b.p, "x", ACCEL_PLUGIN_F32, b.space, 2, (accel__dim[]){b.T, accel__const_dim(b.p, 8)});
+  b.x = accel__input(b.p, "x", ACCEL_PLUGIN_F32, b.space, 2,
+                     (accel__dim[]){b.T, accel__const_dim(b.p, 8)});
   return b;
 }
 
 static accel__tensor matrix(base *b, const char *name, int64_t n, int64_t k) {
-  return accel__weight(b->p, &(accel__weight_spec){.name = name, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {n, k}});
+  return accel__weight(b->p,
+                       &(accel__weight_spec){
+                           .name = name, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {n, k}});
 }
 
 static void finish(base *b, accel__tensor out) {
@@ -40,7 +44,8 @@ static void finish(base *b, accel__tensor out) {
 static void expect_failure(base *b, const char *part) {
   accel__entry(b->p, "forward", NULL, 0, NULL, 0);
   assert_int_not_equal(accel__program_finish(b->p), ACCEL_OK);
-  if (strstr(accel__message(), part) == NULL) fail_msg("'%s' is not in: %s", part, accel__message());
+  if (strstr(accel__message(), part) == NULL)
+    fail_msg("'%s' is not in: %s", part, accel__message());
   accel__program_free(&b->p);
 }
 
@@ -51,22 +56,31 @@ static void test_dims_fold(void **state) {
   base b = begin();
   int64_t v;
   accel__dim two = accel__const_dim(b.p, 2), three = accel__const_dim(b.p, 3);
-  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three), &v) && v == 6);
-  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_CEILDIV, accel__const_dim(b.p, 7), two), &v) &&
-              v == 4);
-  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, accel__const_dim(b.p, -7), two), &v) &&
-              v == -4);
-  assert_int_equal(accel__const_dim(b.p, 6), accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three)); /* shared */
+  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three), &v) &&
+              v == 6);
+  assert_true(
+      accel__dim_value(
+          b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_CEILDIV, accel__const_dim(b.p, 7), two), &v) &&
+      v == 4);
+  assert_true(
+      accel__dim_value(
+          b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, accel__const_dim(b.p, -7), two), &v) &&
+      v == -4);
+  /* shared */
+  assert_int_equal(accel__const_dim(b.p, 6), accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three));
   accel__dim zero = accel__const_dim(b.p, 0), one = accel__const_dim(b.p, 1);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.T, zero), b.T);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, one, b.T), b.T);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, b.T, zero), zero);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_SUB, b.T, b.T), zero);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MIN, b.T, b.T), b.T);
-  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.T, b.B), accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.B, b.T));
-  accel__dim t6 = accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, b.T, two), three);
+  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.T, b.B),
+                   accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.B, b.T));
+  accel__dim t6 = accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL,
+                                accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, b.T, two), three);
   assert_int_equal(t6, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, b.T, accel__const_dim(b.p, 6)));
-  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, t6, accel__const_dim(b.p, 6)), b.T);
+  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, t6, accel__const_dim(b.p, 6)),
+                   b.T);
   assert_false(accel__dim_value(b.p, b.T, &v));
   assert_false(accel__program_failed(b.p));
   accel__program_free(&b.p);
@@ -75,7 +89,8 @@ static void test_dims_fold(void **state) {
 static void test_dims_fail(void **state) {
   (void)state;
   base b = begin();
-  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, b.T, accel__const_dim(b.p, 0)), -1);
+  assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, b.T, accel__const_dim(b.p, 0)),
+                   -1);
   expect_failure(&b, "divided by zero");
   b = begin();
   accel__dim huge = accel__const_dim(b.p, INT64_MAX);
@@ -116,21 +131,26 @@ static void test_errors(void **state) {
   (void)state;
   base b = begin();
   accel__at(b.p, 3, "layer.3.mlp");
-  assert_int_equal(accel__linear(b.p, b.x, matrix(&b, "w", 4, 9), -1, -1, ACCEL_PLUGIN_ACT_NONE), -1);
+  assert_int_equal(accel__linear(b.p, b.x, matrix(&b, "w", 4, 9), -1, -1, ACCEL_PLUGIN_ACT_NONE),
+                   -1);
   assert_true(accel__program_failed(b.p));
-  assert_int_equal(accel__gather(b.p, matrix(&b, "t", 4, 9), b.ids), -1); /* nothing happens after a failure */
-  expect_failure(
-      &b, "node 'layer.3.mlp.linear' (linear): the last dim of x is not the K of w; operands x [T,8] 'x', w [4,9] 'w'");
+  /* nothing happens after a failure */
+  assert_int_equal(accel__gather(b.p, matrix(&b, "t", 4, 9), b.ids), -1);
+  expect_failure(&b,
+                 "node 'layer.3.mlp.linear' (linear): the last dim of x is not the K of w; "
+                 "operands x [T,8] 'x', w [4,9] 'w'");
 
   b = begin();
   accel__attr wrong[] = {ACCEL_I(HEADS, 3)};
-  assert_int_equal(
-      accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2, wrong, 1, NULL, 1), -1);
+  assert_int_equal(accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR,
+                               (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2, wrong, 1, NULL, 1),
+                   -1);
   expect_failure(&b, "attribute heads does not belong to this op");
 
   b = begin();
   accel__attr unknown[] = {ACCEL_I(ACT, 99)};
-  accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2, unknown, 1, NULL, 1);
+  accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2,
+              unknown, 1, NULL, 1);
   expect_failure(&b, "attribute act has no value 99");
 
   b = begin();
@@ -181,7 +201,8 @@ static void test_entries(void **state) {
   (void)state;
   base b = begin();
   accel__at(b.p, 0, "a");
-  accel__tensor y = accel__unary(b.p, ACCEL_PLUGIN_UNARY_EXP, b.x), z = accel__unary(b.p, ACCEL_PLUGIN_UNARY_NEG, b.x);
+  accel__tensor y = accel__unary(b.p, ACCEL_PLUGIN_UNARY_EXP, b.x),
+                z = accel__unary(b.p, ACCEL_PLUGIN_UNARY_NEG, b.x);
   accel__tensor in[] = {b.lengths, b.ids, b.x};
   accel__entry(b.p, "one", in, 3, &y, 1);
   accel__entry(b.p, "two", in, 3, (accel__tensor[]){z, y}, 2);
@@ -219,7 +240,8 @@ static void test_fusion_refuses(void **state) {
   (void)state;
   base b = begin(); /* the linear has a second reader */
   accel__tensor y = accel__linear(b.p, b.x, matrix(&b, "w", 8, 8), -1, -1, ACCEL_PLUGIN_ACT_NONE);
-  accel__tensor z = accel__binary(b.p, ACCEL_PLUGIN_BINARY_MUL, accel__unary(b.p, ACCEL_PLUGIN_ACT_RELU, y), y);
+  accel__tensor z =
+      accel__binary(b.p, ACCEL_PLUGIN_BINARY_MUL, accel__unary(b.p, ACCEL_PLUGIN_ACT_RELU, y), y);
   finish(&b, z);
   assert_int_equal(accel__program_view(b.p)->n_node, 3);
   accel__program_free(&b.p);
@@ -238,8 +260,9 @@ static void test_fusion_refuses(void **state) {
 
   b = begin(); /* broadcasting is no residual */
   y = accel__linear(b.p, b.x, matrix(&b, "w", 8, 8), -1, -1, ACCEL_PLUGIN_ACT_NONE);
-  accel__tensor row =
-      accel__weight(b.p, &(accel__weight_spec){.name = "row", .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {8}});
+  accel__tensor row = accel__weight(
+      b.p,
+      &(accel__weight_spec){.name = "row", .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {8}});
   finish(&b, accel__binary(b.p, ACCEL_PLUGIN_BINARY_ADD, y, row));
   assert_int_equal(accel__program_view(b.p)->n_node, 2);
   accel__program_free(&b.p);
@@ -272,7 +295,8 @@ static void test_dumps(void **state) {
   accel__buffer text = {0}, dot = {0};
   accel__program_text(accel__program_view(b.p), &text);
   accel__program_dot(accel__program_view(b.p), &dot);
-  assert_non_null(strstr(text.data, "@2  layer.linear f32[T,4] in tokens = linear(x, w\") act=silu"));
+  assert_non_null(
+      strstr(text.data, "@2  layer.linear f32[T,4] in tokens = linear(x, w\") act=silu"));
   assert_non_null(strstr(text.data, "space tokens rows T items B ragged by lengths"));
   assert_non_null(strstr(dot.data, "digraph \"test\""));
   assert_non_null(strstr(dot.data, "linear\\nlayer.linear"));
@@ -325,10 +349,12 @@ static void test_validate(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_dims_fold), cmocka_unit_test(test_dims_fail),      cmocka_unit_test(test_weights),
-      cmocka_unit_test(test_errors),    cmocka_unit_test(test_entry_errors),   cmocka_unit_test(test_entries),
-      cmocka_unit_test(test_fusion),    cmocka_unit_test(test_fusion_refuses), cmocka_unit_test(test_hash),
-      cmocka_unit_test(test_dumps),     cmocka_unit_test(test_validate),
+      cmocka_unit_test(test_dims_fold),    cmocka_unit_test(test_dims_fail),
+      cmocka_unit_test(test_weights),      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_entry_errors), cmocka_unit_test(test_entries),
+      cmocka_unit_test(test_fusion),       cmocka_unit_test(test_fusion_refuses),
+      cmocka_unit_test(test_hash),         cmocka_unit_test(test_dumps),
+      cmocka_unit_test(test_validate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

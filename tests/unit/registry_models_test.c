@@ -1,5 +1,5 @@
-/* registry_models_test.c - the registry's configurations are enough to build their models: every text encoder, at its true
- * shape, without a checkpoint. */
+/* registry_models_test.c - the registry's configurations are enough to build their models: every
+ * text encoder, at its true shape, without a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,11 +17,13 @@ static void builds(const accel__registry_model *m, const char *architecture) {
   char *text = cJSON_PrintUnformatted(m->config);
   assert_int_equal(accel__json_parse(text, strlen(text), m->entry.model, &config), ACCEL_OK);
   accel__model_request request = {.config = &config, .architecture = architecture};
-  if (accel__model_build(&request, &model) != ACCEL_OK) fail_msg("%s: %s", m->entry.model, accel__message());
+  if (accel__model_build(&request, &model) != ACCEL_OK)
+    fail_msg("%s: %s", m->entry.model, accel__message());
   assert_string_equal(model->architecture, m->entry.architecture);
   assert_string_equal(model->model_type, m->model_type);
   assert_string_equal(model->task, m->task);
-  const accel__json *width = accel__json_get(m->config, strcmp(m->model_type, "distilbert") ? "hidden_size" : "dim");
+  const accel__json *width =
+      accel__json_get(m->config, strcmp(m->model_type, "distilbert") ? "hidden_size" : "dim");
   assert_int_equal(model->hidden_size, (int64_t)width->valuedouble);
   assert_true(model->max_positions >= m->entry.sequence_length || model->max_positions == 0);
   accel__model_free(&model);
@@ -31,8 +33,9 @@ static void builds(const accel__registry_model *m, const char *architecture) {
 
 static void every_encoder_builds(void **state) {
   (void)state;
-  static const char *const families[] = {"bert",   "roberta", "xlm-roberta", "camembert",  "distilbert", "mpnet",
-                                         "albert", "electra", "deberta-v2",  "modernbert", "nomic-bert"};
+  static const char *const families[] = {"bert",       "roberta",    "xlm-roberta", "camembert",
+                                         "distilbert", "mpnet",      "albert",      "electra",
+                                         "deberta-v2", "modernbert", "nomic-bert"};
   accel__registry *r;
   assert_int_equal(accel__registry_create(NULL, &r), ACCEL_OK);
   for (size_t f = 0; f < sizeof families / sizeof *families; f++) {

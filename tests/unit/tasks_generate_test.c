@@ -1,5 +1,5 @@
-/* tasks_generate_test.c - the generation loop over a made-up model (company, parts, shared prompts, beams, failures), texts
- * told piece by piece, and accel_generate on a tiny LLaMA. */
+/* tasks_generate_test.c - the generation loop over a made-up model (company, parts, shared prompts,
+ * beams, failures), texts told piece by piece, and accel_generate on a tiny LLaMA. */
 #include <math.h>
 #include <stdio.h>
 
@@ -28,7 +28,8 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
     assert_int_equal(items[i].held, f->n[items[i].sequence]);
     assert_true(items[i].n >= 1 && items[i].held + items[i].n <= LONGEST);
     for (uint32_t k = 0; k < items[i].n; k++)
-      if (items[i].ids[k] == POISON) return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
+      if (items[i].ids[k] == POISON)
+        return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
   }
   for (uint32_t i = 0; i < n; i++) {
     int32_t q = items[i].sequence;
@@ -53,11 +54,13 @@ static accel_status fake_encode(void *self, const accel__encode_item *items, uin
   for (uint32_t i = 0; i < n; i++) {
     tokens += items[i].input->ids.n;
     assert_true(f->used[items[i].sequence] && !f->n_read[items[i].sequence]);
-    if (items[i].input->ids.id[0] == POISON) return accel__fail(ACCEL_ERROR_LIMIT, "an encoder is poisoned");
+    if (items[i].input->ids.id[0] == POISON)
+      return accel__fail(ACCEL_ERROR_LIMIT, "an encoder is poisoned");
   }
   for (uint32_t i = 0; i < n; i++) {
     f->n_read[items[i].sequence] = items[i].input->ids.n;
-    f->read[items[i].sequence] = accel__hash(items[i].input->ids.id, items[i].input->ids.n * sizeof(int32_t), 1);
+    f->read[items[i].sequence] =
+        accel__hash(items[i].input->ids.id, items[i].input->ids.n * sizeof(int32_t), 1);
   }
   f->encodes++;
   f->most_encoded = tokens > f->most_encoded ? tokens : f->most_encoded;
@@ -104,7 +107,8 @@ static accel__stepper stepper_of(fake *f) {
 /* ---- requests ---- */
 
 static const int32_t eos[] = {3, 17};
-static const int32_t prompts[][9] = {{1, 2, 4}, {9, 8, 7, 6, 5, 4, 1, 2, 1}, {5}, {20, 21, 22, 23, 24}, {11, 12}};
+static const int32_t prompts[][9] = {
+    {1, 2, 4}, {9, 8, 7, 6, 5, 4, 1, 2, 1}, {5}, {20, 21, 22, 23, 24}, {11, 12}};
 static const uint32_t lengths[] = {3, 9, 1, 5, 2};
 enum { PROMPTS = 5 };
 
@@ -135,15 +139,19 @@ static accel__generate_config kind(int i) {
 }
 
 static accel__request request_of(const accel__generate_config *c, uint32_t prompt) {
-  return (accel__request){
-      .config = c, .prompt = {prompts[prompt], lengths[prompt]}, .new_tokens = 24, .sequence = -1, .number = prompt};
+  return (accel__request){.config = c,
+                          .prompt = {prompts[prompt], lengths[prompt]},
+                          .new_tokens = 24,
+                          .sequence = -1,
+                          .number = prompt};
 }
 
 static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t later) {
   for (uint32_t i = 0; i < n; i++) assert_int_equal(accel__request_begin(&r[i]), ACCEL_OK);
   uint32_t joined = 0;
   for (int step = 0; step < 1000 && (e->active || joined < n); step++) {
-    while (joined < n && (joined < later || (uint32_t)step >= 2 * joined)) accel__engine_join(e, &r[joined++]);
+    while (joined < n && (joined < later || (uint32_t)step >= 2 * joined))
+      accel__engine_join(e, &r[joined++]);
     accel__engine_step(e);
   }
   assert_null(e->active);
@@ -161,7 +169,8 @@ static void check_same(const accel__request *a, const accel__request *b) {
   }
 }
 
-/* Every kind alone, then all of them at once, joining at different steps, prompts in parts of 3 tokens. */
+/* Every kind alone, then all of them at once, joining at different steps, prompts in parts of 3
+ * tokens. */
 static void test_company(void **state) {
   static fake alone, together;
   accel__generate_config c[PROMPTS];
@@ -199,7 +208,8 @@ static void test_failure_alone(void **state) {
   static fake f, g;
   static const int32_t poisoned[] = {4, POISON, 5};
   accel__generate_config c = kind(1);
-  accel__request good[2] = {request_of(&c, 0), request_of(&c, 1)}, solo = request_of(&c, 1), bad = request_of(&c, 2);
+  accel__request good[2] = {request_of(&c, 0), request_of(&c, 1)}, solo = request_of(&c, 1),
+                 bad = request_of(&c, 2);
   bad.prompt = (accel__ids){poisoned, 3};
   (void)state;
   accel__stepper model = stepper_of(&f), other = stepper_of(&g);
@@ -227,8 +237,8 @@ static accel__request translation_of(const accel__generate_config *c, uint32_t p
   return r;
 }
 
-/* Requests that join together are encoded together, but no more tokens at once than a step has; whoever cannot be encoded
- * fails alone. */
+/* Requests that join together are encoded together, but no more tokens at once than a step has;
+ * whoever cannot be encoded fails alone. */
 static void test_encoders(void **state) {
   static fake f, g;
   static const int32_t poisoned[] = {POISON, 5};
@@ -259,7 +269,8 @@ static void test_encoders(void **state) {
   run_to_end(&e, joint, 2, 2);
   assert_int_equal(bad.status, ACCEL_ERROR_LIMIT);
   assert_non_null(strstr(bad.message, "poisoned"));
-  assert_true(joint[0].status == ACCEL_OK && joint[1].status == ACCEL_OK && joint[0].n_done && joint[1].n_done);
+  assert_true(joint[0].status == ACCEL_OK && joint[1].status == ACCEL_OK && joint[0].n_done &&
+              joint[1].n_done);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&joint[i], NULL);
   accel__request_end(&bad, NULL);
@@ -267,7 +278,8 @@ static void test_encoders(void **state) {
   accel__engine_free(&lone);
 }
 
-/* A prompt is read once however many sequences go on with it, and a step is one token a sequence. */
+/* A prompt is read once however many sequences go on with it, and a step is one token a
+ * sequence. */
 static void test_no_waste(void **state) {
   static fake f;
   accel__generate_config c = kind(2);
@@ -325,7 +337,8 @@ static void test_cancel(void **state) {
   accel__engine_free(&e);
 }
 
-/* Ids at random through tokenizers of all kinds: the pieces together are the decoding of all of them. */
+/* Ids at random through tokenizers of all kinds: the pieces together are the decoding of all of
+ * them. */
 static void test_pieces(void **state) {
   static const char *const files[] = {"bpe_llama",      "bpe_roberta",  "bpe_modernbert",
                                       "unigram_albert", "unigram_xlmr", "wordpiece_uncased"};
@@ -340,8 +353,10 @@ static void test_pieces(void **state) {
       int32_t ids[40];
       accel__text_stream s = {.tokenizer = tok, .keep_special = round % 2};
       accel__buffer told = {0}, want = {0};
-      uint32_t n = 1 + (uint32_t)(accel__random_next(&random) % 40), span = round % 3 ? 400 : 60; /* low ids: bytes */
-      if (span > accel__tokenizer_describe(tok)->vocab_size) span = accel__tokenizer_describe(tok)->vocab_size;
+      /* low ids: bytes */
+      uint32_t n = 1 + (uint32_t)(accel__random_next(&random) % 40), span = round % 3 ? 400 : 60;
+      if (span > accel__tokenizer_describe(tok)->vocab_size)
+        span = accel__tokenizer_describe(tok)->vocab_size;
       for (uint32_t i = 0; i < n; i++) {
         size_t bytes;
         ids[i] = (int32_t)(accel__random_next(&random) % span);
@@ -352,10 +367,14 @@ static void test_pieces(void **state) {
         assert_true(accel__utf8_valid(piece, bytes));
         accel__buffer_bytes(&told, piece, bytes);
       }
-      assert_int_equal(accel__decode(tok, ids, n, !(round % 2), accel__tokenizer_describe(tok)->clean_up, &want), ACCEL_OK);
-      bool bytes_apart = k == 0 && round % 3 == 0; /* <0x41> <0xE4>: the second takes back what the first spelled */
+      assert_int_equal(
+          accel__decode(tok, ids, n, !(round % 2), accel__tokenizer_describe(tok)->clean_up, &want),
+          ACCEL_OK);
+      /* <0x41> <0xE4>: the second takes back what the first spelled */
+      bool bytes_apart = k == 0 && round % 3 == 0;
       if (!bytes_apart && (told.n != want.n || (told.n && memcmp(told.data, want.data, told.n))))
-        fail_msg("%s: '%.*s', expected '%.*s'", files[k], (int)told.n, told.data, (int)want.n, want.data);
+        fail_msg("%s: '%.*s', expected '%.*s'", files[k], (int)told.n, told.data, (int)want.n,
+                 want.data);
       accel__buffer_free(&told);
       accel__buffer_free(&want);
       accel__text_stream_free(&s);
@@ -365,11 +384,13 @@ static void test_pieces(void **state) {
 }
 
 static void test_stop_strings(void **state) {
-  static const char text[] = "one two three four five six seven", *const stop[] = {"four f", "six", "zzz"};
+  static const char text[] = "one two three four five six seven", *const stop[] = {"four f", "six",
+                                                                                   "zzz"};
   accel__tokenizer *tok;
   accel__encoding enc = {0};
   (void)state;
-  assert_int_equal(accel__tokenizer_load(ACCEL_FIXTURES "/tokenizers/bpe_roberta.json", &tok), ACCEL_OK);
+  assert_int_equal(accel__tokenizer_load(ACCEL_FIXTURES "/tokenizers/bpe_roberta.json", &tok),
+                   ACCEL_OK);
   const accel__encode_options how = {0};
   assert_int_equal(accel__encode(tok, text, strlen(text), NULL, 0, &how, &enc), ACCEL_OK);
   for (int keep = 0; keep < 2; keep++) {
@@ -406,7 +427,8 @@ static accel_endpoint *open_llama(accel *ctx) {
 static void test_llama(void **state) {
   accel *ctx = test_context();
   accel_endpoint *ep = open_llama(ctx);
-  static const int32_t a[] = {1, 5, 9, 20, 33}, b[] = {1, 7}, c[] = {1, 40, 41, 40, 41, 40, 8, 9, 22};
+  static const int32_t a[] = {1, 5, 9, 20, 33}, b[] = {1, 7},
+                       c[] = {1, 40, 41, 40, 41, 40, 8, 9, 22};
   const int32_t *const ids[] = {a, b, c};
   const uint32_t count[] = {5, 2, 9};
   (void)state;
@@ -424,7 +446,8 @@ static void test_llama(void **state) {
       assert_int_equal(one->item[0].n, all->item[i].n);
       assert_memory_equal(one->item[0].ids, all->item[i].ids, one->item[0].n * sizeof(int32_t));
       for (uint32_t t = 0; t < one->item[0].n; t++) {
-        assert_true(one->item[0].logprob[t] == all->item[i].logprob[t] && one->item[0].logprob[t] < 0);
+        assert_true(one->item[0].logprob[t] == all->item[i].logprob[t] &&
+                    one->item[0].logprob[t] < 0);
         if (!sampled) assert_int_equal(all->item[i].alternative[2 * t].id, all->item[i].ids[t]);
       }
       accel_generations_free(&one);
@@ -462,7 +485,8 @@ static void test_refusals(void **state) {
   assert_int_equal(accel_generate_ids(ep, &row, &none, 1, &how, &out), ACCEL_ERROR_ARGUMENT);
   assert_int_equal(accel_generate_ids(ep, &wrong, &two, 1, &how, &out), ACCEL_ERROR_ARGUMENT);
   assert_int_equal(accel_generate_ids(bert, &row, &two, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
-  assert_int_equal(accel_generate(ep, &text, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED); /* no tokenizer */
+  /* no tokenizer */
+  assert_int_equal(accel_generate(ep, &text, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
   how.stop = &stop;
   assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
   how.stop = NULL;
@@ -496,7 +520,8 @@ static void test_sessions(void **state) {
   static const int32_t prompt[] = {1, 5, 9, 20, 33};
   const int32_t *const row = prompt;
   const uint32_t count = 5;
-  const char *path = ACCEL_TEST_BUILD "/tests/session.test", *damaged = ACCEL_TEST_BUILD "/tests/session.damaged";
+  const char *path = ACCEL_TEST_BUILD "/tests/session.test",
+             *damaged = ACCEL_TEST_BUILD "/tests/session.damaged";
   int32_t want[24], got[24];
   accel_session *s, *fork, *loaded;
   accel_generations *all;
@@ -509,7 +534,8 @@ static void test_sessions(void **state) {
   accel_generations_free(&all);
 
   assert_ok(accel_session_open(ep, &s));
-  assert_int_equal(accel_session_generate(s, &how, &all), ACCEL_ERROR_ARGUMENT); /* nothing to go on from */
+  /* nothing to go on from */
+  assert_int_equal(accel_session_generate(s, &how, &all), ACCEL_ERROR_ARGUMENT);
   assert_ok(accel_session_feed_ids(s, prompt, 2));
   assert_ok(accel_session_feed_ids(s, prompt + 2, 3));
   go_on(s, 7, got); /* in pieces, with a fork, a file and steps back on the way */
@@ -606,9 +632,11 @@ static void test_queue(void **state) {
   }
   const int32_t beyond[] = {99};
   accel_ticket *none;
-  assert_int_equal(accel_submit_generate(queue, NULL, beyond, 1, NULL, &none), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel_submit_generate(queue, NULL, beyond, 1, NULL, &none),
+                   ACCEL_ERROR_ARGUMENT);
   assert_null(none);
-  assert_int_equal(accel_wait(&ticket[0], -1, &outputs), ACCEL_ERROR_ARGUMENT); /* not its kind; it stays */
+  /* not its kind; it stays */
+  assert_int_equal(accel_wait(&ticket[0], -1, &outputs), ACCEL_ERROR_ARGUMENT);
   accel_generations *wrong;
   assert_int_equal(accel_wait_generations(&other, -1, &wrong), ACCEL_ERROR_ARGUMENT);
   assert_ok(accel_wait(&other, -1, &outputs));
@@ -637,10 +665,12 @@ static void test_queue(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_company),      cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_encoders),
-      cmocka_unit_test(test_no_waste),     cmocka_unit_test(test_cancel),        cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),         cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_sessions),     cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_company),      cmocka_unit_test(test_failure_alone),
+      cmocka_unit_test(test_encoders),     cmocka_unit_test(test_no_waste),
+      cmocka_unit_test(test_cancel),       cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),
+      cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sessions),
+      cmocka_unit_test(test_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

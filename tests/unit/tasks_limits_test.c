@@ -1,20 +1,27 @@
-/* tasks_limits_test.c - generation where something runs out: a KV cache full in the midst of a batch, prompts longer than
- * the context, texts without a token.  One request's failure is its own. */
+/* tasks_limits_test.c - generation where something runs out: a KV cache full in the midst of a
+ * batch, prompts longer than the context, texts without a token.  One request's failure is its
+ * own. */
 #include <stdio.h>
 
 #include "endpoint.h"
 #include "temp.h"
 
-enum { PAGE_ROWS = 256, PAGE_BYTES = PAGE_ROWS * 4 * 64 * 2 * 4 /* 4 heads of 64, K and V, fp32 */, REQUESTS = 5 };
+enum {
+  PAGE_ROWS = 256,
+  PAGE_BYTES = PAGE_ROWS * 4 * 64 * 2 * 4 /* 4 heads of 64, K and V, fp32 */,
+  REQUESTS = 5
+};
 
 /* One layer with a wide cache, long contexts, random weights. */
 static const char *wide_cache(void) {
   static char directory[512];
-  temp_text(
-      "wide/config.json",
-      "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 16, "
-      "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "
-      "\"head_dim\": 64, \"max_position_embeddings\": 4096, \"bos_token_id\": 1, \"eos_token_id\": 2}");
+  temp_text("wide/config.json",
+            "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", "
+            "\"vocab_size\": 40, \"hidden_size\": 16, "
+            "\"intermediate_size\": 16, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+            "\"num_key_value_heads\": 4, "
+            "\"head_dim\": 64, \"max_position_embeddings\": 4096, \"bos_token_id\": 1, "
+            "\"eos_token_id\": 2}");
   snprintf(directory, sizeof directory, "%s/wide", temp_directory());
   return directory;
 }
@@ -50,8 +57,10 @@ static accel_generate_params greedy(int32_t tokens) {
   return how;
 }
 
-/* Requests [i] of 4 + i tokens that want `tokens[i]` more; those that fail say so, the others give what they give alone. */
-static void check_requests(accel *limited, accel *free_ctx, const char *device, const int32_t *tokens, uint32_t fail) {
+/* Requests [i] of 4 + i tokens that want `tokens[i]` more; those that fail say so, the others give
+ * what they give alone. */
+static void check_requests(accel *limited, accel *free_ctx, const char *device,
+                           const int32_t *tokens, uint32_t fail) {
   accel_endpoint *ep = open_wide(limited, device), *alone = open_wide(free_ctx, device);
   accel_ticket *ticket[REQUESTS];
   int32_t ids[REQUESTS][16];
@@ -59,7 +68,8 @@ static void check_requests(accel *limited, accel *free_ctx, const char *device, 
   for (int32_t i = 0; i < REQUESTS; i++) {
     const accel_generate_params how = greedy(tokens[i]);
     for (int32_t k = 0; k < 16; k++) ids[i][k] = 3 + (5 * k + 11 * i) % 37;
-    assert_ok(accel_submit_generate(accel_queue_of(ep), NULL, ids[i], 4 + (uint32_t)i, &how, &ticket[i]));
+    assert_ok(
+        accel_submit_generate(accel_queue_of(ep), NULL, ids[i], 4 + (uint32_t)i, &how, &ticket[i]));
   }
   for (uint32_t i = 0; i < REQUESTS; i++) {
     const accel_generate_params how = greedy(tokens[i]);
@@ -85,8 +95,8 @@ static void check_requests(accel *limited, accel *free_ctx, const char *device, 
   accel_cleanup(&ep);
 }
 
-/* Three of five requests come to the end of their first page, when the short ones are gone: there is memory for three more
- * pages, or for two. */
+/* Three of five requests come to the end of their first page, when the short ones are gone: there
+ * is memory for three more pages, or for two. */
 static void test_full_cache(void **state) {
   static const char *const devices[] = {"reference", "cpu"};
   static const int32_t tokens[REQUESTS] = {20, 500, 30, 500, 490};
@@ -154,7 +164,8 @@ static void test_long_prompt(void **state) {
   (void)state;
   for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = (char)('a' + i % 26);
   assert_ok(accel_submit_generate(accel_queue_of(ep), cat, NULL, 0, &how, &good));
-  assert_int_equal(accel_submit_generate(accel_queue_of(ep), text, NULL, 0, &how, &bad), ACCEL_ERROR_LIMIT);
+  assert_int_equal(accel_submit_generate(accel_queue_of(ep), text, NULL, 0, &how, &bad),
+                   ACCEL_ERROR_LIMIT);
   assert_non_null(strstr(accel_last_error(), "context of 128"));
   assert_null(bad);
   assert_ok(accel_wait_generations(&good, -1, &joint));
@@ -181,7 +192,8 @@ static void test_empty_text(void **state) {
   assert_int_equal(joint->item[0].n, 12);
   assert_memory_equal(joint->item[0].ids, solo->item[0].ids, 12 * sizeof(int32_t));
   assert_int_equal(joint->prompt_tokens, 1);
-  assert_int_equal(accel_submit_generate(accel_queue_of(ep), NULL, NULL, 0, &how, &ticket), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel_submit_generate(accel_queue_of(ep), NULL, NULL, 0, &how, &ticket),
+                   ACCEL_ERROR_ARGUMENT);
   accel_generations_free(&joint);
   accel_generations_free(&solo);
   accel_cleanup(&ep);
@@ -190,14 +202,16 @@ static void test_empty_text(void **state) {
 
 /* ---- rotations that depend on the length ---- */
 
-/* Phi-3's longrope turns to its long factors beyond 16 tokens here: what a session read before is read anew, so that a text
- * in pieces is what it is at once, also from a file and after a step back. */
+/* Phi-3's longrope turns to its long factors beyond 16 tokens here: what a session read before is
+ * read anew, so that a text in pieces is what it is at once, also from a file and after a step
+ * back. */
 static void test_long_rotations(void **state) {
   accel *ctx = test_context();
   accel_init_params how = accel_init_params_default();
   const accel_generate_params few = greedy(8);
   const char *path = temp_path("session");
-  static const int32_t ids[20] = {5, 17, 33, 60, 8, 41, 9, 12, 50, 6, 7, 22, 31, 44, 3, 29, 61, 18, 55, 11};
+  static const int32_t ids[20] = {5, 17, 33, 60, 8, 41, 9,  12, 50, 6,
+                                  7, 22, 31, 44, 3, 29, 61, 18, 55, 11};
   const int32_t *const row = ids;
   const uint32_t whole = 20, part = 9;
   accel_endpoint *ep;
@@ -234,8 +248,10 @@ static void test_long_rotations(void **state) {
 
 /* ---- vocabularies that are not the model's ---- */
 
-static void copy_text_model(const char *to, const char *config_from, const char *config_to, bool weights) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors"};
+static void copy_text_model(const char *to, const char *config_from, const char *config_to,
+                            bool weights) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "config.json",
+                                      "model.safetensors"};
   static char bytes[1 << 20];
   for (int i = 0; i < (weights ? 4 : 3); i++) {
     char path[512], name[128];
@@ -249,7 +265,8 @@ static void copy_text_model(const char *to, const char *config_from, const char 
     char *at = i == 2 ? strstr(bytes, config_from) : NULL;
     assert_true(i != 2 || at);
     if (at) {
-      memmove(at + strlen(config_to), at + strlen(config_from), n - (size_t)(at - bytes) - strlen(config_from) + 1);
+      memmove(at + strlen(config_to), at + strlen(config_from),
+              n - (size_t)(at - bytes) - strlen(config_from) + 1);
       memcpy(at, config_to, strlen(config_to));
       n += strlen(config_to) - strlen(config_from);
     }
@@ -257,8 +274,9 @@ static void copy_text_model(const char *to, const char *config_from, const char 
   }
 }
 
-/* config.json's vocabulary is not the checkpoint's: the tensor is named.  The tokenizer's is larger than the model's: texts
- * that need the rest are refused, others are not; it is smaller: what has no text is left out. */
+/* config.json's vocabulary is not the checkpoint's: the tensor is named.  The tokenizer's is larger
+ * than the model's: texts that need the rest are refused, others are not; it is smaller: what has
+ * no text is left out. */
 static void test_vocabularies(void **state) {
   accel *ctx = test_context();
   accel_init_params how = accel_init_params_default();
@@ -288,8 +306,8 @@ static void test_vocabularies(void **state) {
   accel_destroy(&ctx);
 }
 
-/* Classes that look for the last token which is no padding take one sequence at a time without a padding token, also where
- * config.json takes the class's own away (Gemma 2). */
+/* Classes that look for the last token which is no padding take one sequence at a time without a
+ * padding token, also where config.json takes the class's own away (Gemma 2). */
 static void test_no_padding_token(void **state) {
   static const char *const models[] = {"llama_no_pad", "gemma2_no_pad", "gpt2_no_pad"};
   accel *ctx = test_context();
@@ -331,7 +349,8 @@ static void test_random_mamba(void **state) {
   for (int i = 0; i < 6000; i++) ids[i] = 3 + (i * i) % 37;
   temp_text(
       "mamba/config.json",
-      "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\", \"vocab_size\": 40, \"hidden_size\": 16, "
+      "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\", \"vocab_size\": 40, "
+      "\"hidden_size\": 16, "
       "\"state_size\": 4, \"num_hidden_layers\": 2, \"conv_kernel\": 4, \"eos_token_id\": 2}");
   snprintf(directory, sizeof directory, "%s/mamba", temp_directory());
   how.device = "reference";
@@ -346,8 +365,9 @@ static void test_random_mamba(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_full_cache),       cmocka_unit_test(test_full_session),   cmocka_unit_test(test_long_prompt),
-      cmocka_unit_test(test_empty_text),       cmocka_unit_test(test_long_rotations), cmocka_unit_test(test_vocabularies),
+      cmocka_unit_test(test_full_cache),       cmocka_unit_test(test_full_session),
+      cmocka_unit_test(test_long_prompt),      cmocka_unit_test(test_empty_text),
+      cmocka_unit_test(test_long_rotations),   cmocka_unit_test(test_vocabularies),
       cmocka_unit_test(test_no_padding_token), cmocka_unit_test(test_random_mamba),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

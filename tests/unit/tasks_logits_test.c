@@ -1,4 +1,5 @@
-/* tasks_logits_test.c - processors and warpers beside transformers' own on fixed scores, ranking, and the random numbers. */
+/* tasks_logits_test.c - processors and warpers beside transformers' own on fixed scores, ranking,
+ * and the random numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,10 +35,11 @@ static void open_golden(golden *g) {
   g->scores = (const float *)scores->data;
   g->vocab = scores->elements;
   uint32_t prompt = (uint32_t)atoi(accel__checkpoint_metadata(g->file, "prompt"));
-  g->input = (accel__logits_input){.ids = {g->ids, (uint32_t)ids->elements},
-                                   .prompt = prompt,
-                                   .encoder = {g->ids, prompt},
-                                   .max_length = atoi(accel__checkpoint_metadata(g->file, "max_length"))};
+  g->input =
+      (accel__logits_input){.ids = {g->ids, (uint32_t)ids->elements},
+                            .prompt = prompt,
+                            .encoder = {g->ids, prompt},
+                            .max_length = atoi(accel__checkpoint_metadata(g->file, "max_length"))};
 }
 
 static void check_case(const golden *g, const accel__json *config, uint32_t number) {
@@ -101,11 +103,13 @@ static void test_highest(void **state) {
   static accel__ranked all[N], few[N];
   accel__random r = accel__random_new(1, 0);
   (void)state;
-  for (int i = 0; i < N; i++) x[i] = i % 7 == 0 ? -INFINITY : (float)(accel__random_next(&r) % 97); /* many ties */
+  /* many ties */
+  for (int i = 0; i < N; i++) x[i] = i % 7 == 0 ? -INFINITY : (float)(accel__random_next(&r) % 97);
   uint32_t n = accel__highest(x, N, N, all);
   assert_int_equal(n, N - (N + 6) / 7);
   for (uint32_t i = 1; i < n; i++)
-    assert_true(all[i - 1].value > all[i].value || (all[i - 1].value == all[i].value && all[i - 1].index < all[i].index));
+    assert_true(all[i - 1].value > all[i].value ||
+                (all[i - 1].value == all[i].value && all[i - 1].index < all[i].index));
   for (uint32_t k = 1; k < n; k += 13) {
     assert_int_equal(accel__highest(x, N, k, few), k);
     for (uint32_t i = 0; i < k; i++) assert_int_equal(few[i].index, all[i].index);
@@ -116,7 +120,8 @@ static void test_highest(void **state) {
 static void test_random(void **state) {
   accel__random r = {0};
   (void)state;
-  assert_true(accel__random_next(&r) == UINT64_C(0xe220a8397b1dcdaf)); /* the published sequence of seed 0 */
+  /* the published sequence of seed 0 */
+  assert_true(accel__random_next(&r) == UINT64_C(0xe220a8397b1dcdaf));
   assert_true(accel__random_next(&r) == UINT64_C(0x6e789e6aa1b965f4));
   const float scores[4] = {logf(0.1f), -INFINITY, logf(0.6f), logf(0.3f)};
   int count[4] = {0};
@@ -128,14 +133,16 @@ static void test_random(void **state) {
   const float none[2] = {-INFINITY, -INFINITY}, broken[2] = {NAN, NAN};
   assert_int_equal(accel__draw(&draws, none, 2), -1);
   assert_int_equal(accel__draw(&draws, broken, 2), -1);
-  accel__random a = accel__random_new(5, 0), b = accel__random_new(5, 1), c = accel__random_new(6, 0);
+  accel__random a = accel__random_new(5, 0), b = accel__random_new(5, 1),
+                c = accel__random_new(6, 0);
   uint64_t first = accel__random_next(&a);
   assert_true(first != accel__random_next(&b) && first != accel__random_next(&c));
 }
 
 /* ---- configuration ---- */
 
-static accel_status read(const char *text, bool strict, accel__generate_config *c, accel__arena *arena) {
+static accel_status read(const char *text, bool strict, accel__generate_config *c,
+                         accel__arena *arena) {
   accel__json_file file = {0}, empty = {0};
   assert_int_equal(accel__json_parse("{}", 2, "empty", &empty), ACCEL_OK);
   assert_int_equal(accel__generate_config_read(&empty, NULL, arena, c), ACCEL_OK);
@@ -149,9 +156,12 @@ static accel_status read(const char *text, bool strict, accel__generate_config *
 
 static void test_fields(void **state) {
   static const char *const good[] = {
-      "{\"eos_token_id\": [1, 2], \"pad_token_id\": 0, \"do_sample\": true, \"temperature\": 0.6, \"unknown\": {\"a\": 1}}",
-      "{\"guidance_scale\": 1.0, \"watermarking_config\": null, \"token_healing\": false, \"num_beam_groups\": 1}",
-      "{\"stop_strings\": \"end\", \"early_stopping\": \"never\", \"num_beams\": 4, \"num_return_sequences\": 4}",
+      "{\"eos_token_id\": [1, 2], \"pad_token_id\": 0, \"do_sample\": true, \"temperature\": 0.6, "
+      "\"unknown\": {\"a\": 1}}",
+      "{\"guidance_scale\": 1.0, \"watermarking_config\": null, \"token_healing\": false, "
+      "\"num_beam_groups\": 1}",
+      "{\"stop_strings\": \"end\", \"early_stopping\": \"never\", \"num_beams\": 4, "
+      "\"num_return_sequences\": 4}",
       "{\"suppress_tokens\": [-1], \"max_length\": 30, \"transformers_version\": \"5.0\"}"};
   static const struct {
     const char *text, *word;
@@ -187,14 +197,16 @@ static void test_fields(void **state) {
     if (!strstr(accel__message(), bad[i].word)) fail_msg("%s: %s", bad[i].text, accel__message());
   }
   assert_int_equal(read("{\"unknown\": 1}", true, &c, &arena), ACCEL_ERROR_ARGUMENT);
-  assert_int_equal(read("{\"eos_token_id\": 7, \"forced_bos_token_id\": 3}", true, &c, &arena), ACCEL_OK);
-  assert_true(c.eos.n == 1 && c.eos.id[0] == 7 && c.forced_bos == 3 && c.top_k == 50 && !c.do_sample && c.max_length == -1);
+  assert_int_equal(read("{\"eos_token_id\": 7, \"forced_bos_token_id\": 3}", true, &c, &arena),
+                   ACCEL_OK);
+  assert_true(c.eos.n == 1 && c.eos.id[0] == 7 && c.forced_bos == 3 && c.top_k == 50 &&
+              !c.do_sample && c.max_length == -1);
   accel__arena_free(&arena);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_transformers), cmocka_unit_test(test_presence_and_frequency),
-                                     cmocka_unit_test(test_highest), cmocka_unit_test(test_random),
-                                     cmocka_unit_test(test_fields)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_transformers), cmocka_unit_test(test_presence_and_frequency),
+      cmocka_unit_test(test_highest), cmocka_unit_test(test_random), cmocka_unit_test(test_fields)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tasks_modules_test.c - modules.json and what it names: what is read, what is passed over, what is refused and how. */
+/* tasks_modules_test.c - modules.json and what it names: what is read, what is passed over, what is
+ * refused and how. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,17 +61,21 @@ static void test_old_spelling(void **state) {
   (void)state;
   accel__arena arena = {0};
   accel__sentence_modules m;
-  begin("[" TRANSFORMER "," POOLING ",{\"path\":\"2_Dense\"," TYPE("Dense") "},{\"path\":\"\"," TYPE(
-      "Dropout") "},{\"path\":\"3_Normalize\"," TYPE("Normalize") "}]");
+  begin("[" TRANSFORMER "," POOLING
+        ",{\"path\":\"2_Dense\"," TYPE("Dense") "},{\"path\":\"\"," TYPE(
+            "Dropout") "},{\"path\":\"3_Normalize\"," TYPE("Normalize") "}]");
   put("sentence_roberta_config.json", "{\"max_seq_length\":77,\"do_lower_case\":true}");
   put("1_Pooling/config.json",
-      "{\"word_embedding_dimension\":8,\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":false,\"pooling_mode_"
+      "{\"word_embedding_dimension\":8,\"pooling_mode_cls_token\":true,\"pooling_mode_mean_"
+      "tokens\":false,\"pooling_mode_"
       "lasttoken\":true,"
       "\"pooling_mode_max_tokens\":true,\"include_prompt\":false}");
   put("2_Dense/config.json",
-      "{\"in_features\":24,\"out_features\":5,\"bias\":false,\"activation_function\":\"torch.nn.modules.linear.Identity\"}");
+      "{\"in_features\":24,\"out_features\":5,\"bias\":false,\"activation_function\":\"torch.nn."
+      "modules.linear.Identity\"}");
   put("config_sentence_transformers.json",
-      "{\"prompts\":{\"query\":\"q: \",\"plain\":null},\"default_prompt_name\":\"query\",\"similarity_fn_name\":\"dot\"}");
+      "{\"prompts\":{\"query\":\"q: "
+      "\",\"plain\":null},\"default_prompt_name\":\"query\",\"similarity_fn_name\":\"dot\"}");
   assert_int_equal(read_it(&arena, &m), ACCEL_OK);
   assert_true(m.present && m.lower_case && !m.include_prompt);
   assert_int_equal(m.max_seq_length, 77);
@@ -98,12 +103,16 @@ static void test_new_spelling(void **state) {
   accel__sentence_modules m;
   begin(
       "[{\"path\":\"0_T\",\"type\":\"sentence_transformers.base.modules.transformer.Transformer\"},"
-      "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.sentence_transformer.modules.pooling.Pooling\"}]");
+      "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.sentence_transformer.modules."
+      "pooling.Pooling\"}]");
   put("0_T/sentence_bert_config.json",
-      "{\"transformer_task\":\"feature-extraction\",\"modality_config\":{\"text\":{\"method\":\"forward\"}},\"module_output_"
+      "{\"transformer_task\":\"feature-extraction\",\"modality_config\":{\"text\":{\"method\":"
+      "\"forward\"}},\"module_output_"
       "name\":"
-      "\"token_embeddings\",\"processing_kwargs\":{},\"query_length\":32,\"tokenizer_args\":{\"model_max_length\":12}}");
-  put("1_Pooling/config.json", "{\"embedding_dimension\":8,\"pooling_mode\":[\"lasttoken\",\"mean\"]}");
+      "\"token_embeddings\",\"processing_kwargs\":{},\"query_length\":32,\"tokenizer_args\":{"
+      "\"model_max_length\":12}}");
+  put("1_Pooling/config.json",
+      "{\"embedding_dimension\":8,\"pooling_mode\":[\"lasttoken\",\"mean\"]}");
   assert_int_equal(read_it(&arena, &m), ACCEL_OK);
   assert_int_equal(m.head.n_pooling, 2); /* in the file's order */
   assert_int_equal(m.head.pooling[0], ACCEL__POOL_LAST);
@@ -185,15 +194,17 @@ static void test_types(void **state) {
   refused(ACCEL_ERROR_UNSUPPORTED, "before Pooling");
   begin("[" TRANSFORMER ",{\"path\":\"2_N\"," TYPE("LayerNorm") "}]");
   refused(ACCEL_ERROR_UNSUPPORTED, "before Pooling");
-  static const char *const norms[][2] = {
-      {"{}", "dimension"}, {"{\"dimension\":0}", "dimension"}, {"{\"dimension\":4,\"eps\":1e-12}", "'eps'"}};
+  static const char *const norms[][2] = {{"{}", "dimension"},
+                                         {"{\"dimension\":0}", "dimension"},
+                                         {"{\"dimension\":4,\"eps\":1e-12}", "'eps'"}};
   for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
     begin("[" TRANSFORMER "," POOLING ",{\"path\":\"2_N\"," TYPE("LayerNorm") "}]");
     put("1_Pooling/config.json", "{}");
     put("2_N/config.json", norms[i][0]);
     refused(i < 2 ? ACCEL_ERROR_FORMAT : ACCEL_ERROR_UNSUPPORTED, norms[i][1]);
   }
-  begin("[" TRANSFORMER "," POOLING ",{\"path\":\"\"," TYPE("Normalize") "},{\"path\":\"\"," TYPE("Dropout") "}]");
+  begin("[" TRANSFORMER "," POOLING
+        ",{\"path\":\"\"," TYPE("Normalize") "},{\"path\":\"\"," TYPE("Dropout") "}]");
   put("1_Pooling/config.json", "{}");
   refused(ACCEL_ERROR_UNSUPPORTED, "after Normalize");
   begin("[" TRANSFORMER "," POOLING "," POOLING "]");
@@ -224,9 +235,10 @@ static void test_fields_that_matter(void **state) {
   refused(ACCEL_ERROR_UNSUPPORTED, "pooling_mode_of_tomorrow");
   put("1_Pooling/config.json", "{\"pooling_mode\":\"attention\"}");
   refused(ACCEL_ERROR_UNSUPPORTED, "attention");
-  static const char *const dense[][2] = {{"\"use_residual\":true", "use_residual"},
-                                         {"\"module_input_name\":\"token_embeddings\"", "token_embeddings"},
-                                         {"\"activation_function\":\"x.Softplus\"", "Softplus"}};
+  static const char *const dense[][2] = {
+      {"\"use_residual\":true", "use_residual"},
+      {"\"module_input_name\":\"token_embeddings\"", "token_embeddings"},
+      {"\"activation_function\":\"x.Softplus\"", "Softplus"}};
   for (size_t i = 0; i < sizeof dense / sizeof *dense; i++) {
     char text[256];
     snprintf(text, sizeof text, "{\"in_features\":4,\"out_features\":4,%s}", dense[i][0]);

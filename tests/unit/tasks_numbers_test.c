@@ -1,4 +1,5 @@
-/* tasks_numbers_test.c - the arithmetic of the tasks: pooling and Dense on the host, scores, differences and their bounds.
+/* tasks_numbers_test.c - the arithmetic of the tasks: pooling and Dense on the host, scores,
+ * differences and their bounds.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -79,8 +80,8 @@ static void test_dense(void **state) {
   accel__dense plain = {.in = 2, .out = 2, .activation = ACCEL_PLUGIN_ACT_NONE};
   float y[2], normed[2];
   accel__dense_row(&(accel__dense){.in = 2, .out = 2, .norms = true}, weight, bias, x, normed);
-  near(normed[0],
-       1.5 - 0.5 * 1e-5 / 2.25); /* (x - 0.5) / sqrt(1.5^2 + 1e-5) is +-1, nearly; times 1 and 2, plus 0.5 and -3 */
+  /* (x - 0.5) / sqrt(1.5^2 + 1e-5) is +-1, nearly; times 1 and 2, plus 0.5 and -3 */
+  near(normed[0], 1.5 - 0.5 * 1e-5 / 2.25);
   near(normed[1], -5 + 1e-5 / 2.25);
   accel__dense_row(&plain, weight, NULL, x, y);
   near(y[0], 0);
@@ -108,7 +109,8 @@ static void test_scores(void **state) {
 
 /* ---- differences ---- */
 
-static accel__difference compare(const float *got, const float *want, const uint8_t *mask, uint64_t n) {
+static accel__difference compare(const float *got, const float *want, const uint8_t *mask,
+                                 uint64_t n) {
   accel__difference d;
   accel__compare(got, want, mask, n, &d);
   return d;
@@ -158,8 +160,8 @@ static void test_bounds(void **state) {
 
 static void test_special_values(void **state) {
   (void)state;
-  const float inf[] = {INFINITY, -INFINITY, 1}, other[] = {INFINITY, INFINITY, 1}, nan[] = {NAN, 1, 1}, zero[] = {0, 0, 0},
-              one[] = {0, 0, 1};
+  const float inf[] = {INFINITY, -INFINITY, 1}, other[] = {INFINITY, INFINITY, 1},
+              nan[] = {NAN, 1, 1}, zero[] = {0, 0, 0}, one[] = {0, 0, 1};
   accel__difference d = compare(inf, inf, NULL, 3);
   assert_false(d.nan || d.infinity);
   assert_true(within(&d, "fp32", fmax(2e-4 * d.rms, 1e-6)));
@@ -182,9 +184,10 @@ static void test_special_values(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pooling), cmocka_unit_test(test_pooling_skips),  cmocka_unit_test(test_normalize),
-      cmocka_unit_test(test_dense),   cmocka_unit_test(test_scores),         cmocka_unit_test(test_compare),
-      cmocka_unit_test(test_bounds),  cmocka_unit_test(test_special_values),
+      cmocka_unit_test(test_pooling),   cmocka_unit_test(test_pooling_skips),
+      cmocka_unit_test(test_normalize), cmocka_unit_test(test_dense),
+      cmocka_unit_test(test_scores),    cmocka_unit_test(test_compare),
+      cmocka_unit_test(test_bounds),    cmocka_unit_test(test_special_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,18 @@
-/* tasks_selftest_test.c - endpoints that test themselves, and precision tests through the public interface. */
+/* tasks_selftest_test.c - endpoints that test themselves, and precision tests through the public
+ * interface. */
 #include <stdio.h>
 
 #include "unit/endpoint.h"
 
 static const char *const tiny_entry =
-    "{\"models\":[{\"id\":\"tests/tiny-bert\",\"family\":\"bert\",\"description\":\"a BERT small enough for "
+    "{\"models\":[{\"id\":\"tests/tiny-bert\",\"family\":\"bert\",\"description\":\"a BERT small "
+    "enough for "
     "tests\",\"task\":\"fill-mask\","
-    "\"architecture\":\"BertForMaskedLM\",\"embedding_dim\":24,\"sequence_length\":32,\"config\":{\"model_type\":\"bert\","
+    "\"architecture\":\"BertForMaskedLM\",\"embedding_dim\":24,\"sequence_length\":32,\"config\":{"
+    "\"model_type\":\"bert\","
     "\"vocab_size\":61,"
-    "\"hidden_size\":24,\"num_hidden_layers\":2,\"num_attention_heads\":3,\"intermediate_size\":40,\"max_position_"
+    "\"hidden_size\":24,\"num_hidden_layers\":2,\"num_attention_heads\":3,\"intermediate_size\":40,"
+    "\"max_position_"
     "embeddings\":32}}]}";
 
 static void expect_success(accel_endpoint *ep, const char *key, const char *weights) {
@@ -79,12 +83,14 @@ static void test_precision_tests(void **state) {
   assert_int_equal(report->n_records, 1);
   assert_string_equal(report->record[0].platform, "cpu (FP32)");
   accel_test_report_free(&report);
-  assert_int_equal(accel_run_precision_tests(ctx, "no/such", NULL, 0, NULL, 0, &report), ACCEL_ERROR_UNKNOWN_MODEL);
+  assert_int_equal(accel_run_precision_tests(ctx, "no/such", NULL, 0, NULL, 0, &report),
+                   ACCEL_ERROR_UNKNOWN_MODEL);
   assert_null(report);
   accel_destroy(&ctx);
 }
 
-/* A profile decides what is tried: a precision it leaves out is not supported, whatever the plugin can do. */
+/* A profile decides what is tried: a precision it leaves out is not supported, whatever the plugin
+ * can do. */
 static void test_profiles_count(void **state) {
   (void)state;
   const char *hardware[] = {"cpu"}, *precisions[] = {"fp32"};
@@ -102,8 +108,9 @@ static void test_profiles_count(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_local_weights),   cmocka_unit_test(test_pictures),       cmocka_unit_test(test_random_weights),
-      cmocka_unit_test(test_precision_tests), cmocka_unit_test(test_profiles_count),
+      cmocka_unit_test(test_local_weights),  cmocka_unit_test(test_pictures),
+      cmocka_unit_test(test_random_weights), cmocka_unit_test(test_precision_tests),
+      cmocka_unit_test(test_profiles_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

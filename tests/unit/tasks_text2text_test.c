@@ -1,5 +1,5 @@
-/* tasks_text2text_test.c - encoder-decoders in company: batches and the queue give what each request gives alone; the calls
- * for translations and summaries in C. */
+/* tasks_text2text_test.c - encoder-decoders in company: batches and the queue give what each
+ * request gives alone; the calls for translations and summaries in C. */
 #include "endpoint.h"
 
 #include <stdio.h>
@@ -46,9 +46,10 @@ static void same(const answer *a, const answer *b) {
 
 /* Request i: an input of its own length, greedy or with beams, of its own settings. */
 static accel_generate_params wishes(int i) {
-  static const char *const config[] = {"{\"no_repeat_ngram_size\": 2}",
-                                       "{\"encoder_no_repeat_ngram_size\": 2, \"early_stopping\": true}",
-                                       "{\"forced_bos_token_id\": 9}", "{\"min_length\": 7, \"length_penalty\": 2.0}"};
+  static const char *const config[] = {
+      "{\"no_repeat_ngram_size\": 2}",
+      "{\"encoder_no_repeat_ngram_size\": 2, \"early_stopping\": true}",
+      "{\"forced_bos_token_id\": 9}", "{\"min_length\": 7, \"length_penalty\": 2.0}"};
   accel_generate_params how = accel_generate_params_default();
   how.max_new_tokens = 5 + i;
   how.num_beams = 1 + (uint32_t)i % 4;
@@ -83,7 +84,8 @@ static void check_company(const char *name, const char *device) {
     const accel_generate_params how = wishes(i);
     assert_ok(accel_submit_generate(accel_queue_of(ep), NULL, ids[i], n[i], &how, &ticket[i]));
   }
-  assert_int_equal(accel_submit_generate(accel_queue_of(ep), NULL, (const int32_t[]){5, 1 << 20}, 2, NULL, &none),
+  assert_int_equal(accel_submit_generate(accel_queue_of(ep), NULL, (const int32_t[]){5, 1 << 20}, 2,
+                                         NULL, &none),
                    ACCEL_ERROR_ARGUMENT);
   for (int i = REQUESTS; i-- > 0;) {
     assert_ok(accel_wait_generations(&ticket[i], -1, &g));
@@ -110,7 +112,8 @@ static void test_company_on_cpu(void **state) {
 
 /* A batch of texts of different lengths is each text alone; the prefix of a task belongs to it. */
 static void test_texts(void **state) {
-  static const char *const texts[] = {"Hello world", "the quick brown fox jumps over the lazy dog", "x"};
+  static const char *const texts[] = {"Hello world", "the quick brown fox jumps over the lazy dog",
+                                      "x"};
   accel *ctx = test_context();
   accel_endpoint *ep = open_model(ctx, "pipelines/t5", "reference");
   accel_generate_params how = accel_generate_params_default();
@@ -137,13 +140,15 @@ static void test_texts(void **state) {
   assert_int_equal(accel_translate(ep, texts, 1, "en", "xx", NULL, &one), ACCEL_ERROR_ARGUMENT);
   assert_null(one);
   assert_int_equal(accel_summarize(ep, NULL, 1, NULL, &one), ACCEL_ERROR_ARGUMENT);
-  assert_int_equal(accel_summarize(ep, (const char *[]){NULL}, 1, NULL, &one), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel_summarize(ep, (const char *[]){NULL}, 1, NULL, &one),
+                   ACCEL_ERROR_ARGUMENT);
   accel_cleanup(&ep);
   accel_destroy(&ctx);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_company_on_cpu),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_company),
+                                     cmocka_unit_test(test_company_on_cpu),
                                      cmocka_unit_test(test_texts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

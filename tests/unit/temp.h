@@ -1,4 +1,5 @@
-/* temp.h - for unit tests: a directory of this process's own, removed at exit, and small files in it. */
+/* temp.h - for unit tests: a directory of this process's own, removed at exit, and small files in
+ * it. */
 #ifndef ACCEL_TESTS_TEMP_H
 #define ACCEL_TESTS_TEMP_H
 
@@ -36,7 +37,8 @@ static inline char *temp_path(const char *name) {
   static char path[8][512];
   static unsigned turn;
   char *out = path[turn++ % 8];
-  if (snprintf(out, sizeof path[0], "%s/%s", temp_directory(), name) >= (int)sizeof path[0]) abort();
+  if (snprintf(out, sizeof path[0], "%s/%s", temp_directory(), name) >= (int)sizeof path[0])
+    abort();
   return out;
 }
 
@@ -52,6 +54,8 @@ static inline char *temp_file(const char *name, const void *bytes, size_t n) {
   if (!f || fwrite(bytes, 1, n, f) != n || fclose(f)) abort();
   return path;
 }
-static inline char *temp_text(const char *name, const char *text) { return temp_file(name, text, strlen(text)); }
+static inline char *temp_text(const char *name, const char *text) {
+  return temp_file(name, text, strlen(text));
+}
 
 #endif

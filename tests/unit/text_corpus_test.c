@@ -1,9 +1,9 @@
-/* text_corpus_test.c - every fixture of tests/fixtures/tokenizers against what the `tokenizers` package made of 10,000
- * strings.
+/* text_corpus_test.c - every fixture of tests/fixtures/tokenizers against what the `tokenizers`
+ * package made of 10,000 strings.
  *
- * The strings are those of tests/goldens/tokenizer_corpus.py, made here again; the goldens are one CRC-32 a string, over
- * what tests/goldens/make_tokenizer_goldens.py describes: ids, type ids, masks, offsets, word and sequence ids of every
- * piece, decoded text.
+ * The strings are those of tests/goldens/tokenizer_corpus.py, made here again; the goldens are one
+ * CRC-32 a string, over what tests/goldens/make_tokenizer_goldens.py describes: ids, type ids,
+ * masks, offsets, word and sequence ids of every piece, decoded text.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,8 +75,9 @@ static const char *const words[] = {"the",
                                     "x\u00b2",
                                     "\ufb01sh",
                                     "\u00bd"};
-static const uint32_t joiners[] = {0x20,   0x09,   0x0A,  0x0D,  0x3000, 0xA0,   0x200B, 0x200D, 0x1100, 0x1161, 0x11A8,
-                                   0xAC00, 0x4E00, 0x915, 0x94D, 0x130,  0x2581, 0x120,  0xFE0F, 0xA9,   0x345,  0x1D165};
+static const uint32_t joiners[] = {0x20,   0x09,   0x0A,   0x0D,   0x3000, 0xA0,   0x200B, 0x200D,
+                                   0x1100, 0x1161, 0x11A8, 0xAC00, 0x4E00, 0x915,  0x94D,  0x130,
+                                   0x2581, 0x120,  0xFE0F, 0xA9,   0x345,  0x1D165};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static uint32_t below(uint64_t *state, uint32_t n) { /* splitmix64 */
@@ -164,7 +165,8 @@ static void make_crc_table(void) {
 }
 
 static uint32_t crc_word(uint32_t crc, uint32_t word) {
-  const uint8_t bytes[4] = {(uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16), (uint8_t)(word >> 24)};
+  const uint8_t bytes[4] = {(uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16),
+                            (uint8_t)(word >> 24)};
   return crc_bytes(crc, bytes, 4);
 }
 
@@ -176,14 +178,16 @@ static uint32_t crc_encoding(const accel__encoding *e) {
     for (size_t i = from; i < to; ++i) crc = crc_word(crc, (uint32_t)e->ids[i]);
     for (size_t i = from; i < to; ++i) crc = crc_word(crc, (uint32_t)e->type_ids[i]);
     for (size_t i = from; i < to; ++i) crc = crc_word(crc, e->special[i]);
-    for (size_t i = from; i < to; ++i) crc = crc_word(crc_word(crc, e->chars[i].start), e->chars[i].end);
+    for (size_t i = from; i < to; ++i)
+      crc = crc_word(crc_word(crc, e->chars[i].start), e->chars[i].end);
     for (size_t i = from; i < to; ++i) crc = crc_word(crc, (uint32_t)e->word_ids[i]);
     for (size_t i = from; i < to; ++i) crc = crc_word(crc, (uint32_t)e->sequence_ids[i]);
   }
   return crc;
 }
 
-/* Bytes and code points must name the same places: checked here, since Python only knows the latter. */
+/* Bytes and code points must name the same places: checked here, since Python only knows the
+ * latter. */
 static void check_bytes(const accel__encoding *e, size_t i, size_t pair) {
   for (size_t k = 0; k < e->n; ++k) {
     size_t string = e->sequence_ids[k] == 1 ? pair : i;
@@ -207,17 +211,21 @@ static void check_bytes(const accel__encoding *e, size_t i, size_t pair) {
 static uint32_t checksum(const accel__tokenizer *t, size_t i, accel__encoding *e) {
   size_t pair = (7 * i + 3) % STRINGS;
   bool paired = i % 5 == 1;
-  accel__encode_options how = {.add_special_tokens = i % 11 != 4,
-                               .max_length = 24 + (uint32_t)i % 13,
-                               .stride = (uint32_t)i % 6,
-                               .truncate_left = i / 21 % 2 == 1,
-                               .truncation = i % 7 == 3 ? (accel__truncation)(1 + i / 7 % 3) : ACCEL__TRUNCATE_NONE};
-  if (accel__encode(t, text_of(i), corpus[i].n, paired ? text_of(pair) : NULL, corpus[pair].n, &how, e) != ACCEL_OK) {
+  accel__encode_options how = {
+      .add_special_tokens = i % 11 != 4,
+      .max_length = 24 + (uint32_t)i % 13,
+      .stride = (uint32_t)i % 6,
+      .truncate_left = i / 21 % 2 == 1,
+      .truncation = i % 7 == 3 ? (accel__truncation)(1 + i / 7 % 3) : ACCEL__TRUNCATE_NONE};
+  if (accel__encode(t, text_of(i), corpus[i].n, paired ? text_of(pair) : NULL, corpus[pair].n, &how,
+                    e) != ACCEL_OK) {
     assert_int_not_equal(accel__message()[0], 0);
     return crc_word(0, 0xFFFFFFFFu);
   }
-  bool repeated = false; /* a template that uses a text twice numbers it once: no text to check against */
-  for (size_t k = 0; k < e->n; ++k) repeated = repeated || (e->sequence_ids[k] < 0 && !e->special[k]);
+  /* a template that uses a text twice numbers it once: no text to check against */
+  bool repeated = false;
+  for (size_t k = 0; k < e->n; ++k)
+    repeated = repeated || (e->sequence_ids[k] < 0 && !e->special[k]);
   if (i % 16 == 1 && !repeated) check_bytes(e, i, pair);
   accel__buffer text = {0};
   uint32_t crc = crc_encoding(e);
@@ -240,9 +248,11 @@ static void compare(const char *name) {
   size_t different = 0;
   for (size_t i = 0; i < STRINGS; ++i) {
     const uint8_t *at = golden.data + 4 * i;
-    uint32_t want = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    uint32_t want =
+        (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     if (checksum(t, i, &e) == want) continue;
-    if (different++ < 10) print_error("%s: string %zu is encoded or decoded differently\n", name, i);
+    if (different++ < 10)
+      print_error("%s: string %zu is encoded or decoded differently\n", name, i);
   }
   accel__encoding_free(&e);
   accel__file_unmap(&golden);
@@ -276,12 +286,14 @@ static void test_corpus(void **state) { /* the generator itself: every code poin
     (void)state;                          \
     compare(#name);                       \
   }
-#define FIXTURES(X)                                                                                                         \
-  X(wordpiece_uncased)                                                                                                      \
-  X(wordpiece_cased)                                                                                                        \
-  X(wordpiece_accents) X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence) X(wordlevel_nfd) X(wordlevel_nfc) \
-      X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) X(bpe_suffix) X(bpe_prefix)       \
-          X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
+#define FIXTURES(X)                                                                               \
+  X(wordpiece_uncased)                                                                            \
+  X(wordpiece_cased)                                                                              \
+  X(wordpiece_accents)                                                                            \
+  X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence) X(wordlevel_nfd)             \
+      X(wordlevel_nfc) X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space)     \
+          X(bpe_split) X(bpe_suffix) X(bpe_prefix) X(bpe_llama) X(unigram_xlmr) X(unigram_albert) \
+              X(unigram_deberta)
 FIXTURES(FIXTURE)
 #define TEST(name) cmocka_unit_test(test_##name),
 

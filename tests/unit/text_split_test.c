@@ -40,7 +40,8 @@ static void test_known(void **state) {
     for (int i = 0; i < 200000; ++i) {
       accel__char chars[24];
       size_t n = 1 + next(&random) % 24, expected, found;
-      for (size_t k = 0; k < n; ++k) chars[k] = (accel__char){some_char(&random), (uint32_t)k, (uint32_t)k + 1};
+      for (size_t k = 0; k < n; ++k)
+        chars[k] = (accel__char){some_char(&random), (uint32_t)k, (uint32_t)k + 1};
       stack.steps = 0;
       assert_int_equal(accel__regex_match(regex, chars, n, 0, &stack, &expected), ACCEL_OK);
       found = known->fn(chars, n);
@@ -66,7 +67,8 @@ static void test_every_code_point(void **state) {
       size_t expected;
       stack.steps = 0;
       for (size_t k = 0; k < 3; ++k) {
-        assert_int_equal(accel__regex_match(regex, chars + k, 4 - k, 0, &stack, &expected), ACCEL_OK);
+        assert_int_equal(accel__regex_match(regex, chars + k, 4 - k, 0, &stack, &expected),
+                         ACCEL_OK);
         assert_int_equal(known->fn(chars + k, 4 - k), expected);
       }
     }
@@ -76,6 +78,7 @@ static void test_every_code_point(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_known), cmocka_unit_test(test_every_code_point)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_known),
+                                     cmocka_unit_test(test_every_code_point)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* vision_image_test.c - pictures, resizing and image processors against Pillow, torchvision and transformers
- * (tests/goldens/make_image_goldens.py). */
+/* vision_image_test.c - pictures, resizing and image processors against Pillow, torchvision and
+ * transformers (tests/goldens/make_image_goldens.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,13 +16,16 @@
 
 #define IMAGE ACCEL_FIXTURES "/image/"
 
-static void assert_pixels(const char *name, const accel__image *got, const accel_tensor *want, int bound) {
+static void assert_pixels(const char *name, const accel__image *got, const accel_tensor *want,
+                          int bound) {
   const uint8_t *w = want->data;
   if (got->height != want->dim[0] || got->width != want->dim[1])
-    fail_msg("%s: %d x %d, not %d x %d", name, got->width, got->height, (int)want->dim[1], (int)want->dim[0]);
+    fail_msg("%s: %d x %d, not %d x %d", name, got->width, got->height, (int)want->dim[1],
+             (int)want->dim[0]);
   for (int64_t i = 0; i < want->dim[0] * want->dim[1] * 3; i++)
     if (abs(got->pixels[i] - w[i]) > bound)
-      fail_msg("%s: pixel %d, channel %d is %d, not %d", name, (int)(i / 3), (int)(i % 3), got->pixels[i], w[i]);
+      fail_msg("%s: pixel %d, channel %d is %d, not %d", name, (int)(i / 3), (int)(i % 3),
+               got->pixels[i], w[i]);
 }
 
 static accel__image image_of(const accel_tensor *t) {
@@ -42,7 +45,8 @@ static void pictures_are_read(void **state) {
     const char *name = t->item[i].name;
     snprintf(path, sizeof path, IMAGE "pictures/%s", name);
     if (accel__image_read(path, &image) != ACCEL_OK) {
-      if (strstr(name, ".webp") && strstr(accel_last_error(), "libwebp.so.7")) continue; /* not installed: explained */
+      /* not installed: explained */
+      if (strstr(name, ".webp") && strstr(accel_last_error(), "libwebp.so.7")) continue;
       fail_msg("%s", accel_last_error());
     }
     assert_pixels(name, &image, &t->item[i], 0);
@@ -62,8 +66,10 @@ static void bad_pictures_are_refused(void **state) {
   assert_true(n >= 11);
   for (size_t i = 0; i < n; i++) {
     accel__image image;
-    const accel_status status = accel__image_read(accel__path_join(&arena, IMAGE "bad", names[i]), &image);
-    if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED) fail_msg("%s is taken: %d", names[i], status);
+    const accel_status status =
+        accel__image_read(accel__path_join(&arena, IMAGE "bad", names[i]), &image);
+    if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED)
+      fail_msg("%s is taken: %d", names[i], status);
     assert_non_null(strstr(accel_last_error(), names[i]));
     assert_null(image.pixels);
   }
@@ -92,7 +98,9 @@ static void sizes(accel__pool *pool) {
   for (uint32_t i = 0; i < t->n; i++) {
     int n, filter, height, width;
     char backend[16];
-    if (sscanf(t->item[i].name, "out.%d.%d.%15[a-z].%d.%d", &n, &filter, backend, &height, &width) != 5) continue;
+    if (sscanf(t->item[i].name, "out.%d.%d.%15[a-z].%d.%d", &n, &filter, backend, &height,
+               &width) != 5)
+      continue;
     const bool torch = !strcmp(backend, "torch");
     accel__image image = image_of(find(t, "in.%d", n));
     assert_int_equal(accel__image_resize(&image, width, height, (accel__filter)filter,
@@ -114,7 +122,8 @@ static void other_sizes(void **state) {
   sizes(pool);
   accel__pool_destroy(&pool);
   accel__image image = {0};
-  assert_int_equal(accel__image_resize(&image, 0, 5, ACCEL__BILINEAR, ACCEL__ROUND_TORCH, NULL), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__image_resize(&image, 0, 5, ACCEL__BILINEAR, ACCEL__ROUND_TORCH, NULL),
+                   ACCEL_ERROR_ARGUMENT);
 }
 
 static void check_processor(const char *name) {
@@ -128,23 +137,28 @@ static void check_processor(const char *name) {
   *strrchr(path, '/') = 0;
   if (accel__image_processor_load(path, &p) != ACCEL_OK) fail_msg("%s", accel_last_error());
   for (const accel_tensor *in; (in = find(t, "in.%u", n)); n++) images[n] = image_of(in);
-  if (accel__pixels_of(&p, images, n, NULL, &px) != ACCEL_OK) fail_msg("%s: %s", name, accel_last_error());
+  if (accel__pixels_of(&p, images, n, NULL, &px) != ACCEL_OK)
+    fail_msg("%s: %s", name, accel_last_error());
   const accel_tensor *want = find(t, "out.pixel_values"), *mask = find(t, "out.pixel_mask"),
                      *shapes = find(t, "out.image_sizes"), *grid = find(t, "out.image_grid_thw");
   assert_non_null(want);
   assert_int_equal(px.rank, want->rank);
   int64_t elements = 1;
   for (uint32_t d = 0; d < px.rank; d++) {
-    if (px.dim[d] != want->dim[d]) fail_msg("%s: dim %u is %d, not %d", name, d, (int)px.dim[d], (int)want->dim[d]);
+    if (px.dim[d] != want->dim[d])
+      fail_msg("%s: dim %u is %d, not %d", name, d, (int)px.dim[d], (int)want->dim[d]);
     elements *= px.dim[d];
   }
   for (int64_t i = 0; i < elements; i++) {
-    const double expected = want->dtype == ACCEL_F32 ? (double)((float *)want->data)[i] : (double)((int64_t *)want->data)[i];
+    const double expected = want->dtype == ACCEL_F32 ? (double)((float *)want->data)[i]
+                                                     : (double)((int64_t *)want->data)[i];
     if (!(fabs(px.values[i] - expected) <= 1e-6 + 1e-6 * fabs(expected)))
       fail_msg("%s: value %d is %.8g, not %.8g", name, (int)i, px.values[i], expected);
   }
   assert_int_equal(!px.mask, !mask);
-  if (mask) assert_memory_equal(px.mask, mask->data, (size_t)(mask->dim[0] * mask->dim[1] * mask->dim[2]) * 8);
+  if (mask)
+    assert_memory_equal(px.mask, mask->data,
+                        (size_t)(mask->dim[0] * mask->dim[1] * mask->dim[2]) * 8);
   assert_int_equal(!px.sizes, !shapes);
   if (shapes) assert_memory_equal(px.sizes, shapes->data, (size_t)(shapes->dim[0] * 2) * 8);
   assert_int_equal(!px.grid, !grid);

@@ -1,5 +1,6 @@
-/* vulkan_api_test.c - the API layer of the Vulkan plugin on whatever device is there (a software one will do): copies, order
- * across submissions, threads, and every call of the driver refused in turn. */
+/* vulkan_api_test.c - the API layer of the Vulkan plugin on whatever device is there (a software
+ * one will do): copies, order across submissions, threads, and every call of the driver refused in
+ * turn. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +55,8 @@ static int32_t add_ones(gpu_device *d, gpu_stream *s, gpu_buffer *buffer, int ti
   return rc;
 }
 
-/* Allocation, write, a run of `times` dispatches behind an update, read; what it gives is checked. */
+/* Allocation, write, a run of `times` dispatches behind an update, read; what it gives is
+ * checked. */
 static int32_t scenario(gpu_device *d, int times) {
   static const float first = 41.0f;
   float *x = calloc(N, sizeof *x);
@@ -62,7 +64,8 @@ static int32_t scenario(gpu_device *d, int times) {
   gpu_stream *s = NULL;
   double ms = 0;
   int32_t rc = vlk_alloc(d, 4 * N, false, &buffer, NULL, &error);
-  const gpu_binding all = {buffer, 0, 4 * N}, head = {buffer, 4, 4}, tail = {buffer, 4 * (N - 1), 4};
+  const gpu_binding all = {buffer, 0, 4 * N}, head = {buffer, 4, 4},
+                    tail = {buffer, 4 * (N - 1), 4};
   if (!rc) rc = vlk_write(d, &all, x, &error);
   if (!rc) rc = vlk_begin(d, NULL, &s, &error);
   if (!rc) {
@@ -92,7 +95,8 @@ static void test_long_runs_keep_their_order(void **state) {
   vlk_close(d);
 }
 
-/* Marks over several submissions share out what the device was busy, and the same commands without marks follow. */
+/* Marks over several submissions share out what the device was busy, and the same commands without
+ * marks follow. */
 static void test_marks_tell_the_devices_time(void **state) {
   (void)state;
   gpu_device *d = open_device();
@@ -152,7 +156,8 @@ static void test_threads_share_a_device(void **state) {
   vlk_close(d);
 }
 
-/* As on a card of its own: the host does not see the memory, copies go in pieces through the staging buffer. */
+/* As on a card of its own: the host does not see the memory, copies go in pieces through the
+ * staging buffer. */
 static void test_copies_without_shared_memory(void **state) {
   (void)state;
   gpu_device *d = open_device();
@@ -182,7 +187,8 @@ static void test_too_much_memory_is_an_error(void **state) {
   (void)state;
   gpu_device *d = open_device();
   gpu_buffer *buffer = NULL;
-  assert_int_equal(vlk_alloc(d, 1ull << 50, false, &buffer, NULL, &error), ACCEL_PLUGIN_E_DEVICE_MEMORY);
+  assert_int_equal(vlk_alloc(d, 1ull << 50, false, &buffer, NULL, &error),
+                   ACCEL_PLUGIN_E_DEVICE_MEMORY);
   assert_null(buffer);
   assert_non_null(strstr(error.message, "1125899906842624 bytes"));
   assert_int_equal(scenario(d, 1), ACCEL_PLUGIN_OK);
@@ -204,13 +210,14 @@ static float run_over(gpu_device *d, gpu_buffer *buffer, float value, int times)
   return got;
 }
 
-/* The same commands are recorded once, with other numbers too; other commands, and those over a new buffer that may have
- * got an old one's handle, are recorded. */
+/* The same commands are recorded once, with other numbers too; other commands, and those over a new
+ * buffer that may have got an old one's handle, are recorded. */
 static void test_the_same_commands_are_submitted_again(void **state) {
   (void)state;
   gpu_device *d = open_device();
   gpu_buffer *buffer = NULL;
-  const unsigned long long quota = atomic_exchange(&d->quota, 1ull << 40); /* a busy machine does not cut the runs in two */
+  /* a busy machine does not cut the runs in two */
+  const unsigned long long quota = atomic_exchange(&d->quota, 1ull << 40);
   assert_int_equal(vlk_alloc(d, 4 * N, false, &buffer, NULL, &error), ACCEL_PLUGIN_OK);
   assert_true(run_over(d, buffer, 1, 40) == 41);
   const unsigned long long before = atomic_load(&d->replayed);
@@ -352,7 +359,8 @@ static int32_t disk_get(void *self, const char *key, void *bytes, uint64_t *n) {
   return 0;
 }
 
-static int32_t disk_put(void *self, const char *key, const accel_plugin_part *part, uint32_t n_part) {
+static int32_t disk_put(void *self, const char *key, const accel_plugin_part *part,
+                        uint32_t n_part) {
   disk *k = self;
   assert_int_equal(n_part, 1);
   snprintf(k->key, sizeof k->key, "%s", key);
@@ -381,7 +389,8 @@ static void test_pipelines_are_cached_on_disk(void **state) {
   vlk_release(d, buffer);
   assert_true(k.puts <= 1); /* 0: this driver keeps nothing (lavapipe) */
   if (k.puts) {
-    for (int damaged = 0; damaged < 3; damaged++) { /* whole, of another card, cut short: never an error */
+    /* whole, of another card, cut short: never an error */
+    for (int damaged = 0; damaged < 3; damaged++) {
       if (damaged == 1) ((uint8_t *)k.data)[8] ^= 1;
       if (damaged == 2) k.n = 7;
       d->DestroyPipelineCache(d->handle, d->cache, NULL);
@@ -395,7 +404,8 @@ static void test_pipelines_are_cached_on_disk(void **state) {
   vlk_close(d);
 }
 
-static VkCooperativeMatrixPropertiesNV matrix_of(uint32_t k, VkComponentTypeNV factor, VkComponentTypeNV sum) {
+static VkCooperativeMatrixPropertiesNV matrix_of(uint32_t k, VkComponentTypeNV factor,
+                                                 VkComponentTypeNV sum) {
   return (VkCooperativeMatrixPropertiesNV){.MSize = 16,
                                            .NSize = 16,
                                            .KSize = k,
@@ -406,12 +416,14 @@ static VkCooperativeMatrixPropertiesNV matrix_of(uint32_t k, VkComponentTypeNV f
                                            .scope = VK_SCOPE_SUBGROUP_NV};
 }
 
-/* Of what a driver lists, only the kernels' own sizes count: 16x16x16 of fp16 into fp32, 16x16x32 of signed bytes into
- * words. */
+/* Of what a driver lists, only the kernels' own sizes count: 16x16x16 of fp16 into fp32, 16x16x32
+ * of signed bytes into words. */
 static void test_sizes_of_cooperative_matrices(void **state) {
   (void)state;
-  const VkCooperativeMatrixPropertiesNV f16 = matrix_of(16, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV),
-                                        i8 = matrix_of(32, VK_COMPONENT_TYPE_SINT8_NV, VK_COMPONENT_TYPE_SINT32_NV);
+  const VkCooperativeMatrixPropertiesNV f16 = matrix_of(16, VK_COMPONENT_TYPE_FLOAT16_NV,
+                                                        VK_COMPONENT_TYPE_FLOAT32_NV),
+                                        i8 = matrix_of(32, VK_COMPONENT_TYPE_SINT8_NV,
+                                                       VK_COMPONENT_TYPE_SINT32_NV);
   VkCooperativeMatrixPropertiesNV list[8] = {f16, f16, f16, f16, i8, i8, f16, i8};
   list[0].NSize = 8;
   list[1].CType = list[1].DType = VK_COMPONENT_TYPE_FLOAT16_NV;

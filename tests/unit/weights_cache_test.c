@@ -1,4 +1,5 @@
-/* weights_cache_test.c - the store of packed weights: what it keeps, what it drops, and that no damage passes for data. */
+/* weights_cache_test.c - the store of packed weights: what it keeps, what it drops, and that no
+ * damage passes for data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +103,8 @@ static void parts_are_joined(void **state) {
   assert_true(accel__cache_put(&c, "k", "", part, 7));
   assert_true(accel__cache_get(&c, "k", got, N));
   assert_memory_equal(got, all, N);
-  assert_false(accel__cache_get(&c, "k", got, N - 1)); /* another size than the entry's: a miss, and gone */
+  /* another size than the entry's: a miss, and gone */
+  assert_false(accel__cache_get(&c, "k", got, N - 1));
   assert_int_equal(count(&c), 0);
   free(all);
   free(got);
@@ -127,7 +129,8 @@ static void the_checksum_sees_every_change(void **state) {
   }
   for (uint64_t step = 1; step < 150; step++) { /* however it is cut */
     accel__checksum_begin(&parts);
-    for (uint64_t at = 0; at < N; at += step) accel__checksum_add(&parts, b + at, N - at < step ? N - at : step);
+    for (uint64_t at = 0; at < N; at += step)
+      accel__checksum_add(&parts, b + at, N - at < step ? N - at : step);
     assert_true(accel__checksum_end(&parts) == right);
   }
   accel__checksum_begin(&s); /* trailing zeros count */
@@ -189,7 +192,8 @@ static void foreign_files_are_misses(void **state) {
   assert_int_equal(access("/etc/passwd", F_OK), 0);
   assert_true(put(&c, "key", 1, 100));
   assert_int_equal(unlink(path), 0);
-  assert_int_equal(mkdir(path, 0700), 0); /* a directory in its place: neither read nor removed nor replaced */
+  /* a directory in its place: neither read nor removed nor replaced */
+  assert_int_equal(mkdir(path, 0700), 0);
   assert_int_equal(holds(&c, "key", 1, 100), 0);
   assert_false(put(&c, "key", 1, 100));
   assert_int_equal(count(&c), 0);
@@ -218,7 +222,8 @@ static void places_that_cannot_be_written_cost_nothing(void **state) {
   const char *file = temp_text("plain", "x");
   char inside[600];
   snprintf(inside, sizeof inside, "%s/packed", file);
-  accel__cache bad[] = {{.directory = NULL}, {.directory = inside}, {.directory = "/proc/nothing/packed"}};
+  accel__cache bad[] = {
+      {.directory = NULL}, {.directory = inside}, {.directory = "/proc/nothing/packed"}};
   for (int i = 0; i < 3; i++) {
     assert_false(put(&bad[i], "key", 1, 100));
     assert_int_equal(holds(&bad[i], "key", 1, 100), 0);
@@ -258,7 +263,8 @@ static void faults(void **state) {
   free((char *)c.directory);
 }
 
-static void age(const accel__cache *c, const char *key, int64_t seconds) { /* of the entry put last */
+/* of the entry put last */
+static void age(const accel__cache *c, const char *key, int64_t seconds) {
   accel__arena arena = {0};
   accel__cache_entry *e;
   uint32_t n;
@@ -368,10 +374,12 @@ static bool serves(accel *ctx, const accel_init_params *how, const char *put_tex
   char key[64];
   uint64_t n = 0;
   memset(got, 0, 16);
-  snprintf(key, sizeof key, "%016llx", (unsigned long long)accel__program_view(ep->model->program)->hash);
-  bool found =
-      !ep->host.cache_get(ep->host.self, key, NULL, &n) && n < 16 && !ep->host.cache_get(ep->host.self, key, got, &n);
-  if (put_text) ep->host.cache_put(ep->host.self, key, &(accel_plugin_part){put_text, strlen(put_text)}, 1);
+  snprintf(key, sizeof key, "%016llx",
+           (unsigned long long)accel__program_view(ep->model->program)->hash);
+  bool found = !ep->host.cache_get(ep->host.self, key, NULL, &n) && n < 16 &&
+               !ep->host.cache_get(ep->host.self, key, got, &n);
+  if (put_text)
+    ep->host.cache_put(ep->host.self, key, &(accel_plugin_part){put_text, strlen(put_text)}, 1);
   accel_cleanup(&ep);
   return found;
 }

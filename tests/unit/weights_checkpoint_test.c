@@ -1,5 +1,5 @@
-/* weights_checkpoint_test.c - checkpoints on disk: files the official package wrote, our writer, shards, directories,
- * refusals, look-up of models. */
+/* weights_checkpoint_test.c - checkpoints on disk: files the official package wrote, our writer,
+ * shards, directories, refusals, look-up of models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +15,16 @@
 #include "unit/temp.h"
 #include "weights/weights.h"
 
-static float value(uint64_t i) { return (float)(i % 7) + (float)(i % 2) * 0.5f; } /* make_weights_fixtures.py */
+/* make_weights_fixtures.py */
+static float value(uint64_t i) { return (float)(i % 7) + (float)(i % 2) * 0.5f; }
 
 static void refuses(const char *path, accel_status code, const char *words) {
   accel__checkpoint *c = (void *)1;
   accel_status status = accel__checkpoint_open(path, &c);
   assert_null(c);
   if (status != code) fail_msg("%s: status %d: %s", path, (int)status, accel__message());
-  if (!strstr(accel__message(), words)) fail_msg("%s\nsays: %s\nexpected: %s", path, accel__message(), words);
+  if (!strstr(accel__message(), words))
+    fail_msg("%s\nsays: %s\nexpected: %s", path, accel__message(), words);
 }
 
 static accel__checkpoint *opens(const char *path) {
@@ -38,10 +40,11 @@ static void official_dtypes(void **state) {
   static const struct {
     const char *name, *dtype;
     bool whole; /* integers drop the half */
-  } cases[] = {{"t.float64", "F64", false},   {"t.float32", "F32", false}, {"t.float16", "F16", false},
-               {"t.bfloat16", "BF16", false}, {"t.int64", "I64", true},    {"t.int32", "I32", true},
-               {"t.int16", "I16", true},      {"t.int8", "I8", true},      {"t.uint64", "U64", true},
-               {"t.uint32", "U32", true},     {"t.uint16", "U16", true},   {"t.uint8", "U8", true}};
+  } cases[] = {
+      {"t.float64", "F64", false},   {"t.float32", "F32", false}, {"t.float16", "F16", false},
+      {"t.bfloat16", "BF16", false}, {"t.int64", "I64", true},    {"t.int32", "I32", true},
+      {"t.int16", "I16", true},      {"t.int8", "I8", true},      {"t.uint64", "U64", true},
+      {"t.uint32", "U32", true},     {"t.uint16", "U16", true},   {"t.uint8", "U8", true}};
   accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/dtypes.safetensors");
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     const accel__tensor_info *t = accel__checkpoint_find(c, cases[k].name);
@@ -52,7 +55,8 @@ static void official_dtypes(void **state) {
     assert_int_equal(t->dim[0], 3);
     assert_int_equal(t->dim[1], 5);
     assert_int_equal(accel__tensor_to_f32(t, 0, 15, all), ACCEL_OK);
-    for (uint64_t i = 0; i < 15; i++) assert_true(all[i] == (cases[k].whole ? (float)(int)value(i) : value(i)));
+    for (uint64_t i = 0; i < 15; i++)
+      assert_true(all[i] == (cases[k].whole ? (float)(int)value(i) : value(i)));
     assert_int_equal(accel__tensor_to_f32(t, 7, 4, some), ACCEL_OK);
     assert_memory_equal(some, all + 7, sizeof some);
     assert_int_equal(accel__tensor_to_f32(t, 15, 0, some), ACCEL_OK);
@@ -60,11 +64,13 @@ static void official_dtypes(void **state) {
     assert_int_equal(accel__tensor_to_f32(t, UINT64_MAX, 2, some), ACCEL_ERROR_ARGUMENT);
   }
   float flags[15];
-  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "t.bool"), 0, 15, flags), ACCEL_OK);
+  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "t.bool"), 0, 15, flags),
+                   ACCEL_OK);
   for (uint64_t i = 0; i < 15; i++) assert_true(flags[i] == (value(i) != 0));
   static const char *const codes[] = {"t.float8_e4m3fn", "t.float8_e5m2", "t.complex64"};
   for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
-    assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, codes[k]), 0, 15, flags), ACCEL_ERROR_UNSUPPORTED);
+    assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, codes[k]), 0, 15, flags),
+                     ACCEL_ERROR_UNSUPPORTED);
     assert_non_null(strstr(accel__message(), codes[k]));
   }
   float scalar;
@@ -80,7 +86,8 @@ static void official_dtypes(void **state) {
   assert_int_equal(accel__checkpoint_count(c), 19);
   assert_null(accel__checkpoint_at(c, 19));
   for (uint32_t i = 1; i < 19; i++)
-    assert_true((const char *)accel__checkpoint_at(c, i)->data >= (const char *)accel__checkpoint_at(c, i - 1)->data);
+    assert_true((const char *)accel__checkpoint_at(c, i)->data >=
+                (const char *)accel__checkpoint_at(c, i - 1)->data);
   accel__checkpoint_close(&c);
   assert_null(c);
   accel__checkpoint_close(&c);
@@ -90,14 +97,16 @@ static void official_shards(void **state) {
   (void)state;
   accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/sharded");
   assert_int_equal(accel__checkpoint_count(c), 3);
-  const accel__tensor_info *a = accel__checkpoint_find(c, "a.weight"), *last = accel__checkpoint_find(c, "c.weight");
+  const accel__tensor_info *a = accel__checkpoint_find(c, "a.weight"),
+                           *last = accel__checkpoint_find(c, "c.weight");
   float all[12];
   assert_int_equal(accel__tensor_to_f32(a, 0, 12, all), ACCEL_OK);
   for (uint64_t i = 0; i < 12; i++) assert_true(all[i] == value(i));
   assert_int_equal(accel__tensor_to_f32(last, 0, 8, all), ACCEL_OK);
   for (uint64_t i = 0; i < 8; i++) assert_true(all[i] == value(i));
   assert_non_null(strstr(accel__checkpoint_file(c, a->file), "model-00001-of-00002.safetensors"));
-  assert_non_null(strstr(accel__checkpoint_file(c, last->file), "model-00002-of-00002.safetensors"));
+  assert_non_null(
+      strstr(accel__checkpoint_file(c, last->file), "model-00002-of-00002.safetensors"));
   assert_null(accel__checkpoint_file(c, 2));
   assert_string_equal(accel__checkpoint_metadata(c, "format"), "pt");
   accel__checkpoint_close(&c);
@@ -155,12 +164,16 @@ static void writer_refuses(void **state) {
   t[0] = sample[1];
   t[0].rank = 9;
   assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
-  t[0] = (accel__tensor_info){
-      .name = "big", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {INT64_MAX, INT64_MAX}, .data = numbers};
+  t[0] = (accel__tensor_info){.name = "big",
+                              .dtype = ACCEL_PLUGIN_F32,
+                              .rank = 2,
+                              .dim = {INT64_MAX, INT64_MAX},
+                              .data = numbers};
   assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
   assert_false(accel__file_exists(path));
-  assert_int_equal(accel__safetensors_write(temp_path("no/such/place.safetensors"), sample, 1, NULL, 0),
-                   ACCEL_ERROR_NOT_FOUND);
+  assert_int_equal(
+      accel__safetensors_write(temp_path("no/such/place.safetensors"), sample, 1, NULL, 0),
+      ACCEL_ERROR_NOT_FOUND);
 }
 
 /* ---- directories ---- */
@@ -169,14 +182,17 @@ static void directories(void **state) {
   (void)state;
   accel__checkpoint *c;
   mkdir(temp_path("d1"), 0700);
-  assert_int_equal(accel__safetensors_write(temp_path("d1/diffusion_pytorch_model.safetensors"), sample, 2, NULL, 0),
+  assert_int_equal(accel__safetensors_write(temp_path("d1/diffusion_pytorch_model.safetensors"),
+                                            sample, 2, NULL, 0),
                    ACCEL_OK);
   c = opens(temp_path("d1"));
   assert_int_equal(accel__checkpoint_count(c), 2);
   accel__checkpoint_close(&c);
-  assert_int_equal(accel__safetensors_write(temp_path("d1/other.safetensors"), sample, 1, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("d1/other.safetensors"), sample, 1, NULL, 0),
+                   ACCEL_OK);
   refuses(temp_path("d1"), ACCEL_ERROR_ARGUMENT, "which of its checkpoints");
-  assert_int_equal(accel__safetensors_write(temp_path("d1/model.safetensors"), sample, 3, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("d1/model.safetensors"), sample, 3, NULL, 0),
+                   ACCEL_OK);
   c = opens(temp_path("d1"));
   assert_int_equal(accel__checkpoint_count(c), 3);
   accel__checkpoint_close(&c);
@@ -189,8 +205,9 @@ static void other_formats_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *file, *reason;
-  } cases[] = {{"pytorch_model.bin", "pickle"}, {"model.pt", "pickle"},        {"model.pth", "pickle"},
-               {"model.ckpt", "pickle"},        {"tf_model.h5", "TensorFlow"}, {"flax_model.msgpack", "Flax"},
+  } cases[] = {{"pytorch_model.bin", "pickle"}, {"model.pt", "pickle"},
+               {"model.pth", "pickle"},         {"model.ckpt", "pickle"},
+               {"tf_model.h5", "TensorFlow"},   {"flax_model.msgpack", "Flax"},
                {"model.onnx", "ONNX"},          {"model-q4.gguf", "GGUF"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[120], directory[40];
@@ -208,7 +225,8 @@ static void bad_files(void **state) {
   (void)state;
   refuses(temp_path("absent.safetensors"), ACCEL_ERROR_NOT_FOUND, "absent.safetensors");
   refuses(temp_text("empty.safetensors", ""), ACCEL_ERROR_FORMAT, "too short");
-  refuses(temp_text("text.safetensors", "this is no safetensors file at all"), ACCEL_ERROR_FORMAT, "header length");
+  refuses(temp_text("text.safetensors", "this is no safetensors file at all"), ACCEL_ERROR_FORMAT,
+          "header length");
   char path[400];
   snprintf(path, sizeof path, "%s", temp_path("cut.safetensors"));
   assert_int_equal(accel__safetensors_write(path, sample, 4, NULL, 0), ACCEL_OK);
@@ -240,10 +258,10 @@ static void index_rules(void **state) {
     const char *index, *words;
     accel_status code;
   } cases[] = {
-      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"c.safetensors\"}}", "shard 'c.safetensors' is not in",
-       ACCEL_ERROR_NOT_FOUND},
-      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"a.safetensors\"}}", "tensor 'y' is not in 'a.safetensors'",
-       ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"c.safetensors\"}}",
+       "shard 'c.safetensors' is not in", ACCEL_ERROR_NOT_FOUND},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"a.safetensors\"}}",
+       "tensor 'y' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"/etc/passwd\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"sub/a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
@@ -251,15 +269,17 @@ static void index_rules(void **state) {
       {"{\"weight_map\":{\"x\":\"\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":3}}", "'weight_map.x' is no file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"pytorch_model.bin\"}}", "pickle", ACCEL_ERROR_UNSUPPORTED},
-      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"x\":\"b.safetensors\"}}", "listed twice", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"x\":\"b.safetensors\"}}", "listed twice",
+       ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{}}", "is empty", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":[]}", "weight_map", ACCEL_ERROR_FORMAT},
       {"{}", "weight_map", ACCEL_ERROR_FORMAT},
       {"[1]", "index.json", ACCEL_ERROR_FORMAT},
       {"{", "index.json", ACCEL_ERROR_FORMAT},
-      {"{\"weight_map\":{\"x\":\"b.safetensors\",\"nothing\":\"a.safetensors\"}}", "'nothing' is not in 'a.safetensors'",
-       ACCEL_ERROR_FORMAT},
-      {"{\"weight_map\":{\"one\":\"b.safetensors\",\"nothing\":\"b.safetensors\",\"q\":\"a.safetensors\"}}",
+      {"{\"weight_map\":{\"x\":\"b.safetensors\",\"nothing\":\"a.safetensors\"}}",
+       "'nothing' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"one\":\"b.safetensors\",\"nothing\":\"b.safetensors\",\"q\":\"a."
+       "safetensors\"}}",
        "tensor 'x' is in", ACCEL_ERROR_FORMAT},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -268,10 +288,13 @@ static void index_rules(void **state) {
     write_shards(directory, cases[i].index);
     refuses(temp_path(directory), cases[i].code, cases[i].words);
   }
-  write_shards("index-good", "{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"b.safetensors\"}}");
+  write_shards("index-good",
+               "{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"b.safetensors\"}}");
   accel__checkpoint *c = opens(temp_path("index-good"));
-  assert_int_equal(accel__checkpoint_count(c), 3); /* x of a, one and the unlisted `nothing` of b; x of b is passed over */
-  assert_non_null(strstr(accel__checkpoint_file(c, accel__checkpoint_find(c, "x")->file), "a.safetensors"));
+  /* x of a, one and the unlisted `nothing` of b; x of b is passed over */
+  assert_int_equal(accel__checkpoint_count(c), 3);
+  assert_non_null(
+      strstr(accel__checkpoint_file(c, accel__checkpoint_find(c, "x")->file), "a.safetensors"));
   accel__checkpoint_close(&c);
 }
 
@@ -301,7 +324,9 @@ static uint64_t resident(const void *data, uint64_t bytes) {
   if (!f) return UINT64_MAX;
   for (uint64_t at = 0; at < bytes; at += (uint64_t)page) {
     uint64_t entry = 0;
-    if (fseeko(f, (off_t)(((uintptr_t)data + at) / (uint64_t)page * 8), SEEK_SET) || fread(&entry, 8, 1, f) != 1) break;
+    if (fseeko(f, (off_t)(((uintptr_t)data + at) / (uint64_t)page * 8), SEEK_SET) ||
+        fread(&entry, 8, 1, f) != 1)
+      break;
     n += entry >> 63;
   }
   fclose(f);
@@ -313,7 +338,8 @@ static void forgotten_pages_leave_and_come_back(void **state) {
   enum { BYTES = 1 << 20 };
   uint8_t *bytes = malloc(BYTES);
   for (int i = 0; i < BYTES; i++) bytes[i] = (uint8_t)(i * 31 >> 4);
-  accel__tensor_info t = {.name = "big", .dtype = ACCEL_PLUGIN_U8, .rank = 1, .dim = {BYTES}, .data = bytes};
+  accel__tensor_info t = {
+      .name = "big", .dtype = ACCEL_PLUGIN_U8, .rank = 1, .dim = {BYTES}, .data = bytes};
   const char *path = temp_path("big.safetensors");
   assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
   accel__checkpoint *c = opens(path);
@@ -346,7 +372,8 @@ static void checkpoints_are_joined(void **state) {
   assert_non_null(strstr(accel__checkpoint_file(c, t->file), "dtypes.safetensors"));
   accel__checkpoint_forget(c, t);
   twin = opens(ACCEL_FIXTURES "/weights/sharded");
-  assert_int_equal(accel__checkpoint_join(c, &twin, ""), ACCEL_ERROR_FORMAT); /* the same names again */
+  /* the same names again */
+  assert_int_equal(accel__checkpoint_join(c, &twin, ""), ACCEL_ERROR_FORMAT);
   assert_null(twin);
   accel__checkpoint_close(&c);
 }
@@ -356,22 +383,25 @@ static void large_files(void **state) {
   (void)state;
   const uint64_t large = 5ull << 30;
   char header[300], path[400];
-  int n = snprintf(header + 8, sizeof header - 8,
-                   "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]},"
-                   "\"last\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5368709120,5368709124]}}");
+  int n = snprintf(
+      header + 8, sizeof header - 8,
+      "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]},"
+      "\"last\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5368709120,5368709124]}}");
   const float last = 42;
   memset(header, 0, 8);
   header[0] = (char)n;
   snprintf(path, sizeof path, "%s", temp_file("large.safetensors", header, 8 + (size_t)n));
   FILE *f = fopen(path, "r+b");
-  bool sparse = f && fseeko(f, (off_t)(8 + (uint64_t)n + large), SEEK_SET) == 0 && fwrite(&last, 4, 1, f) == 1;
+  bool sparse = f && fseeko(f, (off_t)(8 + (uint64_t)n + large), SEEK_SET) == 0 &&
+                fwrite(&last, 4, 1, f) == 1;
   if (!f || fclose(f) || !sparse) skip(); /* this file system has no room for large files */
   accel__checkpoint *c = opens(path);
   float read;
   assert_int_equal(accel__checkpoint_find(c, "large")->bytes, large);
   assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "last"), 0, 1, &read), ACCEL_OK);
   assert_true(read == 42);
-  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "large"), large - 1, 1, &read), ACCEL_OK);
+  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "large"), large - 1, 1, &read),
+                   ACCEL_OK);
   assert_true(read == 0);
   accel__checkpoint_close(&c);
   assert_int_equal(truncate(path, (off_t)(8 + (uint64_t)n + large)), 0);
@@ -398,7 +428,8 @@ static void faults(void **state) {
   accel__fault_arm("short_file");
   refuses(ACCEL_FIXTURES "/weights/dtypes.safetensors", ACCEL_ERROR_FORMAT, "truncated");
   accel__fault_arm("disk_full");
-  assert_int_not_equal(accel__safetensors_write(temp_path("full.safetensors"), sample, 1, NULL, 0), ACCEL_OK);
+  assert_int_not_equal(accel__safetensors_write(temp_path("full.safetensors"), sample, 1, NULL, 0),
+                       ACCEL_OK);
   accel__fault_arm(NULL);
   assert_false(accel__file_exists(temp_path("full.safetensors")));
 }
@@ -408,7 +439,8 @@ static void faults(void **state) {
 static void finds(const char *model, const char *suffix) {
   accel__arena arena = {0};
   char *directory;
-  if (accel__find_model(model, &arena, &directory) != ACCEL_OK) fail_msg("%s: %s", model, accel__message());
+  if (accel__find_model(model, &arena, &directory) != ACCEL_OK)
+    fail_msg("%s: %s", model, accel__message());
   if (!accel__ends_with(directory, suffix)) fail_msg("%s is %s", model, directory);
   accel__arena_free(&arena);
 }
@@ -416,10 +448,12 @@ static void finds(const char *model, const char *suffix) {
 static void misses(const char *model, const char *remedy) {
   accel__arena arena = {0};
   char *directory = (void *)1;
-  if (accel__find_model(model, &arena, &directory) != ACCEL_ERROR_NOT_FOUND) fail_msg("%s was found", model);
+  if (accel__find_model(model, &arena, &directory) != ACCEL_ERROR_NOT_FOUND)
+    fail_msg("%s was found", model);
   assert_null(directory);
   assert_non_null(strstr(accel__message(), model));
-  if (!strstr(accel__remedy_text(), remedy)) fail_msg("%s: remedy '%s', expected '%s'", model, accel__remedy_text(), remedy);
+  if (!strstr(accel__remedy_text(), remedy))
+    fail_msg("%s: remedy '%s', expected '%s'", model, accel__remedy_text(), remedy);
   accel__arena_free(&arena);
 }
 

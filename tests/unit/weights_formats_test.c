@@ -1,5 +1,5 @@
-/* weights_formats_test.c - the codecs, the row decoder and the abs-max quantisers against PyTorch and ml_dtypes
- * (tests/goldens/make_format_goldens.py). */
+/* weights_formats_test.c - the codecs, the row decoder and the abs-max quantisers against PyTorch
+ * and ml_dtypes (tests/goldens/make_format_goldens.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static const accel__tensor_info *tensor(const char *name) {
 
 static int open_goldens(void **state) {
   (void)state;
-  return accel__checkpoint_open(ACCEL_FIXTURES "/weights/formats.safetensors", &goldens) != ACCEL_OK;
+  return accel__checkpoint_open(ACCEL_FIXTURES "/weights/formats.safetensors", &goldens) !=
+         ACCEL_OK;
 }
 static int close_goldens(void **state) {
   (void)state;
@@ -34,16 +35,18 @@ static void codecs_agree(void **state) {
   (void)state;
   const accel__tensor_info *x = tensor("x");
   const uint16_t *fp16 = tensor("fp16")->data, *bf16 = tensor("bf16")->data;
-  const uint8_t *e4m3 = tensor("e4m3")->data, *e5m2 = tensor("e5m2")->data, *e2m1 = tensor("e2m1")->data;
+  const uint8_t *e4m3 = tensor("e4m3")->data, *e5m2 = tensor("e5m2")->data,
+                *e2m1 = tensor("e2m1")->data;
   assert_true(x->elements > 5000);
   for (uint64_t i = 0; i < x->elements; i++) {
     const float v = ((const float *)x->data)[i];
     const bool same = accel_f32_to_fp16(v) == fp16[i] && accel_f32_to_bf16(v) == bf16[i] &&
-                      accel_f32_to_e4m3(v) == e4m3[i] && accel_f32_to_e5m2(v) == e5m2[i] && accel_f32_to_e2m1(v) == e2m1[i];
+                      accel_f32_to_e4m3(v) == e4m3[i] && accel_f32_to_e5m2(v) == e5m2[i] &&
+                      accel_f32_to_e2m1(v) == e2m1[i];
     if (!same)
-      fail_msg("%.9g: fp16 %x (%x) bf16 %x (%x) e4m3 %x (%x) e5m2 %x (%x) e2m1 %x (%x)", (double)v, accel_f32_to_fp16(v),
-               fp16[i], accel_f32_to_bf16(v), bf16[i], accel_f32_to_e4m3(v), e4m3[i], accel_f32_to_e5m2(v), e5m2[i],
-               accel_f32_to_e2m1(v), e2m1[i]);
+      fail_msg("%.9g: fp16 %x (%x) bf16 %x (%x) e4m3 %x (%x) e5m2 %x (%x) e2m1 %x (%x)", (double)v,
+               accel_f32_to_fp16(v), fp16[i], accel_f32_to_bf16(v), bf16[i], accel_f32_to_e4m3(v),
+               e4m3[i], accel_f32_to_e5m2(v), e5m2[i], accel_f32_to_e2m1(v), e2m1[i]);
   }
   const float *powers = tensor("e8m0.x")->data;
   const uint8_t *e8m0 = tensor("e8m0")->data;
@@ -90,16 +93,18 @@ static void every_code_is_decoded(void **state) {
   for (int c = 0; c < 256; c++) codes[c] = (uint8_t)c;
   for (int f = 0; f < 2; f++) {
     const float *right = tensor(name[f])->data;
-    const accel__quantised q = {.format = {store[f], ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1},
-                                .n = 1,
-                                .k = 256,
-                                .data = codes,
-                                .scale = &scale};
+    const accel__quantised q = {
+        .format = {store[f], ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1},
+        .n = 1,
+        .k = 256,
+        .data = codes,
+        .scale = &scale};
     accel__dequantise_rows(&q, 0, 1, out);
     for (int c = 0; c < 256; c++) {
       const float one = f ? accel_e5m2_to_f32((uint8_t)c) : accel_e4m3_to_f32((uint8_t)c);
-      if (isnan(right[c]) ? !(isnan(out[c]) && isnan(one))
-                          : !(out[c] == right[c] && one == right[c] && !signbit(out[c]) == !signbit(right[c])))
+      if (isnan(right[c])
+              ? !(isnan(out[c]) && isnan(one))
+              : !(out[c] == right[c] && one == right[c] && !signbit(out[c]) == !signbit(right[c])))
         fail_msg("%s[%d] is %.9g, decoded %.9g", name[f], c, (double)right[c], (double)out[c]);
     }
   }
@@ -109,23 +114,31 @@ static accel_status read_rows(const void *user, int64_t first, int64_t count, fl
   const accel__tensor_info *w = user;
   return accel__tensor_to_f32(w, (uint64_t)(first * w->dim[1]), (uint64_t)(count * w->dim[1]), out);
 }
-static const char *name_rows(const void *user, int64_t row) { return (void)row, ((const accel__tensor_info *)user)->name; }
+static const char *name_rows(const void *user, int64_t row) {
+  return (void)row, ((const accel__tensor_info *)user)->name;
+}
 
 /* Scales to the last bit; codes, but for one in a thousand that lies on a tie of the quotient. */
 static void absmax_agrees(void **state) {
   (void)state;
   static const uint8_t store[] = {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_E4M3};
-  static const char *const codes[] = {"w.i8", "w.e4m3"}, *const scales[] = {"w.i8.scale", "w.e4m3.scale"};
+  static const char *const codes[] = {"w.i8", "w.e4m3"}, *const scales[] = {"w.i8.scale",
+                                                                            "w.e4m3.scale"};
   const accel__tensor_info *w = tensor("w");
   for (int f = 0; f < 2; f++) {
-    const accel_plugin_format format = {store[f], ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
+    const accel_plugin_format format = {
+        store[f], ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
     accel__quantised q;
     assert_int_equal(accel__quantised_new(&format, w->dim[0], w->dim[1], &q), ACCEL_OK);
-    assert_int_equal(accel__quantise(&(accel__values){.read = read_rows, .name = name_rows, .user = w}, NULL, &q), ACCEL_OK);
+    assert_int_equal(
+        accel__quantise(&(accel__values){.read = read_rows, .name = name_rows, .user = w}, NULL,
+                        &q),
+        ACCEL_OK);
     assert_memory_equal(q.scale, tensor(scales[f])->data, q.bytes.scale);
     int other = 0;
     for (uint64_t i = 0; i < q.bytes.data; i++) {
-      const int off = abs(((const uint8_t *)q.data)[i] - ((const uint8_t *)tensor(codes[f])->data)[i]);
+      const int off =
+          abs(((const uint8_t *)q.data)[i] - ((const uint8_t *)tensor(codes[f])->data)[i]);
       if (off > 1 && off != 255) fail_msg("%s: element %d", codes[f], (int)i);
       other += off != 0;
     }
@@ -135,7 +148,8 @@ static void absmax_agrees(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(codecs_agree), cmocka_unit_test(arrays_are_elements),
-                                     cmocka_unit_test(every_code_is_decoded), cmocka_unit_test(absmax_agrees)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(codecs_agree), cmocka_unit_test(arrays_are_elements),
+      cmocka_unit_test(every_code_is_decoded), cmocka_unit_test(absmax_agrees)};
   return cmocka_run_group_tests(tests, open_goldens, close_goldens);
 }

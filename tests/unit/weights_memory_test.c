@@ -1,7 +1,8 @@
-/* weights_memory_test.c - peak memory while weights are loaded at every precision, measured in a fresh process each: what
- * the plugin keeps, plus the largest weight in its own format, plus 20 MB.
+/* weights_memory_test.c - peak memory while weights are loaded at every precision, measured in a
+ * fresh process each: what the plugin keeps, plus the largest weight in its own format, plus 20 MB.
  *
- * The checkpoint of 200 MB is made in the temporary directory.  This program runs itself as `TEST child CHECKPOINT FORMAT`.
+ * The checkpoint of 200 MB is made in the temporary directory.  This program runs itself as `TEST
+ * child CHECKPOINT FORMAT`.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@
 #include "weights/source.h"
 
 #define MIB ((uint64_t)1 << 20)
-enum { LARGE = 16384, COLUMNS = 1024, BLOCKS = 34, WEIGHTS = BLOCKS + 1, SLACK_MIB = 20 }; /* 64 MiB, and 34 of 4 MiB */
+/* 64 MiB, and 34 of 4 MiB */
+enum { LARGE = 16384, COLUMNS = 1024, BLOCKS = 34, WEIGHTS = BLOCKS + 1, SLACK_MIB = 20 };
 #define DTYPE(x) ACCEL_PLUGIN_##x
 #define FORMAT(store, scale, zero, k, n) \
   { DTYPE(store), DTYPE(scale), DTYPE(zero), DTYPE(NO_DTYPE), k, n }
@@ -51,7 +53,8 @@ static uint64_t status_kib(const char *key) {
   return found;
 }
 
-/* As a plugin loads: maps a weight, copies what it keeps, unmaps.  Prints "kept largest grown" in bytes. */
+/* As a plugin loads: maps a weight, copies what it keeps, unmaps.  Prints "kept largest grown" in
+ * bytes. */
 static int child(const char *path, const accel_plugin_format *format) {
   static char names[WEIGHTS][16];
   accel__source_weight w[WEIGHTS] = {{.name = NULL}};
@@ -68,12 +71,15 @@ static int child(const char *path, const accel_plugin_format *format) {
   if (strcmp(path, "random") != 0 && accel__checkpoint_open(path, &c) != ACCEL_OK) return 10;
   if (accel__pool_create_exactly(2, &pool) != ACCEL_OK) return 11;
   const uint64_t before = status_kib("VmRSS:");
-  if (accel__source_new(w, WEIGHTS, &(accel__source_from){.checkpoint = c, .pool = pool}, formats, &s) != ACCEL_OK)
+  if (accel__source_new(w, WEIGHTS, &(accel__source_from){.checkpoint = c, .pool = pool}, formats,
+                        &s) != ACCEL_OK)
     return 12;
   for (uint32_t i = 0; i < WEIGHTS; i++) {
     accel_matrix_bytes bytes;
     accel_plugin_weight_view view;
-    if (accel__source_map(s, i, &view) != ACCEL_OK || !accel_matrix_sizes(format, w[i].dim[0], COLUMNS, &bytes)) return 13;
+    if (accel__source_map(s, i, &view) != ACCEL_OK ||
+        !accel_matrix_sizes(format, w[i].dim[0], COLUMNS, &bytes))
+      return 13;
     const uint64_t all = bytes.data + bytes.scale + bytes.zero;
     char *copy = malloc(all);
     if (!copy) return 14;
@@ -100,9 +106,11 @@ static void write_checkpoint(const char *path) {
   uint64_t at = 0, seed = 1;
   for (int i = 0; i < WEIGHTS; i++) {
     const uint64_t bytes = (uint64_t)rows_of(i) * COLUMNS * 4;
-    n += (size_t)snprintf(header + n, sizeof header - n,
-                          "%s\"w%d\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%llu,%llu]}", i ? "," : "", i,
-                          rows_of(i), COLUMNS, (unsigned long long)at, (unsigned long long)(at + bytes));
+    n += (size_t)snprintf(
+        header + n, sizeof header - n,
+        "%s\"w%d\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%llu,%llu]}",
+        i ? "," : "", i, rows_of(i), COLUMNS, (unsigned long long)at,
+        (unsigned long long)(at + bytes));
     at += bytes;
   }
   header[n++] = '}';
@@ -140,12 +148,15 @@ static void load(const char *path, int precision) {
   const int found = fscanf(f, "%llu %llu %llu", &kept, &largest, &grown);
   fclose(f);
   waitpid(pid, &status, 0);
-  if (found != 3 || status != 0) fail_msg("%s: child ended with %d", precisions[precision].name, status);
-  print_message("%-6s %-6s kept %6.1f MiB, largest %5.1f, peak above the start %6.1f\n", precisions[precision].name,
-                strcmp(path, "random") ? "file" : path, (double)kept / (double)MIB, (double)largest / (double)MIB,
+  if (found != 3 || status != 0)
+    fail_msg("%s: child ended with %d", precisions[precision].name, status);
+  print_message("%-6s %-6s kept %6.1f MiB, largest %5.1f, peak above the start %6.1f\n",
+                precisions[precision].name, strcmp(path, "random") ? "file" : path,
+                (double)kept / (double)MIB, (double)largest / (double)MIB,
                 (double)grown / (double)MIB);
   assert_true(grown > kept / 2); /* it was measured */
-  if (grown > kept + largest + SLACK_MIB * MIB) fail_msg("%s: too much memory while loading", precisions[precision].name);
+  if (grown > kept + largest + SLACK_MIB * MIB)
+    fail_msg("%s: too much memory while loading", precisions[precision].name);
 }
 
 static void every_precision_loads_in_little_memory(void **state) {
@@ -168,7 +179,8 @@ static void random_weights_too(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 4 && !strcmp(argv[1], "child")) return child(argv[2], &precisions[atoi(argv[3]) % PRECISIONS].format);
+  if (argc == 4 && !strcmp(argv[1], "child"))
+    return child(argv[2], &precisions[atoi(argv[3]) % PRECISIONS].format);
   if (!realpath(argv[0], self)) return 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_precision_loads_in_little_memory),
                                      cmocka_unit_test(random_weights_too)};

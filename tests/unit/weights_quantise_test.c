@@ -1,5 +1,5 @@
-/* weights_quantise_test.c - quantise on load: every format against what its definition allows, the searches against abs-max
- * scaling, edges, faults, threads, and what sources hand out. */
+/* weights_quantise_test.c - quantise on load: every format against what its definition allows, the
+ * searches against abs-max scaling, edges, faults, threads, and what sources hand out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,11 +62,12 @@ static const char *name_matrix(const void *user, int64_t row) {
   return name;
 }
 
-static accel_status quantise(const accel_plugin_format *f, const float *x, int64_t n, int64_t k, accel__pool *pool,
-                             accel__quantised *q) {
+static accel_status quantise(const accel_plugin_format *f, const float *x, int64_t n, int64_t k,
+                             accel__pool *pool, accel__quantised *q) {
   const matrix m = {x, n, k};
   if (accel__quantised_new(f, n, k, q) != ACCEL_OK) fail_msg("%s", accel__message());
-  return accel__quantise(&(accel__values){.read = read_matrix, .name = name_matrix, .user = &m}, pool, q);
+  return accel__quantise(&(accel__values){.read = read_matrix, .name = name_matrix, .user = &m},
+                         pool, q);
 }
 
 static float *normal(int64_t elements, uint64_t seed, float sigma) {
@@ -99,7 +100,8 @@ static int code_values(uint8_t store, float *out) {
   return n;
 }
 
-/* With the scale and zero that were chosen, no other code is nearer (but for rounding of the quotient). */
+/* With the scale and zero that were chosen, no other code is nearer (but for rounding of the
+ * quotient). */
 static void check_nearest(const accel__quantised *q, const float *x) {
   float value[256];
   const accel_plugin_format *f = &q->format;
@@ -110,8 +112,8 @@ static void check_nearest(const accel__quantised *q, const float *x) {
   for (int64_t r = 0; r < q->n; r++) {
     accel__dequantise_rows(q, r, 1, row);
     for (int64_t i = 0; i < q->k; i++) {
-      const int64_t g =
-          (f->group_n ? r / f->group_n : 0) * accel_groups(q->k, f->group_k) + (f->group_k ? i / f->group_k : 0);
+      const int64_t g = (f->group_n ? r / f->group_n : 0) * accel_groups(q->k, f->group_k) +
+                        (f->group_k ? i / f->group_k : 0);
       const float scale = accel_scale_at(f->scale, q->scale, g) * outer, w = x[r * q->k + i];
       const int zero = q->zero ? ((uint8_t *)q->zero)[g] : 0;
       const float off = fabsf(row[i] - w);
@@ -128,8 +130,8 @@ static void check_nearest(const accel__quantised *q, const float *x) {
              c++)
           least = fminf(least, fabsf((float)(c - zero) * scale - w));
       if (!(off <= least + 1e-5f * fabsf(scale) + 2e-6f * fabsf(w)))
-        fail_msg("store %u scale %u: w[%d,%d] = %.9g became %.9g, another code is %.9g off", f->store, f->scale, (int)r,
-                 (int)i, (double)w, (double)row[i], (double)least);
+        fail_msg("store %u scale %u: w[%d,%d] = %.9g became %.9g, another code is %.9g off",
+                 f->store, f->scale, (int)r, (int)i, (double)w, (double)row[i], (double)least);
     }
   }
   free(row);
@@ -137,13 +139,15 @@ static void check_nearest(const accel__quantised *q, const float *x) {
 
 static void every_code_is_the_nearest(void **state) {
   (void)state;
-  static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {5, 33}, {4, 64}, {130, 257}, {2, 40000}, {700, 96}};
+  static const int64_t shapes[][2] = {{1, 1},     {3, 5},     {5, 33},  {4, 64},
+                                      {130, 257}, {2, 40000}, {700, 96}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     const int64_t n = shapes[s][0], k = shapes[s][1];
     float *x = normal(n * k, s + 1, 0.02f);
     for (int f = 0; f < FORMATS; f++) {
       accel__quantised q;
-      if (quantise(&all_formats[f], x, n, k, NULL, &q) != ACCEL_OK) fail_msg("%s", accel__message());
+      if (quantise(&all_formats[f], x, n, k, NULL, &q) != ACCEL_OK)
+        fail_msg("%s", accel__message());
       if (!accel_format_plain(&q.format)) check_nearest(&q, x);
       accel__quantised_free(&q);
     }
@@ -158,7 +162,8 @@ static double squared_error(const accel_plugin_format *f, const float *x, int64_
   assert_int_equal(quantise(f, x, n, k, NULL, &q), ACCEL_OK);
   for (int64_t r = 0; r < n; r++) {
     accel__dequantise_rows(&q, r, 1, row);
-    for (int64_t i = 0; i < k; i++) sum += ((double)row[i] - x[r * k + i]) * ((double)row[i] - x[r * k + i]);
+    for (int64_t i = 0; i < k; i++)
+      sum += ((double)row[i] - x[r * k + i]) * ((double)row[i] - x[r * k + i]);
   }
   free(row);
   accel__quantised_free(&q);
@@ -174,7 +179,8 @@ static double plain_error(const float *x, int64_t elements, int64_t group, bool 
       low = fminf(low, x[i]);
       high = fmaxf(high, x[i]);
     }
-    const float scale = with_zero ? (high - low) / 15 : fmaxf(high, -low) / 7, zero = with_zero ? rintf(-low / scale) : 0;
+    const float scale = with_zero ? (high - low) / 15 : fmaxf(high, -low) / 7,
+                zero = with_zero ? rintf(-low / scale) : 0;
     for (int64_t i = at; i < at + group; i++) {
       float q = rintf(x[i] / scale) + zero;
       q = with_zero ? fminf(fmaxf(q, 0), 15) : fminf(fmaxf(q, -7), 7);
@@ -192,7 +198,8 @@ static double mx_error(const float *x, int64_t elements) {
     for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[at + i]));
     const float scale = exp2f(floorf(log2f(peak)) - 2);
     for (int i = 0; i < 32; i++) {
-      const double off = (double)(accel_e2m1_to_f32(accel_f32_to_e2m1(x[at + i] / scale)) * scale) - x[at + i];
+      const double off =
+          (double)(accel_e2m1_to_f32(accel_f32_to_e2m1(x[at + i] / scale)) * scale) - x[at + i];
       sum += off * off;
     }
   }
@@ -203,13 +210,15 @@ static void searches_beat_plain_scales(void **state) {
   (void)state;
   enum { N = 64, K = 512 };
   float *x = normal(N * K, 5, 0.05f);
-  const accel_plugin_format i4 = FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 32, 1), u4 = FORMAT(U4, F16, U8, NO_DTYPE, 32, 1),
+  const accel_plugin_format i4 = FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 32, 1),
+                            u4 = FORMAT(U4, F16, U8, NO_DTYPE, 32, 1),
                             mx = FORMAT(E2M1, E8M0, NO_DTYPE, NO_DTYPE, 32, 1);
   const double gain_i4 = squared_error(&i4, x, N, K) / plain_error(x, N * K, 32, false),
                gain_u4 = squared_error(&u4, x, N, K) / plain_error(x, N * K, 32, true),
                gain_mx = squared_error(&mx, x, N, K) / mx_error(x, N * K);
   if (gain_i4 > 0.75 || gain_u4 > 0.93 || gain_mx > 0.95)
-    fail_msg("squared errors of plain scales: int4 %.3f, uint4 %.3f, mx %.3f", gain_i4, gain_u4, gain_mx);
+    fail_msg("squared errors of plain scales: int4 %.3f, uint4 %.3f, mx %.3f", gain_i4, gain_u4,
+             gain_mx);
   free(x);
 }
 
@@ -257,15 +266,18 @@ static void zeros_constants_and_denormals(void **state) {
       x[i] = rows[i / K];
     }
     accel__quantised q;
-    if (quantise(&all_formats[f], x, N, K, NULL, &q) != ACCEL_OK) fail_msg("format %d: %s", f, accel__message());
+    if (quantise(&all_formats[f], x, N, K, NULL, &q) != ACCEL_OK)
+      fail_msg("format %d: %s", f, accel__message());
     for (int r = 0; r < N; r++) {
       accel__dequantise_rows(&q, r, 1, back);
       for (int i = 0; i < K; i++) {
-        const float w = x[r * K + i], bound = r == 3 ? FLT_MIN
-                                                     : fabsf(w) * (all_formats[f].store == DTYPE(E2M1)   ? 0.2f
-                                                                   : all_formats[f].scale == DTYPE(E8M0) ? 0.06f
-                                                                                                         : 0.01f);
-        if (!(fabsf(back[i] - w) <= bound) && !(all_formats[f].outer == DTYPE(F32) && fabsf(w) < 1)) /* tiny beside 3e4 */
+        const float w = x[r * K + i],
+                    bound = r == 3 ? FLT_MIN
+                                   : fabsf(w) * (all_formats[f].store == DTYPE(E2M1)   ? 0.2f
+                                                 : all_formats[f].scale == DTYPE(E8M0) ? 0.06f
+                                                                                       : 0.01f);
+        /* tiny beside 3e4 */
+        if (!(fabsf(back[i] - w) <= bound) && !(all_formats[f].outer == DTYPE(F32) && fabsf(w) < 1))
           fail_msg("format %d: %.9g became %.9g", f, (double)w, (double)back[i]);
       }
     }
@@ -280,10 +292,12 @@ static void extremes_of_floats(void **state) {
   for (size_t s = 0; s < 4; s++) {
     for (int i = 0; i < 64; i++) x[i] = (float)(i - 32) / 16 * sizes[s];
     for (int f = 0; f < FORMATS; f++) {
-      if (all_formats[f].group_n != 1 || (all_formats[f].scale != DTYPE(F32) && all_formats[f].scale != DTYPE(E8M0)))
+      if (all_formats[f].group_n != 1 ||
+          (all_formats[f].scale != DTYPE(F32) && all_formats[f].scale != DTYPE(E8M0)))
         continue;
       accel__quantised q;
-      if (quantise(&all_formats[f], x, 1, 64, NULL, &q) != ACCEL_OK) fail_msg("format %d: %s", f, accel__message());
+      if (quantise(&all_formats[f], x, 1, 64, NULL, &q) != ACCEL_OK)
+        fail_msg("format %d: %s", f, accel__message());
       accel__dequantise_rows(&q, 0, 1, back);
       for (int i = 0; i < 64; i++)
         if (!(fabsf(back[i] - x[i]) <= 0.4f * sizes[s]))
@@ -298,7 +312,8 @@ static void nothing_at_all(void **state) {
   for (int f = 0; f < FORMATS; f++)
     for (int empty = 0; empty < 2; empty++) {
       accel__quantised q;
-      assert_int_equal(quantise(&all_formats[f], NULL, empty ? 0 : 3, empty ? 5 : 0, NULL, &q), ACCEL_OK);
+      assert_int_equal(quantise(&all_formats[f], NULL, empty ? 0 : 3, empty ? 5 : 0, NULL, &q),
+                       ACCEL_OK);
       assert_int_equal(q.bytes.data, 0);
       accel__dequantise_rows(&q, 0, q.n, NULL);
       accel__quantised_free(&q);
@@ -312,7 +327,8 @@ static void refused(const accel_plugin_format *f, float bad, const char *words) 
   x[211 * K + 99] = bad;
   x[257 * K] = bad;
   accel_status status = quantise(f, x, N, K, NULL, &q);
-  if (status != ACCEL_ERROR_FORMAT || !strstr(accel__message(), "row 211 of w") || !strstr(accel__message(), words))
+  if (status != ACCEL_ERROR_FORMAT || !strstr(accel__message(), "row 211 of w") ||
+      !strstr(accel__message(), words))
     fail_msg("status %d: %s", (int)status, accel__message());
   assert_true(accel__remedy_text()[0]);
   accel__quantised_free(&q);
@@ -322,7 +338,8 @@ static void refused(const accel_plugin_format *f, float bad, const char *words) 
 static void what_codes_cannot_hold(void **state) {
   (void)state;
   for (int f = 3; f < FORMATS; f++) {
-    if (all_formats[f].group_n != 1 && all_formats[f].group_n != 0 && all_formats[f].group_n != 4) continue;
+    if (all_formats[f].group_n != 1 && all_formats[f].group_n != 0 && all_formats[f].group_n != 4)
+      continue;
     if (all_formats[f].group_n == 1) {
       refused(&all_formats[f], NAN, "NaN or infinity");
       refused(&all_formats[f], -INFINITY, "NaN or infinity");
@@ -343,7 +360,8 @@ static void what_codes_cannot_hold(void **state) {
                             imported = FORMAT(I8, F32, U8, NO_DTYPE, 0, 1);
   assert_int_equal(accel__quantised_new(&unknown, 1, 1, &q), ACCEL_ERROR_UNSUPPORTED);
   assert_null(q.block);
-  assert_int_equal(accel__quantised_new(&all_formats[0], INT64_MAX / 2, 16, &q), ACCEL_ERROR_FORMAT);
+  assert_int_equal(accel__quantised_new(&all_formats[0], INT64_MAX / 2, 16, &q),
+                   ACCEL_ERROR_FORMAT);
   assert_int_equal(accel__quantised_new(&all_formats[6], -1, 16, &q), ACCEL_ERROR_FORMAT);
   assert_false(accel__quantise_known(&imported));
   accel__fault_arm("weight_buffer");
@@ -366,7 +384,8 @@ static void threads_do_not_matter(void **state) {
     assert_int_equal(quantise(&all_formats[f], x, N, K, pool, &four), ACCEL_OK);
     assert_int_equal(one.block_bytes, four.block_bytes);
     assert_memory_equal(one.block, four.block, one.block_bytes);
-    assert_int_equal((uintptr_t)one.scale % 64 + (uintptr_t)one.zero % 64 + (uintptr_t)one.outer % 64, 0);
+    assert_int_equal(
+        (uintptr_t)one.scale % 64 + (uintptr_t)one.zero % 64 + (uintptr_t)one.outer % 64, 0);
     accel__quantised_free(&one);
     accel__quantised_free(&four);
   }
@@ -376,16 +395,19 @@ static void threads_do_not_matter(void **state) {
 
 /* ---- through a source ---- */
 
-static accel__source *open_source(const accel__source_weight *w, uint32_t n, const accel__checkpoint *c,
-                                  const accel_plugin_format *formats) {
+static accel__source *open_source(const accel__source_weight *w, uint32_t n,
+                                  const accel__checkpoint *c, const accel_plugin_format *formats) {
   accel__source *s;
-  if (accel__source_new(w, n, &(accel__source_from){.checkpoint = c, .seed = 3}, formats, &s) != ACCEL_OK)
+  if (accel__source_new(w, n, &(accel__source_from){.checkpoint = c, .seed = 3}, formats, &s) !=
+      ACCEL_OK)
     fail_msg("%s", accel__message());
   return s;
 }
 
-/* The same codes whether a weight is joined from parts, cut out, derived, random, or given whole. */
-static accel_status twice(const void *user, const float *const *parts, const int64_t *n, uint32_t n_parts, float *out) {
+/* The same codes whether a weight is joined from parts, cut out, derived, random, or given
+ * whole. */
+static accel_status twice(const void *user, const float *const *parts, const int64_t *n,
+                          uint32_t n_parts, float *out) {
   (void)user, (void)n_parts;
   for (int64_t i = 0; i < n[0]; i++) out[i] = parts[0][i] * 2;
   return ACCEL_OK;
@@ -402,15 +424,28 @@ static void codes_of_sources(void **state) {
       {.name = "low", .dtype = DTYPE(F32), .rank = 2, .dim = {27, K}, .data = x + 13 * K},
   };
   accel__checkpoint *c;
-  assert_int_equal(accel__safetensors_write(temp_path("q.safetensors"), tensors, 3, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("q.safetensors"), tensors, 3, NULL, 0),
+                   ACCEL_OK);
   assert_int_equal(accel__checkpoint_open(temp_path("q.safetensors"), &c), ACCEL_OK);
   for (int f = 3; f < FORMATS; f++) {
-    const accel_plugin_format formats[] = {all_formats[f], all_formats[f], all_formats[f], all_formats[f]};
+    const accel_plugin_format formats[] = {all_formats[f], all_formats[f], all_formats[f],
+                                           all_formats[f]};
     const accel__source_weight w[] = {
         {.name = "whole", .rank = 2, .dim = {40, K}},
         {.name = "joined", .rank = 2, .dim = {40, K}, .parts = {"up", "low"}, .n_parts = 2},
-        {.name = "cut", .rank = 2, .dim = {27, K}, .parts = {"whole"}, .n_parts = 1, .first_row = 13, .stored_rows = 40},
-        {.name = "derived", .rank = 2, .dim = {40, K}, .parts = {"whole"}, .n_parts = 1, .derive = twice}};
+        {.name = "cut",
+         .rank = 2,
+         .dim = {27, K},
+         .parts = {"whole"},
+         .n_parts = 1,
+         .first_row = 13,
+         .stored_rows = 40},
+        {.name = "derived",
+         .rank = 2,
+         .dim = {40, K},
+         .parts = {"whole"},
+         .n_parts = 1,
+         .derive = twice}};
     accel__source *s = open_source(w, 4, c, formats);
     const float *expected[] = {x, x, x + 13 * K, doubled};
     uint64_t bytes = 0;
@@ -438,8 +473,9 @@ static void codes_of_sources(void **state) {
 /* A convolution's row is its output channel, a mixture's rows are all but the last dim. */
 static void rows_of_sources(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "conv", .use = ACCEL_PLUGIN_USE_CONV, .rank = 4, .dim = {6, 5, 3, 3}},
-                                    {.name = "moe", .use = ACCEL_PLUGIN_USE_MOE, .rank = 3, .dim = {4, 6, 32}}};
+  const accel__source_weight w[] = {
+      {.name = "conv", .use = ACCEL_PLUGIN_USE_CONV, .rank = 4, .dim = {6, 5, 3, 3}},
+      {.name = "moe", .use = ACCEL_PLUGIN_USE_MOE, .rank = 3, .dim = {4, 6, 32}}};
   const accel_plugin_format formats[] = {all_formats[3], all_formats[6]};
   accel__source *s = open_source(w, 2, NULL, formats);
   accel_plugin_weight_view view;
@@ -448,8 +484,9 @@ static void rows_of_sources(void **state) {
   for (int o = 0; o < 6; o++) { /* random values: every row reaches +-127 */
     int largest = 0;
     for (int i = 0; i < 45; i++)
-      largest =
-          abs(((const int8_t *)view.data)[o * 45 + i]) > largest ? abs(((const int8_t *)view.data)[o * 45 + i]) : largest;
+      largest = abs(((const int8_t *)view.data)[o * 45 + i]) > largest
+                    ? abs(((const int8_t *)view.data)[o * 45 + i])
+                    : largest;
     assert_int_equal(largest, 127);
   }
   assert_int_equal(accel__source_map(s, 1, &view), ACCEL_OK);
@@ -460,12 +497,15 @@ static void rows_of_sources(void **state) {
 static void sources_name_bad_tensors(void **state) {
   (void)state;
   float x[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, NAN, 11, 12};
-  const accel__tensor_info tensors[] = {{.name = "good", .dtype = DTYPE(F32), .rank = 2, .dim = {2, 3}, .data = x},
-                                        {.name = "bad", .dtype = DTYPE(F32), .rank = 2, .dim = {2, 3}, .data = x + 6}};
-  const accel__source_weight w = {.name = "both", .rank = 2, .dim = {4, 3}, .parts = {"good", "bad"}, .n_parts = 2};
+  const accel__tensor_info tensors[] = {
+      {.name = "good", .dtype = DTYPE(F32), .rank = 2, .dim = {2, 3}, .data = x},
+      {.name = "bad", .dtype = DTYPE(F32), .rank = 2, .dim = {2, 3}, .data = x + 6}};
+  const accel__source_weight w = {
+      .name = "both", .rank = 2, .dim = {4, 3}, .parts = {"good", "bad"}, .n_parts = 2};
   accel__checkpoint *c;
   accel_plugin_weight_view view;
-  assert_int_equal(accel__safetensors_write(temp_path("n.safetensors"), tensors, 2, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("n.safetensors"), tensors, 2, NULL, 0),
+                   ACCEL_OK);
   assert_int_equal(accel__checkpoint_open(temp_path("n.safetensors"), &c), ACCEL_OK);
   accel__source *s = open_source(&w, 1, c, &all_formats[3]);
   assert_int_equal(accel__source_map(s, 0, &view), ACCEL_ERROR_FORMAT);

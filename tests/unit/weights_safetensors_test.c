@@ -1,4 +1,5 @@
-/* weights_safetensors_test.c - the header reader: what it takes, and what it refuses with which words. */
+/* weights_safetensors_test.c - the header reader: what it takes, and what it refuses with which
+ * words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,17 +15,21 @@
 static accel__arena arena;
 static accel__safetensors parsed;
 
-/* A file in memory of its exact size, so that ASan sees a read beyond it: length, header, `data` zero bytes. */
+/* A file in memory of its exact size, so that ASan sees a read beyond it: length, header, `data`
+ * zero bytes. */
 static accel_status parse_bytes(const char *header, size_t n, uint64_t length, size_t data) {
   uint8_t *bytes = malloc(8 + n + data);
   for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(length >> (8 * i));
   memcpy(bytes + 8, header, n);
   memset(bytes + 8 + n, 0, data);
   accel__arena_free(&arena);
-  accel_status status = accel__safetensors_parse(bytes, 8 + n + data, "f.safetensors", &arena, &parsed);
-  for (uint32_t i = 0; status == ACCEL_OK && i < parsed.n; i++) { /* all of every tensor can be read */
+  accel_status status =
+      accel__safetensors_parse(bytes, 8 + n + data, "f.safetensors", &arena, &parsed);
+  /* all of every tensor can be read */
+  for (uint32_t i = 0; status == ACCEL_OK && i < parsed.n; i++) {
     uint64_t sum = 0;
-    for (uint64_t b = 0; b < parsed.tensor[i].bytes; b++) sum += ((const uint8_t *)parsed.tensor[i].data)[b];
+    for (uint64_t b = 0; b < parsed.tensor[i].bytes; b++)
+      sum += ((const uint8_t *)parsed.tensor[i].data)[b];
     assert_int_equal(sum, 0);
   }
   free(bytes);
@@ -48,8 +53,9 @@ static void refuses(const char *header, size_t data, const char *words) {
   assert_true(accel__remedy_text()[0]);
 }
 
-#define T(name, dtype, shape, begin, end) \
-  "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+#define T(name, dtype, shape, begin, end)                                                        \
+  "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
+  "]}"
 
 static void good_headers(void **state) {
   (void)state;
@@ -71,16 +77,21 @@ static void good_headers(void **state) {
   assert_string_equal(parsed.tensor[0].name, "early"); /* in the order of the data */
   takes("{" T("nibbles", "F4", "[2,3]", 0, 3) "}", 3, 1);
   takes("{" T("r8", "U8", "[1,1,1,1,1,1,1,2]", 0, 2) "}", 2, 1);
-  takes("{ \"a\" :\t{ \"shape\" : [ 1 , 2 ] ,\n\"data_offsets\":[ 0 , 2 ],\"dtype\":\"U8\" } }", 2, 1);
-  takes("{\"a\":{\"dtype\":\"U8\",\"later\":{\"x\":[1,-2.5e3,true,false,null,\"s\"]},\"shape\":[1],\"data_offsets\":[0,1]}}",
-        1, 1);
+  takes("{ \"a\" :\t{ \"shape\" : [ 1 , 2 ] ,\n\"data_offsets\":[ 0 , 2 ],\"dtype\":\"U8\" } }", 2,
+        1);
+  takes(
+      "{\"a\":{\"dtype\":\"U8\",\"later\":{\"x\":[1,-2.5e3,true,false,null,\"s\"]},\"shape\":[1],"
+      "\"data_offsets\":[0,1]}}",
+      1, 1);
   takes("{\"dt\":{\"d\\u0074ype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
 }
 
 static void strings(void **state) {
   (void)state;
-  takes("{\"\\u00e9\\ud83d\\ude00\\\"\\\\\\/\\b\\f\\n\\r\\t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
-        1);
+  takes(
+      "{\"\\u00e9\\ud83d\\ude00\\\"\\\\\\/"
+      "\\b\\f\\n\\r\\t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+      1, 1);
   assert_string_equal(parsed.tensor[0].name, "\u00e9\U0001f600\"\\/\b\f\n\r\t");
   takes("{\"__metadata__\":{\"format\":\"pt\",\"k\\u0061\":\"v\"}}", 0, 0);
   assert_int_equal(parsed.n_metadata, 2);
@@ -103,10 +114,12 @@ static void strings(void **state) {
 
 static void lengths(void **state) {
   (void)state;
-  assert_int_equal(accel__safetensors_parse((const uint8_t *)"1234567", 7, "f.safetensors", &arena, &parsed),
-                   ACCEL_ERROR_FORMAT);
+  assert_int_equal(
+      accel__safetensors_parse((const uint8_t *)"1234567", 7, "f.safetensors", &arena, &parsed),
+      ACCEL_ERROR_FORMAT);
   assert_non_null(strstr(accel__message(), "too short"));
-  assert_int_equal(accel__safetensors_parse(NULL, 0, "f.safetensors", &arena, &parsed), ACCEL_ERROR_FORMAT);
+  assert_int_equal(accel__safetensors_parse(NULL, 0, "f.safetensors", &arena, &parsed),
+                   ACCEL_ERROR_FORMAT);
   assert_int_equal(parse_bytes("{}", 2, 3, 0), ACCEL_ERROR_FORMAT);
   assert_non_null(strstr(accel__message(), "header length 3, but only 2 bytes follow"));
   assert_int_equal(parse_bytes("{}", 2, UINT64_MAX, 0), ACCEL_ERROR_FORMAT);
@@ -163,18 +176,22 @@ static void structure(void **state) {
   refuses("{\"a\":1}", 0, "tensor 'a': expected '{'");
   refuses("{" T("a", "U8", "[1]", 0, 1) ",}", 1, "string");
   refuses("{" T("a", "U8", "[1]", 0, 1), 1, "ends inside");
-  refuses("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "tensor 'a': listed twice");
-  refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "tensor 'a': field 'data_offsets' is missing");
+  refuses("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2,
+          "tensor 'a': listed twice");
+  refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1,
+          "tensor 'a': field 'data_offsets' is missing");
   refuses("{\"a\":{}}", 0, "field 'dtype' is missing");
   refuses("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
           "field 'dtype': given twice");
-  refuses("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "field 'dtype': 'F33' is no dtype");
+  refuses("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          "field 'dtype': 'F33' is no dtype");
   refuses("{\"a\":{\"dtype\":\"I4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, "'I4' is no dtype");
   refuses("{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "expected a string");
   refuses("{\"__metadata__\":{\"a\":1}}", 0, "no string");
   refuses("{\"__metadata__\":[]}", 0, "expected '{'");
   refuses("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "given twice");
-  refuses("{\"bad\\u001b[2Jname\":1}", 0, "tensor 'bad?[2Jname'"); /* nothing a terminal would act on */
+  /* nothing a terminal would act on */
+  refuses("{\"bad\\u001b[2Jname\":1}", 0, "tensor 'bad?[2Jname'");
 }
 
 static void nesting(void **state) {
@@ -189,12 +206,14 @@ static void nesting(void **state) {
 
 static void every_cut_is_refused(void **state) {
   (void)state;
-  const char *header =
-      "{\"__metadata__\":{\"f\":\"p\\u00e9\"}," T("a", "F32", "[2,1]", 0, 8) "," T("b", "I64", "[]", 8, 16) "}";
+  const char *header = "{\"__metadata__\":{\"f\":\"p\\u00e9\"}," T("a", "F32", "[2,1]", 0, 8) "," T(
+      "b", "I64", "[]", 8, 16) "}";
   size_t n = strlen(header);
   takes(header, 16, 2);
-  for (size_t cut = 0; cut < n; cut++) assert_int_equal(parse_bytes(header, cut, cut, 16), ACCEL_ERROR_FORMAT);
-  for (size_t data = 0; data < 16; data++) assert_int_equal(parse_bytes(header, n, n, data), ACCEL_ERROR_FORMAT);
+  for (size_t cut = 0; cut < n; cut++)
+    assert_int_equal(parse_bytes(header, cut, cut, 16), ACCEL_ERROR_FORMAT);
+  for (size_t data = 0; data < 16; data++)
+    assert_int_equal(parse_bytes(header, n, n, data), ACCEL_ERROR_FORMAT);
 }
 
 static void many_tensors(void **state) {
@@ -203,8 +222,9 @@ static void many_tensors(void **state) {
   accel__buffer b = {0};
   accel__buffer_text(&b, "{");
   for (int i = 0; i < N; i++)
-    accel__buffer_printf(&b, "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "",
-                         i, i, i + 1);
+    accel__buffer_printf(
+        &b, "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+        i ? "," : "", i, i, i + 1);
   accel__buffer_text(&b, "}");
   assert_int_equal(parse_bytes(b.data, b.n, b.n, N), ACCEL_OK);
   assert_int_equal(parsed.n, N);

@@ -1,5 +1,5 @@
-/* weights_source_test.c - weights in the formats asked for: in place, converted, joined, derived, random; and what is
- * refused. */
+/* weights_source_test.c - weights in the formats asked for: in place, converted, joined, derived,
+ * random; and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,9 @@ static const accel_plugin_format f16 = {
     ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
 static const accel_plugin_format bf16 = {
     ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-static const accel_plugin_format uint8 = {/* codes with zeros: only checkpoints have them */
-                                          ACCEL_PLUGIN_U8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
+static const accel_plugin_format uint8 =
+    {/* codes with zeros: only checkpoints have them */
+     ACCEL_PLUGIN_U8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
 
 enum { Q = 20000 * 3 };
 static float a_values[6] = {1, 2, 3, 4, 5, 6}, b_values[3] = {-7, 8, 65504}, big_values[Q];
@@ -41,13 +42,19 @@ static accel__checkpoint *open_sample(void) {
       {.name = "h", .dtype = ACCEL_PLUGIN_F16, .rank = 2, .dim = {2, 2}, .data = half_values},
       {.name = "codes", .dtype = ACCEL_PLUGIN_I8, .rank = 2, .dim = {2, 3}, .data = code_values},
       {.name = "d", .dtype = ACCEL_PLUGIN_F64, .rank = 1, .dim = {2}, .data = double_values},
-      {.name = "big", .dtype = ACCEL_PLUGIN_F32, .rank = 3, .dim = {20000, 3, 1}, .data = big_values},
+      {.name = "big",
+       .dtype = ACCEL_PLUGIN_F32,
+       .rank = 3,
+       .dim = {20000, 3, 1},
+       .data = big_values},
       {.name = "nothing", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {0, 3}},
   };
   accel__checkpoint *c;
-  assert_int_equal(accel__safetensors_write(temp_path("s.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0),
+  assert_int_equal(accel__safetensors_write(temp_path("s.safetensors"), tensors,
+                                            sizeof tensors / sizeof *tensors, NULL, 0),
                    ACCEL_OK);
-  if (accel__checkpoint_open(temp_path("s.safetensors"), &c) != ACCEL_OK) fail_msg("%s", accel__message());
+  if (accel__checkpoint_open(temp_path("s.safetensors"), &c) != ACCEL_OK)
+    fail_msg("%s", accel__message());
   return c;
 }
 
@@ -64,10 +71,11 @@ static int unmake(void **state) {
   return 0;
 }
 
-static accel__source *source_of(const accel__source_weight *w, uint32_t n, const accel__checkpoint *c,
-                                const accel_plugin_format *formats) {
+static accel__source *source_of(const accel__source_weight *w, uint32_t n,
+                                const accel__checkpoint *c, const accel_plugin_format *formats) {
   accel__source *s;
-  if (accel__source_new(w, n, &(accel__source_from){.checkpoint = c, .seed = 7}, formats, &s) != ACCEL_OK)
+  if (accel__source_new(w, n, &(accel__source_from){.checkpoint = c, .seed = 7}, formats, &s) !=
+      ACCEL_OK)
     fail_msg("%s", accel__message());
   return s;
 }
@@ -81,10 +89,11 @@ static const void *map(accel__source *s, uint32_t i) {
   return view.data;
 }
 
-static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugin_format *formats, accel_status code,
-                    const char *words) {
+static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugin_format *formats,
+                    accel_status code, const char *words) {
   accel__source *s = (void *)1;
-  accel_status status = accel__source_new(w, n, &(accel__source_from){.checkpoint = sample}, formats, &s);
+  accel_status status =
+      accel__source_new(w, n, &(accel__source_from){.checkpoint = sample}, formats, &s);
   assert_null(s);
   if (status != code || !strstr(accel__message(), words))
     fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
@@ -92,7 +101,8 @@ static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugi
 
 static void in_place(void **state) {
   (void)state;
-  const accel__source_weight w = {.name = "a", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {2, 3}};
+  const accel__source_weight w = {
+      .name = "a", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {2, 3}};
   accel__source *s = source_of(&w, 1, sample, &f32);
   const void *data = map(s, 0);
   assert_ptr_equal(data, accel__checkpoint_find(sample, "a")->data);
@@ -113,28 +123,34 @@ static void in_place(void **state) {
 
 static void converted(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {2, 3}},
-                                    {.name = "h", .rank = 2, .dim = {2, 2}},
-                                    {.name = "a16", .rank = 2, .dim = {2, 3}, .parts = {"a"}, .n_parts = 1},
-                                    {.name = "d", .rank = 1, .dim = {2}},
-                                    {.name = "nothing", .rank = 2, .dim = {0, 3}},
-                                    {.name = "big", .rank = 2, .dim = {20000, 3}}};
+  const accel__source_weight w[] = {
+      {.name = "a", .rank = 2, .dim = {2, 3}},
+      {.name = "h", .rank = 2, .dim = {2, 2}},
+      {.name = "a16", .rank = 2, .dim = {2, 3}, .parts = {"a"}, .n_parts = 1},
+      {.name = "d", .rank = 1, .dim = {2}},
+      {.name = "nothing", .rank = 2, .dim = {0, 3}},
+      {.name = "big", .rank = 2, .dim = {20000, 3}}};
   const accel_plugin_format formats[] = {bf16, f32, f16, f32, f16, bf16};
   accel__source *s = source_of(w, 6, sample, formats);
-  for (int i = 0; i < 6; i++) assert_int_equal(((const uint16_t *)map(s, 0))[i], accel_f32_to_bf16(a_values[i]));
-  for (int i = 0; i < 4; i++) assert_true(((const float *)map(s, 1))[i] == accel_fp16_to_f32(half_values[i]));
-  for (int i = 0; i < 6; i++) assert_int_equal(((const uint16_t *)map(s, 2))[i], accel_f32_to_fp16(a_values[i]));
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(((const uint16_t *)map(s, 0))[i], accel_f32_to_bf16(a_values[i]));
+  for (int i = 0; i < 4; i++)
+    assert_true(((const float *)map(s, 1))[i] == accel_fp16_to_f32(half_values[i]));
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(((const uint16_t *)map(s, 2))[i], accel_f32_to_fp16(a_values[i]));
   assert_true(((const float *)map(s, 3))[0] == 0.1f);
   map(s, 4);
-  for (int i = 0; i < Q; i++) assert_int_equal(((const uint16_t *)map(s, 5))[i], accel_f32_to_bf16(big_values[i]));
+  for (int i = 0; i < Q; i++)
+    assert_int_equal(((const uint16_t *)map(s, 5))[i], accel_f32_to_bf16(big_values[i]));
   assert_int_equal(accel__source_bytes(s), 6 * 2 + 4 * 4 + 6 * 2 + 2 * 4 + 0 + Q * 2);
   accel__source_free(&s);
 }
 
 static void joined(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2},
-                                    {.name = "ba", .rank = 2, .dim = {3, 3}, .parts = {"b", "a"}, .n_parts = 2}};
+  const accel__source_weight w[] = {
+      {.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2},
+      {.name = "ba", .rank = 2, .dim = {3, 3}, .parts = {"b", "a"}, .n_parts = 2}};
   const accel_plugin_format formats[] = {f32, f16};
   accel__source *s = source_of(w, 2, sample, formats);
   const float *ab = map(s, 0);
@@ -149,8 +165,8 @@ static void joined(void **state) {
 }
 
 /* out[i] = a[i] * factor + elements of b */
-static accel_status scale_parts(const void *user, const float *const *parts, const int64_t *n, uint32_t n_parts,
-                                float *out) {
+static accel_status scale_parts(const void *user, const float *const *parts, const int64_t *n,
+                                uint32_t n_parts, float *out) {
   if (n_parts != 2) return accel__fail(ACCEL_ERROR_INTERNAL, "parts");
   if (*(const float *)user == 0) return accel__fail(ACCEL_ERROR_FORMAT, "no factor");
   for (int64_t i = 0; i < n[0]; i++) out[i] = parts[0][i] * *(const float *)user + (float)n[1];
@@ -160,14 +176,32 @@ static accel_status scale_parts(const void *user, const float *const *parts, con
 static void derived(void **state) {
   (void)state;
   static const float factor = 2, zero = 0;
-  const accel__source_weight w[] = {
-      {.name = "x", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
-      {.name = "y", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
-      {.name = "z", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &zero}};
+  const accel__source_weight w[] = {{.name = "x",
+                                     .rank = 1,
+                                     .dim = {6},
+                                     .parts = {"a", "h"},
+                                     .n_parts = 2,
+                                     .derive = scale_parts,
+                                     .derive_user = &factor},
+                                    {.name = "y",
+                                     .rank = 1,
+                                     .dim = {6},
+                                     .parts = {"a", "h"},
+                                     .n_parts = 2,
+                                     .derive = scale_parts,
+                                     .derive_user = &factor},
+                                    {.name = "z",
+                                     .rank = 1,
+                                     .dim = {6},
+                                     .parts = {"a", "h"},
+                                     .n_parts = 2,
+                                     .derive = scale_parts,
+                                     .derive_user = &zero}};
   const accel_plugin_format formats[] = {f32, bf16, f32};
   accel__source *s = source_of(w, 3, sample, formats);
   for (int i = 0; i < 6; i++) assert_true(((const float *)map(s, 0))[i] == a_values[i] * 2 + 4);
-  for (int i = 0; i < 6; i++) assert_int_equal(((const uint16_t *)map(s, 1))[i], accel_f32_to_bf16(a_values[i] * 2 + 4));
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(((const uint16_t *)map(s, 1))[i], accel_f32_to_bf16(a_values[i] * 2 + 4));
   accel_plugin_weight_view view;
   assert_int_equal(accel__source_map(s, 2, &view), ACCEL_ERROR_FORMAT);
   assert_non_null(strstr(accel__message(), "weight 'z': no factor"));
@@ -179,7 +213,8 @@ static void unaligned_data_is_copied(void **state) {
   (void)state;
   char path[400];
   static const char header[] =
-      "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_"
+      "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"F32\","
+      "\"shape\":[2,3],\"data_"
       "offsets\":[1,25]}}";
   uint8_t bytes[8 + sizeof header - 1 + 25] = {sizeof header - 1};
   memcpy(bytes + 8, header, sizeof header - 1);
@@ -198,11 +233,12 @@ static void unaligned_data_is_copied(void **state) {
 
 static void wrong_tensors_are_listed_together(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {3, 2}},
-                                    {.name = "gone", .rank = 1, .dim = {2}},
-                                    {.name = "h", .rank = 2, .dim = {2, 3}},
-                                    {.name = "qkv", .rank = 2, .dim = {4, 3}, .parts = {"a", "b", "lost"}, .n_parts = 3},
-                                    {.name = "ab", .rank = 2, .dim = {4, 3}, .parts = {"a", "b"}, .n_parts = 2}};
+  const accel__source_weight w[] = {
+      {.name = "a", .rank = 2, .dim = {3, 2}},
+      {.name = "gone", .rank = 1, .dim = {2}},
+      {.name = "h", .rank = 2, .dim = {2, 3}},
+      {.name = "qkv", .rank = 2, .dim = {4, 3}, .parts = {"a", "b", "lost"}, .n_parts = 3},
+      {.name = "ab", .rank = 2, .dim = {4, 3}, .parts = {"a", "b"}, .n_parts = 2}};
   const accel_plugin_format formats[] = {f32, f32, f32, f32, f32};
   refuses(w, 5, formats, ACCEL_ERROR_FORMAT, "'a' is [2,3], the model needs [3,2]");
   const char *message = accel__message();
@@ -230,7 +266,8 @@ static void what_cannot_be_served(void **state) {
   (void)state;
   const accel__source_weight a = {.name = "a", .rank = 2, .dim = {2, 3}},
                              codes = {.name = "codes", .rank = 2, .dim = {2, 3}};
-  refuses(&a, 1, &uint8, ACCEL_ERROR_UNSUPPORTED, "weight 'a': format U8 with scale F32, zero U8 is not made on load");
+  refuses(&a, 1, &uint8, ACCEL_ERROR_UNSUPPORTED,
+          "weight 'a': format U8 with scale F32, zero U8 is not made on load");
   refuses(&codes, 1, &f32, ACCEL_ERROR_UNSUPPORTED, "tensor 'codes' is stored as I8");
   const accel__source_weight huge = {.name = "a", .rank = 2, .dim = {INT64_MAX, INT64_MAX}},
                              negative = {.name = "a", .rank = 1, .dim = {-1}};
@@ -248,14 +285,27 @@ static void flattened_tails_fit(void **state) {
 
 static void some_rows_of_a_tensor(void **state) {
   (void)state;
-  const accel__source_weight w[] = {
-      {.name = "k", .rank = 2, .dim = {1, 3}, .parts = {"a"}, .n_parts = 1, .first_row = 1, .stored_rows = 2},
-      {.name = "k16", .rank = 2, .dim = {1, 2}, .parts = {"h"}, .n_parts = 1, .first_row = 1, .stored_rows = 2}};
+  const accel__source_weight w[] = {{.name = "k",
+                                     .rank = 2,
+                                     .dim = {1, 3},
+                                     .parts = {"a"},
+                                     .n_parts = 1,
+                                     .first_row = 1,
+                                     .stored_rows = 2},
+                                    {.name = "k16",
+                                     .rank = 2,
+                                     .dim = {1, 2},
+                                     .parts = {"h"},
+                                     .n_parts = 1,
+                                     .first_row = 1,
+                                     .stored_rows = 2}};
   const accel_plugin_format formats[] = {f32, bf16};
   accel__source *s = source_of(w, 2, sample, formats);
   assert_memory_equal(map(s, 0), a_values + 3, 3 * sizeof(float));
-  assert_int_equal(((const uint16_t *)map(s, 1))[0], accel_f32_to_bf16(accel_fp16_to_f32(half_values[2])));
-  assert_int_equal(((const uint16_t *)map(s, 1))[1], accel_f32_to_bf16(accel_fp16_to_f32(half_values[3])));
+  assert_int_equal(((const uint16_t *)map(s, 1))[0],
+                   accel_f32_to_bf16(accel_fp16_to_f32(half_values[2])));
+  assert_int_equal(((const uint16_t *)map(s, 1))[1],
+                   accel_f32_to_bf16(accel_fp16_to_f32(half_values[3])));
   accel__source_free(&s);
   accel__source_weight bad = w[0];
   bad.stored_rows = 3;
@@ -272,8 +322,9 @@ static void some_rows_of_a_tensor(void **state) {
 
 static void unexpected_tensors(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2},
-                                    {.name = "d", .rank = 1, .dim = {2}}};
+  const accel__source_weight w[] = {
+      {.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2},
+      {.name = "d", .rank = 1, .dim = {2}}};
   const accel_plugin_format formats[] = {f32, f32};
   accel__source *s = source_of(w, 2, sample, formats);
   accel__arena arena = {0};
@@ -281,7 +332,8 @@ static void unexpected_tensors(void **state) {
   uint32_t n;
   assert_int_equal(accel__source_unexpected(s, &arena, &names, &n), ACCEL_OK);
   assert_int_equal(n, accel__checkpoint_count(sample) - 3);
-  for (uint32_t i = 0; i < n; i++) assert_true(strcmp(names[i], "a") && strcmp(names[i], "b") && strcmp(names[i], "d"));
+  for (uint32_t i = 0; i < n; i++)
+    assert_true(strcmp(names[i], "a") && strcmp(names[i], "b") && strcmp(names[i], "d"));
   accel__arena_free(&arena);
   accel__source_free(&s);
 }
@@ -315,7 +367,8 @@ static void random_weights(void **state) {
   for (int i = 0; i < N; i++) equal += fabsf(accel_fp16_to_f32(other[i]) - x[i]) < 1e-5f;
   assert_true(equal < N / 100); /* another name, other values */
   accel__source *seeded;
-  assert_int_equal(accel__source_new(w, 4, &(accel__source_from){.seed = 8}, formats, &seeded), ACCEL_OK);
+  assert_int_equal(accel__source_new(w, 4, &(accel__source_from){.seed = 8}, formats, &seeded),
+                   ACCEL_OK);
   assert_memory_not_equal(x, map(seeded, 0), N * sizeof(float));
   accel__arena arena = {0};
   const char **names;
@@ -383,7 +436,8 @@ static void *map_often(void *arg) {
 
 static void many_threads(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {2, 3}}, {.name = "b", .rank = 2, .dim = {1, 3}}};
+  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {2, 3}},
+                                    {.name = "b", .rank = 2, .dim = {1, 3}}};
   const accel_plugin_format formats[] = {bf16, bf16};
   accel__source *s = source_of(w, 2, sample, formats);
   shared job[4];

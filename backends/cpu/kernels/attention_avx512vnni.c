@@ -1,4 +1,5 @@
-/* attention_avx512vnni.c - attention for AVX-512 with VNNI, which multiplies and adds pairs at once. */
+/* attention_avx512vnni.c - attention for AVX-512 with VNNI, which multiplies and adds pairs at
+ * once. */
 #include "kernels/vec_avx512.h"
 
 #undef CPU_NAME_

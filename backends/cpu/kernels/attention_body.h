@@ -1,12 +1,16 @@
-/* attention_body.h - attention of one head of one sequence (kernels.h: cpu_attention), included by attention_<isa>.c.
+/* attention_body.h - attention of one head of one sequence (kernels.h: cpu_attention), included by
+ * attention_<isa>.c.
  *
- * attention_head: keys and values are packed into panels, tile of keys after tile; a strip of query rows goes through
- * scores, softmax and the product with v while its scores stay in the first-level cache.  A block of rows carries largest
- * score, sum and values from tile to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS
- * keys are one tile, packed once for all rows.  What lies outside a row's window is never computed when positions are
- * row numbers.  The order of every sum depends on the sequence alone, not on threads or batch.  Few rows: decode_body.h.
+ * attention_head: keys and values are packed into panels, tile of keys after tile; a strip of query
+ * rows goes through scores, softmax and the product with v while its scores stay in the first-level
+ * cache.  A block of rows carries largest score, sum and values from tile to tile (the online
+ * softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS keys are one tile, packed
+ * once for all rows.  What lies outside a row's window is never computed when positions are row
+ * numbers.  The order of every sum depends on the sequence alone, not on threads or batch.  Few
+ * rows: decode_body.h.
  *
- * With MICRO_PER 2 (attention_bf16_<isa>.c) queries, keys, weights and values are multiplied as pairs of bf16. */
+ * With MICRO_PER 2 (attention_bf16_<isa>.c) queries, keys, weights and values are multiplied as
+ * pairs of bf16. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -39,7 +43,8 @@ V_INLINE float scale_of(const int kv, const void *row, int64_t at) {
   return scale;
 }
 
-/* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [depth of dk][GEMM_COLS]. */
+/* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [depth of
+ * dk][GEMM_COLS]. */
 V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *panel) {
   for (int64_t c = 0; c < GEMM_COLS; c += V) {
     const void *row[V];
@@ -64,24 +69,28 @@ V_INLINE vf value_at(const int kv, const cpu_attention *a, int64_t j, int64_t to
   return kv == ACCEL_PLUGIN_I8 ? v_mul(x, v_set(scale_of(kv, row, a->v_scale))) : x;
 }
 
-/* Value rows from .. to-1 as panels [depth of count][GEMM_COLS], `stride` floats from one to the next. */
-V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to, int64_t stride, float *panels) {
+/* Value rows from .. to-1 as panels [depth of count][GEMM_COLS], `stride` floats from one to the
+ * next. */
+V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to,
+                          int64_t stride, float *panels) {
   for (int64_t j = from; j < to; j += MICRO_PER)
     for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
       float *at = panels + c / GEMM_COLS * stride + (j - from) / MICRO_PER * GEMM_COLS;
       MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V) {
-        v_store(at + i, MICRO_PAIR_UP(value_at(kv, a, j, to, c + i), value_at(kv, a, j + 1, to, c + i)));
+        v_store(at + i,
+                MICRO_PAIR_UP(value_at(kv, a, j, to, c + i), value_at(kv, a, j + 1, to, c + i)));
       }
     }
 }
 
 /* c[rows, panels * GEMM_COLS] = a b, b packed */
-static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b, int64_t first, int64_t last,
-                    float *c, int64_t ldc) {
+static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b,
+                    int64_t first, int64_t last, float *c, int64_t ldc) {
   for (int64_t p = first; p < last; p++)
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
-      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, c + i * ldc + p * GEMM_COLS, ldc, b, 0);
+      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, c + i * ldc + p * GEMM_COLS, ldc,
+                       b, 0);
     }
 }
 
@@ -95,10 +104,11 @@ typedef struct block {
   bool plain;
 } block;
 
-/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the exponential. */
+/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the
+ * exponential. */
 static bool is_plain(const cpu_attention *a) {
-  return !(a->softcap > 0) && !a->bias && !a->relative && !a->distance && a->slope == 0.0f && !a->key_position &&
-         !a->relative_row && !a->mask && a->scale > 0;
+  return !(a->softcap > 0) && !a->bias && !a->relative && !a->distance && a->slope == 0.0f &&
+         !a->key_position && !a->relative_row && !a->mask && a->scale > 0;
 }
 
 /* First and one past the last key that row i sees, as far as positions are row numbers. */
@@ -129,38 +139,46 @@ static void add_disentangled(const block *b, int64_t i, float *s, int64_t low, i
   const int32_t *index = a->relative_row + a->relative_origin + i;
   const int64_t first = a->relative_first;
   if (a->rel_k) {
-    const float *side = b->score + b->rows * b->lds + (i - b->row) * a->relative_columns; /* q . rel_k[r] */
+    /* q . rel_k[r] */
+    const float *side = b->score + b->rows * b->lds + (i - b->row) * a->relative_columns;
     for (int64_t j = low; j < high; j++) s[j] += a->scale * side[index[-j] - first];
   }
   if (a->rel_q)
-    for (int64_t j = low; j < high; j++) s[j] += a->scale * b->key_side[j * a->relative_columns + index[-j] - first];
+    for (int64_t j = low; j < high; j++)
+      s[j] += a->scale * b->key_side[j * a->relative_columns + index[-j] - first];
 }
 
 static int64_t query_at(const cpu_attention *a, int64_t i) {
   return a->query_position ? a->query_position[i] : i * a->step + a->shift;
 }
-static int64_t key_at(const cpu_attention *a, int64_t j) { return a->key_position ? a->key_position[j] : j; }
+static int64_t key_at(const cpu_attention *a, int64_t j) {
+  return a->key_position ? a->key_position[j] : j;
+}
 static float position_of(const void *a, int64_t j) {
   const cpu_attention *g = a;
   return j < g->keys ? (float)key_at(g, j) : 0.0f;
 }
 
-/* Everything that changes the scores s of row i against keys tile + low .. after the product; position[] holds the keys'. */
-static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, int64_t low, int64_t high,
-                   const float *position) {
+/* Everything that changes the scores s of row i against keys tile + low .. after the product;
+ * position[] holds the keys'. */
+static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, int64_t low,
+                   int64_t high, const float *position) {
   const vf scale = v_set(a->scale), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i));
   const float *dense = a->bias ? a->bias + i * a->bias_row + tile * a->bias_column : NULL;
   const float *relative = a->relative ? a->relative + a->relative_origin - i + tile : NULL;
   for (int64_t j = low / V * V; j < high; j += V) {
     vf x = v_mul(v_load(s + j), scale);
     if (a->softcap > 0) x = v_mul(v_set(a->softcap), v_tanh(v_div(x, v_set(a->softcap))));
-    if (dense) x = v_add(x, a->bias_column ? v_loadn(dense + j, a->keys - tile - j) : v_set(*dense));
+    if (dense)
+      x = v_add(x, a->bias_column ? v_loadn(dense + j, a->keys - tile - j) : v_set(*dense));
     if (relative) x = v_add(x, v_loadn(relative + j, a->keys - tile - j));
     if (position) {
       vf ahead = v_sub(v_load(position + j), here);
       if (a->slope != 0.0f) x = v_fma(v_set(a->slope), ahead, x);
-      if (a->key_position && a->left >= 0) x = v_select(v_lt(ahead, v_set(-(float)a->left)), hidden, x);
-      if (a->key_position && a->right >= 0) x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
+      if (a->key_position && a->left >= 0)
+        x = v_select(v_lt(ahead, v_set(-(float)a->left)), hidden, x);
+      if (a->key_position && a->right >= 0)
+        x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
     }
     v_store(s + j, x);
   }
@@ -208,12 +226,14 @@ typedef struct seen {
 } seen;
 
 static seen nothing_seen(const cpu_attention *a, int64_t i) {
-  if (!a->sinks || a->part || !(a->sinks[i * a->sink_step] > -INFINITY)) return (seen){-INFINITY, 0.0f};
+  if (!a->sinks || a->part || !(a->sinks[i * a->sink_step] > -INFINITY))
+    return (seen){-INFINITY, 0.0f};
   return (seen){a->sinks[i * a->sink_step], 1.0f};
 }
 
-/* Moves on to a largest score of at least `top`; answers the factor of what was summed up before.  Where weights are rounded
- * they stand beside a power of two: rounding then gives the same whatever was the largest score so far. */
+/* Moves on to a largest score of at least `top`; answers the factor of what was summed up before.
+ * Where weights are rounded they stand beside a power of two: rounding then gives the same whatever
+ * was the largest score so far. */
 static float raise_to(seen *s, float top) {
   if (!(top > s->top)) return 1.0f;
 #if MICRO_PER == 2
@@ -224,9 +244,11 @@ static float raise_to(seen *s, float top) {
   return factor;
 }
 
-/* Scores s[low .. high) (whole vectors) times `factor` to exponentials beside `top`; answers their sum. */
+/* Scores s[low .. high) (whole vectors) times `factor` to exponentials beside `top`; answers their
+ * sum. */
 V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float top) {
-  vf shift = v_set(top == -INFINITY ? 0.0f : -top * LOG2_E), scale = v_set(factor * LOG2_E), sum = v_zero();
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top * LOG2_E), scale = v_set(factor * LOG2_E),
+     sum = v_zero();
   for (int64_t j = low / V * V; j < high; j += V) {
     vf e = v_exp2_negative(v_fma(v_load(s + j), scale, shift));
     v_store(s + j, e);
@@ -235,23 +257,27 @@ V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float to
   return v_sum(sum);
 }
 
-static float inverse_of(const seen *s) { return s->sum == 0.0f ? 0.0f : 1.0f / s->sum; } /* NaN where a score was */
+/* NaN where a score was */
+static float inverse_of(const seen *s) { return s->sum == 0.0f ? 0.0f : 1.0f / s->sum; }
 
 static void write_probabilities(const block *b, int64_t i, float inverse) {
   const cpu_attention *a = b->a;
   const float *s = b->score + (i - b->row) * b->lds;
   float *to = a->probs + i * a->ldp;
-  for (int64_t j = 0; j < a->probs_columns; j++) to[j] = j >= b->low && j < b->high && j < a->keys ? s[j] * inverse : 0.0f;
+  for (int64_t j = 0; j < a->probs_columns; j++)
+    to[j] = j >= b->low && j < b->high && j < a->keys ? s[j] * inverse : 0.0f;
 }
 
 /* ---- values ---- */
 
-/* total[rows][columns] = total * factor + weights v of this tile; total NULL: y = weights v * factor. */
+/* total[rows][columns] = total * factor + weights v of this tile; total NULL: y = weights v *
+ * factor. */
 static void values(const block *b, float *total, int64_t columns, const float *factor) {
   const cpu_attention *a = b->a;
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
-                high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile, stride = b->lds * GEMM_COLS;
+                high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile,
+                stride = b->lds * GEMM_COLS;
 #if MICRO_PER == 2
   for (int64_t i = 0; i < b->rows; i++) /* over themselves */
     v_narrow_row(b->score + i * b->lds + low, high - low, high - low, b->score + i * b->lds + low);
@@ -260,12 +286,14 @@ static void values(const block *b, float *total, int64_t columns, const float *f
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
       micro_of_rows[n](micro_depth(high - low), b->score + i * b->lds + low, b->lds,
-                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, tile, GEMM_COLS, b->v, 0);
+                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, tile, GEMM_COLS,
+                       b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
           vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);
           if (total)
-            v_store(total + (i + r) * columns + d + j, v_fma(v_load(total + (i + r) * columns + d + j), f, x));
+            v_store(total + (i + r) * columns + d + j,
+                    v_fma(v_load(total + (i + r) * columns + d + j), f, x));
           else
             v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(x, f), a->dv - d - j);
         }
@@ -280,7 +308,8 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
     *y++ = s->top;
     *y++ = s->sum;
   }
-  for (int64_t d = 0; d < a->dv; d += V) v_storen(y + d, v_mul(v_loadn(total + d, a->dv - d), f), a->dv - d);
+  for (int64_t d = 0; d < a->dv; d += V)
+    v_storen(y + d, v_mul(v_loadn(total + d, a->dv - d), f), a->dv - d);
 }
 
 /* ---- blocks ---- */
@@ -304,15 +333,18 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
 static void pack_tile(const block *b, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int64_t from = low / GEMM_COLS * GEMM_COLS;
-#define PACK(kv)                                                                                                   \
-  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * micro_depth(a->dk)); \
+#define PACK(kv)                                                    \
+  for (int64_t j = from; j < high; j += GEMM_COLS)                  \
+    pack_keys(kv, a, j, b->k + (j - b->tile) * micro_depth(a->dk)); \
   pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / MICRO_PER * GEMM_COLS)
   FOR_KV(PACK)
 #undef PACK
-  for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++) b->position[j] = position_of(a, b->tile + j);
+  for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++)
+    b->position[j] = position_of(a, b->tile + j);
 }
 
-/* The strip's rows of q as they are multiplied, *ldq apart: as pairs, further apart, or where they are. */
+/* The strip's rows of q as they are multiplied, *ldq apart: as pairs, further apart, or where they
+ * are. */
 static const float *queries(const block *b, int64_t *ldq) {
   const cpu_attention *a = b->a;
   const float *q = a->q + b->row * a->ldq;
@@ -323,7 +355,8 @@ static const float *queries(const block *b, int64_t *ldq) {
   *ldq = a->ldq;
   if (b->rows <= CPU_WAYS || !cpu_crowded(a->ldq * (int64_t)sizeof *q)) return q;
   *ldq = cpu_x_row(CPU_X_F32, a->dk);
-  for (int64_t i = 0; i < b->rows; i++) memcpy(b->q + i * *ldq, q + i * a->ldq, (size_t)a->dk * sizeof *q);
+  for (int64_t i = 0; i < b->rows; i++)
+    memcpy(b->q + i * *ldq, q + i * a->ldq, (size_t)a->dk * sizeof *q);
 #endif
   return b->q;
 }
@@ -334,24 +367,27 @@ static void scores(const block *b) {
   const float *q = queries(b, &ldq);
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-  product(b->rows, micro_depth(a->dk), q, ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
+  product(b->rows, micro_depth(a->dk), q, ldq, b->k, low / GEMM_COLS,
+          (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
   if (a->rel_k)
-    product(b->rows, a->dk, q, ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
-            a->relative_columns);
+    product(b->rows, a->dk, q, ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS,
+            b->score + b->rows * b->lds, a->relative_columns);
 }
 
-/* Scores of all rows through the softmax; factor[] of what they had seen before.  Step by step for all of them: what a row
- * waits for comes while others are at it. */
+/* Scores of all rows through the softmax; factor[] of what they had seen before.  Step by step for
+ * all of them: what a row waits for comes while others are at it. */
 static void softmax_strip(const block *b, seen *s, float *factor) {
   const float scale = b->plain ? b->a->scale : 1.0f;
   int64_t low[CPU_ATTENTION_STRIP], high[CPU_ATTENTION_STRIP];
   for (int64_t r = 0; r < b->rows; r++) finish_scores(b, b->row + r, &low[r], &high[r]);
   for (int64_t r = 0; r < b->rows; r++)
     factor[r] = raise_to(&s[r], largest_score(b->score + r * b->lds, low[r], high[r]) * scale);
-  for (int64_t r = 0; r < b->rows; r++) s[r].sum += weigh(b->score + r * b->lds, low[r], high[r], scale, s[r].top);
+  for (int64_t r = 0; r < b->rows; r++)
+    s[r].sum += weigh(b->score + r * b->lds, low[r], high[r], scale, s[r].top);
 }
 
-/* The strip from `row` on, strips being as equal as whole rows allow, and the keys that its rows see. */
+/* The strip from `row` on, strips being as equal as whole rows allow, and the keys that its rows
+ * see. */
 static void strip_at(block *b, int64_t row, int64_t row_end) {
   int64_t unused, strips = (row_end - row + b->strip - 1) / b->strip;
   b->row = row;
@@ -395,14 +431,20 @@ static void run_block(block *b, int64_t row, int64_t row_end, int64_t columns) {
       values(b, b->total + (r - row) * columns, columns, factor);
     }
   }
-  for (int64_t r = row; r < row_end; r++) hand_over(a, r, &s[r - row], b->total + (r - row) * columns);
+  for (int64_t r = row; r < row_end; r++)
+    hand_over(a, r, &s[r - row], b->total + (r - row) * columns);
 }
 
 void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const bool whole = a->probs || a->relative_row;
   const cpu_attention_plan plan =
       cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, whole, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a, .k = workspace, .lds = plan.keys, .strip = plan.strip, .plain = is_plain(a), .tile_end = a->keys};
+  block b = {.a = a,
+             .k = workspace,
+             .lds = plan.keys,
+             .strip = plan.strip,
+             .plain = is_plain(a),
+             .tile_end = a->keys};
   const bool tiles = a->part || plan.keys < a->keys;
   b.v = workspace + plan.v;
   b.position = workspace + plan.position;
@@ -412,7 +454,8 @@ void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float 
   b.q = workspace + plan.q;
   if (a->keys > 0 && !tiles) pack_tile(&b, 0, a->keys);
   if (a->keys > 0 && a->rel_q)
-    product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
+    product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side,
+            a->relative_columns);
   for (; tiles && row < row_end; row += plan.rows)
     run_block(&b, row, row_end - row < plan.rows ? row_end : row + plan.rows, plan.columns);
   for (; row < row_end; row += b.rows) {

@@ -20,9 +20,11 @@
 #include "kernels/dot_body.h"
 
 enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float), ZERO = 128 };
-_Static_assert(GEMM_ROWS <= CPU_ATTENTION_I8_ROWS && CPU_ATTENTION_I8_COLS % GEMM_COLS == 0, "the plan holds for this tile");
+_Static_assert(GEMM_ROWS <= CPU_ATTENTION_I8_ROWS && CPU_ATTENTION_I8_COLS % GEMM_COLS == 0,
+               "the plan holds for this tile");
 
-static const float LEAST_SCALE = 1e-30f; /* has an inverse, and can be multiplied with another one */
+/* has an inverse, and can be multiplied with another one */
+static const float LEAST_SCALE = 1e-30f;
 
 typedef struct head {
   const cpu_attention *a;
@@ -35,9 +37,10 @@ typedef struct head {
 
 /* ---- keys and values ---- */
 
-/* Of V columns of x, `left` of them there: middle of the range, half its width, and NaN for those with an infinity or NaN,
- * else 0. */
-V_INLINE void range_of(const float *x, int64_t ld, int64_t rows, int64_t left, vf *middle, vf *half, vf *bad) {
+/* Of V columns of x, `left` of them there: middle of the range, half its width, and NaN for those
+ * with an infinity or NaN, else 0. */
+V_INLINE void range_of(const float *x, int64_t ld, int64_t rows, int64_t left, vf *middle, vf *half,
+                       vf *bad) {
   vf low = v_set(INFINITY), high = v_set(-INFINITY);
   *bad = v_zero();
   for (int64_t i = 0; i < rows; i++) {
@@ -60,7 +63,8 @@ V_INLINE vf turn(const head *h, int64_t j) {
     const float *from = (const float *)a->k + j * a->ldk + d;
     const vf middle = v_load(h->middle + d);
     for (int64_t i = 0; i < V; i++)
-      x[i] = j + i < a->keys && d < a->dk ? v_sub(v_loadn(from + i * a->ldk, a->dk - d), middle) : v_zero();
+      x[i] = j + i < a->keys && d < a->dk ? v_sub(v_loadn(from + i * a->ldk, a->dk - d), middle)
+                                          : v_zero();
     v_transpose(x);
     for (int64_t i = 0; i < V; i++) {
       v_store(h->turned + (d + i) * V, x[i]);
@@ -83,19 +87,22 @@ static void pack_keys(const head *h) {
   vf half, bad, middle;
   for (int64_t d = 0; d < h->dk; d += V) {
     middle = v_zero();
-    if (d < a->dk) range_of((const float *)a->k + d, a->ldk, a->keys, a->dk - d, &middle, &half, &bad);
-    v_store(h->middle + d, v_select(v_lt(v_abs(middle), v_set(INFINITY)), middle, v_zero())); /* the key that spoils it may
-                                                                                                 be hidden */
+    if (d < a->dk)
+      range_of((const float *)a->k + d, a->ldk, a->keys, a->dk - d, &middle, &half, &bad);
+    /* the key that spoils it may be hidden */
+    v_store(h->middle + d, v_select(v_lt(v_abs(middle), v_set(INFINITY)), middle, v_zero()));
   }
   for (int64_t j = 0; j < h->keys; j += V) {
-    char *panel = h->k + j / GEMM_COLS * (HEAD + h->dk * GEMM_COLS), *code = panel + HEAD + j % GEMM_COLS * 4;
+    char *panel = h->k + j / GEMM_COLS * (HEAD + h->dk * GEMM_COLS),
+         *code = panel + HEAD + j % GEMM_COLS * 4;
     float *scale = (float *)(void *)panel + j % GEMM_COLS, *offset = scale + GEMM_COLS;
     const vf step = turn(h, j), inverse = v_div(v_set(1.0f), step);
     vi sum = i_zero();
     for (int64_t d = 0; d < h->dk; d += 4) {
       const float *x = h->turned + d * V;
-      const vi four = i_codes4(v_mul(v_load(x), inverse), v_mul(v_load(x + V), inverse), v_mul(v_load(x + 2 * V), inverse),
-                               v_mul(v_load(x + 3 * V), inverse));
+      const vi four =
+          i_codes4(v_mul(v_load(x), inverse), v_mul(v_load(x + V), inverse),
+                   v_mul(v_load(x + 2 * V), inverse), v_mul(v_load(x + 3 * V), inverse));
       i_store(code + d * GEMM_COLS, four);
       i_dot(&sum, ones, four);
     }
@@ -105,20 +112,25 @@ static void pack_keys(const head *h) {
   }
 }
 
-/* V channels from d on; a range that is next to nothing beside its middle gets a step that the middle's rounding allows. */
+/* V channels from d on; a range that is next to nothing beside its middle gets a step that the
+ * middle's rounding allows. */
 V_INLINE void pack_channels(const head *h, int64_t d) {
   const cpu_attention *a = h->a;
   const float *v = (const float *)a->v + d;
   const int64_t left = a->dv - d;
-  char *panel = h->v + d / GEMM_COLS * (HEAD + h->keys * GEMM_COLS), *code = panel + HEAD + d % GEMM_COLS * 4;
+  char *panel = h->v + d / GEMM_COLS * (HEAD + h->keys * GEMM_COLS),
+       *code = panel + HEAD + d % GEMM_COLS * 4;
   float *scale = (float *)(void *)panel + d % GEMM_COLS, *offset = scale + GEMM_COLS;
   vf middle = v_zero(), half = v_zero(), bad = v_zero(), x[4];
   if (left > 0) range_of(v, a->ldv, a->keys, left, &middle, &half, &bad);
   const vf least = v_max(v_set(LEAST_SCALE), v_mul(v_abs(middle), v_set(1e-6f))),
-           step = v_add(v_max(least, v_mul(half, v_set(1.0f / 127.0f))), bad), inverse = v_div(v_set(1.0f), step);
+           step = v_add(v_max(least, v_mul(half, v_set(1.0f / 127.0f))), bad),
+           inverse = v_div(v_set(1.0f), step);
   for (int64_t j = 0; j < h->keys; j += 4) {
     for (int64_t i = 0; i < 4; i++)
-      x[i] = j + i < a->keys && left > 0 ? v_mul(v_sub(v_loadn(v + (j + i) * a->ldv, left), middle), inverse) : v_zero();
+      x[i] = j + i < a->keys && left > 0
+                 ? v_mul(v_sub(v_loadn(v + (j + i) * a->ldv, left), middle), inverse)
+                 : v_zero();
     i_store(code + j * GEMM_COLS, i_codes4(x[0], x[1], x[2], x[3]));
   }
   v_store(scale, step);
@@ -127,17 +139,19 @@ V_INLINE void pack_channels(const head *h, int64_t d) {
 
 /* ---- products ---- */
 
-/* A register tile of x[rows][ldx] with a panel of `steps` four rows.  factor NULL: y = scale * sum + offset, whole panels;
- * else y = factor[row] * (scale * sum) + offset, `cols` columns. */
-V_INLINE void multiply(const int rows, int64_t steps, const uint8_t *x, int64_t ldx, const char *panel, const float *factor,
-                       float *y, int64_t ldy, int64_t cols) {
+/* A register tile of x[rows][ldx] with a panel of `steps` four rows.  factor NULL: y = scale * sum
+ * + offset, whole panels; else y = factor[row] * (scale * sum) + offset, `cols` columns. */
+V_INLINE void multiply(const int rows, int64_t steps, const uint8_t *x, int64_t ldx,
+                       const char *panel, const float *factor, float *y, int64_t ldy,
+                       int64_t cols) {
   const float *scale = (const float *)(const void *)panel, *offset = scale + GEMM_COLS;
   dot_sums sum;
   dot_rows(rows, dot_chains(rows), ROUND, steps, x, ldx, panel + HEAD, NULL, 0, sum);
   if (!factor) {
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-        v_store(y + i * ldy + j * V, v_fma(i_float(sum[i][j * DOT_CHAINS]), v_load(scale + j * V), v_load(offset + j * V)));
+        v_store(y + i * ldy + j * V, v_fma(i_float(sum[i][j * DOT_CHAINS]), v_load(scale + j * V),
+                                           v_load(offset + j * V)));
       }
     }
     return;
@@ -145,17 +159,19 @@ V_INLINE void multiply(const int rows, int64_t steps, const uint8_t *x, int64_t 
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       const vf value = v_mul(i_float(sum[i][j * DOT_CHAINS]), v_load(scale + j * V));
-      if (cols > j * V) v_storen(y + i * ldy + j * V, v_fma(value, v_set(factor[i]), v_load(offset + j * V)), cols - j * V);
+      if (cols > j * V)
+        v_storen(y + i * ldy + j * V, v_fma(value, v_set(factor[i]), v_load(offset + j * V)),
+                 cols - j * V);
     }
   }
 }
 
-typedef void tile_fn(int64_t steps, const uint8_t *x, int64_t ldx, const char *panel, const float *factor, float *y,
-                     int64_t ldy, int64_t cols);
-#define DOT_TILE(rows)                                                                                                    \
-  static void tile_##rows(int64_t steps, const uint8_t *x, int64_t ldx, const char *panel, const float *factor, float *y, \
-                          int64_t ldy, int64_t cols) {                                                                    \
-    multiply(rows, steps, x, ldx, panel, factor, y, ldy, cols);                                                           \
+typedef void tile_fn(int64_t steps, const uint8_t *x, int64_t ldx, const char *panel,
+                     const float *factor, float *y, int64_t ldy, int64_t cols);
+#define DOT_TILE(rows)                                                                     \
+  static void tile_##rows(int64_t steps, const uint8_t *x, int64_t ldx, const char *panel, \
+                          const float *factor, float *y, int64_t ldy, int64_t cols) {      \
+    multiply(rows, steps, x, ldx, panel, factor, y, ldy, cols);                            \
   }
 DOT_TILES
 
@@ -200,7 +216,8 @@ static float largest_score(const float *s, int64_t n) {
 
 /* 255 2^x for x <= 0, to 8e-5 of it; what is below 2^-126 is that. */
 V_INLINE vf weight_of(vf x) {
-  const vf magic = v_set(V_MAGIC), y = v_max(v_set(-126.0f), x), m = v_add(y, magic), f = v_sub(y, v_sub(m, magic));
+  const vf magic = v_set(V_MAGIC), y = v_max(v_set(-126.0f), x), m = v_add(y, magic),
+           f = v_sub(y, v_sub(m, magic));
   vf p = v_set(14.068776f);
   p = v_fma(p, f, v_set(61.865837f));
   p = v_fma(p, f, v_set(176.78156f));
@@ -208,10 +225,12 @@ V_INLINE vf weight_of(vf x) {
   return v_mul(p, v_power(m));
 }
 
-/* Scores s[n] times `factor` to weights beside `top`; answers the sum of these before they were rounded. */
+/* Scores s[n] times `factor` to weights beside `top`; answers the sum of these before they were
+ * rounded. */
 static float weigh(const float *s, int64_t n, float factor, float top, uint8_t *code) {
   const float most = top * (factor * LOG2_E);
-  const vf scale = v_set(factor * LOG2_E), shift = v_set(most * 0.0f - most); /* NaN when it is too large */
+  /* NaN when it is too large */
+  const vf scale = v_set(factor * LOG2_E), shift = v_set(most * 0.0f - most);
   vf sum[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
   int64_t j = 0;
   for (; j + 4 * V <= n; j += 4 * V) {
@@ -233,7 +252,8 @@ static float weigh(const float *s, int64_t n, float factor, float top, uint8_t *
 /* Asks for rows from .. to-1 of what lies `cols` columns further: the next head, most likely. */
 V_INLINE void ask_next(const float *x, int64_t ld, int64_t from, int64_t to, int64_t cols) {
   for (int64_t i = from; i < to; i++)
-    for (int64_t j = 0; j < cols; j += 64 / (int64_t)sizeof(float)) v_prefetch_far(x + i * ld + cols + j);
+    for (int64_t j = 0; j < cols; j += 64 / (int64_t)sizeof(float))
+      v_prefetch_far(x + i * ld + cols + j);
 }
 
 /* y of rows i .. i + rows-1. */
@@ -242,26 +262,29 @@ static void run_strip(const head *h, int64_t i, int64_t rows) {
   float factor[GEMM_ROWS], top[GEMM_ROWS];
   for (int64_t r = 0; r < rows; r++) factor[r] = pack_query(h, i + r, h->q + r * h->dk);
   for (int64_t j = 0; j < h->keys; j += GEMM_COLS)
-    tile_of[rows](h->dk / 4, h->q, h->dk, h->k + j / GEMM_COLS * (HEAD + h->dk * GEMM_COLS), NULL, h->score + j, h->keys,
-                  GEMM_COLS);
+    tile_of[rows](h->dk / 4, h->q, h->dk, h->k + j / GEMM_COLS * (HEAD + h->dk * GEMM_COLS), NULL,
+                  h->score + j, h->keys, GEMM_COLS);
   for (int64_t r = 0; !h->plain && r < rows; r++) {
     add_bias(h, i + r, factor[r], h->score + r * h->keys);
     factor[r] = 1.0f;
   }
   for (int64_t r = 0; r < rows; r++) top[r] = largest_score(h->score + r * h->keys, h->keys);
   for (int64_t r = 0; r < rows; r++) {
-    const float sum =
-        weigh(h->score + r * h->keys, h->keys, factor[r], top[r] == -INFINITY ? 0.0f : top[r], h->code + r * h->keys);
+    const float sum = weigh(h->score + r * h->keys, h->keys, factor[r],
+                            top[r] == -INFINITY ? 0.0f : top[r], h->code + r * h->keys);
     factor[r] = 1.0f / sum;
   }
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
-    tile_of[rows](h->keys / 4, h->code, h->keys, h->v + d / GEMM_COLS * (HEAD + h->keys * GEMM_COLS), factor,
+    tile_of[rows](h->keys / 4, h->code, h->keys,
+                  h->v + d / GEMM_COLS * (HEAD + h->keys * GEMM_COLS), factor,
                   a->y + i * a->ldy + d, a->ldy, a->dv - d);
   for (int64_t r = 0; r < rows; r++) /* nothing was seen; NaN stays */
-    if (top[r] == -INFINITY && factor[r] > 0) memset(a->y + (i + r) * a->ldy, 0, (size_t)a->dv * sizeof(float));
+    if (top[r] == -INFINITY && factor[r] > 0)
+      memset(a->y + (i + r) * a->ldy, 0, (size_t)a->dv * sizeof(float));
 }
 
-void DOT_NAME(f32, attention_i8, head)(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
+void DOT_NAME(f32, attention_i8, head)(const cpu_attention *a, int64_t row, int64_t row_end,
+                                       float *workspace) {
   const cpu_attention_i8_plan p = cpu_attention_i8_layout(a->keys, a->dk, a->dv);
   char *room = (char *)workspace;
   const head h = {.a = a,

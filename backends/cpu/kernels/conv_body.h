@@ -16,14 +16,16 @@ V_INLINE void depthwise_store(const cpu_depthwise *g, int64_t row, int64_t col, 
 }
 
 /* Where column kx of the kernel meets the laid-out x of column 0. */
-V_INLINE const float *depthwise_column(const cpu_plane *p, const cpu_depthwise_plan *l, const float *x, int64_t kx) {
+V_INLINE const float *depthwise_column(const cpu_plane *p, const cpu_depthwise_plan *l,
+                                       const float *x, int64_t kx) {
   const int64_t at = kx * p->dilation[1];
   return p->stride[1] == 1 ? x + at : x + at % p->stride[1] * l->pitch + at / p->stride[1];
 }
 
 /* y[rows][vecs * V] from (row, col) on. */
-V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwise *g, const cpu_depthwise_plan *l,
-                              const float *x, int64_t row, int64_t col) {
+V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwise *g,
+                              const cpu_depthwise_plan *l, const float *x, int64_t row,
+                              int64_t col) {
   const cpu_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
   vf sum[4][2];
@@ -35,26 +37,33 @@ V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwis
     for (int64_t ky = 0; ky < p->kernel[0]; ky++, from += p->dilation[0] * line) {
       vf w = v_set(g->w[ky * p->kernel[1] + kx]);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
-        MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_fma(w, v_load(from + i * step + j * V), sum[i][j]); }
+        MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+          sum[i][j] = v_fma(w, v_load(from + i * step + j * V), sum[i][j]);
+        }
       }
     }
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < vecs; j++) { depthwise_store(g, row + i, col + j * V, sum[i][j]); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      depthwise_store(g, row + i, col + j * V, sum[i][j]);
+    }
   }
 }
 
-/* The same of one vector for a kernel whose lines follow each other (stride and dilation 1 downwards) and whose height is
- * known: x is read once for all rows of y that it reaches. */
-V_INLINE void depthwise_lines(const int rows, const int height, const cpu_depthwise *g, const cpu_depthwise_plan *l,
-                              const float *x, int64_t row, int64_t col) {
+/* The same of one vector for a kernel whose lines follow each other (stride and dilation 1
+ * downwards) and whose height is known: x is read once for all rows of y that it reaches. */
+V_INLINE void depthwise_lines(const int rows, const int height, const cpu_depthwise *g,
+                              const cpu_depthwise_plan *l, const float *x, int64_t row,
+                              int64_t col) {
   const cpu_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch;
   vf sum[8], w[7];
   MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i] = v_set(g->bias); }
   for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
     const float *from = depthwise_column(p, l, x, kx) + row * line + col;
-    MICRO_UNROLL for (int ky = 0; ky < height; ky++) { w[ky] = v_set(g->w[ky * p->kernel[1] + kx]); }
+    MICRO_UNROLL for (int ky = 0; ky < height; ky++) {
+      w[ky] = v_set(g->w[ky * p->kernel[1] + kx]);
+    }
     MICRO_UNROLL for (int r = 0; r < rows + height - 1; r++) {
       vf v = v_load(from + r * line);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -65,11 +74,12 @@ V_INLINE void depthwise_lines(const int rows, const int height, const cpu_depthw
   MICRO_UNROLL for (int i = 0; i < rows; i++) { depthwise_store(g, row + i, col, sum[i]); }
 }
 
-typedef void (*depthwise_fn)(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, int64_t row, int64_t col);
-#define DEPTHWISE(kind, rows, n)                                                                                   \
-  static void depthwise_##kind##_##n##_##rows(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, \
-                                              int64_t row, int64_t col) {                                          \
-    depthwise_##kind(rows, n, g, l, x, row, col);                                                                  \
+typedef void (*depthwise_fn)(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x,
+                             int64_t row, int64_t col);
+#define DEPTHWISE(kind, rows, n)                                                                   \
+  static void depthwise_##kind##_##n##_##rows(const cpu_depthwise *g, const cpu_depthwise_plan *l, \
+                                              const float *x, int64_t row, int64_t col) {          \
+    depthwise_##kind(rows, n, g, l, x, row, col);                                                  \
   }
 /* clang-format off */
 DEPTHWISE(block, 1, 1) DEPTHWISE(block, 2, 1) DEPTHWISE(block, 3, 1) DEPTHWISE(block, 4, 1)
@@ -107,12 +117,14 @@ void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
   int64_t most, step;
   const depthwise_fn *run = depthwise_choice(p, &most, &step);
   lay_plane(p, g->x, &l, 0.0f, g->again, workspace);
-  for (int64_t row = 0, rows; row < p->out[0]; row += rows) { /* blocks as equal in height as whole rows allow */
+  /* blocks as equal in height as whole rows allow */
+  for (int64_t row = 0, rows; row < p->out[0]; row += rows) {
     const int64_t left = p->out[0] - row, blocks = (left + most - 1) / most;
     rows = (left + blocks - 1) / blocks;
     for (int64_t col = 0; col < p->out[1]; col += step) run[rows](g, &l, workspace, row, col);
   }
-  if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, g->y, g->y, p->out[0] * p->out[1]);
+  if (g->act != ACCEL_PLUGIN_ACT_NONE)
+    CPU_NAME(activate, row)(g->act, g->alpha, g->y, g->y, p->out[0] * p->out[1]);
 }
 
 /* ---- depthwise over rows ---- */
@@ -134,7 +146,8 @@ V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
     }
   }
   if (g->act != ACCEL_PLUGIN_ACT_NONE)
-    CPU_NAME(activate, row)(g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
+    CPU_NAME(activate, row)
+    (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
 }
 
 void CPU_NAME(taps, row)(const cpu_tap *g, int64_t rows) {
@@ -145,12 +158,15 @@ void CPU_NAME(taps, row)(const cpu_tap *g, int64_t rows) {
 
 /* ---- transpose ---- */
 
-static void transpose_edge(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols) {
+static void transpose_edge(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows,
+                           int64_t cols) {
   for (int64_t r = 0; r < rows; r++)
-    for (int64_t c = 0; c < cols; c++) ((int32_t *)y)[r * ldy + c] = ((const int32_t *)x)[c * ldx + r];
+    for (int64_t c = 0; c < cols; c++)
+      ((int32_t *)y)[r * ldy + c] = ((const int32_t *)x)[c * ldx + r];
 }
 
-void CPU_NAME(transpose, plane)(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols) {
+void CPU_NAME(transpose, plane)(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows,
+                                int64_t cols) {
   int64_t c = 0;
   for (; c + V <= cols; c += V) {
     int64_t r = 0;
@@ -167,16 +183,19 @@ void CPU_NAME(transpose, plane)(const float *x, int64_t ldx, float *y, int64_t l
 
 enum { RUN = 448 }; /* pixels that are turned at once; a multiple of V */
 
-/* V channels are turned into a buffer, then written channel by channel: planes that are a multiple of 4096 bytes apart meet
- * in one set of the first-level cache, which does not hold lines of V of them. */
+/* V channels are turned into a buffer, then written channel by channel: planes that are a multiple
+ * of 4096 bytes apart meet in one set of the first-level cache, which does not hold lines of V of
+ * them. */
 void CPU_NAME(planes, row)(const cpu_planes *g) {
   float run[V * RUN] __attribute__((aligned(64)));
   for (int64_t c = 0; c < g->channels; c += V)
     for (int64_t p = 0; p < g->pixels; p += RUN) {
-      const int64_t rows = g->channels - c < V ? g->channels - c : V, n = g->pixels - p < RUN ? g->pixels - p : RUN;
+      const int64_t rows = g->channels - c < V ? g->channels - c : V,
+                    n = g->pixels - p < RUN ? g->pixels - p : RUN;
       for (int64_t q = 0; q < n; q += V) {
         vf t[V];
-        for (int64_t i = 0; i < V; i++) t[i] = q + i < n ? v_loadn(g->x + (p + q + i) * g->ldx + c, rows) : v_zero();
+        for (int64_t i = 0; i < V; i++)
+          t[i] = q + i < n ? v_loadn(g->x + (p + q + i) * g->ldx + c, rows) : v_zero();
         v_transpose(t);
         for (int64_t i = 0; i < V; i++) v_store(run + i * RUN + q, t[i]);
       }
@@ -185,7 +204,8 @@ void CPU_NAME(planes, row)(const cpu_planes *g) {
         float *from = run + i * RUN;
         for (int64_t q = 0; g->residual && q < n; q += V)
           v_store(from + q, v_add(v_load(from + q), v_loadn(g->residual + at + q, n - q)));
-        if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, from, from, n);
+        if (g->act != ACCEL_PLUGIN_ACT_NONE)
+          CPU_NAME(activate, row)(g->act, g->alpha, from, from, n);
         for (int64_t q = 0; q < n; q += V) v_storen(g->y + at + q, v_load(from + q), n - q);
       }
     }

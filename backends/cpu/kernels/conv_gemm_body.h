@@ -1,8 +1,10 @@
-/* conv_gemm_body.h - convolutions as products (ops.h: cpu_conv_gemm), included by conv_body.h, and by
- * conv_pairs_<isa>.c, where elements of w and of the columns are pairs of neighbouring k (micro_body.h: MICRO_PER).
+/* conv_gemm_body.h - convolutions as products (ops.h: cpu_conv_gemm), included by conv_body.h, and
+ * by conv_pairs_<isa>.c, where elements of w and of the columns are pairs of neighbouring k
+ * (micro_body.h: MICRO_PER).
  *
- * For a block of k and pixels the columns are laid out in panels [pixels / COLS][k][COLS], then every tile of w passes
- * over them.  The tile is the one of micro_body.h with the roles of rows and columns swapped: rows are output channels. */
+ * For a block of k and pixels the columns are laid out in panels [pixels / COLS][k][COLS], then
+ * every tile of w passes over them.  The tile is the one of micro_body.h with the roles of rows and
+ * columns swapped: rows are output channels. */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
@@ -36,12 +38,12 @@ static int segments(const cpu_plane *p, int64_t pixel, int64_t count, segment *s
 
 /* A pixel's column is that pixel of every channel. */
 static bool is_plain(const cpu_plane *p) {
-  return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] && p->in[1] == p->out[1] &&
-         !p->begin[0] && !p->begin[1];
+  return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] &&
+         p->in[1] == p->out[1] && !p->begin[0] && !p->begin[1];
 }
 
-/* Panels of such columns, whole ones: x[count][pixels] at stride ldx.  Few of the rows that follow are asked for early: each
- * lies in a page of its own. */
+/* Panels of such columns, whole ones: x[count][pixels] at stride ldx.  Few of the rows that follow
+ * are asked for early: each lies in a page of its own. */
 enum { PLAIN_AHEAD = 4 };
 static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
   const int64_t depth = micro_depth(count);
@@ -59,7 +61,8 @@ static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels
 }
 
 /* Every k of one channel and the `count` pixels of one panel, whose `n` segments are s. */
-static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k, int64_t k_end, float *to) {
+static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k,
+                      int64_t k_end, float *to) {
   const cpu_plane *p = &g->plane;
   const int64_t taps = p->kernel[0] * p->kernel[1], size = p->in[0] * p->in[1], c = k / taps;
   int64_t ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
@@ -71,12 +74,14 @@ static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t c
       v_prefetch(row + x + size + (s[i].n - 1) * p->stride[1]);
       if (y < 0 || y >= p->in[0])
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
-      else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 || x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
+      else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 ||
+               x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
         lay_run(row, p->in[1], x, p->stride[1], s[i].n, 0.0f, false, to + s[i].lane);
       else if (p->stride[1] == 1)
         for (int j = 0; j < GEMM_VECS; j++) v_store(to + j * V, v_load(row + x + j * V));
       else
-        for (int j = 0; j < GEMM_VECS; j++) v_store(to + j * V, v_load_even(row + x + 2 * j * V, V));
+        for (int j = 0; j < GEMM_VECS; j++)
+          v_store(to + j * V, v_load_even(row + x + 2 * j * V, V));
     }
     for (int64_t j = count; j < GEMM_COLS; j++) to[j] = 0;
     if (++kx < p->kernel[1]) continue;
@@ -93,15 +98,20 @@ typedef struct conv_end {
   bool relu;
 } conv_end;
 
-/* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k] at stride `step` and b[k] at stride `next`, of
- * which `vecs` vectors count; then bias, residual and activation of `end` unless that is NULL. */
-V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const float *a, int64_t step, const float *b,
-                        int64_t next, const float *from, int64_t ldf, float *to, int64_t ldt, const conv_end *end) {
+/* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k] at stride `step` and b[k]
+ * at stride `next`, of which `vecs` vectors count; then bias, residual and activation of `end`
+ * unless that is NULL. */
+V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const float *a,
+                        int64_t step, const float *b, int64_t next, const float *from, int64_t ldf,
+                        float *to, int64_t ldt, const conv_end *end) {
   vf sum[GEMM_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = from ? v_load(from + i * ldf + j * V) : v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      sum[i][j] = from ? v_load(from + i * ldf + j * V) : v_zero();
+    }
   }
-  if (end) { /* results and residuals are far apart and no cache holds them: they arrive while k passes */
+  /* results and residuals are far apart and no cache holds them: they arrive while k passes */
+  if (end) {
     for (int i = 0; i < rows; i++) {
       v_prefetch(to + i * ldt);
       v_prefetch(to + i * ldt + vecs * V - 1);
@@ -127,7 +137,9 @@ V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const f
   }
   if (end && end->residual) {
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
-      MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_add(sum[i][j], v_load(end->residual + i * ldt + j * V)); }
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+        sum[i][j] = v_add(sum[i][j], v_load(end->residual + i * ldt + j * V));
+      }
     }
   }
   if (end && end->relu) {
@@ -140,12 +152,14 @@ V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const f
   }
 }
 
-typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b, int64_t next, const float *from,
-                             int64_t ldf, float *to, int64_t ldt, const conv_end *end);
-#define CONV_TILE_OF(rows, vecs)                                                                                       \
-  static void conv_tile_##rows##_##vecs(int64_t k_count, const float *a, int64_t step, const float *b, int64_t next,   \
-                                        const float *from, int64_t ldf, float *to, int64_t ldt, const conv_end *end) { \
-    conv_tile(rows, vecs, k_count, a, step, b, next, from, ldf, to, ldt, end);                                         \
+typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b,
+                             int64_t next, const float *from, int64_t ldf, float *to, int64_t ldt,
+                             const conv_end *end);
+#define CONV_TILE_OF(rows, vecs)                                                     \
+  static void conv_tile_##rows##_##vecs(                                             \
+      int64_t k_count, const float *a, int64_t step, const float *b, int64_t next,   \
+      const float *from, int64_t ldf, float *to, int64_t ldt, const conv_end *end) { \
+    conv_tile(rows, vecs, k_count, a, step, b, next, from, ldf, to, ldt, end);       \
   }
 #define CONV_TILE(rows) CONV_TILE_OF(rows, 1) CONV_TILE_OF(rows, 2)
 #define CONV_PAIR(rows) \
@@ -171,12 +185,17 @@ static const conv_tile_fn conv_tile_of[GEMM_ROWS + 1][GEMM_VECS] = {
 };
 /* clang-format on */
 
-static bool in_registers(int32_t act) { return act == ACCEL_PLUGIN_ACT_NONE || act == ACCEL_PLUGIN_ACT_RELU; }
+static bool in_registers(int32_t act) {
+  return act == ACCEL_PLUGIN_ACT_NONE || act == ACCEL_PLUGIN_ACT_RELU;
+}
 
-/* A tile over columns that are not whole vectors: over t, which y fills but for the missing columns. */
-static void conv_part(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t next,
-                      int64_t rows, float *y, int64_t cols, bool first, const conv_end *end) {
-  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64))), r[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+/* A tile over columns that are not whole vectors: over t, which y fills but for the missing
+ * columns. */
+static void conv_part(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns,
+                      int64_t next, int64_t rows, float *y, int64_t cols, bool first,
+                      const conv_end *end) {
+  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64))),
+      r[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   conv_end last = {0};
   for (int64_t i = 0; i < rows && !first; i++)
     for (int64_t j = 0; j < GEMM_COLS; j += V)
@@ -185,88 +204,105 @@ static void conv_part(const cpu_conv_gemm *g, const float *w, int64_t count, con
   if (end && end->residual) {
     for (int64_t i = 0; i < rows; i++)
       for (int64_t j = 0; j < GEMM_COLS; j += V)
-        v_store(r + i * GEMM_COLS + j, j < cols ? v_loadn(end->residual + i * g->ldy + j, cols - j) : v_zero());
+        v_store(r + i * GEMM_COLS + j,
+                j < cols ? v_loadn(end->residual + i * g->ldy + j, cols - j) : v_zero());
     last.residual = r;
   }
-  conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : t, GEMM_COLS, t, GEMM_COLS,
-                               end ? &last : NULL);
+  conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : t, GEMM_COLS, t,
+                               GEMM_COLS, end ? &last : NULL);
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j += V) v_storen(y + i * g->ldy + j, v_load(t + i * GEMM_COLS + j), cols - j);
+    for (int64_t j = 0; j < cols; j += V)
+      v_storen(y + i * g->ldy + j, v_load(t + i * GEMM_COLS + j), cols - j);
 }
 
 /* One tile over one panel: y holds what earlier k gave. */
-static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t next,
-                       int64_t row, int64_t rows, int64_t pixel, int64_t cols, bool first, bool last) {
+static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns,
+                       int64_t next, int64_t row, int64_t rows, int64_t pixel, int64_t cols,
+                       bool first, bool last) {
   float *y = g->y + row * g->ldy + pixel;
   const conv_end end = {.bias = g->bias ? g->bias + row : NULL,
                         .residual = g->residual ? g->residual + row * g->ldy + pixel : NULL,
                         .relu = g->act == ACCEL_PLUGIN_ACT_RELU};
   if (cols % V == 0)
-    conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : y, g->ldy, y, g->ldy,
-                                 last ? &end : NULL);
+    conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : y, g->ldy, y,
+                                 g->ldy, last ? &end : NULL);
   else
     conv_part(g, w, count, columns, next, rows, y, cols, first, last ? &end : NULL);
   for (int64_t i = 0; i < rows && last && !in_registers(g->act); i++)
     CONV_ACTIVATE(g->act, g->alpha, y + i * g->ldy, y + i * g->ldy, cols);
 }
 
-/* Long kernels over one row, whose taps see the same pixels shifted: those are read where they are, from rows with zeros
- * around them.  The pitch of those rows, or 0 where columns are laid out instead. */
+/* Long kernels over one row, whose taps see the same pixels shifted: those are read where they are,
+ * from rows with zeros around them.  The pitch of those rows, or 0 where columns are laid out
+ * instead. */
 enum { SLIDING_TAPS = 16 };
 static int64_t sliding_pitch(const cpu_conv_gemm *g) {
   const cpu_plane *p = &g->plane;
   const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
-  const bool row = p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
+  const bool row =
+      p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
   return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % MICRO_PER == 0 &&
                  g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE
              ? pitch
              : 0;
 }
 
-/* A row with zeros around it; of pairs (taps are even in number then) each pixel with the one under the next tap. */
-static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int64_t pitch, float *to) {
+/* A row with zeros around it; of pairs (taps are even in number then) each pixel with the one under
+ * the next tap. */
+static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int64_t pitch,
+                    float *to) {
   const cpu_plane *p = &g->plane;
   lay_run(g->x + channel * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, to);
   const int64_t pairs = MICRO_PER > 1 ? pitch - p->dilation[1] : 0;
   for (int64_t i = 0; i < pairs; i += V)
-    v_storen(to + i, MICRO_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)), pairs - i);
+    v_storen(to + i,
+             MICRO_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)),
+             pairs - i);
 }
 
 /* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
-static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile, int64_t tile_end, int64_t pitch,
-                  float *rows_of_x) {
+static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile,
+                  int64_t tile_end, int64_t pitch, float *rows_of_x) {
   const cpu_plane *p = &g->plane;
-  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = micro_depth(g->k), count = taps / MICRO_PER;
+  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = micro_depth(g->k),
+                count = taps / MICRO_PER;
   for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
   for (int64_t c = 0; c < channels; c++)
     for (int64_t i = tile; i < tile_end; i++) {
-      const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
+      const int64_t row = i * g->height,
+                    rows = g->rows - row < g->height ? g->rows - row : g->height;
       for (int64_t at = pixel; at < stop; at += GEMM_COLS)
-        conv_panel(g, g->w + (i * depth + c * count) * g->height, count, rows_of_x + c * pitch + at - pixel,
-                   MICRO_PER * p->dilation[1], row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0,
-                   c == channels - 1);
+        conv_panel(g, g->w + (i * depth + c * count) * g->height, count,
+                   rows_of_x + c * pitch + at - pixel, MICRO_PER * p->dilation[1], row, rows, at,
+                   stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0, c == channels - 1);
     }
 }
 
-/* k that are laid out in one go for a panel: those of a channel, or, where they become pairs, of several. */
+/* k that are laid out in one go for a panel: those of a channel, or, where they become pairs, of
+ * several. */
 enum { CONV_CHUNK = 128 };
 
 /* k [k, k_end) for one panel: as they are, or in pairs by way of `wide`. */
-static void lay_chunk(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k, int64_t k_end, float *to) {
+static void lay_chunk(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k,
+                      int64_t k_end, float *to) {
   const int64_t taps = g->plane.kernel[0] * g->plane.kernel[1];
-  float wide[MICRO_PER > 1 ? CONV_CHUNK * GEMM_COLS : 1] __attribute__((aligned(64))), *laid = MICRO_PER > 1 ? wide : to;
+  float wide[MICRO_PER > 1 ? CONV_CHUNK * GEMM_COLS : 1] __attribute__((aligned(64))),
+      *laid = MICRO_PER > 1 ? wide : to;
   for (int64_t at = k, end; at < k_end; at = end) { /* channel by channel */
     end = at / taps * taps + taps < k_end ? at / taps * taps + taps : k_end;
     lay_panel(g, s, n, count, at, end, laid + (at - k) * GEMM_COLS);
   }
-  for (int64_t at = k; MICRO_PER > 1 && at < k_end; at += MICRO_PER, laid += MICRO_PER * GEMM_COLS, to += GEMM_COLS)
+  for (int64_t at = k; MICRO_PER > 1 && at < k_end;
+       at += MICRO_PER, laid += MICRO_PER * GEMM_COLS, to += GEMM_COLS)
     for (int j = 0; j < GEMM_COLS; j += V)
-      v_store(to + j, MICRO_PAIR_UP(v_load(laid + j), at + 1 < k_end ? v_load(laid + GEMM_COLS + j) : v_zero()));
+      v_store(to + j, MICRO_PAIR_UP(v_load(laid + j),
+                                    at + 1 < k_end ? v_load(laid + GEMM_COLS + j) : v_zero()));
 }
 
-/* Columns of k [k, k_end) and pixels [pixel, stop), at most CPU_CONV_MOST: panels one after the other.  Channel by channel,
- * since every channel's pixels lie together. */
-static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t k, int64_t k_end, float *to) {
+/* Columns of k [k, k_end) and pixels [pixel, stop), at most CPU_CONV_MOST: panels one after the
+ * other.  Channel by channel, since every channel's pixels lie together. */
+static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t k,
+                        int64_t k_end, float *to) {
   segment s[CPU_CONV_MOST];
   int first[CPU_CONV_MOST / GEMM_COLS + 2] = {0}, panels = 0;
   const int64_t depth = micro_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
@@ -282,18 +318,20 @@ static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int
   }
   for (int64_t p = pixel; p < stop; p += GEMM_COLS, panels++)
     first[panels + 1] =
-        first[panels] + segments(&g->plane, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s + first[panels]);
+        first[panels] +
+        segments(&g->plane, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s + first[panels]);
   for (int64_t at = k, end; at < k_end && panels; at = end) {
     end = (at / chunk + 1) * chunk < k_end ? (at / chunk + 1) * chunk : k_end;
     for (int i = 0; i < panels; i++) {
       const int64_t left = stop - pixel - i * GEMM_COLS;
-      lay_chunk(g, s + first[i], first[i + 1] - first[i], left < GEMM_COLS ? left : GEMM_COLS, at, end,
-                to + (i * depth + (at - k) / MICRO_PER) * GEMM_COLS);
+      lay_chunk(g, s + first[i], first[i + 1] - first[i], left < GEMM_COLS ? left : GEMM_COLS, at,
+                end, to + (i * depth + (at - k) / MICRO_PER) * GEMM_COLS);
     }
   }
 }
 
-/* Pixels that are laid out together, `left` of which there are: as many as the workspace holds, in equal parts. */
+/* Pixels that are laid out together, `left` of which there are: as many as the workspace holds, in
+ * equal parts. */
 static int64_t block_pixels(int64_t left, int64_t count) {
   int64_t most = CPU_CONV_WORKSPACE / (count > 0 ? count : 1) / GEMM_COLS * GEMM_COLS;
   if (most > CPU_CONV_MOST) most = CPU_CONV_MOST;
@@ -301,10 +339,13 @@ static int64_t block_pixels(int64_t left, int64_t count) {
   return blocks ? ((left + blocks - 1) / blocks + GEMM_COLS - 1) / GEMM_COLS * GEMM_COLS : most;
 }
 
-void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end, float *workspace) {
-  const int64_t depth = micro_depth(g->k), steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
+void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile,
+               int64_t tile_end, float *workspace) {
+  const int64_t depth = micro_depth(g->k),
+                steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
                 pitch = sliding_pitch(g),
-                block = pitch ? CPU_CONV_PIXELS : block_pixels(pixel_end - pixel, (depth + steps - 1) / steps);
+                block = pitch ? CPU_CONV_PIXELS
+                              : block_pixels(pixel_end - pixel, (depth + steps - 1) / steps);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + block < pixel_end ? pixel + block : pixel_end;
     if (pitch) {
@@ -316,10 +357,12 @@ void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t
                     k_end = MICRO_PER * (at + count) < g->k ? MICRO_PER * (at + count) : g->k;
       lay_columns(g, pixel, stop, MICRO_PER * at, k_end, workspace);
       for (int64_t i = tile; i < tile_end; i++) {
-        const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
+        const int64_t row = i * g->height,
+                      rows = g->rows - row < g->height ? g->rows - row : g->height;
         for (int64_t p = pixel; p < stop; p += GEMM_COLS)
-          conv_panel(g, g->w + (i * depth + at) * g->height, count, workspace + (p - pixel) * count, GEMM_COLS, row, rows, p,
-                     stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0, s == steps - 1);
+          conv_panel(g, g->w + (i * depth + at) * g->height, count, workspace + (p - pixel) * count,
+                     GEMM_COLS, row, rows, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0,
+                     s == steps - 1);
       }
     }
   }

@@ -1,6 +1,8 @@
-/* convert_u8_body.h - rows of fp32 as unsigned codes, included by convert_u8_<isa>.c after vec_<isa>.h and v_codes.
+/* convert_u8_body.h - rows of fp32 as unsigned codes, included by convert_u8_<isa>.c after
+ * vec_<isa>.h and v_codes.
  *
- * The range of a row, zero within it, is cut into equal steps; zero is a code of its own: x ~ (code - zero) scale. */
+ * The range of a row, zero within it, is cut into equal steps; zero is a code of its own: x ~ (code
+ * - zero) scale. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -14,7 +16,8 @@ V_INLINE void v_largest4(const vf *x, float *out) {
 }
 #endif
 
-/* Largest element and largest negated one, and 0; bad: NaN where there is an infinity or NaN, else 0. */
+/* Largest element and largest negated one, and 0; bad: NaN where there is an infinity or NaN, else
+ * 0. */
 V_INLINE void range(const float *x, int64_t k, vf *low, vf *high, vf *bad) {
   vf lo[2] = {v_zero(), v_zero()}, hi[2] = {v_zero(), v_zero()}, un[2] = {v_zero(), v_zero()};
   int64_t j = 0;
@@ -37,7 +40,8 @@ V_INLINE void range(const float *x, int64_t k, vf *low, vf *high, vf *bad) {
 }
 
 /* Codes of one row, without the last few. */
-V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8_t *y, vf inverse, vf at) {
+V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8_t *y, vf inverse,
+                               vf at) {
   int64_t j = 0;
 #if defined(CONVERT_FOURS)
   for (; j + 4 * V <= k; j += 4 * V)
@@ -48,7 +52,8 @@ V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8
   return j;
 }
 
-V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded, float factor, float zero) {
+V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded,
+                          float factor, float zero) {
   const vf inverse = v_set(factor), at = v_set(zero), most = v_set((float)codes);
   int64_t j = convert_fours(codes, x, k, y, inverse, at);
   for (; j + V <= k; j += V) v_codes(y + j, v_min(v_fma(v_load(x + j), inverse, at), most));
@@ -92,27 +97,30 @@ V_INLINE void convert_pieces(int n, const piece *p, int64_t k, int64_t padded) {
   }
 }
 
-V_INLINE void convert_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy, float *scale,
-                           float *zero) {
+V_INLINE void convert_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
+                           int64_t ldy, float *scale, float *zero) {
   piece p[AT_ONCE];
   for (int64_t row = 0; row < rows; row += AT_ONCE) {
     const int n = rows - row < AT_ONCE ? (int)(rows - row) : AT_ONCE;
-    for (int i = 0; i < n; i++) p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
+    for (int i = 0; i < n; i++)
+      p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
     convert_pieces(n, p, k, cpu_x_padded(k));
   }
 }
 
 /* Block b of row i; rows of scales and zeros are ldy bytes apart, too. */
-V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, float *scale, float *zero, int64_t block,
-                        int64_t i, int64_t b) {
-  return (piece){x + i * ldx + b * block, y + i * ldy + b * block, (float *)(void *)((char *)(scale + b) + i * ldy),
+V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, float *scale,
+                        float *zero, int64_t block, int64_t i, int64_t b) {
+  return (piece){x + i * ldx + b * block, y + i * ldy + b * block,
+                 (float *)(void *)((char *)(scale + b) + i * ldy),
                  (float *)(void *)((char *)(zero + b) + i * ldy)};
 }
 
 /* By blocks of a row: whole ones, then the last of each row if that is shorter. */
-V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
-                             float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block, padded = cpu_x_padded(k);
+V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
+                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
+  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block,
+                padded = cpu_x_padded(k);
   piece p[AT_ONCE];
   int n = 0;
   for (int64_t i = 0; i < rows; i++)
@@ -124,12 +132,14 @@ V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_
     }
   if (n) convert_pieces(n, p, block, block);
   for (int64_t i = 0; rest && i < rows; i += AT_ONCE) {
-    for (n = 0; n < AT_ONCE && i + n < rows; n++) p[n] = piece_at(x, ldx, y, ldy, scale, zero, block, i + n, whole);
+    for (n = 0; n < AT_ONCE && i + n < rows; n++)
+      p[n] = piece_at(x, ldx, y, ldy, scale, zero, block, i + n, whole);
     convert_pieces(n, p, rest, padded - whole * block);
   }
 }
 
-/* ---- codes of seven bits: blocks of parts, whose steps are whole multiples of a CPU_X_MOST_STEP-th of the largest ---- */
+/* ---- codes of seven bits: blocks of parts, whose steps are whole multiples of a
+ * CPU_X_MOST_STEP-th of the largest ---- */
 
 enum { MOST_PARTS = 16 }; /* of a block, and a whole vector at least */
 
@@ -170,7 +180,8 @@ V_INLINE void find_steps(parted *b, int64_t all) {
     v_store(b->high + p, least);
     most = v_max(most, least);
   }
-  const float wanted = v_largest(most) / CPU_X_MOST_STEP, unit = wanted > 0x1p-126f ? wanted : 0x1p-126f;
+  const float wanted = v_largest(most) / CPU_X_MOST_STEP,
+              unit = wanted > 0x1p-126f ? wanted : 0x1p-126f;
   for (int64_t p = 0; p < all; p += V) {
     const vf up = v_rint(v_fma(v_load(b->high + p), v_set(1.0f / unit), v_set(0.5f))),
              n = v_min(v_max(up, v_set(1)), v_set(CPU_X_MOST_STEP)), size = v_mul(n, v_set(unit));
@@ -194,15 +205,17 @@ V_INLINE void put_parts(const parted *b) {
   for (; b->k - at >= CPU_X_PART; p++, at += CPU_X_PART)
     convert_row(127, b->at.x + at, CPU_X_PART, b->at.y + at, CPU_X_PART, b->inverse[p], b->zero[p]);
   if (at < b->k)
-    convert_row(127, b->at.x + at, b->k - at, b->at.y + at, b->padded - at, b->inverse[p], b->zero[p]);
+    convert_row(127, b->at.x + at, b->k - at, b->at.y + at, b->padded - at, b->inverse[p],
+                b->zero[p]);
   else if (at < b->padded)
     memset(b->at.y + at, 0, (size_t)(b->padded - at));
 }
 
 /* Several blocks at once: each is a chain of steps that wait for one another. */
-V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
-                             float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k), padded = cpu_x_padded(k);
+V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
+                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
+  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k),
+                padded = cpu_x_padded(k);
   parted b[AT_ONCE];
   for (int64_t i = 0, at = 0; blocks && i < rows;) {
     int n = 0;
@@ -219,26 +232,26 @@ V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_
   }
 }
 
-#define CONVERT(x_type, convert)                                                                                      \
-  void CONVERT_NAME(x_type)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale, \
-                            float *zero) {                                                                            \
-    convert;                                                                                                          \
+#define CONVERT(x_type, convert)                                                           \
+  void CONVERT_NAME(x_type)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, \
+                            int64_t ldy, float *scale, float *zero) {                      \
+    convert;                                                                               \
   }
 #if defined(CONVERT_SIGNED)
 /* Less 128; what follows the codes stays 0. */
 V_INLINE void make_signed(uint8_t *codes, int64_t k) {
   for (int64_t j = 0; j < k; j++) codes[j] ^= 0x80;
 }
-void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
-                      float *zero) {
+void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy,
+                      float *scale, float *zero) {
   convert_rows(x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     make_signed((uint8_t *)y + i * ldy, k);
     zero[i] -= 128.0f;
   }
 }
-V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
-                                    int64_t ldy, float *scale, float *zero) {
+V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows,
+                                    int64_t k, uint8_t *y, int64_t ldy, float *scale, float *zero) {
   convert_blocks(to, x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     float *at = (float *)(void *)((char *)zero + i * ldy);
@@ -269,8 +282,8 @@ void CPU_NAME(extent, row)(const float *x, int64_t n, float out[2]) {
 }
 
 /* Channels [c, c + V) of pixels [p, p + V), those that exist. */
-V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
-                         int64_t ldy) {
+V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
+                         int64_t channels, uint8_t *y, int64_t ldy) {
   const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
   const int64_t n = pixels < V ? pixels : V;
   vf t[V];
@@ -289,7 +302,8 @@ V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int
 }
 
 /* Three channels of pixels by V; answers how many it did. */
-V_INLINE int64_t code_threes(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, uint8_t *y) {
+V_INLINE int64_t code_threes(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
+                             uint8_t *y) {
   int64_t p = 0;
 #if defined(CONVERT_THREES)
   const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
@@ -303,9 +317,10 @@ V_INLINE int64_t code_threes(const cpu_coding *how, const float *x, int64_t ldx,
   return p;
 }
 
-/* Up to four channels, pixel by pixel as a word; whole words are stored where other pixels follow. */
-V_INLINE void code_few(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
-                       int64_t ldy) {
+/* Up to four channels, pixel by pixel as a word; whole words are stored where other pixels
+ * follow. */
+V_INLINE void code_few(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
+                       int64_t channels, uint8_t *y, int64_t ldy) {
   const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
   int64_t p = channels == 3 && ldy == 3 ? code_threes(how, x, ldx, pixels, y) : 0;
   for (y += p * ldy; p < pixels; p += V, y += V * ldy) {
@@ -320,8 +335,8 @@ V_INLINE void code_few(const cpu_coding *how, const float *x, int64_t ldx, int64
   }
 }
 
-void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
-                            int64_t ldy) {
+void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
+                            int64_t channels, uint8_t *y, int64_t ldy) {
   if (channels <= 4 && ldy == channels) {
     code_few(how, x, ldx, pixels, channels, y, ldy);
     for (int64_t i = 0; how->flip && i < pixels * channels; i++) y[i] ^= how->flip;
@@ -334,9 +349,11 @@ void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, 
     for (int64_t c = 0; c < channels; c++) y[p * ldy + c] ^= how->flip;
 }
 
-/* Largest element and largest negated one of k, and 0; answers NaN where there is an infinity or NaN, else 0. */
+/* Largest element and largest negated one of k, and 0; answers NaN where there is an infinity or
+ * NaN, else 0. */
 V_INLINE vf extent_of(const bool signs, const float *x, int64_t k, vf *low, vf *high) {
-  vf lo[4] = {v_zero(), v_zero(), v_zero(), v_zero()}, hi[4] = {v_zero(), v_zero(), v_zero(), v_zero()},
+  vf lo[4] = {v_zero(), v_zero(), v_zero(), v_zero()},
+     hi[4] = {v_zero(), v_zero(), v_zero(), v_zero()},
      un[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
   int64_t j = 0;
   for (; j + 4 * V <= k; j += 4 * V)
@@ -363,7 +380,8 @@ typedef struct steps {
 } steps;
 
 V_INLINE void choose_steps(const int codes, const bool signs, steps *s) {
-  const vf most = v_set((float)codes), low = signs ? v_load(s->low) : v_zero(), high = v_load(s->high),
+  const vf most = v_set((float)codes), low = signs ? v_load(s->low) : v_zero(),
+           high = v_load(s->high),
            scale = v_max(v_add(v_div(high, most), v_div(low, most)), v_set(0x1p-126f));
   v_store(s->scale, scale);
   v_store(s->factor, v_div(v_set(1.0f), scale));
@@ -389,7 +407,8 @@ V_INLINE vf group_extent(const bool signs, const cpu_pixels *g, int64_t at, vf *
   return v_mul(v_zero(), v_add(*low, *high));
 }
 
-/* Groups of k elements, each with a scale: V at a time, which are taken one by one where something is not finite. */
+/* Groups of k elements, each with a scale: V at a time, which are taken one by one where something
+ * is not finite. */
 V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g) {
   const int64_t k = g->each * g->channels, all = g->pixels / g->each;
   steps s = {{0}, {0}, {0}, {0}, {0}};
@@ -397,7 +416,8 @@ V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g
     const int n = all - at < V ? (int)(all - at) : V;
     vf bad = v_zero(), low[4], high[4];
     for (int i = 0; i < n; i += 4) {
-      for (int m = 0; m < 4; m++) bad = v_add(bad, group_extent(signs, g, at + (i + m < n ? i + m : i), &low[m], &high[m]));
+      for (int m = 0; m < 4; m++)
+        bad = v_add(bad, group_extent(signs, g, at + (i + m < n ? i + m : i), &low[m], &high[m]));
       if (signs) v_largest4(low, s.low + i);
       v_largest4(high, s.high + i);
     }

@@ -1,24 +1,30 @@
-/* decode_body.h - attention of few query rows: keys and values are read once where they lie, chunk after chunk, with an
- * online softmax between; included after attention_body.h by attention_<isa>.c.  With MICRO_PER 2 (attention_bf16_<isa>.c)
- * they are bf16 and multiplied as such. */
+/* decode_body.h - attention of few query rows: keys and values are read once where they lie, chunk
+ * after chunk, with an online softmax between; included after attention_body.h by
+ * attention_<isa>.c.  With MICRO_PER 2 (attention_bf16_<isa>.c) they are bf16 and multiplied as
+ * such. */
 
 #if !defined(DECODE_HEAD)
 #define DECODE_HEAD CPU_NAME(decode, head)
 #endif
 
 enum {
-  DECODE_KEYS = 64,                              /* of a chunk, between two steps of the softmax; a page is some of them */
-  DECODE_AHEAD = 12,                             /* keys that are asked into the first-level cache ahead */
-  DECODE_ROWS = 8,                               /* rows that go past a chunk together, at most: heads of one query row */
-  DECODE_FEW = 4,                                /* of these, for which a key is loaded at once */
-  DECODE_TURNED = V == 16 ? 3 : DECODE_ROWS + 1, /* so many rows pay for turning keys into columns */
-  DECODE_DIM = CPU_DECODE_DIM                    /* of keys that are turned, or multiplied as pairs, at most */
+  /* of a chunk, between two steps of the softmax; a page is some of them */
+  DECODE_KEYS = 64,
+  /* keys that are asked into the first-level cache ahead */
+  DECODE_AHEAD = 12,
+  /* rows that go past a chunk together, at most: heads of one query row */
+  DECODE_ROWS = 8,
+  DECODE_FEW = 4, /* of these, for which a key is loaded at once */
+  /* so many rows pay for turning keys into columns */
+  DECODE_TURNED = V == 16 ? 3 : DECODE_ROWS + 1,
+  /* of keys that are turned, or multiplied as pairs, at most */
+  DECODE_DIM = CPU_DECODE_DIM
 };
 _Static_assert(CPU_PAGE_ROWS % DECODE_KEYS == 0, "a chunk lies in one page");
 typedef float decode_scores[DECODE_KEYS] __attribute__((aligned(64)));
 
-/* Some keys that lie in one piece, and their values.  Memory is kept busy all along: values are asked for while the keys go
- * by, the next chunk's keys while the values do. */
+/* Some keys that lie in one piece, and their values.  Memory is kept busy all along: values are
+ * asked for while the keys go by, the next chunk's keys while the values do. */
 typedef struct chunk {
   int64_t from, n;
   const char *k, *v, *next;  /* next: NULL when no keys follow */
@@ -51,9 +57,10 @@ V_INLINE void ask_far(const char *row, int64_t bytes) {
   for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch_far(line);
 }
 
-/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: for the values meanwhile. */
-V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const float *q, const chunk *at, bool asks,
-                   decode_scores *s) {
+/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: for the values
+ * meanwhile. */
+V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const float *q,
+                   const chunk *at, bool asks, decode_scores *s) {
   const int64_t dk = a->dk, n = at->n;
   for (int64_t j = 0; j < n; j += V) {
     vf part[DECODE_FEW][V];
@@ -76,22 +83,25 @@ V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const f
       }
       for (; d < dk; d += V) {
         const vf k = load_kv(kv, row, d, dk - d);
-        MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(v_loadn(q + r * a->ldq + d, dk - d), k, sum[r]);
+        MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] =
+            v_fma(v_loadn(q + r * a->ldq + d, dk - d), k, sum[r]);
       }
       MICRO_UNROLL for (int r = 0; r < rows; r++) {
         part[r][c] = v_add(sum[r], more[r]);
-        if (kv == ACCEL_PLUGIN_I8) part[r][c] = v_mul(part[r][c], v_set(scale_of(kv, row, a->k_scale)));
+        if (kv == ACCEL_PLUGIN_I8)
+          part[r][c] = v_mul(part[r][c], v_set(scale_of(kv, row, a->k_scale)));
       }
     }
     MICRO_UNROLL for (int r = 0; r < rows; r++) v_store(s[r] + j, v_sums(part[r]));
   }
 }
 
-/* The same for `rows` of 4 or 8 rows at once: V keys become columns, and q, turned [dk rounded up to V][rows], is spread
- * over them. */
-V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, const float *turned, const chunk *at,
-                          decode_scores *s) {
-  const int64_t dk = a->dk, n = at->n, steps = (dk + V - 1) / V, k_share = (V * at->k_row / steps + 63) / 64 * 64,
+/* The same for `rows` of 4 or 8 rows at once: V keys become columns, and q, turned [dk rounded up
+ * to V][rows], is spread over them. */
+V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, const float *turned,
+                          const chunk *at, decode_scores *s) {
+  const int64_t dk = a->dk, n = at->n, steps = (dk + V - 1) / V,
+                k_share = (V * at->k_row / steps + 63) / 64 * 64,
                 v_share = (V * at->v_row / steps + 63) / 64 * 64;
   for (int64_t j = 0; j < n; j += V) {
     const char *row[V], *ahead = at->k + (j + V) * at->k_row, *value = at->v + j * at->v_row;
@@ -114,7 +124,8 @@ V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, 
       }
     }
     float scale[V];
-    for (int64_t c = 0; kv == ACCEL_PLUGIN_I8 && c < V; c++) scale[c] = scale_of(kv, row[c], a->k_scale);
+    for (int64_t c = 0; kv == ACCEL_PLUGIN_I8 && c < V; c++)
+      scale[c] = scale_of(kv, row[c], a->k_scale);
     MICRO_UNROLL for (int r = 0; r < rows; r++) {
       const vf all = rows < 8 ? v_add(sum[r], more[r]) : sum[r];
       v_store(s[r] + j, kv == ACCEL_PLUGIN_I8 ? v_mul(all, v_load(scale)) : all);
@@ -123,8 +134,8 @@ V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, 
 }
 
 /* Scores of up to DECODE_ROWS rows; turned: [.. ][4 or 8], or NULL. */
-V_INLINE void dots_of(const int kv, int64_t rows, const cpu_attention *a, const float *q, const float *turned,
-                      const chunk *at, decode_scores *s) {
+V_INLINE void dots_of(const int kv, int64_t rows, const cpu_attention *a, const float *q,
+                      const float *turned, const chunk *at, decode_scores *s) {
   if (turned && rows > 4) {
     dots_turned(kv, 8, a, turned, at, s);
   } else if (turned) {
@@ -147,12 +158,15 @@ V_INLINE void dots_of(const int kv, int64_t rows, const cpu_attention *a, const 
 static void turn(const cpu_attention *a, const float *q, int64_t rows, float *turned) {
   const int64_t width = rows > 4 ? 8 : 4;
   for (int64_t d = 0; d < round_up(a->dk, V); d++)
-    for (int64_t r = 0; r < width; r++) turned[d * width + r] = d < a->dk && r < rows ? q[r * a->ldq + d] : 0.0f;
+    for (int64_t r = 0; r < width; r++)
+      turned[d * width + r] = d < a->dk && r < rows ? q[r * a->ldq + d] : 0.0f;
 }
 
-/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[j]; meanwhile asks for the keys at `next`. */
-V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const cpu_attention *a, const decode_scores *s,
-                          const chunk *at, const char *next, int64_t d, const float *factor, float *const *total) {
+/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[j]; meanwhile asks for the keys
+ * at `next`. */
+V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const cpu_attention *a,
+                          const decode_scores *s, const chunk *at, const char *next, int64_t d,
+                          const float *factor, float *const *total) {
   vf sum[DECODE_FEW][8];
   const int64_t left = a->dv - d;
   const char *row = at->v;
@@ -171,13 +185,15 @@ V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const
     }
   }
   MICRO_UNROLL for (int r = 0; r < rows; r++) {
-    MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total[r] + d + i * V, sum[r][i], left - i * V);
+    MICRO_UNROLL for (int i = 0; i < vectors; i++)
+        v_storen(total[r] + d + i * V, sum[r][i], left - i * V);
   }
 }
 
-/* total[r] = total[r] * factor + sum of s[r][j] v[j], as many columns at once as there are registers for half of. */
-V_INLINE void mix(const int kv, const int rows, const cpu_attention *a, const decode_scores *s, const chunk *at,
-                  const char *next, const float *factor, float *const *total) {
+/* total[r] = total[r] * factor + sum of s[r][j] v[j], as many columns at once as there are
+ * registers for half of. */
+V_INLINE void mix(const int kv, const int rows, const cpu_attention *a, const decode_scores *s,
+                  const chunk *at, const char *next, const float *factor, float *const *total) {
   const int most = V_REGISTERS / 2 / rows;
   for (int64_t d = 0, left; (left = a->dv - d) > 0; next = NULL) {
     if (most >= 8 && left >= 8 * V) {
@@ -196,9 +212,10 @@ V_INLINE void mix(const int kv, const int rows, const cpu_attention *a, const de
   }
 }
 
-/* Row i's scores of keys j .. j + n-1 to exponentials; answers the factor of what was summed up before. */
-static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t j, int64_t n, const float *position,
-                           seen *so_far) {
+/* Row i's scores of keys j .. j + n-1 to exponentials; answers the factor of what was summed up
+ * before. */
+static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t j, int64_t n,
+                           const float *position, seen *so_far) {
   const bool plain = is_plain(a);
   if (!plain) adjust(a, i, s, j, 0, n, position);
   for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
@@ -209,8 +226,8 @@ static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t 
   return factor;
 }
 
-V_INLINE void mix_of(const int kv, int64_t rows, const cpu_attention *a, const decode_scores *s, const chunk *at,
-                     const float *factor, float *const *total) {
+V_INLINE void mix_of(const int kv, int64_t rows, const cpu_attention *a, const decode_scores *s,
+                     const chunk *at, const float *factor, float *const *total) {
   for (int64_t i = 0, step; i < rows; i += step) {
     const char *next = i ? NULL : at->next;
     step = rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
@@ -230,10 +247,12 @@ V_INLINE void mix_of(const int kv, int64_t rows, const cpu_attention *a, const d
 /* Rows i .. i + rows-1, which see the same keys. */
 V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t i) {
   decode_scores s[DECODE_ROWS], position;
-  float *total[DECODE_ROWS], factor[DECODE_ROWS], turned[DECODE_DIM * DECODE_ROWS] __attribute__((aligned(64)));
+  float *total[DECODE_ROWS], factor[DECODE_ROWS],
+      turned[DECODE_DIM * DECODE_ROWS] __attribute__((aligned(64)));
   seen so_far[DECODE_ROWS];
   const float *q = a->q + i * a->ldq;
-  const bool placed = a->key_position || a->slope != 0.0f, turns = rows >= DECODE_TURNED && a->dk <= DECODE_DIM;
+  const bool placed = a->key_position || a->slope != 0.0f,
+             turns = rows >= DECODE_TURNED && a->dk <= DECODE_DIM;
   int64_t low, high;
   span_of(a, i, &low, &high);
 #ifdef V_PAIRS

@@ -1,13 +1,16 @@
-/* decode_pairs_body.h - decoding by products of pairs of 16 bits, included by decode_body.h where an instruction set has
- * them: over keys and values of 8 bits, as integers, or, with MICRO_PER 2 (decode_bf16), over those of bf16, as such.
+/* decode_pairs_body.h - decoding by products of pairs of 16 bits, included by decode_body.h where
+ * an instruction set has them: over keys and values of 8 bits, as integers, or, with MICRO_PER 2
+ * (decode_bf16), over those of bf16, as such.
  *
- * 8 bits: a row of q, and the weights of a chunk's values times their scales, become codes of 15 bits and a sign with one
- * step for all (the largest is 32767); products with 8-bit codes are summed up exactly in 32 bits: 512 columns, or 64 keys,
- * of 32767 * 127 stay below 2^31.  The codes' rounding, 2^-16 of the largest, is far below that of the cache itself.  A
- * chunk of such keys and its values fit into the first-level cache, so they are asked there (measured: 8 % over the
- * second).
+ * 8 bits: a row of q, and the weights of a chunk's values times their scales, become codes of 15
+ * bits and a sign with one step for all (the largest is 32767); products with 8-bit codes are
+ * summed up exactly in 32 bits: 512 columns, or 64 keys, of 32767 * 127 stay below 2^31.  The
+ * codes' rounding, 2^-16 of the largest, is far below that of the cache itself.  A chunk of such
+ * keys and its values fit into the first-level cache, so they are asked there (measured: 8 % over
+ * the second).
  *
- * bf16: q and the weights are rounded as attention_bf16 rounds them, for the same results but for the order of sums. */
+ * bf16: q and the weights are rounded as attention_bf16 rounds them, for the same results but for
+ * the order of sums. */
 
 #if MICRO_PER == 2
 enum { PAIRS_KV = ACCEL_PLUGIN_BF16 };
@@ -30,7 +33,8 @@ V_INLINE vi pairs_at(const char *row, int64_t d) { return v_pairs_of_s8((const i
 V_INLINE pair_sums pairs_add(pair_sums sum, vi a, vi b) { return v_pairs_dot(sum, a, b); }
 V_INLINE vf pairs_total(pair_sums sum) { return v_of_i(sum); }
 
-/* n floats, V at a time, as codes; answers their step.  Whatever is not finite makes the step so. */
+/* n floats, V at a time, as codes; answers their step.  Whatever is not finite makes the step
+ * so. */
 static float code(const float *x, int64_t n, int16_t *out) {
   vf most = v_zero(), none = v_zero();
   for (int64_t i = 0; i < n; i += V) {
@@ -44,13 +48,15 @@ static float code(const float *x, int64_t n, int16_t *out) {
 }
 #endif
 
-static void code_rows(const cpu_attention *a, const float *q, int64_t rows, int16_t *codes, float *unit) {
+static void code_rows(const cpu_attention *a, const float *q, int64_t rows, int16_t *codes,
+                      float *unit) {
   for (int64_t r = 0; r < rows; r++) unit[r] = code(q + r * a->ldq, a->dk, codes + r * a->dk);
 }
 
-/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: meanwhile for the values, and keys to come. */
-V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *q, const float *unit, const chunk *at,
-                         bool asks, decode_scores *s) {
+/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: meanwhile for the values,
+ * and keys to come. */
+V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *q,
+                         const float *unit, const chunk *at, bool asks, decode_scores *s) {
   const int64_t dk = a->dk, n = at->n;
   for (int64_t j = 0; j < n; j += V) {
     vf part[DECODE_FEW][V];
@@ -64,7 +70,8 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
         if (asks && at->far_k) ask_far(at->far_k + (j + c) * at->k_row, at->k_bytes);
         for (int64_t d = 0; d < dk; d += 2 * V) {
           const vi k = pairs_at(row, d);
-          MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = pairs_add(sum[r], v_i_load(q + r * dk + d), k);
+          MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] =
+              pairs_add(sum[r], v_i_load(q + r * dk + d), k);
         }
         scale[c] = scale_of(PAIRS_KV, row, a->k_scale);
       }
@@ -75,16 +82,19 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
   }
 }
 
-/* total[r][d .. d + 2V groups) = total * factor + sum of w[r][j] v[j], w as codes [rows][DECODE_KEYS] with step unit[r];
- * meanwhile asks for the keys at `next`, and the values after these. */
-V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, const float *unit, const chunk *at,
-                        const char *next, int64_t d, const float *factor, float *const *total) {
+/* total[r][d .. d + 2V groups) = total * factor + sum of w[r][j] v[j], w as codes
+ * [rows][DECODE_KEYS] with step unit[r]; meanwhile asks for the keys at `next`, and the values
+ * after these. */
+V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, const float *unit,
+                        const chunk *at, const char *next, int64_t d, const float *factor,
+                        float *const *total) {
   pair_sums low[DECODE_ROWS][4], high[DECODE_ROWS][4];
   MICRO_UNROLL for (int r = 0; r < rows; r++) {
     MICRO_UNROLL for (int g = 0; g < groups; g++) low[r][g] = high[r][g] = pairs_none();
   }
   for (int64_t j = 0; j < at->n; j += 2) {
-    const char *row = at->v + j * at->v_row, *other = j + 1 < at->n ? row + at->v_row : row; /* of weight 0 */
+    /* of weight 0 */
+    const char *row = at->v + j * at->v_row, *other = j + 1 < at->n ? row + at->v_row : row;
     vi pair[DECODE_ROWS];
     if (next) ask_for(next + j * at->k_row, at->k_bytes);
     if (next && j + 1 < at->n) ask_for(next + (j + 1) * at->k_row, at->k_bytes);
@@ -115,8 +125,9 @@ V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, cons
 }
 
 /* All columns, as many at once as there are registers for half of. */
-V_INLINE void mix_pairs_all(const int rows, const cpu_attention *a, const int16_t *w, const float *unit, const chunk *at,
-                            const char *next, const float *factor, float *const *total) {
+V_INLINE void mix_pairs_all(const int rows, const cpu_attention *a, const int16_t *w,
+                            const float *unit, const chunk *at, const char *next,
+                            const float *factor, float *const *total) {
   const int most = V_REGISTERS / 4 / rows;
   for (int64_t d = 0, left; (left = a->dv - d) > 0; next = NULL) {
     if (most >= 4 && left >= 8 * V) {
@@ -133,8 +144,8 @@ V_INLINE void mix_pairs_all(const int rows, const cpu_attention *a, const int16_
 }
 
 /* Of up to DECODE_ROWS rows, four, two or one at a time. */
-V_INLINE void dots_pairs_of(int64_t rows, const cpu_attention *a, const int16_t *q, const float *unit, const chunk *at,
-                            decode_scores *s) {
+V_INLINE void dots_pairs_of(int64_t rows, const cpu_attention *a, const int16_t *q,
+                            const float *unit, const chunk *at, decode_scores *s) {
   for (int64_t i = 0, step; i < rows; i += step) {
     const int16_t *from = q + i * a->dk;
     step = rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
@@ -147,14 +158,16 @@ V_INLINE void dots_pairs_of(int64_t rows, const cpu_attention *a, const int16_t 
   }
 }
 
-V_INLINE void mix_pairs_of(int64_t rows, const cpu_attention *a, const decode_scores *s, const chunk *at,
-                           const float *factor, float *const *total) {
+V_INLINE void mix_pairs_of(int64_t rows, const cpu_attention *a, const decode_scores *s,
+                           const chunk *at, const float *factor, float *const *total) {
   int16_t w[DECODE_ROWS * DECODE_KEYS] __attribute__((aligned(64)));
   decode_scores scale = {0}, weight;
   float unit[DECODE_ROWS];
-  for (int64_t j = 0; j < at->n; j++) scale[j] = scale_of(PAIRS_KV, at->v + j * at->v_row, a->v_scale);
+  for (int64_t j = 0; j < at->n; j++)
+    scale[j] = scale_of(PAIRS_KV, at->v + j * at->v_row, a->v_scale);
   for (int64_t r = 0; r < rows; r++) {
-    for (int64_t j = 0; j < at->n; j += V) v_store(weight + j, v_mul(v_load(s[r] + j), v_load(scale + j)));
+    for (int64_t j = 0; j < at->n; j += V)
+      v_store(weight + j, v_mul(v_load(s[r] + j), v_load(scale + j)));
     unit[r] = code(weight, round_up(at->n, V), w + r * DECODE_KEYS);
   }
   for (int64_t i = 0, step; i < rows; i += step) {

@@ -1,4 +1,5 @@
-/* dot_256.h - the part of dot_body.h's vocabulary that AVX2 has with and without VNNI: all but i_dot and i_dot2. */
+/* dot_256.h - the part of dot_body.h's vocabulary that AVX2 has with and without VNNI: all but
+ * i_dot and i_dot2. */
 #ifndef ACCEL_CPU_DOT_256_H
 #define ACCEL_CPU_DOT_256_H
 
@@ -21,10 +22,11 @@ V_INLINE vi i_bytes(int x) { return _mm256_set1_epi8((char)x); }
 /* a[0], b[0], c[0], d[0], a[1], .. as bytes, rounded to nearest; magnitudes up to 127. */
 V_INLINE vi i_codes4(vf a, vf b, vf c, vf d) {
   const vi byte = _mm256_set1_epi32(255);
-  const vi low = _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(a), byte),
-                                 _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtps_epi32(b), byte), 8)),
-           high =
-               _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(c), byte), _mm256_slli_epi32(_mm256_cvtps_epi32(d), 8));
+  const vi low =
+               _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(a), byte),
+                               _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtps_epi32(b), byte), 8)),
+           high = _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(c), byte),
+                                  _mm256_slli_epi32(_mm256_cvtps_epi32(d), 8));
   return _mm256_or_si256(low, _mm256_slli_epi32(high, 16));
 }
 
@@ -51,7 +53,8 @@ V_INLINE vi i_values(vi codes) {
 }
 V_INLINE vi i_each(const void *p) {
   const __m128i first = _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
-  return _mm256_shuffle_epi8(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)), _mm256_broadcastsi128_si256(first));
+  return _mm256_shuffle_epi8(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)),
+                             _mm256_broadcastsi128_si256(first));
 }
 V_INLINE vf v_half(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
 V_INLINE vf v_e8m0(const void *p) {

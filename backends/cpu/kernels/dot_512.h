@@ -1,4 +1,5 @@
-/* dot_512.h - the part of dot_body.h's vocabulary that AVX-512 BW has with and without VNNI: all but i_dot and i_dot2. */
+/* dot_512.h - the part of dot_body.h's vocabulary that AVX-512 BW has with and without VNNI: all
+ * but i_dot and i_dot2. */
 #ifndef ACCEL_CPU_DOT_512_H
 #define ACCEL_CPU_DOT_512_H
 
@@ -21,10 +22,11 @@ V_INLINE vi i_bytes(int x) { return _mm512_set1_epi8((char)x); }
 /* a[0], b[0], c[0], d[0], a[1], .. as bytes, rounded to nearest; magnitudes up to 127. */
 V_INLINE vi i_codes4(vf a, vf b, vf c, vf d) {
   const vi byte = _mm512_set1_epi32(255);
-  const vi low = _mm512_or_si512(_mm512_and_si512(_mm512_cvtps_epi32(a), byte),
-                                 _mm512_slli_epi32(_mm512_and_si512(_mm512_cvtps_epi32(b), byte), 8)),
-           high =
-               _mm512_or_si512(_mm512_and_si512(_mm512_cvtps_epi32(c), byte), _mm512_slli_epi32(_mm512_cvtps_epi32(d), 8));
+  const vi low =
+               _mm512_or_si512(_mm512_and_si512(_mm512_cvtps_epi32(a), byte),
+                               _mm512_slli_epi32(_mm512_and_si512(_mm512_cvtps_epi32(b), byte), 8)),
+           high = _mm512_or_si512(_mm512_and_si512(_mm512_cvtps_epi32(c), byte),
+                                  _mm512_slli_epi32(_mm512_cvtps_epi32(d), 8));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
@@ -51,7 +53,8 @@ V_INLINE vi i_values(vi codes) {
 }
 V_INLINE vi i_each(const void *p) {
   const __m128i first = _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
-  return _mm512_shuffle_epi8(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)), _mm512_broadcast_i32x4(first));
+  return _mm512_shuffle_epi8(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)),
+                             _mm512_broadcast_i32x4(first));
 }
 V_INLINE vf v_half(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 V_INLINE vf v_e8m0(const void *p) {

@@ -21,7 +21,8 @@
 
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
-/* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
+/* Keeps the compiler from turning every row's address into a register of its own: there are too
+ * few. */
 #define DOT_KEEP(pointer) __asm__("" : "+r"(pointer))
 #if !defined(DOT_PRODUCT)
 #define DOT_PRODUCT i_dot
@@ -31,9 +32,12 @@
 #endif
 
 enum {
-  DOT_STEP = GEMM_COLS * 4,                                            /* bytes of four k of a panel */
-  DOT_CHAINS = 4,                                                      /* sums an element is cut into, at most */
-  DOT_HOLDS = 2 * GEMM_ROWS * GEMM_VECS + GEMM_VECS + 2 <= V_REGISTERS /* a tile's fp32 sums beside those of its block */
+  /* bytes of four k of a panel */
+  DOT_STEP = GEMM_COLS * 4,
+  /* sums an element is cut into, at most */
+  DOT_CHAINS = 4,
+  /* a tile's fp32 sums beside those of its block */
+  DOT_HOLDS = 2 * GEMM_ROWS * GEMM_VECS + GEMM_VECS + 2 <= V_REGISTERS
 };
 
 /* Few rows keep the multipliers busy with several sums for each element. */
@@ -44,9 +48,11 @@ V_INLINE int dot_chains(int rows) {
 
 typedef vi dot_sums[GEMM_ROWS][GEMM_VECS * DOT_CHAINS]; /* registers once unrolled */
 
-/* Four k: x holds every fourth row, the others are at 1, 2 and 3 times ldx from it.  times: of each row, or NULL. */
-V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int64_t ldx3, const char *w, const int u,
-                       const int chain, const vi *times, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+/* Four k: x holds every fourth row, the others are at 1, 2 and 3 times ldx from it.  times: of each
+ * row, or NULL. */
+V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int64_t ldx3,
+                       const char *w, const int u, const int chain, const vi *times,
+                       vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   vi b[GEMM_VECS];
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { b[j] = i_load(w + u * DOT_STEP + j * 4 * V); }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -68,9 +74,9 @@ V_INLINE void dot_begin(const int rows, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   }
 }
 
-V_INLINE void dot_more(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
-                       const char *w, const char *ahead, int64_t ahead_step, const vi *times,
-                       vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+V_INLINE void dot_more(const int rows, const int chains, const int round, int64_t steps,
+                       const uint8_t *from, int64_t ldx, const char *w, const char *ahead,
+                       int64_t ahead_step, const vi *times, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const uint8_t *x[4] = {from, rows > 4 ? from + 4 * ldx : from, rows > 8 ? from + 8 * ldx : from,
                          rows > 12 ? from + 12 * ldx : from};
   int64_t ldx3 = 3 * ldx;
@@ -82,11 +88,15 @@ V_INLINE void dot_more(const int rows, const int chains, const int round, int64_
       v_prefetch_far(ahead);
       v_prefetch_far(ahead + 64);
       if (ahead_step > 128) {
-        MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) { v_prefetch_far(ahead + 64 * i); }
+        MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) {
+          v_prefetch_far(ahead + 64 * i);
+        }
       }
       ahead += ahead_step;
     }
-    MICRO_UNROLL for (int u = 0; u < round; u++) { dot_step(rows, x, ldx, ldx3, w, u, u % chains, times, sum); }
+    MICRO_UNROLL for (int u = 0; u < round; u++) {
+      dot_step(rows, x, ldx, ldx3, w, u, u % chains, times, sum);
+    }
     w += round * DOT_STEP;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * round; }
   }
@@ -102,10 +112,12 @@ V_INLINE void dot_end(const int rows, const int chains, vi (*sum)[GEMM_VECS * DO
   }
 }
 
-/* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into sum[i][j * DOT_CHAINS].
- * Meanwhile asks for `ahead`, ahead_step bytes further in each round; not when it is NULL. */
-V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
-                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+/* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into
+ * sum[i][j * DOT_CHAINS]. Meanwhile asks for `ahead`, ahead_step bytes further in each round; not
+ * when it is NULL. */
+V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps,
+                       const uint8_t *from, int64_t ldx, const char *w, const char *ahead,
+                       int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   dot_begin(rows, sum);
   dot_more(rows, chains, round, steps, from, ldx, w, ahead, ahead_step, NULL, sum);
   dot_end(rows, chains, sum);
@@ -117,7 +129,8 @@ V_INLINE vf dot_value(const cpu_gemm *g, int64_t row, const float *panel, int j,
   return v_mul(v_set(g->x_scale[row]), v_fnma(v_set(g->x_zero[row]), sum, v_mul(factor, total)));
 }
 
-/* DOT_TILES makes DOT_TILE(rows), which defines the tile_fn tile_<rows>, of every height, and the table tile_of. */
+/* DOT_TILES makes DOT_TILE(rows), which defines the tile_fn tile_<rows>, of every height, and the
+ * table tile_of. */
 #if GEMM_ROWS == 4
 #define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4)
 #elif GEMM_ROWS == 6
@@ -128,7 +141,9 @@ V_INLINE vf dot_value(const cpu_gemm *g, int64_t row, const float *panel, int j,
 #define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14)
 #endif
 #define DOT_ENTRY(rows) tile_##rows,
-#define DOT_TILES       DOT_HEIGHTS(DOT_TILE) static tile_fn *const tile_of[GEMM_ROWS + 1] = {NULL, DOT_HEIGHTS(DOT_ENTRY)};
+#define DOT_TILES       \
+  DOT_HEIGHTS(DOT_TILE) \
+  static tile_fn *const tile_of[GEMM_ROWS + 1] = {NULL, DOT_HEIGHTS(DOT_ENTRY)};
 
 /* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
 static inline int64_t dot_height(int64_t left) {

@@ -1,5 +1,5 @@
-/* dot_neon.h - the vocabulary of dot_body.h on 4 sums: 64-bit Arm.  Codes of x are signed here (CPU_X_S8), as the products
- * of this ISA want them. */
+/* dot_neon.h - the vocabulary of dot_body.h on 4 sums: 64-bit Arm.  Codes of x are signed here
+ * (CPU_X_S8), as the products of this ISA want them. */
 #ifndef ACCEL_CPU_DOT_NEON_H
 #define ACCEL_CPU_DOT_NEON_H
 
@@ -11,7 +11,6 @@
 #define DOT_NAME_(dtype, op, tile) accel_##dtype##_##op##_##tile##__neon
 #endif
 #define DOT_NAME(dtype, op, tile) DOT_NAME_(dtype, op, tile)
-
 
 typedef int32x4_t vi;
 
@@ -28,7 +27,8 @@ V_INLINE void i_dot(vi *sum, vi x, vi w) {
 #if defined(__ARM_FEATURE_DOTPROD)
   *sum = vdotq_s32(*sum, a, b);
 #else
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b))), high = vpaddlq_s16(vmull_high_s8(a, b));
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b))),
+                  high = vpaddlq_s16(vmull_high_s8(a, b));
   *sum = vaddq_s32(*sum, vpaddq_s32(low, high));
 #endif
 }
@@ -45,7 +45,9 @@ V_INLINE void i_store(void *p, vi x) { vst1q_s8((int8_t *)p, vreinterpretq_s8_s3
 V_INLINE vi i_bytes(int x) { return vreinterpretq_s32_s8(vdupq_n_s8((int8_t)x)); }
 V_INLINE vi i_low(vi w) { return vandq_s32(w, i_bytes(15)); }
 V_INLINE vi i_high(vi w) { return vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(w), 4)); }
-V_INLINE vi i_less(vi a, vi b) { return vreinterpretq_s32_s8(vsubq_s8(vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b))); }
+V_INLINE vi i_less(vi a, vi b) {
+  return vreinterpretq_s32_s8(vsubq_s8(vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b)));
+}
 V_INLINE vi i_values(vi codes) {
   const int8x16_t table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   return vreinterpretq_s32_s8(vqtbl1q_s8(table, vreinterpretq_u8_s32(codes)));
@@ -54,15 +56,20 @@ V_INLINE vi i_each(const void *p) {
   const uint8x16_t each = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
   return vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(i_four(p)), each));
 }
-V_INLINE vf v_half(const void *p) { return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p))); }
+V_INLINE vf v_half(const void *p) {
+  return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)p)));
+}
 /* Four bytes, sign extended to 16 bits. */
-V_INLINE int16x4_t i_widen(const void *p) { return vget_low_s16(vmovl_s8(vget_low_s8(vreinterpretq_s8_s32(i_four(p))))); }
+V_INLINE int16x4_t i_widen(const void *p) {
+  return vget_low_s16(vmovl_s8(vget_low_s8(vreinterpretq_s8_s32(i_four(p)))));
+}
 V_INLINE vf v_e8m0(const void *p) {
   const uint16x4_t code = vand_u16(vreinterpret_u16_s16(i_widen(p)), vdup_n_u16(255));
   return (vf)vshlq_n_u32(vmovl_u16(code), 23);
 }
 V_INLINE vf v_e4m3(const void *p) {
-  const uint16x4_t half = vand_u16(vreinterpret_u16_s16(vshl_n_s16(i_widen(p), 7)), vdup_n_u16(0xbf80));
+  const uint16x4_t half =
+      vand_u16(vreinterpret_u16_s16(vshl_n_s16(i_widen(p), 7)), vdup_n_u16(0xbf80));
   return (vf)vcvt_f32_f16(vreinterpret_f16_u16(half));
 }
 

@@ -68,7 +68,8 @@ V_INLINE vf v_e8m0(const void *p) {
 V_INLINE vf v_e4m3(const void *p) {
   const uint8_t *b = p;
   vf x;
-  for (int i = 0; i < V; i++) x[i] = accel_fp16_to_f32((uint16_t)((b[i] & 0x80) << 8 | (b[i] & 0x7f) << 7));
+  for (int i = 0; i < V; i++)
+    x[i] = accel_fp16_to_f32((uint16_t)((b[i] & 0x80) << 8 | (b[i] & 0x7f) << 7));
   return x;
 }
 

@@ -1,15 +1,18 @@
-/* fold_body.h - reductions, softmax over columns, and the elementwise kernels of ops.h, included by fold_<isa>.c. */
+/* fold_body.h - reductions, softmax over columns, and the elementwise kernels of ops.h, included by
+ * fold_<isa>.c. */
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 
 enum { FOLD_ROWS = 64 }; /* rows of one partial sum: keeps the error of long sums small */
 
 /* 0, or NaN when x is: infinities are clamped first. */
-V_INLINE vf nan_only(vf x) { return v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), x))); }
+V_INLINE vf nan_only(vf x) {
+  return v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), x)));
+}
 
 /* vecs vectors of columns, `left` of which are there. */
-V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t stride, const float *weight, vf scale, float *y,
-                        int64_t left) {
+V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t stride,
+                        const float *weight, vf scale, float *y, int64_t left) {
   vf total[4], part[4];
   for (int j = 0; j < vecs; j++) total[j] = v_zero();
   for (int64_t k = 0; k < n;) {
@@ -18,7 +21,8 @@ V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t strid
     for (; k < stop; k++) {
       const float *row = x + k * stride;
       vf w = v_set(weight ? weight[k] : 1.0f);
-      for (int j = 0; j < vecs; j++) part[j] = v_fma(w, vecs > 1 ? v_load(row + j * V) : v_loadn(row, left), part[j]);
+      for (int j = 0; j < vecs; j++)
+        part[j] = v_fma(w, vecs > 1 ? v_load(row + j * V) : v_loadn(row, left), part[j]);
     }
     for (int j = 0; j < vecs; j++) total[j] = v_add(total[j], part[j]);
   }
@@ -26,13 +30,16 @@ V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t strid
 }
 
 /* Four vectors at a time: a line of memory is used whole, and its neighbours are on their way. */
-static void sum_columns(const float *x, int64_t n, int64_t stride, const float *weight, vf scale, float *y, int64_t cols) {
+static void sum_columns(const float *x, int64_t n, int64_t stride, const float *weight, vf scale,
+                        float *y, int64_t cols) {
   int64_t c = 0;
-  for (; c + 4 * V <= cols; c += 4 * V) sum_block(4, x + c, n, stride, weight, scale, y + c, cols - c);
+  for (; c + 4 * V <= cols; c += 4 * V)
+    sum_block(4, x + c, n, stride, weight, scale, y + c, cols - c);
   for (; c < cols; c += V) sum_block(1, x + c, n, stride, weight, scale, y + c, cols - c);
 }
 
-static void most_columns(const float *x, int64_t n, int64_t stride, int smallest, float *y, int64_t left) {
+static void most_columns(const float *x, int64_t n, int64_t stride, int smallest, float *y,
+                         int64_t left) {
   vf sign = v_set(smallest ? -0.0f : 0.0f), most = v_set(-INFINITY), nan = v_zero();
   for (int64_t k = 0; k < n; k++) {
     vf v = v_loadn(x + k * stride, left);
@@ -65,8 +72,8 @@ static float mean_scale(int32_t kind, const float *weight, int64_t n) {
   return 1.0f / (all > 1e-9f ? all : 1e-9f);
 }
 
-void CPU_NAME(fold, column)(int32_t kind, const float *x, int64_t n, int64_t stride, const float *weight, float *y,
-                            int64_t cols) {
+void CPU_NAME(fold, column)(int32_t kind, const float *x, int64_t n, int64_t stride,
+                            const float *weight, float *y, int64_t cols) {
   if (kind == ACCEL_PLUGIN_REDUCE_SUM || kind == ACCEL_PLUGIN_REDUCE_MEAN) {
     sum_columns(x, n, stride, weight, v_set(mean_scale(kind, weight, n)), y, cols);
     return;
@@ -79,10 +86,13 @@ void CPU_NAME(fold, column)(int32_t kind, const float *x, int64_t n, int64_t str
         most_columns(x + c, n, stride, kind == ACCEL_PLUGIN_REDUCE_MIN, y + c, left);
         break;
       case ACCEL_PLUGIN_REDUCE_ARGMAX:
-        for (int64_t i = 0; i < left && i < V; i++) argmax_column(x + c + i, n, stride, (int32_t *)y + c + i);
+        for (int64_t i = 0; i < left && i < V; i++)
+          argmax_column(x + c + i, n, stride, (int32_t *)y + c + i);
         break;
       default:
-        v_storen(y + c, v_loadn(x + c + (kind == ACCEL_PLUGIN_REDUCE_LAST ? (n - 1) * stride : 0), left), left);
+        v_storen(y + c,
+                 v_loadn(x + c + (kind == ACCEL_PLUGIN_REDUCE_LAST ? (n - 1) * stride : 0), left),
+                 left);
     }
   }
 }
@@ -154,11 +164,13 @@ void CPU_NAME(fold, row)(int32_t kind, const float *x, int64_t n, const float *w
   }
 }
 
-void CPU_NAME(softmax, column)(const float *x, float *y, int64_t n, int64_t stride, int64_t cols, int32_t logarithm) {
+void CPU_NAME(softmax, column)(const float *x, float *y, int64_t n, int64_t stride, int64_t cols,
+                               int32_t logarithm) {
   for (int64_t c = 0; c < cols; c += V) {
     const int64_t left = cols - c;
     vf most = v_set(-INFINITY), sum = v_zero();
-    for (int64_t k = 0; k < n; k++) most = v_max(v_loadn(x + k * stride + c, left), most); /* never NaN */
+    /* never NaN */
+    for (int64_t k = 0; k < n; k++) most = v_max(v_loadn(x + k * stride + c, left), most);
     for (int64_t k = 0; k < n; k++) {
       vf d = v_sub(v_loadn(x + k * stride + c, left), most), e = v_exp_negative(d);
       sum = v_add(sum, e);
@@ -173,7 +185,8 @@ void CPU_NAME(softmax, column)(const float *x, float *y, int64_t n, int64_t stri
 }
 
 /* Small whole exponents as products, as torch has them. */
-void CPU_NAME(power, row)(const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n) {
+void CPU_NAME(power, row)(const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
+                          int64_t n) {
   const float e = n && !b_step ? *b : 0.0f;
   if (a_step && (e == 2.0f || e == 3.0f)) {
     for (int64_t i = 0; i < n; i += V) {
@@ -185,8 +198,8 @@ void CPU_NAME(power, row)(const float *a, int32_t a_step, const float *b, int32_
   for (int64_t i = 0; i < n; i++) y[i] = powf(a[i * a_step], b[i * b_step]);
 }
 
-void CPU_NAME(choose, row)(int32_t real, const void *mask, int32_t mask_step, const float *a, int32_t a_step, const float *b,
-                           int32_t b_step, float *y, int64_t n) {
+void CPU_NAME(choose, row)(int32_t real, const void *mask, int32_t mask_step, const float *a,
+                           int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n) {
   const int32_t *m = mask, *p = (const int32_t *)a, *q = (const int32_t *)b;
   const int32_t sign = real ? 0x7fffffff : -1; /* -0.0 is zero */
   int32_t *to = (int32_t *)y;
@@ -212,11 +225,13 @@ void CPU_NAME(wave, row)(int32_t cosine, const float *x, float *y, int64_t n) {
   for (int64_t i = 0, stop; i < n; i = stop) {
     stop = n - i > 16 * V ? i + 16 * V : n;
     vf most = v_zero();
-    for (int64_t k = i; k < stop; k += V) most = v_max(v_abs(v_loadn(x + k, stop - k)), most); /* never NaN */
+    /* never NaN */
+    for (int64_t k = i; k < stop; k += V) most = v_max(v_abs(v_loadn(x + k, stop - k)), most);
     const bool large = v_largest(most) > V_ANGLE_LIMIT;
     for (int64_t k = i; k < stop; k += V) {
       float t[V];
-      for (int64_t j = 0; large && j < V && k + j < stop; j++) t[j] = cosine ? cosf(x[k + j]) : sinf(x[k + j]);
+      for (int64_t j = 0; large && j < V && k + j < stop; j++)
+        t[j] = cosine ? cosf(x[k + j]) : sinf(x[k + j]);
       vf v = v_loadn(x + k, stop - k), w = wave(cosine, v);
       if (large) w = v_select(v_lt(v_set(V_ANGLE_LIMIT), v_abs(v)), v_loadn(t, stop - k), w);
       v_storen(y + k, w, stop - k);

@@ -1,5 +1,5 @@
-/* gemm_bf16_avx512bf16.c - linear over bf16 weights and rows of bf16 for AVX-512 BF16: a pair of k is one element of 32
- * bits, so the fp32 walk and its register tiles serve as they are. */
+/* gemm_bf16_avx512bf16.c - linear over bf16 weights and rows of bf16 for AVX-512 BF16: a pair of k
+ * is one element of 32 bits, so the fp32 walk and its register tiles serve as they are. */
 #include "kernels/pairs_avx512bf16.h"
 
 #define GEMM_ROWS   14

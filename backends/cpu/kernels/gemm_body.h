@@ -1,5 +1,5 @@
-/* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c; elements of x and the panels
- * hold MICRO_PER k each, 32 bits in all. */
+/* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c; elements
+ * of x and the panels hold MICRO_PER k each, 32 bits in all. */
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
@@ -11,30 +11,35 @@
 
 /* ---- the walk ---- */
 
-/* Few rows are as fast as their weights arrive: one panel after the other, a single stream that the processor fetches ahead
- * by itself, and no asking for the next panel.  Panels side by side, for more chains, are faster in caches only. */
+/* Few rows are as fast as their weights arrive: one panel after the other, a single stream that the
+ * processor fetches ahead by itself, and no asking for the next panel.  Panels side by side, for
+ * more chains, are faster in caches only. */
 enum { FEW_ROWS = 4 };
 
-/* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.
- * 64 KiB of x was better than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same);
- * fewer than 56 rows fetch w too often. */
+/* Register tiles that share one pass over the panels: their part of x and a panel stay in the
+ * second-level cache together. 64 KiB of x was better than 128 KiB and more on an AVX-512 machine
+ * with 2 MiB (K 384: 10 %; K 768 and 3072: the same); fewer than 56 rows fetch w too often. */
 static int64_t block_tiles(int64_t depth, int64_t tiles) {
   int64_t wanted = 16384 / (depth ? depth : 1) / GEMM_ROWS,
           blocks = tiles / (wanted < 56 / GEMM_ROWS ? 56 / GEMM_ROWS : wanted);
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
-void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                 int64_t panel_end) {
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const float *x = g->x, *w = g->w;
-  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = micro_depth(g->k), ldx = g->ldx / MICRO_PER;
+  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = micro_depth(g->k),
+                ldx = g->ldx / MICRO_PER;
   while (row < row_end) {
     const int64_t tiles = block_tiles(depth, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS),
-                  step = row_end - row > FEW_ROWS ? MICRO_STEPS * GEMM_COLS / tiles : 0; /* of prefetching */
+                  /* of prefetching */
+        step = row_end - row > FEW_ROWS ? MICRO_STEPS * GEMM_COLS / tiles : 0;
     int64_t stop = row;
     for (int64_t t = 0; t < tiles; t++) stop += micro_height(row_end - stop);
+    /* each tile brings its part of the next panel */
     for (int64_t p = panel; p < panel_end; p++)
-      for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
+      for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) {
         rows = micro_height(row_end - i);
         expect(g, i, rows, p);
         micro_of_rows[rows](depth, x + i * ldx, ldx, w + p * size, tile, GEMM_COLS,
@@ -46,10 +51,13 @@ void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
 }
 
 #if MICRO_PER == 1
-void CPU_NAME(activate, row)(int act, float alpha, const float *x, float *y, int64_t n) { activate(act, alpha, x, y, n); }
+void CPU_NAME(activate, row)(int act, float alpha, const float *x, float *y, int64_t n) {
+  activate(act, alpha, x, y, n);
+}
 
 /* Rows of w become columns of a panel, V at a time; missing ones are zeros. */
-void CPU_NAME(pack, column)(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp) {
+void CPU_NAME(pack, column)(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel,
+                            int64_t ldp) {
   vf x[V];
   int64_t j = 0;
   for (; j + V <= k; j += V) {

@@ -17,8 +17,9 @@
 #include "kernels/dot_body.h"
 #include "kernels/tile_body.h"
 
-/* Where codes of few rows are asked to.  Into the first-level cache on AMD's processors (docs/performance.md: Zen 4 reads a
- * quarter to a half more of them); files for processors where that was not measured say otherwise. */
+/* Where codes of few rows are asked to.  Into the first-level cache on AMD's processors
+ * (docs/performance.md: Zen 4 reads a quarter to a half more of them); files for processors where
+ * that was not measured say otherwise. */
 #if !defined(I4_ASK)
 #define I4_ASK(p) v_prefetch(p)
 #endif
@@ -29,8 +30,10 @@
 #endif
 
 enum {
-  FEW_WHOLE = V_REGISTERS >= 32 ? FEW_ROWS : 4, /* rows whose sums of all columns fit the registers */
-  FAR = 4096,                                   /* bytes that codes are asked for before their use */
+  /* rows whose sums of all columns fit the registers */
+  FEW_WHOLE = V_REGISTERS >= 32 ? FEW_ROWS : 4,
+  /* bytes that codes are asked for before their use */
+  FAR = 4096,
   HEAD = 2 * GEMM_COLS * (int)sizeof(float),
   BLOCKS = CPU_I4_BLOCK / 8, /* written out at once, at most */
   TILES = 140 / GEMM_ROWS    /* that read them */
@@ -61,11 +64,12 @@ V_INLINE vi value_of(const int store, vi codes, vi zero) {
 /* ---- few rows ---- */
 
 /* Columns [vec V, (vec + vecs) V) of a panel; asks: for codes ahead. */
-V_INLINE void few(const int store, const int rows, const int vecs, const int vec, const bool asks, const cpu_gemm *g,
-                  int64_t row, const char *panel, float *tile) {
+V_INLINE void few(const int store, const int rows, const int vecs, const int vec, const bool asks,
+                  const cpu_gemm *g, int64_t row, const char *panel, float *tile) {
   const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
   const char *block = panel + HEAD;
-  const uint8_t *x[2] = {(const uint8_t *)g->x + row * g->ldx, (const uint8_t *)g->x + (row + (rows > 4 ? 4 : 0)) * g->ldx};
+  const uint8_t *x[2] = {(const uint8_t *)g->x + row * g->ldx,
+                         (const uint8_t *)g->x + (row + (rows > 4 ? 4 : 0)) * g->ldx};
   int64_t ldx = g->ldx, ldx3 = 3 * g->ldx;
   vf total[FEW_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -100,7 +104,9 @@ V_INLINE void few(const int store, const int rows, const int vecs, const int vec
     }
     MICRO_UNROLL for (int j = 0; j < vecs; j++) {
       vf scale = scales(g->scale, block, (vec + j) * V);
-      MICRO_UNROLL for (int i = 0; i < rows; i++) { total[i][j] = v_fma(scale, i_float(sum[i][j]), total[i][j]); }
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        total[i][j] = v_fma(scale, i_float(sum[i][j]), total[i][j]);
+      }
     }
     block = w;
   }
@@ -113,12 +119,14 @@ V_INLINE void few(const int store, const int rows, const int vecs, const int vec
 }
 
 typedef void few_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile);
-#define FEW(store, rows)                                                                                      \
-  static void few_##store##_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile) {          \
-    if (rows > FEW_WHOLE) /* one vector after the other */                                                    \
-      for (int j = 0; j < GEMM_VECS; j++) few(ACCEL_PLUGIN_##store, rows, 1, j, j == 0, g, row, panel, tile); \
-    else                                                                                                      \
-      few(ACCEL_PLUGIN_##store, rows, GEMM_VECS, 0, true, g, row, panel, tile);                               \
+#define FEW(store, rows)                                                              \
+  static void few_##store##_##rows(const cpu_gemm *g, int64_t row, const char *panel, \
+                                   float *tile) {                                     \
+    if (rows > FEW_WHOLE) /* one vector after the other */                            \
+      for (int j = 0; j < GEMM_VECS; j++)                                             \
+        few(ACCEL_PLUGIN_##store, rows, 1, j, j == 0, g, row, panel, tile);           \
+    else                                                                              \
+      few(ACCEL_PLUGIN_##store, rows, GEMM_VECS, 0, true, g, row, panel, tile);       \
   }
 /* clang-format off */
 #if FEW_ROWS == 8
@@ -148,7 +156,8 @@ typedef struct bytes {
   int64_t read; /* bytes of a panel that eight k were read from, scales and zeros included */
 } bytes;
 
-V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
+V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *block, int64_t k,
+                               bytes *to) {
   const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
   char *codes = to->codes;
   float *scale = to->scale;
@@ -185,9 +194,10 @@ static const char *write_e2m1(const cpu_gemm *g, const char *block, int64_t k, b
   return write_out(ACCEL_PLUGIN_E2M1, g, block, k, to);
 }
 
-/* tile[rows][COLS] += the part of k that is written out; x is at its first k.  Meanwhile asks for as many codes at `ahead`,
- * if it is not NULL. */
-V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile) {
+/* tile[rows][COLS] += the part of k that is written out; x is at its first k.  Meanwhile asks for
+ * as many codes at `ahead`, if it is not NULL. */
+V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w,
+                         const char *ahead, float *tile) {
   const char *codes = w->codes;
   const float *scale = w->scale;
   vf total[GEMM_ROWS][GEMM_VECS];
@@ -218,9 +228,10 @@ V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const by
 }
 
 typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile);
-#define DOT_TILE(rows)                                                                                     \
-  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile) { \
-    add_blocks(rows, x, ldx, w, ahead, tile);                                                              \
+#define DOT_TILE(rows)                                                                      \
+  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, \
+                          float *tile) {                                                    \
+    add_blocks(rows, x, ldx, w, ahead, tile);                                               \
   }
 DOT_TILES
 
@@ -231,10 +242,13 @@ static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
   const char *panel = (const char *)g->w + p * g->panel_bytes, *block = panel + HEAD;
   for (int64_t i = 0; i < rows * GEMM_COLS; i += V) v_store(tile + i, v_zero());
   for (int64_t k = 0; k < g->k; k += w.k) {
-    block = (g->store == ACCEL_PLUGIN_I4 ? write_i4 : g->store == ACCEL_PLUGIN_U4 ? write_u4 : write_e2m1)(g, block, k, &w);
+    block = (g->store == ACCEL_PLUGIN_I4   ? write_i4
+             : g->store == ACCEL_PLUGIN_U4 ? write_u4
+                                           : write_e2m1)(g, block, k, &w);
     for (int64_t i = 0, height; i < rows; i += height) {
       height = dot_height(rows - i);
-      tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, i ? NULL : block, tile + i * GEMM_COLS);
+      tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, i ? NULL : block,
+                      tile + i * GEMM_COLS);
     }
   }
   for (int64_t i = 0; i < rows; i++)
@@ -250,7 +264,8 @@ static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
 
 /* ---- the walk ---- */
 
-void DOT_NAME(i4, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+void DOT_NAME(i4, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                                     int64_t panel_end) {
   float tile[FEW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t rows = row_end - row;
   if (rows > 0 && rows <= FEW_ROWS) {

@@ -17,20 +17,24 @@
 #include "accel/plugin.h"
 
 enum {
-  CPU_I4_BLOCK = 256, /* k of one scale, at most: larger groups are several blocks of the same scale */
-  CPU_I4_ZERO = 16    /* largest zero: sums of four products fit 16 bits */
+  /* k of one scale, at most: larger groups are several blocks of the same scale */
+  CPU_I4_BLOCK = 256,
+  CPU_I4_ZERO = 16 /* largest zero: sums of four products fit 16 bits */
 };
 
 typedef struct cpu_i4 {
-  int64_t block;                         /* k, a multiple of 8 */
-  int64_t scale_bytes, side, step_bytes; /* of one scale; of scales and zeros of a block; of eight k of codes */
+  int64_t block; /* k, a multiple of 8 */
+  /* of one scale; of scales and zeros of a block; of eight k of codes */
+  int64_t scale_bytes, side, step_bytes;
 } cpu_i4;
 
 static inline cpu_i4 cpu_i4_layout(uint8_t store, uint8_t scale, uint32_t group, int64_t cols) {
   cpu_i4 l = {.block = group ? group : CPU_I4_BLOCK, .step_bytes = 4 * cols};
   if (l.block > CPU_I4_BLOCK) l.block = l.block & -l.block; /* the power of two in it */
   if (l.block > CPU_I4_BLOCK) l.block = CPU_I4_BLOCK;
-  l.scale_bytes = scale == ACCEL_PLUGIN_F16 ? 2 : scale == ACCEL_PLUGIN_E8M0 || scale == ACCEL_PLUGIN_E4M3 ? 1 : 4;
+  l.scale_bytes = scale == ACCEL_PLUGIN_F16                                  ? 2
+                  : scale == ACCEL_PLUGIN_E8M0 || scale == ACCEL_PLUGIN_E4M3 ? 1
+                                                                             : 4;
   l.side = cols * (l.scale_bytes + (store == ACCEL_PLUGIN_U4));
   return l;
 }

@@ -10,7 +10,8 @@
 
 static int holds_nan(const float *x, int64_t n) {
   vf bad = v_zero(), high = v_set(3.0e38f), low = v_set(-3.0e38f);
-  for (int64_t i = 0; i < n; i += V) bad = v_add(bad, v_mul(v_zero(), v_max(low, v_min(high, v_loadn(x + i, n - i)))));
+  for (int64_t i = 0; i < n; i += V)
+    bad = v_add(bad, v_mul(v_zero(), v_max(low, v_min(high, v_loadn(x + i, n - i)))));
   return v_sum(bad) != 0.0f; /* zeros or NaN */
 }
 
@@ -23,7 +24,8 @@ V_INLINE vf pool_step(const int max, const int nan, vf sum, vf v) {
   return v_add(most, v_add(bad, worse));
 }
 
-V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g, const cpu_depthwise_plan *l, const float *x) {
+V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g,
+                        const cpu_depthwise_plan *l, const float *x) {
   const cpu_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
   for (int64_t row = 0; row < p->out[0]; row++)
@@ -31,7 +33,8 @@ V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g, const c
       vf a = v_set(max ? -INFINITY : 0.0f), b = a;
       for (int64_t ky = 0; ky < p->kernel[0]; ky++)
         for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
-          const float *from = x + row * step + ky * line + kx % p->stride[1] * l->pitch + kx / p->stride[1] + col;
+          const float *from =
+              x + row * step + ky * line + kx % p->stride[1] * l->pitch + kx / p->stride[1] + col;
           a = pool_step(max, nan, a, v_load(from));
           b = pool_step(max, nan, b, v_load(from + V));
         }
@@ -73,7 +76,8 @@ static void cover(const cpu_pool_pixels *g, int64_t oy, int64_t ox, covered *to)
   for (int64_t ky = 0; ky < p->kernel[0]; ky++)
     for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
       const int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
-                    x = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1], at = y * p->in[1] + x;
+                    x = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1],
+                    at = y * p->in[1] + x;
       if (y < 0 || y >= p->in[0] || x < 0 || x >= p->in[1]) continue;
       to->at[to->n] = g->codes + at * g->channels;
       to->scale[to->n] = g->scale[at];
@@ -93,7 +97,8 @@ V_INLINE vf largest_of(const bool sign, const bool zeros, const covered *w, int6
   return v_add(most, v_set(w->bad));
 }
 
-V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, int64_t channels, float *y) {
+V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, int64_t channels,
+                          float *y) {
   int64_t c = 0;
   for (; c + V <= channels; c += V) v_store(y + c, largest_of(sign, zeros, w, c));
   if (c >= channels) return;
@@ -106,9 +111,10 @@ V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, i
   v_storen(y + c, largest_of(sign, zeros, &rest, 0), channels - c);
 }
 
-/* Channels [c, c + 4V), `left` of which there are, of columns [first, end) of a window over lines. */
-V_INLINE void pool_four(const bool whole, const cpu_pool_pixels *g, int64_t first, int64_t end, int64_t c, int64_t left,
-                        float *y) {
+/* Channels [c, c + 4V), `left` of which there are, of columns [first, end) of a window over
+ * lines. */
+V_INLINE void pool_four(const bool whole, const cpu_pool_pixels *g, int64_t first, int64_t end,
+                        int64_t c, int64_t left, float *y) {
   const cpu_plane *p = &g->plane;
   vf most[4], bad[4];
   for (int i = 0; i < 4; i++) most[i] = v_set(-INFINITY), bad[i] = v_zero();
@@ -134,7 +140,8 @@ static void pool_lines(const cpu_pool_pixels *g) {
   const cpu_plane *p = &g->plane;
   float *y = g->y;
   for (int64_t ox = 0; ox < p->out[1]; ox++, y += g->channels) {
-    int64_t first = ox * p->stride[1] - p->begin[1], end = first + (p->kernel[1] - 1) * p->dilation[1] + 1, c = 0;
+    int64_t first = ox * p->stride[1] - p->begin[1],
+            end = first + (p->kernel[1] - 1) * p->dilation[1] + 1, c = 0;
     while (first < 0) first += p->dilation[1];
     if (end > p->in[1]) end = p->in[1];
     for (; c + 4 * V <= g->channels; c += 4 * V) pool_four(true, g, first, end, c, 4 * V, y);
@@ -164,21 +171,24 @@ void CPU_NAME(pool, pixels)(const cpu_pool_pixels *g, int64_t line, int64_t line
 /* ---- resize ---- */
 
 /* y = sum of weight[i] * row index[i] */
-static void resize_rows(const float *x, int64_t cols, const int32_t *index, const float *weight, int64_t width, float *y) {
+static void resize_rows(const float *x, int64_t cols, const int32_t *index, const float *weight,
+                        int64_t width, float *y) {
   for (int64_t c = 0; c < cols; c += V) {
     const int64_t left = cols - c;
     vf sum = v_mul(v_set(weight[0]), v_loadn(x + index[0] * cols + c, left));
-    for (int64_t i = 1; i < width; i++) sum = v_fma(v_set(weight[i]), v_loadn(x + index[i] * cols + c, left), sum);
+    for (int64_t i = 1; i < width; i++)
+      sum = v_fma(v_set(weight[i]), v_loadn(x + index[i] * cols + c, left), sum);
     v_storen(y + c, sum, left);
   }
 }
 
-static void resize_columns(const float *x, int64_t cols, const int32_t *index, const float *weight, int64_t width,
-                           float *y) {
+static void resize_columns(const float *x, int64_t cols, const int32_t *index, const float *weight,
+                           int64_t width, float *y) {
   if (width == 1) {
     for (int64_t c = 0; c < cols; c++) y[c] = weight[c] * x[index[c]];
   } else if (width == 2) {
-    for (int64_t c = 0; c < cols; c++) y[c] = weight[2 * c] * x[index[2 * c]] + weight[2 * c + 1] * x[index[2 * c + 1]];
+    for (int64_t c = 0; c < cols; c++)
+      y[c] = weight[2 * c] * x[index[2 * c]] + weight[2 * c + 1] * x[index[2 * c + 1]];
   } else {
     for (int64_t c = 0; c < cols; c++, index += width, weight += width) {
       float sum = weight[0] * x[index[0]];
@@ -193,17 +203,19 @@ void CPU_NAME(resize, plane)(const cpu_resize *g, float *workspace) {
   const int64_t rows = g->in[0] <= g->out[0] ? g->in[0] : g->out[0];
   if (g->in[0] <= g->out[0]) {
     for (int64_t r = 0; r < rows; r++)
-      resize_columns(g->x + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1], workspace + r * g->out[1]);
+      resize_columns(g->x + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1],
+                     workspace + r * g->out[1]);
     for (int64_t r = 0; r < g->out[0]; r++)
-      resize_rows(workspace, g->out[1], g->index[0] + r * g->width[0], g->weight[0] + r * g->width[0], g->width[0],
-                  g->y + r * g->out[1]);
+      resize_rows(workspace, g->out[1], g->index[0] + r * g->width[0],
+                  g->weight[0] + r * g->width[0], g->width[0], g->y + r * g->out[1]);
     return;
   }
   for (int64_t r = 0; r < rows; r++)
-    resize_rows(g->x, g->in[1], g->index[0] + r * g->width[0], g->weight[0] + r * g->width[0], g->width[0],
-                workspace + r * g->in[1]);
+    resize_rows(g->x, g->in[1], g->index[0] + r * g->width[0], g->weight[0] + r * g->width[0],
+                g->width[0], workspace + r * g->in[1]);
   for (int64_t r = 0; r < rows; r++)
-    resize_columns(workspace + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1], g->y + r * g->out[1]);
+    resize_columns(workspace + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1],
+                   g->y + r * g->out[1]);
 }
 
 /* ---- group norm ---- */
@@ -232,8 +244,10 @@ void CPU_NAME(group_norm, group)(const cpu_group *g) {
   const float mean = centred_sum(g->x, n, 0.0f, 0) / (float)n;
   const float factor = 1.0f / sqrtf(centred_sum(g->x, n, mean, 1) / (float)n + g->eps);
   for (int64_t c = 0; c < g->channels; c++) {
-    vf m = v_set(mean), scale = v_set(g->gamma ? factor * g->gamma[c] : factor), shift = v_set(g->beta ? g->beta[c] : 0.0f);
-    for (int64_t at = 0; at < g->inner; at += block) { /* small enough to stay at hand for the activation */
+    vf m = v_set(mean), scale = v_set(g->gamma ? factor * g->gamma[c] : factor),
+       shift = v_set(g->beta ? g->beta[c] : 0.0f);
+    /* small enough to stay at hand for the activation */
+    for (int64_t at = 0; at < g->inner; at += block) {
       const float *x = g->x + c * g->inner + at;
       float *y = g->y + c * g->inner + at;
       const int64_t cols = g->inner - at < block ? g->inner - at : block;
@@ -253,8 +267,8 @@ static void scan_lay(const float *from, int64_t cols, int64_t n, float *m) {
 }
 
 /* sum of c[k] h[k] while h = decay h + b[k] move */
-V_INLINE vf scan_states(const int rates, const cpu_scan *g, const float *b, const float *c, const float *a, float *h, vf dt,
-                        vf move) {
+V_INLINE vf scan_states(const int rates, const cpu_scan *g, const float *b, const float *c,
+                        const float *a, float *h, vf dt, vf move) {
   vf sum[2] = {v_zero(), v_zero()}, decay = rates ? v_zero() : v_exp(v_mul(dt, v_set(*g->a)));
   int64_t k = 0;
   for (; k + 2 <= g->n; k += 2)
@@ -282,11 +296,13 @@ void CPU_NAME(scan, column)(const cpu_scan *g, int64_t cols, float *workspace) {
   if (g->d) skip = g->rates ? v_loadn(g->d, cols) : v_set(*g->d);
   for (int64_t r = 0; r < g->rows; r++) {
     const float *t = g->dt + r * g->ldt, *b = g->b + r * g->ldb, *c = g->c + r * g->ldc;
-    vf x = v_loadn(g->x + r * g->ldx, cols), dt = v_add(g->rates ? v_loadn(t, cols) : v_set(*t), bias);
+    vf x = v_loadn(g->x + r * g->ldx, cols),
+       dt = v_add(g->rates ? v_loadn(t, cols) : v_set(*t), bias);
     if (g->softplus) dt = v_softplus(dt);
     dt = v_min(v_set(g->high), v_max(v_set(g->low), dt));
     vf move = v_mul(dt, x);
-    vf y = g->rates ? scan_states(1, g, b, c, a, h, dt, move) : scan_states(0, g, b, c, a, h, dt, move);
+    vf y = g->rates ? scan_states(1, g, b, c, a, h, dt, move)
+                    : scan_states(0, g, b, c, a, h, dt, move);
     if (g->d) y = v_fma(skip, x, y);
     if (g->z) y = v_mul(y, v_swish(v_loadn(g->z + r * g->ldz, cols), v_set(1.0f)));
     v_storen(g->y + r * g->ldy, y, cols);

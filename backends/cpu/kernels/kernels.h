@@ -1,7 +1,8 @@
 /* kernels.h - what the CPU plugin's kernels compute; the list of them is kernels.def.
  *
- * Kernels are pure: no allocation, no threads, no state.  Matrices are fp32 where nothing else is said, row-major, strides
- * in elements, any alignment. A kernel reads and writes exactly the elements that its comment names. */
+ * Kernels are pure: no allocation, no threads, no state.  Matrices are fp32 where nothing else is
+ * said, row-major, strides in elements, any alignment. A kernel reads and writes exactly the
+ * elements that its comment names. */
 #ifndef ACCEL_CPU_KERNELS_H
 #define ACCEL_CPU_KERNELS_H
 
@@ -13,8 +14,9 @@
 #include "accel/plugin.h"
 #include "kernels/ops.h"
 
-/* Oldest first: ACCEL_ISA names one, and kernels of it and of all before it that the machine runs are used.  A later one
- * does not always include an earlier one (AVX-512 machines without AVX-VNNI). */
+/* Oldest first: ACCEL_ISA names one, and kernels of it and of all before it that the machine runs
+ * are used.  A later one does not always include an earlier one (AVX-512 machines without
+ * AVX-VNNI). */
 typedef enum cpu_isa {
   CPU_ISA_SCALAR,
   CPU_ISA_NEON,    /* 64-bit Arm */
@@ -29,9 +31,9 @@ typedef enum cpu_isa {
 
 /* ---- linear ---- */
 
-/* How the weights of a linear lie in memory.  They are cut into panels: blocks of `cols` columns of the result, one after
- * the other, each holding all it needs (codes, scales, sums).  pack_<form>.c says how a panel is laid out; k beyond the
- * matrix and missing columns are zeros. */
+/* How the weights of a linear lie in memory.  They are cut into panels: blocks of `cols` columns of
+ * the result, one after the other, each holding all it needs (codes, scales, sums).  pack_<form>.c
+ * says how a panel is laid out; k beyond the matrix and missing columns are zeros. */
 typedef enum cpu_form {
   CPU_FORM_F32,  /* [k][cols] */
   CPU_FORM_BF16, /* pairs of k: [k/2][cols][2] */
@@ -47,74 +49,99 @@ typedef enum cpu_form {
 typedef enum cpu_x {
   CPU_X_F32,
   CPU_X_BF16, /* rounded to nearest even, denormals to zero; k rounded up to CPU_X_STEP */
-  CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
-  CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
-  CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
-  CPU_X_S8B,  /* as S8, by blocks */
-  CPU_X_U7B,  /* codes 0..127, whose products with int8 weights fit 16 bits by twos; a block is parts, x = (code - zero) *
-                 step * scale.  A part's step is an integer, by which kernels multiply those 16 bits */
-  CPU_X_U8W,  /* as U8B, S8B and U7B, by wide blocks: cpu_x_beside */
+  /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
+  CPU_X_U8,
+  CPU_X_S8,  /* the same less 128, for ISAs that multiply signed codes */
+  CPU_X_U8B, /* as U8, by blocks of the row: cpu_x_block */
+  CPU_X_S8B, /* as S8, by blocks */
+  /* codes 0..127, whose products with int8 weights fit 16 bits by twos; a block is parts, x =
+   * (code - zero) * step * scale.  A part's step is an integer, by which kernels multiply those
+   * 16 bits */
+  CPU_X_U7B,
+  CPU_X_U8W, /* as U8B, S8B and U7B, by wide blocks: cpu_x_beside */
   CPU_X_S8W,
   CPU_X_U7W,
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
-static inline int64_t cpu_x_padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; } /* codes of a row */
-static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; }      /* of an element */
+/* codes of a row */
+static inline int64_t cpu_x_padded(int64_t k) {
+  return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+}
+/* of an element */
+static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; }
 
-/* k of one scale of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only, or, with
- * the seven bits that suffer most from them, their own part of it. */
+/* k of one scale of a blocked cpu_x: a few large columns of a layer norm's result then spoil their
+ * own block only, or, with the seven bits that suffer most from them, their own part of it. */
 static inline bool cpu_x_blocked(cpu_x x) { return x >= CPU_X_U8B && x <= CPU_X_U7W; }
 static inline bool cpu_x_parted(cpu_x x) { return x == CPU_X_U7B || x == CPU_X_U7W; }
-static inline int64_t cpu_x_block(cpu_x x) { return x >= CPU_X_U8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP; }
+static inline int64_t cpu_x_block(cpu_x x) {
+  return x >= CPU_X_U8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP;
+}
 enum { CPU_X_PART = 32, CPU_X_MOST_STEP = 255 }; /* sums of a wide block then fit 32 bits */
-/* What a kernel that reads x reads rows of k elements as beside weights with a scale for `group` of them (0: one a column).
- * Every block's end costs as much as a dozen k: long rows, where more blocks remain for errors to even out, have wide ones
- * when no block straddles two scales. */
+/* What a kernel that reads x reads rows of k elements as beside weights with a scale for `group` of
+ * them (0: one a column). Every block's end costs as much as a dozen k: long rows, where more
+ * blocks remain for errors to even out, have wide ones when no block straddles two scales. */
 static inline cpu_x cpu_x_beside(cpu_x x, int64_t k, uint32_t group) {
-  const bool wide = x >= CPU_X_U8B && x <= CPU_X_U7B && k >= 8 * CPU_X_STEP && group % (4 * CPU_X_STEP) == 0;
+  const bool wide =
+      x >= CPU_X_U8B && x <= CPU_X_U7B && k >= 8 * CPU_X_STEP && group % (4 * CPU_X_STEP) == 0;
   return wide ? (cpu_x)(x + CPU_X_U8W - CPU_X_U8B) : x;
 }
-/* Floats that stand for a block's zero: one, or steps and zeros times steps of its parts as 16 bits. */
-static inline int64_t cpu_x_zeros(cpu_x x) { return cpu_x_parted(x) ? cpu_x_block(x) / CPU_X_PART : 1; }
-static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) { return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0; }
-/* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12 lines in it: fewer than a
- * high register tile has rows.  One line more between them, and they do not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA
- * rate). */
+/* Floats that stand for a block's zero: one, or steps and zeros times steps of its parts as 16
+ * bits. */
+static inline int64_t cpu_x_zeros(cpu_x x) {
+  return cpu_x_parted(x) ? cpu_x_block(x) / CPU_X_PART : 1;
+}
+static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) {
+  return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0;
+}
+/* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12
+ * lines in it: fewer than a high register tile has rows.  One line more between them, and they do
+ * not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA rate). */
 static inline bool cpu_crowded(int64_t bytes) { return bytes && bytes % 4096 == 0; }
 enum { CPU_WAYS = 8 };
-/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks],
- * or, when these are parted, step[parts], zero times step[parts] for each block, int16_t. */
+/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has
+ * scale[blocks] and zero[blocks], or, when these are parted, step[parts], zero times step[parts]
+ * for each block, int16_t. */
 static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
-  const int64_t codes = cpu_x_padded(k), scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
-                row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
+  const int64_t codes = cpu_x_padded(k),
+                scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
+                row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP
+                                       : codes;
   return cpu_crowded(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
 }
-/* Rows of x that are windows over an image as codes, channels last, instead of lying one after the other (int8 weights; the
- * panels are cut into blocks of `block` k, too).  The result is act(x w^T + bias + residual). */
+/* Rows of x that are windows over an image as codes, channels last, instead of lying one after the
+ * other (int8 weights; the panels are cut into blocks of `block` k, too).  The result is act(x w^T
+ * + bias + residual). */
 typedef struct cpu_windows {
-  int64_t line, line_bytes;      /* rows of a line, within which they are ldx bytes apart; bytes from a line's first to the
-                                    next's.      Ranges of rows are whole lines */
-  int64_t block;                 /* k that are neighbours and have one scale; k is a multiple of it.  Up to 15 bytes behind a
-                                    block are read */
-  const int64_t *x_at;           /* [k / block]: where a block begins, in bytes from its row's beginning */
+  /* rows of a line, within which they are ldx bytes apart; bytes from a line's first to the
+   * next's.      Ranges of rows are whole lines */
+  int64_t line, line_bytes;
+  /* k that are neighbours and have one scale; k is a multiple of it.  Up to 15 bytes behind a block
+   * are read */
+  int64_t block;
+  /* [k / block]: where a block begins, in bytes from its row's beginning */
+  const int64_t *x_at;
   const float *scale, *zero;     /* x = (code - zero) * scale: of row 0; zero NULL: 0 all over */
   int64_t scale_row, scale_line; /* floats further in the next row, the next line, */
   const int64_t *scale_at;       /* [k / block] and in a block */
   const uint8_t *residual;       /* codes [rows][ldr], or NULL */
   const float *residual_scale, *residual_zero; /* [rows]; residual_zero NULL: 0 */
-  /* What is asked for meanwhile, by tiles that go straight to y: what another call will read and write.  In bytes from a
-   * row's x and residual, 0 nothing; codes [rows][ldr], or NULL. */
+  /* What is asked for meanwhile, by tiles that go straight to y: what another call will read and
+   * write.  In bytes from a row's x and residual, 0 nothing; codes [rows][ldr], or NULL. */
   int64_t x_ahead, residual_ahead;
   uint8_t *y_ahead;
-  /* What y reaches, lane by lane of a vector, for who codes it next (cpu_pixels); NULL: nobody asks.  high[rows][vector]:
-   * the largest of 0 and y, low likewise of 0 and -y; they begin anew with the first panel of a call.  Only where no NaN can
-   * arise.  low NULL: act is a ReLU, which may be left to who codes y. */
+  /* What y reaches, lane by lane of a vector, for who codes it next (cpu_pixels); NULL: nobody
+   * asks.  high[rows][vector]: the largest of 0 and y, low likewise of 0 and -y; they begin anew
+   * with the first panel of a call.  Only where no NaN can arise.  low NULL: act is a ReLU, which
+   * may be left to who codes y. */
   float *high, *low;
-  int64_t part, part_bytes; /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other
-                               in x */
+  /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other in
+   * x */
+  int64_t part, part_bytes;
 } cpu_windows;
-/* Bytes for each column before the codes of a block of k int8 weights: the scale, and what x's zeros are multiplied by. */
+/* Bytes for each column before the codes of a block of k int8 weights: the scale, and what x's
+ * zeros are multiplied by. */
 static inline int64_t cpu_i8_head(bool parted, int64_t k) {
   const int64_t pairs = parted ? (k + 2 * CPU_X_PART - 1) / (2 * CPU_X_PART) : 1;
   return (int64_t)sizeof(float) + pairs * 4;
@@ -142,21 +169,24 @@ typedef struct cpu_gemm {
   float alpha;
   const cpu_windows *windows; /* NULL: rows of x follow each other */
 } cpu_gemm;
-/* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend on which others there
- * are. */
-typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
+/* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend
+ * on which others there are. */
+typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                           int64_t panel_end);
 
-/* Rows of x as a cpu_x: y [rows][ldy] (codes past k up to a multiple of CPU_X_STEP are zeros); scale[rows] and zero[rows]
- * for the integers, NULL else; for the blocked ones those of the first row's blocks, the next row's ldy bytes further, so
- * that a row can be converted by parts that are multiples of a block.  A row or block with an infinity or NaN gets a scale
- * that is NaN. */
-typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
-                            float *zero);
+/* Rows of x as a cpu_x: y [rows][ldy] (codes past k up to a multiple of CPU_X_STEP are zeros);
+ * scale[rows] and zero[rows] for the integers, NULL else; for the blocked ones those of the first
+ * row's blocks, the next row's ldy bytes further, so that a row can be converted by parts that are
+ * multiples of a block.  A row or block with an infinity or NaN gets a scale that is NaN. */
+typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y,
+                            int64_t ldy, float *scale, float *zero);
 /* Where a blocked row's scales are; its zeros are cpu_x_blocks further. */
-static inline float *cpu_x_scales(void *row, int64_t k) { return (float *)(void *)((char *)row + cpu_x_padded(k)); }
+static inline float *cpu_x_scales(void *row, int64_t k) {
+  return (float *)(void *)((char *)row + cpu_x_padded(k));
+}
 /* Whole rows, ldy = cpu_x_row; scale and zero are not used by blocked ones. */
-static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
-                                    void *y, float *scale, float *zero) {
+static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *x, int64_t ldx,
+                                    int64_t rows, int64_t k, void *y, float *scale, float *zero) {
   if (cpu_x_blocked(to)) {
     scale = cpu_x_scales(y, k);
     zero = scale + cpu_x_blocks(to, k);
@@ -164,37 +194,43 @@ static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *
   run(x, ldx, rows, k, y, cpu_x_row(to, k), scale, zero);
 }
 
-/* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V columns of the k rows. */
-typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp);
+/* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V
+ * columns of the k rows. */
+typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel,
+                         int64_t ldp);
 
 /* ---- attention ---- */
 
 enum {
   CPU_ATTENTION_ROWS = 448, /* query rows of one block, at most: they share packed keys */
-  CPU_ATTENTION_STRIP = 24, /* of these, at most, or a register tile: their scores stay in the first-level cache */
+  /* of these, at most, or a register tile: their scores stay in the first-level cache */
+  CPU_ATTENTION_STRIP = 24,
   CPU_ATTENTION_KEYS = 512, /* keys of one tile: longer sequences are gone through tile by tile */
   CPU_PAGE_ROWS = 256       /* rows of a page of keys and values */
 };
 
-/* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].  A row that sees no key
- * gives zeros.
- * Query row i stands at key i * step + shift: what a window, a bias by distance and causality count from, unless
- * query_position and key_position are given (magnitudes below 2^24). */
+/* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].
+ * A row that sees no key gives zeros. Query row i stands at key i * step + shift: what a window, a
+ * bias by distance and causality count from, unless query_position and key_position are given
+ * (magnitudes below 2^24). */
 typedef struct cpu_attention {
   const float *q;
-  /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16, I8), ldk and ldv elements apart: in one piece, or in pages of
-   * CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of each.  I8: codes of a row times its fp32 scale, which
-   * lies k_scale, v_scale bytes after the first of them. */
+  /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16, I8), ldk and ldv elements apart: in
+   * one piece, or in pages of CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of
+   * each.  I8: codes of a row times its fp32 scale, which lies k_scale, v_scale bytes after the
+   * first of them. */
   const void *k, *v;
   void *const *page; /* NULL: one piece */
   int64_t k_offset, v_offset, k_scale, v_scale;
   int32_t kv;
   float *y;
-  int64_t ldq, ldk, ldv, ldy, first, keys, dk, dv; /* keys first .. keys-1 are looked at; first is a multiple of a tile */
-  float scale, softcap;                            /* softcap 0: off */
-  const float *sinks;                              /* NULL: none; row i has sinks[i * sink_step] */
+  /* keys first .. keys-1 are looked at; first is a multiple of a tile */
+  int64_t ldq, ldk, ldv, ldy, first, keys, dk, dv;
+  float scale, softcap; /* softcap 0: off */
+  const float *sinks;   /* NULL: none; row i has sinks[i * sink_step] */
   int64_t sink_step;
-  int64_t left, right;                          /* keys seen behind and ahead; -1 all.  causal is right 0 */
+  /* keys seen behind and ahead; -1 all.  causal is right 0 */
+  int64_t left, right;
   int64_t step, shift;                          /* step 0: all rows are heads of one query row */
   const int32_t *query_position, *key_position; /* both or none */
   const int32_t *mask;                          /* 0 hides key mask_from + index, or NULL */
@@ -205,19 +241,24 @@ typedef struct cpu_attention {
   const float *distance; /* [far + d], d the distance ahead cut to -far .. far; or NULL */
   int64_t far;
   float slope; /* alibi: times the distance ahead */
-  /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols] (either may be NULL) of the
-   * relative rows relative_first ..; relative_row[i - j + relative_origin] is the row of a distance */
+  /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols]
+   * (either may be NULL) of the relative rows relative_first ..; relative_row[i - j +
+   * relative_origin] is the row of a distance */
   const float *rel_k, *rel_q;
   const int32_t *relative_row;
   int64_t relative_origin, relative_first, relative_columns;
   float *probs; /* [i * ldp + j], j < probs_columns, or NULL */
   int64_t ldp, probs_columns;
-  float *part; /* [i][2 + dv]: largest score, sum of exponentials and sum of values instead of y, sinks left out; or NULL */
+  /* [i][2 + dv]: largest score, sum of exponentials and sum of values instead of y, sinks left out;
+   * or NULL */
+  float *part;
 } cpu_attention;
-typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_end,
+                              float *workspace);
 /* The same with all factors rounded to bf16, denormals to zero; without disentangled terms. */
 typedef cpu_attention_fn cpu_attention_bf16_fn;
-/* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
+/* The same for few rows, without probs and disentangled terms: keys and values are streamed, no
+ * workspace. */
 typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
 /* The same of what cpu_decodes_bf16 says, with all factors rounded to bf16, denormals to zero. */
 typedef cpu_decode_fn cpu_decode_bf16_fn;
@@ -227,7 +268,9 @@ static inline int cpu_takes_pairs(const cpu_attention *a, int64_t vector) {
   return a->dk % (2 * vector) == 0 && a->dv % (2 * vector) == 0 && a->dk <= CPU_DECODE_DIM;
 }
 
-static inline int64_t cpu_kv_bytes(int32_t kv) { return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2; }
+static inline int64_t cpu_kv_bytes(int32_t kv) {
+  return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2;
+}
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
   const int64_t row = a->ldk * cpu_kv_bytes(a->kv);
   return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->k_offset + j % CPU_PAGE_ROWS * row
@@ -241,15 +284,18 @@ static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
 
 /* Where things lie in the workspace, in floats. */
 typedef struct cpu_attention_plan {
-  int64_t keys, columns;                               /* keys of a tile and dv, rounded up to whole panels */
+  /* keys of a tile and dv, rounded up to whole panels */
+  int64_t keys, columns;
   int64_t v, position, key_side, score, total, q, all; /* offsets, and all of it */
-  int64_t rows, strip;                                 /* of a block and of a part of it, whole register tiles */
+  /* of a block and of a part of it, whole register tiles */
+  int64_t rows, strip;
 } cpu_attention_plan;
 /* Floats of a query row as pairs of bf16. */
 static inline int64_t cpu_attention_pairs(int64_t dk) { return (dk + 15) / 16 * 8; }
 /* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
-static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns,
-                                                      int whole, int64_t tile_rows, int64_t panel_cols) {
+static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv,
+                                                      int64_t relative_columns, int whole,
+                                                      int64_t tile_rows, int64_t panel_cols) {
   cpu_attention_plan p;
   const int64_t tile = whole || keys < CPU_ATTENTION_KEYS ? keys : CPU_ATTENTION_KEYS;
   p.keys = (tile + panel_cols - 1) / panel_cols * panel_cols;
@@ -266,19 +312,24 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   return p;
 }
 
-/* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile, and of the above only
- * q, k, v, y with F32 rows in one piece, a positive scale, mask (from key 0 on), bias and relative are read. */
-typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+/* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile,
+ * and of the above only q, k, v, y with F32 rows in one piece, a positive scale, mask (from key 0
+ * on), bias and relative are read. */
+typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end,
+                                 float *workspace);
 
-enum { CPU_ATTENTION_I8_ROWS = 16, CPU_ATTENTION_I8_COLS = 32 }; /* multiples of any register tile, or above it */
+/* multiples of any register tile, or above it */
+enum { CPU_ATTENTION_I8_ROWS = 16, CPU_ATTENTION_I8_COLS = 32 };
 /* Where things lie in its workspace, in bytes, and how far keys, dk and dv are filled up. */
 typedef struct cpu_attention_i8_plan {
   int64_t keys, dk, dv, v, middle, turned, score, q, code, all;
 } cpu_attention_i8_plan;
 static inline cpu_attention_i8_plan cpu_attention_i8_layout(int64_t keys, int64_t dk, int64_t dv) {
-  const int64_t cols = CPU_ATTENTION_I8_COLS, rows = CPU_ATTENTION_I8_ROWS, head = 2 * (int64_t)sizeof(float);
-  cpu_attention_i8_plan p = {
-      .keys = (keys + cols - 1) / cols * cols, .dk = (dk + 15) / 16 * 16, .dv = (dv + cols - 1) / cols * cols};
+  const int64_t cols = CPU_ATTENTION_I8_COLS, rows = CPU_ATTENTION_I8_ROWS,
+                head = 2 * (int64_t)sizeof(float);
+  cpu_attention_i8_plan p = {.keys = (keys + cols - 1) / cols * cols,
+                             .dk = (dk + 15) / 16 * 16,
+                             .dv = (dv + cols - 1) / cols * cols};
   p.v = p.keys * (p.dk + head);
   p.middle = p.v + p.dv * (p.keys + head);
   p.turned = p.middle + p.dk * (int64_t)sizeof(float);
@@ -291,11 +342,12 @@ static inline cpu_attention_i8_plan cpu_attention_i8_layout(int64_t keys, int64_
 
 /* ---- rows ---- */
 
-/* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size` elements; sum = x + residual
- * when wanted. */
+/* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size`
+ * elements; sum = x + residual when wanted. */
 typedef struct cpu_norm {
   const float *x, *residual, *gamma, *beta; /* all but x may be NULL */
-  float *y, *sum;                           /* either may lie over x or residual; sum may be NULL.  Both have stride ldy */
+  /* either may lie over x or residual; sum may be NULL.  Both have stride ldy */
+  float *y, *sum;
   int64_t ldx, ldr, ldy, size, groups;
   int32_t kind; /* accel_plugin_kind NORM_ */
   float eps, gamma_offset;
@@ -308,22 +360,24 @@ typedef void cpu_softmax_fn(const float *x, float *y, int64_t n, int32_t logarit
 /* y[i] = act(x[i]), i < n; y may be x.  act: accel_plugin_act. */
 typedef void cpu_activate_fn(int act, float alpha, const float *x, float *y, int64_t n);
 /* Kinds of accel_plugin_unary; answers 0 for those it does not know (sin, cos). */
-typedef int32_t cpu_unary_fn(int32_t kind, float alpha, float beta, const float *x, float *y, int64_t n);
-/* y[i] = a[i * a_step] op b[i * b_step], steps 0 or 1; y may be a or b where the step is 1.  Answers 0 for kinds it does not
- * know (pow, where). */
-typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
-                              int64_t n);
+typedef int32_t cpu_unary_fn(int32_t kind, float alpha, float beta, const float *x, float *y,
+                             int64_t n);
+/* y[i] = a[i * a_step] op b[i * b_step], steps 0 or 1; y may be a or b where the step is 1.
+ * Answers 0 for kinds it does not know (pow, where). */
+typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b,
+                              int32_t b_step, float *y, int64_t n);
 /* y[i] = x[i], i < n; x: any alignment, accel_plugin_dtype F16 or BF16. */
 typedef void cpu_widen_fn(int32_t store, const void *x, float *y, int64_t n);
-/* A head of a row of keys or values as a state keeps it: x[n] to `store` (accel_plugin_dtype F32, F16, BF16, I8) at y; I8
- * are codes, round(x / scale), and behind them, at the next multiple of four, the fp32 scale, NaN when an element is not
- * finite.
+/* A head of a row of keys or values as a state keeps it: x[n] to `store` (accel_plugin_dtype F32,
+ * F16, BF16, I8) at y; I8 are codes, round(x / scale), and behind them, at the next multiple of
+ * four, the fp32 scale, NaN when an element is not finite.
  */
 typedef void cpu_store_fn(int32_t store, const float *x, int64_t n, void *y);
 /* y += weight x */
 typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
 
-/* Rotates the first 2 * pairs of every `head` columns by position[row] * frequency[pair]; y may be x. */
+/* Rotates the first 2 * pairs of every `head` columns by position[row] * frequency[pair]; y may be
+ * x. */
 typedef struct cpu_rope {
   const float *x, *frequency; /* [pairs], of row r at r * step */
   float *y;
@@ -337,9 +391,10 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
 
 /* ---- the table ---- */
 
-#define CPU_LINEAR(form, dtype, rows, cols, from, ISA, isa) cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
-#define CPU_CONVERT(x, dtype, ISA, isa)                     cpu_convert_fn accel_##dtype##_convert_row__##isa;
-#define CPU_KERNEL(slot, op, tile, ISA, isa)                cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
+#define CPU_LINEAR(form, dtype, rows, cols, from, ISA, isa) \
+  cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
+#define CPU_CONVERT(x, dtype, ISA, isa)      cpu_convert_fn accel_##dtype##_convert_row__##isa;
+#define CPU_KERNEL(slot, op, tile, ISA, isa) cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
 #include "kernels/kernels.def"
 
 typedef struct cpu_linear_kernel {
@@ -351,7 +406,8 @@ typedef struct cpu_linear_kernel {
 /* The kernels that one ISA uses: of each kind the newest that it can run. */
 typedef struct cpu_kernels {
   cpu_isa isa;
-  int64_t vector, panel_cols, tile_rows; /* floats of a vector; columns and rows of the fp32 register tile */
+  /* floats of a vector; columns and rows of the fp32 register tile */
+  int64_t vector, panel_cols, tile_rows;
   cpu_linear_kernel linear[CPU_FORM_COUNT];
   cpu_convert_fn *convert[CPU_X_COUNT];
   cpu_pack_fn *pack;
@@ -403,8 +459,8 @@ static inline int cpu_decodes_bf16(const cpu_kernels *k, const cpu_attention *a)
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
-/* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when
- * ACCEL_ISA cannot be obeyed. */
+/* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be
+ * NULL) gets a sentence when ACCEL_ISA cannot be obeyed. */
 cpu_isa cpu_isa_choose(char *refused, size_t size);
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out);
 

@@ -1,8 +1,9 @@
 /* math_body.h - elementary functions on the vectors of vec_<isa>.h, included by the kernel bodies.
  *
- * Coefficients come from fit_polynomials.py.  Errors are held by cpu_math_test on dense samples: exp, log 2 ulp; tanh 4 ulp;
- * sigmoid, silu, gelu_tanh and gelu_quick 4 ulp or 1e-7; gelu 1e-7 absolute times max(1, |x|), or 5e-6 where an includer
- * sets V_GELU to v_gelu_brief.  NaN gives NaN; infinities give the limits. */
+ * Coefficients come from fit_polynomials.py.  Errors are held by cpu_math_test on dense samples:
+ * exp, log 2 ulp; tanh 4 ulp; sigmoid, silu, gelu_tanh and gelu_quick 4 ulp or 1e-7; gelu 1e-7
+ * absolute times max(1, |x|), or 5e-6 where an includer sets V_GELU to v_gelu_brief.  NaN gives
+ * NaN; infinities give the limits. */
 
 #define LOG2_E 1.44269504f
 
@@ -10,7 +11,8 @@
 V_INLINE vf v_exp(vf x) {
   x = v_max(v_set(-104.0f), v_min(v_set(89.0f), x));
   vf n = v_rint(v_mul(x, v_set(LOG2_E)));
-  vf r = v_fnma(n, v_set(0.693145752f), x); /* ln 2 in two parts, the first exact times any n here */
+  /* ln 2 in two parts, the first exact times any n here */
+  vf r = v_fnma(n, v_set(0.693145752f), x);
   r = v_fnma(n, v_set(1.42860677e-6f), r);
   vf p = v_set(1.3814613e-3f);
   p = v_fma(p, r, v_set(8.36871e-3f));
@@ -71,7 +73,9 @@ V_INLINE vf v_log(vf x) {
   return v_select(v_lt(x, v_set(INFINITY)), y, x); /* infinity and NaN pass */
 }
 
-V_INLINE vf v_sigmoid(vf x) { return v_div(v_set(1.0f), v_add(v_set(1.0f), v_exp(v_sub(v_zero(), x)))); }
+V_INLINE vf v_sigmoid(vf x) {
+  return v_div(v_set(1.0f), v_add(v_set(1.0f), v_exp(v_sub(v_zero(), x))));
+}
 
 /* x sigmoid(s x); the lower limit is 0. */
 V_INLINE vf v_swish(vf x, vf s) {
@@ -92,8 +96,8 @@ V_INLINE vf v_tanh(vf x) {
   return v_select(v_lt(z, v_set(0.625f)), p, large);
 }
 
-/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) = 2^(-z P(z)) for z up to
- * 8, where it no longer counts. */
+/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) =
+ * 2^(-z P(z)) for z up to 8, where it no longer counts. */
 V_INLINE vf v_gelu(vf x) {
   vf z = v_min(v_set(8.0f), v_abs(x));
   vf p = v_set(1.9020621e-6f);
@@ -114,8 +118,9 @@ V_INLINE vf v_gelu(vf x) {
   return v_fnma(v_mul(v_mul(z, v_set(0.5f)), v_power(m)), e, v_max(v_zero(), x));
 }
 
-/* The same within 5e-6 absolute, in half the operations: 1/2 erfc(z / sqrt 2) = (u P(u))^4 with u = 5.5 - z, and 0 from
- * there on.  For linears over weights of 16 bits and fewer, whose own rounding is far coarser. */
+/* The same within 5e-6 absolute, in half the operations: 1/2 erfc(z / sqrt 2) = (u P(u))^4 with u =
+ * 5.5 - z, and 0 from there on.  For linears over weights of 16 bits and fewer, whose own rounding
+ * is far coarser. */
 V_INLINE vf v_gelu_brief(vf x) {
   vf z = v_min(v_set(5.5f), v_abs(x)), u = v_sub(v_set(5.5f), z);
   vf p = v_set(8.897491e-5f);
@@ -134,7 +139,8 @@ V_INLINE vf v_gelu_brief(vf x) {
 
 /* x/2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3) */
 V_INLINE vf v_gelu_tanh(vf x) {
-  vf u = v_mul(x, v_fma(v_mul(x, x), v_set(2.0f * 0.7978845608f * 0.044715f), v_set(2.0f * 0.7978845608f)));
+  vf u = v_mul(
+      x, v_fma(v_mul(x, x), v_set(2.0f * 0.7978845608f * 0.044715f), v_set(2.0f * 0.7978845608f)));
   vf y = v_div(x, v_add(v_set(1.0f), v_exp(v_sub(v_zero(), u))));
   return v_select(v_lt(x, v_set(-3.0e38f)), v_zero(), y);
 }
@@ -218,7 +224,8 @@ V_INLINE void v_sincos(vf x, vf *sine, vf *cosine) {
   vf size = v_abs(quarter), eighth = v_set(0.125f), most = v_set(0.375f);
   vm half = v_lt(most, size); /* quadrant 2 */
   vm straight = v_lt(size, eighth);
-  vf ys = v_select(half, s, v_select(straight, s, c)), yc = v_select(half, c, v_select(straight, c, s));
+  vf ys = v_select(half, s, v_select(straight, s, c)),
+     yc = v_select(half, c, v_select(straight, c, s));
   vf minus = v_set(-0.0f), plus = v_zero();
   vf sign_s = v_select(half, minus, v_select(v_lt(quarter, v_sub(plus, eighth)), minus, plus));
   vf sign_c = v_select(half, minus, v_select(v_lt(eighth, quarter), minus, plus));

@@ -1,10 +1,11 @@
-/* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after
- * vec_<isa>.h.
+/* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS],
+ * included after vec_<isa>.h.
  *
- * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.  An element may hold
- * MICRO_PER neighbouring k, which MICRO_PAIR_UP(a, b) makes of two vectors of floats (pairs_<isa>.h); k below counts
- * elements. COLS is GEMM_VECS vectors.  Every element is one chain of fused multiply-adds over k in ascending order,
- * whatever the shape of the tile: a row's result does not depend on its batch. */
+ * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.
+ * An element may hold MICRO_PER neighbouring k, which MICRO_PAIR_UP(a, b) makes of two vectors of
+ * floats (pairs_<isa>.h); k below counts elements. COLS is GEMM_VECS vectors.  Every element is one
+ * chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's
+ * result does not depend on its batch. */
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 
@@ -23,7 +24,8 @@ V_INLINE vf v_former(vf a, vf b) {
 #endif
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
-/* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
+/* Keeps the compiler from turning every row's address into a register of its own: there are too
+ * few. */
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
@@ -34,9 +36,10 @@ static inline int64_t micro_depth(int64_t n) { return (n + MICRO_PER - 1) / MICR
 
 typedef vf micro_sums[GEMM_ROWS][GEMM_VECS]; /* registers once unrolled */
 
-/* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times `row` bytes from it. */
-V_INLINE void micro_step(const int rows, const char *const *x, int64_t row, int64_t row3, const float *b, const int u,
-                         vf (*sum)[GEMM_VECS]) {
+/* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times `row` bytes from
+ * it. */
+V_INLINE void micro_step(const int rows, const char *const *x, int64_t row, int64_t row3,
+                         const float *b, const int u, vf (*sum)[GEMM_VECS]) {
   vf y[GEMM_VECS];
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { y[j] = v_load(b + u * GEMM_COLS + j * V); }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -46,14 +49,16 @@ V_INLINE void micro_step(const int rows, const char *const *x, int64_t row, int6
   v_fence();
 }
 
-/* a: rows at stride lda.  b: row k at b + k * GEMM_COLS.  c: rows at stride ldc; `on`: the chains of sums go on from what is
- * in c.
- * Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
-V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float *a, int64_t lda, const float *b, float *c,
-                    int64_t ldc, const float *ahead, int64_t ahead_step) {
+/* a: rows at stride lda.  b: row k at b + k * GEMM_COLS.  c: rows at stride ldc; `on`: the chains
+ * of sums go on from what is in c. Meanwhile asks for `ahead`, ahead_step floats further in each
+ * round: what will be b after this. */
+V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float *a, int64_t lda,
+                    const float *b, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
   micro_sums sum;
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { sum[i][j] = on ? v_load(c + i * ldc + j * V) : v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      sum[i][j] = on ? v_load(c + i * ldc + j * V) : v_zero();
+    }
   }
   const char *x[4];
   for (int i = 0; i < 4; i++) x[i] = (const char *)(4 * i < rows ? a + 4 * i * lda : a);
@@ -68,11 +73,17 @@ V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float 
       MICRO_UNROLL for (int i = 2; i < 4; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     if (ahead_step > 64) {
-      MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
+      MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) {
+        v_prefetch_far(ahead + 16 * i);
+      }
     }
     ahead += ahead_step;
-    MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) { v_prefetch(b + MICRO_NEAR + i); }
-    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, x, row, row3, b, u, sum); }
+    MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) {
+      v_prefetch(b + MICRO_NEAR + i);
+    }
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) {
+      micro_step(rows, x, row, row3, b, u, sum);
+    }
     b += MICRO_STEPS * GEMM_COLS;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * MICRO_STEPS; }
   }
@@ -86,13 +97,13 @@ V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float 
   }
 }
 
-typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
-                         const float *ahead, int64_t ahead_step);
+typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, float *c,
+                         int64_t ldc, const float *ahead, int64_t ahead_step);
 
-#define MICRO_FN(name, rows, on)                                                                                            \
-  static void name(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, int64_t ldc, const float *ahead, \
-                   int64_t ahead_step) {                                                                                    \
-    micro(rows, on, k_count, a, lda, b, c, ldc, ahead, ahead_step);                                                         \
+#define MICRO_FN(name, rows, on)                                                           \
+  static void name(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, \
+                   int64_t ldc, const float *ahead, int64_t ahead_step) {                  \
+    micro(rows, on, k_count, a, lda, b, c, ldc, ahead, ahead_step);                        \
   }
 #define MICRO(rows) MICRO_FN(micro_##rows, rows, false)
 /* clang-format off */

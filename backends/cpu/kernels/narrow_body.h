@@ -1,47 +1,58 @@
-/* narrow_body.h - linear over panels of narrow floats (bf16, fp16, E4M3, E5M2), included by narrow_<isa>.c after
- * micro_body.h, tile_body.h and its own widen_pair(), which makes NARROW_STEPS elements of a panel's column from two k.
+/* narrow_body.h - linear over panels of narrow floats (bf16, fp16, E4M3, E5M2), included by
+ * narrow_<isa>.c after micro_body.h, tile_body.h and its own widen_pair(), which makes NARROW_STEPS
+ * elements of a panel's column from two k.
  *
- * Weights are widened in registers when there are few rows, else a block of a panel at a time into the first-level cache,
- * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch:
- * without scales one chain of fused multiply-adds over k in ascending order, as in fp32; with scales blocks of at most
- * CPU_NARROW_BLOCK k, each such a chain, then total += scale * chain. */
+ * Weights are widened in registers when there are few rows, else a block of a panel at a time into
+ * the first-level cache, where the fp32 register tile reads it.  Both add in the same order, so a
+ * row's result does not depend on its batch: without scales one chain of fused multiply-adds over k
+ * in ascending order, as in fp32; with scales blocks of at most CPU_NARROW_BLOCK k, each such a
+ * chain, then total += scale * chain. */
 #ifndef ACCEL_CPU_NARROW_BODY_H
 #define ACCEL_CPU_NARROW_BODY_H
 
 enum { NARROW_STEPS = 2 / MICRO_PER };
 enum {
   NARROW_FEW = V_REGISTERS >= 32 ? 12 : 5, /* rows that are widened for in registers, at most */
-  NARROW_HALF = V_REGISTERS >= 32 ? 8 : 4, /* rows that widen for as many others, where there are no more */
-  NARROW_SHORT = 128,                      /* k widened at a time for those */
-  NARROW_PANELS = 4,                       /* side by side, at most */
-  NARROW_LENGTH = 1536, /* k widened at a time without scales, at most: fewer pieces begin a tile anew less often */
-  NARROW_ROWS = 140,    /* that share what was widened, at most */
-  NARROW_X = 3 << 19,   /* bytes of x that stay in the second-level cache while all panels pass */
-  NARROW_FAR = 2048,    /* bytes that a panel is asked into the second-level cache ahead of its use: the first level */
-  NARROW_NEAR = 512     /* can wait for too few lines at once to read as fast as memory (Zen 4: 75 %, so 95 and more) */
+  /* rows that widen for as many others, where there are no more */
+  NARROW_HALF = V_REGISTERS >= 32 ? 8 : 4,
+  NARROW_SHORT = 128, /* k widened at a time for those */
+  NARROW_PANELS = 4,  /* side by side, at most */
+  /* k widened at a time without scales, at most: fewer pieces begin a tile anew less often */
+  NARROW_LENGTH = 1536,
+  NARROW_ROWS = 140,  /* that share what was widened, at most */
+  NARROW_X = 3 << 19, /* bytes of x that stay in the second-level cache while all panels pass */
+  /* bytes that a panel is asked into the second-level cache ahead of its use: the first level */
+  NARROW_FAR = 2048,
+  /* can wait for too few lines at once to read as fast as memory (Zen 4: 75 %, so 95 and more) */
+  NARROW_NEAR = 512
 };
 
-/* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of k. */
+/* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of
+ * k. */
 typedef struct narrow {
   const uint8_t *codes;
   const float *scale;
   int64_t block; /* k of one chain */
 } narrow;
 
-V_INLINE bool narrow_scaled(const int form) { return form == CPU_FORM_E4M3 || form == CPU_FORM_E5M2; }
+V_INLINE bool narrow_scaled(const int form) {
+  return form == CPU_FORM_E4M3 || form == CPU_FORM_E5M2;
+}
 
 V_INLINE int narrow_pair_bytes(const int form) { return (narrow_scaled(form) ? 2 : 4) * GEMM_COLS; }
 
 V_INLINE narrow narrow_panel(const int form, const cpu_gemm *g, int64_t panel) {
   const uint8_t *at = (const uint8_t *)g->w + panel * g->panel_bytes;
   if (!narrow_scaled(form)) return (narrow){.codes = at, .block = g->k};
-  return (narrow){.codes = at + (g->group ? (g->k + g->group - 1) / g->group : 1) * GEMM_COLS * (int64_t)sizeof(float),
+  return (narrow){.codes = at + (g->group ? (g->k + g->group - 1) / g->group : 1) * GEMM_COLS *
+                                    (int64_t)sizeof(float),
                   .scale = (const float *)at,
                   .block = g->group && g->group < CPU_NARROW_BLOCK ? g->group : CPU_NARROW_BLOCK};
 }
 
 /* total[rows][cols] += scale * chain; without scales the chain went on from the total. */
-V_INLINE void narrow_add(const int form, const int rows, const float *scale, const vf *chain, float *total) {
+V_INLINE void narrow_add(const int form, const int rows, const float *scale, const vf *chain,
+                         float *total) {
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
     vf s = narrow_scaled(form) ? v_load(scale + j * V) : v_zero();
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -76,13 +87,15 @@ static const micro_fn narrow_on[GEMM_ROWS + 1] = {
 
 /* Scales of the panel `further` panels on, for the group that k is in. */
 V_INLINE const float *narrow_scale(const cpu_gemm *g, const narrow *w, int64_t k, int64_t further) {
-  return (const float *)((const char *)w->scale + further * g->panel_bytes) + (g->group ? k / g->group * GEMM_COLS : 0);
+  return (const float *)((const char *)w->scale + further * g->panel_bytes) +
+         (g->group ? k / g->group * GEMM_COLS : 0);
 }
 
 /* ---- weights widened in registers ---- */
 
-/* Where one chain of sums reads: x and the codes of panels side by side from the same k on.  Of a single panel: kept
- * [count][cols] gets the widened weights; the chain goes on from `from` [rows][cols], if not NULL. */
+/* Where one chain of sums reads: x and the codes of panels side by side from the same k on.  Of a
+ * single panel: kept [count][cols] gets the widened weights; the chain goes on from `from`
+ * [rows][cols], if not NULL. */
 typedef struct narrow_chain {
   const float *x;
   const uint8_t *codes;
@@ -92,11 +105,11 @@ typedef struct narrow_chain {
 } narrow_chain;
 typedef vf narrow_sums[NARROW_PANELS][NARROW_FEW][GEMM_VECS];
 
-/* Two k, or the first element of them when there is no second.  x holds every fourth row, the others are at 1, 2 and 3 times
- * `row` bytes from it. */
-V_INLINE void narrow_step(const int form, const int rows, const int panels, const int steps, const char *const *x,
-                          int64_t row, int64_t row3, const uint8_t *const *at, float *kept,
-                          vf (*sum)[NARROW_FEW][GEMM_VECS]) {
+/* Two k, or the first element of them when there is no second.  x holds every fourth row, the
+ * others are at 1, 2 and 3 times `row` bytes from it. */
+V_INLINE void narrow_step(const int form, const int rows, const int panels, const int steps,
+                          const char *const *x, int64_t row, int64_t row3, const uint8_t *const *at,
+                          float *kept, vf (*sum)[NARROW_FEW][GEMM_VECS]) {
   MICRO_UNROLL for (int p = 0; p < panels; p++) {
     vf w[NARROW_STEPS][GEMM_VECS];
     widen_pair(form, at[p], w);
@@ -112,8 +125,8 @@ V_INLINE void narrow_step(const int form, const int rows, const int panels, cons
   }
 }
 
-V_INLINE void narrow_sum(const int form, const int rows, const int panels, const bool keep, const narrow_chain *c,
-                         vf (*sum)[NARROW_FEW][GEMM_VECS]) {
+V_INLINE void narrow_sum(const int form, const int rows, const int panels, const bool keep,
+                         const narrow_chain *c, vf (*sum)[NARROW_FEW][GEMM_VECS]) {
   const uint8_t *at[NARROW_PANELS];
   const char *x[(NARROW_FEW + 3) / 4];
   float *kept = keep ? c->kept : NULL;
@@ -143,7 +156,8 @@ V_INLINE void narrow_sum(const int form, const int rows, const int panels, const
   if (c->count % 2) narrow_step(form, rows, panels, 1, x, row, row3, at, keep ? kept : NULL, sum);
 }
 
-V_INLINE void narrow_few(const int form, const int rows, const int panels, const cpu_gemm *g, int64_t row, int64_t panel) {
+V_INLINE void narrow_few(const int form, const int rows, const int panels, const cpu_gemm *g,
+                         int64_t row, int64_t panel) {
   float total[NARROW_PANELS][NARROW_FEW * GEMM_COLS] __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
   for (int p = 0; p < panels; p++)
@@ -157,35 +171,41 @@ V_INLINE void narrow_few(const int form, const int rows, const int panels, const
     narrow_sums sum;
     narrow_sum(form, rows, panels, false, &c, sum);
     MICRO_UNROLL for (int p = 0; p < panels; p++) {
-      narrow_add(form, rows, narrow_scaled(form) ? narrow_scale(g, &w, k, p) : NULL, sum[p][0], total[p]);
+      narrow_add(form, rows, narrow_scaled(form) ? narrow_scale(g, &w, k, p) : NULL, sum[p][0],
+                 total[p]);
     }
   }
   for (int p = 0; p < panels; p++) finish(g, total[p], row, rows, panel + p);
 }
 
-V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, const cpu_gemm *g, int64_t row,
-                              int64_t panel, int64_t panel_end) {
-  for (; panels > 1 && panel + panels <= panel_end; panel += panels) narrow_few(form, rows, panels, g, row, panel);
+V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, const cpu_gemm *g,
+                              int64_t row, int64_t panel, int64_t panel_end) {
+  for (; panels > 1 && panel + panels <= panel_end; panel += panels)
+    narrow_few(form, rows, panels, g, row, panel);
   for (; panel < panel_end; panel++) narrow_few(form, rows, 1, g, row, panel);
 }
 
 /* ---- weights widened into the cache ---- */
 
-/* Rows [row, stop) of one panel; total: room for them.  In each block of k, `most` long without scales, the `first` of them
- * widen for all. */
-V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t most, const cpu_gemm *g, int64_t row,
-                                int64_t stop, int64_t panel, float *total) {
+/* Rows [row, stop) of one panel; total: room for them.  In each block of k, `most` long without
+ * scales, the `first` of them widen for all. */
+V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t most,
+                                const cpu_gemm *g, int64_t row, int64_t stop, int64_t panel,
+                                float *total) {
   float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
-      tile[(NARROW_FEW > GEMM_ROWS ? NARROW_FEW : GEMM_ROWS) * GEMM_COLS] __attribute__((aligned(64)));
+      tile[(NARROW_FEW > GEMM_ROWS ? NARROW_FEW : GEMM_ROWS) * GEMM_COLS]
+      __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
   const int64_t pieces = g->k > most ? (g->k + most - 1) / most : 1,
                 piece = (g->k + pieces - 1) / pieces, /* as equal as rounds of a tile allow */
-      length = narrow_scaled(form) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
+      length =
+          narrow_scaled(form) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
                 tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
                 step = (MICRO_STEPS / NARROW_STEPS * narrow_pair_bytes(form) / 4 + tiles - 1) /
                        tiles, /* of prefetching, in floats */
       ldx = g->ldx / MICRO_PER;
-  const bool whole = !narrow_scaled(form) && g->k > 0 && pieces == 1; /* then tiles are done at once, in the same lines */
+  /* then tiles are done at once, in the same lines */
+  const bool whole = !narrow_scaled(form) && g->k > 0 && pieces == 1;
   for (int64_t j = 0; !whole && j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
   if (!g->k) finish(g, total, row, stop - row, panel);
   for (int64_t k = 0; k < g->k; k += length) {
@@ -197,7 +217,8 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
                             .count = g->k - k < length ? g->k - k : length,
                             .kept = block,
                             .from = narrow_scaled(form) || !k ? NULL : total};
-    const float *ahead = (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
+    const float *ahead =
+        (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
     const int64_t depth = micro_depth(c.count);
     narrow_sums sum;
     const bool last = k + length >= g->k;
@@ -211,10 +232,12 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
       if (narrow_scaled(form)) {
         micro_of_rows[rows](depth, x + i * ldx, ldx, block, tile, GEMM_COLS, ahead, step);
         for (int64_t r = 0; r < rows; r++)
-          narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
+          narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS),
+                     total + (i + r) * GEMM_COLS);
       } else {
-        (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block, whole ? tile : total + i * GEMM_COLS,
-                                              GEMM_COLS, ahead, step);
+        (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block,
+                                              whole ? tile : total + i * GEMM_COLS, GEMM_COLS,
+                                              ahead, step);
       }
       if (last) finish(g, whole ? tile : total + i * GEMM_COLS, row + i, rows, panel);
       ahead += depth / MICRO_STEPS * step;
@@ -222,22 +245,25 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
   }
 }
 
-V_INLINE void narrow_two_tiles(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
-                               int64_t panel_end) {
+V_INLINE void narrow_two_tiles(const int form, const cpu_gemm *g, int64_t row, int64_t row_end,
+                               int64_t panel, int64_t panel_end) {
   float total[2 * NARROW_HALF * GEMM_COLS] __attribute__((aligned(64)));
-  for (; panel < panel_end; panel++) narrow_panel_rows(form, NARROW_HALF, NARROW_SHORT, g, row, row_end, panel, total);
+  for (; panel < panel_end; panel++)
+    narrow_panel_rows(form, NARROW_HALF, NARROW_SHORT, g, row, row_end, panel, total);
 }
 
-V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
-                               int64_t panel_end) {
+V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end,
+                               int64_t panel, int64_t panel_end) {
   float total[NARROW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   int64_t most = NARROW_X / (4 * (g->k ? micro_depth(g->k) : 1));
   if (most > NARROW_ROWS) most = NARROW_ROWS;
   if (most < NARROW_ROWS / 4) most = NARROW_ROWS / 4;
   const int64_t chunks = (row_end - row + most - 1) / most;
   for (int64_t c = 0; c < chunks; c++) {
-    int64_t first = row + (row_end - row) * c / chunks, stop = row + (row_end - row) * (c + 1) / chunks;
-    for (int64_t p = panel; p < panel_end; p++) narrow_panel_rows(form, NARROW_FEW, NARROW_LENGTH, g, first, stop, p, total);
+    int64_t first = row + (row_end - row) * c / chunks,
+            stop = row + (row_end - row) * (c + 1) / chunks;
+    for (int64_t p = panel; p < panel_end; p++)
+      narrow_panel_rows(form, NARROW_FEW, NARROW_LENGTH, g, first, stop, p, total);
   }
 }
 
@@ -257,17 +283,18 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
   case rows:                                                       \
     narrow_few_rows(form, rows, panels, g, row, panel, panel_end); \
     return;
-#define NARROW(form, name)                                                                                    \
-  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
-    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                              \
-  }                                                                                                           \
-  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {              \
-    if (row_end - row <= NARROW_FEW)                                                                          \
-      name##_few(g, row, row_end, panel, panel_end);                                                          \
-    else if (row_end - row <= 2 * NARROW_HALF)                                                                \
-      narrow_two_tiles(form, g, row, row_end, panel, panel_end);                                              \
-    else                                                                                                      \
-      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                              \
+#define NARROW(form, name)                                                                       \
+  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,         \
+                         int64_t panel_end) {                                                    \
+    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                 \
+  }                                                                                              \
+  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
+    if (row_end - row <= NARROW_FEW)                                                             \
+      name##_few(g, row, row_end, panel, panel_end);                                             \
+    else if (row_end - row <= 2 * NARROW_HALF)                                                   \
+      narrow_two_tiles(form, g, row, row_end, panel, panel_end);                                 \
+    else                                                                                         \
+      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                 \
   }
 
 #endif

@@ -1,9 +1,10 @@
-/* narrow_four.h - widen_pair() on vectors of four floats (vec_four.h), included by narrow_scalar.c and narrow_neon.c, which
- * define WIDEN_HALVES(p): four fp16 at p as fp32. */
+/* narrow_four.h - widen_pair() on vectors of four floats (vec_four.h), included by narrow_scalar.c
+ * and narrow_neon.c, which define WIDEN_HALVES(p): four fp16 at p as fp32. */
 #ifndef ACCEL_CPU_NARROW_FOUR_H
 #define ACCEL_CPU_NARROW_FOUR_H
 
-/* Two k of a panel, exactly; E4M3 times 2^-8: moved by one bit it is that as fp16, with a top exponent bit of 0. */
+/* Two k of a panel, exactly; E4M3 times 2^-8: moved by one bit it is that as fp16, with a top
+ * exponent bit of 0. */
 V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
   vf *even = w[0], *odd = w[1];
   for (int j = 0; j < GEMM_VECS; j++) {

@@ -1,4 +1,5 @@
-/* ops.h - kernels of convolutions, pooling, resizing, scans and moves (kernels.h has the rules that all kernels keep). */
+/* ops.h - kernels of convolutions, pooling, resizing, scans and moves (kernels.h has the rules that
+ * all kernels keep). */
 #ifndef ACCEL_CPU_KERNELS_OPS_H
 #define ACCEL_CPU_KERNELS_OPS_H
 
@@ -13,18 +14,21 @@ typedef struct cpu_plane {
 } cpu_plane;
 static inline int64_t cpu_area(const int64_t d[2]) { return d[0] * d[1]; }
 
-/* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual), column[(c, ky, kx), (oy,
- * ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.  Every element is one chain of fused multiply-adds
- * over ascending k: what it is does not depend on the split.  In pairs, w and the columns are rounded to bf16 and an element
- * adds two k at a time. */
+/* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual),
+ * column[(c, ky, kx), (oy, ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.
+ * Every element is one chain of fused multiply-adds over ascending k: what it is does not depend
+ * on the split.  In pairs, w and the columns are rounded to bf16 and an element adds two k at a
+ * time. */
 typedef struct cpu_conv_gemm {
   cpu_plane plane;
   int64_t rows, height; /* output channels, and those of one tile of w (at most tile_rows) */
   int64_t k;            /* input channels * kernel[0] * kernel[1] */
   int64_t tiles, n;     /* of w, and n; cpu_winograd_fn only */
   const float *x;       /* [channels][in[0]][in[1]] */
-  const float *w;       /* tiles [ceil(rows / height)][k][height], missing rows zero; pairs: [(k + 1) / 2][height][2] bf16 */
-  float *y;             /* [rows][ldy] */
+  /* tiles [ceil(rows / height)][k][height], missing rows zero; pairs: [(k + 1) / 2][height][2]
+   * bf16 */
+  const float *w;
+  float *y; /* [rows][ldy] */
   int64_t ldy;
   const float *bias, *residual; /* [rows], and laid out like y; each may be NULL */
   int32_t act;
@@ -33,13 +37,16 @@ typedef struct cpu_conv_gemm {
 enum {
   CPU_CONV_STEP = 768, /* elements: pairs have twice as many k */
   CPU_CONV_PIXELS = 256,
+  /* the columns of so many k and pixels stay in the second-level cache; of fewer k more pixels, but
+   * not above MOST */
   CPU_CONV_MOST = 1024
-}; /* the columns of so many k and pixels stay in the second-level cache; of fewer k more pixels, but not above MOST */
+};
 enum { CPU_CONV_WORKSPACE = CPU_CONV_STEP * CPU_CONV_PIXELS }; /* floats */
-enum { CPU_WINOGRAD_ROOM = 1 << 19, CPU_WINOGRAD_LEAST = 64 }; /* floats of x and y of a block, about; its windows */
+/* floats of x and y of a block, about; its windows */
+enum { CPU_WINOGRAD_ROOM = 1 << 19, CPU_WINOGRAD_LEAST = 64 };
 /* Pixels [pixel, pixel_end) of tiles [tile, tile_end). */
-typedef void cpu_conv_fn(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
-                         float *workspace);
+typedef void cpu_conv_fn(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile,
+                         int64_t tile_end, float *workspace);
 typedef cpu_conv_fn cpu_conv_pairs_fn;
 
 /* The same for a 3x3 kernel, stride 1, dilation 1, by Winograd's F(n x n, 3x3), n 4 or 2: the plane is cut into windows of
@@ -50,18 +57,23 @@ typedef cpu_conv_fn cpu_conv_pairs_fn;
  * instead of pixels.  What a window is does not depend on the split.  An infinity or NaN in x may reach all pixels of the
  * windows that see it, as NaN. */
 typedef cpu_conv_fn cpu_winograd_fn;
-typedef cpu_conv_fn cpu_winograd_pairs_fn; /* n 2; in pairs of channels, rounded after the transforms */
-enum { CPU_WINOGRAD_MOST = 6 };            /* n + 2 */
+/* n 2; in pairs of channels, rounded after the transforms */
+typedef cpu_conv_fn cpu_winograd_pairs_fn;
+enum { CPU_WINOGRAD_MOST = 6 }; /* n + 2 */
 static inline int64_t cpu_winograd_points(int64_t n) { return (n + 2) * (n + 2); }
-static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) { return (p->out[1] + n - 1) / n; }
+static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) {
+  return (p->out[1] + n - 1) / n;
+}
 static inline int64_t cpu_winograd_windows(const cpu_plane *p, int64_t n) {
   return (p->out[0] + n - 1) / n * cpu_winograd_wide(p, n);
 }
 /* g w g^T of one kernel of nine, g[size][3]: the points, `step` apart. */
-static inline void cpu_winograd_transform(const double (*g)[3], int64_t size, const float *w, float *out, int64_t step) {
+static inline void cpu_winograd_transform(const double (*g)[3], int64_t size, const float *w,
+                                          float *out, int64_t step) {
   for (int64_t r = 0; r < size; r++) {
     double row[3];
-    for (int x = 0; x < 3; x++) row[x] = g[r][0] * (double)w[x] + g[r][1] * (double)w[3 + x] + g[r][2] * (double)w[6 + x];
+    for (int x = 0; x < 3; x++)
+      row[x] = g[r][0] * (double)w[x] + g[r][1] * (double)w[3 + x] + g[r][2] * (double)w[6 + x];
     for (int64_t s = 0; s < size; s++)
       out[(r * size + s) * step] = (float)(g[s][0] * row[0] + g[s][1] * row[1] + g[s][2] * row[2]);
   }
@@ -80,19 +92,23 @@ static inline void cpu_winograd_weights(int64_t n, const float *w, float *out, i
 }
 /* Where things lie in the workspace, in floats. */
 typedef struct cpu_winograd_plan {
-  int64_t block;          /* windows that are worked on together: whole panels */
-  int64_t x_step, y_step; /* from one point to the next: [block / cols][k][cols] before the product, [rows][block] after */
-  int64_t line, length;   /* of a row of `line` (which is first) and of one of `split` */
+  int64_t block; /* windows that are worked on together: whole panels */
+  /* from one point to the next: [block / cols][k][cols] before the product, [rows][block] after */
+  int64_t x_step, y_step;
+  int64_t line, length; /* of a row of `line` (which is first) and of one of `split` */
   int64_t split, x, y, all;
 } cpu_winograd_plan;
-static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t n, int64_t rows, int64_t k) {
+static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t n, int64_t rows,
+                                                    int64_t k) {
   cpu_winograd_plan l;
-  const int64_t wide = cpu_winograd_wide(p, n), windows = (cpu_winograd_windows(p, n) + 31) / 32 * 32;
+  const int64_t wide = cpu_winograd_wide(p, n),
+                windows = (cpu_winograd_windows(p, n) + 31) / 32 * 32;
   l.block = CPU_WINOGRAD_ROOM / cpu_winograd_points(n) / (rows + k + 1) / 32 * 32;
   if (l.block < CPU_WINOGRAD_LEAST) l.block = CPU_WINOGRAD_LEAST;
   if (l.block > 256) l.block = 256;
   if (l.block > windows) l.block = windows;
-  l.x_step = l.block * k + 48; /* powers of two would put all points into the same few sets of a cache */
+  /* powers of two would put all points into the same few sets of a cache */
+  l.x_step = l.block * k + 48;
   l.y_step = l.block * (rows + 16) + 48;
   l.line = wide + 80; /* whole vectors are written and read behind the last window */
   l.length = l.block + 3 * wide + 80;
@@ -103,17 +119,21 @@ static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t 
   return l;
 }
 
-/* The same over codes, channels last, in integers: F(4 x 4, 3x3) with the points 0, +-1, +-2 and infinity.  The lines of a
- * row of windows get one scale, for which their codes become words of up to 9 bits; transformed they have 16, the weights 10
- * to 15 (a scale for each point of a column), such that no sum of 32 bits overflows.  Only the weights and the lines' common
- * scale are rounded.  A row of windows depends on its own lines alone; it becomes NaN where one of their scales is. */
+/* The same over codes, channels last, in integers: F(4 x 4, 3x3) with the points 0, +-1, +-2 and
+ * infinity.  The lines of a row of windows get one scale, for which their codes become words of up
+ * to 9 bits; transformed they have 16, the weights 10 to 15 (a scale for each point of a column),
+ * such that no sum of 32 bits overflows.  Only the weights and the lines' common scale are
+ * rounded.  A row of windows depends on its own lines alone; it becomes NaN where one of their
+ * scales is. */
 typedef struct cpu_winograd_i16 {
-  int64_t rows, wide;        /* windows: rows of `wide` of them */
-  int64_t k, n;              /* channels of x, columns; k is a multiple of CPU_WINOGRAD_WORDS, n of a panel's columns */
-  const uint8_t *x;          /* [4 rows + 2][line][k], unsigned */
-  int64_t line;              /* pixels of a line of x, 4 wide + 2 at least */
-  const float *scale, *zero; /* of the lines, `line` floats further in the next: x = (code - zero) scale; zero NULL: 0 */
-  const char *w;             /* panels: factor[36][cols], codes [36][k / 2][cols][2] */
+  int64_t rows, wide; /* windows: rows of `wide` of them */
+  /* channels of x, columns; k is a multiple of CPU_WINOGRAD_WORDS, n of a panel's columns */
+  int64_t k, n;
+  const uint8_t *x; /* [4 rows + 2][line][k], unsigned */
+  int64_t line;     /* pixels of a line of x, 4 wide + 2 at least */
+  /* of the lines, `line` floats further in the next: x = (code - zero) scale; zero NULL: 0 */
+  const float *scale, *zero;
+  const char *w; /* panels: factor[36][cols], codes [36][k / 2][cols][2] */
   int64_t panel_bytes;
   const float *bias;                           /* [n] or NULL */
   int64_t lines, pixels;                       /* of y: what windows reach beyond is left out */
@@ -129,9 +149,12 @@ typedef struct cpu_winograd_i16 {
 } cpu_winograd_i16;
 typedef void cpu_winograd_i16_fn(const cpu_winograd_i16 *g, int64_t panel, int64_t panel_end);
 enum { CPU_WINOGRAD_WORDS = 32 };
-/* From one point's words to the next's: powers of two would put all points into the same few sets of a cache. */
+/* From one point's words to the next's: powers of two would put all points into the same few sets
+ * of a cache. */
 static inline int64_t cpu_winograd_i16_step(int64_t windows, int64_t k) { return windows * k + 32; }
-static inline int64_t cpu_winograd_i16_panel(int64_t k, int64_t cols) { return 36 * cols * (4 + 2 * k); }
+static inline int64_t cpu_winograd_i16_panel(int64_t k, int64_t cols) {
+  return 36 * cols * (4 + 2 * k);
+}
 
 /* One channel of one image with a kernel of its own; x[in], w[kernel], y and residual [out]. */
 typedef struct cpu_depthwise {
@@ -144,8 +167,8 @@ typedef struct cpu_depthwise {
   bool again; /* the call before had the same plane and workspace: what surrounds x is there */
 } cpu_depthwise;
 typedef void cpu_depthwise_fn(const cpu_depthwise *g, float *workspace);
-/* Where the zero-bordered copy of x lies in the workspace: [rows][stride[1]][pitch] floats, columns sorted by their
- * remainder. */
+/* Where the zero-bordered copy of x lies in the workspace: [rows][stride[1]][pitch] floats, columns
+ * sorted by their remainder. */
 typedef struct cpu_depthwise_plan {
   int64_t rows, pitch, all;
 } cpu_depthwise_plan;
@@ -153,11 +176,13 @@ static inline cpu_depthwise_plan cpu_depthwise_layout(const cpu_plane *p) {
   cpu_depthwise_plan l;
   l.rows = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
   l.pitch = p->out[1] + (p->kernel[1] - 1) * p->dilation[1] / p->stride[1];
-  l.all = l.rows * p->stride[1] * l.pitch + 32; /* whole vectors are read behind the last column, also of the last row */
+  /* whole vectors are read behind the last column, also of the last row */
+  l.all = l.rows * p->stride[1] * l.pitch + 32;
   return l;
 }
 
-/* Channels last: y[r] = act(bias + sum_t w[t] * x[r + t * dilation] + residual[r]), all [cols]; x are pointers to rows. */
+/* Channels last: y[r] = act(bias + sum_t w[t] * x[r + t * dilation] + residual[r]), all [cols]; x
+ * are pointers to rows. */
 typedef struct cpu_tap {
   const float *const *x; /* [rows + (taps - 1) * dilation] */
   const float *w, *bias; /* [taps][cols], [cols] or NULL */
@@ -170,10 +195,11 @@ typedef struct cpu_tap {
 typedef void cpu_taps_fn(const cpu_tap *g, int64_t rows);
 
 /* y[r * ldy + c] = x[c * ldx + r] for r < rows, c < cols: 4-byte elements of any kind. */
-typedef void cpu_transpose_fn(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols);
+typedef void cpu_transpose_fn(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows,
+                              int64_t cols);
 
-/* Back to planes: y[c * ldy + p] = act(x[p * ldx + c] + residual[c * ldy + p]) for p < pixels, c < channels; residual may be
- * NULL. */
+/* Back to planes: y[c * ldy + p] = act(x[p * ldx + c] + residual[c * ldy + p]) for p < pixels, c <
+ * channels; residual may be NULL. */
 typedef struct cpu_planes {
   const float *x, *residual;
   float *y;
@@ -183,21 +209,23 @@ typedef struct cpu_planes {
 } cpu_planes;
 typedef void cpu_to_planes_fn(const cpu_planes *g);
 
-/* out[0], out[1]: the largest of 0 and -x[i], of 0 and x[i], i < n; NaN both when an element is not finite. */
+/* out[0], out[1]: the largest of 0 and -x[i], of 0 and x[i], i < n; NaN both when an element is not
+ * finite. */
 typedef void cpu_extent_fn(const float *x, int64_t n, float out[2]);
-/* Codes of a plane, channels last: y[p * ldy + c] = round(x[c * ldx + p] * factor + zero), cut to 0..most, its bits flipped
- * by `flip` (0x80: less 128). */
+/* Codes of a plane, channels last: y[p * ldy + c] = round(x[c * ldx + p] * factor + zero), cut to
+ * 0..most, its bits flipped by `flip` (0x80: less 128). */
 typedef struct cpu_coding {
   float factor, zero; /* zero: whole */
   int32_t most;
   uint8_t flip;
 } cpu_coding;
-typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
-                          int64_t ldy);
+typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
+                          int64_t channels, uint8_t *y, int64_t ldy);
 
-/* Codes of pixels that lie channels last, x[pixels][channels] to y likewise: x ~ (y - zero[p]) * scale[p], a scale for every
- * `each` pixels (which divides their number), each range cut into `most` equal steps and its codes flipped by `flip`.  Where
- * an element is not finite the scale is NaN. */
+/* Codes of pixels that lie channels last, x[pixels][channels] to y likewise: x ~ (y - zero[p]) *
+ * scale[p], a scale for every `each` pixels (which divides their number), each range cut into
+ * `most` equal steps and its codes flipped by `flip`.  Where an element is not finite the scale is
+ * NaN. */
 typedef struct cpu_pixels {
   const float *x;
   uint8_t *y;
@@ -212,7 +240,8 @@ typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 
 /* ---- images ---- */
 
-/* Windows of one channel of one image: the largest (a NaN wins), or the sum divided by row_count * col_count. */
+/* Windows of one channel of one image: the largest (a NaN wins), or the sum divided by row_count *
+ * col_count. */
 typedef struct cpu_pool {
   cpu_plane plane;
   const float *x, *row_count, *col_count; /* [in], [out[0]], [out[1]] */
@@ -222,8 +251,8 @@ typedef struct cpu_pool {
 } cpu_pool;
 typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as for depthwise */
 
-/* The largest of windows over an image as codes, channels last: y[line_end - line][out[1]][channels].  Its kernel has
- * CPU_POOL_TAPS elements at most. */
+/* The largest of windows over an image as codes, channels last: y[line_end -
+ * line][out[1]][channels].  Its kernel has CPU_POOL_TAPS elements at most. */
 typedef struct cpu_pool_pixels {
   cpu_plane plane;
   const uint8_t *codes;      /* [in][channels] */
@@ -231,8 +260,9 @@ typedef struct cpu_pool_pixels {
   int64_t channels;
   bool sign; /* codes are signed */
   float *y;
-  const float *const *lines; /* instead of codes, for one line of y: lines [in[1]][channels] of x, those that the kernel's
-                                rows cover, NULL where there is none; or NULL.  An infinity makes NaN */
+  /* instead of codes, for one line of y: lines [in[1]][channels] of x, those that the kernel's rows
+   * cover, NULL where there is none; or NULL.  An infinity makes NaN */
+  const float *const *lines;
 } cpu_pool_pixels;
 enum { CPU_POOL_TAPS = 25 };
 typedef void cpu_pool_pixels_fn(const cpu_pool_pixels *g, int64_t line, int64_t line_end);
@@ -250,7 +280,8 @@ static inline int64_t cpu_resize_floats(const int64_t in[2], const int64_t out[2
   return in[0] <= out[0] ? in[0] * out[1] : out[0] * in[1];
 }
 
-/* A group of one image: y = act(norm(x) * gamma + beta), `channels` channels of `inner` elements. */
+/* A group of one image: y = act(norm(x) * gamma + beta), `channels` channels of `inner`
+ * elements. */
 typedef struct cpu_group {
   const float *x, *gamma, *beta; /* [channels][inner], [channels]; gamma and beta may be NULL */
   float *y;
@@ -278,20 +309,25 @@ typedef void cpu_scan_fn(const cpu_scan *g, int64_t cols, float *workspace);
 
 /* ---- folds and elementwise ---- */
 
-/* y[c] = fold of x[k * stride + c] over k < n, n > 0, c < cols.  kind: accel_plugin_kind REDUCE_; weight [n] or NULL, for
- * SUM and MEAN; MEAN divides by the sum of weights.  ARGMAX writes int32.  A NaN wins MAX, MIN and ARGMAX.  Sums are taken
- * in blocks of rows: what comes out depends on n, not on cols. */
-typedef void cpu_fold_fn(int32_t kind, const float *x, int64_t n, int64_t stride, const float *weight, float *y,
-                         int64_t cols);
+/* y[c] = fold of x[k * stride + c] over k < n, n > 0, c < cols.  kind: accel_plugin_kind REDUCE_;
+ * weight [n] or NULL, for SUM and MEAN; MEAN divides by the sum of weights.  ARGMAX writes int32.
+ * A NaN wins MAX, MIN and ARGMAX.  Sums are taken in blocks of rows: what comes out depends on n,
+ * not on cols. */
+typedef void cpu_fold_fn(int32_t kind, const float *x, int64_t n, int64_t stride,
+                         const float *weight, float *y, int64_t cols);
 /* The same over n neighbours: one result. */
-typedef void cpu_fold_row_fn(int32_t kind, const float *x, int64_t n, const float *weight, float *y);
+typedef void cpu_fold_row_fn(int32_t kind, const float *x, int64_t n, const float *weight,
+                             float *y);
 /* Softmax over k < n of x[k * stride + c] for each c < cols; y is laid out like x and may be x. */
-typedef void cpu_softmax_columns_fn(const float *x, float *y, int64_t n, int64_t stride, int64_t cols, int32_t logarithm);
+typedef void cpu_softmax_columns_fn(const float *x, float *y, int64_t n, int64_t stride,
+                                    int64_t cols, int32_t logarithm);
 /* y[i] = pow(a[i * a_step], b[i * b_step]) */
-typedef void cpu_power_fn(const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n);
-/* y[i] = mask[i * mask_step] ? a[i * a_step] : b[i * b_step]; elements of 4 bytes, a mask of floats when real. */
-typedef void cpu_choose_fn(int32_t real, const void *mask, int32_t mask_step, const float *a, int32_t a_step, const float *b,
-                           int32_t b_step, float *y, int64_t n);
+typedef void cpu_power_fn(const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
+                          int64_t n);
+/* y[i] = mask[i * mask_step] ? a[i * a_step] : b[i * b_step]; elements of 4 bytes, a mask of floats
+ * when real. */
+typedef void cpu_choose_fn(int32_t real, const void *mask, int32_t mask_step, const float *a,
+                           int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n);
 /* y[i] = sin(x[i]), or cos; y may be x. */
 typedef void cpu_wave_fn(int32_t cosine, const float *x, float *y, int64_t n);
 /* Toward zero, saturating, NaN gives 0; and back. */

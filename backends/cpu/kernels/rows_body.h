@@ -1,4 +1,5 @@
-/* rows_body.h - norm, softmax, rope and elementwise kernels (kernels.h), included by rows_<isa>.c. */
+/* rows_body.h - norm, softmax, rope and elementwise kernels (kernels.h), included by
+ * rows_<isa>.c. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ V_INLINE vf centred(const float *s, int64_t left, vf mean) {
   return v_loadn(part, left);
 }
 
-static void norm_group(const cpu_norm *g, const float *s, float *y, const float *gamma, const float *beta) {
+static void norm_group(const cpu_norm *g, const float *s, float *y, const float *gamma,
+                       const float *beta) {
   const int64_t n = g->size;
   float mean = 0, square, factor;
   if (g->kind == ACCEL_PLUGIN_NORM_LAYER) {
@@ -101,7 +103,8 @@ void CPU_NAME(softmax, row)(const float *x, float *y, int64_t n, int32_t logarit
   sum = v_sum(lanes);
   vf scale = v_set(logarithm ? logf(sum) : 1.0f / sum);
   for (i = 0; i < n; i += V) {
-    vf v = logarithm ? v_sub(v_sub(v_loadn(x + i, n - i), shift), scale) : v_mul(v_loadn(y + i, n - i), scale);
+    vf v = logarithm ? v_sub(v_sub(v_loadn(x + i, n - i), shift), scale)
+                     : v_mul(v_loadn(y + i, n - i), scale);
     v_storen(y + i, v, n - i);
   }
 }
@@ -115,7 +118,8 @@ void CPU_NAME(softmax, row)(const float *x, float *y, int64_t n, int32_t logarit
   }                                      \
   return 1
 
-int32_t CPU_NAME(unary, row)(int32_t kind, float alpha, float beta, const float *from, float *to, int64_t n) {
+int32_t CPU_NAME(unary, row)(int32_t kind, float alpha, float beta, const float *from, float *to,
+                             int64_t n) {
   vf a = v_set(alpha), b = v_set(beta);
   switch (kind) {
     case ACCEL_PLUGIN_UNARY_EXP:
@@ -146,11 +150,14 @@ int32_t CPU_NAME(unary, row)(int32_t kind, float alpha, float beta, const float 
   }                                                    \
   return 1
 
-/* NaN wins in min and max, as in torch: v_min(p, q) answers q when one is NaN, so x goes second and z is looked at. */
-V_INLINE vf nan_of(vf z, vf y) { return v_select(v_lt(v_set(-INFINITY), z), y, v_select(v_lt(z, v_set(INFINITY)), y, z)); }
+/* NaN wins in min and max, as in torch: v_min(p, q) answers q when one is NaN, so x goes second and
+ * z is looked at. */
+V_INLINE vf nan_of(vf z, vf y) {
+  return v_select(v_lt(v_set(-INFINITY), z), y, v_select(v_lt(z, v_set(INFINITY)), y, z));
+}
 
-int32_t CPU_NAME(binary, row)(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
-                              int64_t n) {
+int32_t CPU_NAME(binary, row)(int32_t kind, const float *a, int32_t a_step, const float *b,
+                              int32_t b_step, float *y, int64_t n) {
   if (n < 1) return 1;
   switch (kind) {
     case ACCEL_PLUGIN_BINARY_ADD:
@@ -204,9 +211,11 @@ static void store_codes(const float *x, int64_t n, int8_t *y) {
     sum = v_fma(v, v_zero(), sum); /* NaN when an element is not finite */
   }
   const bool finite = v_sum(sum) == 0.0f;
-  const float top = finite ? v_largest(most) : NAN, inverse = top > 1e-30f ? 127.0f / top : 0.0f, scale = top / 127.0f;
+  const float top = finite ? v_largest(most) : NAN, inverse = top > 1e-30f ? 127.0f / top : 0.0f,
+              scale = top / 127.0f;
   for (int64_t i = 0; i < n; i += V)
-    store_part(ACCEL_PLUGIN_I8, finite ? v_mul(v_loadn(x + i, n - i), v_set(inverse)) : v_zero(), y + i, n - i);
+    store_part(ACCEL_PLUGIN_I8, finite ? v_mul(v_loadn(x + i, n - i), v_set(inverse)) : v_zero(),
+               y + i, n - i);
   memcpy(y + (n + 3) / 4 * 4, &scale, sizeof scale);
 }
 
@@ -217,10 +226,12 @@ void CPU_NAME(store, row)(int32_t store, const float *x, int64_t n, void *y) {
       store_codes(x, n, y);
       break;
     case ACCEL_PLUGIN_F16:
-      for (int64_t i = 0; i < n; i += V) store_part(ACCEL_PLUGIN_F16, v_loadn(x + i, n - i), half + i, n - i);
+      for (int64_t i = 0; i < n; i += V)
+        store_part(ACCEL_PLUGIN_F16, v_loadn(x + i, n - i), half + i, n - i);
       break;
     case ACCEL_PLUGIN_BF16:
-      for (int64_t i = 0; i < n; i += V) store_part(ACCEL_PLUGIN_BF16, v_loadn(x + i, n - i), half + i, n - i);
+      for (int64_t i = 0; i < n; i += V)
+        store_part(ACCEL_PLUGIN_BF16, v_loadn(x + i, n - i), half + i, n - i);
       break;
     default:
       memcpy(y, x, (size_t)n * sizeof *x);
@@ -229,7 +240,8 @@ void CPU_NAME(store, row)(int32_t store, const float *x, int64_t n, void *y) {
 
 void CPU_NAME(accumulate, row)(float weight, const float *x, float *y, int64_t n) {
   vf w = v_set(weight);
-  for (int64_t i = 0; i < n; i += V) v_storen(y + i, v_fma(w, v_loadn(x + i, n - i), v_loadn(y + i, n - i)), n - i);
+  for (int64_t i = 0; i < n; i += V)
+    v_storen(y + i, v_fma(w, v_loadn(x + i, n - i), v_loadn(y + i, n - i)), n - i);
 }
 
 /* ---- rope ---- */
@@ -239,7 +251,8 @@ void CPU_NAME(rope, row)(const cpu_rope *g, int64_t row, int64_t row_end, float 
   float *sine = table, *cosine = table + pairs;
   vf scale = v_set(g->mscale);
   for (; row < row_end; row++) {
-    const float position = g->position ? (float)g->position[row] : 0.0f, *frequency = g->frequency + row * g->step;
+    const float position = g->position ? (float)g->position[row] : 0.0f,
+                *frequency = g->frequency + row * g->step;
     for (int64_t i = 0; i < pairs; i += V) {
       vf s, c;
       v_sincos(v_mul(v_set(position), v_loadn(frequency + i, pairs - i)), &s, &c);
@@ -264,8 +277,8 @@ void CPU_NAME(rope, row)(const cpu_rope *g, int64_t row, int64_t row_end, float 
       } else {
         for (int64_t i = 0; i < pairs; i += V) {
           int64_t left = pairs - i;
-          vf a = v_loadn(x + i, left), b = v_loadn(x + pairs + i, left), s = v_loadn(sine + i, left),
-             c = v_loadn(cosine + i, left);
+          vf a = v_loadn(x + i, left), b = v_loadn(x + pairs + i, left),
+             s = v_loadn(sine + i, left), c = v_loadn(cosine + i, left);
           v_storen(y + i, v_sub(v_mul(a, c), v_mul(b, s)), left);
           v_storen(y + pairs + i, v_add(v_mul(b, c), v_mul(a, s)), left);
         }

@@ -1,5 +1,6 @@
-/* tile_body.h - activations, and what happens to a finished fp32 tile of a linear, whatever its weights are: included after
- * vec_<isa>.h and math_body.h.  GEMM_COLS is the width of a tile and of a panel. */
+/* tile_body.h - activations, and what happens to a finished fp32 tile of a linear, whatever its
+ * weights are: included after vec_<isa>.h and math_body.h.  GEMM_COLS is the width of a tile and of
+ * a panel. */
 #ifndef ACCEL_CPU_TILE_BODY_H
 #define ACCEL_CPU_TILE_BODY_H
 
@@ -36,10 +37,12 @@ static void activate(int act, float parameter, const float *x, float *y, int64_t
 
 /* ---- what happens to a finished tile, while it is in the first-level cache ---- */
 
-static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols) { /* of columns 0 .. cols-1 */
+/* of columns 0 .. cols-1 */
+static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols) {
   for (int64_t j = 0; bias && j < cols; j += V) {
     vf b = v_loadn(bias + j, cols - j);
-    for (int64_t i = 0; i < rows; i++) v_store(tile + i * GEMM_COLS + j, v_add(v_load(tile + i * GEMM_COLS + j), b));
+    for (int64_t i = 0; i < rows; i++)
+      v_store(tile + i * GEMM_COLS + j, v_add(v_load(tile + i * GEMM_COLS + j), b));
   }
 }
 
@@ -55,11 +58,13 @@ static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols)
     return true;
 
 /* Whole panels with the usual activations: everything in one pass.  Answers whether it was. */
-static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int64_t rows, int64_t panel) {
+static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int64_t rows,
+                         int64_t panel) {
   const int64_t col = panel * GEMM_COLS;
   if (g->glu || g->n - col < GEMM_COLS) return false;
   vf bias[GEMM_COLS / V], alpha = v_set(g->alpha);
-  MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V) bias[j / V] = g->bias ? v_load(g->bias + col + j) : v_zero();
+  MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V) bias[j / V] =
+      g->bias ? v_load(g->bias + col + j) : v_zero();
   float *y = g->y + row * g->ldy + col;
   const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
   switch (g->act) {
@@ -82,7 +87,8 @@ V_INLINE void expect(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel
     }
 }
 
-static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows,
+                          int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
                 cols = g->n - col < width ? g->n - col : width;
   if (finish_whole(g, tile, row, rows, panel)) return;
@@ -93,14 +99,16 @@ static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t r
     for (int64_t i = 0; i < rows; i++) {
       float *up = tile + i * GEMM_COLS, *gate = up + width;
       activate(g->act, g->alpha, gate, gate, width);
-      for (int64_t j = 0; j < width; j += V) v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
+      for (int64_t j = 0; j < width; j += V)
+        v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
     }
   } else if (g->act != ACCEL_PLUGIN_ACT_NONE) {
     activate(g->act, g->alpha, tile, tile, rows * GEMM_COLS);
   }
   for (int64_t i = 0; i < rows; i++) {
     float *y = g->y + (row + i) * g->ldy + col;
-    const float *t = tile + i * GEMM_COLS, *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
+    const float *t = tile + i * GEMM_COLS,
+                *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
     for (int64_t j = 0; j < cols; j += V) {
       vf v = v_load(t + j);
       if (r) v = v_add(v, v_loadn(r + j, cols - j));

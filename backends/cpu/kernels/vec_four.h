@@ -1,5 +1,6 @@
-/* vec_four.h - the vocabulary of vec.h on four floats in the compilers' vector extension: what vec_scalar.h and vec_neon.h
- * have in common.  The includer defines V_FMA(a, b, c), V_FNMA(a, b, c) and V_SQRT(x). */
+/* vec_four.h - the vocabulary of vec.h on four floats in the compilers' vector extension: what
+ * vec_scalar.h and vec_neon.h have in common.  The includer defines V_FMA(a, b, c), V_FNMA(a, b, c)
+ * and V_SQRT(x). */
 #ifndef ACCEL_CPU_VEC_FOUR_H
 #define ACCEL_CPU_VEC_FOUR_H
 
@@ -57,12 +58,14 @@ V_INLINE vf v_zip_high(vf a, vf b) { return (vf){a[2], b[2], a[3], b[3]}; }
 V_INLINE vf v_set(float x) { return (vf){x, x, x, x}; }
 /* V halves, V bfloat16s as fp32. */
 V_INLINE vf v_load_f16(const uint16_t *p) {
-  return (vf){accel_fp16_to_f32(p[0]), accel_fp16_to_f32(p[1]), accel_fp16_to_f32(p[2]), accel_fp16_to_f32(p[3])};
+  return (vf){accel_fp16_to_f32(p[0]), accel_fp16_to_f32(p[1]), accel_fp16_to_f32(p[2]),
+              accel_fp16_to_f32(p[3])};
 }
 V_INLINE vf v_load_bf16(const uint16_t *p) { return (vf)((vu){p[0], p[1], p[2], p[3]} << 16); }
 /* V signed bytes as fp32. */
 V_INLINE vf v_load_s8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
-V_INLINE vf v_load_u8(const uint8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; } /* the same of unsigned ones */
+/* the same of unsigned ones */
+V_INLINE vf v_load_u8(const uint8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
 /* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
 V_INLINE void v_store_f16(uint16_t *p, vf x) {
   for (int i = 0; i < V; i++) p[i] = accel_f32_to_fp16(x[i]);
@@ -87,11 +90,14 @@ V_INLINE vm v_lt(vf a, vf b) { return (vm)(a < b); }
 V_INLINE vf v_select(vm m, vf yes, vf no) { return (vf)(((vm)yes & m) | ((vm)no & ~m)); }
 /* y where x is not below `low` (or is NaN), else 0. */
 V_INLINE vf v_cut(vf x, vf low, vf y) { return (vf)(~v_lt(x, low) & (vm)y); }
-V_INLINE vf v_min(vf a, vf b) { return v_select(v_lt(a, b), a, b); } /* b when either is NaN, as on x86 */
+/* b when either is NaN, as on x86 */
+V_INLINE vf v_min(vf a, vf b) { return v_select(v_lt(a, b), a, b); }
 V_INLINE vf v_max(vf a, vf b) { return v_select(v_lt(b, a), a, b); }
 V_INLINE vf v_sqrt(vf x) { return V_SQRT(x); }
 V_INLINE vf v_abs(vf x) { return (vf)((vu)x & 0x7fffffffu); }
-V_INLINE vf v_copysign(vf x, vf sign) { return (vf)(((vu)x & 0x7fffffffu) | ((vu)sign & 0x80000000u)); }
+V_INLINE vf v_copysign(vf x, vf sign) {
+  return (vf)(((vu)x & 0x7fffffffu) | ((vu)sign & 0x80000000u));
+}
 /* For |x| < 2^22; larger ones and NaN pass unchanged. */
 V_INLINE vf v_rint(vf x) {
   vf magic = v_copysign(v_set(8388608.0f), x);
@@ -107,7 +113,8 @@ V_INLINE vf v_ldexp(vf x, vf n) {
   return v_ldexp_normal(v_ldexp_normal(x, half), n - half);
 }
 /* 2^n for m = V_MAGIC + n, |n| <= 126. */
-#define V_MAGIC 12583039.0f /* 3 2^22 + 127: what is added to it is rounded to an integer, its low bits are the exponent */
+/* 3 2^22 + 127: what is added to it is rounded to an integer, its low bits are the exponent */
+#define V_MAGIC 12583039.0f
 V_INLINE vf v_power(vf m) { return (vf)((vu)m << 23); }
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
@@ -128,7 +135,9 @@ V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
 
 /* Lane i: the sum of x[i], lanes a half apart first. */
-V_INLINE vf v_sums(const vf x[V]) { return (vf){v_sum(x[0]), v_sum(x[1]), v_sum(x[2]), v_sum(x[3])}; }
+V_INLINE vf v_sums(const vf x[V]) {
+  return (vf){v_sum(x[0]), v_sum(x[1]), v_sum(x[2]), v_sum(x[3])};
+}
 
 /* Four rows of four: x[i] holds row i, becomes column i. */
 V_INLINE void v_transpose(vf x[V]) {

@@ -1,10 +1,11 @@
-/* winograd_body.h - 3x3 convolutions by Winograd's F(n x n, 3x3) (ops.h), included after conv_gemm_body.h, whose tiles it
- * multiplies with; in pairs n is 2.
+/* winograd_body.h - 3x3 convolutions by Winograd's F(n x n, 3x3) (ops.h), included after
+ * conv_gemm_body.h, whose tiles it multiplies with; in pairs n is 2.
  *
- * A block of windows at a time: each channel's rows are split by the remainder of the column modulo n, so that the same
- * pixel of neighbouring windows is neighbouring in memory; the windows are transformed V at a time into panels, one set for
- * each point; the points are multiplied one after the other, so that one point's panels stay in the second-level cache while
- * its weights pass; the products are transformed back V windows at a time. */
+ * A block of windows at a time: each channel's rows are split by the remainder of the column modulo
+ * n, so that the same pixel of neighbouring windows is neighbouring in memory; the windows are
+ * transformed V at a time into panels, one set for each point; the points are multiplied one after
+ * the other, so that one point's panels stay in the second-level cache while its weights pass; the
+ * products are transformed back V windows at a time. */
 
 #define WINO_MOST CPU_WINOGRAD_MOST
 #define WINO_A    0.707106781f /* the points of n = 4: 0, +-A, +-B, infinity; A B = 1 */
@@ -15,14 +16,16 @@
 /* x = B^T x */
 V_INLINE void wino_in(const int n, vf x[WINO_MOST]) {
   if (n == 2) {
-    const vf y = v_sub(x[0], x[2]), z = v_sub(x[1], x[3]), s = v_add(x[1], x[2]), d = v_sub(x[2], x[1]);
+    const vf y = v_sub(x[0], x[2]), z = v_sub(x[1], x[3]), s = v_add(x[1], x[2]),
+             d = v_sub(x[2], x[1]);
     x[0] = y;
     x[1] = s;
     x[2] = d;
     x[3] = z;
     return;
   }
-  const vf half = v_set(0.5f), two = v_set(2.0f), both = v_set(2.5f), a = v_set(WINO_A), b = v_set(WINO_B);
+  const vf half = v_set(0.5f), two = v_set(2.0f), both = v_set(2.5f), a = v_set(WINO_A),
+           b = v_set(WINO_B);
   const vf e = v_fnma(two, x[2], x[4]), u = v_fnma(two, x[1], x[3]), f = v_fnma(half, x[2], x[4]),
            v = v_fnma(half, x[1], x[3]);
   x[0] = v_fnma(both, x[2], v_add(x[0], x[4]));
@@ -70,7 +73,8 @@ V_INLINE void wino_join(const int n, vf x[4]) {
     x[0] = low;
     return;
   }
-  const vf e = v_zip_low(x[0], x[2]), f = v_zip_high(x[0], x[2]), o = v_zip_low(x[1], x[3]), p = v_zip_high(x[1], x[3]);
+  const vf e = v_zip_low(x[0], x[2]), f = v_zip_high(x[0], x[2]), o = v_zip_low(x[1], x[3]),
+           p = v_zip_high(x[1], x[3]);
   x[0] = v_zip_low(e, o);
   x[1] = v_zip_high(e, o);
   x[2] = v_zip_low(f, p);
@@ -82,7 +86,8 @@ V_INLINE void wino_join(const int n, vf x[4]) {
 typedef struct wino {
   const cpu_conv_gemm *g;
   cpu_winograd_plan l;
-  int64_t wide, first, count, row, rows; /* windows [first, first + count), in rows [row, row + rows) of windows */
+  /* windows [first, first + count), in rows [row, row + rows) of windows */
+  int64_t wide, first, count, row, rows;
   float *line, *split, *x, *y;
 } wino;
 
@@ -96,15 +101,16 @@ V_INLINE void split_row(const int n, const wino *j, const float *row) {
     MICRO_UNROLL for (int i = 0; i < n; i++) {
       const int64_t from = at + i * V;
       v_prefetch(row + from + next); /* the same of the channel that follows */
-      x[i] = from >= 0 && from + V <= p->in[1] ? v_load(row + from) : v_load_between(row + from, -from, p->in[1] - from);
+      x[i] = from >= 0 && from + V <= p->in[1] ? v_load(row + from)
+                                               : v_load_between(row + from, -from, p->in[1] - from);
     }
     wino_split(n, x);
     MICRO_UNROLL for (int i = 0; i < n; i++) { v_store(j->line + i * j->l.line + c, x[i]); }
   }
 }
 
-/* split[r][s][window] = pixel (r, s) of the windows of one channel for r < n; rows n and n + 1 are 0 and 1 of the row of
- * windows that follows. */
+/* split[r][s][window] = pixel (r, s) of the windows of one channel for r < n; rows n and n + 1 are
+ * 0 and 1 of the row of windows that follows. */
 V_INLINE void split_channel(const int n, const wino *j, const float *x) {
   const cpu_plane *p = &j->g->plane;
   for (int64_t r = 0; r < n; r++)
@@ -115,7 +121,8 @@ V_INLINE void split_channel(const int n, const wino *j, const float *x) {
       MICRO_UNROLL for (int s = 0; s < n + 2; s++) {
         const float *from = j->line + s % n * j->l.line + s / n;
         float *to = j->split + (r * (n + 2) + s) * j->l.length + w * j->wide;
-        for (int64_t c = 0; c < j->wide; c += V) v_store(to + c, inside ? v_load(from + c) : v_zero());
+        for (int64_t c = 0; c < j->wide; c += V)
+          v_store(to + c, inside ? v_load(from + c) : v_zero());
       }
     }
 }
@@ -162,15 +169,16 @@ static void multiply(const wino *j, int64_t tile, int64_t tile_end) {
       const float *w = g->w + (point * g->tiles + i) * depth * g->height;
       float *y = j->y + point * j->l.y_step + (i - tile) * g->height * j->l.block;
       for (int64_t c = 0; c < j->count; c += GEMM_COLS)
-        conv_tile_of[g->height][j->count - c > V](depth, w, g->height, j->x + point * j->l.x_step + c * depth, GEMM_COLS,
+        conv_tile_of[g->height][j->count - c > V](depth, w, g->height,
+                                                  j->x + point * j->l.x_step + c * depth, GEMM_COLS,
                                                   NULL, 0, y + c, j->l.block, NULL);
     }
 }
 
 /* ---- windows of y ---- */
 
-/* Pixels of output channel `row`: windows [window, window + count), count <= V, of which pixels[i] holds the rows i one
- * after the other. */
+/* Pixels of output channel `row`: windows [window, window + count), count <= V, of which pixels[i]
+ * holds the rows i one after the other. */
 V_INLINE void put_windows(const int n, const wino *j, int64_t row, int64_t window, int64_t count,
                           const float (*pixels)[5 * V]) {
   const cpu_conv_gemm *g = j->g;
@@ -203,7 +211,9 @@ V_INLINE void transform_row(const int n, const wino *j, int64_t row, int64_t ind
     vf z[4][WINO_MOST];
     MICRO_UNROLL for (int s = 0; s < n + 2; s++) {
       vf m[WINO_MOST], y[4];
-      MICRO_UNROLL for (int r = 0; r < n + 2; r++) { m[r] = v_load(from + (r * (n + 2) + s) * j->l.y_step); }
+      MICRO_UNROLL for (int r = 0; r < n + 2; r++) {
+        m[r] = v_load(from + (r * (n + 2) + s) * j->l.y_step);
+      }
       wino_out(n, m, y);
       MICRO_UNROLL for (int r = 0; r < n; r++) { z[r][s] = y[r]; }
     }
@@ -214,20 +224,24 @@ V_INLINE void transform_row(const int n, const wino *j, int64_t row, int64_t ind
       MICRO_UNROLL for (int s = 0; s < n; s++) { v_store(pixels[r] + s * V, y[s]); }
       v_store(pixels[r] + n * V, v_zero());
     }
-    put_windows(n, j, row, j->first + c, j->count - c < V ? j->count - c : V, (const float(*)[5 * V]) pixels);
+    put_windows(n, j, row, j->first + c, j->count - c < V ? j->count - c : V,
+                (const float(*)[5 * V]) pixels);
   }
 }
 
-V_INLINE void winograd(const int n, const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile,
-                       int64_t tile_end, float *workspace) {
-  wino j = {.g = g, .l = cpu_winograd_layout(&g->plane, n, g->rows, g->k), .wide = cpu_winograd_wide(&g->plane, n)};
+V_INLINE void winograd(const int n, const cpu_conv_gemm *g, int64_t window, int64_t window_end,
+                       int64_t tile, int64_t tile_end, float *workspace) {
+  wino j = {.g = g,
+            .l = cpu_winograd_layout(&g->plane, n, g->rows, g->k),
+            .wide = cpu_winograd_wide(&g->plane, n)};
   const int64_t size = g->plane.in[0] * g->plane.in[1],
                 end = tile_end * g->height < g->rows ? tile_end * g->height : g->rows;
   j.line = workspace;
   j.split = workspace + j.l.split;
   j.x = workspace + j.l.x;
   j.y = workspace + j.l.y;
-  for (int64_t i = 0; i < j.l.x; i++) workspace[i] = 0; /* lanes behind the last window: numbers, whatever was here */
+  /* lanes behind the last window: numbers, whatever was here */
+  for (int64_t i = 0; i < j.l.x; i++) workspace[i] = 0;
   for (j.first = window; j.first < window_end; j.first += j.count) {
     j.count = window_end - j.first < j.l.block ? window_end - j.first : j.l.block;
     j.row = j.first / j.wide;
@@ -237,12 +251,13 @@ V_INLINE void winograd(const int n, const cpu_conv_gemm *g, int64_t window, int6
       transform_channel(n, &j, c);
     }
     multiply(&j, tile, tile_end);
-    for (int64_t row = tile * g->height; row < end; row++) transform_row(n, &j, row, row - tile * g->height);
+    for (int64_t row = tile * g->height; row < end; row++)
+      transform_row(n, &j, row, row - tile * g->height);
   }
 }
 
-void WINO_NAME(const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile, int64_t tile_end,
-               float *workspace) {
+void WINO_NAME(const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile,
+               int64_t tile_end, float *workspace) {
   if (MICRO_PER == 1 && g->n == 4)
     winograd(4, g, window, window_end, tile, tile_end, workspace);
   else

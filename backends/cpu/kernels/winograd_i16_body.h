@@ -1,15 +1,24 @@
-/* winograd_i16_body.h - 3x3 convolutions of codes by Winograd's F(4 x 4, 3x3) in integers (ops.h: cpu_winograd_i16),
- * included by winograd_i16_<isa>.c after dot_<isa>.h.
+/* winograd_i16_body.h - 3x3 convolutions of codes by Winograd's F(4 x 4, 3x3) in integers (ops.h:
+ * cpu_winograd_i16), included by winograd_i16_<isa>.c after dot_<isa>.h.
  *
- * A row of windows at a time, 2V channels side by side, becomes words, points[point][window][channel]; then, for each panel,
- * every point's words are multiplied with their weights, sums[window][point][column], and windows are transformed back V
- * columns at a time.  A quarter of the direct way's multiplications, of words instead of bytes, which take twice as long. */
+ * A row of windows at a time, 2V channels side by side, becomes words,
+ * points[point][window][channel]; then, for each panel, every point's words are multiplied with
+ * their weights, sums[window][point][column], and windows are transformed back V columns at a
+ * time.  A quarter of the direct way's multiplications, of words instead of bytes, which take twice
+ * as long. */
 #include <math.h>
 
 #include "kernels/kernels.h"
 #include "kernels/dot_body.h"
 
-enum { POINTS = 36, SIDE = 6, WINDOW = 4, WORDS = 2 * V, ROUND = 4, HEAD = POINTS * GEMM_COLS * (int)sizeof(float) };
+enum {
+  POINTS = 36,
+  SIDE = 6,
+  WINDOW = 4,
+  WORDS = 2 * V,
+  ROUND = 4,
+  HEAD = POINTS * GEMM_COLS * (int)sizeof(float)
+};
 
 /* ---- windows of x ---- */
 
@@ -18,8 +27,9 @@ typedef struct scaling {
   vi factor[SIDE], less[SIDE];
 } scaling;
 
-/* The scale that all lines of a row of windows get, NaN where one of them has no number, for words `room` times as large
- * as codes: what their transform has of the 16 bits, with zeros anywhere or at 0. */
+/* The scale that all lines of a row of windows get, NaN where one of them has no number, for words
+ * `room` times as large as codes: what their transform has of the 16 bits, with zeros anywhere or
+ * at 0. */
 static float common_scale(const cpu_winograd_i16 *g, int64_t row, float *room) {
   const float *scale = g->scale + row * WINDOW * g->line;
   float most = 0;
@@ -45,8 +55,8 @@ static void scale_lines(const cpu_winograd_i16 *g, int64_t row, scaling *s) {
 
 /* x = B^T x */
 V_INLINE void words_in(vi x[SIDE]) {
-  const vi a = i_sub16(x[4], i_times4(x[2])), b = i_sub16(x[3], i_times4(x[1])), c = i_sub16(x[4], x[2]),
-           d = i_sub16(x[3], x[1]), e = i_add16(d, d);
+  const vi a = i_sub16(x[4], i_times4(x[2])), b = i_sub16(x[3], i_times4(x[1])),
+           c = i_sub16(x[4], x[2]), d = i_sub16(x[3], x[1]), e = i_add16(d, d);
   x[0] = i_add16(i_times4(i_sub16(x[0], x[2])), c);
   x[5] = i_sub16(i_sub16(x[5], x[3]), i_add16(e, e));
   x[1] = i_add16(a, b);
@@ -86,31 +96,35 @@ static void transform_words(const cpu_winograd_i16 *g, int64_t row, int64_t c, c
 /* ---- products ---- */
 
 /* sums[rows][36][COLS] = x[rows][k] w. */
-typedef void tile_fn(int64_t k, const int16_t *x, const char *w, const char *ahead, int64_t ahead_step, int32_t *sums);
-#define DOT_TILE(rows)                                                                                                     \
-  static void tile_##rows(int64_t k, const int16_t *x, const char *w, const char *ahead, int64_t ahead_step,               \
-                          int32_t *sums) {                                                                                 \
-    dot_sums sum;                                                                                                          \
-    dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, k * (int64_t)sizeof *x, w, ahead, ahead_step, sum); \
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                                          \
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                                                   \
-        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                                            \
-      }                                                                                                                    \
-    }                                                                                                                      \
+typedef void tile_fn(int64_t k, const int16_t *x, const char *w, const char *ahead,
+                     int64_t ahead_step, int32_t *sums);
+#define DOT_TILE(rows)                                                                            \
+  static void tile_##rows(int64_t k, const int16_t *x, const char *w, const char *ahead,          \
+                          int64_t ahead_step, int32_t *sums) {                                    \
+    dot_sums sum;                                                                                 \
+    dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, k * (int64_t)sizeof *x, w, \
+             ahead, ahead_step, sum);                                                             \
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                 \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                          \
+        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                   \
+      }                                                                                           \
+    }                                                                                             \
   }
 DOT_TILES
 
 /* Each tile brings its part of the next point's weights, which lie behind these. */
 static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
   const int64_t windows = g->rows * g->wide, bytes = g->k * GEMM_COLS * (int64_t)sizeof(int16_t),
-                tiles = (windows + GEMM_ROWS - 1) / GEMM_ROWS, ahead_step = ROUND * DOT_STEP / tiles;
+                tiles = (windows + GEMM_ROWS - 1) / GEMM_ROWS,
+                ahead_step = ROUND * DOT_STEP / tiles;
   const char *w = panel + HEAD;
   for (int p = 0; p < POINTS; p++, w += bytes) {
     const int16_t *x = g->points + p * cpu_winograd_i16_step(windows, g->k);
     const char *ahead = w + bytes;
     for (int64_t at = 0, rows; at < windows; at += rows, ahead += g->k / 2 / ROUND * ahead_step) {
       rows = dot_height(windows - at);
-      tile_of[rows](g->k, x + at * g->k, w, ahead, ahead_step, g->sums + (at * POINTS + p) * GEMM_COLS);
+      tile_of[rows](g->k, x + at * g->k, w, ahead, ahead_step,
+                    g->sums + (at * POINTS + p) * GEMM_COLS);
     }
   }
 }
@@ -119,7 +133,8 @@ static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
 
 /* y = A^T m */
 V_INLINE void sums_out(const vf m[SIDE], vf y[WINDOW]) {
-  const vf s = v_add(m[1], m[2]), d = v_sub(m[1], m[2]), t = v_add(m[3], m[4]), e = v_sub(m[3], m[4]);
+  const vf s = v_add(m[1], m[2]), d = v_sub(m[1], m[2]), t = v_add(m[3], m[4]),
+           e = v_sub(m[3], m[4]);
   y[0] = v_add(v_add(m[0], s), t);
   y[1] = v_fma(v_set(2.0f), e, d);
   y[2] = v_fma(v_set(4.0f), t, s);
@@ -140,10 +155,13 @@ V_INLINE void transform_sums(const int32_t *sums, const float *factor, vf y[WIND
   MICRO_UNROLL for (int r = 0; r < WINDOW; r++) sums_out(z[r], y[r]);
 }
 
-/* Columns [col, col + V) of a window whose first pixel is (line, pixel); begins: the first columns of a call. */
-V_INLINE void put_window(const bool adds, const cpu_winograd_i16 *g, vf scale, const vf y[WINDOW][WINDOW], int64_t line,
-                         int64_t pixel, int64_t col, bool begins) {
-  const vf bias = g->bias ? v_load(g->bias + col) : v_zero(), least = v_set(g->relu ? 0.0f : -INFINITY);
+/* Columns [col, col + V) of a window whose first pixel is (line, pixel); begins: the first columns
+ * of a call. */
+V_INLINE void put_window(const bool adds, const cpu_winograd_i16 *g, vf scale,
+                         const vf y[WINDOW][WINDOW], int64_t line, int64_t pixel, int64_t col,
+                         bool begins) {
+  const vf bias = g->bias ? v_load(g->bias + col) : v_zero(),
+           least = v_set(g->relu ? 0.0f : -INFINITY);
   MICRO_UNROLL for (int r = 0; r < WINDOW; r++) {
     if (line + r >= g->lines) return;
     MICRO_UNROLL for (int i = 0; i < WINDOW; i++) {
@@ -152,13 +170,16 @@ V_INLINE void put_window(const bool adds, const cpu_winograd_i16 *g, vf scale, c
       vf v = v_fma(scale, y[r][i], bias);
       if (adds) {
         const vf zero = v_set(g->residual_zero ? g->residual_zero[at] : 0.0f);
-        v = v_fma(v_set(g->residual_scale[at]), v_sub(v_load_u8(g->residual + at * g->ldr + col), zero), v);
+        v = v_fma(v_set(g->residual_scale[at]),
+                  v_sub(v_load_u8(g->residual + at * g->ldr + col), zero), v);
       }
       v = v_max(least, v); /* a NaN stays */
       v_store(g->y + at * g->ldy + col, v);
       if (!g->high) continue;
       v_store(g->high + at * V, v_max(begins ? v_zero() : v_load(g->high + at * V), v));
-      if (g->low) v_store(g->low + at * V, v_max(begins ? v_zero() : v_load(g->low + at * V), v_sub(v_zero(), v)));
+      if (g->low)
+        v_store(g->low + at * V,
+                v_max(begins ? v_zero() : v_load(g->low + at * V), v_sub(v_zero(), v)));
     }
   }
 }
@@ -175,14 +196,17 @@ static void put_panel(const cpu_winograd_i16 *g, int64_t panel, bool begins) {
         vf y[WINDOW][WINDOW];
         transform_sums(sums + j * V, factor + j * V, y);
         if (g->residual)
-          put_window(true, g, scale, y, row * WINDOW, w * WINDOW, panel * GEMM_COLS + j * V, begins && !j);
+          put_window(true, g, scale, y, row * WINDOW, w * WINDOW, panel * GEMM_COLS + j * V,
+                     begins && !j);
         else
-          put_window(false, g, scale, y, row * WINDOW, w * WINDOW, panel * GEMM_COLS + j * V, begins && !j);
+          put_window(false, g, scale, y, row * WINDOW, w * WINDOW, panel * GEMM_COLS + j * V,
+                     begins && !j);
       }
   }
 }
 
-void DOT_NAME(f32, winograd_i16, GEMM_TILE)(const cpu_winograd_i16 *g, int64_t panel, int64_t panel_end) {
+void DOT_NAME(f32, winograd_i16, GEMM_TILE)(const cpu_winograd_i16 *g, int64_t panel,
+                                            int64_t panel_end) {
   for (int64_t row = 0; row < g->rows; row++) {
     scaling s;
     scale_lines(g, row, &s);

@@ -1,4 +1,5 @@
-/* cuda.c - accel-probe asks the CUDA driver (libcuda.so.1), or a layer that answers in its name on other cards. */
+/* cuda.c - accel-probe asks the CUDA driver (libcuda.so.1), or a layer that answers in its name on
+ * other cards. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,16 +31,19 @@ typedef struct cuda_api {
 
 static bool load(probe_report *r, cuda_api *api) {
   static const char *const names[] = {"libcuda.so.1", NULL};
-  void *library =
-      probe_open(r, names, "install the NVIDIA driver (its libcuda.so.1); in a container, run it with --gpus all");
+  void *library = probe_open(
+      r, names,
+      "install the NVIDIA driver (its libcuda.so.1); in a container, run it with --gpus all");
   if (!library) return false;
   probe_optional(library, "cuDeviceTotalMem_v2", &api->total);
   probe_optional(library, "cuDeviceGetPCIBusId", &api->pci);
   probe_optional(library, "cuDeviceGetAttribute", &api->attribute);
   probe_optional(library, "cuDeviceGetUuid", &api->uuid);
   probe_optional(library, "cuGetErrorString", &api->error_string);
-  return probe_symbol(r, library, "cuInit", &api->init) && probe_symbol(r, library, "cuDriverGetVersion", &api->version) &&
-         probe_symbol(r, library, "cuDeviceGetCount", &api->count) && probe_symbol(r, library, "cuDeviceGet", &api->get) &&
+  return probe_symbol(r, library, "cuInit", &api->init) &&
+         probe_symbol(r, library, "cuDriverGetVersion", &api->version) &&
+         probe_symbol(r, library, "cuDeviceGetCount", &api->count) &&
+         probe_symbol(r, library, "cuDeviceGet", &api->get) &&
          probe_symbol(r, library, "cuDeviceGetName", &api->name);
 }
 
@@ -50,7 +54,8 @@ static void fail(probe_report *r, const cuda_api *api, const char *call, int cod
   snprintf(
       r->remedy, sizeof r->remedy, "%s",
       code == CUDA_STUB
-          ? "the toolkit's stub library was loaded instead of the driver's: take its stubs folder out of LD_LIBRARY_PATH"
+          ? "the toolkit's stub library was loaded instead of the driver's: take its stubs folder "
+            "out of LD_LIBRARY_PATH"
           : "check the driver with nvidia-smi; after an update of the driver, restart the machine");
 }
 
@@ -65,15 +70,19 @@ static void fill(const cuda_api *api, probe_device *d, int device) {
   if (api->total && api->total(&total, device) == CUDA_OK) d->memory_total = total;
   if (api->uuid && api->uuid(uuid, device) == CUDA_OK) {
     char *at = d->uuid + snprintf(d->uuid, sizeof d->uuid, "GPU-");
-    for (int i = 0; i < 16; i++) at += snprintf(at, 4, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    for (int i = 0; i < 16; i++)
+      at += snprintf(at, 4, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
   }
   if (!api->attribute) return;
   if (api->attribute(&major, CUDA_ATTR_MAJOR, device) == CUDA_OK &&
       api->attribute(&minor, CUDA_ATTR_MINOR, device) == CUDA_OK)
     snprintf(d->arch, sizeof d->arch, "sm_%d%d", major, minor);
-  if (api->attribute(&value, CUDA_ATTR_UNITS, device) == CUDA_OK && value > 0) d->units = (uint32_t)value;
-  if (api->attribute(&value, CUDA_ATTR_WARP, device) == CUDA_OK && value > 0) d->wave = (uint32_t)value;
-  if (api->attribute(&value, CUDA_ATTR_INTEGRATED, device) == CUDA_OK) d->type = value ? "integrated" : "discrete";
+  if (api->attribute(&value, CUDA_ATTR_UNITS, device) == CUDA_OK && value > 0)
+    d->units = (uint32_t)value;
+  if (api->attribute(&value, CUDA_ATTR_WARP, device) == CUDA_OK && value > 0)
+    d->wave = (uint32_t)value;
+  if (api->attribute(&value, CUDA_ATTR_INTEGRATED, device) == CUDA_OK)
+    d->type = value ? "integrated" : "discrete";
 }
 
 void probe_cuda(probe_report *r) {

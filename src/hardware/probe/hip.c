@@ -1,5 +1,6 @@
-/* hip.c - accel-probe asks the HIP runtime.  Whatever major is installed: only functions whose form has been the same since
- * HIP 4 are used, and hipDeviceProp_t (whose layout changed at 6.0) is not read; gfx names come from HSA and sysfs. */
+/* hip.c - accel-probe asks the HIP runtime.  Whatever major is installed: only functions whose form
+ * has been the same since HIP 4 are used, and hipDeviceProp_t (whose layout changed at 6.0) is not
+ * read; gfx names come from HSA and sysfs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,15 +29,17 @@ static bool load(probe_report *r, hip_api *api) {
                                       "/opt/rocm/lib/libamdhip64.so.5",
                                       "/opt/rocm/lib/libamdhip64.so",
                                       NULL};
-  void *library = probe_open(
-      r, names, "install the HIP runtime (ROCm, or Debian's libamdhip64-5), or add its folder to LD_LIBRARY_PATH");
+  void *library = probe_open(r, names,
+                             "install the HIP runtime (ROCm, or Debian's libamdhip64-5), or add "
+                             "its folder to LD_LIBRARY_PATH");
   if (!library) return false;
   probe_optional(library, "hipRuntimeGetVersion", &api->runtime_version);
   probe_optional(library, "hipDriverGetVersion", &api->driver_version);
   probe_optional(library, "hipGetErrorString", &api->error_string);
   probe_optional(library, "hipDeviceTotalMem", &api->total);
   probe_optional(library, "hipDeviceGetPCIBusId", &api->pci);
-  return probe_symbol(r, library, "hipInit", &api->init) && probe_symbol(r, library, "hipGetDeviceCount", &api->count) &&
+  return probe_symbol(r, library, "hipInit", &api->init) &&
+         probe_symbol(r, library, "hipGetDeviceCount", &api->count) &&
          probe_symbol(r, library, "hipDeviceGetName", &api->name);
 }
 
@@ -44,7 +47,9 @@ static void fail(probe_report *r, const hip_api *api, const char *call, int code
   const char *text = api->error_string ? api->error_string(code) : NULL;
   snprintf(r->error, sizeof r->error, "%s answered %d (%s)", call, code, text ? text : "no text");
   snprintf(r->remedy, sizeof r->remedy, "%s",
-           code == HIP_NO_DEVICE ? "see the amdgpu driver, the permissions of /dev/kfd and the visibility variables" : "");
+           code == HIP_NO_DEVICE
+               ? "see the amdgpu driver, the permissions of /dev/kfd and the visibility variables"
+               : "");
 }
 
 void probe_hip(probe_report *r) {
@@ -52,7 +57,8 @@ void probe_hip(probe_report *r) {
   int version = 0, n = 0;
   if (!load(r, &api)) return;
   if (api.runtime_version && api.runtime_version(&version) == HIP_OK && version > 0)
-    snprintf(r->version, sizeof r->version, "%d.%d.%d", version / 10000000, version / 100000 % 100, version % 100000);
+    snprintf(r->version, sizeof r->version, "%d.%d.%d", version / 10000000, version / 100000 % 100,
+             version % 100000);
   probe_stage("hipInit");
   int code = api.init(0);
   /* HIP 5.2 answers "invalid device" where there is none; the count then says so properly. */

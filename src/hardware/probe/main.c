@@ -51,7 +51,8 @@ void *probe_open(probe_report *r, const char *const *names, const char *remedy) 
       return library;
     }
     const char *sentence = dlerror();
-    if (!r->error[0]) accel__clean_copy(r->error, sizeof r->error, sentence ? sentence : "dlopen failed", 4096);
+    if (!r->error[0])
+      accel__clean_copy(r->error, sizeof r->error, sentence ? sentence : "dlopen failed", 4096);
   }
   snprintf(r->remedy, sizeof r->remedy, "%s", remedy);
   return NULL;
@@ -66,7 +67,8 @@ bool probe_optional(void *library, const char *name, void *function_pointer) {
 bool probe_symbol(probe_report *r, void *library, const char *name, void *function_pointer) {
   if (probe_optional(library, name, function_pointer)) return true;
   snprintf(r->error, sizeof r->error, "%s has no %s", r->library, name);
-  snprintf(r->remedy, sizeof r->remedy, "it is older or newer than what is known here, or not the vendor's file");
+  snprintf(r->remedy, sizeof r->remedy,
+           "it is older or newer than what is known here, or not the vendor's file");
   return false;
 }
 
@@ -106,7 +108,8 @@ static void print_report(const probe_report *r, accel__buffer *b) {
     field(b, "driver", d->driver);
     field(b, "type", d->type);
     unsigned long long total = d->memory_total < (1ull << 53) ? d->memory_total : 1ull << 53;
-    accel__buffer_printf(b, "\"units\":%u,\"wave\":%u,\"memory_total\":%llu}", d->units, d->wave, total);
+    accel__buffer_printf(b, "\"units\":%u,\"wave\":%u,\"memory_total\":%llu}", d->units, d->wave,
+                         total);
   }
   accel__buffer_text(b, "]}\n");
 }

@@ -33,13 +33,15 @@ typedef struct opencl_api {
 
 static void text_info(const opencl_api *api, void *device, uint32_t what, char *out, size_t n) {
   char text[512] = "";
-  if (api->device_info(device, what, sizeof text - 1, text, NULL) == CL_OK) snprintf(out, n, "%s", text);
+  if (api->device_info(device, what, sizeof text - 1, text, NULL) == CL_OK)
+    snprintf(out, n, "%s", text);
 }
 
 /* Three vendors' ways to say where on the bus a device sits. */
 static void pci_address(const opencl_api *api, void *device, char *out, size_t n) {
   uint32_t khr[4] = {0}, bus = 0, slot = 0; /* domain, bus, device, function */
-  unsigned char amd[24] = {0};              /* uint32 type 1, 17 unused bytes, bus, device, function */
+  /* uint32 type 1, 17 unused bytes, bus, device, function */
+  unsigned char amd[24] = {0};
   uint32_t kind = 0;
   if (api->device_info(device, DEVICE_PCI_KHR, sizeof khr, khr, NULL) == CL_OK) {
     snprintf(out, n, "%04x:%02x:%02x.%x", khr[0] & 0xffff, khr[1] & 255, khr[2] & 31, khr[3] & 7);
@@ -63,7 +65,9 @@ static void fill(const opencl_api *api, probe_device *d, void *device, const cha
   api->device_info(device, DEVICE_TYPE, sizeof type, &type, NULL);
   api->device_info(device, DEVICE_UNIFIED, sizeof unified, &unified, NULL);
   pci_address(api, device, d->id, sizeof d->id);
-  d->type = type & type_cpu ? "software" : type & type_gpu ? (unified ? "integrated" : "discrete") : "other";
+  d->type = type & type_cpu   ? "software"
+            : type & type_gpu ? (unified ? "integrated" : "discrete")
+                              : "other";
 }
 
 static void ask_platform(probe_report *r, const opencl_api *api, void *platform) {
@@ -77,7 +81,8 @@ static void ask_platform(probe_report *r, const opencl_api *api, void *platform)
   int code = api->devices(platform, type_all, PROBE_MAX_DEVICES, devices, &n);
   if (code == CL_NO_DEVICE) return;
   if (code != CL_OK) {
-    snprintf(r->error, sizeof r->error, "clGetDeviceIDs of the platform '%.300s' answered %d", name, code);
+    snprintf(r->error, sizeof r->error, "clGetDeviceIDs of the platform '%.300s' answered %d", name,
+             code);
     return;
   }
   for (uint32_t i = 0; i < n && i < PROBE_MAX_DEVICES; i++) {
@@ -91,9 +96,10 @@ void probe_opencl(probe_report *r) {
   opencl_api api = {0};
   void *platforms[CL_MAX_PLATFORMS];
   uint32_t n = 0;
-  void *library = probe_open(r, names,
-                             "install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1, and mesa-opencl-icd, "
-                             "intel-opencl-icd, rocm-opencl-icd or pocl-opencl-icd)");
+  void *library = probe_open(
+      r, names,
+      "install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1, and mesa-opencl-icd, "
+      "intel-opencl-icd, rocm-opencl-icd or pocl-opencl-icd)");
   if (!library) return;
   if (!probe_symbol(r, library, "clGetPlatformIDs", &api.platforms) ||
       !probe_symbol(r, library, "clGetPlatformInfo", &api.platform_info) ||
@@ -104,7 +110,8 @@ void probe_opencl(probe_report *r) {
   int code = api.platforms(CL_MAX_PLATFORMS, platforms, &n);
   if (code == CL_NO_PLATFORM || (code == CL_OK && n == 0)) {
     snprintf(r->remedy, sizeof r->remedy,
-             "the loader is there but no driver: install one (Debian: mesa-opencl-icd, intel-opencl-icd, pocl-opencl-icd)");
+             "the loader is there but no driver: install one (Debian: mesa-opencl-icd, "
+             "intel-opencl-icd, pocl-opencl-icd)");
     return;
   }
   if (code != CL_OK) {

@@ -1,5 +1,5 @@
-/* others.c - accel-probe looks for runtimes that have no plugin yet: OpenVINO, Qualcomm QNN, WebGPU.  Presence and version
- * only. */
+/* others.c - accel-probe looks for runtimes that have no plugin yet: OpenVINO, Qualcomm QNN,
+ * WebGPU.  Presence and version only. */
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "core/file.h"
 #include "hardware/probe/probe.h"
 
-/* pip's OpenVINO has no unversioned name: the newest of a folder's libopenvino_c.so.* is taken when ACCEL_OPENVINO_DIR names
- * one. */
+/* pip's OpenVINO has no unversioned name: the newest of a folder's libopenvino_c.so.* is taken when
+ * ACCEL_OPENVINO_DIR names one. */
 static const char *openvino_in_folder(char *out, size_t n) {
   const char *folder = accel__env("ACCEL_OPENVINO_DIR");
   char pattern[512];
@@ -30,11 +30,14 @@ void probe_openvino(probe_report *r) {
   } version;
   char folder[512];
   const char *in_folder = openvino_in_folder(folder, sizeof folder);
-  const char *const names[] = {in_folder ? in_folder : "libopenvino_c.so", in_folder ? "libopenvino_c.so" : NULL, NULL};
+  const char *const names[] = {in_folder ? in_folder : "libopenvino_c.so",
+                               in_folder ? "libopenvino_c.so" : NULL, NULL};
   int (*get)(version * v) = NULL;
   version v = {0};
-  void *library = probe_open(r, names, "install OpenVINO and name the folder of libopenvino_c.so in ACCEL_OPENVINO_DIR");
-  if (library && probe_symbol(r, library, "ov_get_openvino_version", &get) && get(&v) == 0 && v.build)
+  void *library = probe_open(
+      r, names, "install OpenVINO and name the folder of libopenvino_c.so in ACCEL_OPENVINO_DIR");
+  if (library && probe_symbol(r, library, "ov_get_openvino_version", &get) && get(&v) == 0 &&
+      v.build)
     snprintf(r->version, sizeof r->version, "%s", v.build);
 }
 

@@ -14,19 +14,25 @@ static void text_field(accel__buffer *b, const char *key, const char *text) {
 
 /* JSON numbers are exact to 2^53. */
 static void number_field(accel__buffer *b, const char *key, uint64_t value, const char *end) {
-  accel__buffer_printf(b, "\"%s\":%llu%s", key, (unsigned long long)(value < (1ull << 53) ? value : 1ull << 53), end);
+  accel__buffer_printf(b, "\"%s\":%llu%s", key,
+                       (unsigned long long)(value < (1ull << 53) ? value : 1ull << 53), end);
 }
 
-static void silent_log(void *self, int level, const char *message) { (void)self, (void)level, (void)message; }
+static void silent_log(void *self, int level, const char *message) {
+  (void)self, (void)level, (void)message;
+}
 
 static accel_plugin_host quiet_host(void) {
-  return (accel_plugin_host){.size = sizeof(accel_plugin_host), .abi = ACCEL_PLUGIN_ABI_NOW, .log = silent_log};
+  return (accel_plugin_host){
+      .size = sizeof(accel_plugin_host), .abi = ACCEL_PLUGIN_ABI_NOW, .log = silent_log};
 }
 
-static void print_device(accel__buffer *b, const accel_plugin *plugin, uint32_t index, const accel_plugin_device *d) {
+static void print_device(accel__buffer *b, const accel_plugin *plugin, uint32_t index,
+                         const accel_plugin_device *d) {
   accel_plugin_memory memory = {.size = sizeof memory};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  if (d->unusable[0] || plugin->memory(index, &memory, &error) != ACCEL_PLUGIN_OK) memset(&memory, 0, sizeof memory);
+  if (d->unusable[0] || plugin->memory(index, &memory, &error) != ACCEL_PLUGIN_OK)
+    memset(&memory, 0, sizeof memory);
   accel__buffer_text(b, index ? ",{" : "{");
   text_field(b, "id", d->id);
   text_field(b, "name", d->name);
@@ -73,7 +79,8 @@ void probe_plugin(const char *path, accel__buffer *b) {
   accel__buffer_text(b, "]}\n");
 }
 
-void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops, accel__buffer *b) {
+void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops,
+                       accel__buffer *b) {
   static accel_plugin_device devices[ACCEL__MAX_DEVICES];
   accel_plugin_host host = quiet_host();
   accel_plugin plugin;
@@ -83,7 +90,8 @@ void probe_plugin_test(const char *path, uint32_t index, const char *precision, 
   probe_stage("opening the plugin");
   bool good = accel__handshake(path, &host, &plugin, why, sizeof why) == ACCEL__VERDICT_GOOD;
   if (good) probe_stage("asking for its devices");
-  good = good && accel__plugin_devices(&plugin, &host, devices, &n, why, sizeof why) == ACCEL__VERDICT_GOOD;
+  good = good &&
+         accel__plugin_devices(&plugin, &host, devices, &n, why, sizeof why) == ACCEL__VERDICT_GOOD;
   if (good && index >= n) {
     snprintf(why, sizeof why, "it has %u devices now, number %u is gone", n, index);
   } else if (good) {

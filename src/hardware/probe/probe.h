@@ -1,7 +1,9 @@
-/* probe.h - inside accel-probe: what one question to a vendor's library gives, and how it is printed.
+/* probe.h - inside accel-probe: what one question to a vendor's library gives, and how it is
+ * printed.
  *
- * The helper dlopens vendor libraries with declarations of its own (nothing is linked, no header of theirs is needed), asks
- * for versions and devices, prints one JSON object and ends.  A crash or a hang here is seen by the library as a reason.
+ * The helper dlopens vendor libraries with declarations of its own (nothing is linked, no header of
+ * theirs is needed), asks for versions and devices, prints one JSON object and ends.  A crash or a
+ * hang here is seen by the library as a reason.
  */
 #ifndef ACCEL_HARDWARE_PROBE_PROBE_H
 #define ACCEL_HARDWARE_PROBE_PROBE_H
@@ -42,13 +44,14 @@ void probe_webgpu(probe_report *r);
 
 /* Plugins: `accel-probe plugin PATH` and `accel-probe test PATH INDEX PRECISION [ops]`. */
 void probe_plugin(const char *path, accel__buffer *json);
-void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops, accel__buffer *json);
+void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops,
+                       accel__buffer *json);
 
 /* Tells the library what is about to happen, so that a crash or hang has a place. */
 void probe_stage(const char *what);
 
-/* The first of names[0..n) (NULL-terminated) that dlopens; r->library is set, or r->error and r->remedy from the loader's
- * sentences. */
+/* The first of names[0..n) (NULL-terminated) that dlopens; r->library is set, or r->error and
+ * r->remedy from the loader's sentences. */
 void *probe_open(probe_report *r, const char *const *names, const char *remedy);
 /* dlsym into a function pointer variable; false sets r->error. */
 bool probe_symbol(probe_report *r, void *library, const char *name, void *function_pointer);

@@ -1,6 +1,7 @@
 /* vulkan.c - accel-probe asks the Vulkan loader: instance version and physical devices.
  *
- * Own declarations of the few structs that are needed; where vulkan.h is installed the compiler compares the layouts. */
+ * Own declarations of the few structs that are needed; where vulkan.h is installed the compiler
+ * compares the layouts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,9 @@ _Static_assert(sizeof(vk_application) == sizeof(VkApplicationInfo) &&
                "");
 _Static_assert(offsetof(vk_properties, rest) == offsetof(VkPhysicalDeviceProperties, limits), "");
 _Static_assert(sizeof(VkPhysicalDeviceProperties2) <= sizeof(vk_properties2), "");
-_Static_assert(offsetof(vk_properties2, properties) == offsetof(VkPhysicalDeviceProperties2, properties), "");
+_Static_assert(offsetof(vk_properties2, properties) ==
+                   offsetof(VkPhysicalDeviceProperties2, properties),
+               "");
 _Static_assert(sizeof(vk_pci) == sizeof(VkPhysicalDevicePCIBusInfoPropertiesEXT) &&
                    sizeof(vk_driver) == sizeof(VkPhysicalDeviceDriverProperties),
                "");
@@ -119,11 +122,13 @@ static void version_text(uint32_t v, char *out, size_t n) {
 
 static bool has_extension(const vk_api *api, void *device, const char *name) {
   uint32_t n = 0;
-  if (!api->extensions || api->extensions(device, NULL, &n, NULL) != VK_OK || n == 0 || n > 10000) return false;
+  if (!api->extensions || api->extensions(device, NULL, &n, NULL) != VK_OK || n == 0 || n > 10000)
+    return false;
   vk_extension *all = calloc(n, sizeof *all);
   bool found = false;
   if (all && api->extensions(device, NULL, &n, all) >= VK_OK)
-    for (uint32_t i = 0; i < n && !found; i++) found = !strncmp(all[i].name, name, sizeof all[i].name);
+    for (uint32_t i = 0; i < n && !found; i++)
+      found = !strncmp(all[i].name, name, sizeof all[i].name);
   free(all);
   return found;
 }
@@ -133,7 +138,8 @@ static void fill_more(const vk_api *api, probe_device *d, void *device, uint32_t
   vk_pci pci = {.type = S_PCI};
   vk_driver driver = {.type = S_DRIVER};
   if (!api->properties2) return;
-  bool has_pci = has_extension(api, device, "VK_EXT_pci_bus_info"), has_driver = device_api >= (1u << 22 | 2u << 12);
+  bool has_pci = has_extension(api, device, "VK_EXT_pci_bus_info"),
+       has_driver = device_api >= (1u << 22 | 2u << 12);
   memset(&two, 0, sizeof two);
   two.type = S_PROPERTIES2;
   if (has_pci) two.next = &pci;
@@ -143,8 +149,8 @@ static void fill_more(const vk_api *api, probe_device *d, void *device, uint32_t
   }
   api->properties2(device, &two);
   if (has_pci)
-    snprintf(d->id, sizeof d->id, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 255, pci.device & 31,
-             pci.function & 7);
+    snprintf(d->id, sizeof d->id, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 255,
+             pci.device & 31, pci.function & 7);
   if (has_driver) snprintf(d->driver, sizeof d->driver, "%.40s %.50s", driver.name, driver.info);
 }
 
@@ -168,7 +174,8 @@ static void fill(const vk_api *api, probe_device *d, void *device) {
 
 static bool make_instance(probe_report *r, vk_api *api, void **instance) {
   uint32_t version = 1u << 22;
-  vk_application application = {.type = S_APPLICATION, .name = "accel-probe", .api = 1u << 22 | 1u << 12};
+  vk_application application = {
+      .type = S_APPLICATION, .name = "accel-probe", .api = 1u << 22 | 1u << 12};
   vk_instance_info info = {.type = S_INSTANCE, .application = &application};
   if (api->version) api->version(&version);
   version_text(version, r->version, sizeof r->version);
@@ -178,14 +185,16 @@ static bool make_instance(probe_report *r, vk_api *api, void **instance) {
   if (code == VK_OK) return true;
   snprintf(r->error, sizeof r->error, "vkCreateInstance answered %d%s", code,
            code == VK_NO_DRIVER ? " (no Vulkan driver installed)" : "");
-  snprintf(r->remedy, sizeof r->remedy, "install your card's Vulkan driver (Debian: mesa-vulkan-drivers, or the vendor's)");
+  snprintf(r->remedy, sizeof r->remedy,
+           "install your card's Vulkan driver (Debian: mesa-vulkan-drivers, or the vendor's)");
   return false;
 }
 
 static bool load(probe_report *r, vk_api *api) {
   static const char *const names[] = {"libvulkan.so.1", NULL};
-  void *library = probe_open(
-      r, names, "install the Vulkan loader and a driver (Debian: libvulkan1 and mesa-vulkan-drivers, or the vendor's)");
+  void *library = probe_open(r, names,
+                             "install the Vulkan loader and a driver (Debian: libvulkan1 and "
+                             "mesa-vulkan-drivers, or the vendor's)");
   if (!library || !probe_symbol(r, library, "vkGetInstanceProcAddr", &api->get) ||
       !probe_symbol(r, library, "vkCreateInstance", &api->create))
     return false;
