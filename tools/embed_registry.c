@@ -256,7 +256,7 @@ static accel_status write_c(const registry_files *f, const char *path) {
   if (status == ACCEL_OK) {
     accel__buffer_text(&c,
                        "/* Made by tools/embed_registry.c from registry/: do not edit. "
-                       "*/\n#include \"registry/internal.h\"\n\n");
+                       "*/\n#include \"registry/registry_internal.h\"\n\n");
     write_names(&c, "hardware", hardware, true);
     write_names(&c, "precision", precisions, true);
     write_names(&c, "task", tasks, false);

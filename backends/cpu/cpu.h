@@ -1,19 +1,19 @@
 /* cpu.h - what the files of the CPU plugin share.
  *
- * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and
- * kernel tables blas.c     OpenBLAS for processors without kernels of ours weights.c  packing at init launch.c   op ->
- * function, shared splitting    linear.c matmul.c attention.c rows.c   one family of ops each kernels/   what runs on one
+ * cpu_plugin.c   the table the core sees         cpu_device.c   the one device and its memory       cpu_isa.c      instruction sets and
+ * kernel tables cpu_blas.c     OpenBLAS for processors without kernels of ours cpu_weights.c  packing at init cpu_launch.c   op ->
+ * function, shared splitting    cpu_linear.c cpu_matmul.c cpu_attention.c cpu_rows.c   one family of ops each kernels/   what runs on one
  * core: kernels.def lists them, kernels.h says what they compute
  */
 #ifndef ACCEL_CPU_H
 #define ACCEL_CPU_H
 
-#include "conv_weights.h"
+#include "cpu_conv_weights.h"
 #include "formats/matrix.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
-#include "moe.h"
-#include "pack.h"
+#include "cpu_moe.h"
+#include "cpu_pack.h"
 
 static inline int64_t cpu_aligned(int64_t bytes) {
   return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
@@ -52,7 +52,7 @@ typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int
                           const float *a, int lda, const float *b, int ldb, float beta, float *c,
                           int ldc);
 
-typedef struct cpu_limits cpu_limits; /* limit.c */
+typedef struct cpu_limits cpu_limits; /* cpu_limit.c */
 
 /* An endpoint's private part; immutable after open. */
 typedef struct cpu_self {
@@ -71,7 +71,7 @@ typedef struct cpu_self {
   cpu_limits *limits; /* what profiles have measured; NULL: no memory for it */
 } cpu_self;
 
-/* What the panels of a linear have in common: pack.h. */
+/* What the panels of a linear have in common: cpu_pack.h. */
 cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *linear);
 
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
@@ -91,7 +91,7 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
 /* Room for packed weights, in huge pages when it is large; free() it.  NULL: *error says so. */
 void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error);
 
-/* Whether an operand is packed for convolutions or experts: conv_weights.h, moe.h. */
+/* Whether an operand is packed for convolutions or experts: cpu_conv_weights.h, cpu_moe.h. */
 static inline bool cpu_op_packs(const accel_plugin_program *program, const accel_plugin_node *node,
                                 uint32_t operand) {
   return cpu_conv_packs(program, node, operand) || cpu_moe_packs(program, node, operand);

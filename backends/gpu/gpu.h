@@ -4,20 +4,20 @@
  *   kit (program, plan, sessions)  ->  gpu (op -> dispatches, weights, memory, constants of a run)  ->  gpu_api of opencl/,
  *   vulkan/ or hip/ (memory, kernels, queues)
  *
- * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in ops.h.
+ * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in gpu_ops.h.
  *
  * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
  * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
  * kernels.def lists them; embed.cmake runs the preprocessor over every line of it.  A kernel that only one API has (packed
  * panels for OpenCL's CPU devices, matrix cores) is one more line with that API's name.
  *
- * Every activation is fp32 in device memory; weights keep the format they are given in (weights.c).  A kernel addresses its
+ * Every activation is fp32 in device memory; weights keep the format they are given in (gpu_weights.c).  A kernel addresses its
  * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
  * bound as panels of rows.  No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
- * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (variants.c).
+ * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (gpu_variants.c).
  *
  * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
- * gpu_plugin_api`, and its kernels' text or binaries.  plugin.c makes the plugin's table of it.
+ * gpu_plugin_api`, and its kernels' text or binaries.  gpu_plugin.c makes the plugin's table of it.
  */
 #ifndef ACCEL_GPU_H
 #define ACCEL_GPU_H
@@ -62,10 +62,10 @@ typedef struct gpu_limits {
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
   bool emulated;    /* a card that the processor plays: its times tell nothing */
-  bool small_tiles; /* they were faster than large ones (choice.c) */
+  bool small_tiles; /* they were faster than large ones (gpu_choice.c) */
 } gpu_limits;
 
-/* Kernels that some devices have beside the plain ones (variants.c). */
+/* Kernels that some devices have beside the plain ones (gpu_variants.c). */
 typedef enum gpu_variant {
   GPU_VARIANT_INT_DOT = 1, /* int8 weights by codes of eight bits */
   GPU_VARIANT_MATRIX_F16 = 2,

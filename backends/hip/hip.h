@@ -1,9 +1,9 @@
 /* hip.h - the calls in which ROCm's HIP runtime, NVIDIA's driver and the emulator differ, and the host code above them.
  *
- *   gpu_api (api.c, devices.c)  ->  hip_runtime, one per process, filled by hip_plugin_vendor.load of
- *     rocm.c      libamdhip64.so.{7,6,5} by dlopen         libaccel_rocm.so
- *     cuda.c      libcuda.so.1 by dlopen                   libaccel_cuda.so
- *     emulated.c  the emulator (emulator.h)                libaccel_hip-emulated.so
+ *   gpu_api (hip_api.c, hip_devices.c)  ->  hip_runtime, one per process, filled by hip_plugin_vendor.load of
+ *     hip_rocm.c      libamdhip64.so.{7,6,5} by dlopen         libaccel_rocm.so
+ *     hip_cuda.c      libcuda.so.1 by dlopen                   libaccel_cuda.so
+ *     hip_emulated.c  the emulator (hip_emulator.h)                libaccel_hip-emulated.so
  *
  * HIP took its driver-level calls from CUDA, argument for argument: one table of pointers serves both.  Device addresses are
  * uint64_t (a CUdeviceptr is one, HIP's pointers are as wide), handles void *, results the vendor's code with 0 for success;
@@ -101,7 +101,7 @@ typedef struct hip_runtime {
   const char *(*detail)(void *stream);
 } hip_runtime;
 
-/* ---- library.c ---- */
+/* ---- hip_library.c ---- */
 
 typedef struct hip_symbol {
   const char *name;
@@ -132,7 +132,7 @@ bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *out, char *why, size_t n);
 
 /* ---- the vendor ---- */
 
-/* One per plugin: rocm.c, cuda.c, emulated.c. */
+/* One per plugin: hip_rocm.c, hip_cuda.c, hip_emulated.c. */
 typedef struct hip_vendor {
   uint32_t device_type; /* of its devices that are not integrated */
   uint32_t flags;       /* of all its devices (accel_plugin_device.flags) */
@@ -144,13 +144,13 @@ typedef struct hip_vendor {
 } hip_vendor;
 extern const hip_vendor hip_plugin_vendor;
 
-/* image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when
+/* hip_image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when
  * no compiler was there), and the kernels' text for the run-time compiler. */
 extern const char *const hip_built_for;
 const void *hip_image(void); /* NULL: none */
 const char *hip_source(void);
 
-/* ---- devices.c ---- */
+/* ---- hip_devices.c ---- */
 
 /* The process's runtime, or NULL with *why: a sentence that lives on. */
 const hip_runtime *hip_runtime_get(const char **why);
@@ -162,7 +162,7 @@ int hip_ask(const hip_runtime *runtime, hip_attribute what, int device, int abse
 /* Is there code for this architecture in the image? */
 bool hip_is_built_for(const char *arch);
 
-/* ---- code.c ---- */
+/* ---- hip_code.c ---- */
 
 /* The kernels for a device: from the image, else compiled here and kept in the host's cache (host
  * may be NULL).  The device is current. */

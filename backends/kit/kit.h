@@ -7,8 +7,8 @@
  * backends/reference is the smallest example.  Errors are reported as plugin.h asks: a negative
  * accel_plugin_rc and a filled *error.
  *
- * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory)
- * executor.c (endpoint, runs) session.c (state) weights.c (dequantising) answers.c (supports,
+ * Files: kit_program.c (copy, attributes, refusals) kit_bind.c (dims, row spaces) kit_plan.c (memory)
+ * kit_executor.c (endpoint, runs) kit_session.c (state) kit_weights.c (dequantising) kit_answers.c (supports,
  * estimate) scalar_*.c (the 27 ops in plain C).
  */
 #ifndef ACCEL_KIT_H

@@ -7,8 +7,8 @@
  * compiling them again costs more than keeping them.  Only a device that was lost is taken down,
  * when its last endpoint closes, so that the next one starts afresh.
  *
- * Files: loader.c (library, instance) device.c (what there is) open.c (logical devices, limits)
- * memory.c (buffers, copies) pipeline.c (kernels, cache) stream.c (commands of a run) api.c (the
+ * Files: vlk_loader.c (library, instance) vlk_device.c (what there is) vlk_open.c (logical devices, limits)
+ * vlk_memory.c (buffers, copies) vlk_pipeline.c (kernels, cache) vlk_stream.c (commands of a run) vlk_api.c (the
  * gpu_api).
  */
 #ifndef ACCEL_VULKAN_VLK_H
@@ -27,13 +27,13 @@ enum {
   VLK_SETS = 256,               /* descriptor sets of one pool */
   VLK_IN_FLIGHT = 8,            /* submissions of a stream, the one being recorded among them */
   VLK_COMMANDS = 1024,          /* of one submission, at most */
-  VLK_QUOTA = 1024,             /* work of the first submissions, see stream.c */
+  VLK_QUOTA = 1024,             /* work of the first submissions, see vlk_stream.c */
   VLK_UPDATES = 4 * GPU_UPDATE, /* bytes of the updates of one submission */
   /* bytes of the buffer that copies from and to the host go through */
   VLK_STAGING = 8 * 1024 * 1024,
 };
 
-/* ---- loader.c ---- */
+/* ---- vlk_loader.c ---- */
 
 /* A card as the loader shows it, read once. */
 typedef struct vlk_card {
@@ -72,7 +72,7 @@ uint32_t vlk_matrix_sizes(const VkCooperativeMatrixPropertiesNV *list, uint32_t 
 /* Text of a VkResult's number. */
 const char *vlk_result(VkResult result);
 
-/* ---- device.c ---- */
+/* ---- vlk_device.c ---- */
 
 int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
                     uint32_t *n, accel_plugin_error *error);
@@ -83,7 +83,7 @@ static inline bool vlk_is_cpu(const vlk_card *card) {
   return card->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 }
 
-/* ---- open.c ---- */
+/* ---- vlk_open.c ---- */
 
 /* Layouts by the number of buffers: pipelines with as many share one. */
 typedef struct vlk_layout {
@@ -91,7 +91,7 @@ typedef struct vlk_layout {
   VkPipelineLayout pipeline;
 } vlk_layout;
 
-typedef struct vlk_script { /* commands as bytes, see stream.c */
+typedef struct vlk_script { /* commands as bytes, see vlk_stream.c */
   uint8_t *data;
   size_t n, room;
 } vlk_script;
@@ -110,7 +110,7 @@ typedef struct vlk_batch {
   VkDescriptorPool *sets;     /* [n_sets]; filled one after the other */
   uint32_t n_sets, set, used; /* pools; the one being filled, and how many of it are taken */
   uint32_t commands_n;
-  uint64_t work; /* see stream.c */
+  uint64_t work; /* see vlk_stream.c */
 } vlk_batch;
 
 struct gpu_stream {
@@ -134,7 +134,7 @@ struct gpu_device {
 #define VLK_DEVICE(name) PFN_vk##name name;
 #include "vulkan/functions.def"
   gpu_limits limits;
-  uint32_t users;          /* endpoints, under the lock of open.c */
+  uint32_t users;          /* endpoints, under the lock of vlk_open.c */
   atomic_bool lost;        /* from then on every call answers E_DEVICE_LOST */
   atomic_bool stuck;       /* work may still run: nothing may be destroyed */
   atomic_ullong allocated; /* bytes */
@@ -149,7 +149,7 @@ struct gpu_device {
   vlk_layout layout[GPU_BINDINGS + 1];
   _Atomic(VkPipeline) pipeline[GPU_KERNELS];
   gpu_stream *idle;
-  atomic_ullong quota; /* work of one submission, see stream.c */
+  atomic_ullong quota; /* work of one submission, see vlk_stream.c */
 };
 
 int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
@@ -159,7 +159,7 @@ void vlk_close(gpu_device *device);
 int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result, const char *what);
 int32_t vlk_lost(accel_plugin_error *error);
 
-/* ---- memory.c ---- */
+/* ---- vlk_memory.c ---- */
 
 struct gpu_buffer {
   VkBuffer handle;
@@ -175,7 +175,7 @@ int32_t vlk_write(gpu_device *device, const gpu_binding *to, const void *from,
                   accel_plugin_error *error);
 int32_t vlk_read(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
 
-/* ---- pipeline.c ---- */
+/* ---- vlk_pipeline.c ---- */
 
 /* SPIR-V, made at build and deflated (RFC 1951, a tenth of it); n 0: the kernel is another API's */
 typedef struct vlk_module {
@@ -191,7 +191,7 @@ int32_t vlk_pipeline(gpu_device *device, uint32_t kernel, VkPipeline *out,
 void vlk_cache_open(gpu_device *device, const accel_plugin_host *host);
 void vlk_cache_save(gpu_device *device, const accel_plugin_host *host);
 
-/* ---- stream.c ---- */
+/* ---- vlk_stream.c ---- */
 
 int32_t vlk_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
                   accel_plugin_error *error);

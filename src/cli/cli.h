@@ -67,7 +67,7 @@ struct cli_run {
   accel *ctx; /* see cli_context */
 };
 
-/* ---- options (options.c) ---- */
+/* ---- options (cli_options.c) ---- */
 
 /* Reads argv[1..) (argv[0]: the sub-command) and the environment.  0, or 2 after telling what is
  * wrong. */
@@ -88,7 +88,7 @@ const char *cli_nearest(const char *given, const char *const *words, size_t n);
  * free().  Empty parts are left out. */
 bool cli_split(const char *text, char ***list, uint32_t *n);
 
-/* ---- errors (report.c) ---- */
+/* ---- errors (cli_report.c) ---- */
 
 /* "accel embed: MESSAGE" on stderr and where to find help; returns 2. */
 int cli_usage(const cli_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -102,9 +102,9 @@ void cli_note(const cli_run *run, const char *format, ...) __attribute__((format
 bool cli_colour(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb */
 int cli_columns(FILE *to); /* of the terminal; 100 when it is none */
 
-/* ---- context and endpoints (session.c) ---- */
+/* ---- context and endpoints (cli_session.c) ---- */
 
-/* Makes run->ctx, which main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM
+/* Makes run->ctx, which cli_main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM
  * and --timeout.  0 or an exit code. */
 int cli_context(cli_run *run);
 /* accel_init as the common options say, and the line telling where it runs.  task may be NULL. */
@@ -124,7 +124,7 @@ void cli_hold(bool on);
 
 void cli_progress_end(void); /* clears the progress bar; does nothing when there is none */
 
-/* ---- inputs (input.c) ---- */
+/* ---- inputs (cli_input.c) ---- */
 
 /* n records of `fields` strings each: text[i * fields + f], NULL where a record lacks the field. */
 typedef struct cli_texts {
@@ -154,7 +154,7 @@ typedef struct cli_ids {
 int cli_ids_read(cli_run *run, const char *path, cli_ids *out);
 void cli_ids_free(cli_ids *ids);
 
-/* ---- the frame of a command (frame.c): inputs are read, the model of the first operand is opened
+/* ---- the frame of a command (cli_frame.c): inputs are read, the model of the first operand is opened
  * for `task`, fn answers ---- */
 
 /* 0 or an exit code */

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
 /* "DIR, DIR": where plugins were looked for. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 /* ---- visibility ---- */
 

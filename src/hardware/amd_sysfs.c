@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 enum { TEXT = 4096, MAX_CARDS = 64 };
 

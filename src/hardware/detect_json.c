@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/cpu.h"
-#include "hardware/internal.h"
+#include "core/cpu_info.h"
+#include "hardware/hardware_internal.h"
 
 /* ---- a small writer: comma where one is due ---- */
 

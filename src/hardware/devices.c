@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
 const char *const accel__proof_precision[ACCEL__PROOFS] = {"fp32", "fp16",  "bf16", "int8",

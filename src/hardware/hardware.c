@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 accel_status accel__hardware_create(const accel__hardware_params *params, accel__hardware **out) {
   static const accel__hardware_params none = {0};

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 #ifndef ACCEL_PROBE_FROM_LIB
 #define ACCEL_PROBE_FROM_LIB "../libexec/accel/accel-probe"

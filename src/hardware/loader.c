@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 #ifndef ACCEL_PLUGIN_DIR
 #define ACCEL_PLUGIN_DIR ""

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
 enum { MAX_WANTED = 1024, MAX_ELEMENTS = 16 };

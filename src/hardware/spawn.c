@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 extern char **environ;
 

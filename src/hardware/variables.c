@@ -6,7 +6,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 static const struct {
   const char *name, *hardware;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
 static const struct {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 enum { FAILURE_SECONDS = 3600, VERDICT_BYTES = 640 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 accel__program *accel__program_new(const char *name) {
   accel__program *p = calloc(1, sizeof *p);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 typedef bool (*shape_fn)(accel__infer *c);
 static shape_fn shape_of(int op) { /* made from ops.def: an op without a function does not link */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 /* Result in *out; false on overflow or division by zero. */
 static bool apply(int op, int64_t a, int64_t b, int64_t *out) {

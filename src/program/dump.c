@@ -2,7 +2,7 @@
  * graph. */
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 static const char *tensor_name(const accel_plugin_program *p, int32_t t) {
   return t >= 0 && (uint32_t)t < p->n_tensor ? ACCEL_AT(p, tensor, t)->name : "-";

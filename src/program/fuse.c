@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 typedef struct fuser {
   accel__program *p;

@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 typedef struct op_row {
   int op;

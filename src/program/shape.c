@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 /* ---- helpers ---- */
 

@@ -2,7 +2,7 @@
  * padding) and of the views. */
 #include <string.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 enum { MAX_SPATIAL = 2 };
 

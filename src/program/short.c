@@ -1,5 +1,5 @@
 /* short.c - the common ops spelled shortly. */
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias,
                             accel__tensor residual, accel_plugin_act act) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 /* The family that names this model_type; NULL: none. */
 static const accel__json *family_of(const accel__registry *r, const char *model_type) {

@@ -2,7 +2,7 @@
  * tables. */
 #include <string.h>
 
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 static int find(const accel__registry_alias *list, uint32_t n, const char *alias) {
   for (uint32_t i = 0; alias && i < n; i++) {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 /* ---- lists of strings: one block, freed with free ---- */
 

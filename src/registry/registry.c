@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 #include "weights/weights.h"
 
 enum { MAX_NAME = 4200, MAX_FILE = 16 << 20 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 
 /* The fields of a full entry, in the order they are shown; what else a family holds is for other
  * uses. */

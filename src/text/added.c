@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/unicode.h"
 
 /* The longest added token that starts at chars[0], or -1; its length in code points in *n. */

@@ -1,7 +1,7 @@
 /* chars.c - growing arrays of code points, splits and tokens; bytes to code points and back. */
 #include <stdlib.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 accel_status accel__grow(void *array, size_t *capacity, size_t need, size_t size) {
   if (need <= *capacity) return ACCEL_OK;

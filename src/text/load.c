@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/marian.h"
 #include "text/merges.h"
 #include "text/sentencepiece.h"

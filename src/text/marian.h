@@ -12,7 +12,7 @@
 #ifndef ACCEL_TEXT_MARIAN_H
 #define ACCEL_TEXT_MARIAN_H
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 typedef enum accel__numbered { ACCEL__MARIAN, ACCEL__M2M100 } accel__numbered;
 

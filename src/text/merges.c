@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/settings.h"
 
 #define BYTE_LEVEL(prefix, regex)                        \

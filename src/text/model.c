@@ -1,7 +1,7 @@
 /* model.c - WordPiece and WordLevel, and the choice of the model. */
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 static accel_status push_unknown(const accel__tokenizer *t, accel__tokens *out,
                                  const accel__char *chars, size_t n, int32_t word) {

@@ -4,7 +4,7 @@
  * through transform(), which follows the `tokenizers` package's rule for alignments: see struct
  * accel__change.
  */
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/unicode.h"
 
 /* One code point of the result.  change 0: takes the place of the next old one; 1: new, shares the

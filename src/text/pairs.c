@@ -2,7 +2,7 @@
  * is a piece those of the highest score are joined, leftmost first, until none are left (Sennrich
  * et al. 2016; order and ties as in bpe_model.cc of google/sentencepiece).  A code point that is no
  * piece may still be part of one. */
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 struct accel__joint {
   double score;

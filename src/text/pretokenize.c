@@ -1,6 +1,6 @@
 /* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change
  * their code points on the way. */
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/unicode.h"
 
 static accel_status push_match(accel__encode_scratch *s, size_t n, bool match) {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/spm.h"
 
 typedef const accel__json_file file_t;

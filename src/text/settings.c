@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS] = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/unicode.h"
 
 typedef enum kind { SPACE, LETTER, NUMBER, OTHER } kind;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 typedef struct reader {
   const uint8_t *at, *end;

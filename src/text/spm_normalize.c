@@ -3,7 +3,7 @@
  * repeated white space go; U+2581 stands for a space, and for the beginning. */
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 /* What stands at chars[0]: a replacement (NULL: the code point itself) of *taken code points. */
 static const char *prefix(const accel__normalizer *step, const accel__char *chars, size_t n,

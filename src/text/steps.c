@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 typedef const accel__json_file file_t;
 typedef const accel__json json_t;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 enum { LONGEST = 1024 /* bytes of a token */ };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 static int by_text(const void *a, const void *b) {
   const accel__trie_string *x = a, *y = b;

@@ -1,6 +1,6 @@
 /* unigram.c - the segmentation of highest likelihood (Kudo 2018), Viterbi over the code points of a
  * split. */
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 struct accel__best {
   double score;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix,
                                       size_t prefix_n, const char *text, size_t n) {

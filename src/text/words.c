@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 
 enum {
   WORD_MAX = 64,         /* code points; longer words are rare, and not kept */

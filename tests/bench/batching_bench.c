@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "accel/accel.h"
 
 enum { MOST = 64, MAX_ROUNDS = 32 };

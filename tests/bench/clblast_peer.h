@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 
 #define OPENCL_FUNCTIONS(X)                                                                \
   X(int, clGetPlatformIDs, (unsigned, void **, unsigned *))                                \

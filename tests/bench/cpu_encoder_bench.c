@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/threads.h"
 #include "cpu_encoder.h"
 #include "fma_peak.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "fma_peak.h"
 #include "kernels/kernels.h"
 

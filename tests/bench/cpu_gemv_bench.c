@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "crew.h"
 #include "integer_weights.h"
 #include "read_all.h"

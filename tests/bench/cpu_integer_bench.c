@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "integer_weights.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 48 << 20 };

@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "fma_peak.h"
-#include "pack.h"
+#include "cpu_pack.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 192 << 20, READ_BYTES = 256 << 20 };
 static const double SECONDS = 0.02; /* of one measurement */

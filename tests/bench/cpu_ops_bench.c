@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/threads.h"
 #include "kernels/kernels.h"
 #include "program/program.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "kernels/kernels.h"
 
 enum { COLS = 768, ROWS = 64, N = COLS * ROWS, ROUNDS = 9, DIM = 64, KEYS = 128 };

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 
 enum { CREW_MOST = 64 };
 /* The part of thread `thread` of `threads`. */

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "bench.h"
+#include "bench_timer.h"
 
 static volatile float fma_peak_sink = 0.999f;
 enum { FMA_PEAK_STEPS = 400000 };

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/threads.h"
 #include "ggml_peer.h"
-#include "pack.h"
+#include "cpu_pack.h"
 #include "weight_formats.h"
 
 enum { MEGABYTES = 640, MAX_ROUNDS = 32, MAX_THREADS = 64, L2_BYTES = 512 << 10 };

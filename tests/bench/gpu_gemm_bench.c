@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "clblast_peer.h"
 #include "cpu_encoder.h"
 #include "ggml_peer.h"

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "formats/matrix.h"
-#include "pack.h"
+#include "cpu_pack.h"
 
 typedef struct integer_format {
   const char *name;

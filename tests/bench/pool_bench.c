@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/threads.h"
 #include "cpu_encoder.h"
 

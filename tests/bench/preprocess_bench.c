@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "audio/audio.h"
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/text.h"
 #include "vision/processor.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_timer.h"
 #include "core/json.h"
 #include "text/tokenizer.h"
 

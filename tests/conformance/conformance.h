@@ -59,14 +59,14 @@ typedef struct conf_cases {
 } conf_cases;
 void conf_cases_free(conf_cases *cases);
 
-/* cases.c: goldens of a directory; random.c: seeded cases with the shapes of real models.  Return
+/* conformance_cases.c: goldens of a directory; conformance_random.c: seeded cases with the shapes of real models.  Return
  * an error text or NULL. */
 const char *conf_load(const char *directory, conf_cases *out);
 const char *conf_random(uint64_t seed, conf_cases *out);
 conf_case *conf_add(conf_cases *cases, const char *name, const char *op);
 uint32_t conf_op_number(const char *name); /* 0: unknown */
 
-/* plugin.c: a loaded plugin, and the host it is given. */
+/* conformance_plugin.c: a loaded plugin, and the host it is given. */
 typedef struct conf_plugin {
   const accel_plugin *table;
   uint32_t device;
@@ -78,7 +78,7 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
                              conf_plugin *out); /* reason why not, or NULL */
 void conf_plugin_close(conf_plugin *plugin);
 
-/* precision.c: the formats a precision gives the weights of a program, and weights in them. */
+/* conformance_precision.c: the formats a precision gives the weights of a program, and weights in them. */
 typedef struct conf_weights {
   uint32_t n;
   accel_plugin_format *format;
@@ -90,7 +90,7 @@ const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_p
                              const float *const *values, conf_weights *out);
 void conf_weights_free(conf_weights *w);
 
-/* run.c */
+/* conformance_run.c */
 /* NO: supports says so, and init refuses it */
 typedef enum conf_verdict { CONF_PASS, CONF_FAIL, CONF_NO } conf_verdict;
 typedef struct conf_result {

@@ -1,7 +1,7 @@
 // planted.cpp - see planted.h.  What embed.cmake does line by line of kernels.def, done here by hand.
 #include "planted.h"
 
-#include "hip/emulated.h"
+#include "hip/hip_emulated.h"
 
 namespace emulated {
 #include "gpu/dialect/emulator.h"

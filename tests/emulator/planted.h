@@ -3,7 +3,7 @@
 #ifndef ACCEL_TEST_PLANTED_H
 #define ACCEL_TEST_PLANTED_H
 
-#include "hip/emulator.h"
+#include "hip/hip_emulator.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define hip_plugin_vendor emulated_vendor
-#include "hip/emulated.c"
+#include "hip/hip_emulated.c"
 #undef hip_plugin_vendor
 
 #include "hardware/selftest.h"

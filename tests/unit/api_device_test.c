@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 #define STUBS ACCEL_TEST_BUILD "/tests/stubs"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 static const char *const devices[] = {"reference", "cpu"};
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "core/config.h"
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 /* 0: everything went through; else the failure's code. */
 static accel_status open_run_close(accel *ctx) {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "kit/internal.h"
+#include "kit/kit_internal.h"
 #include "program/program.h"
 
 typedef struct toy_host {

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "backend_helper.h"
-#include "kit/internal.h"
+#include "kit/kit_internal.h"
 
 enum { D = 4 }; /* one head of four columns */
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "core/cpu.h"
+#include "core/cpu_info.h"
 #include "core/topology.h"
 #include "unit/temp.h"
 

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "formats/matrix.h"
-#include "pack.h"
+#include "cpu_pack.h"
 #include "unit/cpu_guard.h"
 
 /* ---- conversion ---- */

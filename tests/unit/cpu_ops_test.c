@@ -18,7 +18,7 @@
 
 #include "formats/bf16.h"
 #include "kernels/kernels.h"
-#include "pack.h"
+#include "cpu_pack.h"
 
 static cpu_kernels kernels; /* of the ISA at hand */
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 #define DGPU "0000:03:00.0"
 #define APU  "0000:0c:00.0"

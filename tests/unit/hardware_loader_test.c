@@ -7,7 +7,7 @@
 
 #include "core/config.h"
 #include "hardware/handshake.h"
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 static accel__hardware *quick_hardware(const machine *m, const char *plugin_path) {
   accel__hardware *h = NULL;

@@ -2,7 +2,7 @@
  * serves. */
 #include "stubs/machine.h"
 
-#include "hardware/internal.h"
+#include "hardware/hardware_internal.h"
 
 /* An APU beside a card; the card also by Vulkan and OpenCL, where processors pretend to be devices,
  * too. */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "dispatch/endpoint.h"
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 enum { LONGEST = 24, SEQUENCES = 3, MAX_VOCAB = 256 };
 

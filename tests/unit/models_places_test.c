@@ -1,6 +1,6 @@
 /* models_places_test.c - Qwen2-VL: where its pictures stand (M-RoPE), and what is refused: counts
  * that do not match, configs and processors that cannot be. */
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 #include <stdio.h>
 

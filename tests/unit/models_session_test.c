@@ -1,7 +1,7 @@
 /* models_session_test.c - models that generate from pictures and sounds: "encode" (or
  * "decode_image") and then "decode", piece by piece over a session, give the logits of
  * "forward". */
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "opencl/opencl.h"
+#include "opencl/ocl.h"
 
 enum { N = 1000 };
 static const accel_plugin_options options = {.size = sizeof options};

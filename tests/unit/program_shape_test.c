@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "program/internal.h"
+#include "program/program_internal.h"
 
 static accel__program *p;
 static accel__dim T, B, H, W;

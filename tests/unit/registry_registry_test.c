@@ -11,7 +11,7 @@
 
 #include "core/config.h"
 #include "core/text.h"
-#include "registry/internal.h"
+#include "registry/registry_internal.h"
 #include "unit/temp.h"
 
 static accel__registry *registry;

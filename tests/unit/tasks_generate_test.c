@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "endpoint.h"
+#include "test_endpoint.h"
 #include "tasks/engine.h"
 
 enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 256, POISON = 39 };

@@ -3,7 +3,7 @@
  * own. */
 #include <stdio.h>
 
-#include "endpoint.h"
+#include "test_endpoint.h"
 #include "temp.h"
 
 enum {

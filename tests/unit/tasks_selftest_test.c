@@ -2,7 +2,7 @@
  * interface. */
 #include <stdio.h>
 
-#include "unit/endpoint.h"
+#include "unit/test_endpoint.h"
 
 static const char *const tiny_entry =
     "{\"models\":[{\"id\":\"tests/tiny-bert\",\"family\":\"bert\",\"description\":\"a BERT small "

@@ -1,6 +1,6 @@
 /* tasks_text2text_test.c - encoder-decoders in company: batches and the queue give what each
  * request gives alone; the calls for translations and summaries in C. */
-#include "endpoint.h"
+#include "test_endpoint.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "text/internal.h"
+#include "text/text_internal.h"
 #include "text/unicode.h"
 
 static uint32_t next(uint64_t *state) { /* splitmix64 */

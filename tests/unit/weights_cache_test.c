@@ -15,7 +15,7 @@
 #include "core/config.h"
 #include "core/file.h"
 #include "dispatch/endpoint.h"
-#include "unit/endpoint.h"
+#include "unit/test_endpoint.h"
 #include "unit/temp.h"
 #include "weights/cache.h"
 

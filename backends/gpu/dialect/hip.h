@@ -1,4 +1,4 @@
-/* hip.h - the dialect's words in HIP and CUDA C++.  What differs between the two comes with the unit (hip/prelude.h). */
+/* hip.h - the dialect's words in HIP and CUDA C++.  What differs between the two comes with the unit (hip/hip_prelude.h). */
 #define GPU_HIP      1
 #define P(n)         params.n
 #define AT(n, i)     n[i]

@@ -22,14 +22,14 @@
 #define UNROLL       _Pragma("unroll")
 #define EXACT
 #define MIN_AT(n, i, v) atomic_min(&n[i], v)
-#define DOT4(a, b, c)   ocl_dot4(a, b, c) /* opencl/program.c */
+#define DOT4(a, b, c)   ocl_dot4(a, b, c) /* opencl/ocl_program.c */
 #define SUB_SUM(v)      sub_group_reduce_add(v)
 #define SUB_MAX(v)      sub_group_reduce_max(v)
 #define SUB_FIRST       (get_sub_group_local_id() == 0)
 #define SUB_GROUP       ((int)get_sub_group_id())
 #define SUB_GROUPS_HERE ((int)get_num_sub_groups())
 #include "half.h"
-/* ocl_half and ocl_to_half: the functions of half.h, or the device's own fp16 (opencl/program.c). */
+/* ocl_half and ocl_to_half: the functions of half.h, or the device's own fp16 (opencl/ocl_program.c). */
 #undef HALF_LO
 #undef HALF_HI
 #undef PACK_HALF

@@ -8,8 +8,8 @@
  * again, and holds of column l % 16 the rows of l / 16 + 2 i.
  * -DWAVE=32 -DCOOPERATIVE: Vulkan's VK_NV_cooperative_matrix (fp16 16x16x16, int8 16x16x32), whose lanes hold what the driver likes: words
  * and results go through shared memory, where lane l puts or finds four words or eight results of row l / 2.
- * The instruction itself is the unit's (MATRIX_MULTIPLY): the vendor's in hip/prelude.h, the driver's in dialect/vulkan.h, by the documented
- * layouts in hip/emulated.h, which runs the kernels of all four.  A sum of fp32 runs along k by steps of eight words: its numbers depend on
+ * The instruction itself is the unit's (MATRIX_MULTIPLY): the vendor's in hip/hip_prelude.h, the driver's in dialect/vulkan.h, by the documented
+ * layouts in hip/hip_emulated.h, which runs the kernels of all four.  A sum of fp32 runs along k by steps of eight words: its numbers depend on
  * the row, the column and where its segments begin, and on nothing else.
  *
  * Words for kernels, where every wave of the group comes to every one of them:

@@ -1,0 +1,496 @@
+/* cpu_conv_weights.c - weights of convolutions as their kernels read them, packed at init in parallel,
+ * one tensor after the other. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_conv_weights.h"
+#include "cpu.h"
+#include "formats/bf16.h"
+#include "kit/kit_scalar.h"
+#include "cpu_ops.h"
+#include "cpu_pack.h"
+
+static bool over_rows(const accel_plugin_node *n) {
+  return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
+}
+
+enum { WINOGRAD_TAPS = 9, WINOGRAD_CHANNELS = 16, WINOGRAD_MATRIX = 1 << 17 };
+
+int64_t cpu_conv_window(const accel_plugin_node *n, const int64_t *d, uint32_t rank) {
+  if (n->op != ACCEL_PLUGIN_OP_CONV || over_rows(n) || rank != 4 || d[2] != 3 || d[3] != 3)
+    return 0;
+  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_GROUPS, 1) != 1) return 0;
+  for (uint32_t i = 0; i < 2; i++)
+    if (kit_listed(n, ACCEL_PLUGIN_ATTR_STRIDE, i, 1) != 1 ||
+        kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, i, 1) != 1)
+      return 0;
+  if (d[0] < WINOGRAD_CHANNELS || d[1] < WINOGRAD_CHANNELS) return 0;
+  return d[0] <= WINOGRAD_MATRIX / d[1] ? 4 : 2;
+}
+
+static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_conv *out) {
+  if (n->op != ACCEL_PLUGIN_OP_CONV && n->op != ACCEL_PLUGIN_OP_CONV_TRANSPOSE) return false;
+  int32_t t = kit_operand(n, 1),
+          w = t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT ? p->tensor[t].weight : -1;
+  int64_t groups = kit_attr_i(n, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  if (w < 0 || p->weight[w].rank < 3 || p->weight[w].rank > 4 || groups < 1 ||
+      p->weight[w].dim[0] % groups)
+    return false;
+  const int64_t *d = p->weight[w].dim, taps = d[2] * (p->weight[w].rank == 4 ? d[3] : 1);
+  *out = (cpu_conv){.w = w, .groups = groups, .rows = d[0] / groups, .k = d[1] * taps};
+  if (n->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) { /* w[C,O/g,taps] */
+    out->form = CPU_CONV_TRANSPOSED;
+    out->rows = d[1] * taps;
+    out->k = d[0] / groups;
+  } else if (d[1] == 1 && groups > 1) {
+    int64_t span = (taps - 1) * kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
+    out->form =
+        over_rows(n) && groups == d[0] && span <= CPU_CONV_SPAN ? CPU_CONV_TAPS : CPU_CONV_PLANES;
+  }
+  return true;
+}
+
+bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+  cpu_conv unused;
+  return operand == 1 && describe(p, n, &unused);
+}
+
+static const accel_plugin_format coded_format = {.store = ACCEL_PLUGIN_I8,
+                                                 .scale = ACCEL_PLUGIN_F32,
+                                                 .zero = ACCEL_PLUGIN_NO_DTYPE,
+                                                 .outer = ACCEL_PLUGIN_NO_DTYPE,
+                                                 .group_n = 1};
+
+static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
+  return (cpu_panel){.form = CPU_FORM_I8,
+                     .kernels = k,
+                     .format = &coded_format,
+                     .k = cpu_conv_depth(c),
+                     .block = c->block,
+                     .cols = k->linear[CPU_FORM_I8].cols};
+}
+
+enum { CODED_MOST = 1 << 15 }; /* k whose products are sure to fit a sum of 32 bits: 2^15 255 127 */
+
+/* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes
+ * would cost what they save, those of 7 bits more often, which are also the least exact. */
+static bool coded(const accel_plugin_node *n, const cpu_conv *c, const accel_plugin_format *format,
+                  const cpu_kernels *k) {
+  const int64_t least = k->linear[CPU_FORM_I8].x == CPU_X_U7B ? 48 : 16;
+  return c->form == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 &&
+         !over_rows(n) && k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= least &&
+         c->block <= CODED_MOST;
+}
+
+/* k that are neighbours in an image that lies channels last, all of one scale: a row of the kernel,
+ * or a tap of those that are dilated or run along a single line, whose pixels have scales of their
+ * own.  Short ones would not pay: all k then. */
+static int64_t block_of(const accel_plugin_node *n, const accel_plugin_weight *w, int64_t k) {
+  const int64_t *d = w->dim, axis = w->rank - 3;
+  const bool tap = axis == 0 || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, (uint32_t)axis, 1) != 1;
+  const int64_t block = tap ? d[1] : d[1] * d[2 + axis];
+  return block < CPU_X_STEP ? k : block;
+}
+
+/* Short rows of a kernel as parts of a block, where not much is padded: k that windows can read in
+ * place. */
+static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w, cpu_conv *c) {
+  if (w->rank != 4 || c->block != c->k || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 1, 1) != 1)
+    return;
+  const int64_t run = w->dim[1] * w->dim[3], part = (run + 7) / 8 * 8, depth = w->dim[2] * part;
+  if (run >= CPU_X_STEP || depth > (c->k + 15) / 16 * 18) return;
+  c->part = part;
+  c->block = depth;
+}
+
+/* Whether a coded convolution may multiply words, too: then it has both packings, as large pictures
+ * alone are worth it. */
+static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
+                     const cpu_kernels *k) {
+  const cpu_linear_kernel *linear = &k->linear[CPU_FORM_I8];
+  return k->winograd_i16 && linear->x == CPU_X_U8B && cpu_conv_window(n, w->dim, w->rank) == 4 &&
+         c->rows % linear->cols == 0 && w->dim[1] % CPU_WINOGRAD_WORDS == 0;
+}
+
+/* Tiles as equal in height as whole rows allow. */
+static void cut(cpu_conv *c, const cpu_kernels *k) {
+  if (c->form == CPU_CONV_I8) {
+    const cpu_panel p = panel_of(c, k);
+    c->height = p.cols;
+    c->tiles = (c->rows + p.cols - 1) / p.cols;
+    c->panel_bytes = cpu_i8_panel_bytes(&p);
+    return;
+  }
+  int64_t tiles = (c->rows + k->tile_rows - 1) / k->tile_rows;
+  c->height = tiles ? (c->rows + tiles - 1) / tiles : 1;
+  c->tiles = (c->rows + c->height - 1) / c->height;
+}
+
+static int64_t floats_of(const cpu_conv *c) {
+  if (c->form == CPU_CONV_I8)
+    return (int64_t)((c->panel_bytes + c->word_bytes) / sizeof(float)) * c->tiles;
+  int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
+  return c->groups * rows * cpu_conv_depth(c) *
+         (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
+}
+
+typedef struct packing {
+  const cpu_conv *c;
+  const cpu_kernels *kernels;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  accel_plugin_weight_view view;
+  float *rows; /* [workers][room] */
+  int64_t room;
+  uint32_t tasks;
+  int32_t *rc; /* [workers] */
+  accel_plugin_error *error;
+} packing;
+
+/* Rows [first, first + count) of w seen as [dim 0, the rest]; the format may see it as more,
+ * shorter rows. */
+static int32_t read_rows(const packing *p, int64_t first, int64_t count, float *out,
+                         accel_plugin_error *error) {
+  int64_t n, k;
+  kit_weight_matrix(p->weight, &n, &k);
+  const int64_t each = p->weight->dim[0] ? n / p->weight->dim[0] : 1;
+  return kit_weight_rows(p->weight, p->format, &p->view, first * each, count * each, out, error);
+}
+
+/* Columns of a panel from their rows [channels][taps]: codes of 8 bits, a scale a column; the same
+ * codes and scales again where the weights are stored so. */
+static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const cpu_panel panel = panel_of(c, p->kernels);
+  const int64_t first = index * c->height,
+                have = c->rows - first < c->height ? c->rows - first : c->height,
+                channels = p->weight->dim[1], taps = c->k / channels;
+  float scale[CPU_PANEL_COLS];
+  int8_t *codes = (int8_t *)(rows + c->height * c->k);
+  const int64_t depth = cpu_conv_depth(c), run = p->weight->dim[p->weight->rank - 1];
+  cpu_matrix m = {
+      .format = &coded_format, .view = {.data = codes, .scale = scale}, .n = have, .k = depth};
+  cpu_column column[CPU_PANEL_COLS] = {0};
+  int32_t rc = read_rows(p, first, have, rows, error);
+  for (int64_t i = 0; !rc && i < have; i++) {
+    const float *w = rows + i * c->k;
+    float most = 0;
+    for (int64_t k = 0; k < c->k; k++) most = fmaxf(most, fabsf(w[k]));
+    scale[i] = most / 127.0f;
+    const float factor = most > 0 ? 127.0f / most : 0;
+    memset(codes + i * depth, 0, (size_t)depth);
+    for (int64_t t = 0; t < taps; t++) {
+      int8_t *to =
+          codes + i * depth + (c->part ? t / run * c->part + t % run * channels : t * channels);
+      for (int64_t k = 0; k < channels; k++) to[k] = (int8_t)lrintf(w[k * taps + t] * factor);
+    }
+    column[i] = (cpu_column){.from = &m, .row = i};
+  }
+  if (!rc) cpu_i8_panel_pack(&panel, column, (char *)c->packed + (uint64_t)index * c->panel_bytes);
+  if (!rc && c->word_bytes)
+    cpu_winograd_i16_pack(
+        rows, channels, c->height, rows + c->height * c->k,
+        (char *)c->packed + (uint64_t)c->tiles * c->panel_bytes + (uint64_t)index * c->word_bytes);
+  return rc;
+}
+
+/* Element k of row i of a tile in pairs; the last k of an odd number is followed by zero. */
+static void put_pair(const cpu_conv *c, float *tile, int64_t k, int64_t i, float value) {
+  uint16_t *pair = (uint16_t *)(tile + k / 2 * c->height + i);
+  pair[k % 2] = accel_f32_to_bf16(value);
+  if (k % 2 == 0) pair[1] = 0;
+}
+
+/* Tile `index` at all points. */
+static int32_t pack_winograd(const packing *p, int64_t index, float *rows,
+                             accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const int64_t row = index * c->height,
+                have = c->rows - row < c->height ? c->rows - row : c->height;
+  const int64_t step = c->tiles * cpu_conv_depth(c) * c->height, points = cpu_winograd_points(c->n);
+  float *to = c->packed + index * cpu_conv_depth(c) * c->height,
+        one[CPU_WINOGRAD_MOST * CPU_WINOGRAD_MOST];
+  int32_t rc = read_rows(p, row, have, rows, error);
+  memset(rows + have * c->k * WINOGRAD_TAPS, 0,
+         (size_t)((c->height - have) * c->k * WINOGRAD_TAPS) * sizeof *rows);
+  for (int64_t k = 0; !rc && k < c->k; k++)
+    for (int64_t i = 0; i < c->height; i++) {
+      const float *from = rows + (i * c->k + k) * WINOGRAD_TAPS;
+      if (!c->pairs) {
+        cpu_winograd_weights(c->n, from, to + k * c->height + i, step);
+        continue;
+      }
+      cpu_winograd_weights(c->n, from, one, 1);
+      for (int64_t j = 0; j < points; j++) put_pair(c, to + j * step, k, i, one[j]);
+    }
+  return rc;
+}
+
+/* Tile `index` of all groups' tiles. */
+static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  if (c->form == CPU_CONV_I8) return pack_panel(p, index, rows, error);
+  const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
+                have = c->rows - row < c->height ? c->rows - row : c->height;
+  float *to = c->packed + index * cpu_conv_depth(c) * c->height;
+  if (c->form == CPU_CONV_WINOGRAD) return pack_winograd(p, index, rows, error);
+  if (c->form == CPU_CONV_TRANSPOSED) {
+    for (int64_t k = 0; k < c->k; k++) {
+      int32_t rc = read_rows(p, group * c->k + k, 1, rows, error);
+      if (rc) return rc;
+      memcpy(to + k * c->height, rows + row, (size_t)have * sizeof *to);
+      memset(to + k * c->height + have, 0, (size_t)(c->height - have) * sizeof *to);
+    }
+    return ACCEL_PLUGIN_OK;
+  }
+  int32_t rc = read_rows(p, group * c->rows + row, have, rows, error);
+  for (int64_t k = 0; !rc && k < c->k; k++)
+    for (int64_t i = 0; i < c->height; i++) {
+      const float value = i < have ? rows[i * c->k + k] : 0.0f;
+      if (c->pairs)
+        put_pair(c, to, k, i, value);
+      else
+        to[k * c->height + i] = value;
+    }
+  return rc;
+}
+
+static void pack_task(void *arg, uint32_t task, uint32_t worker) {
+  const packing *p = arg;
+  const int64_t all = p->c->groups * p->c->tiles;
+  for (int64_t i = cpu_share(all, task, p->tasks);
+       i < cpu_share(all, task + 1, p->tasks) && !p->rc[worker]; i++)
+    p->rc[worker] = pack_tile(p, i, p->rows + worker * p->room, &p->error[worker]);
+}
+
+static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
+  uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
+  int64_t all = p->c->groups * p->c->tiles;
+  p->room = p->c->form == CPU_CONV_TRANSPOSED
+                ? p->c->rows
+                : p->c->height * p->c->k * (p->c->form == CPU_CONV_I8 ? 2 : 1);
+  if (p->c->form == CPU_CONV_WINOGRAD) p->room *= WINOGRAD_TAPS;
+  if (p->c->word_bytes) p->room += 4 * p->c->k; /* 36 points of a column */
+  p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
+  p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
+  p->rc = calloc(workers, sizeof *p->rc);
+  p->error = calloc(workers, sizeof *p->error);
+  int32_t rc = p->rows && p->rc && p->error
+                   ? ACCEL_PLUGIN_OK
+                   : kit_no_memory(error, (uint64_t)(workers * p->room) * 4);
+  for (uint32_t i = 0; !rc && i < workers; i++) p->error[i].size = sizeof *p->error;
+  if (!rc && p->tasks > 1)
+    host->parallel(host->self, p->tasks, pack_task, p);
+  else if (!rc)
+    pack_task(p, 0, 0);
+  for (uint32_t i = 0; !rc && i < workers; i++)
+    if (p->rc[i]) {
+      rc = p->rc[i];
+      if (error) *error = p->error[i];
+    }
+  free(p->rows);
+  free(p->rc);
+  free(p->error);
+  return rc;
+}
+
+/* [outputs][taps], or its transpose. */
+static int32_t pack_small(const packing *p, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const int64_t outputs = c->groups * c->rows;
+  if (c->form == CPU_CONV_PLANES) return read_rows(p, 0, outputs, c->packed, error);
+  float *row = malloc((size_t)(c->k + 1) * sizeof *row);
+  int32_t rc = row ? ACCEL_PLUGIN_OK : kit_no_memory(error, (uint64_t)c->k * 4);
+  for (int64_t o = 0; !rc && o < outputs; o++) {
+    rc = read_rows(p, o, 1, row, error);
+    for (int64_t t = 0; !rc && t < c->k; t++) c->packed[t * outputs + o] = row[t];
+  }
+  free(row);
+  return rc;
+}
+
+static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_kernels *kernels,
+                    const accel_plugin_format *format, const accel_plugin_host *host,
+                    accel_plugin_error *error) {
+  packing p = {.c = c, .kernels = kernels, .weight = &program->weight[c->w], .format = format};
+  c->packed = cpu_weight_room(host, (uint64_t)floats_of(c) * sizeof(float), error);
+  if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
+  if (rc) return rc;
+  rc = c->form <= CPU_CONV_TRANSPOSED || c->form == CPU_CONV_I8 ? pack_tiles(&p, host, error)
+                                                                : pack_small(&p, error);
+  host->weight_unmap(host->self, (uint32_t)c->w);
+  return rc;
+}
+
+static bool same(const cpu_conv *a, const cpu_conv *b) {
+  return a->w == b->w && a->form == b->form && a->groups == b->groups && a->block == b->block &&
+         a->word_bytes == b->word_bytes;
+}
+
+/* Weights that may be rounded to pairs of bf16: int8 that no codes are multiplied with (groups, few
+ * channels) has lost as many bits before. */
+static bool fits_pairs(const accel_plugin_format *format) {
+  return format->store == ACCEL_PLUGIN_BF16 || format->store == ACCEL_PLUGIN_I8;
+}
+
+/* What a described node keeps of its weight in `format`: form and size. */
+static void settle(const accel_plugin_program *p, const accel_plugin_node *n,
+                   const cpu_kernels *kernels, const accel_plugin_format *format, cpu_conv *c) {
+  const accel_plugin_weight *w = &p->weight[c->w];
+  const int64_t window = cpu_conv_window(n, w->dim, w->rank);
+  c->block = block_of(n, w, c->k);
+  if (coded(n, c, format, kernels)) {
+    c->form = CPU_CONV_I8;
+    take_parts(n, w, c);
+  } else if (window) {
+    c->form = CPU_CONV_WINOGRAD;
+    c->n = window;
+    c->k = w->dim[1];
+  }
+  c->pairs = fits_pairs(format) && kernels->conv_pairs &&
+             (c->form == CPU_CONV_TILES || c->form == CPU_CONV_WINOGRAD);
+  if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
+  cut(c, kernels);
+  if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))
+    c->word_bytes = (uint64_t)cpu_winograd_i16_panel(w->dim[1], kernels->linear[CPU_FORM_I8].cols);
+}
+
+/* What node `index` keeps of `weight`; false when it is no convolution over it. */
+static bool settle_of(const accel_plugin_program *p, uint32_t index, uint32_t weight,
+                      const cpu_kernels *kernels, const accel_plugin_format *format,
+                      cpu_conv *out) {
+  if (!describe(p, &p->node[index], out) || out->w != (int32_t)weight) return false;
+  settle(p, &p->node[index], kernels, format, out);
+  return true;
+}
+
+uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight,
+                        const accel_plugin_format *format, const cpu_kernels *kernels) {
+  uint64_t bytes = 0;
+  cpu_conv c, earlier;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    if (!settle_of(p, i, weight, kernels, format, &c)) continue;
+    bool again = false; /* nodes of one packing share it */
+    for (uint32_t j = 0; j < i && !again; j++)
+      again = settle_of(p, j, weight, kernels, format, &earlier) && same(&earlier, &c);
+    if (!again) bytes += (uint64_t)floats_of(&c) * sizeof(float);
+  }
+  return bytes;
+}
+
+/* ---- codes between convolutions ---- */
+
+static const cpu_conv *coded_at(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  const cpu_conv *w = c->of[node] >= 0 ? &c->at[c->of[node]] : NULL;
+  return w && w->form == CPU_CONV_I8 && p->node[node].out[0] >= 0 ? w : NULL;
+}
+
+/* A pool that can take codes and give codes: the largest of small windows. */
+static bool pools(const accel_plugin_program *p, uint32_t node) {
+  const accel_plugin_node *n = &p->node[node];
+  const int64_t *list;
+  if (n->op != ACCEL_PLUGIN_OP_POOL || n->out[0] < 0 || kit_operand(n, 0) < 0) return false;
+  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) != ACCEL_PLUGIN_POOL_MAX)
+    return false;
+  if (kit_attr_iv(n, ACCEL_PLUGIN_ATTR_ADAPTIVE, &list) > 0) return false;
+  int64_t taps = 1;
+  const int64_t dims = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_KERNEL, &list);
+  for (int64_t i = 0; i < dims; i++)
+    taps = list[i] <= CPU_POOL_TAPS ? taps * list[i] : CPU_POOL_TAPS + 1;
+  return dims > 0 && taps <= CPU_POOL_TAPS;
+}
+
+static bool gives_codes(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  return coded_at(p, c, node) || pools(p, node);
+}
+
+/* How the node at `node` reads its operand `k`, if not as codes: NONE. */
+static cpu_codes reads(const accel_plugin_program *p, const cpu_convs *c, uint32_t node,
+                       uint32_t k) {
+  if (pools(p, node)) return CPU_CODES_PIXEL;
+  const cpu_conv *w = coded_at(p, c, node);
+  const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
+  if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
+  if (k == 3 || w->block == channels) return CPU_CODES_PIXEL;
+  return w->block < w->k ? CPU_CODES_LINE : CPU_CODES_NONE;
+}
+
+/* Results of coded convolutions that only such ones read are codes, also with a pool between.  A
+ * residual must be codes where the result is, and so must what is pooled and the pool's result. */
+static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
+  for (uint32_t i = 0; i < p->n_node; i++)
+    if (gives_codes(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = kit_operand(&p->node[i], k);
+      if (t < 0 || !c->codes[t]) continue;
+      const cpu_codes how = reads(p, c, i, k);
+      if (how != CPU_CODES_PIXEL) c->codes[t] = (uint8_t)how;
+    }
+  for (uint32_t e = 0; e < p->n_entry; e++)
+    for (uint32_t i = 0; i < p->entry[e].n_out; i++) c->codes[p->entry[e].out[i]] = CPU_CODES_NONE;
+  for (bool changed = true; changed;) { /* each round takes one away, at least */
+    changed = false;
+    for (uint32_t i = 0; i < p->n_node; i++) {
+      if (!gives_codes(p, c, i)) continue;
+      const bool pool = pools(p, i);
+      const int32_t y = p->node[i].out[0], beside = kit_operand(&p->node[i], pool ? 0 : 3);
+      const bool left = beside >= 0 && c->codes[y] && !c->codes[beside],
+                 right = pool && !c->codes[y] && c->codes[beside];
+      if (left) c->codes[y] = CPU_CODES_NONE;
+      if (right) c->codes[beside] = CPU_CODES_NONE;
+      changed = changed || left || right;
+    }
+  }
+}
+
+/* Results of a ReLU, and what is pooled of such. */
+static void mark_positive(const accel_plugin_program *p, const cpu_kernels *kernels, cpu_convs *c) {
+  if (cpu_codes_flip(kernels->linear[CPU_FORM_I8].x)) return;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    if (!gives_codes(p, c, i) || !c->codes[n->out[0]]) continue;
+    const bool relu =
+        kit_attr_i(n, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) == ACCEL_PLUGIN_ACT_RELU;
+    if (pools(p, i) ? cpu_codes_positive(c, kit_operand(n, 0)) : relu)
+      c->codes[n->out[0]] |= CPU_CODES_POSITIVE;
+  }
+}
+
+int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels,
+                       const accel_plugin_format *format, const accel_plugin_host *host,
+                       cpu_convs *out, accel_plugin_error *error) {
+  out->at = calloc(program->n_node + 1, sizeof *out->at);
+  out->of = malloc((program->n_node + 1) * sizeof *out->of);
+  out->codes = calloc(program->n_tensor + 1, 1);
+  if (!out->at || !out->of || !out->codes)
+    return kit_no_memory(error, program->n_node * sizeof *out->at);
+  for (uint32_t i = 0; i < program->n_node; i++) {
+    cpu_conv c;
+    uint32_t at = 0;
+    out->of[i] = -1;
+    if (!describe(program, &program->node[i], &c)) continue;
+    settle(program, &program->node[i], kernels, &format[c.w], &c);
+    while (at < out->n && !same(&out->at[at], &c)) at++;
+    out->of[i] = (int32_t)at;
+    if (at < out->n) continue;
+    out->at[out->n++] = c;
+    if (host->cancelled && host->cancelled(host->self))
+      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
+    int32_t rc = pack(program, &out->at[at], kernels, &format[c.w], host, error);
+    if (rc) return rc;
+  }
+  lay_codes(program, out);
+  mark_positive(program, kernels, out);
+  return ACCEL_PLUGIN_OK;
+}
+
+void cpu_convs_free(cpu_convs *c) {
+  for (uint32_t i = 0; i < c->n; i++) free(c->at[i].packed);
+  free(c->at);
+  free(c->of);
+  free(c->codes);
+  memset(c, 0, sizeof *c);
+}

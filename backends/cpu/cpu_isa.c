@@ -1,0 +1,141 @@
+/* cpu_isa.c - which instruction sets this machine runs, and the kernels of each. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* What the system saves on a context switch (xgetbv); 0 when it does not say. */
+static uint64_t saved_state(void) {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 27))) return 0; /* OSXSAVE */
+  __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+  return (uint64_t)d << 32 | a;
+}
+
+static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+
+static bool has_isa(cpu_isa isa) {
+  uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
+  if (isa == CPU_ISA_SCALAR) return true;
+  if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
+  if (!__get_cpuid(1, &a, &b, &features, &d) ||
+      !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d))
+    return false;
+  if (a >= 1) __get_cpuid_count(7, 1, &leaf7_1a, &b, &c, &d);
+  uint64_t saved = saved_state();
+  bool avx2 = has(features, 1u << 12 | 1u << 29 | 1u << 28) && has(leaf7_b, 1u << 5) &&
+              (saved & 0x6) == 0x6; /* FMA, F16C; xmm, ymm */
+  bool avx512 = avx2 && has(leaf7_b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
+                (saved & 0xe6) == 0xe6; /* masks, both halves of zmm */
+  switch (isa) {
+    case CPU_ISA_AVX2:
+      return avx2;
+    case CPU_ISA_AVXVNNI:
+      return avx2 && has(leaf7_1a, 1u << 4);
+    case CPU_ISA_AVX512:
+      return avx512;
+    case CPU_ISA_AVX512VNNI:
+      return avx512 && has(leaf7_c, 1u << 11);
+    default: /* AVX512BF16; its kernels use VNNI and VBMI, too */
+      return avx512 && has(leaf7_c, 1u << 11 | 1u << 1) && has(leaf7_1a, 1u << 5);
+  }
+}
+
+/* Whether the newest instructions gain something: vdpbf16ps multiplies pairs twice as fast as
+ * vfmadd single ones on AMD's processors, but half as fast on an Intel Xeon (docs/performance.md),
+ * where bf16 weights are better widened. */
+static bool gains(cpu_isa isa) {
+  uint32_t most, b, c, d;
+  return isa != CPU_ISA_AVX512BF16 || (__get_cpuid(0, &most, &b, &c, &d) && b == signature_AMD_ebx);
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+static bool has_isa(cpu_isa isa) {
+  const unsigned long asimddp = 1ul << 20;
+  return isa <= CPU_ISA_NEON || (isa == CPU_ISA_NEONDOT && (getauxval(AT_HWCAP) & asimddp));
+}
+static bool gains(cpu_isa isa) {
+  (void)isa;
+  return true;
+}
+#else
+static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
+static bool gains(cpu_isa isa) {
+  (void)isa;
+  return true;
+}
+#endif
+
+/* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
+static bool known(cpu_isa isa, bool gaining) {
+  static atomic_uint answers; /* two bits of each, and one that is always set */
+  unsigned bits = atomic_load_explicit(&answers, memory_order_relaxed);
+  if (!bits) {
+    bits = 1u << 2 * CPU_ISA_COUNT;
+    for (int i = 0; i < CPU_ISA_COUNT; i++)
+      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)gains((cpu_isa)i)
+                                                       << (CPU_ISA_COUNT + i);
+    atomic_store_explicit(&answers, bits, memory_order_relaxed);
+  }
+  return bits >> (gaining ? CPU_ISA_COUNT + isa : isa) & 1;
+}
+static bool runs(cpu_isa isa) { return known(isa, false); }
+
+int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
+  int n = 0;
+  for (int isa = CPU_ISA_COUNT; isa-- > 0;)
+    if (runs((cpu_isa)isa)) list[n++] = (cpu_isa)isa;
+  return n;
+}
+
+const char *cpu_isa_name(cpu_isa isa) {
+  static const char *const names[CPU_ISA_COUNT] = {"scalar",  "neon",   "neondot",    "avx2",
+                                                   "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
+  return names[isa];
+}
+
+cpu_isa cpu_isa_choose(char *refused, size_t size) {
+  cpu_isa list[CPU_ISA_COUNT];
+  int n = cpu_isa_list(list);
+  const char *wanted = getenv("ACCEL_ISA");
+  const cpu_isa usual = list[n > 1 && !known(list[0], true)];
+  if (refused && size) refused[0] = 0;
+  if (!wanted || !*wanted) return usual;
+  if (!strcmp(wanted, "openblas")) return CPU_ISA_SCALAR; /* cpu_blas.c */
+  for (int i = 0; i < n; i++)
+    if (!strcmp(wanted, cpu_isa_name(list[i]))) return list[i];
+  if (refused)
+    snprintf(refused, size,
+             "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s",
+             wanted, cpu_isa_name(list[0]), n > 1 ? " or " : "",
+             n > 1 ? cpu_isa_name(list[n - 1]) : "");
+  return usual;
+}
+
+void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
+  memset(out, 0, sizeof *out);
+  bool allowed[CPU_ISA_COUNT];
+  for (int i = 0; i < CPU_ISA_COUNT; i++) allowed[i] = i <= (int)isa && runs((cpu_isa)i);
+  out->isa = isa;
+#define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
+#define CPU_LINEAR(form, dtype, height, width, from, ISA, name) \
+  if (ALLOWED(ISA) && !out->linear[CPU_FORM_##form].run)        \
+    out->linear[CPU_FORM_##form] = (cpu_linear_kernel){         \
+        accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_X_##from};
+#define CPU_CONVERT(x, dtype, ISA, name)        \
+  if (ALLOWED(ISA) && !out->convert[CPU_X_##x]) \
+    out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
+#define CPU_KERNEL(slot, op, tile, ISA, name) \
+  if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
+#include "kernels/kernels.def"
+  out->tile_rows = out->linear[CPU_FORM_F32].rows;
+  out->panel_cols = out->linear[CPU_FORM_F32].cols;
+  out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */
+}

@@ -1,0 +1,256 @@
+/* cpu_moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert
+ * multiplies its rows at once, and every token adds up its choices in their order: a token's result
+ * does not depend on which others there are. */
+#include <string.h>
+
+#include "cpu_ops.h"
+
+enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
+/* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
+enum { PAIRS = 1024 };
+
+typedef struct job {
+  const kit_launch *l;
+  const cpu_kernels *kernels;
+  const cpu_moe *moe;
+  /* choices; of this pass; H, I, columns of up's result */
+  int64_t k, token, tokens, pairs, hidden, inner, wide;
+  int32_t act;
+  float alpha, limit;
+  /* [experts + 1]: pairs of each; pair at each place; place of each pair */
+  int32_t *start, *order, *place;
+  int32_t *chosen, n_chosen; /* [experts]: those that have pairs, which are all that is read */
+  /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
+  float *up, *middle, *down;
+  float *scale, *zero;  /* [pairs], of rows as kernels read them */
+  char *rows;           /* such rows */
+  const cpu_experts *e; /* at hand */
+  const cpu_linear_kernel *kernel;
+  cpu_x x; /* what it reads */
+  const float *from;
+  bool by_token; /* from: rows of tokens, else of places */
+  int64_t from_ld, row_bytes, parts;
+  float *to;
+  uint32_t tasks;
+} job;
+
+/* ---- a product of each expert's rows ---- */
+
+/* Rows in the order of places, as the kernel reads them. */
+static void rows_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  (void)worker;
+  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
+       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
+    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
+    char *to = j->rows + i * j->row_bytes;
+    if (j->x == CPU_X_F32)
+      memcpy(to, x, (size_t)j->e->k * sizeof *x);
+    else
+      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
+                       j->zero + i);
+  }
+}
+
+static void product_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  const cpu_experts *e = j->e;
+  const int64_t expert = j->chosen[index / j->parts], part = index % j->parts,
+                first = j->start[expert], rows = j->start[expert + 1] - first;
+  const bool up = e == &j->moe->up;
+  const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
+  (void)worker;
+  cpu_gemm g = {.n = e->n,
+                .k = e->k,
+                .x = j->rows + first * j->row_bytes,
+                .ldx = j->row_bytes / cpu_x_bytes(j->x),
+                .x_scale = cpu_x_blocked(j->x) ? NULL : j->scale + first,
+                .x_zero = cpu_x_blocked(j->x) ? NULL : j->zero + first,
+                .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
+                .panel_bytes = (int64_t)e->panel_bytes,
+                .group = e->format.group_k,
+                .store = e->format.store,
+                .scale = e->format.scale,
+                .y = j->to + first * e->n,
+                .ldy = e->n,
+                .bias = kit_has(bias) ? kit_f32(bias) + expert * e->n : NULL,
+                .glu = up && j->moe->fused};
+  if (up && (j->moe->fused || j->moe->glu == ACCEL_PLUGIN_GLU_NONE)) {
+    g.act = j->act;
+    g.alpha = j->alpha;
+  }
+  j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
+                 cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
+}
+
+static void run_products(job *j) {
+  const int64_t most = 4 * (int64_t)cpu_workers(j->l);
+  j->parts = j->e->panels < most ? j->e->panels : most;
+  cpu_parallel(j->l, (uint32_t)(j->n_chosen * j->parts), product_task, j);
+}
+
+static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld,
+                     bool by_token, float *to) {
+  j->e = e;
+  j->kernel = &j->kernels->linear[e->form];
+  j->x = cpu_x_beside(j->kernel->x, e->k, e->format.group_k);
+  j->from = from;
+  j->from_ld = from_ld;
+  j->by_token = by_token;
+  j->to = to;
+  j->row_bytes = cpu_x_row(j->x, e->k) * cpu_x_bytes(j->x);
+  if (!by_token && j->x == CPU_X_F32) { /* already in order */
+    char *rows = j->rows;
+    j->rows = (char *)from;
+    j->row_bytes = from_ld * (int64_t)sizeof(float);
+    run_products(j);
+    j->rows = rows;
+    return;
+  }
+  j->tasks = cpu_tasks(j->l, j->pairs, 0.3 * (double)e->k);
+  cpu_parallel(j->l, j->tasks, rows_task, j);
+  run_products(j);
+}
+
+/* ---- gates that no kernel joins ---- */
+
+static void gate_row(const job *j, const float *from, float *gate, float *up) {
+  const int64_t n = j->inner;
+  if (j->moe->glu == ACCEL_PLUGIN_GLU_INTERLEAVED) {
+    for (int64_t i = 0; i < n; i++) {
+      gate[i] = from[2 * i];
+      up[i] = from[2 * i + 1];
+    }
+  } else {
+    bool first = j->moe->glu == ACCEL_PLUGIN_GLU_GATE_FIRST;
+    memcpy(gate, from + (first ? 0 : n), (size_t)n * sizeof *gate);
+    memcpy(up, from + (first ? n : 0), (size_t)n * sizeof *up);
+  }
+}
+
+/* middle = act(gate) * up; up's row is used up. */
+static void gate_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  const cpu_kernels *k = j->kernels;
+  const int64_t n = j->inner;
+  const float one = 1.0f;
+  (void)worker;
+  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
+       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
+    /* free until the next product */
+    float *gate = j->middle + i * n, *up = j->down + i * (j->hidden > n ? j->hidden : n);
+    gate_row(j, j->up + i * j->wide, gate, up);
+    if (j->limit > 0) {
+      k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -INFINITY, j->limit, gate, gate, n);
+      k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -j->limit, j->limit, up, up, n);
+    }
+    k->activate(j->act, j->alpha, gate, gate, n);
+    if (j->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI)
+      k->binary(ACCEL_PLUGIN_BINARY_ADD, up, 1, &one, 0, up, n);
+    k->binary(ACCEL_PLUGIN_BINARY_MUL, gate, 1, up, 1, gate, n);
+  }
+}
+
+/* ---- tokens ---- */
+
+static void combine_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  (void)worker;
+  for (int64_t t = cpu_share(j->tokens, index, j->tasks);
+       t < cpu_share(j->tokens, index + 1, j->tasks); t++) {
+    float *y = kit_f32(&j->l->out[0]) + (j->token + t) * j->hidden;
+    memset(y, 0, (size_t)j->hidden * sizeof *y);
+    for (int64_t c = 0; c < j->k; c++)
+      j->kernels->accumulate(kit_f32(&j->l->in[WT])[(j->token + t) * j->k + c],
+                             j->down + (int64_t)j->place[t * j->k + c] * j->hidden, y, j->hidden);
+  }
+}
+
+static void sort_pairs(job *j) {
+  const int32_t *idx = kit_i32(&j->l->in[IDX]) + j->token * j->k;
+  memset(j->start, 0, (size_t)(j->moe->experts + 1) * sizeof *j->start);
+  for (int64_t i = 0; i < j->pairs; i++) j->start[idx[i] + 1]++;
+  for (int64_t e = 0; e < j->moe->experts; e++) j->start[e + 1] += j->start[e];
+  /* start moves to the end of each expert, and back below */
+  for (int64_t i = 0; i < j->pairs; i++) {
+    j->place[i] = j->start[idx[i]]++;
+    j->order[j->place[i]] = (int32_t)i;
+  }
+  for (int64_t e = j->moe->experts; e > 0; e--) j->start[e] = j->start[e - 1];
+  j->start[0] = j->n_chosen = 0;
+  for (int32_t e = 0; e < j->moe->experts; e++)
+    if (j->start[e + 1] > j->start[e]) j->chosen[j->n_chosen++] = e;
+}
+
+static void run_pass(job *j) {
+  sort_pairs(j);
+  multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true,
+           j->up ? j->up : j->middle);
+  if (j->up) {
+    j->tasks = cpu_tasks(j->l, j->pairs, 1.5 * (double)j->inner);
+    cpu_parallel(j->l, j->tasks, gate_task, j);
+  }
+  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down);
+  j->tasks = cpu_tasks(j->l, j->tokens, 0.3 * (double)(j->hidden * j->k));
+  cpu_parallel(j->l, j->tasks, combine_task, j);
+}
+
+static int64_t tokens_of(const kit_launch *l) {
+  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? PAIRS / k : 1;
+  if (most < 1) most = 1;
+  return l->in[X].dim[0] < most ? l->in[X].dim[0] : most;
+}
+
+/* Places the parts of the workspace; answers its bytes. */
+static uint64_t lay(const kit_launch *l, char *base, job *j) {
+  const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
+                hidden = kit_cols(&l->in[X]);
+  const int64_t inner = l->in[W_DOWN].dim[2], wide = l->in[W_UP].dim[1],
+                widest = hidden > inner ? hidden : inner;
+  int64_t at = 0;
+#define PART(field, type, count)                    \
+  if (base) j->field = (type *)(void *)(base + at); \
+  at += cpu_aligned((count) * (int64_t)sizeof(type))
+  PART(start, int32_t, experts + 1);
+  PART(chosen, int32_t, experts);
+  PART(order, int32_t, pairs);
+  PART(place, int32_t, pairs);
+  PART(scale, float, pairs);
+  PART(zero, float, pairs);
+  PART(rows, char, pairs *cpu_x_row(CPU_X_F32, widest) * 4);
+  PART(middle, float, pairs *inner);
+  PART(down, float, pairs *widest);
+  PART(up, float, pairs *wide);
+#undef PART
+  return (uint64_t)at;
+}
+
+uint64_t cpu_moe_workspace(const kit_launch *l) { return lay(l, NULL, NULL); }
+
+int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[X], *idx = &l->in[IDX];
+  if (s->moes.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_MOE)(l, error);
+  const cpu_moe *moe = &s->moes.at[s->moes.of[l->index]];
+  job j = {.l = l,
+           .kernels = &s->kernels,
+           .moe = moe,
+           .k = kit_cols(idx),
+           .hidden = kit_cols(x),
+           .inner = moe->down.k};
+  for (int64_t i = 0; i < idx->elements; i++)
+    if (kit_i32(idx)[i] < 0 || kit_i32(idx)[i] >= moe->experts)
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %d is outside 0..%lld",
+                             kit_i32(idx)[i], (long long)moe->experts - 1);
+  j.wide = moe->up.n;
+  j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  j.alpha = kit_act_alpha(l->node, j.act);
+  j.limit = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0);
+  lay(l, l->workspace, &j);
+  if (moe->fused || moe->glu == ACCEL_PLUGIN_GLU_NONE) j.up = NULL;
+  for (j.token = 0; j.token < x->dim[0]; j.token += j.tokens) {
+    j.tokens = x->dim[0] - j.token < tokens_of(l) ? x->dim[0] - j.token : tokens_of(l);
+    j.pairs = j.tokens * j.k;
+    run_pass(&j);
+  }
+  return ACCEL_PLUGIN_OK;
+}

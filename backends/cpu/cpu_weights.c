@@ -1,0 +1,560 @@
+/* cpu_weights.c - what init does with the weights.
+ *
+ * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and
+ * unmapped, one after the other, so the peak while loading is the final size and one tensor.  Of
+ * all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
+ * mapped them until cleanup.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu.h"
+
+enum {
+  /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB
+   * with it */
+  SMALL = 64 << 10
+};
+
+/* ---- which weights are packed ---- */
+
+static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node *n,
+                         uint32_t operand) {
+  int32_t t = kit_operand(n, operand);
+  return t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT ? p->tensor[t].weight : -1;
+}
+
+/* The packing a linear node asks for; false when its matrices are not weights of rank 2 (the scalar
+ * kernel then runs it). */
+static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_linear *out) {
+  if (n->op != ACCEL_PLUGIN_OP_LINEAR) return false;
+  int32_t glu = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE),
+          trans = kit_attr_i(n, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
+  int32_t w = weight_of(p, n, 1), gate = glu == ACCEL_PLUGIN_GLU_SEPARATE ? weight_of(p, n, 4) : -1;
+  if (w < 0 || p->weight[w].rank != 2 ||
+      (glu == ACCEL_PLUGIN_GLU_SEPARATE && (gate < 0 || p->weight[gate].rank != 2)))
+    return false;
+  const int64_t *dim = p->weight[w].dim;
+  *out = (cpu_linear){.w = w,
+                      .gate = gate,
+                      .bias = -1,
+                      .glu = glu,
+                      .trans = trans,
+                      .n = dim[trans ? 1 : 0],
+                      .k = dim[trans ? 0 : 1]};
+  if (gate >= 0 && memcmp(p->weight[gate].dim, dim, 2 * sizeof *dim)) return false;
+  if (glu > ACCEL_PLUGIN_GLU_SEPARATE) out->n /= 2;
+  if (glu == ACCEL_PLUGIN_GLU_INTERLEAVED && kit_operand(n, 2) >= 0) {
+    out->bias = weight_of(p, n, 2);
+    if (out->bias < 0) return false;
+  }
+  return true;
+}
+
+/* Is the operand a table whose rows are gathered?  Then any format will do. */
+static bool gathers(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+  int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0);
+  int32_t w = weight_of(p, n, operand);
+  return n->op == ACCEL_PLUGIN_OP_GATHER && operand == 0 && w >= 0 && p->weight[w].rank == 2 &&
+         (axis == 0 || axis == -2);
+}
+
+static bool small(const accel_plugin_weight *w) {
+  return (uint64_t)kit_weight_elements(w) * sizeof(float) < SMALL;
+}
+
+/* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather
+ * needs no table then. */
+static bool holds_rows(const cpu_linear *l, int32_t w) {
+  return l->w == w && l->gate < 0 && l->glu == ACCEL_PLUGIN_GLU_NONE && !l->trans &&
+         cpu_panel_reads(l->form);
+}
+
+static bool same(const cpu_linear *a, const cpu_linear *b) {
+  return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu &&
+         a->trans == b->trans;
+}
+
+cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
+  return (cpu_panel){.form = l->form,
+                     .kernels = kernels,
+                     .format = &l->format,
+                     .k = l->k,
+                     .cols = kernels->linear[l->form].cols};
+}
+
+/* Decides how a linear is packed.  Transposed matrices are packed as fp32 only, and two of unlike
+ * formats; so are rows of one block or two whose x would be codes of 7 bits, or rounded to bf16:
+ * too few for errors to even out, and x would be filled up with more zeros than it has elements. */
+static void settle(const cpu_kernels *kernels, const accel_plugin_format *w,
+                   const accel_plugin_format *gate, cpu_linear *l) {
+  l->format = *w;
+  l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(kernels, &l->format);
+  if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
+  const cpu_x x = kernels->linear[l->form].x;
+  if (l->k < CPU_X_STEP && (x == CPU_X_U7B || x == CPU_X_BF16)) l->form = CPU_FORM_F32;
+  cpu_panel shape = cpu_linear_shape(kernels, l);
+  int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
+  l->panels = (l->n + width - 1) / width;
+  l->panel_bytes = cpu_panel_bytes(&shape);
+}
+
+/* Tables whose rows are read from panels. */
+static void find_rows(cpu_self *s) {
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    if (holds_rows(&s->linear[i], s->linear[i].w))
+      s->weight[s->linear[i].w].panels = (int32_t)i + 1;
+}
+
+static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
+  const accel_plugin_program *p = s->program;
+  s->weight = calloc(p->n_weight + 1, sizeof *s->weight);
+  s->linear = calloc(p->n_node + 1, sizeof *s->linear);
+  s->linear_of = malloc((p->n_node + 1) * sizeof *s->linear_of);
+  if (!s->weight || !s->linear || !s->linear_of)
+    return kit_no_memory(error, p->n_node * sizeof *s->linear);
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    cpu_linear l;
+    bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
+    s->linear_of[i] = -1;
+    for (uint32_t k = 0; k < p->node[i].n_in; k++)
+      if ((!packed || (k != 1 && k != 4)) && !cpu_op_packs(p, &p->node[i], k)) {
+        int32_t w = weight_of(p, &p->node[i], k);
+        if (w >= 0 && gathers(p, &p->node[i], k))
+          s->weight[w].gathered = true;
+        else if (w >= 0)
+          s->weight[w].raw = true;
+      }
+    if (!packed) continue;
+    uint32_t at = 0;
+    while (at < s->n_linear && !same(&s->linear[at], &l)) at++;
+    settle(&s->kernels, &format[l.w], l.gate >= 0 ? &format[l.gate] : NULL, &l);
+    if (at == s->n_linear) s->linear[s->n_linear++] = l;
+    s->linear_of[i] = (int32_t)at;
+  }
+  find_rows(s);
+  for (uint32_t i = 0; i < p->n_entry; i++) /* weights that are outputs themselves */
+    for (uint32_t k = 0; k < p->entry[i].n_out; k++) {
+      const accel_plugin_tensor *t = &p->tensor[p->entry[i].out[k]];
+      if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) s->weight[t->weight].raw = true;
+    }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- memory ---- */
+
+/* Bytes of one linear in the arena; places its parts when base is given. */
+static uint64_t place(cpu_linear *l, char *base) {
+  uint64_t panels = (uint64_t)l->panels * l->panel_bytes;
+  uint64_t bias = l->bias >= 0 ? (uint64_t)cpu_aligned(l->n * (int64_t)sizeof(float)) : 0;
+  if (base) {
+    l->packed = base;
+    if (bias) {
+      l->bias_up = (float *)(base + panels);
+      l->bias_gate = (float *)(base + panels + bias);
+    }
+  }
+  return panels + 2 * bias;
+}
+
+void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
+  void *room = kit_fault(host, "allocation") ? NULL : kit_room(bytes);
+  if (!room) kit_no_memory(error, bytes);
+  return room;
+}
+
+static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
+  uint64_t at = 0;
+  s->arena_bytes = 0;
+  for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place(&s->linear[i], NULL);
+  s->arena = cpu_weight_room(host, s->arena_bytes, error);
+  if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- packing ---- */
+
+typedef struct packing {
+  cpu_linear *l;
+  cpu_panel shape;
+  cpu_matrix w, gate; /* gate: of GLU_SEPARATE */
+  uint32_t tasks;
+} packing;
+
+/* Where column `col` of the result comes from: its up half, or its gate. */
+static cpu_column column_of(const packing *p, int64_t col, bool gate) {
+  const cpu_linear *l = p->l;
+  if (col >= l->n) return (cpu_column){0};
+  switch (l->glu) {
+    case ACCEL_PLUGIN_GLU_GATE_FIRST:
+      return (cpu_column){&p->w, gate ? col : l->n + col};
+    case ACCEL_PLUGIN_GLU_GATE_LAST:
+      return (cpu_column){&p->w, gate ? l->n + col : col};
+    case ACCEL_PLUGIN_GLU_INTERLEAVED:
+      return (cpu_column){&p->w, 2 * col + !gate};
+    case ACCEL_PLUGIN_GLU_SEPARATE:
+      return (cpu_column){gate ? &p->gate : &p->w, col};
+  }
+  return (cpu_column){&p->w, col};
+}
+
+static void pack_task(void *arg, uint32_t index, uint32_t worker) {
+  const packing *p = arg;
+  const cpu_linear *l = p->l;
+  const int64_t width = l->glu ? p->shape.cols / 2 : p->shape.cols;
+  cpu_column column[CPU_PANEL_COLS];
+  (void)worker;
+  for (int64_t i = cpu_share(l->panels, index, p->tasks);
+       i < cpu_share(l->panels, index + 1, p->tasks); i++) {
+    for (int32_t c = 0; c < p->shape.cols; c++)
+      column[c] = column_of(p, i * width + c % width, c >= width);
+    cpu_panel_pack(&p->shape, column, l->packed + (uint64_t)i * l->panel_bytes);
+  }
+}
+
+static float *copied(const void *data, uint64_t bytes, accel_plugin_error *error) {
+  float *copy = malloc(bytes ? bytes : 1);
+  if (copy)
+    memcpy(copy, data, bytes);
+  else
+    kit_no_memory(error, bytes);
+  return copy;
+}
+
+static const float *readable(const void *data, uint64_t bytes, float **copy,
+                             accel_plugin_error *error) {
+  *copy = NULL;
+  if ((uintptr_t)data % sizeof(float) == 0) return data;
+  return *copy = copied(data, bytes, error);
+}
+
+/* All of a weight as fp32: the mapping itself, or a copy. */
+static const float *widened(const accel_plugin_weight *w, const accel_plugin_format *format,
+                            const accel_plugin_weight_view *view, float **copy,
+                            accel_plugin_error *error) {
+  const uint64_t bytes = (uint64_t)kit_weight_elements(w) * sizeof(float);
+  if (format->store == ACCEL_PLUGIN_F32) return readable(view->data, bytes, copy, error);
+  int64_t n, k;
+  kit_weight_matrix(w, &n, &k);
+  *copy = malloc(bytes ? bytes : 1);
+  if (!*copy) {
+    kit_no_memory(error, bytes);
+    return NULL;
+  }
+  if (!kit_weight_rows(w, format, view, 0, n, *copy, error)) return *copy;
+  free(*copy);
+  *copy = NULL;
+  return NULL;
+}
+
+/* A weight while it is packed. */
+typedef struct source {
+  cpu_matrix m;
+  float *copy;
+} source;
+
+static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index,
+                           cpu_form form, source *out, accel_plugin_error *error) {
+  const accel_plugin_weight *w = &s->program->weight[index];
+  *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
+  kit_weight_matrix(w, &out->m.n, &out->m.k);
+  int32_t rc = o->host->weight_map(o->host->self, (uint32_t)index, &out->m.view, error);
+  if (rc || form != CPU_FORM_F32) return rc;
+  out->m.f32 = widened(w, out->m.format, &out->m.view, &out->copy, error);
+  if (out->m.f32) return ACCEL_PLUGIN_OK;
+  o->host->weight_unmap(o->host->self, (uint32_t)index);
+  return ACCEL_PLUGIN_E_HOST_MEMORY;
+}
+
+static void source_close(const accel_plugin_host *host, int32_t index, source *s) {
+  free(s->copy);
+  host->weight_unmap(host->self, (uint32_t)index);
+}
+
+static void run_packing(packing *p, const accel_plugin_host *host) {
+  uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
+  p->tasks = workers > 1 && p->l->panels > 1 ? workers * 4 : 1;
+  if ((int64_t)p->tasks > p->l->panels) p->tasks = (uint32_t)p->l->panels;
+  if (p->tasks > 1)
+    host->parallel(host->self, p->tasks, pack_task, p);
+  else if (p->tasks)
+    pack_task(p, 0, 0);
+}
+
+static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
+                          accel_plugin_error *error) {
+  source bias;
+  int32_t rc = source_open(s, o, l->bias, CPU_FORM_F32, &bias, error);
+  for (int64_t i = 0; !rc && i < l->n; i++) {
+    l->bias_gate[i] = bias.m.f32[2 * i];
+    l->bias_up[i] = bias.m.f32[2 * i + 1];
+  }
+  if (!rc) source_close(o->host, l->bias, &bias);
+  return rc;
+}
+
+static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
+                           accel_plugin_error *error) {
+  source w, gate;
+  const bool two = l->gate >= 0;
+  int32_t rc = source_open(s, o, l->w, l->form, &w, error);
+  if (rc) return rc;
+  if (two) rc = source_open(s, o, l->gate, l->form, &gate, error);
+  if (!rc) {
+    packing p = {
+        .l = l, .shape = cpu_linear_shape(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
+    p.w.trans = p.gate.trans = l->trans != 0;
+    if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
+    run_packing(&p, o->host);
+    if (two) source_close(o->host, l->gate, &gate);
+  }
+  source_close(o->host, l->w, &w);
+  return rc || l->bias < 0 ? rc : split_bias(s, l, o, error);
+}
+
+/* ---- open and close ---- */
+
+static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
+                        accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  const accel_plugin_format *format = &o->precision.format[i];
+  cpu_weight *w = &s->weight[i];
+  accel_plugin_weight_view view;
+  int32_t rc = host->weight_map(host->self, i, &view, error);
+  if (rc) return rc;
+  w->mapped = true;
+  if (!w->raw && format->store != ACCEL_PLUGIN_F32) {
+    w->table = (accel_matrix){.format = *format,
+                              .data = view.data,
+                              .scale = view.scale,
+                              .zero = view.zero,
+                              .outer = view.outer};
+    kit_weight_matrix(&s->program->weight[i], &w->table.n, &w->table.k);
+    /* checks the parts */
+    return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error);
+  }
+  w->data = format->store == ACCEL_PLUGIN_F32 && small(&s->program->weight[i])
+                ? w->copy = copied(
+                      view.data,
+                      (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), error)
+                : widened(&s->program->weight[i], format, &view, &w->copy, error);
+  if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  if (w->copy) {
+    host->weight_unmap(host->self, i);
+    w->mapped = false;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t pack_all(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
+    if (host->cancelled && host->cancelled(host->self))
+      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
+    if (host->progress)
+      host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
+    rc = pack_linear(s, &s->linear[i], o, error);
+  }
+  return rc;
+}
+
+/* ---- panels kept on disk ---- */
+
+static uint64_t hash(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
+  for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
+  return h;
+}
+
+/* Everything the arena's bytes depend on; empty when making them is no more than copying, which a
+ * cache cannot beat. */
+static void cache_key(const cpu_self *s, char *key, size_t size) {
+  uint64_t h = 0xcbf29ce484222325u;
+  bool coded = false;
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    const cpu_linear *l = &s->linear[i];
+    const int64_t layout[] = {l->w, l->gate, l->bias, l->glu,    l->trans,
+                              l->n, l->k,    l->form, l->panels, (int64_t)l->panel_bytes};
+    coded |= l->format.store > ACCEL_PLUGIN_BF16;
+    h = hash(hash(h, layout, sizeof layout), &l->format, sizeof l->format);
+  }
+  key[0] = 0;
+  if (coded)
+    snprintf(key, size, "panels %016llx %s %016llx", (unsigned long long)s->program->hash,
+             cpu_isa_name(s->kernels.isa), (unsigned long long)h);
+}
+
+/* Panels from the cache, or made from the weights and kept there. */
+static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  char key[96];
+  uint64_t n = s->arena_bytes;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  cache_key(s, key, sizeof key);
+  const bool kept =
+      key[0] && host->cache_get && host->cache_get(host->self, key, s->arena, &n) == 0;
+  if (!kept) {
+    rc = pack_all(s, o, error);
+    /* declined: nothing is lost */
+    if (!rc && key[0] && host->cache_put)
+      host->cache_put(host->self, key, &(accel_plugin_part){s->arena, s->arena_bytes}, 1);
+  }
+  return rc;
+}
+
+static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  int32_t rc = plan(s, o->precision.format, error);
+  if (!rc) rc = make_arena(s, host, error);
+  if (!rc) rc = fill_arena(s, o, error);
+  if (!rc)
+    rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
+  if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
+  for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
+    if (s->weight[i].raw || (s->weight[i].gathered && !s->weight[i].panels))
+      rc = keep_raw(s, i, o, error);
+  if (rc) cpu_unmap(s, host);
+  return rc;
+}
+
+int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
+  char refused[160];
+  cpu_isa isa = cpu_isa_choose(refused, sizeof refused);
+  if (refused[0]) return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "%s", refused);
+  const accel_plugin_host *host = open->options->host;
+  if (open->program->n_weight && (!host || !host->weight_map || !host->weight_unmap))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "the host gives no weights (weight_map is NULL)");
+  cpu_self *s = calloc(1, sizeof *s);
+  if (!s) return kit_no_memory(error, sizeof *s);
+  *self = s;
+  s->program = open->program;
+  s->limits = cpu_limits_new();
+  uint8_t kv = open->options->precision.kv;
+  if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8)
+    open->kv_dtype = kv;
+  cpu_kernels_of(isa, &s->kernels);
+  s->codes = !strncmp(open->options->precision.name, "int8", sizeof open->options->precision.name);
+  s->bf16 = !strncmp(open->options->precision.name, "bf16", sizeof open->options->precision.name);
+  if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
+  if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
+    return kit_fail(
+        error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+        "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
+  return load(s, open->options, error);
+}
+
+void cpu_unmap(cpu_self *s, const accel_plugin_host *host) {
+  for (uint32_t i = 0; s && s->weight && host && host->weight_unmap && i < s->program->n_weight;
+       i++) {
+    if (s->weight[i].mapped) host->weight_unmap(host->self, i);
+    s->weight[i].mapped = false;
+  }
+}
+
+void cpu_close(void *self) {
+  cpu_self *s = self;
+  if (!s) return;
+  for (uint32_t i = 0; s->weight && i < s->program->n_weight; i++) free(s->weight[i].copy);
+  free(s->weight);
+  free(s->linear);
+  free(s->linear_of);
+  free(s->arena);
+  cpu_convs_free(&s->convs);
+  cpu_moes_free(&s->moes);
+  cpu_limits_free(s->limits);
+  free(s);
+}
+
+void *cpu_weight_data(void *self, uint32_t index) {
+  const cpu_self *s = self;
+  return (void *)s->weight[index].data; /* NULL: packed only */
+}
+
+int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, char *why, size_t why_size) {
+  cpu_kernels kernels;
+  if (format->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
+  if (!kit_format_known(format)) {
+    snprintf(why, why_size, "weight '%s': store %u with scale %u is not read",
+             program->weight[index].name, format->store, format->scale);
+    return ACCEL_PLUGIN_NO;
+  }
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  if (cpu_form_of(&kernels, format) != CPU_FORM_F32) return ACCEL_PLUGIN_NATIVE;
+  snprintf(why, why_size, "weight '%s' is widened to fp32 while loading",
+           program->weight[index].name);
+  return ACCEL_PLUGIN_EMULATED;
+}
+
+/* The panels that hold weight `index`, its half of them where two matrices share their panels. */
+static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index,
+                             const accel_plugin_format *format) {
+  cpu_kernels kernels;
+  cpu_linear l, earlier;
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  uint64_t bytes = cpu_conv_bytes(p, (uint32_t)index, format, &kernels);
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    if (!describe(p, &p->node[i], &l) || (l.w != index && l.gate != index)) continue;
+    bool again = false; /* linears of one packing share it */
+    for (uint32_t j = 0; j < i && !again; j++)
+      again = describe(p, &p->node[j], &earlier) && same(&earlier, &l);
+    if (again) continue;
+    settle(&kernels, format, NULL, &l);
+    bytes += place(&l, NULL) / (l.gate >= 0 ? 2 : 1);
+  }
+  return bytes;
+}
+
+/* Who reads a weight, beside the linears and convolutions that pack it. */
+typedef struct readers {
+  bool experts, raw;
+  bool gathered; /* from a table: no panels have its rows */
+} readers;
+
+static readers readers_of(const accel_plugin_program *p, uint32_t index,
+                          const accel_plugin_format *format) {
+  cpu_kernels kernels;
+  readers r = {0};
+  bool rows = false;
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const accel_plugin_node *n = &p->node[i];
+      cpu_linear l;
+      if (weight_of(p, n, k) != (int32_t)index || cpu_conv_packs(p, n, k)) continue;
+      if (cpu_moe_packs(p, n, k)) {
+        r.experts = true;
+      } else if (gathers(p, n, k)) {
+        r.gathered = true;
+      } else if ((k == 1 || k == 4) && describe(p, n, &l)) {
+        settle(&kernels, format, NULL, &l);
+        rows |= holds_rows(&l, (int32_t)index);
+      } else {
+        r.raw = true;
+      }
+    }
+  r.gathered &= !rows || r.raw;
+  return r;
+}
+
+/* Panels of the linears and convolutions that read it, and what other nodes read: the mapping, or a
+ * copy as fp32. */
+uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index,
+                          const accel_plugin_format *format) {
+  const readers r = readers_of(p, index, format);
+  const uint64_t packed = packed_bytes(p, (int32_t)index, format);
+  if (packed && !r.experts && !r.raw && !r.gathered) return packed;
+  const bool wide = r.raw || format->store == ACCEL_PLUGIN_F32;
+  return packed + (wide ? (uint64_t)kit_weight_elements(&p->weight[index]) * sizeof(float)
+                        : kit_format_bytes(&p->weight[index], format));
+}
+
+bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index,
+                      const accel_plugin_format *format) {
+  const readers r = readers_of(p, index, format);
+  return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !small(&p->weight[index])
+                                           : r.gathered && !r.raw;
+}

@@ -1,0 +1,125 @@
+/* gpu_backend.c - the kit's hooks: endpoints, device memory, launches. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu_ops.h"
+
+enum { NONE_BYTES = 256 };
+
+int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
+                    const accel_plugin_precision *precision, char *why, size_t n) {
+  const gpu_op *op = gpu_op_of(node->op);
+  /* activations are fp32 whatever the precision: compute says what may be, not what must */
+  (void)precision;
+  if (!op->launch) {
+    snprintf(why, n, "the GPU kernels have no %s yet", kit_op_name(node->op));
+    return ACCEL_PLUGIN_NO;
+  }
+  return op->support ? op->support(program, node, why, n) : ACCEL_PLUGIN_NATIVE;
+}
+
+/* ---- endpoints ---- */
+
+static int32_t make_none(gpu_self *s, accel_plugin_error *error) {
+  static const uint32_t zeros[NONE_BYTES / 4] = {0};
+  const int32_t rc = gpu_pool_take(&s->pool, NONE_BYTES, &s->none, error);
+  return rc ? rc : gpu_upload(s, s->none, 0, zeros, sizeof zeros, error);
+}
+
+/* Kernels write two halves at a time: rows of an odd number of them stay fp32. */
+static bool rows_are_words(const accel_plugin_program *p) {
+  for (uint32_t i = 0; i < p->n_state; i++)
+    if ((int64_t)p->state[i].heads * p->state[i].k_dim % 2 ||
+        (int64_t)p->state[i].heads * p->state[i].v_dim % 2)
+      return false;
+  return true;
+}
+
+int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
+  gpu_self *s = calloc(1, sizeof *s);
+  if (!s) return kit_no_memory(error, sizeof *s);
+  s->program = open->program;
+  int32_t rc = gpu_plugin_api.open(open->device, open->options, &s->device, &s->limits, error);
+  if (rc) {
+    free(s);
+    return rc;
+  }
+  gpu_limits_wished(&s->limits);
+  gpu_pool_open(&s->pool, s->device, &s->limits);
+  *self = s; /* from here gpu_close frees it */
+  const uint8_t kv = open->options->precision.kv;
+  if ((kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) && rows_are_words(open->program))
+    open->kv_dtype = kv;
+  s->kv_dtype = open->kv_dtype;
+  rc = make_none(s, error);
+  if (!rc) rc = gpu_weights_load(s, open, error);
+  if (!rc) gpu_variants_open(s, open);
+  return rc;
+}
+
+void gpu_close(void *self) {
+  gpu_self *s = self;
+  gpu_weights_free(s);
+  gpu_pool_give(&s->pool, s->none);
+  gpu_pool_close(&s->pool);
+  gpu_plugin_api.close(s->device);
+  free(s);
+}
+
+void *gpu_weight_buffer(void *self, uint32_t index) {
+  return ((gpu_self *)self)->weight[index].data;
+}
+
+/* ---- memory ---- */
+
+int32_t gpu_alloc(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error) {
+  gpu_memory *m = NULL;
+  const int32_t rc = gpu_pool_take(&((gpu_self *)self)->pool, bytes, &m, error);
+  *buffer = m;
+  return rc;
+}
+
+void gpu_release(void *self, void *buffer) { gpu_pool_give(&((gpu_self *)self)->pool, buffer); }
+
+int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
+                   accel_plugin_error *error) {
+  const gpu_memory *m = buffer;
+  const gpu_binding to = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
+  return bytes ? gpu_plugin_api.write(((gpu_self *)self)->device, &to, source, error)
+               : ACCEL_PLUGIN_OK;
+}
+
+int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
+                     accel_plugin_error *error) {
+  const gpu_memory *m = buffer;
+  const gpu_binding from = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
+  return bytes ? gpu_plugin_api.read(((gpu_self *)self)->device, destination, &from, error)
+               : ACCEL_PLUGIN_OK;
+}
+
+/* ---- launches ---- */
+
+int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
+  bool anything = l->node->state >= 0;
+  (void)self;
+  for (uint32_t i = 0; i < l->n_out; i++) anything |= kit_has(&l->out[i]) && l->out[i].elements > 0;
+  gpu_run *run = l->run;
+  run->launches++;
+  int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error)
+                            : ACCEL_PLUGIN_OK;
+  if (!rc && anything) rc = gpu_launch_parts(run, l, error);
+  return rc;
+}
+
+bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
+                 uint32_t operand) {
+  (void)program;
+  return operand < 32 && (gpu_op_of(node->op)->strided >> operand & 1);
+}
+
+uint64_t gpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
+  const gpu_op *op = gpu_op_of(shapes->node->op);
+  (void)workers;
+  return op->workspace ? op->workspace(self, shapes) : 0;
+}

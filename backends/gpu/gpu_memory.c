@@ -1,0 +1,158 @@
+/* gpu_memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what
+ * is larger, as large as that; parts are best fit among the holes of all chunks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu_ops.h"
+
+static const uint64_t CHUNK = 32u << 20;
+
+typedef struct hole {
+  struct hole *next; /* by offset; neighbours never touch */
+  uint64_t offset, bytes;
+} hole;
+
+struct gpu_chunk {
+  gpu_chunk *next;
+  gpu_buffer *buffer;
+  uint64_t bytes, parts;
+  hole *holes;
+};
+
+void gpu_pool_open(gpu_pool *pool, gpu_device *device, const gpu_limits *limits) {
+  *pool = (gpu_pool){.device = device, .limits = limits};
+  pthread_mutex_init(&pool->lock, NULL);
+}
+
+static void chunk_free(gpu_pool *pool, gpu_chunk *c) {
+  for (hole *h = c->holes, *next; h; h = next) {
+    next = h->next;
+    free(h);
+  }
+  if (c->buffer) gpu_plugin_api.release(pool->device, c->buffer);
+  free(c);
+}
+
+void gpu_pool_close(gpu_pool *pool) {
+  for (gpu_chunk *c = pool->chunks, *next; c; c = next) {
+    next = c->next;
+    chunk_free(pool, c);
+  }
+  pool->chunks = NULL;
+  pthread_mutex_destroy(&pool->lock);
+}
+
+static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *error) {
+  const uint64_t most = pool->limits->buffer;
+  if (bytes > most)
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
+                    "%llu bytes are needed in one piece, this device allocates at most %llu: use a "
+                    "smaller batch",
+                    (unsigned long long)bytes, (unsigned long long)most);
+  gpu_chunk *c = calloc(1, sizeof *c);
+  hole *h = calloc(1, sizeof *h);
+  if (!c || !h) {
+    free(c);
+    free(h);
+    return kit_no_memory(error, sizeof *c + sizeof *h);
+  }
+  c->bytes = bytes > CHUNK || most < CHUNK ? bytes : CHUNK;
+  h->bytes = c->bytes;
+  c->holes = h;
+  const int32_t rc = gpu_plugin_api.alloc(pool->device, c->bytes, false, &c->buffer, NULL, error);
+  if (rc) {
+    chunk_free(pool, c);
+    return rc;
+  }
+  c->next = pool->chunks;
+  pool->chunks = c;
+  return ACCEL_PLUGIN_OK;
+}
+
+/* The smallest hole that is large enough; *at is the link to it. */
+static gpu_chunk *best_fit(const gpu_pool *pool, uint64_t bytes, hole ***at) {
+  gpu_chunk *best = NULL;
+  for (gpu_chunk *c = pool->chunks; c; c = c->next)
+    for (hole **h = &c->holes; *h; h = &(*h)->next)
+      if ((*h)->bytes >= bytes && (!best || (*h)->bytes < (**at)->bytes)) best = c, *at = h;
+  return best;
+}
+
+static int32_t take_locked(gpu_pool *pool, uint64_t bytes, gpu_memory *m,
+                           accel_plugin_error *error) {
+  hole **at = NULL;
+  gpu_chunk *c = best_fit(pool, bytes, &at);
+  if (!c) {
+    const int32_t rc = chunk_new(pool, bytes, error);
+    if (rc) return rc;
+    c = best_fit(pool, bytes, &at);
+  }
+  hole *h = *at;
+  *m = (gpu_memory){.buffer = c->buffer, .offset = h->offset, .bytes = bytes, .chunk = c};
+  c->parts++;
+  h->offset += bytes;
+  h->bytes -= bytes;
+  if (!h->bytes) {
+    *at = h->next;
+    free(h);
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t gpu_pool_take(gpu_pool *pool, uint64_t bytes, gpu_memory **out, accel_plugin_error *error) {
+  gpu_memory *m = calloc(1, sizeof *m);
+  if (!m) return kit_no_memory(error, sizeof *m);
+  if (bytes > UINT64_MAX - pool->limits->align) bytes = UINT64_MAX - pool->limits->align;
+  bytes = (bytes + pool->limits->align - 1) / pool->limits->align * pool->limits->align;
+  pthread_mutex_lock(&pool->lock);
+  const int32_t rc = take_locked(pool, bytes ? bytes : pool->limits->align, m, error);
+  pthread_mutex_unlock(&pool->lock);
+  if (rc)
+    free(m);
+  else
+    *out = m;
+  return rc;
+}
+
+/* Puts a part back among the holes.  Without memory for a new hole the bytes stay unused until the
+ * chunk is released. */
+static void put_back(gpu_chunk *c, uint64_t offset, uint64_t bytes) {
+  hole **at = &c->holes, *before = NULL;
+  while (*at && (*at)->offset < offset) before = *at, at = &(*at)->next;
+  hole *after = *at;
+  if (before && before->offset + before->bytes == offset) {
+    before->bytes += bytes;
+    if (after && offset + bytes == after->offset) {
+      before->bytes += after->bytes;
+      before->next = after->next;
+      free(after);
+    }
+  } else if (after && offset + bytes == after->offset) {
+    after->offset = offset;
+    after->bytes += bytes;
+  } else {
+    hole *h = malloc(sizeof *h);
+    if (!h) return;
+    *h = (hole){.next = after, .offset = offset, .bytes = bytes};
+    *at = h;
+  }
+}
+
+void gpu_pool_give(gpu_pool *pool, gpu_memory *m) {
+  if (!m) return;
+  pthread_mutex_lock(&pool->lock);
+  gpu_chunk *c = m->chunk;
+  put_back(c, m->offset, m->bytes);
+  if (!--c->parts) {
+    gpu_chunk **at = &pool->chunks;
+    while (*at != c) at = &(*at)->next;
+    *at = c->next;
+    chunk_free(pool, c);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  free(m);
+}
+
+gpu_binding gpu_pool_chunk(const gpu_memory *m) {
+  return (gpu_binding){.buffer = m->buffer, .offset = 0, .bytes = m->chunk->bytes};
+}

@@ -1,0 +1,34 @@
+/* gpu_op_gather.c - rows of a table by index, decoded when the table is a weight. */
+#include "gpu/gpu_ops.h"
+#include "kit/kit_scalar.h"
+
+GPU_OP(gather) {
+  const kit_tensor *table = &l->in[0], *idx = &l->in[1], *out = &l->out[0];
+  const kit_around a = kit_split(table, kit_axis(l->node, 0, table->rank));
+  const gpu_matrix t = gpu_matrix_of(run, table);
+  const double factor = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0);
+  gpu_binding errors, part;
+  int32_t word, rc = gpu_check_indices(run, l, "index", idx, a.n, &errors, &word, error);
+  for (int64_t first = 0; !rc && first < t.w.n;) {
+    const int64_t rows = gpu_matrix_rows(run, &t, first, &part);
+    gpu_call c = gpu_call_new(run, l, GPU_K_gather_f32 + t.w.store);
+    gpu_matrix_bind(&c, &t, part);
+    gpu_tensor(&c, idx);
+    gpu_tensor(&c, out);
+    gpu_bind(&c, errors);
+    gpu_int(&c, a.outer);
+    gpu_int(&c, a.n);
+    gpu_int(&c, a.inner);
+    gpu_int(&c, idx->elements);
+    gpu_int(&c, t.w.k);
+    gpu_int(&c, rows);
+    gpu_int(&c, word);
+    /* bits as they are */
+    gpu_int(&c, t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32));
+    gpu_float(&c, factor);
+    gpu_matrix_params(&c, &t, first);
+    rc = gpu_dispatch_rows(&c, a.outer * idx->elements, error);
+    first += rows;
+  }
+  return rc;
+}

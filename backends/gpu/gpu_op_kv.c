@@ -1,0 +1,344 @@
+/* gpu_op_kv.c - attention over the keys that a session keeps: this run's rows go into its pages, then
+ * the pages are attended to.
+ *
+ * A kernel binds one chunk of the pool, and pages lie in several.  Each dispatch takes, of every
+ * item, the next pages that lie in one chunk; what is known of each row by then waits in the
+ * workspace.  Chunks of keys are alike wherever dispatches part, so results do not depend on where
+ * pages lie. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu_op_attention.h"
+
+enum {
+  WORDS = 6,
+  CARRIED_IN = 128,
+  CARRIED_OUT = 256,
+  WRITES = 512,
+  BY_POSITION = 4
+}; /* attention.k: words of an item, flags */
+
+typedef struct sequence {
+  kit_state_view view;
+  int32_t next, end; /* pages still to be attended to */
+} sequence;
+
+typedef struct kv {
+  gpu_run *run;
+  const kit_launch *l;
+  gpu_attention a;
+  int32_t items;
+  sequence *sequence; /* [items] */
+  int32_t n_pages;    /* of all */
+  gpu_binding positions;
+  bool by_position;
+} kv;
+
+static const gpu_memory *page_of(const sequence *s, int32_t page) { return s->view.page[page]; }
+static uint32_t element_bytes(uint8_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
+static uint32_t variant_of(uint8_t dtype) {
+  return dtype == ACCEL_PLUGIN_F32 ? 0 : dtype == ACCEL_PLUGIN_F16 ? 1 : 2;
+}
+
+/* ---- rows into pages ---- */
+
+/* place[2 row], place[2 row + 1] of kv_write.k for the rows whose page lies in `chunk`; how many
+ * there are. */
+static int32_t place_rows(const kv *s, const gpu_chunk *chunk, int32_t *place) {
+  int32_t found = 0;
+  for (int32_t i = 0; i < s->items; i++) {
+    const kit_state_view *v = &s->sequence[i].view;
+    const int32_t start = s->a.kv.start[i], n = s->a.kv.start[i + 1] - start;
+    for (int32_t r = 0; r < n; r++) {
+      const int32_t at = v->length - n + r;
+      const gpu_memory *page = page_of(&s->sequence[i], at / KIT_PAGE_ROWS);
+      const bool here = page->chunk == chunk;
+      place[2 * (start + r)] = here ? (int32_t)(page->offset / 4) : -1;
+      place[2 * (start + r) + 1] = at % KIT_PAGE_ROWS;
+      found += here;
+    }
+  }
+  return found;
+}
+
+static int32_t write_chunk(kv *s, const gpu_memory *page, const kit_state_view *v,
+                           const int32_t *place, accel_plugin_error *error) {
+  const kit_tensor *k = &s->l->in[GPU_K], *value = &s->l->in[GPU_V];
+  gpu_binding rows;
+  const int32_t rc = gpu_constant(s->run, place, (uint64_t)k->dim[0] * 8, &rows, error);
+  if (rc) return rc;
+  gpu_call c = gpu_call_new(s->run, s->l, GPU_K_kv_write_f32 + variant_of(v->dtype));
+  gpu_tensor(&c, k);
+  gpu_tensor(&c, value);
+  gpu_bind(&c, rows);
+  gpu_bind(&c, gpu_pool_chunk(page));
+  gpu_int(&c, k->dim[0]);
+  gpu_int(&c, (int64_t)v->k_row / 4);
+  gpu_int(&c, (int64_t)v->v_row / 4);
+  gpu_int(&c, (int64_t)v->v_offset / 4);
+  gpu_int(&c, k->row_stride);
+  gpu_int(&c, value->row_stride);
+  return gpu_dispatch_rows(&c, k->dim[0], error);
+}
+
+/* One dispatch for each chunk that rows of this run fall into. */
+static int32_t write_rows(kv *s, accel_plugin_error *error) {
+  const int64_t rows = s->l->in[GPU_K].dim[0];
+  int32_t *place = malloc((size_t)rows * 2 * sizeof *place + sizeof *place), rc = ACCEL_PLUGIN_OK,
+          written = 0;
+  const gpu_chunk *done[64];
+  uint32_t n_done = 0;
+  if (!place) return kit_no_memory(error, (uint64_t)rows * 8);
+  for (int32_t i = 0; !rc && i < s->items && written < rows; i++) {
+    const kit_state_view *v = &s->sequence[i].view;
+    const int32_t n = s->a.kv.start[i + 1] - s->a.kv.start[i];
+    for (int32_t p = (v->length - n) / KIT_PAGE_ROWS;
+         !rc && n && p <= (v->length - 1) / KIT_PAGE_ROWS; p++) {
+      const gpu_memory *page = page_of(&s->sequence[i], p);
+      bool again = false;
+      for (uint32_t k = 0; k < n_done; k++) again |= done[k] == page->chunk;
+      if (again) continue;
+      if (n_done == 64)
+        rc = kit_launch_fail(s->l, error, ACCEL_PLUGIN_E_LIMIT,
+                             "its pages lie in more than 64 pieces of device memory");
+      else
+        done[n_done++] = page->chunk;
+      if (rc) break;
+      written += place_rows(s, page->chunk, place);
+      rc = write_chunk(s, page, v, place, error);
+    }
+  }
+  free(place);
+  return rc;
+}
+
+static int32_t append(kv *s, int32_t item, accel_plugin_error *error) {
+  const kit_tensor *pos = &s->l->in[GPU_KV_POS];
+  const int32_t start = s->a.kv.start[item], n = s->a.kv.start[item + 1] - start;
+  if (kit_has(pos) && !pos->data)
+    return kit_launch_fail(
+        s->l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+        "positions of keys that a node computes; on GPUs they must be an input of the program");
+  return kit_state_append(s->l, (uint32_t)item, n, kit_has(pos) ? kit_i32(pos) + start : NULL,
+                          &s->sequence[item].view, error);
+}
+
+/* ---- pages ---- */
+
+/* k_pos: every item's positions, one after the other; only when some are not 0, 1, 2 .. */
+static int32_t upload_positions(kv *s, accel_plugin_error *error) {
+  int64_t n = 0;
+  for (int32_t i = 0; i < s->items; i++) {
+    const kit_state_view *v = &s->sequence[i].view;
+    n += v->length;
+    for (int32_t j = 0; !s->by_position && j < v->length; j++) s->by_position = v->position[j] != j;
+  }
+  if (!s->by_position || !n) return ACCEL_PLUGIN_OK;
+  int32_t *all = malloc((size_t)n * sizeof *all), *at = all;
+  if (!all) return kit_no_memory(error, (uint64_t)n * 4);
+  for (int32_t i = 0; i < s->items; i++) {
+    memcpy(at, s->sequence[i].view.position, (size_t)s->sequence[i].view.length * sizeof *at);
+    at += s->sequence[i].view.length;
+  }
+  const int32_t rc = gpu_constant(s->run, all, (uint64_t)n * 4, &s->positions, error);
+  free(all);
+  return rc;
+}
+
+/* The table of one dispatch over the pages in `chunk` that come next; true when some remain after
+ * it. */
+static bool next_pages(kv *s, const gpu_chunk *chunk, int32_t *table) {
+  int32_t list = s->items * WORDS, position = 0;
+  bool more = false;
+  for (int32_t i = 0; i < s->items; i++) {
+    sequence *q = &s->sequence[i];
+    int32_t *t = table + (size_t)i * WORDS;
+    t[0] = q->view.past;
+    t[1] = q->view.length;
+    t[2] = q->next;
+    t[4] = list;
+    t[5] = position;
+    while (q->next < q->end && page_of(q, q->next)->chunk == chunk) q->next++;
+    t[3] = q->next;
+    for (int32_t p = 0; p < q->end; p++)
+      table[list++] = p >= t[2] && p < t[3]
+                          ? (int32_t)(page_of(q, p)->offset / element_bytes(q->view.dtype))
+                          : 0;
+    position += q->view.length;
+    more |= q->next < q->end;
+  }
+  return more;
+}
+
+/* The first item with pages left, or an item all of whose pages are done. */
+static const gpu_memory *first_page(const kv *s) {
+  for (int32_t i = 0; i < s->items; i++)
+    if (s->sequence[i].next < s->sequence[i].end)
+      return page_of(&s->sequence[i], s->sequence[i].next);
+  return NULL;
+}
+
+/* y, or with `probs` what attention.k does for the listed heads. */
+static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool probs, int32_t carried,
+                      accel_plugin_error *error) {
+  const kit_launch *l = s->l;
+  const gpu_attention *a = &s->a;
+  const kit_state_view *v = &s->sequence[0].view;
+  const uint32_t bytes = element_bytes(v->dtype);
+  const int64_t rows = l->in[GPU_Q].dim[0];
+  gpu_call c = gpu_call_new(
+      s->run, l,
+      (probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32) + variant_of(v->dtype));
+  gpu_tensor(&c, &l->in[GPU_Q]);
+  gpu_bind(&c, page ? gpu_pool_chunk(page) : gpu_none(s->run));
+  gpu_tensor(&c, &l->in[GPU_BIAS]);
+  gpu_tensor(&c, &l->in[GPU_Q_POS]);
+  gpu_tensor(&c, &l->in[GPU_MASK]);
+  gpu_tensor(&c, &l->in[GPU_SINKS]);
+  gpu_bind(&c, a->q_start);
+  gpu_bind(&c, kit_has(&l->in[GPU_K]) ? a->kv_start : a->q_start);
+  gpu_bind(&c, a->more);
+  gpu_bind(&c, s->by_position ? s->positions : gpu_none(s->run));
+  gpu_bind(&c, pages);
+  gpu_tensor(&c, &l->in[GPU_REL_K]);
+  gpu_tensor(&c, &l->in[GPU_REL_Q]);
+  gpu_bind(&c, gpu_workspace_at(l, 0, l->workspace_bytes));
+  gpu_tensor(&c, &l->out[probs ? 1 : 0]);
+  gpu_int(&c, rows);
+  gpu_int(&c, s->items);
+  gpu_int(&c, a->heads);
+  gpu_int(&c, a->heads / a->kv_heads);
+  gpu_int(&c, a->dk);
+  gpu_int(&c, a->dv);
+  gpu_int(&c, l->in[GPU_Q].row_stride);
+  gpu_int(&c, (int64_t)(v->k_row / bytes));
+  gpu_int(&c, (int64_t)(v->v_row / bytes));
+  gpu_int(&c, (int64_t)(v->v_offset / bytes));
+  gpu_int(&c,
+          (gpu_attention_flags(l) & ~BY_POSITION) | (s->by_position ? BY_POSITION : 0) | carried);
+  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1));
+  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1));
+  gpu_int(&c, a->bias_kind);
+  gpu_float(&c,
+            kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0));
+  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0));
+  return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
+}
+
+/* Once over all pages.  probs: the maximum and sum of each listed row, which the next pass reads
+ * (`writes`). */
+static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *error) {
+  const size_t words = (size_t)s->items * WORDS + (size_t)s->n_pages + 1;
+  int32_t *table = malloc(words * sizeof *table), carried = 0, rc = ACCEL_PLUGIN_OK;
+  if (!table) return kit_no_memory(error, words * sizeof *table);
+  for (int32_t i = 0; i < s->items; i++) s->sequence[i].next = 0;
+  if (writes) carried = CARRIED_IN | WRITES;
+  for (bool more = true; !rc && more;) {
+    const gpu_memory *page = first_page(s);
+    gpu_binding pages;
+    more = next_pages(s, page ? page->chunk : NULL, table);
+    rc = gpu_constant(s->run, table, (words - 1) * sizeof *table, &pages, error);
+    if (!rc) rc = attend(s, page, pages, probs, carried | (more ? CARRIED_OUT : 0), error);
+    carried |= CARRIED_IN;
+  }
+  free(table);
+  return rc;
+}
+
+/* ---- the op ---- */
+
+static int32_t prepare(kv *s, accel_plugin_error *error) {
+  const kit_launch *l = s->l;
+  const accel_plugin_node *n = l->node;
+  const accel_plugin_state *state = &l->program->state[n->state];
+  const kit_tensor *q = &l->in[GPU_Q], *k = &l->in[GPU_K];
+  gpu_attention *a = &s->a;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  a->heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1);
+  a->kv_heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KV_HEADS, a->heads);
+  a->bias_kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
+  a->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &a->probs);
+  if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || state->heads != a->kv_heads)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "%lld heads over %lld key heads; the state has %d", (long long)a->heads,
+                           (long long)a->kv_heads, state->heads);
+  a->dk = state->k_dim;
+  a->dv = state->v_dim;
+  if (a->dk > GPU_MAX_HEAD || a->dv > GPU_MAX_HEAD)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT,
+                           "heads of %lld and %lld columns; kernels take %d", (long long)a->dk,
+                           (long long)a->dv, GPU_MAX_HEAD);
+  if (kit_has(q))
+    rc = gpu_starts(s->run, l, ACCEL_PLUGIN_ATTR_Q_SPACE, q->dim[0], a->whole_q, &a->q, &a->q_start,
+                    error);
+  if (!rc && kit_has(k))
+    rc = gpu_starts(s->run, l, ACCEL_PLUGIN_ATTR_KV_SPACE, k->dim[0], a->whole_kv, &a->kv,
+                    &a->kv_start, error);
+  if (!rc && kit_has(q) && kit_has(k) && a->q.items != a->kv.items)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%d items of queries, %d of keys",
+                           a->q.items, a->kv.items);
+  s->items = kit_has(k) ? a->kv.items : a->q.items;
+  if (!rc && kit_has(q)) rc = gpu_attention_more(s->run, l, a, error);
+  return rc;
+}
+
+static int32_t find_keys(kv *s, accel_plugin_error *error) {
+  const kit_launch *l = s->l;
+  const bool grows =
+      kit_has(&l->in[GPU_K]) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (int32_t i = 0; !rc && i < s->items; i++) {
+    sequence *q = &s->sequence[i];
+    rc = grows ? append(s, i, error) : kit_state_read(l, (uint32_t)i, &q->view, error);
+    q->end = rc ? 0 : q->view.length / KIT_PAGE_ROWS + (q->view.length % KIT_PAGE_ROWS != 0);
+    s->n_pages += q->end;
+    if (!rc && kit_has(&l->in[GPU_Q]))
+      rc = gpu_attention_check(l, &s->a, s->a.q.start[i + 1] - s->a.q.start[i], q->view.length,
+                               error);
+  }
+  if (!rc && grows && l->in[GPU_K].elements) rc = write_rows(s, error);
+  return rc;
+}
+
+/* Rows were only put away: the result is zeros. */
+static int32_t nothing(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+  const gpu_binding to = gpu_at(run, &l->out[0]);
+  gpu_binding zeros;
+  void *data = calloc(1, to.bytes);
+  int32_t rc =
+      data ? gpu_constant(run, data, to.bytes, &zeros, error) : kit_no_memory(error, to.bytes);
+  free(data);
+  return rc ? rc : gpu_copy(run, to, zeros, error);
+}
+
+int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+  kv s = {.run = run, .l = l};
+  int32_t rc = prepare(&s, error);
+  if (!rc) {
+    s.sequence = calloc((size_t)s.items + 1, sizeof *s.sequence);
+    if (!s.sequence) rc = kit_no_memory(error, (uint64_t)s.items * sizeof *s.sequence);
+  }
+  if (!rc) rc = find_keys(&s, error);
+  if (!rc && kit_has(&l->in[GPU_Q])) {
+    rc = upload_positions(&s, error);
+    if (!rc && kit_has(&l->out[0])) rc = attend_all(&s, false, false, error);
+    if (!rc && kit_has(&l->out[1]) && l->out[1].elements) {
+      rc = attend_all(&s, true, false, error);
+      if (!rc) rc = attend_all(&s, true, true, error);
+    }
+  } else if (!rc && kit_has(&l->out[0])) {
+    rc = nothing(run, l, error);
+  }
+  free(s.sequence);
+  return rc;
+}
+
+uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *l) {
+  (void)self;
+  if (l->node->state < 0 || !kit_has(&l->in[GPU_Q])) return 0;
+  const int64_t *listed, heads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEADS, 1);
+  const int64_t rows = heads * (l->program->state[l->node->state].v_dim + 2),
+                probs = 2 * (int64_t)kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_PROBS, &listed);
+  return (uint64_t)(l->in[GPU_Q].dim[0] * (rows > probs ? rows : probs)) * 4;
+}

@@ -1,0 +1,28 @@
+/* gpu_op_norm.c - norm over the last dim or groups of it, with the residual sum. */
+#include "gpu/gpu_ops.h"
+
+GPU_OP(norm) {
+  const kit_tensor *x = &l->in[0];
+  const int64_t cols = kit_cols(x), groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  const int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NORM_KIND, ACCEL_PLUGIN_NORM_LAYER);
+  const double eps =
+      kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_EPS, kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5);
+  if (groups < 1 || cols % groups)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns in %lld groups",
+                           (long long)cols, (long long)groups);
+  gpu_call c = gpu_call_new(run, l, gpu_wide(run) ? GPU_K_norm_cpu : GPU_K_norm_rows);
+  for (int i = 0; i < 4; i++) gpu_tensor(&c, &l->in[i]);
+  gpu_tensor(&c, &l->out[0]);
+  gpu_tensor(&c, &l->out[1]);
+  gpu_int(&c, kit_row_count(x) * groups);
+  gpu_int(&c, cols / groups);
+  gpu_int(&c, cols);
+  gpu_int(&c, x->row_stride);
+  gpu_int(&c, kind);
+  gpu_int(&c, (kit_has(&l->in[1]) ? 1 : 0) | (kit_has(&l->in[2]) ? 2 : 0) |
+                  (kit_has(&l->in[3]) ? 4 : 0) | (kit_has(&l->out[1]) ? 8 : 0));
+  gpu_float(&c, eps);
+  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0));
+  const int64_t items = kit_row_count(x) * groups;
+  return gpu_dispatch_rows(&c, gpu_wide(run) ? gpu_pieces(run, items) : items, error);
+}

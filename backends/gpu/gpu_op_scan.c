@@ -1,0 +1,80 @@
+/* gpu_op_scan.c - selective_scan, an item after the other: each has a state of its own. */
+#include <float.h>
+#include <math.h>
+
+#include "gpu/gpu_ops.h"
+
+enum { X, DT, A, B, C, D, Z, DT_BIAS };
+enum {
+  RATES = 1,
+  SOFTPLUS = 2,
+  HAS_D = 4,
+  HAS_Z = 8,
+  HAS_DT_BIAS = 16,
+  BEFORE = 32,
+  AFTER = 64,
+  MOST_STATES = 256
+};
+
+static gpu_binding vector_at(const gpu_run *run, const void *memory) {
+  const gpu_memory *m = memory;
+  return m ? (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = m->bytes}
+           : gpu_none(run);
+}
+
+static int32_t scan_item(gpu_run *run, const kit_launch *l, int32_t from, int32_t to,
+                         const kit_state_view *state, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[X], *a = &l->in[A];
+  const bool rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1;
+  const int64_t cols = kit_cols(x), heads = a->dim[0],
+                groups = rates ? 1 : kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  gpu_call c = gpu_call_new(run, l, GPU_K_selective_scan);
+  for (int i = X; i <= DT_BIAS; i++) gpu_tensor(&c, &l->in[i]);
+  gpu_bind(&c, vector_at(run, state->current));
+  gpu_tensor(&c, &l->out[0]);
+  gpu_bind(&c, vector_at(run, state->next));
+  gpu_int(&c, from);
+  gpu_int(&c, to - from);
+  gpu_int(&c, cols);
+  gpu_int(&c, cols / heads);
+  gpu_int(&c, kit_cols(&l->in[B]) / groups);
+  gpu_int(&c, heads / groups);
+  gpu_int(&c, x->row_stride);
+  gpu_int(&c, l->in[DT].row_stride);
+  gpu_int(&c, l->in[B].row_stride);
+  gpu_int(&c, l->in[C].row_stride);
+  gpu_int(&c, kit_has(&l->in[Z]) ? l->in[Z].row_stride : 0);
+  gpu_int(&c, (rates ? RATES : 0) |
+                  (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) ? SOFTPLUS : 0) |
+                  (kit_has(&l->in[D]) ? HAS_D : 0) | (kit_has(&l->in[Z]) ? HAS_Z : 0) |
+                  (kit_has(&l->in[DT_BIAS]) ? HAS_DT_BIAS : 0) | (state->current ? BEFORE : 0) |
+                  (state->next ? AFTER : 0));
+  gpu_float(&c, fmax(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -FLT_MAX), -FLT_MAX));
+  gpu_float(&c, fmin(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, FLT_MAX), FLT_MAX));
+  return gpu_dispatch_rows(&c, cols, error);
+}
+
+GPU_OP(selective_scan) {
+  const kit_tensor *x = &l->in[X], *a = &l->in[A], *b = &l->in[B];
+  const bool rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1;
+  const int64_t cols = kit_cols(x), heads = a->dim[0],
+                groups = rates ? 1 : kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  if (heads < 1 || groups < 1 || cols % heads || heads % groups || kit_cols(b) % groups)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
+                           "%lld columns, %lld heads and %lld groups do not fit", (long long)cols,
+                           (long long)heads, (long long)groups);
+  const int64_t n = kit_cols(b) / groups;
+  if (n > MOST_STATES)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT,
+                           "%lld states for a column; kernels take %d", (long long)n, MOST_STATES);
+  int32_t whole[2], rc = ACCEL_PLUGIN_OK;
+  const kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
+  for (int32_t item = 0; !rc && item < rows.items; item++) {
+    kit_state_view state = {0};
+    const int32_t from = rows.start[item], to = rows.start[item + 1];
+    if (l->node->state >= 0)
+      rc = kit_state_step(l, (uint32_t)item, to - from, (uint64_t)(cols * n), &state, error);
+    if (!rc && (to > from || state.next)) rc = scan_item(run, l, from, to, &state, error);
+  }
+  return rc;
+}

@@ -1,0 +1,136 @@
+/* gpu_op_select.c - rope, scatter_rows, topk, allreduce. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "gpu/gpu_ops.h"
+
+/* ---- rope ---- */
+
+enum { ROPE_FLOAT = 1, ROPE_SECTIONS = 2, ROPE_BY_ROW = 4 };
+
+/* Rounded as the reference rounds them. */
+static int32_t frequencies(gpu_run *run, const kit_launch *l, int64_t pairs, gpu_binding *out,
+                           accel_plugin_error *error) {
+  const double theta = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0);
+  float *f = malloc((size_t)pairs * sizeof *f + sizeof *f);
+  if (!f) return kit_no_memory(error, (uint64_t)pairs * 4);
+  for (int64_t i = 0; i < pairs; i++) f[i] = (float)pow(theta, -(double)i / (double)pairs);
+  const int32_t rc = gpu_constant(run, f, (uint64_t)pairs * 4, out, error);
+  free(f);
+  return rc;
+}
+
+/* The row of pos that each pair reads. */
+static int32_t sections(gpu_run *run, const kit_launch *l, int64_t pairs, gpu_binding *out,
+                        accel_plugin_error *error) {
+  const int64_t *section;
+  const uint32_t n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_SECTIONS, &section);
+  int32_t *row_of = malloc((size_t)pairs * sizeof *row_of + sizeof *row_of);
+  if (!row_of) return kit_no_memory(error, (uint64_t)pairs * 4);
+  for (int64_t i = 0; i < pairs; i++) {
+    int64_t row = 0, end = 0;
+    while (row + 1 < (int64_t)n && i >= (end += section[row])) row++;
+    row_of[i] = (int32_t)(row % l->in[1].dim[0]);
+  }
+  const int32_t rc = gpu_constant(run, row_of, (uint64_t)pairs * 4, out, error);
+  free(row_of);
+  return rc;
+}
+
+GPU_OP(rope) {
+  const kit_tensor *x = &l->in[0], *pos = &l->in[1], *inv = &l->in[2];
+  const int64_t cols = kit_cols(x), head = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEAD_DIM, cols),
+                pairs = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROT_DIMS, head) / 2;
+  const bool half = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) ==
+                    ACCEL_PLUGIN_ROPE_HALF;
+  gpu_binding frequency = gpu_at(run, inv), section = gpu_none(run);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (head < 1 || cols % head || pairs * 2 > head)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns are no heads of %lld",
+                           (long long)cols, (long long)head);
+  if (!kit_has(inv) && pairs) rc = frequencies(run, l, pairs, &frequency, error);
+  if (!rc && pos->rank == 2 && pairs) rc = sections(run, l, pairs, &section, error);
+  if (rc) return rc;
+  gpu_call c = gpu_call_new(run, l, GPU_K_rope);
+  gpu_tensor(&c, x);
+  gpu_tensor(&c, pos);
+  gpu_bind(&c, frequency);
+  gpu_bind(&c, section);
+  gpu_tensor(&c, &l->out[0]);
+  gpu_int(&c, kit_row_count(x));
+  gpu_int(&c, cols / head);
+  gpu_int(&c, head);
+  gpu_int(&c, pairs);
+  gpu_int(&c, half);
+  gpu_int(&c, x->row_stride);
+  gpu_int(&c, kit_cols(pos));
+  gpu_int(&c, kit_has(inv) ? inv->row_stride : 0);
+  gpu_int(&c, (pos->dtype == ACCEL_PLUGIN_I32 ? 0 : ROPE_FLOAT) |
+                  (pos->rank == 2 ? ROPE_SECTIONS : 0) |
+                  (kit_has(inv) && inv->rank == 2 ? ROPE_BY_ROW : 0));
+  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0));
+  return gpu_dispatch_items(&c, kit_row_count(x) * cols / head * (head - pairs), error);
+}
+
+/* ---- scatter_rows, allreduce ---- */
+
+static bool same_place(gpu_binding a, gpu_binding b) {
+  return a.buffer == b.buffer && a.offset == b.offset;
+}
+
+GPU_OP(scatter_rows) {
+  enum { ADD = 1, INTEGER = 2 };
+  const kit_tensor *dst = &l->in[0], *idx = &l->in[1], *src = &l->in[2], *out = &l->out[0];
+  const int64_t cols = kit_cols(dst), rows = kit_row_count(dst);
+  const bool add = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SCATTER_MODE, 0) == 1;
+  gpu_binding errors;
+  int32_t word, rc = ACCEL_PLUGIN_OK;
+  if (!same_place(gpu_at(run, dst), gpu_at(run, out)))
+    rc = gpu_copy(run, gpu_at(run, out), gpu_at(run, dst), error);
+  if (rc || !idx->elements) return rc;
+  rc = gpu_check_indices(run, l, "row", idx, rows, &errors, &word, error);
+  if (rc) return rc;
+  gpu_call c = gpu_call_new(run, l, GPU_K_scatter_rows);
+  gpu_tensor(&c, idx);
+  gpu_tensor(&c, src);
+  gpu_tensor(&c, out);
+  gpu_bind(&c, errors);
+  gpu_int(&c, rows);
+  gpu_int(&c, cols);
+  gpu_int(&c, idx->elements);
+  gpu_int(&c, word);
+  gpu_int(&c, add ? ADD | (out->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) : 0);
+  return gpu_dispatch_items(&c, cols, error);
+}
+
+GPU_OP(allreduce) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  if (l->host && l->host->allreduce)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                           "the GPU plugins do not sum over ranks yet: use one");
+  if (same_place(gpu_at(run, x), gpu_at(run, out))) return ACCEL_PLUGIN_OK;
+  return gpu_copy(run, gpu_at(run, out), gpu_at(run, x), error);
+}
+
+/* ---- topk ---- */
+
+GPU_OP(topk) {
+  enum { INTEGER = 1, VALUES = 2, INDICES = 4, UNSORTED = 8 };
+  const kit_tensor *x = &l->in[0], *values = &l->out[0], *indices = &l->out[1];
+  const int64_t n = kit_cols(x), k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1),
+                rows = kit_row_count(x);
+  if (k < 1 || k > n)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "k %lld of %lld elements",
+                           (long long)k, (long long)n);
+  gpu_call c = gpu_call_new(run, l, GPU_K_topk);
+  gpu_tensor(&c, x);
+  gpu_tensor(&c, values);
+  gpu_tensor(&c, indices);
+  gpu_int(&c, rows);
+  gpu_int(&c, n);
+  gpu_int(&c, k);
+  gpu_int(&c, (x->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) | (kit_has(values) ? VALUES : 0) |
+                  (kit_has(indices) ? INDICES : 0) |
+                  (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SORTED, 1) ? 0 : UNSORTED));
+  return gpu_dispatch_rows(&c, rows, error);
+}

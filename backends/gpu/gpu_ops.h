@@ -1,0 +1,341 @@
+/* gpu_ops.h - the op layer's own header: what the files of backends/gpu share.
+ *
+ * An op is a function that turns one node into dispatches:
+ *
+ *   int32_t gpu_op_softmax(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+ *     gpu_call c = gpu_call_new(run, l, GPU_K_softmax_rows);
+ *     gpu_tensor(&c, &l->in[0]);             buffers, in the order of the kernel's BUFFERS
+ *     gpu_tensor(&c, &l->out[0]);
+ *     gpu_int(&c, rows);                     parameters, in the order of PARAMS
+ *     return gpu_dispatch_rows(&c, rows, error);
+ *   }
+ *
+ * and a line in gpu_ops.c.  Results without elements never reach an op.  Files: gpu_backend.c (the kit's hooks), gpu_memory.c (pool),
+ * gpu_weights.c (formats, upload), gpu_variants.c (kernels of some devices), gpu_choice.c (which of two are faster), gpu_run.c (constants,
+ * checks, dispatch), gpu_buffers.c (memory of no endpoint), gpu_parts.c (what passes a binding), gpu_ops.c (the table), op_*.c (the
+ * ops), gpu_plugin.c (the plugin's table).
+ */
+#ifndef ACCEL_GPU_OPS_H
+#define ACCEL_GPU_OPS_H
+
+#include <pthread.h>
+
+#include "gpu/gpu.h"
+
+static inline int64_t gpu_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t gpu_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* ---- gpu_memory.c: pooled sub-allocation ---- */
+
+typedef struct gpu_chunk gpu_chunk;
+
+/* A part of a chunk; what the kit knows as a device buffer. */
+typedef struct gpu_memory {
+  gpu_buffer *buffer;
+  uint64_t offset, bytes;
+  gpu_chunk *chunk;
+} gpu_memory;
+
+static inline gpu_binding gpu_memory_at(const gpu_memory *m) {
+  return (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = m->bytes};
+}
+
+typedef struct gpu_pool {
+  gpu_device *device;
+  const gpu_limits *limits;
+  pthread_mutex_t lock;
+  gpu_chunk *chunks;
+} gpu_pool;
+
+void gpu_pool_open(gpu_pool *pool, gpu_device *device, const gpu_limits *limits);
+void gpu_pool_close(gpu_pool *pool); /* everything is released, whatever was not given back */
+/* bytes > 0.  E_DEVICE_MEMORY says how much was asked for and what would help. */
+int32_t gpu_pool_take(gpu_pool *pool, uint64_t bytes, gpu_memory **out, accel_plugin_error *error);
+/* NULL: nothing.  Empty chunks go back to the device */
+void gpu_pool_give(gpu_pool *pool, gpu_memory *memory);
+
+/* The whole chunk that a part lies in, from its first byte: parts' offsets are theirs in it. */
+gpu_binding gpu_pool_chunk(const gpu_memory *memory);
+
+/* ---- gpu_weights.c ---- */
+
+/* Stores as kernels know them (kernels/weight.h has the same numbers). */
+typedef enum gpu_store {
+  GPU_STORE_F32 = 0,
+  GPU_STORE_F16 = 1,
+  GPU_STORE_BF16 = 2,
+  GPU_STORE_I8 = 3,
+  GPU_STORE_U4 = 4, /* int4 too: codes are stored offset by 8, which is their zero */
+  GPU_STORE_E4M3 = 5,
+  GPU_STORE_E5M2 = 6,
+  GPU_STORE_E2M1 = 7,
+  GPU_STORE_U8 = 8,
+  GPU_STORES = 9
+} gpu_store;
+
+/* What a group's scale is stored as: w = (code - zero) * scale * outer. */
+typedef enum gpu_scale {
+  GPU_SCALE_NONE = 0, /* plain stores */
+  GPU_SCALE_F32 = 1,  /* a word: scale * outer as a float; no zero */
+  GPU_SCALE_HALF = 2, /* a word: fp16 scale in the low half, zero (0..255) in the high half */
+  GPU_SCALE_BF16 = 3, /* the same with a bf16 scale */
+  GPU_SCALE_PAIR = 4  /* two words: scale * outer as a float, then the zero as a float */
+} gpu_scale;
+/* A weight as the matrix [n, k] on the device.  data: rows of row_words 32-bit words, codes from
+ * the low bits up, zeros beyond k.  scale: for each group, [groups_n][groups_k]. */
+typedef struct gpu_weight {
+  int64_t n, k;
+  gpu_store store;
+  gpu_scale scale_kind;
+  uint32_t row_words;        /* words of one row; k for F32 */
+  uint32_t group_k, group_n; /* never 0: the whole axis is its length */
+  uint32_t groups_k;
+  float outer;
+  gpu_memory *data, *scale; /* scale NULL for plain stores */
+  /* [n_panel] when data does not fit one allocation: rows_per_panel rows each; then data is NULL */
+  gpu_memory **panel;
+  uint32_t n_panel;
+  int64_t rows_per_panel;
+  /* CPU devices: as panel.k reads it, where linear nodes use it; data is NULL when nothing else
+   * does. */
+  gpu_memory *packed, *factors;
+  uint32_t panel_words;
+  bool offsets;
+} gpu_weight;
+
+/* accel_plugin_answer, and why not. */
+int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, char *why, size_t why_size);
+uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format);
+struct gpu_self;
+int32_t gpu_weights_load(struct gpu_self *self, const kit_open *open, accel_plugin_error *error);
+void gpu_weights_free(struct gpu_self *self);
+
+/* Binding of rows [first, ...) of a weight's data: as many as one allocation and one binding hold.
+ * Answers how many. */
+int64_t gpu_weight_rows(const struct gpu_self *self, const gpu_weight *w, int64_t first,
+                        gpu_binding *out);
+
+/* ---- gpu_backend.c ---- */
+
+typedef struct gpu_self { /* an endpoint */
+  gpu_device *device;
+  gpu_limits limits;
+  gpu_pool pool;
+  const accel_plugin_program *program;
+  gpu_weight *weight; /* [program.n_weight] */
+  gpu_memory *none;   /* a few zeros: bound where an operand is absent */
+  uint8_t kv_dtype;
+  uint32_t variants; /* gpu_variant: those that may be taken */
+} gpu_self;
+
+/* ---- gpu_variants.c ---- */
+
+/* What ACCEL_GPU_VARIANTS makes of a device. */
+void gpu_limits_wished(gpu_limits *limits);
+/* Sets self->variants, when the weights are there. */
+void gpu_variants_open(gpu_self *self, const kit_open *open);
+/* `kernel`, or the one beside it that the variants taken have. */
+uint32_t gpu_variant_kernel(uint32_t variants, uint32_t kernel);
+
+/* The kit_backend hooks; gpu_plugin.c puts them into the plugin's table. */
+int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
+                    const accel_plugin_precision *precision, char *why, size_t why_size);
+int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error);
+void gpu_close(void *self);
+void *gpu_weight_buffer(void *self, uint32_t index);
+int32_t gpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
+bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
+                 uint32_t operand);
+uint64_t gpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
+int32_t gpu_alloc(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
+void gpu_release(void *self, void *buffer);
+int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
+                   accel_plugin_error *error);
+int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
+                     accel_plugin_error *error);
+int32_t gpu_begin(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
+int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
+
+/* ---- gpu_buffers.c: the plugin's buffer_* ---- */
+
+int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
+void gpu_buffer_free(uint32_t device, void *buffer);
+int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error);
+
+/* ---- gpu_run.c: one run ---- */
+
+enum { GPU_CHECKS = 1024 }; /* checks of indices in one run that are told apart */
+
+/* What a kernel checks for the host: error word i starts at INT32_MAX and sinks to the first
+ * position of `idx` whose value is outside 0..limit-1. */
+typedef struct gpu_check {
+  uint32_t node;
+  int64_t limit;
+  gpu_binding idx;
+  const char *what; /* "index", "row", "expert" */
+} gpu_check;
+
+/* An operand as a launch brought it into its workspace (gpu_op_linear.c packs x, gpu_op_words.c encodes
+ * it): what the next launch finds there when its workspace is the same. */
+typedef struct gpu_kept {
+  uint32_t kernel; /* that wrote it; 0: nothing */
+  uint64_t launch; /* gpu_run.launches then */
+  int32_t id;      /* of the tensor */
+  int64_t rows;
+  gpu_binding from, to;
+} gpu_kept;
+
+typedef struct gpu_run {
+  gpu_self *self;
+  gpu_stream *stream;
+  const accel_plugin_program *program;
+  const kit_rows *rows;
+  double *node_us;    /* kit_begin's; NULL: not profiled */
+  gpu_memory *errors; /* int32 [GPU_CHECKS] */
+  gpu_check *check;   /* [n_check] */
+  uint32_t n_check;
+  gpu_memory **block; /* of constants; the last is being filled */
+  uint32_t n_block, room_block;
+  uint64_t used;      /* bytes of the last block */
+  gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
+  uint64_t launches;  /* so far, the one at hand with them */
+  gpu_kept kept;
+} gpu_run;
+
+/* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
+ * until the run ends. bytes > 0 and a multiple of 4. */
+int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
+                     accel_plugin_error *error);
+/* int32 start[items + 1] of the rows that attribute `key` names, as kit_rows_of; uploaded once for
+ * each space and run. */
+int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2],
+                   kit_rows *host, gpu_binding *device, accel_plugin_error *error);
+/* A check of the indices in `idx`: *word is the element of *errors (int32, an OUT buffer) that the
+ * kernel lowers with MIN_AT to the position of a bad one.  Bad positions read nothing and give
+ * zeros; the run then fails with the position and value.
+ */
+int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what,
+                          const kit_tensor *idx, int64_t limit, gpu_binding *errors, int32_t *word,
+                          accel_plugin_error *error);
+
+/* Did this launch or the one just before it write the first `rows` rows of x to `to` by `kernel`?
+ * A tensor has one value in a run, and lives on while a launch that reads it is to come: Q, K and
+ * V, or gate and up, share what the first of them wrote. If not, the caller writes it now. */
+bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to);
+
+/* ---- gpu_run.c: one dispatch ---- */
+
+typedef struct gpu_call {
+  gpu_run *run;
+  const kit_launch *launch;
+  uint32_t kernel, n_bind, n_param;
+  gpu_binding bind[GPU_BINDINGS];
+  union {
+    int32_t i;
+    float f;
+  } param[GPU_PARAMS / 4];
+  bool too_large;   /* a number did not fit 31 bits, or a buffer a binding */
+  uint64_t largest; /* bytes of the largest buffer */
+  int32_t widest;   /* tensor that it is; -1: none of the program's */
+} gpu_call;
+
+/* Of the kernel that gpu_variant_kernel answers. */
+gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel);
+void gpu_bind(gpu_call *c, gpu_binding binding);
+/* Where a tensor lies; absent ones are the zeros of gpu_self.none. */
+gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t);
+void gpu_tensor(gpu_call *c, const kit_tensor *t);
+void gpu_int(gpu_call *c, int64_t value);
+void gpu_float(gpu_call *c, double value);
+/* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
+ * groups along x: the last two are cut to the limit, kernels loop. */
+int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error);
+int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error);
+int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error);
+/* A copy on the device between tensors or parts of them. */
+int32_t gpu_copy(gpu_run *run, gpu_binding to, gpu_binding from, accel_plugin_error *error);
+/* CPU devices behind OpenCL have kernels of their own for what takes time (*_cpu.k, panel.k): one
+ * invocation a workgroup, vectors of 16 floats; work of `items` is cut into that many runs. */
+static inline bool gpu_wide(const gpu_run *run) {
+  return run->self->limits.cpu && run->self->limits.vector;
+}
+static inline int64_t gpu_pieces(const gpu_run *run, int64_t items) {
+  const int64_t pieces = 8 * (int64_t)(run->self->limits.units ? run->self->limits.units : 1);
+  return items < pieces ? items : pieces;
+}
+static inline gpu_binding gpu_part(gpu_binding b, uint64_t offset, uint64_t bytes) {
+  return (gpu_binding){.buffer = b.buffer, .offset = b.offset + offset, .bytes = bytes};
+}
+
+/* An operand as a matrix [n, k] in some store: a weight, or fp32 rows of anything else. */
+typedef struct gpu_matrix {
+  gpu_weight w;
+  gpu_binding plain; /* bytes 0: w is a weight */
+} gpu_matrix;
+gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t);
+/* As gpu_weight_rows. */
+int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out);
+/* The two buffers `w` and `scale` of kernels/weight.h for a part, and its WEIGHT_PARAMS. */
+void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows);
+void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
+/* Where the launch's workspace lies, from byte `offset`. */
+gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
+gpu_binding gpu_none(const gpu_run *run);
+
+/* ---- gpu_parts.c ---- */
+
+/* The node's op, once or for each part of its first dim that a binding holds. */
+int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
+
+/* ---- gpu_ops.c ---- */
+
+typedef struct gpu_op {
+  int32_t (*launch)(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
+  /* What of this node the op does not do: accel_plugin_answer and why.  NULL: it does all of the
+   * op. */
+  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node, char *why,
+                     size_t why_size);
+  uint32_t strided; /* bit i: operand i may be a column slice (kit_tensor.row_stride) */
+  /* Bytes of workspace for these shapes (kit_backend.workspace).  NULL: none. */
+  uint64_t (*workspace)(const gpu_self *self, const kit_launch *shapes);
+} gpu_op;
+const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
+
+#define GPU_OP(name) \
+  int32_t gpu_op_##name(gpu_run *run, const kit_launch *l, accel_plugin_error *error)
+GPU_OP(softmax);
+GPU_OP(unary);
+GPU_OP(move); /* transpose, slice, broadcast */
+GPU_OP(reshape);
+GPU_OP(concat);
+GPU_OP(pad);
+GPU_OP(reduce);
+GPU_OP(group_norm);
+GPU_OP(pool);
+GPU_OP(resize);
+GPU_OP(conv);
+GPU_OP(conv_transpose);
+GPU_OP(binary);
+GPU_OP(cast);
+GPU_OP(linear);
+GPU_OP(matmul);
+GPU_OP(gather);
+GPU_OP(norm);
+GPU_OP(attention);
+GPU_OP(rope);
+GPU_OP(scatter_rows);
+GPU_OP(topk);
+GPU_OP(moe);
+GPU_OP(allreduce);
+GPU_OP(selective_scan);
+int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node,
+                          char *why, size_t why_size);
+uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
+uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
+uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);
+
+#endif

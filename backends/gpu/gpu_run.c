@@ -1,0 +1,309 @@
+/* gpu_run.c - one run: its stream, the constants its kernels read, the checks they make for the host;
+ * and one dispatch of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu_ops.h"
+
+enum { BLOCK = 65536 }; /* bytes of a block of constants */
+
+/* ---- begin and finish ---- */
+
+static void run_free(gpu_run *run) {
+  gpu_pool_give(&run->self->pool, run->errors);
+  for (uint32_t i = 0; i < run->n_block; i++) gpu_pool_give(&run->self->pool, run->block[i]);
+  free(run->block);
+  free(run->check);
+  free(run->start);
+  free(run);
+}
+
+int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_error *error) {
+  gpu_self *s = self;
+  gpu_run *run = calloc(1, sizeof *run);
+  if (!run) return kit_no_memory(error, sizeof *run);
+  run->self = s;
+  run->program = begin->program;
+  run->rows = begin->rows;
+  run->node_us = begin->node_us;
+  run->start = calloc(begin->program->n_space + 1, sizeof *run->start);
+  int32_t rc = run->start ? ACCEL_PLUGIN_OK
+                          : kit_no_memory(error, begin->program->n_space * sizeof *run->start);
+  if (!rc) rc = gpu_plugin_api.begin(s->device, begin->host, &run->stream, error);
+  if (rc)
+    run_free(run);
+  else
+    *out = run;
+  return rc;
+}
+
+/* The first position that a check found bad, in the order of the program. */
+static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
+  int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;
+  if (!word) return kit_no_memory(error, run->n_check * sizeof *word);
+  gpu_binding from = gpu_part(gpu_memory_at(run->errors), 0, run->n_check * sizeof *word);
+  rc = gpu_plugin_api.read(run->self->device, word, &from, error);
+  for (uint32_t i = 0; !rc && i < run->n_check; i++) {
+    const gpu_check *c = &run->check[i];
+    int32_t value = 0;
+    if (word[i] == INT32_MAX) continue;
+    from = gpu_part(c->idx, (uint64_t)word[i] * 4, 4);
+    rc = gpu_plugin_api.read(run->self->device, &value, &from, error);
+    if (!rc)
+      rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, (int32_t)c->node,
+                    "node %u (%s): %s %d at position %d is outside 0..%lld", c->node,
+                    kit_op_name(run->program->node[c->node].op), c->what, value, word[i],
+                    (long long)c->limit - 1);
+  }
+  free(word);
+  return rc;
+}
+
+int32_t gpu_finish(void *self, void *context, bool ok, double *device_ms,
+                   accel_plugin_error *error) {
+  gpu_run *run = context;
+  (void)self;
+  int32_t rc = gpu_plugin_api.end(run->stream, !ok, device_ms, error);
+  if (!rc && ok && run->n_check) rc = read_checks(run, error);
+  run_free(run);
+  return rc;
+}
+
+/* ---- constants ---- */
+
+static int32_t update(gpu_run *run, gpu_binding to, const void *data, accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint64_t at = 0; !rc && at < to.bytes; at += GPU_UPDATE) {
+    const gpu_binding part =
+        gpu_part(to, at, to.bytes - at < GPU_UPDATE ? to.bytes - at : GPU_UPDATE);
+    rc = gpu_plugin_api.update(run->stream, &part, (const char *)data + at, error);
+  }
+  return rc;
+}
+
+static int32_t block_new(gpu_run *run, uint64_t bytes, accel_plugin_error *error) {
+  if (run->n_block == run->room_block) {
+    const uint32_t room = run->room_block * 2 + 4;
+    gpu_memory **list = realloc(run->block, room * sizeof *list);
+    if (!list) return kit_no_memory(error, room * sizeof *list);
+    run->block = list;
+    run->room_block = room;
+  }
+  const int32_t rc = gpu_pool_take(&run->self->pool, bytes > BLOCK ? bytes : BLOCK,
+                                   &run->block[run->n_block], error);
+  if (rc) return rc;
+  run->n_block++;
+  run->used = 0;
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
+                     accel_plugin_error *error) {
+  if (!run->n_block || bytes > run->block[run->n_block - 1]->bytes - run->used) {
+    const int32_t rc = block_new(run, bytes, error);
+    if (rc) return rc;
+  }
+  *out = gpu_part(gpu_memory_at(run->block[run->n_block - 1]), run->used, bytes);
+  run->used += bytes;
+  return update(run, *out, data, error);
+}
+
+int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t all[2],
+                   kit_rows *host, gpu_binding *device, accel_plugin_error *error) {
+  static const int32_t none[2] = {0, 0};
+  int64_t space = kit_attr_i(l->node, key, -1);
+  if (space < 0 && key == ACCEL_PLUGIN_ATTR_KV_SPACE)
+    space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_Q_SPACE, -1);
+  *host = kit_rows_of(l, key, rows, all);
+  if (space >= 0 && run->start[space].bytes) {
+    *device = run->start[space];
+    return ACCEL_PLUGIN_OK;
+  }
+  const int32_t rc = gpu_constant(run, host->start ? host->start : none,
+                                  ((uint64_t)host->items + 1) * 4, device, error);
+  if (!rc && space >= 0) run->start[space] = *device;
+  return rc;
+}
+
+/* ---- checks ---- */
+
+static int32_t errors_new(gpu_run *run, accel_plugin_error *error) {
+  int32_t word[GPU_CHECKS];
+  for (int i = 0; i < GPU_CHECKS; i++) word[i] = INT32_MAX;
+  int32_t rc = gpu_pool_take(&run->self->pool, sizeof word, &run->errors, error);
+  return rc ? rc : update(run, gpu_part(gpu_memory_at(run->errors), 0, sizeof word), word, error);
+}
+
+int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what,
+                          const kit_tensor *idx, int64_t limit, gpu_binding *errors, int32_t *word,
+                          accel_plugin_error *error) {
+  int32_t rc = run->errors ? ACCEL_PLUGIN_OK : errors_new(run, error);
+  if (rc) return rc;
+  if (!run->check) run->check = calloc(GPU_CHECKS, sizeof *run->check);
+  if (!run->check) return kit_no_memory(error, GPU_CHECKS * sizeof *run->check);
+  if (run->n_check == GPU_CHECKS)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT,
+                           "one run checks the indices of at most %d nodes", GPU_CHECKS);
+  *word = (int32_t)run->n_check++;
+  run->check[*word] =
+      (gpu_check){.node = l->index, .limit = limit, .idx = gpu_at(run, idx), .what = what};
+  *errors = gpu_memory_at(run->errors);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- operands ---- */
+
+gpu_binding gpu_none(const gpu_run *run) { return gpu_memory_at(run->self->none); }
+
+gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes) {
+  const gpu_memory *m = l->workspace_buffer;
+  return (gpu_binding){
+      .buffer = m->buffer, .offset = m->offset + l->workspace_offset + offset, .bytes = bytes};
+}
+
+gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t) {
+  if (t->weight >= 0) return (gpu_matrix){.w = run->self->weight[t->weight]};
+  const int64_t n = kit_row_count(t), k = kit_cols(t);
+  return (gpu_matrix){.w = {.n = n,
+                            .k = k,
+                            .row_words = (uint32_t)t->row_stride,
+                            .group_k = 1,
+                            .group_n = 1,
+                            .groups_k = 1,
+                            .outer = 1.0f},
+                      .plain = gpu_at(run, t)};
+}
+
+int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out) {
+  if (!m->plain.bytes) return gpu_weight_rows(run->self, &m->w, first, out);
+  const uint64_t row = (uint64_t)m->w.row_words * 4, at = (uint64_t)first * row,
+                 most = run->self->limits.binding;
+  *out = gpu_part(m->plain, at, m->plain.bytes - at);
+  if (out->bytes <= most) return m->w.n - first;
+  const int64_t rows = (int64_t)(most / row);
+  out->bytes = (uint64_t)rows * row;
+  return rows;
+}
+
+void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows) {
+  gpu_bind(c, rows);
+  gpu_bind(c, m->w.scale ? gpu_memory_at(m->w.scale) : gpu_none(c->run));
+}
+
+void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
+  gpu_int(c, m->w.row_words);
+  gpu_int(c, first);
+  gpu_int(c, m->w.group_k);
+  gpu_int(c, m->w.group_n);
+  gpu_int(c, m->w.groups_k);
+  gpu_int(c, (int64_t)m->w.scale_kind);
+  gpu_float(c, (double)m->w.outer);
+}
+
+static bool same(gpu_binding a, gpu_binding b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
+}
+
+bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to) {
+  const gpu_kept was = run->kept;
+  run->kept = (gpu_kept){.kernel = kernel,
+                         .launch = run->launches,
+                         .id = x->id,
+                         .rows = rows,
+                         .from = gpu_at(run, x),
+                         .to = to};
+  return was.kernel == kernel && run->launches - was.launch <= 1 && was.id == x->id &&
+         was.rows == rows && same(was.from, run->kept.from) && same(was.to, to);
+}
+
+/* ---- dispatches ---- */
+
+gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
+  return (gpu_call){.run = run,
+                    .launch = l,
+                    .kernel = gpu_variant_kernel(run->self->variants, kernel),
+                    .widest = -1};
+}
+
+static void bind(gpu_call *c, gpu_binding binding, int32_t tensor) {
+  if (binding.bytes > c->run->self->limits.binding) c->too_large = true;
+  if (binding.bytes > c->largest) {
+    c->largest = binding.bytes;
+    c->widest = tensor;
+  }
+  if (c->n_bind < GPU_BINDINGS) c->bind[c->n_bind] = binding;
+  c->n_bind++;
+}
+
+void gpu_bind(gpu_call *c, gpu_binding binding) { bind(c, binding, -1); }
+
+gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t) {
+  if (!kit_has(t) || !t->elements || !t->buffer) return gpu_memory_at(run->self->none);
+  const gpu_memory *m = t->buffer;
+  const int64_t rows = kit_row_count(t), last = (rows - 1) * t->row_stride + kit_cols(t);
+  return (gpu_binding){
+      .buffer = m->buffer, .offset = m->offset + t->offset, .bytes = (uint64_t)last * 4};
+}
+
+void gpu_tensor(gpu_call *c, const kit_tensor *t) { bind(c, gpu_at(c->run, t), t->id); }
+
+void gpu_int(gpu_call *c, int64_t value) {
+  if (value > INT32_MAX || value < INT32_MIN) c->too_large = true;
+  if (c->n_param < GPU_PARAMS / 4) c->param[c->n_param].i = (int32_t)value;
+  c->n_param++;
+}
+
+void gpu_float(gpu_call *c, double value) {
+  if (c->n_param < GPU_PARAMS / 4) c->param[c->n_param].f = (float)value;
+  c->n_param++;
+}
+
+/* Names the largest operand: it is what a buffer has no room for, or whose elements are too
+ * many. */
+static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
+  static const char advice[] = "a smaller batch, shorter inputs or another device";
+  const char *name =
+      c->widest < 0 ? "of its workspace" : kit_tensor_name(c->run->program, c->widest);
+  const uint64_t most = c->run->self->limits.binding;
+  if (c->largest <= most)
+    return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
+                           "tensor %.40s, %llu bytes, is too much for one kernel: use %s", name,
+                           (unsigned long long)c->largest, advice);
+  return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
+                         "tensor %.40s has %llu bytes, a buffer at most %llu here: use %s", name,
+                         (unsigned long long)c->largest, (unsigned long long)most, advice);
+}
+
+int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error) {
+  const gpu_kernel *k = &gpu_kernels[c->kernel];
+  const uint32_t *most = c->run->self->limits.groups;
+  if (c->n_bind != k->n_bind || c->n_param * 4 != k->params_bytes)
+    return kit_launch_fail(
+        c->launch, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+        "a mistake of the op layer: %s takes %u buffers and %u parameters, given %u and %u",
+        k->name, k->n_bind, k->params_bytes / 4, c->n_bind, c->n_param);
+  if (c->too_large || x > most[0] || y > most[1] || z > most[2]) return too_large(c, error);
+  if (x < 1 || y < 1 || z < 1) return ACCEL_PLUGIN_OK;
+  const gpu_dispatch d = {.kernel = c->kernel,
+                          .n_bind = c->n_bind,
+                          .bind = c->bind,
+                          .params = c->param,
+                          .params_bytes = c->n_param * 4,
+                          .groups = {(uint32_t)x, (uint32_t)y, (uint32_t)z},
+                          .node = c->launch->index};
+  return gpu_plugin_api.dispatch(c->run->stream, &d, error);
+}
+
+int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error) {
+  const int64_t most = c->run->self->limits.groups[0];
+  return gpu_dispatch_grid(c, groups < most ? groups : most, 1, 1, error);
+}
+
+int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error) {
+  const int64_t local = gpu_kernels[c->kernel].local;
+  return gpu_dispatch_rows(c, (items + local - 1) / local, error);
+}
+
+int32_t gpu_copy(gpu_run *run, gpu_binding to, gpu_binding from, accel_plugin_error *error) {
+  return gpu_plugin_api.copy(run->stream, &to, &from, error);
+}

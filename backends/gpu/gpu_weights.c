@@ -1,0 +1,412 @@
+/* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a time,
+ * so that the host holds no more than STAGING bytes of a weight beside the mapped file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/matrix.h"
+#include "gpu/gpu_ops.h"
+
+enum { STAGING = 4 << 20 };
+
+static const uint8_t store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
+
+/* ---- formats ---- */
+
+static bool store_of(uint8_t dtype, gpu_store *out) {
+  static const struct {
+    uint8_t dtype;
+    gpu_store store;
+  } known[] = {{ACCEL_PLUGIN_F32, GPU_STORE_F32},   {ACCEL_PLUGIN_F16, GPU_STORE_F16},
+               {ACCEL_PLUGIN_BF16, GPU_STORE_BF16}, {ACCEL_PLUGIN_I8, GPU_STORE_I8},
+               {ACCEL_PLUGIN_I4, GPU_STORE_U4},     {ACCEL_PLUGIN_U4, GPU_STORE_U4},
+               {ACCEL_PLUGIN_E4M3, GPU_STORE_E4M3}, {ACCEL_PLUGIN_E5M2, GPU_STORE_E5M2},
+               {ACCEL_PLUGIN_E2M1, GPU_STORE_E2M1}, {ACCEL_PLUGIN_U8, GPU_STORE_U8}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].dtype == dtype) return *out = known[i].store, true;
+  return false;
+}
+
+static gpu_scale scale_of(const accel_plugin_format *f) {
+  const bool offset = f->zero != ACCEL_PLUGIN_NO_DTYPE || f->store == ACCEL_PLUGIN_I4;
+  if (accel_format_plain(f)) return GPU_SCALE_NONE;
+  if (f->zero == ACCEL_PLUGIN_I8) return GPU_SCALE_PAIR;
+  if (f->scale == ACCEL_PLUGIN_F32) return offset ? GPU_SCALE_PAIR : GPU_SCALE_F32;
+  return f->scale == ACCEL_PLUGIN_F16 || f->scale == ACCEL_PLUGIN_E4M3 ? GPU_SCALE_HALF
+                                                                       : GPU_SCALE_BF16;
+}
+
+/* Ops whose kernels decode operand `operand` from a store; convolutions come in the four that the
+ * precisions give them. */
+static bool decodes(uint32_t op, uint32_t operand, gpu_store store) {
+  switch (op) {
+    case ACCEL_PLUGIN_OP_LINEAR:
+      return operand == 1 || operand == 4;
+    case ACCEL_PLUGIN_OP_GATHER:
+      return operand == 0;
+    case ACCEL_PLUGIN_OP_CONV:
+    case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
+      return operand == 1 && store <= GPU_STORE_I8;
+    case ACCEL_PLUGIN_OP_MOE:
+      return operand == 3 || operand == 4;
+  }
+  return false;
+}
+
+/* A weight that other ops read too is kept as fp32. */
+static bool keeps_format(const accel_plugin_program *p, uint32_t index, gpu_store store) {
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT &&
+          p->tensor[t].weight == (int32_t)index && !decodes(p->node[i].op, k, store))
+        return false;
+    }
+  for (uint32_t i = 0; i < p->n_entry; i++)
+    for (uint32_t k = 0; k < p->entry[i].n_out; k++) {
+      const accel_plugin_tensor *t = &p->tensor[p->entry[i].out[k]];
+      if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT && t->weight == (int32_t)index) return false;
+    }
+  return true;
+}
+
+int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *f, char *why, size_t n) {
+  int64_t rows, k;
+  kit_weight_matrix(&program->weight[index], &rows, &k);
+  gpu_store store;
+  if (!accel_format_known(f) || !store_of(f->store, &store)) {
+    snprintf(why, n, "weight '%.60s': store %u with scale %u, zero %u, outer %u is unknown",
+             program->weight[index].name, f->store, f->scale, f->zero, f->outer);
+    return ACCEL_PLUGIN_NO;
+  }
+  if (!accel_format_plain(f) && f->group_k && (int64_t)f->group_k < k && f->group_k % 8) {
+    snprintf(why, n, "weight '%.60s': groups of %u columns; kernels need multiples of 8",
+             program->weight[index].name, f->group_k);
+    return ACCEL_PLUGIN_NO;
+  }
+  return ACCEL_PLUGIN_NATIVE;
+}
+
+/* Of the nodes that read it: linear ones that take it as [n, k], others. */
+static void readers(const accel_plugin_program *p, uint32_t index, bool *linear, bool *others) {
+  *linear = *others = false;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t < 0 || p->tensor[t].kind != ACCEL_PLUGIN_TENSOR_WEIGHT ||
+          p->tensor[t].weight != (int32_t)index)
+        continue;
+      const bool rows = p->node[i].op == ACCEL_PLUGIN_OP_LINEAR && (k == 1 || k == 4) &&
+                        !kit_attr_i(&p->node[i], ACCEL_PLUGIN_ATTR_TRANS, 0);
+      *(rows ? linear : others) = true;
+    }
+}
+
+/* All of a gpu_weight but its memory. */
+static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
+                         const accel_plugin_format *f) {
+  gpu_weight w = {.outer = 1.0f};
+  kit_weight_matrix(&p->weight[index], &w.n, &w.k);
+  gpu_store store = GPU_STORE_F32;
+  (void)store_of(f->store, &store);
+  if (keeps_format(p, index, store)) {
+    w.store = store;
+    w.scale_kind = scale_of(f);
+  }
+  w.row_words = (uint32_t)(((uint64_t)w.k * store_bits[w.store] + 31) / 32);
+  w.group_k = w.scale_kind && f->group_k && (int64_t)f->group_k < w.k ? f->group_k
+                                                                      : (uint32_t)(w.k ? w.k : 1);
+  w.group_n = w.scale_kind && f->group_n ? f->group_n : (uint32_t)(w.n ? w.n : 1);
+  w.groups_k = (uint32_t)accel_groups(w.k, w.group_k);
+  return w;
+}
+
+static uint64_t scale_bytes(const gpu_weight *w) {
+  const uint64_t groups = (uint64_t)accel_groups(w->n, w->group_n) * w->groups_k;
+  return !w->scale_kind ? 0 : groups * (w->scale_kind == GPU_SCALE_PAIR ? 8 : 4);
+}
+
+uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format) {
+  const gpu_weight w = layout(program, index, format);
+  return (uint64_t)w.n * w.row_words * 4 + scale_bytes(&w);
+}
+
+/* ---- upload ---- */
+
+typedef struct loader {
+  gpu_self *self;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  const accel_plugin_weight_view *view;
+  uint32_t *staging;
+} loader;
+
+/* Rows [first, first + count) as the device keeps them. */
+static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, int64_t count,
+                          accel_plugin_error *error) {
+  if (w->store == GPU_STORE_F32)
+    return kit_weight_rows(l->weight, l->format, l->view, first, count, (float *)l->staging, error);
+  const uint64_t bytes = accel_row_bytes(l->format->store, w->k);
+  for (int64_t r = 0; r < count; r++) {
+    uint32_t *to = l->staging + r * w->row_words;
+    to[w->row_words - 1] = 0;
+    memcpy(to, (const char *)l->view->data + (uint64_t)(first + r) * bytes, bytes);
+    for (uint32_t i = 0; l->format->store == ACCEL_PLUGIN_I4 && i < w->row_words; i++)
+      to[i] ^= 0x88888888u;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* The word or two of one group (gpu_scale). */
+static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
+  const accel_plugin_format *f = l->format;
+  const float scale = accel_scale_at(f->scale, l->view->scale, group),
+              zero = (f->zero == ACCEL_PLUGIN_NO_DTYPE
+                          ? 0.0f
+                          : accel_scale_at(f->zero, l->view->zero, group)) +
+                     (f->store == ACCEL_PLUGIN_I4 ? 8.0f : 0.0f),
+              product = scale * w->outer;
+  uint32_t bits;
+  switch (w->scale_kind) {
+    case GPU_SCALE_NONE:
+      break;
+    case GPU_SCALE_F32:
+      memcpy(to, &product, 4);
+      break;
+    case GPU_SCALE_HALF:
+      *to = accel_f32_to_fp16(scale) | (uint32_t)zero << 16;
+      break;
+    case GPU_SCALE_BF16: /* bf16 and e8m0 are the upper half of an fp32 */
+      memcpy(&bits, &scale, 4);
+      *to = bits >> 16 | (uint32_t)zero << 16;
+      break;
+    case GPU_SCALE_PAIR:
+      memcpy(to, &product, 4);
+      memcpy(to + 1, &zero, 4);
+      break;
+  }
+}
+
+/* All parts of the format are there; outer is read. */
+static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  if (!w->scale_kind) return ACCEL_PLUGIN_OK;
+  if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
+      (l->format->outer != ACCEL_PLUGIN_NO_DTYPE && !l->view->outer))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "weight '%s': parts of its format are missing", l->weight->name);
+  if (l->format->outer != ACCEL_PLUGIN_NO_DTYPE)
+    w->outer = accel_scale_at(l->format->outer, l->view->outer, 0);
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
+  if (!bytes) return ACCEL_PLUGIN_OK;
+  int32_t rc = gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
+  const uint64_t groups = bytes / 4 / each, most = STAGING / 4 / each;
+  for (uint64_t at = 0; !rc && at < groups; at += most) {
+    const uint64_t n = groups - at < most ? groups - at : most;
+    for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
+    rc = gpu_upload(l->self, w->scale, at * each * 4, l->staging, n * each * 4, error);
+  }
+  return rc;
+}
+
+static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, int64_t first,
+                         int64_t count, accel_plugin_error *error) {
+  const uint64_t row = (uint64_t)w->row_words * 4;
+  int64_t most = (int64_t)(STAGING / row);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (most < 1)
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "weight '%s': a row of %llu bytes passes the staging buffer", l->weight->name,
+                    (unsigned long long)row);
+  for (int64_t at = 0; !rc && at < count; at += most) {
+    const int64_t n = count - at < most ? count - at : most;
+    rc = stage_rows(l, w, first + at, n, error);
+    if (!rc) rc = gpu_upload(l->self, to, (uint64_t)at * row, l->staging, (uint64_t)n * row, error);
+  }
+  return rc;
+}
+
+/* In one piece where an allocation can hold it, else in panels of rows. */
+static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row,
+                 most = l->self->limits.buffer;
+  if (!all) return ACCEL_PLUGIN_OK;
+  if (all <= most) {
+    const int32_t rc = gpu_pool_take(&l->self->pool, all, &w->data, error);
+    return rc ? rc : load_rows(l, w, w->data, 0, w->n, error);
+  }
+  w->rows_per_panel = (int64_t)((most - l->self->limits.align) / row);
+  if (w->rows_per_panel < 1)
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
+                    "weight '%s': a row of %llu bytes passes the largest buffer", l->weight->name,
+                    (unsigned long long)row);
+  w->n_panel = (uint32_t)((w->n + w->rows_per_panel - 1) / w->rows_per_panel);
+  w->panel = calloc(w->n_panel, sizeof(gpu_memory *));
+  int32_t rc = w->panel ? ACCEL_PLUGIN_OK : kit_no_memory(error, w->n_panel * sizeof(gpu_memory *));
+  for (uint32_t i = 0; !rc && i < w->n_panel; i++) {
+    const int64_t first = i * w->rows_per_panel,
+                  count = w->n - first < w->rows_per_panel ? w->n - first : w->rows_per_panel;
+    rc = gpu_pool_take(&l->self->pool, (uint64_t)count * row, &w->panel[i], error);
+    if (!rc) rc = load_rows(l, w, w->panel[i], first, count, error);
+  }
+  return rc;
+}
+
+/* ---- panels of 16 columns for CPU devices (kernels/panel.k) ---- */
+
+enum { PANEL = 16 };
+
+/* Codes of row r of the panel. */
+static void pack_row(const gpu_weight *w, const void *row, uint8_t flip, int r, void *panel) {
+  switch (store_bits[w->store]) {
+    case 32:
+      for (int64_t k = 0; k < w->k; k++)
+        memcpy((uint32_t *)panel + k * PANEL + r, (const char *)row + 4 * k, 4);
+      break;
+    case 16:
+      for (int64_t k = 0; k < w->k; k++)
+        memcpy((uint16_t *)panel + k * PANEL + r, (const char *)row + 2 * k, 2);
+      break;
+    case 8:
+      for (int64_t k = 0; k < w->k; k++)
+        ((uint8_t *)panel)[k * PANEL + r] = ((const uint8_t *)row)[k];
+      break;
+    case 4:
+      for (int64_t k = 0; k < w->k; k++) {
+        const uint8_t code = (((const uint8_t *)row)[k / 2] >> (k % 2 ? 4 : 0) & 15) ^ flip;
+        ((uint8_t *)panel)[k * (PANEL / 2) + r % 8] |= (uint8_t)(code << (r < 8 ? 0 : 4));
+      }
+      break;
+  }
+}
+
+/* Factor and offset of every group of a panel. */
+static void pack_factors(const loader *l, gpu_weight *w, int64_t panel, float *to) {
+  for (int64_t g = 0; g < w->groups_k; g++)
+    for (int64_t r = 0; r < PANEL; r++) {
+      const int64_t row = panel * PANEL + r, group = row / w->group_n * w->groups_k + g;
+      float *pair = to + g * 2 * PANEL + r;
+      pair[0] = pair[PANEL] = 0.0f;
+      if (row >= w->n) continue;
+      const float zero = (l->format->zero == ACCEL_PLUGIN_NO_DTYPE
+                              ? 0.0f
+                              : accel_scale_at(l->format->zero, l->view->zero, group)) +
+                         (l->format->store == ACCEL_PLUGIN_I4 ? 8.0f : 0.0f);
+      pair[0] = accel_scale_at(l->format->scale, l->view->scale, group) * w->outer;
+      pair[PANEL] = -zero * pair[0];
+      if (zero != 0.0f) w->offsets = true;
+    }
+}
+
+static int32_t load_factors(const loader *l, gpu_weight *w, int64_t panels,
+                            accel_plugin_error *error) {
+  const uint64_t each = (uint64_t)w->groups_k * 2 * PANEL * 4;
+  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->factors, error);
+  for (int64_t p = 0; !rc && p < panels; p++) {
+    pack_factors(l, w, p, (float *)l->staging);
+    rc = gpu_upload(l->self, w->factors, (uint64_t)p * each, l->staging, each, error);
+  }
+  return rc;
+}
+
+static int32_t load_panels(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const int64_t panels = (w->n + PANEL - 1) / PANEL;
+  const uint64_t each = (uint64_t)w->panel_words * 4, row = accel_row_bytes(l->format->store, w->k);
+  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->packed, error);
+  for (int64_t p = 0; !rc && p < panels; p++) {
+    memset(l->staging, 0, each);
+    for (int r = 0; r < PANEL && p * PANEL + r < w->n; r++)
+      pack_row(w, (const char *)l->view->data + (uint64_t)(p * PANEL + r) * row,
+               l->format->store == ACCEL_PLUGIN_I4 ? 8 : 0, r, l->staging);
+    rc = gpu_upload(l->self, w->packed, (uint64_t)p * each, l->staging, each, error);
+  }
+  return rc || !w->scale_kind ? rc : load_factors(l, w, panels, error);
+}
+
+/* Whether panels fit the staging buffer and one allocation; a format that is turned into fp32 stays
+ * as it is. */
+static bool packs(const loader *l, const gpu_weight *w) {
+  const uint64_t words = (uint64_t)w->k * PANEL * store_bits[w->store] / 32,
+                 panels = (uint64_t)(w->n + PANEL - 1) / PANEL;
+  gpu_store given;
+  return l->self->limits.cpu && l->self->limits.vector && w->n && w->k &&
+         store_of(l->format->store, &given) && given == w->store && words * 4 <= STAGING &&
+         (uint64_t)w->groups_k * 2 * PANEL * 4 <= STAGING &&
+         words * 4 * panels <= l->self->limits.buffer;
+}
+
+static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging,
+                    accel_plugin_error *error) {
+  const accel_plugin_host *host = open->options->host;
+  accel_plugin_weight_view view = {0};
+  gpu_weight *w = &self->weight[index];
+  const loader l = {.self = self,
+                    .weight = &open->program->weight[index],
+                    .format = &open->options->precision.format[index],
+                    .view = &view,
+                    .staging = staging};
+  *w = layout(open->program, index, l.format);
+  if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
+  int32_t rc = host->weight_map(host->self, index, &view, error);
+  if (rc) return rc;
+  if (!view.data)
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
+  if (!rc) rc = parts_of(&l, w, error);
+  bool linear, others;
+  readers(open->program, index, &linear, &others);
+  const bool packed = linear && packs(&l, w);
+  if (!rc && (others || !packed)) rc = load_scales(&l, w, error);
+  if (!rc && (others || !packed)) rc = load_data(&l, w, error);
+  if (!rc && packed) {
+    w->panel_words = (uint32_t)((uint64_t)w->k * PANEL * store_bits[w->store] / 32);
+    rc = load_panels(&l, w, error);
+  }
+  host->weight_unmap(host->self, index);
+  return rc;
+}
+
+int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_error *error) {
+  const uint32_t n = open->program->n_weight;
+  if (n && (!open->options->host || !open->options->host->weight_map))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
+  self->weight = calloc(n + 1, sizeof *self->weight);
+  uint32_t *staging = malloc(STAGING);
+  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, STAGING);
+  for (uint32_t i = 0; !rc && i < n; i++) rc = load(self, open, i, staging, error);
+  free(staging);
+  return rc;
+}
+
+int64_t gpu_weight_rows(const gpu_self *self, const gpu_weight *w, int64_t first,
+                        gpu_binding *out) {
+  const uint64_t row = (uint64_t)w->row_words * 4;
+  const gpu_memory *m = w->data ? w->data : w->panel[first / w->rows_per_panel];
+  const int64_t in = w->data ? first : first % w->rows_per_panel,
+                held = w->data ? w->n : w->rows_per_panel;
+  int64_t rows = held - in < w->n - first ? held - in : w->n - first,
+          most = (int64_t)(self->limits.binding / row);
+  if (most < 1) most = 1; /* gpu_bind refuses it */
+  if (rows > most) rows = most;
+  *out = (gpu_binding){
+      .buffer = m->buffer, .offset = m->offset + (uint64_t)in * row, .bytes = (uint64_t)rows * row};
+  return rows;
+}
+
+void gpu_weights_free(gpu_self *self) {
+  for (uint32_t i = 0; self->weight && i < self->program->n_weight; i++) {
+    gpu_weight *w = &self->weight[i];
+    gpu_pool_give(&self->pool, w->data);
+    gpu_pool_give(&self->pool, w->scale);
+    gpu_pool_give(&self->pool, w->packed);
+    gpu_pool_give(&self->pool, w->factors);
+    for (uint32_t k = 0; w->panel && k < w->n_panel; k++) gpu_pool_give(&self->pool, w->panel[k]);
+    free(w->panel);
+  }
+  free(self->weight);
+  self->weight = NULL;
+}

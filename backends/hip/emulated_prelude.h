@@ -1,3 +1,0 @@
-// Made by unit.cmake from kernels.def: every kernel of the dialect as C++.
-#include "hip/emulated.h"
-namespace emulated {

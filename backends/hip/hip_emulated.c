@@ -1,0 +1,275 @@
+/* hip_emulated.c - the table from the emulator: device memory is memory, a launch is over when it
+ * returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
+ * (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default every launch takes the
+ * next of the three. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hip/hip_emulator.h"
+#include "hip/hip.h"
+
+enum { DEVICES = 2, INVALID = 1 };
+static const uint32_t wave_of[DEVICES] = {32, 64};
+
+extern const emulated_kernel *const emulated_kernels[]; /* made by unit.cmake; ends with NULL */
+
+typedef struct stream {
+  emulator *emulator;
+  uint64_t bytes[GPU_BINDINGS];
+  char why[240];
+} stream;
+
+static _Thread_local int current;
+static atomic_uint launches;
+
+static int init(unsigned flags) {
+  (void)flags;
+  return 0;
+}
+static int count(int *n) {
+  *n = DEVICES;
+  return 0;
+}
+static int device_name(char *name, int n, int device) {
+  snprintf(name, (size_t)n, "HIP kernels emulated on the processor, waves of %u", wave_of[device]);
+  return 0;
+}
+static uint64_t memory_of_host(int name) {
+  long page = sysconf(_SC_PAGESIZE), pages = sysconf(name);
+  return page > 0 && pages > 0 ? (uint64_t)page * (uint64_t)pages : 0;
+}
+static int device_memory(size_t *bytes, int device) {
+  (void)device;
+  *bytes = memory_of_host(_SC_PHYS_PAGES);
+  return 0;
+}
+/* No card has it: the id is what comes after the colon of the device's name. */
+static int device_address(char *id, int n, int device) {
+  snprintf(id, (size_t)n, "%u", wave_of[device]);
+  return 0;
+}
+static int attribute(int *value, int number, int device) {
+  static const int values[HIP_ATTRIBUTES] = {
+      [HIP_THREADS_PER_BLOCK] = 1024, [HIP_SHARED_BYTES] = 64 << 10, [HIP_GRID_X] = 0x7fffffff,
+      [HIP_GRID_Y] = 65535,           [HIP_GRID_Z] = 65535,          [HIP_UNITS] = 1,
+  };
+  *value = number == HIP_WAVE ? (int)wave_of[device] : values[number];
+  return 0;
+}
+static int memory_free(size_t *unused, size_t *total) {
+  *unused = memory_of_host(_SC_AVPHYS_PAGES);
+  return device_memory(total, 0);
+}
+
+static int allocate(uint64_t *address, size_t bytes) {
+  void *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!memory) return HIP_OUT_OF_MEMORY;
+  memset(memory, 0xff, bytes); /* NaN until something is written */
+  *address = (uint64_t)(uintptr_t)memory;
+  return 0;
+}
+static int release(uint64_t address) {
+  free((void *)(uintptr_t)address);
+  return 0;
+}
+static int host_allocate(void **memory, size_t bytes, unsigned flags) {
+  uint64_t address = 0;
+  (void)flags;
+  int code = allocate(&address, bytes);
+  *memory = (void *)(uintptr_t)address;
+  return code;
+}
+static int host_release(void *memory) {
+  free(memory);
+  return 0;
+}
+static int host_address(uint64_t *address, void *memory, unsigned flags) {
+  (void)flags;
+  *address = (uint64_t)(uintptr_t)memory;
+  return 0;
+}
+static int to_device(uint64_t to, const void *from, size_t bytes, void *s) {
+  (void)s;
+  memcpy((void *)(uintptr_t)to, from, bytes);
+  return 0;
+}
+static int from_device(void *to, uint64_t from, size_t bytes, void *s) {
+  (void)s;
+  memcpy(to, (const void *)(uintptr_t)from, bytes);
+  return 0;
+}
+static int within(uint64_t to, uint64_t from, size_t bytes, void *s) {
+  (void)s;
+  memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+  return 0;
+}
+
+static int stream_new(void **out, unsigned flags) {
+  (void)flags;
+  stream *s = calloc(1, sizeof *s);
+  if (s) s->emulator = emulator_new();
+  if (!s || !s->emulator) {
+    free(s);
+    return HIP_OUT_OF_MEMORY;
+  }
+  *out = s;
+  return 0;
+}
+static int stream_free(void *s) {
+  emulator_free(((stream *)s)->emulator);
+  free(s);
+  return 0;
+}
+static int stream_wait(void *s) {
+  (void)s;
+  return 0;
+}
+static int event_new(void **event, unsigned flags) {
+  (void)flags;
+  *event = NULL;
+  return 0;
+}
+static int event_free(void *event) {
+  (void)event;
+  return 0;
+}
+static int event_record(void *event, void *s) {
+  (void)event, (void)s;
+  return 0;
+}
+static int event_ms(float *ms, void *first, void *last) {
+  (void)first, (void)last;
+  *ms = 0.0f; /* no device, no device time */
+  return INVALID;
+}
+
+static int module_load(void **module, const void *image) {
+  (void)image;
+  *module = NULL;
+  return 0;
+}
+static int module_free(void *module) {
+  (void)module;
+  return 0;
+}
+static int function(void **out, void *module, const char *name) {
+  (void)module;
+  for (int i = 0; emulated_kernels[i]; i++)
+    if (!strcmp(emulated_kernels[i]->name, name)) {
+      *out = (void *)(uintptr_t)emulated_kernels[i];
+      return 0;
+    }
+  return INVALID;
+}
+
+static void bounds(void *s, const uint64_t *bytes, uint32_t n) {
+  for (uint32_t i = 0; i < n && i < GPU_BINDINGS; i++) ((stream *)s)->bytes[i] = bytes[i];
+}
+static const char *detail(void *s) { return ((stream *)s)->why; }
+
+static void choose_order(emulated_launch *l) {
+  unsigned turn = atomic_fetch_add(&launches, 1);
+  const char *wish = getenv("ACCEL_EMULATED_ORDER");
+  l->order = (emulated_order)(turn % 3);
+  l->seed = turn;
+  if (!wish) return;
+  if (!strncmp(wish, "forward", 7)) l->order = EMULATED_FORWARD;
+  if (!strncmp(wish, "reverse", 7)) l->order = EMULATED_REVERSE;
+  if (!strncmp(wish, "shuffled", 8)) {
+    l->order = EMULATED_SHUFFLED;
+    if (wish[8] == ':') l->seed = (uint32_t)strtoul(wish + 9, NULL, 10) + turn;
+  }
+}
+
+static int launch(void *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                  unsigned block_y, unsigned block_z, unsigned shared_bytes, void *s,
+                  void **arguments, void **extra) {
+  const emulated_kernel *k = f;
+  stream *to = s;
+  emulated_buffer buffer[GPU_BINDINGS];
+  (void)shared_bytes, (void)extra;
+  if (block_x != k->local_size || block_y != 1 || block_z != 1 || k->n_bind > GPU_BINDINGS)
+    return INVALID;
+  for (uint32_t i = 0; i < k->n_bind; i++) {
+    uint64_t address;
+    memcpy(&address, arguments[i], sizeof address);
+    buffer[i] = (emulated_buffer){(void *)(uintptr_t)address, to->bytes[i]};
+  }
+  emulated_launch l = {.kernel = k,
+                       .groups = {grid_x, grid_y, grid_z},
+                       .buffer = buffer,
+                       .params = arguments[k->n_bind],
+                       .wave = wave_of[current]};
+  choose_order(&l);
+  return emulator_run(to->emulator, &l, to->why, sizeof to->why) ? HIP_LAUNCH_FAILURE : 0;
+}
+
+static int retain(int device, void **context) {
+  (void)device;
+  *context = NULL;
+  return 0;
+}
+static void drop(int device, void *context) { (void)device, (void)context; }
+static int enter(int device, void *context, void **before) {
+  (void)context;
+  *before = (void *)(intptr_t)current;
+  current = device;
+  return 0;
+}
+static void leave(int device, void *before) {
+  (void)device;
+  current = (int)(intptr_t)before;
+}
+static const char *text(int code) {
+  return code == HIP_OUT_OF_MEMORY ? "out of memory" : code == INVALID ? "invalid value" : "failed";
+}
+static void arch(int device, char *out, size_t n) { snprintf(out, n, "wave%u", wave_of[device]); }
+
+static bool load(hip_runtime *r, char *why, size_t n) {
+  (void)why, (void)n;
+  *r = (hip_runtime){.init = init,
+                     .count = count,
+                     .device_name = device_name,
+                     .device_memory = device_memory,
+                     .device_address = device_address,
+                     .attribute = attribute,
+                     .memory_free = memory_free,
+                     .allocate = allocate,
+                     .release = release,
+                     .host_allocate = host_allocate,
+                     .host_release = host_release,
+                     .host_address = host_address,
+                     .to_device = to_device,
+                     .from_device = from_device,
+                     .within = within,
+                     .stream_new = stream_new,
+                     .stream_free = stream_free,
+                     .stream_wait = stream_wait,
+                     .event_new = event_new,
+                     .event_free = event_free,
+                     .event_record = event_record,
+                     .event_ms = event_ms,
+                     .module_load = module_load,
+                     .module_free = module_free,
+                     .function = function,
+                     .launch = launch,
+                     .retain = retain,
+                     .drop = drop,
+                     .enter = enter,
+                     .leave = leave,
+                     .text = text,
+                     .arch = arch,
+                     .bounds = bounds,
+                     .detail = detail};
+  for (int i = 0; i < HIP_ATTRIBUTES; i++) r->attribute_number[i] = i;
+  snprintf(r->what, sizeof r->what, "emulator " ACCEL_VERSION);
+  return true;
+}
+
+const hip_vendor hip_plugin_vendor = {
+    .device_type = ACCEL_PLUGIN_DEVICE_SOFTWARE,
+    .load = load,
+};

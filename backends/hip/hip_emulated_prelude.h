@@ -1,0 +1,3 @@
+// Made by unit.cmake from kernels.def: every kernel of the dialect as C++.
+#include "hip/hip_emulated.h"
+namespace emulated {

@@ -1,0 +1,194 @@
+/* hip_rocm.c - the table from AMD's HIP runtime, release 5, 6 or 7.  Only functions whose form has
+ * been the same since HIP 4. The numbers of attributes are hipDeviceAttribute_t's, the same in 5
+ * and 6. */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hip/hip.h"
+
+typedef struct hip_own { /* what only this file calls */
+  int (*runtime_version)(int *version);
+  int (*set_device)(int device);
+  int (*get_device)(int *device);
+  int (*properties)(void *out, int device);
+  const char *(*error_string)(int code);
+} hip_own;
+static hip_own own;
+
+#define CALL(name, field) \
+  { name, offsetof(hip_runtime, field), false }
+static const hip_symbol calls[] = {
+    CALL("hipInit", init),
+    CALL("hipGetDeviceCount", count),
+    CALL("hipDeviceGetName", device_name),
+    CALL("hipDeviceTotalMem", device_memory),
+    CALL("hipDeviceGetPCIBusId", device_address),
+    CALL("hipDeviceGetAttribute", attribute),
+    CALL("hipMemGetInfo", memory_free),
+    CALL("hipMalloc", allocate),
+    CALL("hipFree", release),
+    CALL("hipHostMalloc", host_allocate),
+    CALL("hipHostFree", host_release),
+    CALL("hipHostGetDevicePointer", host_address),
+    CALL("hipMemcpyHtoDAsync", to_device),
+    CALL("hipMemcpyDtoHAsync", from_device),
+    CALL("hipMemcpyDtoDAsync", within),
+    CALL("hipStreamCreateWithFlags", stream_new),
+    CALL("hipStreamDestroy", stream_free),
+    CALL("hipStreamSynchronize", stream_wait),
+    CALL("hipEventCreateWithFlags", event_new),
+    CALL("hipEventDestroy", event_free),
+    CALL("hipEventRecord", event_record),
+    CALL("hipEventElapsedTime", event_ms),
+    CALL("hipModuleLoadData", module_load),
+    CALL("hipModuleUnload", module_free),
+    CALL("hipModuleGetFunction", function),
+    CALL("hipModuleLaunchKernel", launch),
+};
+static const hip_symbol own_calls[] = {
+    {"hipRuntimeGetVersion", offsetof(hip_own, runtime_version), true},
+    {"hipSetDevice", offsetof(hip_own, set_device), false},
+    {"hipGetDevice", offsetof(hip_own, get_device), false},
+    {"hipGetDeviceProperties", offsetof(hip_own, properties), true},
+    {"hipGetErrorString", offsetof(hip_own, error_string), true},
+};
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+static const int numbers[HIP_ATTRIBUTES] = {
+    [HIP_THREADS_PER_BLOCK] = 56,
+    [HIP_SHARED_BYTES] = 74,
+    [HIP_GRID_X] = 29,
+    [HIP_GRID_Y] = 30,
+    [HIP_GRID_Z] = 31,
+    [HIP_WAVE] = 87,
+    [HIP_UNITS] = 63,
+    [HIP_INTEGRATED] = 16,
+    [HIP_MAJOR] = 23,
+    [HIP_MINOR] = 61,
+    [HIP_CLOCK_KHZ] = 5,
+    [HIP_MEMORY_CLOCK_KHZ] = 60,
+    [HIP_MEMORY_BUS_BITS] = 59,
+};
+
+static int retain(int device, void **context) {
+  (void)device;
+  *context = NULL; /* HIP keeps its contexts itself */
+  return 0;
+}
+static void drop(int device, void *context) { (void)device, (void)context; }
+
+static int enter(int device, void *context, void **before) {
+  (void)context;
+  int old = -1;
+  if (own.get_device(&old) != 0) old = -1;
+  *before = (void *)(intptr_t)old;
+  return own.set_device(device);
+}
+static void leave(int device, void *before) {
+  int old = (int)(intptr_t)before;
+  if (old >= 0 && old != device) own.set_device(old);
+}
+
+static const char *text(int code) {
+  const char *said = own.error_string ? own.error_string(code) : NULL;
+  return said ? said : "no text";
+}
+
+/* The name of hipDeviceProp_t, whatever the struct's layout: the one text in it that begins with
+ * "gfx" and is a name.  The marketing name comes first and is passed over.  It is the runtime's
+ * word, so HSA_OVERRIDE_GFX_VERSION is in it. */
+static void arch(int device, char *out, size_t n) {
+  enum { ROOM = 16384, NAME = 256 };
+  static _Thread_local char properties[ROOM];
+  *out = 0;
+  memset(properties, 0, sizeof properties);
+  if (!own.properties || own.properties(properties, device) != 0) return;
+  for (size_t i = NAME; i + 64 < ROOM; i++)
+    if (!memcmp(properties + i, "gfx", 3) && isxdigit((unsigned char)properties[i + 3])) {
+      snprintf(out, n, "%.63s", properties + i);
+      return;
+    }
+}
+
+static const char *const runtime_names[] = {"libamdhip64.so.7",
+                                            "libamdhip64.so.6",
+                                            "libamdhip64.so.5",
+                                            "/opt/rocm/lib/libamdhip64.so.7",
+                                            "/opt/rocm/lib/libamdhip64.so.6",
+                                            "/opt/rocm/lib/libamdhip64.so.5",
+                                            NULL};
+static const hip_library runtime = {
+    .what = "the HIP runtime",
+    .remedy = "install ROCm, or Debian's libamdhip64-5, or name its folder in LD_LIBRARY_PATH",
+    .names = runtime_names,
+    .calls = calls,
+    .n_calls = COUNT(calls),
+    .own_calls = own_calls,
+    .n_own_calls = COUNT(own_calls)};
+
+static bool load(hip_runtime *r, char *why, size_t n) {
+  int version = 0;
+  if (!hip_library_load(&runtime, r, &own, why, n)) return false;
+  if (own.runtime_version && own.runtime_version(&version) == 0 && version > 0)
+    snprintf(r->what, sizeof r->what, "HIP runtime %d.%d.%d", version / 10000000,
+             version / 100000 % 100, version % 100000);
+  else
+    snprintf(r->what, sizeof r->what, "HIP runtime");
+  memcpy(r->attribute_number, numbers, sizeof numbers);
+  r->retain = retain;
+  r->drop = drop;
+  r->enter = enter;
+  r->leave = leave;
+  r->text = text;
+  r->arch = arch;
+  return true;
+}
+
+/* A library of its own since ROCm 6, within the runtime before. */
+static const char *const compiler_names[] = {"libhiprtc.so.7",
+                                             "libhiprtc.so.6",
+                                             "/opt/rocm/lib/libhiprtc.so.7",
+                                             "/opt/rocm/lib/libhiprtc.so.6",
+                                             "libamdhip64.so.5",
+                                             "/opt/rocm/lib/libamdhip64.so.5",
+                                             NULL};
+static const hip_rtc hiprtc = {
+    .what = "hiprtc", .prefix = "hiprtc", .code = "Code", .names = compiler_names};
+
+/* ---- memory as amdgpu shows it: without a context, and with what a GPU may take of the host's
+ * ---- */
+
+static bool read_number(const char *address, const char *file, uint64_t *out) {
+  char path[128];
+  unsigned long long value;
+  snprintf(path, sizeof path, "/sys/bus/pci/devices/%.32s/%.32s", address, file);
+  FILE *f = fopen(path, "re");
+  if (!f) return false;
+  bool good = fscanf(f, "%llu", &value) == 1;
+  fclose(f);
+  if (good) *out = value;
+  return good;
+}
+
+static bool memory(const char *address, accel_plugin_memory *m) {
+  uint64_t total, used, gtt_total = 0, gtt_used = 0;
+  if (!*address || strchr(address, '/') || !read_number(address, "mem_info_vram_total", &total) ||
+      !read_number(address, "mem_info_vram_used", &used))
+    return false;
+  read_number(address, "mem_info_gtt_total", &gtt_total);
+  read_number(address, "mem_info_gtt_used", &gtt_used);
+  m->total = total;
+  m->free = total > used ? total - used : 0;
+  m->shared_with_host = gtt_total > gtt_used ? gtt_total - gtt_used : 0;
+  return true;
+}
+
+const hip_vendor hip_plugin_vendor = {
+    .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
+    .flags = ACCEL_PLUGIN_DEVICE_AMD,
+    .load = load,
+    .rtc = &hiprtc,
+    .memory = memory,
+};

@@ -1,0 +1,124 @@
+/* kit_buffers.c - buffer_alloc, buffer_free and buffer_copy of plugins that compute in host memory. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kit/kit_internal.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+static uint64_t unit_of(uint64_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN; }
+
+uint64_t kit_room_bytes(uint64_t bytes) {
+  const uint64_t unit = unit_of(bytes);
+  return (bytes ? bytes + unit - 1 : unit) / unit * unit;
+}
+
+void *kit_room(uint64_t bytes) {
+  const uint64_t unit = unit_of(bytes);
+  if (bytes > SIZE_MAX - unit) return NULL;
+  const uint64_t all = kit_room_bytes(bytes);
+  void *room = aligned_alloc(unit, all);
+#if defined(MADV_HUGEPAGE)
+  if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
+#endif
+  return room;
+}
+
+/* Large buffers are mappings of their own: what is never written takes no memory, and what is freed
+ * goes back at once.  From the heap, pages of a cache that are freed half full leave what they had
+ * written behind.  Their size lies before them. */
+enum { HEAD = KIT_ALIGN };
+
+/* they watch the heap */
+static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= KIT_OWN_MAPPING; }
+
+int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
+  const uint64_t all = n + HEAD;
+  char *room = NULL;
+  (void)device;
+  *out = NULL;
+  if (n < SIZE_MAX - 2 * HEAD && own_mapping(all)) {
+    room = mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) room = NULL;
+  } else if (n < SIZE_MAX - 2 * HEAD) {
+    room = aligned_alloc(KIT_ALIGN, (size_t)((all + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN));
+  }
+  if (!room) return kit_no_memory(error, n);
+  memcpy(room, &all, sizeof all);
+  *out = room + HEAD;
+  return ACCEL_PLUGIN_OK;
+}
+
+void kit_buffer_free(uint32_t device, void *buffer) {
+  char *room = buffer ? (char *)buffer - HEAD : NULL;
+  uint64_t all = 0;
+  (void)device;
+  if (room) memcpy(&all, room, sizeof all);
+  if (own_mapping(all))
+    munmap(room, (size_t)all);
+  else
+    free(room);
+}
+
+int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,
+                        uint64_t src_offset, uint64_t n, int32_t to_device,
+                        accel_plugin_error *error) {
+  (void)device, (void)to_device, (void)error;
+  memcpy((char *)dst + dst_offset, (const char *)src + src_offset, (size_t)n);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- spares ---- */
+
+typedef struct kit_spare { /* at the start of the memory */
+  struct kit_spare *next;
+  uint64_t bytes;
+  kit_spare_kind kind;
+} kit_spare;
+
+void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, uint64_t *bytes) {
+  kit_spare **best = NULL;
+  pthread_mutex_lock(&spares->lock);
+  for (kit_spare *s, **at = &spares->first; (s = *at); at = &s->next)
+    if (s->kind == kind && s->bytes <= *bytes && s->bytes % unit == 0 &&
+        (!best || s->bytes > (*best)->bytes))
+      best = at;
+  kit_spare *found = best ? *best : NULL;
+  if (found) {
+    *best = found->next;
+    *bytes = found->bytes;
+    spares->bytes -= found->bytes;
+  }
+  pthread_mutex_unlock(&spares->lock);
+  return found;
+}
+
+bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint64_t bytes) {
+  pthread_mutex_lock(&spares->lock);
+  const bool keep = bytes <= KIT_SPARE_BYTES - spares->bytes;
+  if (keep) {
+    kit_spare *spare = memory;
+    *spare = (kit_spare){.next = spares->first, .bytes = bytes, .kind = kind};
+    spares->first = spare;
+    spares->bytes += bytes;
+  }
+  pthread_mutex_unlock(&spares->lock);
+  return keep;
+}
+
+uint64_t kit_spares_drop(kit_spares *spares) {
+  pthread_mutex_lock(&spares->lock);
+  const uint64_t bytes = spares->bytes;
+  for (kit_spare *next, *at = spares->first; at; at = next) {
+    next = at->next;
+    if (at->kind == KIT_SPARE_BUFFER)
+      kit_buffer_free(0, at);
+    else
+      free(at);
+  }
+  spares->first = NULL;
+  spares->bytes = 0;
+  pthread_mutex_unlock(&spares->lock);
+  return bytes;
+}

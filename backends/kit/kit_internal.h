@@ -1,0 +1,165 @@
+/* kit_internal.h - what the kit's own files share and backends do not see. */
+#ifndef ACCEL_KIT_INTERNAL_H
+#define ACCEL_KIT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kit/kit.h"
+
+/* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest
+ * zero. */
+void kit_take(void *out, size_t known, const void *given, uint32_t given_size);
+
+/* ---- kit_bind.c: shapes ---- */
+
+#define KIT_UNBOUND INT64_MIN /* value of a symbol or dim that this entry does not determine */
+
+/* Values of all dims from values of all symbols. */
+void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim);
+/* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.
+ * symbol[n_symbol], dim[n_dim] are written. */
+int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry,
+                 const accel_plugin_view *in, uint32_t n_in, int64_t *symbol, int64_t *dim,
+                 accel_plugin_error *error);
+/* Shape of a tensor; E_ARGUMENT names a dim that is unbound, negative or too large. */
+int32_t kit_shape(const accel_plugin_program *p, const int64_t *dim, int32_t id, kit_tensor *out,
+                  accel_plugin_error *error);
+/* Items and rows of space `space`; start[] has room for items + 1.  lengths: int32 [items], NULL
+ * for fixed spaces. */
+int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int64_t *dim,
+                       const int32_t *lengths, int32_t *start, kit_rows *out,
+                       accel_plugin_error *error);
+
+/* ---- kit_plan.c: which nodes run and where their tensors live ---- */
+
+typedef enum kit_home {
+  KIT_HOME_NONE,
+  KIT_HOME_SCRATCH,
+  KIT_HOME_INPUT,
+  KIT_HOME_OUTPUT,
+  KIT_HOME_WEIGHT,
+  KIT_HOME_CONST
+} kit_home;
+
+typedef struct kit_place {
+  uint8_t home;    /* kit_home */
+  uint32_t index;  /* input or output of the entry, weight */
+  uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight */
+  uint64_t bytes;  /* of the elements */
+} kit_place;
+
+typedef struct kit_step {
+  uint32_t node;
+  uint32_t n_in, n_out; /* padded counts */
+  uint32_t n_joined;    /* the next so many steps run in this one's launch */
+  /* tensor without memory: what the one step joined takes from this one; -1 none */
+  int32_t between;
+  uint64_t workspace, workspace_bytes;
+} kit_step;
+
+typedef struct kit_plan {
+  atomic_uint users; /* the cache counts as one */
+  uint64_t used;     /* tick of last use */
+  /* key */
+  uint32_t entry, workers;
+  int64_t *symbol;
+  uint8_t *wanted; /* [entry.n_out] */
+  /* result */
+  int64_t *dim;
+  kit_tensor *tensor; /* [n_tensor]; id -1 where the entry does not use it */
+  kit_place *place;   /* [n_tensor] */
+  kit_step *step;
+  uint32_t n_step;
+  uint32_t widest;  /* most operands and results of a launch, padding included */
+  bool *space;      /* [n_space]: used by a step */
+  uint64_t scratch; /* bytes */
+} kit_plan;
+
+/* Where the planner looks: a backend's hooks, or none. */
+typedef struct kit_plan_request {
+  const accel_plugin_program *program;
+  const kit_backend *backend;
+  void *self; /* NULL in estimates */
+  uint32_t entry, workers;
+  const int64_t *symbol, *dim;
+  const uint8_t *wanted;
+} kit_plan_request;
+int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
+void kit_plan_free(kit_plan *plan);
+/* Shapes of a step's operands and then results, padded, then those of the steps joined with it;
+ * pointers NULL; absent ones have id -1 and no other field that means anything.  Answers how many
+ * there are. */
+uint32_t kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan,
+                          const kit_step *step, kit_tensor *out);
+/* The launches of a step and of those joined with it, over the tensors of kit_step_tensors; `like`
+ * has all that they share.
+ */
+void kit_step_launches(const accel_plugin_program *program, const kit_step *step,
+                       const kit_tensor *tensors, const kit_launch *like,
+                       kit_launch out[KIT_JOINED + 1]);
+
+/* ---- kit_answers.c ---- */
+
+/* Verdict of one entry of a copied program. */
+void kit_judge(const kit_backend *backend, const accel_plugin_program *program,
+               const accel_plugin_precision *precision, uint32_t entry,
+               accel_plugin_verdict *verdict);
+
+/* ---- kit_cost.c ---- */
+
+/* Operations and bytes of one launch by its op's definition; shapes and rows are set, data is not
+ * looked at.  weight_bytes: [n_weight] what the backend keeps for each weight; NULL: fp32. */
+void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *flop, double *bytes);
+
+/* ---- kit_session.c ---- */
+
+/* Memory of pages between one session that gave it back and the next: a system that has to make
+ * memory anew clears it first (2 to 9 % of a prompt's time on a virtual machine,
+ * docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as taken.  A room is of
+ * kit_room, a buffer of kit_buffer_alloc. */
+enum {
+  KIT_SPARE_BYTES = 64 << 20,
+  KIT_OWN_MAPPING = 256 << 10 /* buffers from here on are mappings */
+};
+typedef enum kit_spare_kind { KIT_SPARE_ROOM, KIT_SPARE_BUFFER } kit_spare_kind;
+typedef struct kit_spares {
+  pthread_mutex_t lock;
+  struct kit_spare *first;
+  uint64_t bytes;
+} kit_spares;
+/* The largest of its kind that is a multiple of `unit` bytes and at most *bytes, which becomes its
+ * size; NULL: none. */
+void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, uint64_t *bytes);
+/* false: too many, the memory is still the caller's */
+bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint64_t bytes);
+uint64_t kit_spares_drop(kit_spares *spares); /* frees all; answers how many bytes these were */
+
+typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
+  const accel_plugin_program *program;
+  const kit_backend *backend;
+  void *self;
+  uint8_t kv_dtype;
+  uint64_t max_tokens;
+  uint32_t max_sequences;
+  uint64_t identity; /* of program, build and precision: exports are bound to it */
+  uint64_t limit;    /* of memory for weights, scratch and KV pages; 0: none */
+  uint64_t weights;
+  _Atomic uint64_t *taken; /* by scratch and KV pages */
+  kit_spares *spares;
+} kit_endpoint_state;
+
+/* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the
+ * limit, spares dropped. */
+bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes);
+void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes);
+
+const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint);
+/* Starts a run on `session`; the sequences become busy.  Ends with exactly one kit_session_end. */
+int32_t kit_session_begin(accel_plugin_session *session, const int32_t *sequence, uint32_t n,
+                          const accel_plugin_host *host, kit_run_state **out,
+                          accel_plugin_error *error);
+void kit_session_end(kit_run_state *state, bool commit); /* NULL: nothing */
+bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endpoint *endpoint);
+
+#endif

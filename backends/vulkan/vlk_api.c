@@ -1,0 +1,19 @@
+/* vlk_api.c - what the op layer calls. */
+#include "vulkan/vlk.h"
+
+const gpu_api gpu_plugin_api = {
+    .devices = vlk_devices,
+    .memory = vlk_memory,
+    .open = vlk_open,
+    .close = vlk_close,
+    .alloc = vlk_alloc,
+    .release = vlk_release,
+    .write = vlk_write,
+    .read = vlk_read,
+    .begin = vlk_begin,
+    .dispatch = vlk_dispatch,
+    .copy = vlk_copy,
+    .update = vlk_update,
+    .mark = vlk_mark,
+    .end = vlk_end,
+};

@@ -1,0 +1,144 @@
+/* vlk_pipeline.c - kernels become pipelines when they are first dispatched; drivers keep what they
+ * compiled in a cache that lives on disk between processes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "vulkan/vlk.h"
+
+/* A module's SPIR-V; free() it.  NULL: no memory. */
+static uint32_t *unpack(const vlk_module *m) {
+  uint32_t *words = malloc(m->bytes);
+  z_stream z = {.next_in = (Bytef *)(uintptr_t)m->deflated,
+                .avail_in = m->n,
+                .next_out = (Bytef *)words,
+                .avail_out = m->bytes};
+  bool whole = words && inflateInit2(&z, -MAX_WBITS) == Z_OK;
+  if (whole) {
+    whole = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0;
+    inflateEnd(&z);
+  }
+  if (whole) return words;
+  free(words);
+  return NULL;
+}
+
+static VkResult make(gpu_device *d, uint32_t kernel, VkPipeline *out) {
+  uint32_t *words = unpack(&vlk_modules[kernel]);
+  if (!words) return VK_ERROR_OUT_OF_HOST_MEMORY;
+  VkShaderModuleCreateInfo code = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                   .codeSize = vlk_modules[kernel].bytes,
+                                   .pCode = words};
+  VkComputePipelineCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+      .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                .pName = "main"},
+      .layout = d->layout[gpu_kernels[kernel].n_bind].pipeline};
+  VkResult result = d->CreateShaderModule(d->handle, &code, NULL, &info.stage.module);
+  free(words);
+  if (result != VK_SUCCESS) return result;
+  result = d->CreateComputePipelines(d->handle, d->cache, 1, &info, NULL, out);
+  d->DestroyShaderModule(d->handle, info.stage.module, NULL);
+  return result;
+}
+
+/* What the device lacks for a kernel, or an empty text. */
+static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
+  const gpu_kernel *k = &gpu_kernels[kernel];
+  uint32_t most = d->card->properties.limits.maxPerStageDescriptorStorageBuffers;
+  *why = 0;
+  if (!vlk_modules[kernel].n)
+    snprintf(why, n, "it is not made for Vulkan");
+  else if (k->local > d->limits.local_size)
+    snprintf(why, n, "its workgroups have %u invocations, the device allows %u", k->local,
+             d->limits.local_size);
+  else if (k->n_bind > most)
+    snprintf(why, n, "it reads %u buffers, the device allows %u", k->n_bind, most);
+}
+
+int32_t vlk_pipeline(gpu_device *d, uint32_t kernel, VkPipeline *out, accel_plugin_error *error) {
+  char why[160];
+  *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire);
+  if (*out) return ACCEL_PLUGIN_OK;
+  lacks(d, kernel, why, sizeof why);
+  if (*why)
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s: %s",
+                    gpu_kernels[kernel].name, why);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  pthread_mutex_lock(&d->pipeline_lock);
+  *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_relaxed);
+  if (!*out) {
+    VkResult result = make(d, kernel, out);
+    snprintf(why, sizeof why, "kernel %s cannot be compiled by the driver",
+             gpu_kernels[kernel].name);
+    if (result != VK_SUCCESS) {
+      rc = vlk_fail(d, error, result, why);
+    } else {
+      d->made++;
+      atomic_store_explicit(&d->pipeline[kernel], *out, memory_order_release);
+    }
+  }
+  pthread_mutex_unlock(&d->pipeline_lock);
+  return rc;
+}
+
+/* ---- the cache on disk ---- */
+
+static void cache_key(const gpu_device *d, char *key, size_t n) {
+  const VkPhysicalDeviceProperties *p = &d->card->properties;
+  int at =
+      snprintf(key, n, "pipelines-%08x-%08x-%08x-", p->vendorID, p->deviceID, p->driverVersion);
+  for (unsigned i = 0; i < VK_UUID_SIZE; i++)
+    at += snprintf(key + at, n - (size_t)at, "%02x", p->pipelineCacheUUID[i]);
+}
+
+/* The driver checks the header as well; some are said to trust it. */
+static bool is_ours(const gpu_device *d, const void *data, uint64_t n) {
+  const VkPhysicalDeviceProperties *p = &d->card->properties;
+  VkPipelineCacheHeaderVersionOne head;
+  if (n < sizeof head) return false;
+  memcpy(&head, data, sizeof head);
+  return head.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
+         head.headerSize >= sizeof head && head.headerSize <= n && head.vendorID == p->vendorID &&
+         head.deviceID == p->deviceID &&
+         !memcmp(head.pipelineCacheUUID, p->pipelineCacheUUID, VK_UUID_SIZE);
+}
+
+/* Without a cache everything works, only slower: nothing here fails. */
+void vlk_cache_open(gpu_device *d, const accel_plugin_host *host) {
+  VkPipelineCacheCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  char key[128];
+  uint64_t n = 0;
+  void *data = NULL;
+  cache_key(d, key, sizeof key);
+  if (host && host->cache_get && !host->cache_get(host->self, key, NULL, &n) && n && n < SIZE_MAX)
+    data = malloc((size_t)n);
+  if (data && !host->cache_get(host->self, key, data, &n) && is_ours(d, data, n)) {
+    info.initialDataSize = (size_t)n;
+    info.pInitialData = data;
+  }
+  if (d->CreatePipelineCache(d->handle, &info, NULL, &d->cache) != VK_SUCCESS)
+    d->cache = VK_NULL_HANDLE;
+  free(data);
+}
+
+void vlk_cache_save(gpu_device *d, const accel_plugin_host *host) {
+  char key[128];
+  size_t n = 0;
+  if (!host || !host->cache_put || !d->cache) return;
+  pthread_mutex_lock(&d->pipeline_lock);
+  bool more = d->made > d->saved &&
+              d->GetPipelineCacheData(d->handle, d->cache, &n, NULL) == VK_SUCCESS &&
+              n > sizeof(VkPipelineCacheHeaderVersionOne);
+  void *data = more ? malloc(n) : NULL;
+  if (data && d->GetPipelineCacheData(d->handle, d->cache, &n, data) == VK_SUCCESS) {
+    accel_plugin_part part = {data, n};
+    cache_key(d, key, sizeof key);
+    host->cache_put(host->self, key, &part, 1);
+  }
+  d->saved = d->made;
+  pthread_mutex_unlock(&d->pipeline_lock);
+  free(data);
+}

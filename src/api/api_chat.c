@@ -1,0 +1,63 @@
+/* api_chat.c - conversations: argument checks and the lock of each, then tasks/. */
+#include "tasks/chat.h"
+
+#include <string.h>
+
+#include "api/api_check.h"
+
+accel_chat_params accel_chat_params_default(void) {
+  return (accel_chat_params){.size = sizeof(accel_chat_params)};
+}
+
+accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params,
+                             accel_chat **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_chat_params mine = accel_chat_params_default();
+  API_PARAMS(mine, params);
+  return accel__chat_open(endpoint, &mine, out);
+}
+
+void accel_chat_close(accel_chat **chat) {
+  if (!chat || !*chat) return;
+  accel__chat_close(*chat);
+  *chat = NULL;
+}
+
+accel_status accel_chat_say(accel_chat *chat, const char *text, const accel_generate_params *params,
+                            accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(chat);
+  API_NEED(text);
+  accel_generate_params mine = accel__generate_defaults();
+  API_PARAMS(mine, params);
+  API_LOCKED(chat, accel__chat_say(chat, text, &mine, out));
+}
+
+accel_status accel_chat_answer(accel_chat *chat, const accel_generate_params *params,
+                               accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(chat);
+  accel_generate_params mine = accel__generate_defaults();
+  API_PARAMS(mine, params);
+  API_LOCKED(chat, accel__chat_answer(chat, &mine, out));
+}
+
+accel_status accel_chat_messages(accel_chat *chat, char **json) {
+  API_BEGIN();
+  API_OUT(json);
+  API_NEED(chat);
+  API_LOCKED(chat, accel__chat_messages(chat, json));
+}
+
+accel_status accel_chat_set_messages(accel_chat *chat, const char *json) {
+  API_BEGIN();
+  API_NEED(chat);
+  API_LOCKED(chat, accel__chat_set_messages(chat, json));
+}
+
+uint32_t accel_chat_length(const accel_chat *chat) { return chat ? chat->session->held.n : 0; }
+uint32_t accel_chat_reused(const accel_chat *chat) { return chat ? chat->reused : 0; }

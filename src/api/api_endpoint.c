@@ -1,0 +1,248 @@
+/* api_endpoint.c - initialising, running, queueing and cleaning up endpoints. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_check.h"
+#include "core/room.h"
+#include "dispatch/pack.h"
+#include "dispatch/queue.h"
+#include "dispatch/services.h"
+#include "tasks/open.h"
+#include "tasks/tasks.h"
+
+accel_init_params accel_init_params_default(void) {
+  return (accel_init_params){.size = sizeof(accel_init_params), .device = "cpu"};
+}
+
+accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params,
+                        accel_endpoint **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ctx);
+  API_NEED(model);
+  accel_init_params mine = accel_init_params_default();
+  API_PARAMS(mine, params);
+  return accel__open(ctx, model, &mine, out);
+}
+
+void accel_cleanup(accel_endpoint **endpoint) {
+  if (endpoint && *endpoint) accel__close(endpoint);
+}
+
+const accel_placement_report *accel_placement(const accel_endpoint *endpoint) {
+  return endpoint ? &endpoint->placement : NULL;
+}
+const accel_processor *accel_processor_of(const accel_endpoint *endpoint) {
+  return endpoint ? &endpoint->processor_view : NULL;
+}
+uint32_t accel_batch_size_of(const accel_endpoint *endpoint) {
+  return endpoint ? endpoint->batch_size : 0;
+}
+accel_handler accel_handler_of(const accel_endpoint *endpoint) {
+  return endpoint ? accel_run : NULL;
+}
+
+accel_status accel_trim(accel_endpoint *endpoint) {
+  uint64_t released;
+  API_BEGIN();
+  API_NEED(endpoint);
+  accel__room_trim();
+  return accel__endpoint_trim(endpoint, &released);
+}
+
+accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user) {
+  API_BEGIN();
+  API_NEED(endpoint);
+  accel__set_profile(endpoint, fn, user);
+  return ACCEL_OK;
+}
+
+/* ---- raw tensors ---- */
+
+static accel_status check_tensors(const char *caller, const accel_tensors *list) {
+  if (!list || (list->n && !list->item))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
+  for (uint32_t i = 0; i < list->n; i++) {
+    const accel_tensor *t = &list->item[i];
+    if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input %u has no name", caller, i);
+    if (t->rank > ACCEL_MAX_RANK)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller,
+                         t->name, t->rank, ACCEL_MAX_RANK);
+    if (!t->data)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
+    if (accel__tensor_bytes(t) == UINT64_MAX)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim",
+                         caller, t->name);
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs,
+                             const char *const *names, uint32_t n, accel_tensors **outputs) {
+  API_BEGIN();
+  API_OUT(outputs);
+  API_NEED(endpoint);
+  ACCEL_TRY(check_tensors(__func__, inputs));
+  if (names) ACCEL_TRY(accel__check_texts(__func__, "names", names, n));
+  return accel__run_padded(endpoint, inputs, names, n, outputs);
+}
+
+accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs,
+                       accel_tensors **outputs) {
+  return accel_run_named(endpoint, inputs, NULL, 0, outputs);
+}
+
+void accel_tensors_free(accel_tensors **tensors) { accel__tensors_free(tensors); }
+
+/* A string list in one block, as all of them are; the items' strings live elsewhere. */
+static accel_strings *new_strings(uint32_t n, const char ***items) {
+  accel_strings *list = malloc(sizeof *list + n * sizeof **items);
+  if (!list) accel__no_memory(n * sizeof **items);
+  *items = list ? (const char **)(list + 1) : NULL;
+  if (list) *list = (accel_strings){.n = n, .item = *items};
+  return list;
+}
+
+accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs,
+                               accel_strings **outputs) {
+  API_BEGIN();
+  API_OUT(inputs);
+  API_OUT(outputs);
+  API_NEED(endpoint);
+  const accel__model *m = endpoint->model;
+  const char **in, **out;
+  uint32_t n = 0;
+  accel_strings *a = new_strings(m->n_inputs + 1, &in), *b = new_strings(m->n_outputs, &out);
+  if (!a || !b) {
+    free(a);
+    free(b);
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  for (uint32_t i = 0; i < m->n_inputs; i++) {
+    const accel__model_input *input = &m->inputs[i];
+    const char *name = input->derived ? input->derived->from : input->name;
+    if (input->kind == ACCEL__INPUT_LENGTHS || accel__input_is_row(input->kind)) continue;
+    if (!n || strcmp(in[n - 1], name)) in[n++] = name; /* several may follow from one argument */
+  }
+  in[n++] = "attention_mask";
+  a->n = n;
+  for (uint32_t i = 0; i < m->n_outputs; i++) out[i] = m->outputs[i].name;
+  *inputs = a; /* names live with the endpoint's model */
+  *outputs = b;
+  return ACCEL_OK;
+}
+
+void accel_strings_free(accel_strings **strings) {
+  if (!strings) return;
+  free(*strings);
+  *strings = NULL;
+}
+
+/* ---- queue ---- */
+
+accel_queue *accel_queue_of(accel_endpoint *endpoint) { return endpoint ? endpoint->queue : NULL; }
+uint32_t accel_queue_capacity(const accel_queue *queue) {
+  return queue ? accel__queue_capacity(queue) : 0;
+}
+uint32_t accel_queue_waiting(const accel_queue *queue) {
+  return queue ? accel__queue_waiting((accel_queue *)queue) : 0;
+}
+
+static accel_status run_copied(accel_endpoint *ep, void *work, accel_tensors **outputs) {
+  return accel__run_padded(ep, work, NULL, 0, outputs);
+}
+
+static void free_copied(void *work) {
+  accel_tensors *list = work;
+  accel__tensors_free(&list);
+}
+
+accel_status accel_submit(accel_queue *queue, const accel_tensors *inputs, accel_ticket **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(queue);
+  accel_tensors *copy;
+  ACCEL_TRY(check_tensors(__func__, inputs));
+  ACCEL_TRY(accel__tensors_new(inputs->item, inputs->n, &copy));
+  for (uint32_t i = 0; i < inputs->n; i++)
+    memcpy(copy->item[i].data, inputs->item[i].data, accel__tensor_bytes(&inputs->item[i]));
+  return accel__queue_submit(queue, run_copied, copy, free_copied, out);
+}
+
+/* Copied texts of one request: a result, so that one free gives all back. */
+typedef struct text_work {
+  uint32_t n;
+  const char **text;
+} text_work;
+
+static accel_status embed_copied(accel_endpoint *ep, void *work, accel_tensors **outputs) {
+  const text_work *w = work;
+  accel_embed_params params = accel_embed_params_default();
+  accel_embeddings *found;
+  ACCEL_TRY(accel__embed(ep, w->text, w->n, &params, &found));
+  accel_tensor like = {.name = "embeddings",
+                       .dtype = ACCEL_F32,
+                       .rank = 2,
+                       .dim = {(int64_t)found->row_start[found->n], found->dim}};
+  accel_status status = accel__tensors_new(&like, 1, outputs);
+  if (status == ACCEL_OK) memcpy((*outputs)->item[0].data, found->data, accel__tensor_bytes(&like));
+  accel__task_free(found);
+  return status;
+}
+
+accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n,
+                                accel_ticket **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(queue);
+  API_NEED(texts);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  text_work *work = accel__task_result(sizeof *work);
+  if (!work) return ACCEL_ERROR_OUT_OF_MEMORY;
+  work->n = n;
+  work->text = accel__arena_array(accel__task_arena(work), n, sizeof *work->text);
+  accel_status status = work->text ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
+    if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i])))
+      status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK)
+    return accel__queue_submit(queue, embed_copied, work, accel__task_free, out);
+  accel__task_free(work);
+  return status;
+}
+
+accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
+  API_BEGIN();
+  API_OUT(outputs);
+  API_NEED(ticket);
+  API_NEED(*ticket);
+  return accel__queue_wait(ticket, timeout_ms, outputs);
+}
+
+/* ---- looking inside ---- */
+
+accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  bool dot = format && !strcmp(format, "dot");
+  if (format && !dot && strcmp(format, "text"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: format '%s' is not text or dot", __func__,
+                       format);
+  accel__buffer text = {0};
+  (dot ? accel__program_dot : accel__program_text)(accel__program_view(endpoint->model->program),
+                                                   &text);
+  accel_status status = accel__buffer_status(&text);
+  if (status == ACCEL_OK)
+    *out = text.data;
+  else
+    accel__buffer_free(&text);
+  return status;
+}
+
+accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  return accel__self_test(endpoint, out);
+}

@@ -1,0 +1,165 @@
+/* api_generate.c - text generation: argument checks, then tasks/. */
+#include "tasks/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_check.h"
+#include "tasks/batcher.h"
+#include "tasks/tasks.h"
+
+accel_generate_params accel_generate_params_default(void) { return accel__generate_defaults(); }
+
+static accel_status check_params(const char *caller, const accel_generate_params *p) {
+  if (p->stop && p->stop->n && !p->stop->item)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
+  if (p->logprobs > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller,
+                       p->logprobs);
+  if (p->num_beams > 1024 || p->num_return_sequences > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
+                       p->num_beams, p->num_return_sequences);
+  return ACCEL_OK;
+}
+
+accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                            const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__generate(endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids,
+                                const uint32_t *count, uint32_t n,
+                                const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (n) API_NEED(ids);
+  if (n) API_NEED(count);
+  accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
+  if (!prompts) return accel__no_memory(n * sizeof *prompts);
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    prompts[i] = (accel__ids){ids[i], count[i]};
+    if (count[i] && !ids[i])
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: ids[%u] is NULL", __func__, i);
+  }
+  if (status == ACCEL_OK) status = accel__generate_prompts(endpoint, prompts, n, &mine, out);
+  free(prompts);
+  return status;
+}
+
+accel_text2text_params accel_text2text_params_default(void) {
+  return (accel_text2text_params){.size = sizeof(accel_text2text_params)};
+}
+
+static accel_status text2text(const char *caller, accel_endpoint *endpoint,
+                              const char *const *texts, uint32_t n,
+                              const accel_text2text_params *params, accel_generations **out) {
+  accel_generate_params mine = accel_generate_params_default();
+  accel_text2text_params how = *params;
+  API_PARAMS(mine, params->generate);
+  ACCEL_TRY(check_params(caller, &mine));
+  for (uint32_t i = 0; i < n; i++)
+    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", caller, i);
+  how.generate = &mine;
+  return accel__text2text(endpoint, texts, n, &how, out);
+}
+
+accel_status accel_text2text(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_text2text_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  accel_text2text_params mine = accel_text2text_params_default();
+  API_PARAMS(mine, params);
+  return text2text(__func__, endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const char *source, const char *target,
+                             const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  const accel_text2text_params how = {.size = sizeof how,
+                                      .task = "translation",
+                                      .source = source,
+                                      .target = target,
+                                      .generate = params};
+  return text2text(__func__, endpoint, texts, n, &how, out);
+}
+
+accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  const accel_text2text_params how = {
+      .size = sizeof how, .task = "summarization", .generate = params};
+  return text2text(__func__, endpoint, texts, n, &how, out);
+}
+
+static accel_status check_prompts(const char *caller, const accel_image_prompt *prompts,
+                                  uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (prompts[i].kind > ACCEL_PROMPT_MESSAGES)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].kind is %d", caller, i,
+                         (int)prompts[i].kind);
+    if (prompts[i].kind == ACCEL_PROMPT_MESSAGES && !prompts[i].text)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].text is NULL", caller, i);
+    ACCEL_TRY(
+        accel__check_media(caller, "prompts[].images", prompts[i].images, prompts[i].n_images));
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts,
+                                   uint32_t n, const accel_generate_params *params,
+                                   accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (n) API_NEED(prompts);
+  ACCEL_TRY(check_prompts(__func__, prompts, n));
+  return accel__generate_images(endpoint, prompts, n, &mine, out);
+}
+
+accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
+                                   uint32_t n, const accel_generate_params *params,
+                                   accel_ticket **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(queue);
+  accel_generate_params mine = accel__generate_defaults();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (!text && n) API_NEED(ids);
+  return accel__submit_generate(queue, text, ids, n, &mine, out);
+}
+
+accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms,
+                                    accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ticket);
+  API_NEED(*ticket);
+  return accel__wait_generations(ticket, timeout_ms, out);
+}
+
+API_FREE_RESULT(accel_generations_free, accel_generations)

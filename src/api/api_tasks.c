@@ -1,0 +1,150 @@
+/* api_tasks.c - the text tasks: argument checks, then tasks/. */
+#include <math.h>
+#include <string.h>
+
+#include "api/api_check.h"
+#include "tasks/tasks.h"
+
+accel_embed_params accel_embed_params_default(void) {
+  return (accel_embed_params){.size = sizeof(accel_embed_params), .normalize = -1};
+}
+accel_classify_params accel_classify_params_default(void) {
+  return (accel_classify_params){.size = sizeof(accel_classify_params), .top_k = 1};
+}
+accel_tokens_params accel_tokens_params_default(void) {
+  return (accel_tokens_params){.size = sizeof(accel_tokens_params), .aggregation = "none"};
+}
+accel_rerank_params accel_rerank_params_default(void) {
+  return (accel_rerank_params){.size = sizeof(accel_rerank_params)};
+}
+accel_fill_params accel_fill_params_default(void) {
+  return (accel_fill_params){.size = sizeof(accel_fill_params), .top_k = 5};
+}
+accel_qa_params accel_qa_params_default(void) {
+  return (accel_qa_params){.size = sizeof(accel_qa_params),
+                           .top_k = 1,
+                           .doc_stride = 128,
+                           .max_answer_len = 15,
+                           .max_seq_len = 384,
+                           .max_question_len = 64,
+                           .align_to_words = 1};
+}
+
+accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                              const accel_embed_params *params, accel_embeddings **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_embed_params mine = accel_embed_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__embed(endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                         accel_embeddings **out) {
+  return accel_embed_with(endpoint, texts, n, NULL, out);
+}
+
+accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts,
+                            const char *const *pairs, uint32_t n,
+                            const accel_classify_params *params, accel_classifications **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_classify_params mine = accel_classify_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__classify(endpoint, texts, pairs, n, &mine, out);
+}
+
+accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents,
+                          uint32_t n, const accel_rerank_params *params, accel_ranking **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  API_NEED(query);
+  accel_rerank_params mine = accel_rerank_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "documents", documents, n));
+  return accel__rerank(endpoint, query, documents, n, &mine, out);
+}
+
+accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                          const accel_tokens_params *params, accel_token_entities **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_tokens_params mine = accel_tokens_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__tokens(endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions,
+                      const char *const *contexts, uint32_t n, const accel_qa_params *params,
+                      accel_answers **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_qa_params mine = accel_qa_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "questions", questions, n));
+  ACCEL_TRY(accel__check_texts(__func__, "contexts", contexts, n));
+  return accel__qa(endpoint, questions, contexts, n, &mine, out);
+}
+
+accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_fill_params *params, accel_fills **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_fill_params mine = accel_fill_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__fill_mask(endpoint, texts, n, &mine, out);
+}
+
+API_FREE_RESULT(accel_embeddings_free, accel_embeddings)
+API_FREE_RESULT(accel_classifications_free, accel_classifications)
+API_FREE_RESULT(accel_ranking_free, accel_ranking)
+API_FREE_RESULT(accel_token_entities_free, accel_token_entities)
+API_FREE_RESULT(accel_answers_free, accel_answers)
+API_FREE_RESULT(accel_fills_free, accel_fills)
+API_FREE_RESULT(accel_token_ids_free, accel_token_ids)
+API_FREE_RESULT(accel_verify_report_free, accel_verify_report)
+API_FREE_RESULT(accel_test_report_free, accel_test_report)
+
+double accel_cosine(const float *a, const float *b, size_t n) {
+  double dot = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < n; i++) {
+    dot += (double)a[i] * b[i];
+    aa += (double)a[i] * a[i];
+    bb += (double)b[i] * b[i];
+  }
+  return aa > 0 && bb > 0 ? dot / (sqrt(aa) * sqrt(bb)) : 0;
+}
+
+accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how,
+                          const char *golden, accel_verify_report **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ctx);
+  API_NEED(model);
+  API_NEED(golden);
+  accel_init_params mine = accel_init_params_default();
+  API_PARAMS(mine, how);
+  return accel__verify(ctx, model, &mine, golden, out);
+}
+
+accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware,
+                                       uint32_t n_hardware, const char *const *precisions,
+                                       uint32_t n_precisions, accel_test_report **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ctx);
+  API_NEED(model);
+  if (hardware) ACCEL_TRY(accel__check_texts(__func__, "hardware", hardware, n_hardware));
+  if (precisions) ACCEL_TRY(accel__check_texts(__func__, "precisions", precisions, n_precisions));
+  return accel__precision_tests(ctx, model, hardware, n_hardware, precisions, n_precisions, out);
+}

@@ -1,0 +1,90 @@
+/* api_template.c - chat templates by themselves: messages to the text a model was trained on. */
+#include "text/template.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "accel/accel.h"
+#include "api/api_check.h"
+#include "dispatch/locate.h"
+
+struct accel_template {
+  accel__chat_template *inner;
+};
+
+accel_template_params accel_template_params_default(void) {
+  return (accel_template_params){.size = sizeof(accel_template_params), .add_generation_prompt = 1};
+}
+
+accel_status accel_template_open(accel *ctx, const char *path_or_model, accel_template **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ctx);
+  API_NEED(path_or_model);
+  accel__arena arena = {0};
+  const char *path;
+  accel_status status = accel__locate_file(ctx, path_or_model, &arena, &path);
+  accel_template *template = calloc(1, sizeof *template);
+  if (status == ACCEL_OK && !template) status = accel__no_memory(sizeof *template);
+  if (status == ACCEL_OK) status = accel__chat_template_load(path, &template->inner);
+  accel__arena_free(&arena);
+  if (status == ACCEL_OK)
+    *out = template;
+  else
+    free(template);
+  return status;
+}
+
+void accel_template_close(accel_template **template) {
+  if (!template || !*template) return;
+  accel__chat_template_free(&(*template)->inner);
+  free(*template);
+  *template = NULL;
+}
+
+static accel_status parse(const char *json, const char *name, accel__json_file *file) {
+  if (!json) return ACCEL_OK;
+  accel_status status = accel__json_parse(json, strlen(json), name, file);
+  return status == ACCEL_ERROR_FORMAT ? accel__wrap(ACCEL_ERROR_ARGUMENT, "accel_template_render")
+                                      : status;
+}
+
+static accel_status render(accel_template *template, const char *messages,
+                           const accel_template_params *how, accel__buffer *out) {
+  accel__json_file file[4] = {{0}};
+  accel_status status = parse(messages, "messages", &file[0]);
+  if (status == ACCEL_OK) status = parse(how->tools, "tools", &file[1]);
+  if (status == ACCEL_OK) status = parse(how->documents, "documents", &file[2]);
+  if (status == ACCEL_OK) status = parse(how->variables, "variables", &file[3]);
+  const accel__json *tools = cJSON_IsNull(file[1].root) ? NULL : file[1].root;
+  const accel__json *documents = cJSON_IsNull(file[2].root) ? NULL : file[2].root;
+  accel__chat_request request = {
+      .messages = file[0].root,
+      .tools = tools,
+      .documents = documents,
+      .variables = file[3].root,
+      .name = how->name,
+      .add_generation_prompt = how->add_generation_prompt != 0 && !how->continue_final_message,
+      .continue_final_message = how->continue_final_message != 0};
+  if (status == ACCEL_OK)
+    status = accel__chat_template_render(template->inner, &request, out, NULL);
+  for (int i = 0; i < 4; ++i) accel__json_free(&file[i]);
+  return status;
+}
+
+accel_status accel_template_render(accel_template *template, const char *messages,
+                                   const accel_template_params *params, char **text) {
+  API_BEGIN();
+  API_OUT(text);
+  API_NEED(template);
+  API_NEED(messages);
+  accel_template_params mine = accel_template_params_default();
+  API_PARAMS(mine, params);
+  accel__buffer out = {0};
+  accel_status status = render(template, messages, &mine, &out);
+  if (status == ACCEL_OK)
+    *text = out.data;
+  else
+    accel__buffer_free(&out);
+  return status;
+}

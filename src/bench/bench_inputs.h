@@ -1,0 +1,24 @@
+/* bench_inputs.h - the seeded inputs of a timed run, and the output that is asked for. */
+#ifndef ACCEL_BENCH_INPUTS_H
+#define ACCEL_BENCH_INPUTS_H
+
+#include "bench/bench.h"
+
+/* As transformers' forward names them: input_ids and attention_mask [batch, longest], right padded;
+ * or pixel_values [batch, 3, side, side]; or input_values [batch, samples].  What forward demands
+ * for the part of the model that is not timed, decoder_input_ids or the texts beside pictures, is
+ * one token each: steps that the output does not need are not run.
+ */
+typedef struct bench_inputs {
+  uint32_t n;
+  accel_tensor item[4];
+} bench_inputs;
+
+/* Makes them from params->seed for what the endpoint takes, and notes lengths, tokens, kind and
+ * output in the result.  A model that takes pictures is given pictures, also where it takes texts,
+ * too.  Pictures and sounds of a batch are all of the longest length.  Free in any case. */
+accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint,
+                               bench_result *result, bench_inputs *out);
+void bench_inputs_free(bench_inputs *inputs);
+
+#endif

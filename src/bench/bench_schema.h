@@ -1,0 +1,70 @@
+/* bench_schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION; older
+ * files are brought forward step by step: version 2 added peaks and steps of profiled runs.
+ * measured = 1: the figures come from a run on the named device; libaccel stores nothing else. */
+#ifndef ACCEL_BENCH_SCHEMA_H
+#define ACCEL_BENCH_SCHEMA_H
+
+#define BENCH_SCHEMA_VERSION 2
+
+/* clang-format off */
+#define BENCH_SCHEMA_TO_2                                                                \
+  "ALTER TABLE run ADD COLUMN peak_gflops REAL;"        /* NULL: not profiled */         \
+  "ALTER TABLE run ADD COLUMN peak_gbytes_per_s REAL;"                                   \
+  "CREATE TABLE step ("                                                                  \
+  "  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"                         \
+  "  node INTEGER NOT NULL,"               /* of the program, in its order */            \
+  "  name TEXT NOT NULL,"                                                                \
+  "  op TEXT NOT NULL,"                                                                  \
+  "  layer INTEGER NOT NULL,"                                                            \
+  "  calls INTEGER NOT NULL,"              /* in all profiled runs */                    \
+  "  ms REAL NOT NULL,"                    /* of one run, mean */                        \
+  "  min_ms REAL NOT NULL,"                                                              \
+  "  flop REAL NOT NULL,"                                                                \
+  "  bytes REAL NOT NULL,"                                                               \
+  "  PRIMARY KEY (run, node)"                                                            \
+  ") WITHOUT ROWID;"                                                                     \
+  "PRAGMA user_version = 2;"
+#define BENCH_SCHEMA_1                                                                     \
+  "CREATE TABLE run ("                                                                   \
+  "  id INTEGER PRIMARY KEY,"                                                            \
+  "  time TEXT NOT NULL,"                  /* UTC, ISO 8601 */                           \
+  "  measured INTEGER NOT NULL CHECK (measured IN (0, 1)),"                              \
+  "  library TEXT NOT NULL,"               /* version */                                 \
+  "  host TEXT NOT NULL,"                                                                \
+  "  cpu TEXT NOT NULL,"                                                                 \
+  "  model TEXT NOT NULL,"                                                               \
+  "  weights TEXT NOT NULL,"               /* local, or random with its seed */          \
+  "  task TEXT NOT NULL,"                                                                \
+  "  device TEXT NOT NULL,"                                                              \
+  "  implementation_type TEXT NOT NULL,"                                                 \
+  "  driver TEXT NOT NULL,"                                                              \
+  "  precision TEXT NOT NULL,"                                                           \
+  "  listed INTEGER NOT NULL,"                                                           \
+  "  threads INTEGER NOT NULL,"                                                          \
+  "  batch INTEGER NOT NULL,"                                                            \
+  "  lengths TEXT NOT NULL,"               /* tokens of each sequence, comma-separated */ \
+  "  tokens INTEGER NOT NULL,"             /* of one run */                              \
+  "  iters INTEGER NOT NULL,"              /* in a round */                              \
+  "  rounds INTEGER NOT NULL,"                                                           \
+  "  load_ms REAL NOT NULL,"                                                             \
+  "  median_ms REAL NOT NULL,"                                                           \
+  "  min_ms REAL NOT NULL,"                                                              \
+  "  p90_ms REAL NOT NULL,"                                                              \
+  "  items_per_s REAL NOT NULL,"                                                         \
+  "  prefill_tokens_per_s REAL NOT NULL,"                                                \
+  "  peak_rss_bytes INTEGER NOT NULL,"                                                   \
+  "  device_peak_bytes INTEGER"            /* NULL: not known */                         \
+  ");"                                                                                   \
+  "CREATE TABLE latency ("                                                               \
+  "  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"                         \
+  "  round INTEGER NOT NULL,"                                                            \
+  "  iter INTEGER NOT NULL,"                                                             \
+  "  ms REAL NOT NULL,"                                                                  \
+  "  PRIMARY KEY (run, round, iter)"                                                     \
+  ") WITHOUT ROWID;"                                                                     \
+  "CREATE INDEX run_by_case ON run (model, device, precision, threads, batch);"          \
+  "PRAGMA user_version = 1;"
+#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2
+/* clang-format on */
+
+#endif

@@ -1,0 +1,59 @@
+/* cli_frame.c - what commands on texts, pictures or sounds share: read the inputs, open the model,
+ * answer, free. */
+#include <stdlib.h>
+
+#include "cli/cli_print.h"
+
+int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_fields,
+                 const char *task, cli_text_fn *fn) {
+  cli_texts texts;
+  accel_endpoint *endpoint = NULL;
+  int code = cli_texts_read(run, first, fields, n_fields, &texts);
+  if (code) return code;
+  code = cli_open(run, run->args[0], task, &endpoint);
+  if (!code) code = fn(run, endpoint, &texts);
+  accel_cleanup(&endpoint);
+  cli_texts_free(&texts);
+  return code;
+}
+
+int cli_on_plain_texts(cli_run *run, int first, const char *task, cli_text_fn *fn) {
+  static const char *const fields[] = {"text"};
+  return cli_on_texts(run, first, fields, 1, task, fn);
+}
+
+int cli_on_media(cli_run *run, const char *const *names, uint32_t n, const char *task,
+                 cli_media_fn *fn) {
+  accel_endpoint *endpoint = NULL;
+  accel_media *media = cli_media(names, n);
+  if (!media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  int code = cli_open(run, run->args[0], task, &endpoint);
+  if (!code) code = fn(run, endpoint, media, n);
+  accel_cleanup(&endpoint);
+  free(media);
+  return code;
+}
+
+int cli_on_operands(cli_run *run, const char *task, cli_media_fn *fn) {
+  return cli_on_media(run, (const char *const *)run->args + 1, (uint32_t)run->n_args - 1, task, fn);
+}
+
+int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint,
+                     const void *found, uint32_t n, const uint32_t *count, cli_json_item_fn *item) {
+  cli_json json;
+  int code = cli_json_begin(run, schema, &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < n; ++i) {
+    cli_json_open(&json, NULL, '[');
+    for (uint32_t k = 0; k < count[i]; ++k) {
+      cli_json_open(&json, NULL, '{');
+      item(&json, found, i, k);
+      cli_json_close(&json, '}');
+    }
+    cli_json_close(&json, ']');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}

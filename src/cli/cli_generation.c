@@ -1,0 +1,207 @@
+/* cli_generation.c - what sub-commands that generate share: options, streaming, results. */
+#include "cli/cli_generation.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli_print.h"
+
+/* ---- options ---- */
+
+static int read_stop(cli_run *run, cli_wishes *w) {
+  const char *text = run->value[OPT_STOP];
+  uint32_t n = 0;
+  if (!text) return 0;
+  if (*text == '[') w->stop_list = cJSON_Parse(text);
+  int size = w->stop_list ? cJSON_GetArraySize(w->stop_list) : 1;
+  w->stop = calloc((size_t)size + 1, sizeof *w->stop);
+  if (!w->stop) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  for (const cJSON *item = w->stop_list ? w->stop_list->child : NULL; item; item = item->next) {
+    if (!cJSON_IsString(item)) return cli_usage(run, "--stop: not an array of texts: %s", text);
+    w->stop[n++] = item->valuestring;
+  }
+  if (!w->stop_list) w->stop[n++] = text;
+  w->stop_strings = (accel_strings){.n = n, .item = w->stop};
+  w->params.stop = &w->stop_strings;
+  return 0;
+}
+
+static int read_config(cli_run *run, cli_wishes *w) {
+  const char *text = run->value[OPT_GENERATION_CONFIG];
+  if (!text) return 0;
+  if (text[strspn(text, " \t\n")] != '{') {
+    int code = cli_file_read(run, text, &w->config, NULL);
+    if (code) return code;
+    text = w->config;
+  }
+  w->params.config = text;
+  return 0;
+}
+
+int cli_wishes_read(cli_run *run, cli_wishes *w) {
+  *w = (cli_wishes){.params = accel_generate_params_default()};
+  accel_generate_params *p = &w->params;
+  p->max_new_tokens = (int32_t)cli_count(run, OPT_MAX_NEW_TOKENS, p->max_new_tokens);
+  p->min_new_tokens = (int32_t)cli_count(run, OPT_MIN_NEW_TOKENS, p->min_new_tokens);
+  p->temperature = cli_number(run, OPT_TEMPERATURE, p->temperature);
+  p->top_k = (int32_t)cli_count(run, OPT_TOP_K, p->top_k);
+  p->top_p = cli_number(run, OPT_TOP_P, p->top_p);
+  p->min_p = cli_number(run, OPT_MIN_P, p->min_p);
+  p->typical_p = cli_number(run, OPT_TYPICAL_P, p->typical_p);
+  p->repetition_penalty = cli_number(run, OPT_REPETITION_PENALTY, p->repetition_penalty);
+  p->presence_penalty = cli_number(run, OPT_PRESENCE_PENALTY, p->presence_penalty);
+  p->frequency_penalty = cli_number(run, OPT_FREQUENCY_PENALTY, p->frequency_penalty);
+  p->no_repeat_ngram_size = (int32_t)cli_count(run, OPT_NO_REPEAT_NGRAM, p->no_repeat_ngram_size);
+  p->num_beams = (uint32_t)cli_count(run, OPT_BEAMS, 0);
+  p->num_return_sequences = (uint32_t)cli_count(run, OPT_SEQUENCES, 0);
+  p->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
+  p->logprobs = (int32_t)cli_count(run, OPT_LOGPROBS, p->logprobs);
+  p->no_special = cli_flag(run, OPT_NO_SPECIAL);
+  p->keep_special = cli_flag(run, OPT_KEEP_SPECIAL);
+  int code = read_stop(run, w);
+  return code ? code : read_config(run, w);
+}
+
+void cli_wishes_free(cli_wishes *w) {
+  free(w->config);
+  free(w->stop);
+  cJSON_Delete(w->stop_list);
+}
+
+/* ---- results ---- */
+
+static double per_second(uint64_t n, double ms) {
+  return ms > 0 ? 1e3 * (double)n / ms : (double)NAN;
+}
+
+/* Tokens that came after the first one of each sequence. */
+static uint64_t decoded(const accel_generations *g) {
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < g->n; ++i) first += g->item[i].n > 0;
+  return g->new_tokens - first;
+}
+
+static void json_logprobs(cli_json *json, const accel_generation *one) {
+  if (!one->logprob) return;
+  cli_json_floats(json, "logprobs", one->logprob, one->n);
+  if (!one->alternatives) return;
+  cli_json_open(json, "top_logprobs", '[');
+  for (uint32_t t = 0; t < one->n; ++t) {
+    cli_json_open(json, NULL, '[');
+    for (uint32_t k = 0; k < one->alternatives; ++k) {
+      const accel_token_logprob *a = &one->alternative[(size_t)t * one->alternatives + k];
+      if (a->id < 0) break;
+      cli_json_open(json, NULL, '{');
+      cli_json_int(json, "id", a->id);
+      cli_json_float(json, "logprob", a->logprob);
+      cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+  }
+  cli_json_close(json, ']');
+}
+
+static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,
+                      const accel_generations *found) {
+  cli_json json;
+  int code = cli_json_begin(run, schema, &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_int(&json, "prompt_tokens", (int64_t)found->prompt_tokens);
+  cli_json_int(&json, "new_tokens", (int64_t)found->new_tokens);
+  cli_json_double(&json, "prefill_ms", found->prefill_ms);
+  cli_json_double(&json, "decode_ms", found->decode_ms);
+  cli_json_double(&json, "prefill_tokens_per_s",
+                  per_second(found->prompt_tokens, found->prefill_ms));
+  cli_json_double(&json, "decode_tokens_per_s", per_second(decoded(found), found->decode_ms));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_generation *one = &found->item[i];
+    cli_json_open(&json, NULL, '{');
+    cli_json_int(&json, "prompt", one->prompt);
+    cli_json_int(&json, "sequence", one->sequence);
+    cli_json_text(&json, "text", one->text);
+    cli_json_open(&json, "ids", '[');
+    for (uint32_t t = 0; t < one->n; ++t) cli_json_int(&json, NULL, one->ids[t]);
+    cli_json_close(&json, ']');
+    cli_json_text(&json, "finish", one->finish);
+    if (one->error) cli_json_text(&json, "error", one->error);
+    cli_json_int(&json, "prompt_tokens", one->prompt_tokens);
+    cli_json_double(&json, "score", one->score);
+    json_logprobs(&json, one);
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+/* One text is printed as it is; of several each is headed by its number. */
+static void print_texts(const accel_generations *found, bool streamed) {
+  bool any = false;
+  for (uint32_t i = 0; i < found->n && !streamed; ++i) {
+    const accel_generation *one = &found->item[i];
+    if (one->error) continue;
+    if (found->n > 1) printf("%s[%u.%u] ", any ? "\n" : "", one->prompt + 1, one->sequence + 1);
+    any = true;
+    if (*one->text || found->n == 1)
+      fputs(one->text, stdout);
+    else /* no tokenizer: the ids */
+      for (uint32_t t = 0; t < one->n; ++t) printf("%s%d", t ? " " : "", one->ids[t]);
+  }
+  if (any || streamed) putchar('\n');
+}
+
+/* A line for each prompt that failed; the exit code of the first. */
+static int print_errors(const cli_run *run, const accel_generations *found) {
+  int code = 0;
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_generation *one = &found->item[i];
+    if (!one->error) continue;
+    const int own = cli_error(run, one->status, "[%u] %s", one->prompt + 1, one->error);
+    if (!code) code = own;
+  }
+  return code;
+}
+
+/* ---- streaming ---- */
+
+static int on_token(void *user, const accel_token_event *event) {
+  bool *streamed = user;
+  *streamed = true;
+  cli_progress_end();
+  fputs(event->text, stdout);
+  fflush(stdout);
+  return 0;
+}
+
+int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts) {
+  bool one = prompts == 1 && w->params.num_return_sequences <= 1, json = cli_flag(run, OPT_JSON);
+  if (cli_flag(run, OPT_STREAM) && (!one || json))
+    return cli_usage(run, "--stream prints one text, and no JSON");
+  if (!one || json || w->params.num_beams > 1 ||
+      !(cli_flag(run, OPT_STREAM) || isatty(STDOUT_FILENO)))
+    return 0;
+  w->params.told = on_token;
+  w->params.told_user = &w->streamed;
+  return 0;
+}
+
+int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w,
+                          const char *schema, const accel_generations *found) {
+  const int failed = print_errors(run, found);
+  if (cli_flag(run, OPT_JSON)) {
+    const int code = print_json(run, endpoint, schema, found);
+    return code ? code : failed;
+  }
+  print_texts(found, w->streamed);
+  cli_note(run,
+           "%" PRIu64 " tokens read in %.0f ms (%.0f/s), %" PRIu64 " generated in %.0f ms (%.1f/s)",
+           found->prompt_tokens, found->prefill_ms,
+           per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens, found->decode_ms,
+           found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
+  const int code = cli_flush(run);
+  return code ? code : failed;
+}

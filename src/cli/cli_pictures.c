@@ -1,0 +1,168 @@
+/* cli_pictures.c - accel detect-objects, segment and zero-shot-image. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli_print.h"
+
+/* ---- objects: boxes in whole pixels, as transformers' pipeline prints them ---- */
+
+static void json_object(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_detection *o = &((const accel_detections *)found)->object[i][k];
+  cli_json_double(json, "score", o->score);
+  cli_json_text(json, "label", o->label);
+  cli_json_open(json, "box", '{');
+  cli_json_int(json, "xmin", (int64_t)o->xmin);
+  cli_json_int(json, "ymin", (int64_t)o->ymin);
+  cli_json_int(json, "xmax", (int64_t)o->xmax);
+  cli_json_int(json, "ymax", (int64_t)o->ymax);
+  cli_json_close(json, '}');
+}
+
+static void print_objects(const accel_detections *found, const accel_media *media) {
+  cli_table table = {0};
+  cli_table_row(&table, 4, (const char *[]){"score", "label", "box", "picture"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    if (!found->count[i])
+      cli_table_row(&table, 4, (const char *[]){"", "nothing", "", media[i].name});
+    for (uint32_t k = 0; k < found->count[i]; ++k) {
+      const accel_detection *o = &found->object[i][k];
+      char score[32], box[96];
+      snprintf(score, sizeof score, "%.4f", o->score);
+      snprintf(box, sizeof box, "%d,%d - %d,%d", (int)o->xmin, (int)o->ymin, (int)o->xmax,
+               (int)o->ymax);
+      cli_table_row(&table, 4, (const char *[]){score, o->label, box, k ? "" : media[i].name});
+    }
+  }
+  cli_table_print(&table, "rlll");
+}
+
+static accel_status draw_objects(const cli_run *run, const accel_media *media,
+                                 const accel_detections *found) {
+  accel_status status = ACCEL_OK;
+  char path[4096];
+  for (uint32_t i = 0; run->value[OPT_DRAW] && i < found->n && status == ACCEL_OK; ++i)
+    status = accel_draw_objects(&media[i], found->object[i], found->count[i],
+                                cli_numbered(run->value[OPT_DRAW], i, found->n, path, sizeof path));
+  return status;
+}
+
+static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                          uint32_t n) {
+  accel_detections *found = NULL;
+  accel_detect_params how = accel_detect_params_default();
+  how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
+  int code = 0;
+  accel_status status = accel_detect_objects(endpoint, media, n, &how, &found);
+  if (status == ACCEL_OK) status = draw_objects(run, media, found);
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = cli_json_results(run, "accel.detect-objects/1", endpoint, found, found->n, found->count,
+                            json_object);
+  else
+    print_objects(found, media);
+  accel_detections_free(&found);
+  return code;
+}
+
+int cmd_detect_objects(cli_run *run) {
+  return cli_on_operands(run, "object-detection", detect_objects);
+}
+
+/* ---- segments ---- */
+
+static void json_segment(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_segment *s = &((const accel_segmentations *)found)->segment[i][k];
+  cli_json_double(json, "score", s->score); /* NaN becomes null */
+  cli_json_text(json, "label", s->label);
+  cli_json_int(json, "id", s->id);
+  cli_json_int(json, "label_id", s->label_id);
+  cli_json_int(json, "pixels", (int64_t)s->pixels);
+  cli_json_double(json, "area", s->area);
+}
+
+static void print_segments(const accel_segmentations *found, const accel_media *media) {
+  cli_table table = {0};
+  cli_table_row(&table, 5, (const char *[]){"area", "label", "id", "score", "picture"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    if (!found->count[i])
+      cli_table_row(&table, 5, (const char *[]){"", "nothing", "", "", media[i].name});
+    for (uint32_t k = 0; k < found->count[i]; ++k) {
+      const accel_segment *s = &found->segment[i][k];
+      char area[32], id[32], score[32] = "";
+      snprintf(area, sizeof area, "%.2f%%", 100.0 * s->area);
+      snprintf(id, sizeof id, "%lld", (long long)s->id);
+      if (!isnan(s->score)) snprintf(score, sizeof score, "%.4f", s->score);
+      cli_table_row(&table, 5, (const char *[]){area, s->label, id, score, k ? "" : media[i].name});
+    }
+  }
+  cli_table_print(&table, "rlrrl");
+}
+
+/* --output: the colours alone; --draw: over the picture. */
+static accel_status draw_segments(const cli_run *run, const accel_media *media,
+                                  const accel_segmentations *found) {
+  accel_status status = ACCEL_OK;
+  char path[4096];
+  for (uint32_t i = 0; i < found->n && status == ACCEL_OK; ++i) {
+    if (run->value[OPT_OUTPUT])
+      status = accel_draw_segments(
+          NULL, found, i, cli_numbered(run->value[OPT_OUTPUT], i, found->n, path, sizeof path));
+    if (run->value[OPT_DRAW] && status == ACCEL_OK)
+      status = accel_draw_segments(
+          &media[i], found, i, cli_numbered(run->value[OPT_DRAW], i, found->n, path, sizeof path));
+  }
+  return status;
+}
+
+static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  accel_segmentations *found = NULL;
+  accel_segment_params how = accel_segment_params_default();
+  how.subtask = run->value[OPT_SUBTASK];
+  how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
+  how.mask_threshold = cli_number(run, OPT_MASK_THRESHOLD, how.mask_threshold);
+  how.overlap_threshold = cli_number(run, OPT_OVERLAP_THRESHOLD, how.overlap_threshold);
+  int code = 0;
+  accel_status status = accel_segment_images(endpoint, media, n, &how, &found);
+  if (status == ACCEL_OK) status = draw_segments(run, media, found);
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = cli_json_results(run, "accel.segment/1", endpoint, found, found->n, found->count,
+                            json_segment);
+  else
+    print_segments(found, media);
+  accel_segmentations_free(&found);
+  return code;
+}
+
+int cmd_segment(cli_run *run) { return cli_on_operands(run, "image-segmentation", segment); }
+
+/* ---- labels of one's own ---- */
+
+static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                         uint32_t n) {
+  uint32_t n_labels;
+  char **labels;
+  accel_classifications *found = NULL;
+  if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels))
+    return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  accel_status status = accel_zero_shot_image(endpoint, media, n, (const char *const *)labels,
+                                              n_labels, run->value[OPT_HYPOTHESIS], &found);
+  int code = status == ACCEL_OK
+                 ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1,
+                                    "picture", "accel.zero-shot-image/1")
+                 : cli_fail(run, status);
+  accel_classifications_free(&found);
+  free(labels);
+  return code;
+}
+
+int cmd_zero_shot_image(cli_run *run) {
+  if (!run->value[OPT_LABELS] ||
+      strspn(run->value[OPT_LABELS], ",") == strlen(run->value[OPT_LABELS]))
+    return cli_usage(run, "no labels: give --labels \"one,two,three\"");
+  return cli_on_operands(run, "zero-shot-image-classification", choose_labels);
+}

@@ -1,0 +1,82 @@
+/* cli_print.h - results on stdout: JSON, and tables for people. */
+#ifndef ACCEL_CLI_PRINT_H
+#define ACCEL_CLI_PRINT_H
+
+#include "cli/cli.h"
+
+/* ---- JSON, written as it comes ---- */
+
+enum { CLI_JSON_DEPTH = 32 };
+typedef struct cli_json {
+  FILE *to;
+  int depth;
+  bool some[CLI_JSON_DEPTH]; /* this level has a member already */
+  bool after_key;
+  const char *path; /* of the file; NULL: stdout */
+} cli_json;
+
+/* Opens the place that --json names and begins {"schema": schema, ... }.  0 or an exit code. */
+int cli_json_begin(cli_run *run, const char *schema, cli_json *json);
+/* Closes all open levels and the file; a failed write is exit code 1. */
+int cli_json_end(cli_run *run, cli_json *json);
+
+/* key NULL: an element of an array. */
+void cli_json_open(cli_json *json, const char *key, char bracket); /* '{' or '[' */
+void cli_json_close(cli_json *json, char bracket);                 /* '}' or ']' */
+/* NULL: null; malformed UTF-8 becomes U+FFFD */
+void cli_json_text(cli_json *json, const char *key, const char *value);
+void cli_json_int(cli_json *json, const char *key, int64_t value);
+void cli_json_bool(cli_json *json, const char *key, bool value);
+void cli_json_null(cli_json *json, const char *key);
+/* 17 digits; NaN and infinities: null */
+void cli_json_double(cli_json *json, const char *key, double value);
+/* 9 digits: every float comes back as it was */
+void cli_json_float(cli_json *json, const char *key, float value);
+void cli_json_floats(cli_json *json, const char *key, const float *values, uint64_t n);
+void cli_json_strings(cli_json *json, const char *key, const accel_strings *strings);
+/* JSON text of the library, one line. */
+void cli_json_raw(cli_json *json, const char *key, const char *text);
+/* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device",
+ * "wanted_precision", "weights", "reasons". */
+void cli_json_placement(cli_json *json, const accel_placement_report *placement);
+/* Prints text that is JSON already as the whole result. */
+int cli_json_whole(cli_run *run, const char *text);
+/* The whole result of a command: placement, and "results", for each of n inputs a list of count[i]
+ * objects, whose members `item` writes. */
+typedef void cli_json_item_fn(cli_json *json, const void *found, uint32_t i, uint32_t k);
+int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint,
+                     const void *found, uint32_t n, const uint32_t *count, cli_json_item_fn *item);
+
+/* ---- tables ---- */
+
+typedef struct cli_table {
+  uint32_t columns, rows;
+  char **cell; /* [rows * columns] */
+  uint32_t capacity;
+} cli_table;
+
+void cli_table_row(cli_table *table, uint32_t columns,
+                   const char *const *cells); /* the first row is the heading; NULL cells are "" */
+/* As a Markdown table, and empties it; `align` as below. */
+void cli_table_markdown(cli_table *table, const char *align);
+/* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the
+ * right; the last column is cut at the width of a terminal, not when output goes elsewhere. */
+void cli_table_print(cli_table *table, const char *align);
+/* `text` on one line, control characters as spaces, cut to `columns` with "..."; in `into`, which
+ * it returns. */
+const char *cli_excerpt(const char *text, int columns, char *into, size_t size);
+/* `text` in lines of at most `width` columns, each but the first behind `indent` spaces. */
+void cli_print_wrapped(const char *text, int indent, int width);
+int cli_width(const char *text);                                /* columns on a terminal */
+const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
+/* The cosine of every two of n vectors as a table. */
+void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n);
+int cli_flush(cli_run *run); /* stdout; a failed write is exit code 1 */
+
+/* Labels with their scores, as JSON or as a table with the name of each input (NULL-terminated
+ * strings) behind its first. */
+int cli_print_labels(cli_run *run, const accel_endpoint *endpoint,
+                     const accel_classifications *found, const char *const *names,
+                     const char *heading, const char *schema);
+
+#endif

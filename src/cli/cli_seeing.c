@@ -1,0 +1,57 @@
+/* cli_seeing.c - accel caption and vqa, and the pictures of accel generate: text about pictures. */
+#include <stdlib.h>
+
+#include "cli/cli_generation.h"
+
+int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const char *schema,
+                        const accel_image_prompt *prompts, uint32_t n) {
+  accel_generations *found;
+  accel_status status = accel_generate_images(endpoint, prompts, n, &w->params, &found);
+  if (status != ACCEL_OK) {
+    if (w->streamed) putchar('\n');
+    return cli_fail(run, status);
+  }
+  int code = cli_generations_print(run, endpoint, w, schema, found);
+  accel_generations_free(&found);
+  return code;
+}
+
+/* Prompts, each with its pictures, to the model of the first operand. */
+static int answer(cli_run *run, const char *schema, const accel_image_prompt *prompts, uint32_t n,
+                  bool stream) {
+  cli_wishes w;
+  accel_endpoint *endpoint = NULL;
+  int code = cli_wishes_read(run, &w);
+  if (!code && stream) code = cli_wishes_stream(run, &w, n);
+  if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
+  if (!code) code = cli_generate_images(run, endpoint, &w, schema, prompts, n);
+  accel_cleanup(&endpoint);
+  cli_wishes_free(&w);
+  return code;
+}
+
+int cmd_caption(cli_run *run) {
+  const uint32_t n = (uint32_t)run->n_args - 1;
+  accel_media *media = cli_media((const char *const *)run->args + 1, n);
+  accel_image_prompt *prompts = calloc(n, sizeof *prompts);
+  int code = media && prompts ? 0 : cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  for (uint32_t i = 0; !code && i < n; ++i)
+    prompts[i] = (accel_image_prompt){ACCEL_PROMPT_QUESTION, run->value[OPT_PROMPT], &media[i], 1};
+  if (!code) code = answer(run, "accel.caption/1", prompts, n, false);
+  free(prompts);
+  free(media);
+  return code;
+}
+
+int cmd_vqa(cli_run *run) {
+  uint32_t n;
+  const char **files = cli_values(run, OPT_IMAGE, &n);
+  accel_media *media = cli_media(files, n);
+  const accel_image_prompt prompt = {ACCEL_PROMPT_QUESTION, run->args[1], media, n};
+  int code = !n       ? cli_usage(run, "no picture: give one with --image FILE")
+             : !media ? cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory")
+                      : answer(run, "accel.vqa/1", &prompt, 1, true);
+  free(media);
+  free(files);
+  return code;
+}

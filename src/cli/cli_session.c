@@ -1,0 +1,187 @@
+/* cli_session.c - the context of one run of the tool: log, progress bar, cancellation, and opening a
+ * model. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* ---- cancellation: the first signal asks, the second ends the program ---- */
+
+static _Atomic int stop_asked, times_asked, held; /* lock-free: handlers may use them */
+static int wake[2] = {-1, -1};
+
+static void on_signal(int number) {
+  int kept = errno;
+  stop_asked = number;
+  /* what does not listen twice */
+  if (++times_asked > 2) _exit(130);
+  if (wake[1] >= 0 && write(wake[1], "", 1) < 0) stop_asked = number; /* a full pipe wakes, too */
+  errno = kept;
+}
+
+static int is_cancelled(void *user) {
+  (void)user;
+  return stop_asked != 0 && !held;
+}
+
+static void catch_signals(const cli_run *run) {
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  int64_t seconds = cli_count(run, OPT_TIMEOUT, 0);
+  if (!seconds) return;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, NULL);
+  struct itimerval timer = {.it_value = {.tv_sec = seconds}};
+  setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+int cli_converse(cli_run *run, int *fd) {
+  if (pipe2(wake, O_NONBLOCK | O_CLOEXEC))
+    return cli_error(run, ACCEL_ERROR_IO, "pipe: %s", strerror(errno));
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  *fd = wake[0];
+  return 0;
+}
+
+int cli_asked_to_stop(int *times) {
+  *times = times_asked;
+  return stop_asked;
+}
+
+void cli_hold(bool on) { held = on; }
+
+void cli_forget_interrupt(void) {
+  char bytes[64];
+  if (stop_asked != SIGINT) return;
+  stop_asked = times_asked = 0;
+  while (read(wake[0], bytes, sizeof bytes) > 0) continue;
+}
+
+/* ---- log and progress bar ---- */
+
+static bool bar_wanted, bar_shown;
+static struct timespec bar_begin;
+
+void cli_progress_end(void) {
+  if (bar_shown) fputs("\r\033[K", stderr);
+  bar_shown = false;
+}
+
+static void on_log(void *user, accel_log_level level, const char *message) {
+  static const char *const name[] = {"error", "warning", "info", "debug"};
+  (void)user;
+  flockfile(stderr);
+  cli_progress_end();
+  fprintf(stderr, "accel: %s: %s\n", name[level <= ACCEL_LOG_DEBUG ? level : ACCEL_LOG_DEBUG],
+          message);
+  funlockfile(stderr);
+}
+
+/* Work that ends within 0.3 s shows no bar. */
+static void on_progress(void *user, const char *what, uint64_t done, uint64_t all) {
+  (void)user;
+  if (!bar_wanted || !all) return;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (done >= all) {
+    cli_progress_end();
+    bar_begin = now;
+    return;
+  }
+  if (!bar_shown &&
+      (double)(now.tv_sec - bar_begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - bar_begin.tv_nsec) <
+          0.3)
+    return;
+  enum { WIDTH = 30 };
+  int full = (int)((double)done / (double)all * WIDTH);
+  char bar[WIDTH + 1];
+  for (int i = 0; i < WIDTH; ++i) bar[i] = i < full ? '#' : '.';
+  bar[WIDTH] = 0;
+  fprintf(stderr, "\r\033[K%s [%s] %llu/%llu", what, bar, (unsigned long long)done,
+          (unsigned long long)all);
+  fflush(stderr);
+  bar_shown = true;
+}
+
+static accel_log_level log_level(const cli_run *run) {
+  static const char *const name[] = {"error", "warning", "info", "debug"};
+  for (int i = 0; run->value[OPT_LOG] && i < 4; ++i) {
+    if (strcmp(run->value[OPT_LOG], name[i]) == 0) return (accel_log_level)i;
+  }
+  return cli_flag(run, OPT_QUIET)     ? ACCEL_LOG_ERROR
+         : cli_flag(run, OPT_VERBOSE) ? ACCEL_LOG_INFO
+                                      : ACCEL_LOG_WARNING;
+}
+
+int cli_context(cli_run *run) {
+  const char *term = getenv("TERM");
+  bar_wanted =
+      !cli_flag(run, OPT_QUIET) && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+  clock_gettime(CLOCK_MONOTONIC, &bar_begin);
+  catch_signals(run);
+  accel_params params = accel_params_default();
+  params.threads = (uint32_t)cli_count(run, OPT_THREADS, 0);
+  if (run->value[OPT_MODE] && !strcmp(run->value[OPT_MODE], "throughput"))
+    params.mode = ACCEL_MODE_THROUGHPUT;
+  params.plugin_path = run->value[OPT_PLUGIN_PATH];
+  params.registry_path = run->value[OPT_REGISTRY];
+  params.cache_directory = run->value[OPT_CACHE_DIR];
+  params.no_cache = cli_flag(run, OPT_NO_CACHE);
+  cli_size(run, OPT_CACHE_LIMIT, &params.cache_limit);
+  cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
+  params.log = on_log;
+  params.log_level = log_level(run);
+  params.allow_software = cli_flag(run, OPT_ALLOW_SOFTWARE);
+  params.progress = on_progress;
+  params.cancel = is_cancelled;
+  accel_status status = accel_create(&params, &run->ctx);
+  return status == ACCEL_OK ? 0 : cli_fail(run, status);
+}
+
+/* ---- endpoints ---- */
+
+void cli_init_params(const cli_run *run, const char *task, accel_init_params *how) {
+  *how = accel_init_params_default();
+  how->device = run->value[OPT_DEVICE] ? run->value[OPT_DEVICE] : "auto";
+  how->precision = run->value[OPT_PRECISION];
+  how->task = task;
+  how->batch_size = (uint32_t)cli_count(run, OPT_BATCH, 0);
+  how->max_length = (uint32_t)cli_count(run, OPT_MAX_LENGTH, 0);
+  how->random_weights = cli_flag(run, OPT_RANDOM_WEIGHTS);
+  how->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
+  how->architecture = run->value[OPT_ARCHITECTURE];
+  how->kv_cache = run->value[OPT_KV_CACHE];
+}
+
+void cli_say_placement(const cli_run *run, const accel_placement_report *placement) {
+  if (cli_flag(run, OPT_QUIET) || !placement) return;
+  cli_progress_end();
+  fprintf(stderr, "accel: %s on %s, %s", placement->model, placement->device, placement->precision);
+  if (!placement->listed) fputs(" (not listed by the registry)", stderr);
+  if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
+    fprintf(stderr, ", weights %s", placement->weights);
+  for (uint32_t i = 0; placement->reasons && i < placement->reasons->n; ++i)
+    fprintf(stderr, "%s%s", i ? "; " : "; passed over: ", placement->reasons->item[i]);
+  fputc('\n', stderr);
+}
+
+int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out) {
+  int code = run->ctx ? 0 : cli_context(run);
+  if (code) return code;
+  accel_init_params how;
+  cli_init_params(run, task, &how);
+  accel_status status = accel_init(run->ctx, model, &how, out);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  cli_say_placement(run, accel_placement(*out));
+  return 0;
+}

@@ -1,0 +1,119 @@
+/* cmd_fit.c - accel fit: what a model takes on each device at each precision, and whether it is
+ * there. */
+#include <string.h>
+
+#include "cli/cli_print.h"
+
+static int print_json(cli_run *run, const accel_fit_report *r) {
+  cli_json json;
+  int code = cli_json_begin(run, "accel.fit/1", &json);
+  if (code) return code;
+  cli_json_text(&json, "model", r->model);
+  cli_json_text(&json, "architecture", r->architecture);
+  cli_json_int(&json, "parameters", (int64_t)r->parameters);
+  cli_json_int(&json, "batch", r->batch);
+  cli_json_int(&json, "seq", r->seq);
+  cli_json_text(&json, "seq_unit", r->unit);
+  cli_json_int(&json, "process_bytes", (int64_t)r->process);
+  cli_json_open(&json, "devices", '[');
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const accel_fit_record *f = &r->record[i];
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "device", f->device);
+    cli_json_text(&json, "precision", f->precision);
+    if (f->answer < 0)
+      cli_json_null(&json, "fits");
+    else
+      cli_json_bool(&json, "fits", f->answer);
+    cli_json_text(&json, "why", f->why);
+    cli_json_text(&json, "advice", f->advice);
+    if (f->answer >= 0) {
+      cli_json_int(&json, "weights_bytes", (int64_t)f->weights);
+      cli_json_int(&json, "weights_in_file_bytes", (int64_t)f->weights_in_file);
+      cli_json_int(&json, "state_bytes_per_token", (int64_t)f->state_per_token);
+      cli_json_int(&json, "state_bytes", (int64_t)f->state);
+      cli_json_int(&json, "scratch_bytes", (int64_t)f->scratch);
+      cli_json_int(&json, "tokenizer_bytes", (int64_t)f->tokenizer);
+      cli_json_int(&json, "total_bytes", (int64_t)f->total);
+      if (f->resident)
+        cli_json_int(&json, "resident_bytes", (int64_t)f->resident);
+      else
+        cli_json_null(&json, "resident_bytes");
+      cli_json_int(&json, "peak_load_bytes", (int64_t)f->peak);
+      cli_json_int(&json, "memory_bytes", (int64_t)f->memory);
+      cli_json_int(&json, "available_bytes", (int64_t)f->available);
+    }
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static void print_row(cli_table *table, const accel_fit_record *f) {
+  char bytes[8][32];
+  const uint64_t value[8] = {f->weights, f->state,    f->scratch, f->tokenizer,
+                             f->total,   f->resident, f->peak,    f->available};
+  for (int i = 0; i < 8; ++i) cli_bytes(value[i], bytes[i], sizeof bytes[i]);
+  const char *none[] = {f->device, f->precision, "", "", "",           "",
+                        "",        "",           "", "", "cannot run", f->why};
+  const char *some[] = {f->device,
+                        f->precision,
+                        bytes[0],
+                        bytes[1],
+                        bytes[2],
+                        f->tokenizer ? bytes[3] : "",
+                        bytes[4],
+                        f->resident ? bytes[5] : "",
+                        bytes[6],
+                        f->available ? bytes[7] : "not known",
+                        f->answer ? "fits" : "does not fit",
+                        f->advice};
+  cli_table_row(table, 12, f->answer < 0 ? none : some);
+}
+
+static void print_table(const accel_fit_report *r) {
+  static const char *const head[] = {"device",    "precision", "weights", "state",
+                                     "scratch",   "tokenizer", "total",   "resident",
+                                     "peak load", "available", "answer",  "advice"};
+  cli_table table = {0};
+  printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model,
+         r->architecture, 1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
+  cli_table_row(&table, 12, head);
+  for (uint32_t i = 0; i < r->n; ++i) print_row(&table, &r->record[i]);
+  cli_table_print(&table, "llrrrrrrrrll");
+}
+
+/* 5 when a device or a precision was named and nothing of it fits; 3 when none of it can run at
+ * all. */
+static int verdict(const cli_run *run, const accel_fit_report *r) {
+  bool any = false, runs = false;
+  for (uint32_t i = 0; i < r->n; ++i) {
+    any |= r->record[i].answer == 1;
+    runs |= r->record[i].answer >= 0;
+  }
+  if (any || (!run->value[OPT_DEVICE] && !run->value[OPT_PRECISION])) return 0;
+  return accel_status_exit_code(runs ? ACCEL_ERROR_DOES_NOT_FIT : ACCEL_ERROR_PRECISION);
+}
+
+int cmd_fit(cli_run *run) {
+  int code = cli_context(run);
+  if (code) return code;
+  accel_fit_params params = accel_fit_params_default();
+  params.device = run->value[OPT_DEVICE];
+  params.precision = run->value[OPT_PRECISION];
+  params.batch = (uint32_t)cli_count(run, OPT_BATCH, 0);
+  params.seq = (uint32_t)cli_count(run, OPT_SEQ, 0);
+  params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 0);
+  params.architecture = run->value[OPT_ARCHITECTURE];
+  if (params.precision && !strcmp(params.precision, "auto")) params.precision = NULL;
+  accel_fit_report *report;
+  accel_status status = accel_fit(run->ctx, run->args[0], &params, &report);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, report);
+  else
+    print_table(report);
+  if (!code) code = verdict(run, report);
+  accel_fit_report_free(&report);
+  return code;
+}

@@ -1,0 +1,325 @@
+/* cmd_transcribe.c - accel transcribe: sounds to text, subtitles or JSON. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench_wav.h"
+#include "cli/cli_print.h"
+
+/* What is asked for, with the memory behind it. */
+typedef struct wishes {
+  accel_transcribe_params how;
+  accel_generate_params generate;
+  double temperature[64];
+  accel_media *media;
+  uint32_t n;
+  char *piped; /* what "-" gave */
+} wishes;
+
+/* ---- inputs ---- */
+
+/* A WAV header in front of raw 16-bit samples. */
+static int wrap_samples(cli_run *run, wishes *w, uint32_t rate, size_t n) {
+  if (n > UINT32_MAX - WAV_HEADER)
+    return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
+  unsigned char *wav = malloc(WAV_HEADER + n);
+  if (!wav) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  wav_header(wav, rate, (uint32_t)n);
+  memcpy(wav + WAV_HEADER, w->piped, n);
+  free(w->piped);
+  w->piped = (char *)wav;
+  return 0;
+}
+
+/* "-" is a file on stdin, or raw samples of --pcm. */
+static int read_stdin(cli_run *run, wishes *w, accel_media *to) {
+  size_t n = 0;
+  if (w->piped) return cli_usage(run, "- is given twice");
+  int code = cli_file_read(run, "-", &w->piped, &n);
+  if (code) return code;
+  const int64_t rate = cli_count(run, OPT_PCM, 0);
+  if (rate && n % 2)
+    return cli_error(run, ACCEL_ERROR_FORMAT, "-: %zu bytes are no 16-bit samples", n);
+  if (rate && (code = wrap_samples(run, w, (uint32_t)rate, n))) return code;
+  *to = (accel_media){.name = "stdin", .data = w->piped, .n = rate ? n + 44 : n};
+  return 0;
+}
+
+static int read_media(cli_run *run, wishes *w) {
+  bool piped = false;
+  w->n = (uint32_t)run->n_args - 1;
+  w->media = cli_media((const char *const *)run->args + 1, w->n);
+  if (!w->media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < w->n; ++i) {
+    if (strcmp(w->media[i].name, "-") != 0) continue;
+    int code = read_stdin(run, w, &w->media[i]);
+    if (code) return code;
+    piped = true;
+  }
+  return !piped && cli_flag(run, OPT_PCM)
+             ? cli_usage(run, "--pcm is for samples from stdin: give - as the sound")
+             : 0;
+}
+
+/* ---- options ---- */
+
+static int read_numbers(cli_run *run, const char *option, const char *text, double *to,
+                        uint32_t most, uint32_t *n) {
+  for (const char *at = text; *at;) {
+    char *end;
+    const double x = strtod(at, &end);
+    if (end == at || (*end && *end != ',') || *n == most)
+      return cli_usage(run, "%s: '%s' is no list of at most %u numbers, such as 0,0.2,0.4", option,
+                       text, most);
+    to[(*n)++] = x;
+    at = *end ? end + 1 : end;
+  }
+  return 0;
+}
+
+static int read_lists(cli_run *run, wishes *w) {
+  accel_transcribe_params *p = &w->how;
+  double stride[2];
+  uint32_t n = 0;
+  int code = 0;
+  if (run->value[OPT_TEMPERATURES])
+    code = read_numbers(run, "--temperatures", run->value[OPT_TEMPERATURES], w->temperature, 64,
+                        &p->n_temperature);
+  if (!code && run->value[OPT_CHUNK_STRIDE])
+    code = read_numbers(run, "--chunk-stride", run->value[OPT_CHUNK_STRIDE], stride, 2, &n);
+  if (n) {
+    p->stride_left = stride[0];
+    p->stride_right = stride[n - 1];
+  }
+  p->temperature = w->temperature;
+  return code;
+}
+
+static int read_wishes(cli_run *run, wishes *w) {
+  accel_transcribe_params *p = &w->how;
+  const char *condition = run->value[OPT_CONDITION], *task = run->value[OPT_TASK];
+  *w = (wishes){.how = accel_transcribe_params_default(),
+                .generate = accel_generate_params_default()};
+  if (task && strcmp(task, "transcribe") != 0 && strcmp(task, "translate") != 0)
+    return cli_usage(run, "--task: transcribe or translate, not %s", task);
+  p->timestamps = run->value[OPT_TIMESTAMPS];
+  if (cli_flag(run, OPT_WORD_TIMESTAMPS)) {
+    if (p->timestamps && strcmp(p->timestamps, "word") != 0)
+      return cli_usage(run, "--word-timestamps beside --timestamps %s", p->timestamps);
+    p->timestamps = "word";
+  }
+  if (p->timestamps && !strcmp(p->timestamps, "none")) p->timestamps = NULL;
+  p->language = run->value[OPT_LANGUAGE];
+  p->task = task;
+  p->prompt = run->value[OPT_PROMPT];
+  p->prompt_all_segments = cli_flag(run, OPT_PROMPT_ALL);
+  if (condition) p->condition_on_previous = !strcmp(condition, "yes");
+  p->chunk_length = cli_number(run, OPT_CHUNK_LENGTH, 0);
+  p->compression_ratio_threshold = cli_number(run, OPT_COMPRESSION_RATIO, (double)NAN);
+  p->logprob_threshold = cli_number(run, OPT_LOGPROB_THRESHOLD, (double)NAN);
+  p->no_speech_threshold = cli_number(run, OPT_NO_SPEECH, (double)NAN);
+  w->generate.max_new_tokens =
+      (int32_t)cli_count(run, OPT_MAX_NEW_TOKENS, w->generate.max_new_tokens);
+  w->generate.num_beams = (uint32_t)cli_count(run, OPT_BEAMS, 0);
+  w->generate.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
+  p->generate = &w->generate;
+  int code = read_lists(run, w);
+  return code ? code : read_media(run, w);
+}
+
+static void free_wishes(wishes *w) {
+  free(w->media);
+  free(w->piped);
+}
+
+/* ---- results ---- */
+
+static void json_times(cli_json *json, double start, double end) {
+  cli_json_open(json, "timestamp", '[');
+  cli_json_double(json, NULL, start);
+  cli_json_double(json, NULL, end);
+  cli_json_close(json, ']');
+}
+
+static void json_ids(cli_json *json, const int32_t *ids, uint32_t n) {
+  cli_json_open(json, "ids", '[');
+  for (uint32_t i = 0; i < n; ++i) cli_json_int(json, NULL, ids[i]);
+  cli_json_close(json, ']');
+}
+
+static void json_chunks(cli_json *json, const char *name, const accel_chunk *chunk, uint32_t n) {
+  cli_json_open(json, name, '[');
+  for (uint32_t i = 0; i < n; ++i) {
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "text", chunk[i].text);
+    json_times(json, chunk[i].start, chunk[i].end);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+static void json_segments(cli_json *json, const accel_speech_segment *segment, uint32_t n,
+                          bool words) {
+  cli_json_open(json, "segments", '[');
+  for (uint32_t i = 0; i < n; ++i) {
+    const accel_speech_segment *s = &segment[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "text", s->text);
+    json_times(json, s->start, s->end);
+    json_ids(json, s->ids, s->n);
+    cli_json_double(json, "temperature", s->temperature);
+    cli_json_double(json, "avg_logprob", s->logprob);
+    cli_json_double(json, "compression_ratio", s->compression_ratio);
+    cli_json_double(json, "no_speech_prob", s->no_speech);
+    if (words) json_chunks(json, "words", s->words, s->n_words);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found,
+                      const char *stamps) {
+  const bool words = stamps && !strcmp(stamps, "word");
+  cli_json json;
+  int code = cli_json_begin(run, "accel.transcribe/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) {
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "text", found->text[i]);
+    cli_json_double(&json, "seconds", found->seconds[i]);
+    if (stamps) json_chunks(&json, "chunks", found->chunk[i], found->count[i]);
+    if (found->ids[i]) {
+      if (found->language[i]) cli_json_text(&json, "language", found->language[i]);
+      json_ids(&json, found->ids[i], found->n_ids[i]);
+      if (found->segment[i]) json_segments(&json, found->segment[i], found->segments[i], words);
+    }
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static void print_line(double start, double end, double all, const char *text) {
+  printf("  %8.3f %8.3f  %s\n", isnan(start) ? 0 : start, isnan(end) ? all : end,
+         text + strspn(text, " "));
+}
+
+/* Segments with the times that generate knew, where there are some; words, and other chunks, with
+ * those worked out from the tokens. */
+static uint32_t shown_segments(const accel_transcripts *found, uint32_t i, const char *stamps) {
+  return stamps && !strcmp(stamps, "word") ? 0 : found->segments[i];
+}
+
+static void print_text(const accel_transcripts *found, const char *stamps) {
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const uint32_t segments = shown_segments(found, i, stamps);
+    puts(found->text[i] + strspn(found->text[i], " "));
+    for (uint32_t k = 0; stamps && k < segments; ++k) {
+      const accel_speech_segment *s = &found->segment[i][k];
+      print_line(s->start, s->end, found->seconds[i], s->text);
+    }
+    for (uint32_t k = 0; k < found->count[i] && !segments; ++k) {
+      const accel_chunk *c = &found->chunk[i][k];
+      print_line(c->start, c->end, found->seconds[i], c->text);
+    }
+  }
+}
+
+/* 01:02:03,456 of SubRip, 01:02:03.456 of WebVTT. */
+static void print_time(double seconds, char point) {
+  const uint64_t ms = seconds > 0 ? (uint64_t)(seconds * 1000 + 0.5) : 0;
+  printf("%02u:%02u:%02u%c%03u", (unsigned)(ms / 3600000), (unsigned)(ms / 60000 % 60),
+         (unsigned)(ms / 1000 % 60), point, (unsigned)(ms % 1000));
+}
+
+/* An empty line would end the cue, and "-->" begin another. */
+static void print_part(const char *text) {
+  for (; *text; ++text) {
+    if (!strncmp(text, "-->", 3)) {
+      fputs("->", stdout);
+      text += 2;
+    } else if (*text != '\r') {
+      putchar(*text == '\n' ? ' ' : *text);
+    }
+  }
+}
+
+static void print_cue_text(const char *text) {
+  print_part(text + strspn(text, " \r\n"));
+  fputs("\n\n", stdout);
+}
+
+/* Number and times of a cue. */
+static void print_head(uint32_t number, double start, double end, double all, bool vtt) {
+  if (isnan(start)) start = 0;
+  if (isnan(end)) end = all;
+  if (!vtt) printf("%u\n", number);
+  print_time(start, vtt ? '.' : ',');
+  fputs(" --> ", stdout);
+  print_time(end, vtt ? '.' : ',');
+  putchar('\n');
+}
+
+/* A segment's words, each behind the time at which it begins; players show them in turn. */
+static void print_words(const accel_speech_segment *s) {
+  for (uint32_t i = 0; i < s->n_words; ++i) {
+    const accel_chunk *w = &s->words[i];
+    const char *text = w->text + (i ? 0 : strspn(w->text, " \r\n"));
+    if (i && w->start > s->start && w->start < s->end) {
+      putchar('<');
+      print_time(w->start, '.');
+      putchar('>');
+    }
+    print_part(text);
+  }
+  fputs("\n\n", stdout);
+}
+
+static void print_subtitles(const accel_transcripts *found, bool vtt, const char *stamps) {
+  const uint32_t segments = vtt ? found->segments[0] : shown_segments(found, 0, stamps);
+  uint32_t number = 0;
+  if (vtt) puts("WEBVTT\n");
+  for (uint32_t k = 0; k < segments; ++k) {
+    const accel_speech_segment *s = &found->segment[0][k];
+    if (!s->text[strspn(s->text, " ")]) continue;
+    print_head(++number, s->start, s->end, found->seconds[0], vtt);
+    if (s->n_words)
+      print_words(s);
+    else
+      print_cue_text(s->text);
+  }
+  for (uint32_t k = 0; k < found->count[0] && !segments; ++k) {
+    const accel_chunk *c = &found->chunk[0][k];
+    print_head(++number, c->start, c->end, found->seconds[0], vtt);
+    print_cue_text(c->text);
+  }
+}
+
+int cmd_transcribe(cli_run *run) {
+  accel_endpoint *endpoint = NULL;
+  accel_transcripts *found = NULL;
+  wishes w;
+  const char *format = run->value[OPT_FORMAT] ? run->value[OPT_FORMAT] : "txt";
+  const bool vtt = !strcmp(format, "vtt"), subtitles = vtt || !strcmp(format, "srt");
+  int code = read_wishes(run, &w);
+  if (!code && subtitles && w.n != 1) code = cli_usage(run, "--format %s is for one sound", format);
+  if (!code) code = cli_open(run, run->args[0], "automatic-speech-recognition", &endpoint);
+  if (!code && subtitles && !w.how.timestamps) w.how.timestamps = "auto";
+  if (!code) {
+    accel_status status = accel_transcribe(endpoint, w.media, w.n, &w.how, &found);
+    if (status != ACCEL_OK)
+      code = cli_fail(run, status);
+    else if (cli_flag(run, OPT_JSON) || !strcmp(format, "json"))
+      code = print_json(run, endpoint, found, w.how.timestamps);
+    else if (subtitles)
+      print_subtitles(found, vtt, w.how.timestamps);
+    else
+      print_text(found, w.how.timestamps);
+  }
+  accel_transcripts_free(&found);
+  accel_cleanup(&endpoint);
+  free_wishes(&w);
+  return code;
+}
