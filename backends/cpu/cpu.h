@@ -3,13 +3,13 @@
  * cpu_plugin.c   the table the core sees         cpu_device.c   the one device and its memory       cpu_isa.c      instruction sets and
  * kernel tables cpu_blas.c     OpenBLAS for processors without kernels of ours cpu_weights.c  packing at init cpu_launch.c   op ->
  * function, shared splitting    cpu_linear.c cpu_matmul.c cpu_attention.c cpu_rows.c   one family of ops each kernels/   what runs on one
- * core: kernels.def lists them, kernels.h says what they compute
+ * core: cpu_kernels.def lists them, kernels.h says what they compute
  */
 #ifndef ACCEL_CPU_H
 #define ACCEL_CPU_H
 
 #include "cpu_conv_weights.h"
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 #include "cpu_moe.h"

@@ -134,7 +134,7 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
     out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
   if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
-#include "kernels/kernels.def"
+#include "kernels/cpu_kernels.def"
   out->tile_rows = out->linear[CPU_FORM_F32].rows;
   out->panel_cols = out->linear[CPU_FORM_F32].cols;
   out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */

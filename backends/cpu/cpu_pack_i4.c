@@ -1,7 +1,7 @@
 /* cpu_pack_i4.c - int4, uint4 and E2M1 weights into the panels of kernels/i4.h. */
 #include <string.h>
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "kernels/i4.h"
 #include "cpu_pack.h"
 

@@ -7,7 +7,7 @@
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */
 #include <string.h>
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "cpu_pack.h"
 
 enum { I8_STEP = 16 };

@@ -8,7 +8,7 @@
  * a number, the scale of a group that holds one is NaN. */
 #include <string.h>
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "cpu_pack.h"
 
 static int64_t pairs(const cpu_panel *p) { return (p->k + 1) / 2; }

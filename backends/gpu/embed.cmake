@@ -1,15 +1,15 @@
-# embed.cmake - the kernels of kernels.def for one API, run at build:
+# embed.cmake - the kernels of gpu_kernels.def for one API, run at build:
 #   cmake -DAPI=<api> -DHERE=<backends/gpu> -DOUT=<file> -DCC=<C compiler> -DMODE=<table|c|text> -P embed.cmake
-# Every line goes through the C preprocessor with dialect/<api>.h, <api>_begin.h and <api>_end.h.
+# Every line goes through the C preprocessor with dialect/dialect_<api>.h, its _begin.h and its _end.h.
 #   table  OUT is a C file that defines gpu_kernels[] (API is `table`)
 #   c      OUT is a C file that defines `const char *const gpu_kernel_text[GPU_KERNELS]`; NULL where a line is for another API
 #   text   OUT is a folder that receives <name>.txt for each line, for a compiler that runs at build; files keep their time when unchanged
-file(STRINGS ${HERE}/kernels.def lines REGEX "^GPU_KERNEL\\(")
+file(STRINGS ${HERE}/gpu_kernels.def lines REGEX "^GPU_KERNEL\\(")
 set(out "/* made by embed.cmake */\n#include \"gpu/gpu.h\"\n")
 set(list "")
 foreach(line IN LISTS lines)
   if(NOT line MATCHES "^GPU_KERNEL\\(([a-z0-9_]+), ([a-z0-9_]+), \"([^\"]*)\", \"([a-z ]*)\"\\)$")
-    message(FATAL_ERROR "kernels.def: cannot read ${line}")
+    message(FATAL_ERROR "gpu_kernels.def: cannot read ${line}")
   endif()
   set(name ${CMAKE_MATCH_1})
   set(file ${CMAKE_MATCH_2})
@@ -20,7 +20,7 @@ foreach(line IN LISTS lines)
     continue()
   endif()
   execute_process(COMMAND ${CC} -std=c11 -E -P -x c -I${HERE}/dialect -I${HERE}/kernels -DNAME=${name} ${defines}
-      "-DKERNEL_BEGIN=\"${API}_begin.h\"" "-DKERNEL_END=\"${API}_end.h\"" -include ${HERE}/dialect/${API}.h ${HERE}/kernels/${file}.k
+      "-DKERNEL_BEGIN=\"dialect_${API}_begin.h\"" "-DKERNEL_END=\"dialect_${API}_end.h\"" -include ${HERE}/dialect/dialect_${API}.h ${HERE}/kernels/${file}.k
     OUTPUT_VARIABLE text ERROR_VARIABLE problem RESULT_VARIABLE rc)
   if(NOT rc EQUAL 0)
     message(FATAL_ERROR "kernel ${name}:\n${problem}")

@@ -8,7 +8,7 @@
  *
  * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
  * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
- * kernels.def lists them; embed.cmake runs the preprocessor over every line of it.  A kernel that only one API has (packed
+ * gpu_kernels.def lists them; embed.cmake runs the preprocessor over every line of it.  A kernel that only one API has (packed
  * panels for OpenCL's CPU devices, matrix cores) is one more line with that API's name.
  *
  * Every activation is fp32 in device memory; weights keep the format they are given in (gpu_weights.c).  A kernel addresses its
@@ -143,11 +143,11 @@ static inline void gpu_add_us(double *us, double more) { *us = (*us == *us ? *us
 /* Each plugin defines this one. */
 extern const gpu_api gpu_plugin_api;
 
-/* ---- kernels: one line each in kernels.def ---- */
+/* ---- kernels: one line each in gpu_kernels.def ---- */
 
 typedef enum gpu_kernel_id {
 #define GPU_KERNEL(name, file, defines, only) GPU_K_##name,
-#include "gpu/kernels.def"
+#include "gpu/gpu_kernels.def"
   GPU_KERNELS
 } gpu_kernel_id;
 

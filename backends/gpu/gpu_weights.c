@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "gpu/gpu_ops.h"
 
 enum { STAGING = 4 << 20 };

@@ -1,6 +1,6 @@
 /* hip_emulator.h - runs the dialect's kernels on this machine's processor, lane by lane, and watches
  * them: the third provider beside HIP and CUDA.  Read by C (hip_emulator.c) and by the kernels' C++
- * (gpu/dialect/emulator.h).
+ * (gpu/dialect/dialect_emulator.h).
  *
  * Every lane of a block is a fiber.  Lanes run in an order that may be forward, reverse or
  * shuffled; each runs until a BARRIER and the block goes on when all of its lanes stand at the same

@@ -1,5 +1,5 @@
 # unit.cmake - the preprocessed kernels as one C++ unit, each in a namespace of its own (they repeat their helpers), run at build:
-#   cmake -DDEF=<kernels.def> -DTEXT=<folder of NAME.txt> -DPRELUDE=<file> -DAPI=<hip|emulator> -DOUT=<file> -P unit.cmake
+#   cmake -DDEF=<gpu_kernels.def> -DTEXT=<folder of NAME.txt> -DPRELUDE=<file> -DAPI=<hip|emulator> -DOUT=<file> -P unit.cmake
 # For the emulator the unit ends with the table of its kernels.
 file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
 file(READ ${PRELUDE} unit)
@@ -12,7 +12,7 @@ foreach(line IN LISTS lines)
     continue()
   endif()
   if(NOT name)
-    message(FATAL_ERROR "kernels.def: cannot read ${line}")
+    message(FATAL_ERROR "gpu_kernels.def: cannot read ${line}")
   endif()
   file(READ ${TEXT}/${name}.txt text)
   string(APPEND unit "namespace kernel_${name} {\n${text}\n}\n")

@@ -1,5 +1,5 @@
 /* kit_weights.c - the sizes of weight formats, and any of them back to fp32. */
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "kit/kit.h"
 
 void kit_weight_matrix(const accel_plugin_weight *w, int64_t *n, int64_t *k) {

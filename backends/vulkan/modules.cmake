@@ -1,5 +1,5 @@
 # modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, deflated, run at build:
-#   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<kernels.def> -DOUT=<file> -P modules.cmake
+#   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<gpu_kernels.def> -DOUT=<file> -P modules.cmake
 # OUT defines vlk_modules[].  A kernel whose text did not change, nor this file, is not compiled again.
 file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
 set(out "/* made by modules.cmake */\n#include \"vulkan/vlk.h\"\n")

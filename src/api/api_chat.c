@@ -1,5 +1,5 @@
 /* api_chat.c - conversations: argument checks and the lock of each, then tasks/. */
-#include "tasks/chat.h"
+#include "generate/chat_session.h"
 
 #include <string.h>
 

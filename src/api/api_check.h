@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "processing/result.h"
 #include "core/status.h"
 
 /* First line of a public call: forgets the thread's last error and refuses a NULL that may not be

@@ -6,7 +6,7 @@
 
 #include "api/api_check.h"
 #include "core/file.h"
-#include "core/room.h"
+#include "core/block_cache.h"
 
 accel_params accel_params_default(void) {
   return (accel_params){.size = sizeof(accel_params), .log_level = ACCEL_LOG_WARNING};

@@ -4,7 +4,7 @@
 
 #include "api/api_check.h"
 #include "dispatch/locate.h"
-#include "tasks/matrix.h"
+#include "verify/support_matrix.h"
 
 accel_status accel_detect(accel *ctx, int refresh, accel_devices **out) {
   accel__hardware *hardware;

@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "core/room.h"
+#include "core/block_cache.h"
 #include "dispatch/pack.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "tasks/open.h"
-#include "tasks/tasks.h"
+#include "processing/result.h"
+#include "tasks/embed.h"
+#include "verify/endpoint_selftest.h"
 
 accel_init_params accel_init_params_default(void) {
   return (accel_init_params){.size = sizeof(accel_init_params), .device = "cpu"};

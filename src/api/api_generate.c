@@ -1,12 +1,13 @@
 /* api_generate.c - text generation: argument checks, then tasks/. */
-#include "tasks/generate.h"
+#include "generate/generation.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api_check.h"
-#include "tasks/batcher.h"
-#include "tasks/tasks.h"
+#include "generate/batcher.h"
+#include "generate/image_text.h"
+#include "generate/text2text.h"
 
 accel_generate_params accel_generate_params_default(void) { return accel__generate_defaults(); }
 

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "tasks/tasks.h"
+#include "processing/media.h"
+#include "speech/sounds.h"
+#include "speech/speech.h"
+#include "tasks/pictures.h"
 
 accel_preprocess_params accel_preprocess_params_default(void) {
   return (accel_preprocess_params){.size = sizeof(accel_preprocess_params)};

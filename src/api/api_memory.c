@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "tasks/tasks.h"
+#include "processing/result.h"
+#include "verify/fit_report.h"
 
 accel_fit_params accel_fit_params_default(void) {
   return (accel_fit_params){.size = sizeof(accel_fit_params)};

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "api/api_check.h"
-#include "models/model.h"
+#include "models/model_build.h"
 
 accel_status accel_architectures(accel_strings **out) {
   API_BEGIN();

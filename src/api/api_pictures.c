@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "tasks/tasks.h"
+#include "tasks/segmentation.h"
 
 accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects,
                                 uint32_t n, const char *path) {

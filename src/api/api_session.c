@@ -1,5 +1,5 @@
 /* api_session.c - sessions: argument checks and the lock of each, then tasks/. */
-#include "tasks/session.h"
+#include "generate/generate_session.h"
 
 #include <string.h>
 

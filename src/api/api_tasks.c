@@ -3,7 +3,14 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "tasks/tasks.h"
+#include "tasks/classify.h"
+#include "tasks/embed.h"
+#include "tasks/fill_mask.h"
+#include "tasks/qa.h"
+#include "tasks/rerank.h"
+#include "tasks/token_class.h"
+#include "verify/endpoint_selftest.h"
+#include "verify/verify.h"
 
 accel_embed_params accel_embed_params_default(void) {
   return (accel_embed_params){.size = sizeof(accel_embed_params), .normalize = -1};

@@ -1,5 +1,5 @@
 /* api_template.c - chat templates by themselves: messages to the text a model was trained on. */
-#include "text/template.h"
+#include "text/chat_template.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "api/api_check.h"
 #include "dispatch/locate.h"
-#include "tasks/tasks.h"
+#include "processing/result.h"
 
 struct accel_tokenizer {
   accel__tokenizer *inner;

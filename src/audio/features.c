@@ -5,7 +5,7 @@
 
 #include "audio/audio.h"
 #include "audio/isa.h"
-#include "core/room.h"
+#include "core/block_cache.h"
 
 typedef accel__audio_processor processor;
 typedef accel__audio_features features;

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "dispatch/context.h"
-#include "models/model.h"
+#include "modeling/model.h"
 #include "weights/source.h"
 
 struct accel_queue;
@@ -100,7 +100,7 @@ typedef struct accel__batch {
   const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL: as many as of side 0 */
   uint64_t decoder_tokens;
   accel__item item[8];
-  /* Entries with a session (dispatch/session.h); NULL for the others. */
+  /* Entries with a session (dispatch/kv_session.h); NULL for the others. */
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */
   /* [n] tokens that each has already, for the defaults of positions; NULL: none */

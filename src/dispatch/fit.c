@@ -1,5 +1,6 @@
 /* fit.c - how much memory a model takes, and whether it is there. */
 #include "dispatch/fit.h"
+#include "models/model_build.h"
 
 #include <stdlib.h>
 #include <string.h>

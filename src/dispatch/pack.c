@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/room.h"
+#include "core/block_cache.h"
 
 enum { MAX_INPUTS = 8 };
 

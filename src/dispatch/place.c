@@ -10,6 +10,7 @@
 #include "dispatch/precision.h"
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
+#include "models/model_build.h"
 
 /* ---- one candidate ---- */
 

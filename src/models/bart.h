@@ -2,7 +2,7 @@
 #ifndef ACCEL_MODELS_BART_H
 #define ACCEL_MODELS_BART_H
 
-#include "models/seq2seq.h"
+#include "modeling/seq2seq.h"
 
 typedef struct accel__bart_side {
   int64_t layers, inner, heads, vocab;

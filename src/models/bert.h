@@ -3,7 +3,7 @@
 #ifndef ACCEL_MODELS_BERT_H
 #define ACCEL_MODELS_BERT_H
 
-#include "models/common.h"
+#include "modeling/model_builder.h"
 
 typedef struct accel__bert_config {
   int64_t vocab, hidden, layers, heads, inner, positions, types, pad_id,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/causal.h"
+#include "modeling/causal.h"
 #include "models/clip.h"
 
 typedef struct blip {

@@ -1,5 +1,5 @@
 /* bloom.c - BLOOM (transformers' BloomModel and its heads): positions by ALiBi. */
-#include "models/gpt.h"
+#include "models/decoders.h"
 
 accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
   bool exact = false;

@@ -2,7 +2,7 @@
 #ifndef ACCEL_MODELS_CLIP_H
 #define ACCEL_MODELS_CLIP_H
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 typedef struct accel__clip_tower {
   /* eos -1: none in the config */

@@ -1,6 +1,6 @@
 /* convnext.c - ConvNeXt (transformers' ConvNextModel and classifier): depthwise convolutions on
  * planes, norms and linears on rows. */
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 enum { MAX_STAGES = 16 };
 typedef struct convnext {

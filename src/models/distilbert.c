@@ -1,7 +1,7 @@
 /* distilbert.c - DistilBERT (transformers' DistilBertModel and heads): six BERT layers with other
  * names, no token types, no pooler. sinusoidal_pos_embds only initialises the position table, which
  * the checkpoint holds. */
-#include "models/common.h"
+#include "modeling/model_builder.h"
 
 static const double EPS = 1e-12; /* fixed in the class */
 

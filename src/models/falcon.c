@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "formats/bf16.h"
-#include "models/gpt.h"
+#include "models/decoders.h"
 
 typedef struct falcon_switches {
   bool alibi, grouped, multi_query, parallel; /* grouped: new_decoder_architecture */

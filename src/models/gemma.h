@@ -2,7 +2,7 @@
 #ifndef ACCEL_MODELS_GEMMA_H
 #define ACCEL_MODELS_GEMMA_H
 
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 /* What the config classes of Gemma 2 and 3 have alike. */
 #define ACCEL_GEMMA_DEFAULTS                                                                 \

@@ -1,5 +1,5 @@
 /* gpt2.c - GPT-2 (transformers' GPT2Model and its heads). */
-#include "models/gpt.h"
+#include "models/decoders.h"
 
 accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
   bool scaled = true, cross = false;

@@ -1,5 +1,5 @@
 /* gpt_neox.c - GPT-NeoX and Pythia (transformers' GPTNeoXModel and its heads). */
-#include "models/gpt.h"
+#include "models/decoders.h"
 
 /* rotary_emb_base and rotary_pct are the older spelling of rope_theta and partial_rotary_factor. */
 static accel_status read_rope(accel__build *b, accel__gpt *c, int64_t positions) {

@@ -1,5 +1,5 @@
 /* llama.c - LLaMA 1, 2 and 3 (transformers' LlamaModel and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 32000,
                                         .hidden = 4096,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "models/clip.h"
-#include "models/language.h"
+#include "models/language_model.h"
 
 enum { MAX_PICKED = 16, MAX_PINS = 64 };
 

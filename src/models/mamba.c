@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/causal.h"
+#include "modeling/causal.h"
 
 typedef struct mamba {
   bool second; /* Mamba2 */

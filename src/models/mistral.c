@@ -1,6 +1,6 @@
 /* mistral.c - Mistral: LLaMA's layers over a sliding window (transformers' MistralModel and its
  * heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 32000,
                                         .hidden = 4096,

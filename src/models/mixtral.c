@@ -1,5 +1,5 @@
 /* mixtral.c - Mixtral: Mistral with experts (transformers' MixtralModel and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 32000,
                                         .hidden = 4096,

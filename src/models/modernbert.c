@@ -3,7 +3,7 @@
  * local_attention/2 tokens to each side in the others. */
 #include <string.h>
 
-#include "models/rope.h"
+#include "modeling/rope.h"
 
 typedef struct modern_config {
   int64_t vocab, hidden, layers, heads, inner, positions, pad_id, every, window;

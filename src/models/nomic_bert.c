@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "models/bert.h"
-#include "models/rope.h"
+#include "modeling/rope.h"
 
 typedef struct nomic_config {
   accel__bert_config base;

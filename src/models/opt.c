@@ -1,5 +1,5 @@
 /* opt.c - OPT (transformers' OPTModel and its heads). */
-#include "models/gpt.h"
+#include "models/decoders.h"
 
 accel_status accel__opt_read(accel__build *b, accel__gpt *c) {
   bool before = true, no_last = false;

@@ -1,6 +1,6 @@
 /* phi3.c - Phi-3 and Phi-4-mini: LLaMA's layers with joined projections (transformers' Phi3Model
  * and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 32064,
                                         .hidden = 3072,

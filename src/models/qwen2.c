@@ -1,6 +1,6 @@
 /* qwen2.c - Qwen2 and Qwen2.5: LLaMA's layers with biases on q, k and v (transformers' Qwen2Model
  * and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 151936,
                                         .hidden = 4096,

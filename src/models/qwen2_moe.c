@@ -1,6 +1,6 @@
 /* qwen2_moe.c - Qwen1.5-MoE and Qwen2-MoE: experts beside a shared one (transformers' Qwen2MoeModel
  * and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {
     .vocab = 151936,

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "models/decoder.h"
-#include "models/vision.h"
+#include "modeling/decoder.h"
+#include "modeling/vision.h"
 
 typedef struct qwen2_vl {
   accel__decoder *text;

@@ -1,6 +1,6 @@
 /* qwen3.c - Qwen3: LLaMA's layers with normalised heads of q and k (transformers' Qwen3Model and
  * its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 151936,
                                         .hidden = 4096,

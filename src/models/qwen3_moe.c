@@ -1,5 +1,5 @@
 /* qwen3_moe.c - Qwen3-MoE: Qwen3 with experts (transformers' Qwen3MoeModel and its heads). */
-#include "models/decoder.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 151936,
                                         .hidden = 2048,

@@ -3,7 +3,7 @@
 #ifndef ACCEL_MODELS_RESNET_H
 #define ACCEL_MODELS_RESNET_H
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 enum { ACCEL__MAX_STAGES = 16 };
 typedef struct accel__resnet {

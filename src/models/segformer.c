@@ -3,7 +3,7 @@
  * convolution inside each MLP. */
 #include <stdio.h>
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 enum { MAX_STAGES = 16 };
 typedef struct segformer {

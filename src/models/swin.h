@@ -4,7 +4,7 @@
 #ifndef ACCEL_MODELS_SWIN_H
 #define ACCEL_MODELS_SWIN_H
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 enum { ACCEL__SWIN_STAGES = 16 };
 typedef struct accel__swin {

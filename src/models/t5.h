@@ -2,7 +2,7 @@
 #ifndef ACCEL_MODELS_T5_H
 #define ACCEL_MODELS_T5_H
 
-#include "models/seq2seq.h"
+#include "modeling/seq2seq.h"
 
 typedef struct accel__t5 {
   int64_t vocab, hidden, head_dim, inner, layers, decoder_layers, heads, buckets, distance;

@@ -3,7 +3,7 @@
 #ifndef ACCEL_MODELS_VIT_H
 #define ACCEL_MODELS_VIT_H
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 typedef struct accel__vit_config {
   int64_t hidden, layers, heads, inner, channels, pooled; /* pooled: columns of the pooler */

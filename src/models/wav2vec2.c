@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/vision.h"
+#include "modeling/vision.h"
 
 enum { MAX_CONVS = 32, MAX_TDNN = 16 };
 typedef struct wave {

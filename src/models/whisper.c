@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/causal.h"
-#include "models/vision.h"
+#include "modeling/causal.h"
+#include "modeling/vision.h"
+#include "models/model_build.h"
 
 typedef struct whisper {
   int64_t vocab, mels, hidden, frames, positions, enc_layers, enc_heads, enc_inner, dec_layers,

@@ -5,8 +5,9 @@
 
 #include "core/text.h"
 #include "tasks/pool.h"
-#include "tasks/processor.h"
-#include "tasks/tasks.h"
+#include "processing/processor.h"
+#include "processing/result.h"
+#include "tasks/embed.h"
 
 /* A Dense layer on the host. */
 typedef struct host_dense {

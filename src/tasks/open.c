@@ -10,8 +10,9 @@
 #include "dispatch/precision.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
-#include "tasks/generate.h"
-#include "tasks/processor.h"
+#include "generate/generation.h"
+#include "processing/processor.h"
+#include "models/model_build.h"
 
 enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
 

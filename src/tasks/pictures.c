@@ -6,9 +6,9 @@
 
 #include "dispatch/pack.h"
 #include "tasks/pictures.h"
-#include "tasks/processor.h"
-#include "tasks/scores.h"
-#include "tasks/tasks.h"
+#include "processing/processor.h"
+#include "processing/scores.h"
+#include "processing/result.h"
 
 /* YOLOS' processor makes a pixel_mask that the model does not look at. */
 static bool takes(const accel__model *model, const char *input) {

@@ -2,7 +2,7 @@
 #ifndef ACCEL_TASKS_PICTURES_H
 #define ACCEL_TASKS_PICTURES_H
 
-#include "tasks/media.h"
+#include "processing/media.h"
 
 typedef struct accel__picture_job {
   accel_endpoint *ep;
@@ -18,5 +18,16 @@ accel_status accel__picture_begin(accel__picture_job *job, const char *task);
 accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media,
                                 const char *const *names, uint32_t n_names, int32_t side[2],
                                 accel_tensors **out);
+
+/* Behind the public functions of the same names (accel.h says what they do); arguments are already
+ * checked. */
+accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                    const accel_classify_params *params,
+                                    accel_classifications **out);
+accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                    const char *const *labels, uint32_t n_labels,
+                                    const char *hypothesis, accel_classifications **out);
+accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                   const accel_detect_params *params, accel_detections **out);
 
 #endif

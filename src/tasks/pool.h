@@ -3,7 +3,7 @@
 #ifndef ACCEL_TASKS_POOL_H
 #define ACCEL_TASKS_POOL_H
 
-#include "models/model.h"
+#include "modeling/model.h"
 
 /* out[dim] from rows[n, dim], n >= 1, leaving out the first `skip` rows (prompt tokens; skip < n).
  * sentence-transformers' Pooling. */

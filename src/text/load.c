@@ -5,7 +5,7 @@
 
 #include "core/file.h"
 #include "text/text_internal.h"
-#include "text/marian.h"
+#include "text/marian_tokenizer.h"
 #include "text/merges.h"
 #include "text/sentencepiece.h"
 #include "text/settings.h"

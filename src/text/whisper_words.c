@@ -1,8 +1,8 @@
 /* whisper_words.c - tokens to words: transformers' _combine_tokens_into_words and what it calls. */
 #include <string.h>
 
-#include "text/jinja_strings.h"
-#include "text/whisper.h"
+#include "text/jinja/jinja_strings.h"
+#include "text/whisper_tokenizer.h"
 
 static const char prepended[] = "\"'“¡¿([{-", appended[] = "\"'.。,，!！?？:：”)]}、",
                   punctuation[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";

@@ -1,7 +1,7 @@
 /* image.c - any picture file, upright. */
 #include "vision/image.h"
 
-#include "core/room.h"
+#include "core/block_cache.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

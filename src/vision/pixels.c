@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/room.h"
-#include "vision/processor.h"
+#include "core/block_cache.h"
+#include "vision/image_processor.h"
 #include "vision/resize_passes.h"
 
 typedef accel__image_processor processor;

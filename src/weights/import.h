@@ -1,5 +1,5 @@
 /* import.h - checkpoints that are quantised already: which weights are held in codes, and how to read them into one of our
- * formats (formats/matrix.h) without taking codes for numbers.
+ * formats (formats/weight_matrix.h) without taking codes for numbers.
  *
  * config.json's "quantization_config" names the method (docs/quantised.md lists what is read).  The tensors of the
  * checkpoint decide which weights are in codes: "x.weight" is when its method's tensors (x.qweight, x.weight_packed ...)

@@ -1,5 +1,5 @@
 /* quantised.h - a weight in memory of ours, in one of the formats that cross the plugin interface
- * (accel_plugin_format; layout in formats/matrix.h).
+ * (accel_plugin_format; layout in formats/weight_matrix.h).
  */
 #ifndef ACCEL_WEIGHTS_QUANTISED_H
 #define ACCEL_WEIGHTS_QUANTISED_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "core/status.h"
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 
 /* The matrix [n, k].  The parts lie in one block of its own pages, so that freeing it shrinks the
  * process; each begins on 64 bytes.  A part that the format lacks is NULL with 0 bytes; one that is
@@ -21,7 +21,7 @@ typedef struct accel__quantised {
   uint64_t block_bytes;
 } accel__quantised;
 
-/* Zeroed memory.  ACCEL_ERROR_UNSUPPORTED: a format that formats/matrix.h does not know;
+/* Zeroed memory.  ACCEL_ERROR_UNSUPPORTED: a format that formats/weight_matrix.h does not know;
  * ACCEL_ERROR_FORMAT: sizes beyond 63 bits; ACCEL_ERROR_OUT_OF_MEMORY (fault point
  * "weight_buffer").  On failure *out is {0}. */
 accel_status accel__quantised_new(const accel_plugin_format *format, int64_t n, int64_t k,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "weights/parts.h"
+#include "weights/weight_tensors.h"
 #include "weights/quantise.h"
 #include "weights/random.h"
 

@@ -1,4 +1,4 @@
-/* cpu_rows_bench.c - every kernel of kernels.def but the linear ones (cpu_gemm_bench), on one core:
+/* cpu_rows_bench.c - every kernel of cpu_kernels.def but the linear ones (cpu_gemm_bench), on one core:
  * nanoseconds per element on each instruction set of this machine, and how many times faster than
  * the plain C kernel.  Interleaved rounds, medians.
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bench_timer.h"
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "cpu_pack.h"
 
 typedef struct integer_format {

@@ -13,7 +13,7 @@
 #include "audio/audio.h"
 #include "bench_timer.h"
 #include "core/text.h"
-#include "vision/processor.h"
+#include "vision/image_processor.h"
 
 enum { PASSES_MAX = 2000 };
 

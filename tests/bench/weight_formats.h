@@ -3,7 +3,7 @@
 #ifndef ACCEL_TESTS_WEIGHT_FORMATS_H
 #define ACCEL_TESTS_WEIGHT_FORMATS_H
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 
 static const struct weight_format {
   const char *name, *peer;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "models/model_build.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

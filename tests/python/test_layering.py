@@ -7,7 +7,8 @@ import unittest
 ROOT = os.environ.get("ACCEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Top to bottom.  Layers of one line are neighbours and may not include each other.
-LAYERS = [["cli"], ["bench"], ["api"], ["tasks"], ["dispatch"], ["hardware"], ["registry"], ["models"], ["program"],
+LAYERS = [["cli"], ["bench"], ["api"], ["verify"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
+          ["models"], ["modeling"], ["program"],
           ["text", "vision", "audio"], ["weights"], ["core"], ["formats"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}
 PUBLIC = {"accel/accel.h", "accel/plugin.h", "accel/ops.def"}

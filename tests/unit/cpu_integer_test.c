@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "formats/matrix.h"
+#include "formats/weight_matrix.h"
 #include "cpu_pack.h"
 #include "unit/cpu_guard.h"
 

@@ -1,4 +1,4 @@
-/* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine,
+/* cpu_kernels_test.c - every kernel of cpu_kernels.def, on every instruction set of this machine,
  * against plain loops in double.
  *
  * Operands lie between unreadable pages (cpu_guard.h).  Attention: cpu_attention_test.c. */

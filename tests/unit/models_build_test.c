@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "models/model.h"
+#include "models/model_build.h"
 
 /* Builds from a JSON text; NULL with the thread's message when refused. */
 static accel__model *build_with(const char *text, const char *class_name,

@@ -8,6 +8,7 @@
 
 #include "dispatch/endpoint.h"
 #include "test_endpoint.h"
+#include "models/model_build.h"
 
 enum { LONGEST = 24, SEQUENCES = 3, MAX_VOCAB = 256 };
 

@@ -8,7 +8,8 @@
 #include "dispatch/pack.h"
 #include "tasks/open.h"
 #include "temp.h"
-#include "vision/processor.h"
+#include "vision/image_processor.h"
+#include "models/model_build.h"
 
 enum { IMAGE = 59, VIDEO = 58 };
 
@@ -140,7 +141,7 @@ static void forward_checks_its_inputs(void **state) {
   ",\"vision_config\":{\"depth\":1,\"embed_dim\":24,\"num_heads\":2,\"hidden_size\":" \
   "32" __VA_ARGS__ "}"
 
-#define WINDOWED(...)                                                                          \
+#define WINDOWED(...) \
   "{\"architectures\":[\"Qwen2_5_VLModel\"],\"model_type\":\"qwen2_5_vl\",\"hidden_size\":32," \
   "\"num_hidden_layers\":1," \
   "\"num_attention_heads\":2,\"num_key_value_heads\":1" SECTIONS("2,3,3") ",\"vision_config\":{\"depth\":1,"         \

@@ -7,8 +7,9 @@
 #include <stdio.h>
 
 #include "dispatch/pack.h"
-#include "dispatch/session.h"
+#include "dispatch/kv_session.h"
 #include "tasks/open.h"
+#include "models/model_build.h"
 
 enum { B = 2, S = 24, FEATURES = 8192 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "models/model_build.h"
 #include "registry/registry.h"
 
 static void builds(const accel__registry_model *m, const char *architecture) {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tasks/whisper_align.h"
+#include "speech/whisper_align.h"
 
 /* ---- the median filter ---- */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "test_endpoint.h"
-#include "tasks/engine.h"
+#include "generate/engine.h"
 
 enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 256, POISON = 39 };
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tasks/logits.h"
+#include "generate/logits.h"
 #include "weights/weights.h"
 
 #define GOLDEN ACCEL_FIXTURES "/tasks/logits.safetensors"

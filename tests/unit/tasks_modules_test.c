@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tasks/modules.h"
+#include "processing/sentence_modules.h"
 #include "temp.h"
 
 #define TYPE(kind)  "\"type\":\"sentence_transformers.models." kind "\""

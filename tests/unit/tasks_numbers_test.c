@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "tasks/compare.h"
+#include "verify/compare.h"
 #include "tasks/pool.h"
-#include "tasks/scores.h"
+#include "processing/scores.h"
 
 static void near(double got, double want) {
   if (fabs(got - want) > 1e-6 * fmax(1, fabs(want))) fail_msg("%.9g instead of %.9g", got, want);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "text/template.h"
+#include "text/chat_template.h"
 
 static const struct tm fixed = {.tm_year = 124,
                                 .tm_mon = 6,

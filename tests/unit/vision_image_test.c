@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "vision/processor.h"
+#include "vision/image_processor.h"
 #include "unit/tensors.h"
 
 #define IMAGE ACCEL_FIXTURES "/image/"

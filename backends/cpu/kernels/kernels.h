@@ -1,4 +1,4 @@
-/* kernels.h - what the CPU plugin's kernels compute; the list of them is kernels.def.
+/* kernels.h - what the CPU plugin's kernels compute; the list of them is cpu_kernels.def.
  *
  * Kernels are pure: no allocation, no threads, no state.  Matrices are fp32 where nothing else is
  * said, row-major, strides in elements, any alignment. A kernel reads and writes exactly the
@@ -395,7 +395,7 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
   cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
 #define CPU_CONVERT(x, dtype, ISA, isa)      cpu_convert_fn accel_##dtype##_convert_row__##isa;
 #define CPU_KERNEL(slot, op, tile, ISA, isa) cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
-#include "kernels/kernels.def"
+#include "kernels/cpu_kernels.def"
 
 typedef struct cpu_linear_kernel {
   cpu_linear_fn *run; /* NULL: this ISA has none */

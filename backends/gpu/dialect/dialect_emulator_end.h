@@ -1,0 +1,2 @@
+/* dialect_emulator_end.h - the end of a kernel. */
+}

@@ -1,0 +1,2 @@
+/* dialect_hip_end.h - the end of a kernel. */
+}

@@ -1,0 +1,2 @@
+/* dialect_opencl_end.h - the end of a kernel. */
+}

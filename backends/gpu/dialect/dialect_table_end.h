@@ -1,0 +1,1 @@
+/* dialect_table_end.h - nothing: the line is all. */

@@ -1,0 +1,2 @@
+/* dialect_vulkan_end.h - the end of main. */
+}

@@ -1,2 +1,0 @@
-/* emulator_end.h - the end of a kernel. */
-}

@@ -1,2 +1,0 @@
-/* hip_end.h - the end of a kernel. */
-}

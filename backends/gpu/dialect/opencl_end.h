@@ -1,2 +1,0 @@
-/* opencl_end.h - the end of a kernel. */
-}

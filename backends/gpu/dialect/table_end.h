@@ -1,1 +1,0 @@
-/* table_end.h - nothing: the line is all. */

@@ -1,2 +1,0 @@
-/* vulkan_end.h - the end of main. */
-}

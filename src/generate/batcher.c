@@ -1,0 +1,155 @@
+/* batcher.c - the group of generations that a queue's thread steps: one session and one engine for
+ * all of them. */
+#include "generate/batcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "processing/processor.h"
+#include "processing/result.h"
+
+typedef struct batcher {
+  accel_endpoint *ep;
+  accel__session *session;
+  accel__model_stepper stepper;
+  accel__engine engine;
+} batcher;
+
+/* One submitted request. */
+typedef struct job {
+  accel__generate_plan plan;
+  accel_generate_params params;
+  int32_t *ids;
+  accel__request request;
+  accel_generations *result;
+} job;
+
+static void close_batcher(void *state) {
+  batcher *b = state;
+  accel__engine_free(&b->engine);
+  accel__model_stepper_close(&b->stepper);
+  accel__session_close(&b->session);
+  free(b);
+}
+
+static accel_status open_batcher(accel_endpoint *ep, void **state) {
+  batcher *b = calloc(1, sizeof *b);
+  if (!b) return accel__no_memory(sizeof *b);
+  b->ep = ep;
+  accel_status status = accel__session_open(ep, &b->session);
+  if (status == ACCEL_OK) status = accel__model_stepper_open(b->session, &b->stepper);
+  b->engine.model = &b->stepper.stepper;
+  if (status == ACCEL_OK)
+    *state = b;
+  else
+    close_batcher(b);
+  return status;
+}
+
+static accel_status join(void *state, void *work) {
+  batcher *b = state;
+  job *j = work;
+  ACCEL_TRY(accel__request_begin(&j->request));
+  accel__engine_join(&b->engine, &j->request);
+  return ACCEL_OK;
+}
+
+static void step(void *state) { accel__engine_step(&((batcher *)state)->engine); }
+
+static bool finished(void *state, void *work, accel_status *status) {
+  batcher *b = state;
+  job *j = work;
+  accel__request *r = &j->request;
+  if (!r->finished) return false;
+  *status = r->status;
+  if (r->status == ACCEL_OK) {
+    *status = accel__generate_collect(r, 1, &j->result);
+  } else {
+    accel__fail(r->status, "%s", r->message ? r->message : "");
+    if (r->remedy && *r->remedy) accel__remedy(r->status, "%s", r->remedy);
+  }
+  accel__request_end(r, &b->stepper.stepper);
+  return true;
+}
+
+static const accel__group group = {
+    .open = open_batcher, .join = join, .step = step, .finished = finished, .close = close_batcher};
+
+static void free_job(void *work) {
+  job *j = work;
+  if (!j) return;
+  accel__request_end(&j->request, NULL);
+  accel__generate_plan_free(&j->plan);
+  accel__task_free(j->result);
+  free(j->ids);
+  free(j);
+}
+
+/* Stop strings outlive the caller's. */
+static accel_status copy_params(job *j, const accel_generate_params *params) {
+  j->params = *params;
+  if (!params->stop) return ACCEL_OK;
+  accel__arena *arena = &j->plan.arena;
+  accel_strings *stop = accel__arena_alloc(arena, sizeof *stop);
+  const char **item = accel__arena_array(arena, params->stop->n, sizeof *item);
+  if (!stop || !item) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < params->stop->n; i++)
+    if (params->stop->item[i] && !(item[i] = accel__arena_string(arena, params->stop->item[i])))
+      return ACCEL_ERROR_OUT_OF_MEMORY;
+  *stop = (accel_strings){.n = params->stop->n, .item = item};
+  j->params.stop = stop;
+  return ACCEL_OK;
+}
+
+static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
+                                uint32_t n, accel__ids *prompt) {
+  accel__encoding enc = {0};
+  int32_t bos;
+  accel__encode_options how = {.add_special_tokens = !j->params.no_special};
+  if (text) {
+    ACCEL_TRY(accel__processor_check(ep, ep->model->task));
+    ACCEL_TRY(accel__encode_texts(ep, &text, NULL, 1, &how, &enc));
+    const accel__ids found = accel__prompt_of(ep, &enc, &bos);
+    ids = found.id;
+    n = found.n;
+  }
+  j->ids = malloc((n + 1u) * sizeof *j->ids);
+  if (j->ids && n) memcpy(j->ids, ids, n * sizeof *ids);
+  accel__encoding_free(&enc);
+  *prompt = (accel__ids){j->ids, n};
+  return j->ids ? ACCEL_OK : accel__no_memory(n * sizeof *ids);
+}
+
+static accel_status prepare(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
+                            uint32_t n, const accel_generate_params *params) {
+  accel__ids prompt;
+  ACCEL_TRY(accel__generate_plan_make(ep, params, &j->plan));
+  ACCEL_TRY(copy_params(j, params));
+  if (j->params.stop) j->plan.config.stop = j->params.stop->item;
+  ACCEL_TRY(read_prompt(ep, j, text, ids, n, &prompt));
+  return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, accel__context_length(ep),
+                                 &j->request);
+}
+
+accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_ticket **out) {
+  job *j = calloc(1, sizeof *j);
+  if (!j) return accel__no_memory(sizeof *j);
+  accel_status status = prepare(accel__queue_endpoint(queue), j, text, ids, n, params);
+  if (status == ACCEL_OK) return accel__queue_submit_group(queue, &group, j, free_job, out);
+  free_job(j);
+  return status;
+}
+
+static accel_status take(void *work, void *user) {
+  job *j = work;
+  *(accel_generations **)user = j->result;
+  j->result = NULL;
+  return ACCEL_OK;
+}
+
+accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
+                                     accel_generations **out) {
+  return accel__queue_wait_work(ticket, timeout_ms, take, out);
+}

@@ -1,0 +1,16 @@
+/* batcher.h - generations of an endpoint's queue: any number of requests at once, joined and left
+ * at token boundaries. */
+#ifndef ACCEL_GENERATE_BATCHER_H
+#define ACCEL_GENERATE_BATCHER_H
+
+#include "dispatch/queue.h"
+#include "generate/generation.h"
+
+/* Copies what is given.  text NULL: ids[n]. */
+accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_ticket **out);
+accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
+                                     accel_generations **out);
+
+#endif

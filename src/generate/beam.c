@@ -1,0 +1,298 @@
+/* beam.c - beam search as transformers 5 does it (GenerationMixin._beam_search), step by step, with
+ * its scores.
+ *
+ * Of each step the best max(2, 1 + EOS tokens) * num_beams continuations of all beams are looked
+ * at.  Those that end and are among the num_beams best may enter the finished ones, by their score
+ * divided by length^length_penalty; the best that do not end run on.  The search is over when no
+ * running beam can be expected to do better (early_stopping says how that is judged) or when
+ * everything ends.  Scores are fp32, as there.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/engine.h"
+
+static const float NEVER = -1e9f; /* what transformers adds to scores that may not win */
+
+typedef struct candidate {
+  float score, rank; /* rank: the score; when sampling, the score and Gumbel's noise */
+  uint32_t beam;     /* it goes on with */
+  int32_t token;
+  bool ends;
+} candidate;
+
+struct accel__beams {
+  uint32_t n, look; /* num_beams, continuations looked at */
+  candidate *best;  /* [look], best first */
+  /* [n]; finished ones best first, those without ids are empty places */
+  accel__hypothesis *next, *finished;
+  uint32_t *parent; /* [n] */
+  float *top;       /* [n] scores of finished places */
+};
+
+accel_status accel__beam_begin(accel__request *r) {
+  const accel__generate_config *c = r->config;
+  uint32_t n = c->num_beams, look = (c->eos.n + 1 > 2 ? c->eos.n + 1 : 2) * n;
+  struct accel__beams *b = calloc(1, sizeof *b);
+  if (!b) return accel__no_memory(sizeof *b);
+  r->beams = b;
+  *b = (struct accel__beams){.n = n,
+                             .look = look,
+                             .best = calloc(look, sizeof *b->best),
+                             .next = calloc(n, sizeof *b->next),
+                             .finished = calloc(n, sizeof *b->finished),
+                             .parent = calloc(n, sizeof *b->parent),
+                             .top = calloc(n, sizeof *b->top)};
+  if (!b->best || !b->next || !b->finished || !b->parent || !b->top)
+    return accel__no_memory(look * sizeof *b->best);
+  for (uint32_t i = 0; i < n; i++) {
+    b->top[i] = NEVER;
+    r->running[i].score = i ? NEVER : 0; /* the prompt goes on from one beam only */
+  }
+  return ACCEL_OK;
+}
+
+void accel__beam_free(accel__request *r) {
+  struct accel__beams *b = r->beams;
+  if (!b) return;
+  for (uint32_t i = 0; i < b->n && b->next; i++) accel__hypothesis_free(&b->next[i]);
+  for (uint32_t i = 0; i < b->n && b->finished; i++) accel__hypothesis_free(&b->finished[i]);
+  free(b->best);
+  free(b->next);
+  free(b->finished);
+  free(b->parent);
+  free(b->top);
+  free(b);
+  r->beams = NULL;
+}
+
+/* ---- continuations ---- */
+
+static bool ahead(const candidate *a, const candidate *b) {
+  if (a->rank != b->rank) return a->rank > b->rank;
+  return a->beam != b->beam ? a->beam < b->beam : a->token < b->token;
+}
+
+/* best[held] is sorted; puts `x` where it belongs, dropping the last one of a full list. */
+static uint32_t insert(candidate *best, uint32_t held, uint32_t room, const candidate *x) {
+  if (held == room && !ahead(x, &best[room - 1])) return held;
+  uint32_t at = held < room ? held : room - 1;
+  for (; at > 0 && ahead(x, &best[at - 1]); at--) best[at] = best[at - 1];
+  best[at] = *x;
+  return held < room ? held + 1 : held;
+}
+
+static double gumbel(accel__random *random) {
+  return -log(-log(accel__random_unit(random) + 0x1p-54));
+}
+
+/* Adds the continuations of beam `i`, whose scores are log probabilities, processed. */
+static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const float *scores,
+                        uint32_t held) {
+  struct accel__beams *b = r->beams;
+  float before = r->running[i].score;
+  /* without replacement: the order of noisy scores is the order of the draws */
+  if (r->config->do_sample) {
+    for (size_t t = 0; t < e->model->vocab; t++) {
+      if (!(scores[t] > -INFINITY)) continue;
+      candidate x = {.score = scores[t] + before, .beam = i, .token = (int32_t)t};
+      x.rank = (float)(x.score + gumbel(&r->running[0].random));
+      held = insert(b->best, held, b->look, &x);
+    }
+    return held;
+  }
+  uint32_t n = accel__highest(scores, e->model->vocab,
+                              b->look < e->model->vocab ? b->look : (uint32_t)e->model->vocab,
+                              e->scratch.ranked);
+  for (uint32_t k = 0; k < n; k++) {
+    accel__ranked *one = &e->scratch.ranked[k];
+    candidate x = {.score = one->value + before, .beam = i, .token = (int32_t)one->index};
+    x.rank = x.score;
+    held = insert(b->best, held, b->look, &x);
+  }
+  return held;
+}
+
+static accel_status find_best(accel__engine *e, accel__request *r, float *const *rows,
+                              uint32_t *held) {
+  size_t vocab = e->model->vocab;
+  *held = 0;
+  ACCEL_TRY(accel__logits_reserve(&e->scratch, vocab));
+  for (uint32_t i = 0; i < r->beams->n; i++) {
+    double all = accel__log_sum_exp(rows[i], vocab);
+    if (!isfinite(all))
+      return accel__fail(ACCEL_ERROR_NONFINITE,
+                         "token %u of prompt %u: scores hold NaN or infinity",
+                         r->running[i].n - r->prompt.n, r->number);
+    for (size_t t = 0; t < vocab; t++) e->work[t] = (float)(rows[i][t] - all);
+    accel__logits_input input = accel__request_input(r, &r->running[i]);
+    ACCEL_TRY(accel__logits_process(r->config, &input, &e->scratch, e->work, vocab));
+    *held = look_at(e, r, i, e->work, *held);
+  }
+  return *held ? ACCEL_OK
+               : accel__fail(ACCEL_ERROR_ARGUMENT,
+                             "prompt %u: no token may come: everything is suppressed", r->number);
+}
+
+/* ---- endings ---- */
+
+/* Does a stop string end with `token`?  Beams change their past, so the text is made anew. */
+static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token,
+                          accel__finish *why) {
+  uint32_t generated = h->n - r->prompt.n;
+  accel__text_stream text = {.tokenizer = r->tokenizer,
+                             .keep_special = r->keep_special,
+                             .no_clean_up = r->no_clean_up,
+                             .stop = r->config->stop,
+                             .n_stop = r->config->n_stop};
+  int32_t *ids = malloc((generated + 1) * sizeof *ids);
+  if (!ids) return accel__no_memory(generated * sizeof *ids);
+  memcpy(ids, h->ids + r->prompt.n, generated * sizeof *ids);
+  ids[generated] = token;
+  accel_status status = accel__text_stream_add(&text, ids, generated + 1);
+  if (text.stopped) *why = ACCEL__FINISH_STOP;
+  accel__text_stream_free(&text);
+  free(ids);
+  return status;
+}
+
+/* Why the sequence of `x` ends with it. */
+static accel_status judge(const accel__request *r, candidate *x, accel__finish *why) {
+  const accel__hypothesis *h = &r->running[x->beam];
+  uint32_t generated = h->n + 1 - r->prompt.n;
+  *why = ACCEL__FINISH_NONE;
+  if (accel__is_eos(r->config, x->token)) {
+    *why = ACCEL__FINISH_EOS;
+  } else if (generated >= r->new_tokens) {
+    *why = ACCEL__FINISH_LENGTH;
+  } else if (r->config->max_time > 0 && accel__now_ms() - r->begin_ms > 1e3 * r->config->max_time) {
+    *why = ACCEL__FINISH_TIME;
+  } else if (r->config->n_stop && r->tokenizer) {
+    ACCEL_TRY(stops(r, h, x->token, why));
+  }
+  x->ends = *why != ACCEL__FINISH_NONE;
+  return ACCEL_OK;
+}
+
+/* A hypothesis with the ids of beam `x->beam` and x's token. */
+static accel_status extend(const accel__request *r, const candidate *x, accel__hypothesis *out) {
+  const accel__hypothesis *from = &r->running[x->beam];
+  accel__hypothesis_free(out);
+  ACCEL_TRY(accel__hypothesis_new(r, 0, out));
+  for (uint32_t i = out->n; i < from->n; i++) ACCEL_TRY(accel__hypothesis_add(out, from->ids[i]));
+  out->score = x->score;
+  out->random = r->running[0].random;
+  return accel__hypothesis_add(out, x->token);
+}
+
+/* Puts x among the finished ones when its score is better than the worst of them. */
+static accel_status finish(accel__request *r, const candidate *x, accel__finish why) {
+  struct accel__beams *b = r->beams;
+  uint32_t length = r->running[x->beam].n + 1 - r->prompt.n, at = b->n;
+  float score = x->score / (float)pow(length, r->config->length_penalty);
+  while (at > 0 && score > b->top[at - 1]) at--;
+  if (at == b->n) return ACCEL_OK;
+  accel__hypothesis place = b->finished[b->n - 1];
+  memmove(b->finished + at + 1, b->finished + at, (b->n - 1 - at) * sizeof *b->finished);
+  memmove(b->top + at + 1, b->top + at, (b->n - 1 - at) * sizeof *b->top);
+  b->finished[at] = place;
+  b->top[at] = score;
+  ACCEL_TRY(extend(r, x, &b->finished[at]));
+  b->finished[at].score = score;
+  b->finished[at].finish = why;
+  return ACCEL_OK;
+}
+
+static bool all_finished(const struct accel__beams *b) {
+  for (uint32_t i = 0; i < b->n; i++)
+    if (!b->finished[i].ids) return false;
+  return true;
+}
+
+/* Can the best running beam still come out ahead of the worst finished one? */
+static bool hopeful(const accel__request *r, float best, uint32_t length) {
+  const struct accel__beams *b = r->beams;
+  const accel__generate_config *c = r->config;
+  if (c->early_stopping == ACCEL__EARLY_NEVER && c->length_penalty > 0) length = r->new_tokens;
+  float possible = best / (float)pow(length, c->length_penalty);
+  float worst = all_finished(b) ? b->top[b->n - 1] : NEVER;
+  return possible > worst;
+}
+
+/* ---- a step ---- */
+
+/* The finished ones become the result. */
+static void conclude(accel__engine *e, accel__request *r) {
+  struct accel__beams *b = r->beams;
+  for (uint32_t i = 0; i < r->n_running; i++) {
+    if (r->running[i].sequence >= 0 && r->running[i].sequence != r->sequence)
+      e->model->drop(e->model->self, r->running[i].sequence);
+    accel__hypothesis_free(&r->running[i]);
+  }
+  r->n_running = 0;
+  for (uint32_t i = 0; i < b->n && r->n_done < r->config->num_return; i++) {
+    if (!b->finished[i].ids) continue;
+    r->done[r->n_done] = b->finished[i];
+    r->done[r->n_done].number = r->n_done;
+    r->n_done++;
+    b->finished[i] = (accel__hypothesis){.sequence = -1};
+  }
+  r->finished = true;
+}
+
+/* The best that do not end run on; best[] is scanned in order, ended ones come last, as their score
+ * sinks by 1e9. */
+static accel_status run_on(accel__engine *e, accel__request *r, uint32_t held) {
+  struct accel__beams *b = r->beams;
+  uint32_t n = 0;
+  for (int ended = 0; ended < 2; ended++)
+    for (uint32_t k = 0; k < held && n < b->n; k++) {
+      if (b->best[k].ends != (ended == 1)) continue;
+      ACCEL_TRY(extend(r, &b->best[k], &b->next[n]));
+      if (ended) b->next[n].score += NEVER;
+      b->parent[n++] = b->best[k].beam;
+    }
+  uint32_t old = r->shared ? 1 : r->n_running;
+  if (r->shared)
+    for (uint32_t i = 0; i < n; i++) b->parent[i] = 0;
+  ACCEL_TRY(accel__reseat(e->model, r->running, old, b->next, b->parent, n));
+  for (uint32_t i = 0; i < r->n_running; i++) accel__hypothesis_free(&r->running[i]);
+  memcpy(r->running, b->next, n * sizeof *b->next);
+  memset(b->next, 0, b->n * sizeof *b->next);
+  r->n_running = n;
+  return ACCEL_OK;
+}
+
+static void by_score(candidate *best, uint32_t n) {
+  for (uint32_t i = 1; i < n; i++)
+    for (uint32_t k = i; k > 0 && best[k].score > best[k - 1].score; k--) {
+      candidate x = best[k];
+      best[k] = best[k - 1];
+      best[k - 1] = x;
+    }
+}
+
+accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *const *rows) {
+  struct accel__beams *b = r->beams;
+  uint32_t held, ends = 0;
+  ACCEL_TRY(find_best(e, r, rows, &held));
+  bool full = all_finished(b) && r->config->early_stopping == ACCEL__EARLY_TRUE;
+  for (uint32_t k = 0; k < held; k++) {
+    accel__finish why;
+    ACCEL_TRY(judge(r, &b->best[k], &why));
+    ends += b->best[k].ends;
+    if (b->best[k].ends && k < b->n && !full) ACCEL_TRY(finish(r, &b->best[k], why));
+  }
+  uint32_t length = r->running[0].n + 1 - r->prompt.n;
+  if (r->config->do_sample) by_score(b->best, held); /* they were in the order of their draws */
+  if (ends == held) {
+    conclude(e, r);
+    return ACCEL_OK;
+  }
+  ACCEL_TRY(run_on(e, r, held));
+  r->shared = false;
+  full = all_finished(b) && r->config->early_stopping == ACCEL__EARLY_TRUE;
+  if (full || !hopeful(r, r->running[0].score, length)) conclude(e, r);
+  return ACCEL_OK;
+}

@@ -1,0 +1,407 @@
+/* engine.c - steps of the active requests: what is fed together, what comes of it, who leaves. */
+#include "generate/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ENCODED_TOGETHER = 32 };
+
+/* Requests whose encoders run together. */
+typedef struct reading {
+  accel__encode_item item[ENCODED_TOGETHER];
+  accel__request *request[ENCODED_TOGETHER];
+  uint32_t n, tokens;
+} reading;
+
+/* Where a step's item comes from. */
+typedef struct accel__fed {
+  accel__request *request;
+  uint32_t running; /* index */
+} accel__fed;
+
+double accel__now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+const char *accel__finish_name(accel__finish finish) {
+  static const char *const names[] = {"", "eos", "stop", "length", "time", "cancelled"};
+  return names[finish];
+}
+
+bool accel__is_eos(const accel__generate_config *c, int32_t token) {
+  for (uint32_t i = 0; i < c->eos.n; i++)
+    if (c->eos.id[i] == token) return true;
+  return false;
+}
+
+/* ---- hypotheses ---- */
+
+accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token) {
+  if (h->n == h->room) {
+    uint32_t room = h->room + h->room / 2 + 32;
+    int32_t *ids = realloc(h->ids, room * sizeof *ids);
+    if (!ids) return accel__no_memory(room * sizeof *ids);
+    h->ids = ids;
+    h->room = room;
+  }
+  h->ids[h->n++] = token;
+  return ACCEL_OK;
+}
+
+accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most) {
+  const uint32_t rows = h->n - h->held;
+  return (accel__step_item){.sequence = h->sequence,
+                            .ids = h->ids + h->held,
+                            .n = rows < most ? rows : most,
+                            .held = h->held,
+                            .span = h->n,
+                            .held_span = h->span};
+}
+
+void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
+  h->held += item->n;
+  h->span = item->span;
+}
+
+accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
+                                   accel__hypothesis *out) {
+  const accel__generate_config *c = r->config;
+  uint32_t room = r->prompt.n + (r->new_tokens < 256 ? r->new_tokens : 256);
+  *out = (accel__hypothesis){.ids = malloc(room * sizeof *out->ids),
+                             .n = r->prompt.n,
+                             .room = room,
+                             .sequence = -1,
+                             .number = number,
+                             .random = accel__random_new(c->seed, number),
+                             .text = {.tokenizer = r->tokenizer,
+                                      .keep_special = r->keep_special,
+                                      .keep_stop = r->keep_stop,
+                                      .no_clean_up = r->no_clean_up,
+                                      .stop = c->stop,
+                                      .n_stop = c->n_stop}};
+  if (!out->ids) return accel__no_memory(room * sizeof *out->ids);
+  memcpy(out->ids, r->prompt.id, r->prompt.n * sizeof *out->ids);
+  return ACCEL_OK;
+}
+
+void accel__hypothesis_free(accel__hypothesis *h) {
+  free(h->ids);
+  free(h->logprob);
+  free(h->highest);
+  free(h->ms);
+  accel__text_stream_free(&h->text);
+  *h = (accel__hypothesis){.sequence = -1};
+}
+
+accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old,
+                           accel__hypothesis *next, const uint32_t *parent, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    accel__hypothesis *from = &old[parent[i]];
+    uint32_t first = 0;
+    while (parent[first] != parent[i]) first++;
+    next[i].held = from->held;
+    next[i].span = from->span;
+    next[i].sequence = first == i ? from->sequence : model->number(model->self);
+    if (next[i].sequence < 0) return accel__no_memory(0);
+    if (first != i) ACCEL_TRY(model->copy(model->self, from->sequence, next[i].sequence));
+  }
+  for (uint32_t k = 0; k < n_old; k++) {
+    bool wanted = false;
+    for (uint32_t i = 0; i < n; i++) wanted |= parent[i] == k;
+    if (!wanted && old[k].sequence >= 0) model->drop(model->self, old[k].sequence);
+    old[k].sequence = -1;
+  }
+  return ACCEL_OK;
+}
+
+/* ---- requests ---- */
+
+accel__logits_input accel__request_input(const accel__request *r, const accel__hypothesis *h) {
+  return (accel__logits_input){.ids = {h->ids, h->n},
+                               .prompt = r->prompt.n,
+                               .padding = r->padding,
+                               .max_length = (int64_t)r->padding + r->prompt.n + r->new_tokens,
+                               .encoder = r->encodes && !r->prefills ? r->encoder.ids : r->prompt};
+}
+
+accel_status accel__request_begin(accel__request *r) {
+  const accel__generate_config *c = r->config;
+  uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return;
+  accel_status status = ACCEL_OK;
+  r->begin_ms = accel__now_ms();
+  r->shared = true;
+  r->running = calloc(n, sizeof *r->running);
+  r->done = calloc(n, sizeof *r->done);
+  if (!r->running || !r->done) ACCEL_GOTO(accel__no_memory(n * sizeof *r->running));
+  for (; r->n_running < n; r->n_running++)
+    ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
+  r->running[0].sequence = r->forks ? -1 : r->sequence;
+  r->running[0].held = r->sequence >= 0 ? r->held : 0;
+  r->running[0].span = r->sequence >= 0 ? r->span : 0;
+  if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
+done:
+  if (status != ACCEL_OK) accel__request_end(r, NULL);
+  return status;
+}
+
+void accel__request_end(accel__request *r, const accel__stepper *model) {
+  for (uint32_t i = 0; i < r->n_running; i++) {
+    if (model && r->running[i].sequence >= 0 && r->running[i].sequence != r->sequence)
+      model->drop(model->self, r->running[i].sequence);
+    accel__hypothesis_free(&r->running[i]);
+  }
+  for (uint32_t i = 0; i < r->n_done; i++) accel__hypothesis_free(&r->done[i]);
+  accel__beam_free(r);
+  free(r->running);
+  free(r->done);
+  free(r->message);
+  free(r->remedy);
+  r->running = r->done = NULL;
+  r->message = r->remedy = NULL;
+  r->n_running = r->n_done = 0;
+}
+
+void accel__request_fail(accel__request *r, accel_status status) {
+  r->status = status;
+  r->message = strdup(accel__message());
+  r->remedy = strdup(accel__remedy_text());
+  r->finished = true;
+}
+
+/* The request has failed alone: what it holds in the model is given back. */
+static void blame(accel__engine *e, accel__request *r, accel_status status) {
+  accel__request_fail(r, status);
+  for (uint32_t i = 0; i < r->n_running; i++) {
+    int32_t sequence = r->running[i].sequence;
+    if (sequence >= 0 && sequence != r->sequence) e->model->drop(e->model->self, sequence);
+    r->running[i].sequence = -1;
+  }
+}
+
+static accel_status reserve(accel__engine *e, uint32_t n) {
+  if (!e->work) e->work = malloc(e->model->vocab * sizeof *e->work);
+  if (!e->work) return accel__no_memory(e->model->vocab * sizeof *e->work);
+  if (n <= e->room) return ACCEL_OK;
+  accel__step_item *item = realloc(e->item, n * sizeof *item);
+  if (item) e->item = item;
+  accel__fed *fed = realloc(e->fed, n * sizeof *fed);
+  if (fed) e->fed = fed;
+  if (!item || !fed) return accel__no_memory(n * sizeof *item);
+  e->room = n;
+  return ACCEL_OK;
+}
+
+/* The next tokens of all that runs of a request, from their scores: rows[r->n_running], or `row`
+ * for all of them. */
+static accel_status choose(accel__engine *e, accel__request *r, float **rows, float *row) {
+  float *few[16], **own = NULL;
+  if (!rows) {
+    rows = r->n_running > 16 ? own = malloc(r->n_running * sizeof *own) : few;
+    if (!rows) return accel__no_memory(r->n_running * sizeof *own);
+    for (uint32_t i = 0; i < r->n_running; i++) rows[i] = row;
+  }
+  const bool first = r->shared;
+  r->steps++;
+  accel_status status =
+      r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
+  if (first) r->prefill_ms = accel__now_ms();
+  free(own);
+  return status;
+}
+
+/* A decoder's prompt and its pictures, read at once: the first token follows. */
+static accel_status prefill(accel__engine *e, accel__request *r) {
+  accel_status status = reserve(e, r->n_running);
+  float *scores = malloc(e->model->vocab * sizeof *scores);
+  const accel__encode_item item = {r->running[0].sequence, &r->encoder, scores};
+  if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
+  if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
+  if (status == ACCEL_OK) {
+    r->running[0].held = r->encoder.ids.n;
+    status = choose(e, r, NULL, scores);
+  }
+  free(scores);
+  return status;
+}
+
+/* Runs what was put together; where that fails each alone, so that the one to blame fails alone. */
+static void encode(accel__engine *e, reading *g) {
+  const uint32_t n = g->n;
+  const accel_status all = n ? e->model->encode(e->model->self, g->item, n) : ACCEL_OK;
+  g->n = g->tokens = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    accel__request *r = g->request[i];
+    const accel_status status =
+        all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
+    if (status != ACCEL_OK) blame(e, r, status);
+  }
+}
+
+/* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has;
+ * others one by one. */
+static void add_reading(accel__engine *e, reading *g, accel__request *r) {
+  const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS,
+                 tokens = r->encoder.ids.n;
+  const bool alone = r->encoder.n_tensors > 0;
+  if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
+    encode(e, g);
+  g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder, NULL};
+  g->request[g->n++] = r;
+  g->tokens += tokens;
+  if (alone) encode(e, g);
+}
+
+static accel_status seat(accel__engine *e, accel__request *r, reading *g) {
+  accel__hypothesis *h = &r->running[0];
+  if (h->sequence >= 0) return ACCEL_OK;
+  h->sequence = e->model->number(e->model->self);
+  if (h->sequence < 0) return accel__no_memory(0);
+  if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
+  if (r->prefills) return prefill(e, r);
+  if (r->encodes) add_reading(e, g, r);
+  return ACCEL_OK;
+}
+
+/* Gives every request that has none a sequence; answers how many go on. */
+static uint32_t seat_all(accel__engine *e) {
+  reading g;
+  uint32_t left = 0;
+  g.n = g.tokens = 0;
+  for (accel__request *r = e->active; r; r = r->next) {
+    accel_status status = seat(e, r, &g);
+    if (status != ACCEL_OK) blame(e, r, status);
+  }
+  encode(e, &g);
+  for (accel__request *r = e->active; r; r = r->next) left += !r->finished;
+  return left;
+}
+
+void accel__engine_join(accel__engine *e, accel__request *r) {
+  accel__request **last = &e->active;
+  while (*last) last = &(*last)->next;
+  r->next = NULL;
+  *last = r;
+}
+
+/* ---- a step ---- */
+
+/* Adds what `r` has to feed, at most `tokens`; the sequences of a prompt that is not yet fed share
+ * the first one's. */
+static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32_t tokens,
+                        uint32_t *left) {
+  uint32_t n = r->shared ? 1 : r->n_running;
+  for (uint32_t i = 0; i < n && *left; i++) {
+    accel__hypothesis *h = &r->running[i];
+    e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
+    e->item[at].shift = r->shift;
+    *left -= e->item[at].n;
+    e->fed[at++] = (accel__fed){r, i};
+  }
+  return at;
+}
+
+static bool prefilling(const accel__request *r) {
+  return r->shared && r->running[0].n - r->running[0].held > 1;
+}
+
+/* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
+ * first served. */
+static uint32_t gather(accel__engine *e, accel__request *only) {
+  uint32_t left = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, n = 0;
+  for (int prompts = 0; prompts < 2; prompts++)
+    for (accel__request *r = e->active; r; r = r->next)
+      if (!r->finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
+        /* running sequences of one request are never split between steps */
+        uint32_t need = r->n_running;
+        if (!prompts && left < need) left = need;
+        n = collect(e, r, n, left, &left);
+      }
+  return n;
+}
+
+/* Rows of one request, first item `at` of the step. */
+static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
+  const uint32_t n = r->shared ? 1 : r->n_running;
+  for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->running[i], &e->item[at + i]);
+  if (r->shared && r->running[0].held < r->running[0].n) return ACCEL_OK; /* a part of the prompt */
+  if (r->shared) return choose(e, r, NULL, e->item[at].scores);
+  float *few[16], **rows = n > 16 ? malloc(n * sizeof *rows) : few;
+  if (!rows) return accel__no_memory(n * sizeof *rows);
+  for (uint32_t i = 0; i < n; i++) rows[i] = e->item[at + i].scores;
+  accel_status status = choose(e, r, rows, NULL);
+  if (rows != few) free(rows);
+  return status;
+}
+
+/* One run of the model for the active requests, or for `only`. */
+static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
+  uint32_t room = 0;
+  for (accel__request *r = e->active; r; r = r->next) room += r->n_running;
+  ACCEL_TRY(reserve(e, room));
+  *fed = gather(e, only);
+  return *fed ? e->model->step(e->model->self, e->item, *fed) : ACCEL_OK;
+}
+
+static void take(accel__engine *e, uint32_t fed) {
+  for (uint32_t i = 0; i < fed;) {
+    accel__request *r = e->fed[i].request;
+    uint32_t n = 1;
+    while (i + n < fed && e->fed[i + n].request == r) n++;
+    accel_status status = advance(e, r, i);
+    if (status != ACCEL_OK) blame(e, r, status);
+    i += n;
+  }
+}
+
+static void step_alone(accel__engine *e, accel__request *r) {
+  uint32_t fed = 0;
+  accel_status status = run(e, r, &fed);
+  if (status == ACCEL_OK)
+    take(e, fed);
+  else
+    blame(e, r, status);
+}
+
+static void leave(accel__engine *e) {
+  for (accel__request **link = &e->active; *link;) {
+    accel__request *r = *link;
+    if (r->finished) {
+      r->end_ms = accel__now_ms();
+      *link = r->next;
+      r->next = NULL;
+    } else {
+      link = &r->next;
+    }
+  }
+}
+
+void accel__engine_step(accel__engine *e) {
+  uint32_t fed = 0;
+  const uint32_t several = seat_all(e);
+  accel_status status = run(e, NULL, &fed);
+  if (status == ACCEL_OK) {
+    take(e, fed);
+  } else if (several > 1 && status != ACCEL_ERROR_CANCELLED && status != ACCEL_ERROR_DEVICE_LOST) {
+    /* each alone: whoever is to blame fails, the others go on */
+    for (accel__request *r = e->active; r; r = r->next)
+      if (!r->finished) step_alone(e, r);
+  } else {
+    for (accel__request *r = e->active; r; r = r->next)
+      if (!r->finished) blame(e, r, status);
+  }
+  leave(e);
+}
+
+void accel__engine_free(accel__engine *e) {
+  accel__logits_scratch_free(&e->scratch);
+  free(e->work);
+  free(e->item);
+  free(e->fed);
+  e->work = NULL;
+  e->item = NULL;
+  e->fed = NULL;
+  e->room = 0;
+}

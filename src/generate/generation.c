@@ -1,0 +1,480 @@
+/* generation.c - accel_generate: configuration, prompts, the loop, the result. */
+#include "generate/generation.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "processing/processor.h"
+#include "processing/result.h"
+#include "models/model_build.h"
+
+enum { DEFAULT_NEW_TOKENS = 256 };
+
+/* ---- configuration ---- */
+
+accel_generate_params accel__generate_defaults(void) {
+  return (accel_generate_params){.size = sizeof(accel_generate_params),
+                                 .max_new_tokens = -1,
+                                 .min_new_tokens = -1,
+                                 .do_sample = -1,
+                                 .temperature = NAN,
+                                 .top_p = NAN,
+                                 .min_p = NAN,
+                                 .typical_p = NAN,
+                                 .top_k = -1,
+                                 .repetition_penalty = NAN,
+                                 .presence_penalty = NAN,
+                                 .frequency_penalty = NAN,
+                                 .no_repeat_ngram_size = -1,
+                                 .logprobs = -1};
+}
+
+/* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody
+ * says anything. */
+static void note(accel__generate_plan *plan, const accel__json *object) {
+  const accel__json *length = accel__json_get(object, "max_length");
+  plan->says_beams |= accel__json_get(object, "num_beams") != NULL;
+  plan->says_length |= accel__json_get(object, "max_new_tokens") ||
+                       (cJSON_IsNumber(length) && length->valuedouble != 20);
+}
+
+/* End and padding as the architecture has them. */
+static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *plan) {
+  int32_t *id = accel__arena_array(&plan->arena, ep->model->n_eos, sizeof *id);
+  if (!id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < ep->model->n_eos; i++) id[i] = (int32_t)ep->model->eos_ids[i];
+  plan->config.eos = (accel__ids){id, ep->model->n_eos};
+  plan->config.pad = ep->model->pad_id;
+  return ACCEL_OK;
+}
+
+/* The model's: generation_config.json, or what config.json says. */
+static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
+  accel__json_file file;
+  ACCEL_TRY(accel__generation_file(ep->directory, &file));
+  accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
+                                                    &plan->arena, &plan->config);
+  note(plan, file.root ? file.root : ep->config.root);
+  if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status read_callers(const char *text, accel__generate_plan *plan) {
+  accel__json_file file = {0};
+  accel_status status = accel__json_parse(text, strlen(text), "generation config", &file);
+  if (status == ACCEL_OK)
+    status = accel__generate_config_overlay(&file, true, &plan->arena, &plan->config);
+  if (status == ACCEL_OK)
+    plan->asked_length =
+        accel__json_get(file.root, "max_new_tokens") || accel__json_get(file.root, "max_length");
+  note(plan, file.root);
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status apply_task(const accel_endpoint *ep, const accel__task_settings *task,
+                               accel__generate_plan *plan) {
+  const accel__json_file part = {.root = (accel__json *)task->fields, .name = ep->config.name};
+  if (task->forced_bos >= 0) plan->config.forced_bos = task->forced_bos;
+  if (!task->fields) return ACCEL_OK;
+  note(plan, task->fields);
+  return accel__generate_config_overlay(&part, false, &plan->arena, &plan->config);
+}
+
+static void set(double *field, double value) {
+  if (!isnan(value)) *field = value;
+}
+
+static void apply(const accel_generate_params *p, accel__generate_plan *plan) {
+  accel__generate_config *c = &plan->config;
+  if (p->max_new_tokens >= 0) c->max_new_tokens = p->max_new_tokens;
+  plan->asked_length |= p->max_new_tokens >= 0;
+  if (p->min_new_tokens >= 0) c->min_new_tokens = p->min_new_tokens;
+  if (p->top_k >= 0) c->top_k = p->top_k;
+  if (p->no_repeat_ngram_size >= 0) c->no_repeat_ngram = p->no_repeat_ngram_size;
+  if (p->num_beams) c->num_beams = p->num_beams;
+  if (p->num_return_sequences) c->num_return = p->num_return_sequences;
+  set(&c->temperature, p->temperature);
+  set(&c->top_p, p->top_p);
+  set(&c->min_p, p->min_p);
+  set(&c->typical_p, p->typical_p);
+  set(&c->repetition_penalty, p->repetition_penalty);
+  set(&c->presence_penalty, p->presence_penalty);
+  set(&c->frequency_penalty, p->frequency_penalty);
+  bool wants_chance = p->top_k >= 0 || !isnan(p->temperature) || !isnan(p->top_p) ||
+                      !isnan(p->min_p) || !isnan(p->typical_p);
+  if (p->do_sample >= 0)
+    c->do_sample = p->do_sample != 0;
+  else if (wants_chance)
+    c->do_sample = true;
+  if (p->temperature == 0) c->do_sample = false;
+  if (p->seed) c->seed = p->seed;
+  if (p->ignore_eos) c->eos.n = 0;
+  if (p->stop) {
+    c->stop = p->stop->item;
+    c->n_stop = p->stop->n;
+  }
+}
+
+static accel_status check_stop(const accel_endpoint *ep, const accel__generate_config *c) {
+  for (uint32_t i = 0; i < c->n_stop; i++)
+    if (!c->stop[i] || !*c->stop[i])
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: stop string %u is empty", ep->name, i);
+  if (c->n_stop && !accel__processor_for(ep)->tokenizer)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: stop strings need a tokenizer", ep->name);
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_plan_make(const accel_endpoint *ep,
+                                       const accel_generate_params *params,
+                                       accel__generate_plan *plan) {
+  return accel__generate_plan_for(ep, &(accel__task_settings){.forced_bos = -1}, params, plan);
+}
+
+accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
+                                      const accel_generate_params *params,
+                                      accel__generate_plan *plan) {
+  *plan = (accel__generate_plan){.context = accel__context_length(ep),
+                                 .keep_going = params->keep_going != 0};
+  ACCEL_TRY(accel__can_generate(ep));
+  ACCEL_TRY(read_model(ep, plan));
+  ACCEL_TRY(apply_task(ep, task, plan));
+  if (params->config) ACCEL_TRY(read_callers(params->config, plan));
+  if (task->num_beams && !plan->says_beams) plan->config.num_beams = task->num_beams;
+  if (task->max_new_tokens && !plan->says_length)
+    plan->config.max_new_tokens = task->max_new_tokens;
+  apply(params, plan);
+  ACCEL_TRY(check_stop(ep, &plan->config));
+  return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
+}
+
+void accel__generate_plan_free(accel__generate_plan *plan) { accel__arena_free(&plan->arena); }
+
+/* ---- requests ---- */
+
+static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, uint32_t number) {
+  if (!prompt.n)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
+  for (uint32_t i = 0; i < prompt.n; i++)
+    if (prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name,
+                         number, i, prompt.id[i], (long long)ep->model->vocab_size - 1);
+  return ACCEL_OK;
+}
+
+static accel_status too_long(const accel_endpoint *ep, uint32_t number, uint64_t tokens,
+                             uint64_t more, int64_t context) {
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_LIMIT,
+                  "%s: prompt %u has %llu tokens; with %llu more it passes the context of %lld",
+                  ep->name, number, (unsigned long long)tokens, (unsigned long long)more,
+                  (long long)context),
+      "shorten the prompt, or ask for fewer new tokens");
+}
+
+/* How many tokens may come after `n`, which counts padding. */
+static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_plan *plan,
+                               uint32_t number, uint64_t n, uint64_t held, int64_t context,
+                               uint32_t *out) {
+  const accel__generate_config *c = &plan->config;
+  int64_t most = c->max_new_tokens >= 0 ? c->max_new_tokens
+                 : c->max_length >= 0   ? c->max_length - (int64_t)n
+                                        : DEFAULT_NEW_TOKENS;
+  if (most < 1)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld",
+                       ep->name, number, (unsigned long long)n, (long long)c->max_length);
+  if (context > 0 && (int64_t)held + most > context) {
+    if (plan->asked_length || (int64_t)held >= context)
+      return too_long(ep, number, held, plan->asked_length ? (uint64_t)most : 1, context);
+    most = context - (int64_t)held;
+  }
+  *out = (uint32_t)most;
+  return ACCEL_OK;
+}
+
+static accel__request request_of(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                 const accel_generate_params *params, accel__ids prompt,
+                                 uint32_t number) {
+  return (accel__request){.config = &plan->config,
+                          .tokenizer = accel__processor_for(ep)->tokenizer,
+                          .prompt = prompt,
+                          .logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
+                          .want_logprobs = params->logprobs >= 0,
+                          .keep_special = params->keep_special != 0,
+                          .keep_stop = params->keep_stop != 0,
+                          .no_clean_up = plan->no_clean_up,
+                          .number = number,
+                          .told = params->told,
+                          .told_user = params->told_user,
+                          .sequence = -1};
+}
+
+/* decoder_start_token_id alone. */
+static accel_status start_of(const accel_endpoint *ep, const accel__generate_plan *plan,
+                             accel__ids *out) {
+  int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
+  int64_t id =
+      plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
+  if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (id < 0 || id >= ep->model->vocab_size)
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
+  *start = (int32_t)id;
+  *out = (accel__ids){start, 1};
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params,
+                                     const accel__encoder_input *encoder, accel__ids decoder,
+                                     uint32_t number, int64_t context, accel__request *out) {
+  if (encoder->ids.n || !encoder->n_tensors) ACCEL_TRY(check_ids(ep, encoder->ids, number));
+  if (context > 0 && encoder->ids.n > context)
+    return too_long(ep, number, encoder->ids.n, 0, context);
+  if (decoder.n)
+    ACCEL_TRY(check_ids(ep, decoder, number));
+  else
+    ACCEL_TRY(start_of(ep, plan, &decoder));
+  *out = request_of(ep, plan, params, decoder, number);
+  out->encoder = *encoder;
+  out->encodes = true;
+  return new_tokens(ep, plan, number, decoder.n, decoder.n, context, &out->new_tokens);
+}
+
+accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids prompt,
+                                     uint32_t number, int64_t context, accel__request *out) {
+  if (ep->model->is_encoder_decoder)
+    return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt},
+                                   (accel__ids){0}, number, context, out);
+  uint32_t padding = out->padding;
+  *out = request_of(ep, plan, params, prompt, number);
+  out->padding = padding;
+  ACCEL_TRY(check_ids(ep, prompt, number));
+  return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n,
+                    context, &out->new_tokens);
+}
+
+/* What concerns one prompt; others, such as a cancelled call or a lost device, concern all. */
+static bool fails_alone(accel_status status) {
+  return status == ACCEL_ERROR_LIMIT || status == ACCEL_ERROR_ARGUMENT ||
+         status == ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
+                                 accel__request *requests, uint32_t n) {
+  accel_status status = ACCEL_OK;
+  uint64_t most = 0, done = 0;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    if (requests[i].finished) continue;
+    status = accel__request_begin(&requests[i]);
+    if (status == ACCEL_OK) accel__engine_join(engine, &requests[i]);
+    if (requests[i].new_tokens > most) most = requests[i].new_tokens;
+  }
+  while (status == ACCEL_OK && engine->active) {
+    accel__engine_step(engine);
+    if (!requests[0].told)
+      accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
+  }
+  if (!requests[0].told) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
+  engine->active = NULL;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status)))
+      continue;
+    status = accel__fail(requests[i].status, "%s", requests[i].message ? requests[i].message : "");
+    if (requests[i].remedy && *requests[i].remedy) accel__remedy(status, "%s", requests[i].remedy);
+  }
+  return status;
+}
+
+/* ---- results ---- */
+
+static accel_status collect_one(const accel__request *r, accel__hypothesis *h, accel__arena *arena,
+                                accel_generation *to) {
+  uint32_t n = h->n - r->prompt.n;
+  int32_t *ids = accel__arena_array(arena, n, sizeof *ids);
+  if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(ids, h->ids + r->prompt.n, n * sizeof *ids);
+  if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
+    h->text.text.n = h->text.told;
+  } else {
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
+    ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+  }
+  *to = (accel_generation){
+      .prompt = r->number,
+      .sequence = h->number,
+      .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
+      .n = n,
+      .ids = ids,
+      .finish = accel__finish_name(h->finish),
+      .score = (double)h->score,
+      .prompt_tokens = r->prompt.n,
+      .first_ms = r->prefill_ms - r->begin_ms};
+  if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,
+                                                                  n * sizeof *h->ms)))
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (h->logprob && !(to->logprob = (const float *)accel__arena_copy(
+                          arena, (const char *)h->logprob, n * sizeof(float))))
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!h->highest) return ACCEL_OK;
+  to->alternatives = r->logprobs;
+  size_t bytes = (size_t)n * r->logprobs * sizeof *h->highest;
+  to->alternative =
+      (const accel_token_logprob *)accel__arena_copy(arena, (const char *)h->highest, bytes);
+  return to->alternative ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+static accel_status collect_error(const accel__request *r, accel__arena *arena,
+                                  accel_generation *to) {
+  const bool remedy = r->remedy && *r->remedy;
+  const char *error =
+      accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory",
+                          remedy ? "; " : "", remedy ? r->remedy : "");
+  *to = (accel_generation){
+      .prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
+  return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+accel_status accel__generate_collect(accel__request *requests, uint32_t n,
+                                     accel_generations **out) {
+  accel_generations *result = accel__task_result(sizeof *result);
+  accel_status status = ACCEL_OK;
+  double begin = INFINITY, first = 0, end = 0;
+  uint32_t all = 0, at = 0;
+  *out = NULL;
+  if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++) all += requests[i].status == ACCEL_OK ? requests[i].n_done : 1;
+  accel_generation *item = accel__arena_array(accel__task_arena(result), all, sizeof *item);
+  if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  for (uint32_t i = 0; i < n; i++) {
+    accel__request *r = &requests[i];
+    if (r->status != ACCEL_OK) {
+      ACCEL_GOTO(collect_error(r, accel__task_arena(result), &item[at++]));
+      continue;
+    }
+    for (uint32_t k = 0; k < r->n_done; k++, at++) {
+      ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
+      result->new_tokens += item[at].n;
+    }
+    result->prompt_tokens += r->encoder.ids.n && !r->prefills ? r->encoder.ids.n : r->prompt.n;
+    result->steps = r->steps > result->steps ? r->steps : result->steps;
+    begin = r->begin_ms < begin ? r->begin_ms : begin;
+    first = r->prefill_ms > first ? r->prefill_ms : first;
+    end = r->end_ms > end ? r->end_ms : end;
+  }
+  result->n = all;
+  result->item = item;
+  if (end > 0) result->prefill_ms = first - begin, result->decode_ms = end - first;
+done:
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}
+
+/* ---- the whole way ---- */
+
+static accel_status make_one(const accel__generate_plan *plan, uint32_t number,
+                             accel__request_fn make, void *user, accel__request *out) {
+  accel_status status = make(user, plan, number, plan->context, out);
+  out->alone = plan->keep_going;
+  if (status == ACCEL_OK || !plan->keep_going || !fails_alone(status)) return status;
+  *out = (accel__request){.number = number, .alone = true};
+  accel__request_fail(out, status);
+  accel__clear_error();
+  return ACCEL_OK;
+}
+
+static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n,
+                             accel__request_fn make, void *user, accel_generations **out) {
+  accel__session *session = NULL;
+  accel__model_stepper stepper = {0};
+  accel__engine engine = {.model = &stepper.stepper};
+  accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
+  accel_status status = ACCEL_OK;
+  if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make_one(plan, i, make, user, &requests[i]));
+  ACCEL_GOTO(accel__session_open(ep, &session));
+  ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
+  if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));
+  status = accel__generate_collect(requests, n, out);
+done:
+  /* the session goes as a whole */
+  for (uint32_t i = 0; requests && i < n; i++) accel__request_end(&requests[i], NULL);
+  free(requests);
+  accel__engine_free(&engine);
+  accel__model_stepper_close(&stepper);
+  accel__session_close(&session);
+  return status;
+}
+
+accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan,
+                                  const accel_generate_params *params, uint32_t n,
+                                  accel__request_fn make, void *user, accel_generations **out) {
+  const accel_plugin_endpoint *used = ep->handle;
+  accel_status status = generate(ep, plan, n, make, user, out);
+  /* under "auto" once more in fp32; a listener has heard tokens that would come again */
+  if (status == ACCEL_ERROR_NONFINITE && !params->told && ep->may_fall_back &&
+      accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+    status = generate(ep, plan, n, make, user, out);
+  return status;
+}
+
+typedef struct plain {
+  const accel_endpoint *ep;
+  const accel__ids *prompts;
+  const accel_generate_params *params;
+} plain;
+
+static accel_status make_plain(void *user, const accel__generate_plan *plan, uint32_t number,
+                               int64_t context, accel__request *out) {
+  const plain *p = user;
+  return accel__generate_request(p->ep, plan, p->params, p->prompts[number], number, context, out);
+}
+
+accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out) {
+  return accel__generate_with(ep, plan, params, n, make_plain, &(plain){ep, prompts, params}, out);
+}
+
+accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out) {
+  accel__generate_plan plan;
+  *out = NULL;
+  accel_status status = accel__generate_plan_make(ep, params, &plan);
+  if (status == ACCEL_OK) status = accel__generate_planned(ep, &plan, prompts, n, params, out);
+  accel__generate_plan_free(&plan);
+  return status;
+}
+
+accel__ids accel__prompt_of(const accel_endpoint *ep, const accel__encoding *enc, int32_t *bos) {
+  accel__ids ids = {enc->ids, (uint32_t)enc->n};
+  if (ids.n || ep->model->bos_id < 0) return ids;
+  *bos = (int32_t)ep->model->bos_id;
+  return (accel__ids){bos, 1};
+}
+
+accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                             const accel_generate_params *params, accel_generations **out) {
+  accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
+  accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
+  accel__encode_options how = {.add_special_tokens = !params->no_special};
+  accel_status status = ACCEL_OK;
+  int32_t bos;
+  *out = NULL;
+  if (!enc || !prompts) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  ACCEL_GOTO(accel__can_generate(ep));
+  ACCEL_GOTO(accel__processor_check(ep, ep->model->task));
+  ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
+  for (uint32_t i = 0; i < n; i++) prompts[i] = accel__prompt_of(ep, &enc[i], &bos);
+  status = accel__generate_prompts(ep, prompts, n, params, out);
+done:
+  free(prompts);
+  accel__encodings_free(enc, n);
+  return status;
+}

@@ -1,0 +1,161 @@
+/* image_prompt.c - requests of models that generate from pictures. */
+#include "generate/image_prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/pack.h"
+#include "models/model_build.h"
+
+enum { MAX_SIZES = 4 };
+
+bool accel__takes_whole(const accel_endpoint *ep, const char *argument) {
+  const accel__model_entry *e = accel__model_entry_of(ep->model, "encode");
+  if (!e) e = accel__model_entry_of(ep->model, "decode_image");
+  for (uint32_t i = 0; e && i < e->n_inputs; i++) {
+    const accel__model_input *in = &e->inputs[i];
+    if (in->kind == ACCEL__INPUT_ITEM && !strcmp(in->name, argument)) return true;
+    if (in->kind == ACCEL__INPUT_DERIVED && !strcmp(in->derived->from, argument)) return true;
+  }
+  return false;
+}
+
+bool accel__generates_from_pictures(const accel_endpoint *ep) {
+  return accel__takes_whole(ep, "pixel_values");
+}
+
+static const accel_tensor *find(const accel_tensor *tensor, uint32_t n, const char *name) {
+  for (uint32_t i = 0; i < n; i++)
+    if (!strcmp(tensor[i].name, name)) return &tensor[i];
+  return NULL;
+}
+
+/* What the tensor `sizes` says of picture `i`: [MAX_SIZES], zeros where it says nothing. */
+static void size_of(const accel__shown *shown, const accel_tensor *sizes, int64_t i, int64_t *out) {
+  memset(out, 0, MAX_SIZES * sizeof *out);
+  if (!sizes || sizes->dtype != ACCEL_I64 || sizes->rank != 2 || sizes->dim[1] != shown->width ||
+      shown->width > MAX_SIZES || i >= sizes->dim[0])
+    return;
+  memcpy(out, (const int64_t *)sizes->data + shown->width * i, (size_t)shown->width * sizeof *out);
+}
+
+int64_t accel__shown_pictures(const accel_endpoint *ep, const accel_tensor *tensor,
+                              uint32_t n_tensors) {
+  const accel__shown *shown = ep->model->shown;
+  const accel_tensor *t = find(tensor, n_tensors, shown->flat ? shown->sizes : "pixel_values");
+  return t && t->rank ? t->dim[0] : 0;
+}
+
+accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor,
+                               uint32_t n_tensors, int64_t i, int64_t *out) {
+  const accel__shown *shown = ep->model->shown;
+  const accel_tensor *pixels = find(tensor, n_tensors, "pixel_values");
+  int64_t size[MAX_SIZES];
+  if (!pixels || i >= accel__shown_pictures(ep, tensor, n_tensors))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no picture %lld in %s", ep->name,
+                       (long long)i, shown->flat && pixels ? shown->sizes : "pixel_values");
+  size_of(shown, find(tensor, n_tensors, shown->sizes), i, size);
+  return shown->rows(shown->user, pixels->dim, pixels->rank, size, out);
+}
+
+accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *tensor,
+                                uint32_t n_tensors, const char *name, int64_t first, int64_t n,
+                                int64_t *first_row, int64_t *rows) {
+  const accel__shown *shown = ep->model->shown;
+  const accel_tensor *sizes = shown ? find(tensor, n_tensors, shown->sizes) : NULL;
+  *first_row = first;
+  *rows = n;
+  if (!shown || !shown->flat || strcmp(name, "pixel_values")) return ACCEL_OK;
+  *first_row = *rows = 0;
+  for (int64_t i = 0; i < first + n; i++) {
+    int64_t size[MAX_SIZES], patches = 1;
+    size_of(shown, sizes, i, size);
+    for (int64_t k = 0; k < shown->width; k++)
+      if (size[k] < 0 || __builtin_mul_overflow(patches, size[k], &patches) || patches > INT32_MAX)
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s: picture %lld has a size that cannot be",
+                           ep->name, shown->sizes, (long long)i);
+    *(i < first ? first_row : rows) += patches;
+  }
+  return ACCEL_OK;
+}
+
+/* The token of what the model shows, but this library does not. */
+static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint32_t number) {
+  const int64_t video = ep->model->shown->video_token;
+  for (uint32_t i = 0; i < ids.n && video >= 0; i++)
+    if (ids.id[i] == video)
+      return accel__remedy(
+          accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                      "%s: prompt %u shows a video (token id %lld); videos are not supported",
+                      ep->name, number, (long long)video),
+          "give single frames of it as pictures");
+  return ACCEL_OK;
+}
+
+/* How much further the positions behind a prompt with pictures are than its row numbers. */
+static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const accel_tensor *tensor,
+                             uint32_t n_tensors, int32_t *out) {
+  const accel_tensors tensors = {n_tensors, (accel_tensor *)tensor};
+  const accel__placing tokens = {
+      .ids = ids.id, .lengths = &(int32_t){(int32_t)ids.n}, .n = 1, .tokens = ids.n};
+  if (!ep->model->shown->place) return ACCEL_OK;
+  int32_t *positions = malloc(3 * (size_t)ids.n * sizeof *positions);
+  if (!positions) return accel__no_memory(3 * (size_t)ids.n * sizeof *positions);
+  accel_status status = accel__place_tokens(ep, &tensors, &tokens, positions, out);
+  free(positions);
+  return status;
+}
+
+/* The prompt is read with its pictures before the loop begins. */
+static accel_status shown_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                  const accel_generate_params *params, accel__ids ids,
+                                  const accel_tensor *tensor, uint32_t n_tensors, uint32_t number,
+                                  int64_t context, accel__request *out) {
+  const int64_t token = ep->model->shown->token,
+                pictures = accel__shown_pictures(ep, tensor, n_tensors);
+  int64_t places = 0, rows = 0;
+  ACCEL_TRY(refuse_video(ep, ids, number));
+  for (uint32_t i = 0; i < ids.n; i++) places += ids.id[i] == token;
+  for (int64_t i = 0; i < pictures; i++) {
+    int64_t of_one;
+    ACCEL_TRY(accel__shown_rows(ep, tensor, n_tensors, i, &of_one));
+    rows += of_one;
+  }
+  if (places != rows)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: prompt %u has %lld image tokens (id %lld), its pictures have %lld rows",
+                       ep->name, number, (long long)places, (long long)token, (long long)rows);
+  ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
+  if (!rows) return ACCEL_OK;
+  ACCEL_TRY(shift_of(ep, ids, tensor, n_tensors, &out->shift));
+  out->encoder = (accel__encoder_input){ids, tensor, n_tensors};
+  out->encodes = out->prefills = true;
+  return ACCEL_OK;
+}
+
+/* What a caption begins with: the prompt's tokens, the first replaced, the last left out. */
+static accel_status opening(const accel_endpoint *ep, const accel__generate_plan *plan,
+                            accel__ids ids, accel__ids *out) {
+  const uint32_t n = ids.n > 1 ? ids.n - 1 : 1;
+  int32_t *id = accel__arena_array((accel__arena *)&plan->arena, n, sizeof *id);
+  if (!id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (ids.n > 1) memcpy(id, ids.id, n * sizeof *id);
+  id[0] = (int32_t)ep->model->bos_id;
+  *out = (accel__ids){id, n};
+  return ACCEL_OK;
+}
+
+accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids ids,
+                                     const accel_tensor *tensor, uint32_t n_tensors,
+                                     uint32_t number, int64_t context, accel__request *out) {
+  accel__encoder_input input = {{0}, tensor, n_tensors};
+  accel__ids decoder = {0};
+  if (ep->model->shown)
+    return shown_request(ep, plan, params, ids, tensor, n_tensors, number, context, out);
+  if (ep->model->opens_text)
+    ACCEL_TRY(opening(ep, plan, ids, &decoder));
+  else
+    input.ids = ids;
+  return accel__generate_encoded(ep, plan, params, &input, decoder, number, context, out);
+}

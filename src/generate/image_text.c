@@ -1,0 +1,278 @@
+/* image_text.c - text about pictures: captions and answers (BLIP), and language models whose text shows
+ * pictures (LLaVA).
+ *
+ * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the places of as many
+ * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
+ * is read together with the pixels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/pack.h"
+#include "processing/media.h"
+#include "processing/processor.h"
+#include "generate/image_prompt.h"
+#include "generate/image_text.h"
+#include "processing/result.h"
+#include "text/chat_template.h"
+
+/* One prompt on its way to a request. */
+typedef struct seen {
+  accel_tensors *pixels; /* pixel_values, image_sizes; NULL: no pictures */
+  accel__encoding enc;
+  int32_t *ids; /* [n] the prompt with every picture's places */
+  uint32_t n;
+} seen;
+
+typedef struct job {
+  accel_endpoint *ep;
+  const accel_image_prompt *prompts;
+  const accel_generate_params *params;
+  accel__image_processor processor;
+  accel__chat_template *chat;
+  seen *seen;
+} job;
+
+/* ---- pictures ---- */
+
+static accel_status read_pictures(job *j, const accel_image_prompt *p, seen *s) {
+  accel__image *image = calloc((size_t)p->n_images + 1, sizeof *image);
+  accel_status status = image ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
+  for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
+    status = accel__media_image(&p->images[i], &image[i]);
+  if (status == ACCEL_OK && p->n_images)
+    status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, &s->pixels);
+  for (uint32_t i = 0; image && i < p->n_images; i++) accel__image_free(&image[i]);
+  free(image);
+  return status;
+}
+
+/* ---- texts ---- */
+
+/* [{"role": "user", "content": [{"type": "image"}, ..., {"type": "text", "text": text}]}] */
+static cJSON *message_of(const accel_image_prompt *p) {
+  cJSON *list = cJSON_CreateArray(), *message = cJSON_CreateObject(),
+        *content = cJSON_CreateArray();
+  bool ok = cJSON_AddItemToArray(list, message) &&
+            cJSON_AddStringToObject(message, "role", "user") != NULL &&
+            cJSON_AddItemToObject(message, "content", content);
+  for (uint32_t i = 0; ok && i <= p->n_images; i++) {
+    cJSON *part = cJSON_CreateObject();
+    const bool text = i == p->n_images;
+    ok = cJSON_AddItemToArray(content, part) &&
+         cJSON_AddStringToObject(part, "type", text ? "text" : "image") != NULL &&
+         (!text || cJSON_AddStringToObject(part, "text",
+                                           p->text ? p->text : "Describe the picture.") != NULL);
+  }
+  if (ok) return list;
+  cJSON_Delete(list);
+  return NULL;
+}
+
+/* The conversation as the model's template writes it. */
+static accel_status render(job *j, const accel_image_prompt *p, accel__buffer *out) {
+  accel__json_file file = {0};
+  cJSON *made = NULL;
+  accel_status status = ACCEL_OK;
+  if (p->kind == ACCEL_PROMPT_MESSAGES) {
+    status = accel__json_parse(p->text, strlen(p->text), "messages", &file);
+    if (status == ACCEL_ERROR_FORMAT)
+      status = accel__wrap(ACCEL_ERROR_ARGUMENT, "accel_generate_images");
+  } else if (!(made = message_of(p))) {
+    status = accel__no_memory(0);
+  }
+  accel__chat_request how = {.messages = made ? made : file.root, .add_generation_prompt = true};
+  if (status == ACCEL_OK && !j->chat)
+    status = accel__chat_template_load(j->ep->directory, &j->chat);
+  if (status == ACCEL_OK) status = accel__chat_template_render(j->chat, &how, out, NULL);
+  cJSON_Delete(made);
+  accel__json_free(&file);
+  return status;
+}
+
+/* A template's text that begins with <s> gets no second one, as in transformers' processors. */
+static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text) {
+  size_t n = 0;
+  const char *bos = accel__id_to_token(tokenizer, accel__tokenizer_describe(tokenizer)->bos, &n);
+  return bos && n && !strncmp(text, bos, n);
+}
+
+static accel_status read_text(job *j, const accel_image_prompt *p, seen *s) {
+  const accel__processor *processor = accel__processor_for(j->ep);
+  const bool templated = j->ep->model->shown && p->kind != ACCEL_PROMPT_TEXT;
+  accel__buffer text = {0};
+  accel_status status = ACCEL_OK;
+  if (!templated && !p->text) return ACCEL_OK;
+  if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
+  if (templated)
+    status = render(j, p, &text);
+  else
+    accel__buffer_text(&text, p->text);
+  if (status == ACCEL_OK) status = accel__buffer_status(&text);
+  if (status == ACCEL_OK) {
+    const char *bytes = text.data ? text.data : "";
+    accel__encode_options how = {.add_special_tokens =
+                                     !j->params->no_special &&
+                                     !(templated && begins_with_bos(processor->tokenizer, bytes))};
+    status = accel__encode(processor->tokenizer, bytes, text.n, NULL, 0, &how, &s->enc);
+  }
+  accel__buffer_free(&text);
+  return status;
+}
+
+/* ---- places of pictures ---- */
+
+/* What LlavaProcessor counts must be what the model has: its fields of processor_config.json. */
+static accel_status check_processor(const accel_endpoint *ep, const int64_t *dim, int64_t rows) {
+  accel__json_file file;
+  const char *strategy = NULL;
+  int64_t patch = 0, more = 0;
+  accel_status status = accel__json_read_beside(ep->directory, "processor_config.json", 0, &file);
+  if (file.root) {
+    ACCEL_GOTO(accel__json_int(&file, file.root, "patch_size", 1, 65536, &patch));
+    ACCEL_GOTO(accel__json_int(&file, file.root, "num_additional_image_tokens", 0, 65536, &more));
+    ACCEL_GOTO(accel__json_string(&file, file.root, "vision_feature_select_strategy", &strategy));
+    const int64_t counted = patch ? (dim[2] / patch) * (dim[3] / patch) + more -
+                                        (strategy && !strcmp(strategy, "default"))
+                                  : rows;
+    if (counted != rows)
+      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT,
+                             "%s: patch_size, num_additional_image_tokens and "
+                             "vision_feature_select_strategy give a picture "
+                             "%lld image tokens, the model has %lld rows for it",
+                             file.name, (long long)counted, (long long)rows));
+  }
+done:
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, uint32_t images) {
+  const int32_t id = (int32_t)j->ep->model->shown->token;
+  const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
+  const char *text = tokenizer ? accel__id_to_token(tokenizer, id, NULL) : NULL;
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_ARGUMENT,
+                  "%s: prompt %u has %u image tokens (%s, id %d) and %u pictures", j->ep->name,
+                  number, tokens, text ? text : "unknown to the tokenizer", id, images),
+      "write one image token for each picture, or let the chat template write them");
+}
+
+/* Each image token becomes as many as its picture has rows. */
+static accel_status expand(const job *j, uint32_t number, seen *s) {
+  const accel_image_prompt *p = &j->prompts[number];
+  const accel__shown *shown = j->ep->model->shown;
+  const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
+  uint32_t tokens = 0;
+  uint64_t n = s->enc.n;
+  for (size_t i = 0; i < s->enc.n; i++) tokens += s->enc.ids[i] == shown->token;
+  if (tokens != p->n_images) return wrong_count(j, number, tokens, p->n_images);
+  int64_t *rows = calloc((size_t)p->n_images + 1, sizeof *rows);
+  accel_status status = rows ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *rows);
+  for (uint32_t k = 0; k < p->n_images && status == ACCEL_OK; k++) {
+    status = accel__shown_rows(j->ep, s->pixels->item, s->pixels->n, k, &rows[k]);
+    if (status == ACCEL_OK && !k && pixels->rank == 4)
+      status = check_processor(j->ep, pixels->dim, rows[k]);
+    n += (uint64_t)rows[k] - 1;
+  }
+  if (status == ACCEL_OK && n > INT32_MAX)
+    status =
+        accel__fail(ACCEL_ERROR_LIMIT, "%s: prompt %u has too many tokens", j->ep->name, number);
+  if (status == ACCEL_OK && !(s->ids = malloc((n + 1) * sizeof *s->ids)))
+    status = accel__no_memory(n * sizeof *s->ids);
+  for (size_t i = 0, k = 0; i < s->enc.n && status == ACCEL_OK; i++) {
+    const bool here = s->enc.ids[i] == shown->token;
+    for (int64_t times = here ? rows[k++] : 1; times > 0; times--) s->ids[s->n++] = s->enc.ids[i];
+  }
+  free(rows);
+  return status;
+}
+
+/* ---- requests ---- */
+
+static accel_status read_prompt(job *j, uint32_t number) {
+  const accel_image_prompt *p = &j->prompts[number];
+  const accel__model *model = j->ep->model;
+  seen *s = &j->seen[number];
+  if (!model->shown && p->n_images != 1)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
+                       j->ep->name, number, p->n_images, model->architecture);
+  if (!model->shown && p->kind == ACCEL_PROMPT_MESSAGES)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
+                       j->ep->name, model->architecture);
+  if (!model->shown && !model->opens_text && !(p->text && *p->text))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
+  ACCEL_TRY(read_pictures(j, p, s));
+  ACCEL_TRY(read_text(j, p, s));
+  return model->shown ? expand(j, number, s) : ACCEL_OK;
+}
+
+static accel_status make_request(void *user, const accel__generate_plan *plan, uint32_t number,
+                                 int64_t context, accel__request *out) {
+  const job *j = user;
+  const seen *s = &j->seen[number];
+  const accel__ids ids = j->ep->model->shown ? (accel__ids){s->ids, s->n}
+                                             : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
+  return accel__pictured_request(j->ep, plan, j->params, ids, s->pixels ? s->pixels->item : NULL,
+                                 s->pixels ? s->pixels->n : 0, number, context, out);
+}
+
+/* Captions are told with the words that they were begun with. */
+static accel_status whole_captions(const job *j, accel_generations *found) {
+  const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; tokenizer && status == ACCEL_OK && i < found->n; i++) {
+    accel_generation *g = (accel_generation *)&found->item[i]; /* ours until it is handed out */
+    const seen *s = &j->seen[g->prompt];
+    if (s->enc.n < 2) continue;
+    const size_t n = s->enc.n - 1 + g->n;
+    int32_t *ids = malloc(n * sizeof *ids);
+    accel__buffer text = {0};
+    if (!ids) return accel__no_memory(n * sizeof *ids);
+    memcpy(ids, s->enc.ids, (s->enc.n - 1) * sizeof *ids);
+    memcpy(ids + s->enc.n - 1, g->ids, g->n * sizeof *ids);
+    ids[0] = (int32_t)j->ep->model->bos_id;
+    status = accel__decode(tokenizer, ids, n, !j->params->keep_special,
+                           accel__tokenizer_describe(tokenizer)->clean_up, &text);
+    if (status == ACCEL_OK)
+      g->text = accel__arena_copy(accel__task_arena(found), text.data ? text.data : "", text.n);
+    if (status == ACCEL_OK && !g->text) status = ACCEL_ERROR_OUT_OF_MEMORY;
+    accel__buffer_free(&text);
+    free(ids);
+  }
+  return status;
+}
+
+accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_generations **out) {
+  job j = {.ep = ep,
+           .prompts = prompts,
+           .params = params,
+           .seen = calloc((size_t)n + 1, sizeof *j.seen)};
+  accel__generate_plan plan = {0};
+  const char *directory;
+  accel_status status = ACCEL_OK;
+  *out = NULL;
+  if (!j.seen) return accel__no_memory(n * sizeof *j.seen);
+  ACCEL_GOTO(accel__can_generate(ep));
+  if (!accel__generates_from_pictures(ep))
+    ACCEL_GOTO(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not look at pictures", ep->name,
+                           ep->model->architecture));
+  ACCEL_GOTO(accel__media_directory(ep, &directory));
+  ACCEL_GOTO(accel__image_processor_load(directory, &j.processor));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(read_prompt(&j, i));
+  ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
+  status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
+  if (status == ACCEL_OK && ep->model->opens_text) status = whole_captions(&j, *out);
+  if (status != ACCEL_OK) accel__task_free(*out), *out = NULL;
+done:
+  for (uint32_t i = 0; i < n; i++) {
+    accel__tensors_free(&j.seen[i].pixels);
+    accel__encoding_free(&j.seen[i].enc);
+    free(j.seen[i].ids);
+  }
+  free(j.seen);
+  accel__generate_plan_free(&plan);
+  accel__chat_template_free(&j.chat);
+  return status;
+}

@@ -1,0 +1,255 @@
+/* model_stepper.c - one step: tokens of all sequences packed into one run, their last rows' logits
+ * back. */
+#include "generate/model_stepper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/pack.h"
+#include "processing/processor.h"
+#include "models/model_build.h"
+
+enum { MAX_INPUTS = sizeof((accel__batch *)0)->item / sizeof(accel__item) };
+
+accel_status accel__can_generate(const accel_endpoint *ep) {
+  if (accel__model_entry_of(ep->model, "decode")) return ACCEL_OK;
+  return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not generate text",
+                                   ep->name, ep->model->architecture),
+                       "use a checkpoint with a language model head (ForCausalLM, LMHeadModel, "
+                       "ForConditionalGeneration)");
+}
+
+int64_t accel__context_length(const accel_endpoint *ep) {
+  const accel__processor *p = accel__processor_for(ep);
+  int64_t limit = ep->model->max_positions;
+  if (p && p->asked_length && (limit <= 0 || p->asked_length < limit)) limit = p->asked_length;
+  return limit;
+}
+
+static int input_index(const accel__model_entry *e, const char *name) {
+  for (uint32_t i = 0; i < e->n_inputs; i++)
+    if (!strcmp(e->inputs[i].name, name)) return (int)i;
+  return -1;
+}
+
+static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
+  if (n > s->room) {
+    uint32_t room = n + n / 2 + 8;
+    int32_t *block = realloc(s->lengths, 5 * (size_t)room * sizeof *block);
+    if (!block) return accel__no_memory(5 * (size_t)room * sizeof *block);
+    s->lengths = block;
+    s->held = block + room;
+    s->sequence = block + 2 * (size_t)room;
+    s->span = block + 3 * (size_t)room;
+    s->shift = block + 4 * (size_t)room;
+    s->room = room;
+  }
+  if (tokens > s->room_ids) {
+    uint64_t room = tokens + tokens / 2 + 64;
+    int32_t *ids = realloc(s->ids, room * sizeof *ids);
+    if (!ids) return accel__no_memory(room * sizeof *ids);
+    s->ids = ids;
+    s->room_ids = room;
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
+                                      const accel__step_item *items, uint32_t n,
+                                      const uint32_t *outputs, uint32_t n_outputs,
+                                      accel__result *results) {
+  const accel__model_entry *e = &s->session->ep->model->entries[entry];
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) tokens += items[i].n;
+  ACCEL_TRY(reserve(s, n, tokens));
+  tokens = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    s->lengths[i] = (int32_t)items[i].n;
+    s->held[i] = (int32_t)items[i].held;
+    s->sequence[i] = items[i].sequence;
+    s->span[i] = (int32_t)(items[i].span ? items[i].span : items[i].held + items[i].n);
+    s->shift[i] = items[i].shift;
+    memcpy(s->ids + tokens, items[i].ids, items[i].n * sizeof *s->ids);
+    tokens += items[i].n;
+  }
+  accel__batch batch = {.n = n,
+                        .lengths = s->lengths,
+                        .tokens = tokens,
+                        .decoder_lengths = s->lengths,
+                        .decoder_tokens = tokens,
+                        .sequence = s->sequence,
+                        .held = s->held,
+                        .span = s->span,
+                        .shift = s->shift};
+  int input = input_index(e, "decoder_input_ids");
+  if (input < 0) input = input_index(e, "input_ids");
+  if (input < 0)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name,
+                       e->name);
+  batch.value[input] = s->ids;
+  return accel__session_run(s->session, entry, &batch, outputs, n_outputs, results);
+}
+
+static accel_status run_items(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
+  const uint32_t logits = 0;
+  ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
+  /* [n, vocab] */
+  for (uint32_t i = 0; i < n; i++) items[i].scores = (float *)s->scores.data + i * s->stepper.vocab;
+  return ACCEL_OK;
+}
+
+/* Reads the held tokens of a sequence anew, under its present span. */
+static accel_status renew(accel__model_stepper *s, const accel__step_item *item) {
+  accel__step_item piece = {.sequence = item->sequence, .span = item->span};
+  ACCEL_TRY(accel__session_control(s->session, ACCEL_PLUGIN_SESSION_RESET, item->sequence, 0));
+  for (; piece.held < item->held; piece.held += piece.n) {
+    const uint32_t rest = item->held - piece.held;
+    piece.ids = item->ids - rest;
+    piece.n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS;
+    ACCEL_TRY(run_items(s, &piece, 1));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status step(void *self, accel__step_item *items, uint32_t n) {
+  accel__model_stepper *s = self;
+  const int64_t turn = s->session->ep->model->renewed_beyond;
+  for (uint32_t i = 0; turn > 0 && i < n; i++)
+    if (items[i].held && items[i].held_span &&
+        (items[i].held_span > turn) != (items[i].span > turn))
+      ACCEL_TRY(renew(s, &items[i]));
+  return run_items(s, items, n);
+}
+
+/* An item of entry "encode": a tensor as it is, or what follows from one. */
+static accel_status encoder_item(const accel__model_stepper *s, const accel__model_input *in,
+                                 const accel__encoder_input *given, void **owned,
+                                 accel__item *item) {
+  const accel_tensors tensors = {given->n_tensors, (accel_tensor *)given->tensor};
+  if (in->kind == ACCEL__INPUT_DERIVED)
+    return accel__derive_item(s->session->ep, in->derived, &tensors, owned, item);
+  for (uint32_t i = 0; i < given->n_tensors; i++) {
+    const accel_tensor *t = &given->tensor[i];
+    if (strcmp(t->name, in->name)) continue;
+    *item = (accel__item){.data = t->data, .rank = t->rank};
+    memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
+  }
+  return ACCEL_OK;
+}
+
+/* Position ids of a prompt that shows pictures, where the model places them. */
+static accel_status prompt_places(const accel__model_stepper *s, const accel__encoder_input *in,
+                                  int32_t **out) {
+  const accel_tensors tensors = {in->n_tensors, (accel_tensor *)in->tensor};
+  const accel__placing tokens = {
+      .ids = in->ids.id, .lengths = &(int32_t){(int32_t)in->ids.n}, .n = 1, .tokens = in->ids.n};
+  *out = malloc(3 * (size_t)in->ids.n * sizeof **out + 1);
+  if (!*out) return accel__no_memory(3 * (size_t)in->ids.n * sizeof **out);
+  return accel__place_tokens(s->session->ep, &tensors, &tokens, *out, NULL);
+}
+
+/* Every tensor given is an input of the entry, or what one follows from. */
+static accel_status check_tensors(const accel__model_stepper *s, const accel__model_entry *e,
+                                  const accel__encoder_input *given) {
+  const accel_endpoint *ep = s->session->ep;
+  for (uint32_t i = 0; i < given->n_tensors; i++) {
+    bool known = false;
+    for (uint32_t k = 0; k < e->n_inputs; k++)
+      known |= !strcmp(given->tensor[i].name,
+                       e->inputs[k].derived ? e->inputs[k].derived->from : e->inputs[k].name);
+    if (!known)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no '%s'", ep->name,
+                         ep->model->architecture, given->tensor[i].name);
+  }
+  return ACCEL_OK;
+}
+
+/* The tokens of all items into s->ids, and what a batch says of them. */
+static accel_status read_items(accel__model_stepper *s, const accel__encode_item *items, uint32_t n,
+                               accel__batch *batch) {
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) tokens += items[i].input->ids.n;
+  ACCEL_TRY(reserve(s, n, tokens));
+  int32_t *at = s->ids;
+  for (uint32_t i = 0; i < n; i++) {
+    const accel__ids ids = items[i].input->ids;
+    s->lengths[i] = (int32_t)ids.n;
+    s->held[i] = 0;
+    s->sequence[i] = items[i].sequence;
+    if (ids.n) memcpy(at, ids.id, ids.n * sizeof *at);
+    at += ids.n;
+  }
+  *batch = (accel__batch){
+      .n = n, .lengths = s->lengths, .tokens = tokens, .sequence = s->sequence, .held = s->held};
+  return ACCEL_OK;
+}
+
+static accel_status encode(void *self, const accel__encode_item *items, uint32_t n) {
+  accel__model_stepper *s = self;
+  const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
+  const accel__encoder_input *in = items[0].input; /* of several none has tensors */
+  const uint32_t first = 0;
+  const int32_t ids = input_index(e, "input_ids");
+  void *owned[MAX_INPUTS] = {0};
+  accel__result result = {0};
+  accel__batch batch;
+  ACCEL_TRY(read_items(s, items, n, &batch));
+  accel_status status = check_tensors(s, e, in);
+  if (status == ACCEL_OK && batch.tokens && ids < 0)
+    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no 'input_ids'",
+                         s->session->ep->name, s->session->ep->model->architecture);
+  if (ids >= 0 && batch.tokens) batch.value[ids] = s->ids;
+  for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
+    if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
+      status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
+    else if (e->inputs[i].kind == ACCEL__INPUT_PLACES)
+      status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
+  if (status == ACCEL_OK)
+    status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);
+  if (status == ACCEL_OK && items[0].scores)
+    memcpy(items[0].scores, result.data, s->stepper.vocab * sizeof(float));
+  for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
+  free(result.data);
+  return status;
+}
+
+static accel_status copy(void *self, int32_t from, int32_t to) {
+  return accel__session_control(((accel__model_stepper *)self)->session, ACCEL_PLUGIN_SESSION_COPY,
+                                from, to);
+}
+static void drop(void *self, int32_t sequence) {
+  accel__session_drop(((accel__model_stepper *)self)->session, sequence);
+}
+static int32_t number(void *self) {
+  return accel__session_number(((accel__model_stepper *)self)->session);
+}
+
+accel_status accel__model_stepper_open(accel__session *session, accel__model_stepper *out) {
+  accel_endpoint *ep = session->ep;
+  ACCEL_TRY(accel__can_generate(ep));
+  int32_t decoder = accel__endpoint_entry(ep, "decode");
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel_plugin_tensor *t = &p->tensor[p->entry[decoder].out[0]];
+  const accel_plugin_dim *last = &p->dim[t->dim[t->rank - 1]];
+  if (last->op != ACCEL_PLUGIN_DIM_CONST)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "%s: logits of no fixed width", ep->name);
+  *out = (accel__model_stepper){.session = session,
+                                .decode = (uint32_t)decoder,
+                                .encode = accel__endpoint_entry(ep, "encode"),
+                                .stepper = {.self = out,
+                                            .vocab = (size_t)last->c,
+                                            .step = step,
+                                            .copy = copy,
+                                            .drop = drop,
+                                            .number = number}};
+  if (out->encode < 0) out->encode = accel__endpoint_entry(ep, "decode_image");
+  if (out->encode >= 0) out->stepper.encode = encode;
+  return ACCEL_OK;
+}
+
+void accel__model_stepper_close(accel__model_stepper *s) {
+  free(s->scores.data);
+  free(s->ids);
+  free(s->lengths);
+  *s = (accel__model_stepper){0};
+}

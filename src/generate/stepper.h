@@ -1,0 +1,65 @@
+/* stepper.h - a model that goes on with sequences: what the generation loop needs of it, and no
+ * more.
+ *
+ * A stepper holds sequences by number.  One step feeds new tokens to several of them at once and
+ * answers the scores of each one's next token.  The loop above (engine.h) knows nothing of
+ * programs, plugins and sessions; tests put a function in their place.
+ */
+#ifndef ACCEL_GENERATE_STEPPER_H
+#define ACCEL_GENERATE_STEPPER_H
+
+#include "generate/generate_config.h"
+
+enum { ACCEL__STEP_TOKENS = 2048 /* of prompts in one step: longer ones go in pieces */ };
+
+/* What an encoder reads: tokens, tensors, or both. */
+typedef struct accel__encoder_input {
+  accel__ids ids;
+  /* Features of a sound, pixels of a picture: named as the arguments of the model's forward, in the
+   * dtype of the program's input, dims [1, ...].  Arrays of the caller's, which stay until the
+   * encoder has run. */
+  const accel_tensor *tensor;
+  uint32_t n_tensors;
+} accel__encoder_input;
+
+/* What is read for one sequence. */
+typedef struct accel__encode_item {
+  int32_t sequence;
+  const accel__encoder_input *input;
+  /* [vocab] gets those after the last of the tokens; NULL: there are none (an encoder) */
+  float *scores;
+} accel__encode_item;
+
+/* One sequence's part of a step. */
+typedef struct accel__step_item {
+  int32_t sequence;
+  const int32_t *ids; /* [n] tokens to add, at least 1 */
+  uint32_t n;
+  uint32_t held; /* tokens the sequence has already */
+  /* what its positions have more than that: behind pictures of models that place them */
+  int32_t shift;
+  /* Rotations may depend on the length: tokens the sequence has once all that is known of it is
+   * fed, and what that was when the held ones were read.  0: held + n, and no matter.  Where
+   * held_span is given, ids - held is the whole sequence. */
+  uint32_t span, held_span;
+  float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
+} accel__step_item;
+
+typedef struct accel__stepper {
+  void *self;
+  size_t vocab;
+  /* A failed step leaves all sequences as they were. */
+  accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
+  /* Runs the encoder for sequences that have nothing yet, or a decoder over ids and the pictures
+   * they show, which the sequence then holds; several at once only where all inputs are tokens
+   * alone.  NULL: there is neither.  A failed call leaves the sequences with nothing. */
+  accel_status (*encode)(void *self, const accel__encode_item *items, uint32_t n);
+  /* `to` becomes what `from` is; memory is shared */
+  accel_status (*copy)(void *self, int32_t from, int32_t to);
+  /* forgets it; its number may come again */
+  void (*drop)(void *self, int32_t sequence);
+  /* one that is not in use; -1: no memory */
+  int32_t (*number)(void *self);
+} accel__stepper;
+
+#endif

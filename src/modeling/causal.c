@@ -1,0 +1,140 @@
+/* causal.c - token ids, heads and entries of decoders. */
+#include "modeling/causal.h"
+
+#include <stdio.h>
+
+/* ---- token ids ---- */
+
+/* eos_token_id: one id or a list of them. */
+static accel_status read_eos(accel__build *b, int64_t otherwise) {
+  const accel__json *field = accel__json_get(b->config, "eos_token_id"), *list = NULL;
+  bool many = field != NULL && cJSON_IsArray(field);
+  int64_t one =
+      cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, "eos_token_id")) ? -1 : otherwise;
+  if (many)
+    ACCEL_TRY(accel__json_array(b->file, b->config, "eos_token_id", &list));
+  else
+    ACCEL_TRY(accel__json_int(b->file, b->config, "eos_token_id", -1, ACCEL__MAX_VOCAB, &one));
+  uint32_t n = many ? (uint32_t)cJSON_GetArraySize(list) : one >= 0 ? 1 : 0;
+  int64_t *ids = accel__arena_array(b->arena, n + 1u, sizeof *ids);
+  if (ids == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ids[0] = one;
+  n = 0;
+  ACCEL_JSON_EACH(item, list) {
+    if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > ACCEL__MAX_VOCAB)
+      return accel__refuse(b, "field 'eos_token_id': entry %u is no token id", n);
+    ids[n++] = (int64_t)item->valuedouble;
+  }
+  b->model->eos_ids = ids;
+  b->model->n_eos = many ? n : one >= 0 ? 1 : 0;
+  return ACCEL_OK;
+}
+
+accel_status accel__read_token_ids(accel__build *b, int64_t bos, int64_t eos, int64_t pad) {
+  accel__model *m = b->model;
+  m->bos_id = bos;
+  m->pad_id = pad;
+  m->decoder_start_id = -1;
+  const accel__field fields[] = {
+      ACCEL_FIELD_INT("bos_token_id", &m->bos_id, -1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("pad_token_id", &m->pad_id, -1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("decoder_start_token_id", &m->decoder_start_id, -1, ACCEL__MAX_VOCAB),
+  };
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  int64_t *const id[] = {&m->bos_id, &m->pad_id, &m->decoder_start_id};
+  /* null means none, absent the class's default */
+  for (size_t i = 0; i < sizeof id / sizeof *id; i++)
+    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, fields[i].key))) *id[i] = -1;
+  return read_eos(b, eos);
+}
+
+/* ---- states ---- */
+
+int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64_t k_dim,
+                        int64_t v_dim, int64_t window) {
+  if (!b->decoding) return -1;
+  if (b->kv_state[layer] > 0) return b->kv_state[layer] - 1;
+  char name[40];
+  snprintf(name, sizeof name, "layers.%u.kv", layer);
+  int32_t made = accel__state(b->p, &(accel_plugin_state){.name = name,
+                                                          .kind = ACCEL_PLUGIN_STATE_KV,
+                                                          .heads = (int32_t)kv_heads,
+                                                          .k_dim = (int32_t)k_dim,
+                                                          .v_dim = (int32_t)v_dim,
+                                                          .window = (int32_t)window,
+                                                          .share = -1});
+  b->kv_state[layer] = made + 1;
+  return made;
+}
+
+/* ---- heads ---- */
+
+static accel__tensor vocabulary(accel__build *b, const accel__causal *how, accel__tensor x) {
+  b->in_head = true;
+  x = accel__head_vocabulary(b, x, how->vocab, how->tied, how->embeddings, how->head,
+                             how->head_bias);
+  b->in_head = false;
+  return accel__softcap(b, x, how->softcap);
+}
+
+/* The same layers over the states of a session; logits of the last new rows, and of all of them
+ * when asked. */
+static void decode_entry(accel__build *b, const accel__causal *how, const char *name,
+                         uint32_t n_inputs) {
+  b->decoding = true;
+  accel__tensor x = how->hidden(b, how->config);
+  /* [B,C] */
+  accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
+  accel__model_output outputs[2] = {
+      {.name = "logits", .tensor = vocabulary(b, how, last)},
+      {.name = "all_logits", .tensor = vocabulary(b, how, x), .asked = true}};
+  b->decoding = false;
+  accel__add_entry(b, name, b->model->inputs, n_inputs, outputs, 2);
+}
+
+/* "decode"; and, of a model whose forward takes pictures behind its tokens, "decode_image" for the
+ * rows that show some. */
+static void decode_entries(accel__build *b, const accel__causal *how) {
+  uint32_t tokens = 0;
+  while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM)
+    tokens++;
+  b->blind = true;
+  decode_entry(b, how, "decode", tokens);
+  b->blind = false;
+  if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
+}
+
+/* Logits of each sequence's last token that is no padding (GenericForSequenceClassification). */
+static void classify(accel__build *b, const accel__causal *how, accel__tensor x,
+                     accel__tensor last_row) {
+  accel__tensor last = accel__gather(b->p, x, last_row); /* [B,C] */
+  const char *name = how->score != NULL ? how->score : "score";
+  accel__add_output(b, "logits",
+                    accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name),
+                    false, false);
+}
+
+accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
+  accel__tensor last_row = -1;
+  if (accel__is_class(b, "ForSequenceClassification")) {
+    last_row = accel__input(b->p, "last_row", ACCEL_PLUGIN_I32, -1, 1, &b->B);
+    b->input[b->model->n_inputs++] =
+        (accel__model_input){.name = "last_row", .tensor = last_row, .kind = ACCEL__INPUT_LAST_ROW};
+  }
+  accel__tensor x = how->hidden(b, how->config);
+  b->in_head = true;
+  if (b->is_base) {
+    accel__add_output(b, "last_hidden_state", x, false, false);
+  } else if (last_row >= 0) {
+    classify(b, how, x, last_row);
+  } else if (accel__is_class(b, "ForTokenClassification")) {
+    accel__head_tokens(b, x, how->token_head != NULL ? how->token_head : "score");
+  } else if (accel__is_class(b, "ForQuestionAnswering")) {
+    accel__head_spans(b, x, "qa_outputs");
+  } else {
+    accel__add_output(b, "logits", vocabulary(b, how, x), false, false);
+    decode_entries(b, how);
+  }
+  b->in_head = false;
+  return accel__build_end(b, x);
+}

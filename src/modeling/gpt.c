@@ -1,0 +1,160 @@
+/* gpt.c - layers, attention and positions of the GPT-2 kin. */
+#include "modeling/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+
+float *accel__alibi_slopes(accel__build *b, int64_t heads) {
+  float *slope = accel__arena_array(b->arena, (size_t)heads, sizeof *slope);
+  int64_t power = 1;
+  while (power * 2 <= heads) power *= 2;
+  if (slope == NULL) return NULL;
+  double base = exp2(-8.0 / (double)power), between = exp2(-4.0 / (double)power);
+  for (int64_t i = 0; i < heads; i++)
+    slope[i] = (float)(i < power ? pow(base, (double)(i + 1))
+                                 : pow(between, (double)(2 * (i - power) + 1)));
+  return slope;
+}
+
+accel_status accel__gpt_model(const accel__model_request *request, const char *architecture,
+                              accel__model *model, const char *prefix,
+                              accel_status (*read)(accel__build *b, accel__gpt *c)) {
+  accel__build b;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, prefix));
+  accel__gpt c = {0};
+  ACCEL_TRY(read(&b, &c));
+  return accel__gpt_build(&b, &c);
+}
+
+/* ---- linears ---- */
+
+static accel__tensor dense(accel__build *b, const accel__gpt *c, accel__tensor x, int64_t out,
+                           accel__tensor residual, const accel__activation *act, uint32_t i,
+                           const char *name) {
+  bool bias = c->bias && !(c->no_attention_bias && act == NULL && name == c->out);
+  if (c->qkv != ACCEL__QKV_TRANSPOSED)
+    return accel__dense_layer(b, x, out, bias, residual, act, "%s.%u.%s", c->layer, i, name);
+  char path[200];
+  snprintf(path, sizeof path, "%s.%u.%s", c->layer, i, name);
+  return accel__dense_transposed(b, x, out, 0, out, residual, act, path);
+}
+
+/* q (part 0), k (1) or v (2). */
+static accel__tensor projection(accel__build *b, const accel__gpt *c, accel__tensor x,
+                                uint32_t part, uint32_t i) {
+  const char *name = part == 0 ? c->q : part == 1 ? c->k : c->v;
+  int64_t d = c->hidden / c->heads, group = c->heads / c->kv_heads,
+          out = (part == 0 ? c->heads : c->kv_heads) * d;
+  if (c->qkv == ACCEL__QKV_SEPARATE) return dense(b, c, x, out, -1, NULL, i, name);
+  char path[200];
+  snprintf(path, sizeof path, "%s.%u.%s", c->layer, i, c->q);
+  if (c->qkv == ACCEL__QKV_TRANSPOSED)
+    return accel__dense_transposed(b, x, out, part * c->hidden, 3 * c->hidden, -1, NULL, path);
+  int64_t each = part == 0 ? group * d : d, first = part == 0 ? 0 : (group + part - 1) * d,
+          step = (group + 2) * d;
+  return accel__dense_blocks(b, x, c->kv_heads, each, first, step, c->bias && !c->no_attention_bias,
+                             path);
+}
+
+/* ---- layers ---- */
+
+static accel__tensor attention(accel__build *b, const accel__gpt *c, accel__tensor x,
+                               accel__tensor residual, uint32_t i) {
+  int64_t d = c->hidden / c->heads;
+  accel__tensor q = projection(b, c, x, 0, i), k = projection(b, c, x, 1, i),
+                v = projection(b, c, x, 2, i);
+  if (c->rotary) {
+    q = accel__rope_rows(b, q, &c->rope);
+    k = accel__rope_rows(b, k, &c->rope);
+  }
+  accel__attention how = accel__attention_of(b, c->heads);
+  how.kv_heads = c->kv_heads;
+  how.causal = true;
+  how.scale =
+      (c->unscaled ? 1.0 : 1.0 / sqrt((double)d)) / (c->inverse_layer ? (double)(i + 1) : 1.0);
+  if (c->slopes != NULL) {
+    how.bias_kind = ACCEL_PLUGIN_BIAS_ALIBI;
+    how.bias = accel__constant_f32(b->p, "alibi", 1, &c->heads, c->slopes);
+  }
+  how.state = accel__kv_state(b, i, c->kv_heads, d, d, 0);
+  return dense(b, c, accel__attend(b, q, k, v, &how), c->hidden, residual, NULL, i, c->out);
+}
+
+static accel__tensor norm(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i,
+                          const char *name) {
+  if (!c->norm_affine) return accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
+  return accel__norm_layer(b, x, -1, c->eps, true, "%s.%u.%s", c->layer, i, name);
+}
+
+static accel__tensor feed_forward(accel__build *b, const accel__gpt *c, accel__tensor x,
+                                  accel__tensor residual, uint32_t i) {
+  return dense(b, c, dense(b, c, x, c->inner, -1, &c->act, i, c->up), c->hidden, residual, NULL, i,
+               c->down);
+}
+
+static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i) {
+  if (c->post_norm) {
+    x = norm(b, c, attention(b, c, x, x, i), i, c->norm1);
+    return norm(b, c, feed_forward(b, c, x, x, i), i, c->norm2);
+  }
+  accel__tensor y = norm(b, c, x, i, c->norm1);
+  if (c->parallel) {
+    accel__tensor z = c->norm2 != NULL ? norm(b, c, x, i, c->norm2) : y;
+    return feed_forward(b, c, z, attention(b, c, y, x, i), i);
+  }
+  x = attention(b, c, y, c->residual_normed ? y : x, i);
+  y = norm(b, c, x, i, c->norm2);
+  return feed_forward(b, c, y, c->residual_normed ? y : x, i);
+}
+
+/* Words, and rows of the position table behind those in front of position 0. */
+static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
+  int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
+  accel__at(b->p, 0, "embeddings");
+  accel__tensor x = accel__seen(b, accel__embedding(b, b->input_ids, c->vocab, width, c->words));
+  if (width != c->hidden)
+    x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "%s", c->project_in);
+  if (c->words_norm != NULL) x = accel__norm_layer(b, x, -1, c->eps, true, "%s", c->words_norm);
+  if (c->positions == 0) return x;
+  accel__tensor table =
+      accel__position_table(b, c->positions, c->hidden, c->first_position, c->places);
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
+                       accel__gather(b->p, table, b->position_ids));
+}
+
+static accel__tensor hidden(accel__build *b, const void *config) {
+  const accel__gpt *c = config;
+  int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
+  accel__tensor x = embeddings(b, c);
+  for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
+    accel__add_hidden(b, x);
+    accel__at(b->p, i + 1, "layers.%u", i);
+    x = layer(b, c, x, i);
+  }
+  accel__at(b->p, (uint32_t)c->layers + 1, "head");
+  if (c->last_norm != NULL)
+    x = c->norm_affine ? accel__norm_layer(b, x, -1, c->eps, true, "%s", c->last_norm)
+                       : accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
+  if (width != c->hidden)
+    x = accel__dense_layer(b, x, width, false, -1, NULL, "%s", c->project_out);
+  accel__add_hidden(b, x);
+  return x;
+}
+
+accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
+  ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
+  ACCEL_TRY(accel__divides(b, "num_kv_heads", c->kv_heads, "num_attention_heads", c->heads));
+  b->model->hidden_size = c->hidden;
+  b->model->max_positions = c->positions > 0 ? c->positions : c->longest;
+  ACCEL_TRY(accel__read_labels(b));
+  accel__add_tokens(b, c->vocab);
+  if (c->positions > 0 || c->rotary)
+    accel__add_positions(b, c->rotary ? INT32_MAX : c->positions, c->position_rule, 0);
+  return accel__causal_build(b, &(accel__causal){.config = c,
+                                                 .hidden = hidden,
+                                                 .embeddings = c->words,
+                                                 .head = c->head != NULL ? c->head : "lm_head",
+                                                 .token_head = "classifier",
+                                                 .vocab = c->vocab,
+                                                 .tied = c->tied});
+}

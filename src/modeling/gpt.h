@@ -1,0 +1,74 @@
+/* gpt.h - the decoder with layer norms and a plain feed-forward that GPT-2, OPT, GPT-NeoX, BLOOM
+ * and Falcon share: each names its tensors and says how q, k and v are stored, where residuals go
+ * and where positions come from. */
+#ifndef ACCEL_MODELING_GPT_H
+#define ACCEL_MODELING_GPT_H
+
+#include "modeling/causal.h"
+#include "modeling/rope.h"
+
+typedef enum accel__qkv {
+  ACCEL__QKV_SEPARATE, /* three weights */
+  ACCEL__QKV_HEADS,    /* one weight; for each key head its query heads, then k, then v */
+  /* one weight [hidden, 3 hidden]: q, k, v side by side (GPT-2's Conv1D; all linears are so) */
+  ACCEL__QKV_TRANSPOSED
+} accel__qkv;
+
+typedef struct accel__gpt {
+  /* embedding: width of the table, 0: hidden (OPT) */
+  int64_t vocab, hidden, layers, heads, kv_heads, inner, embedding;
+  int64_t positions,
+      /* rows of the position table, and those in front of position 0; positions 0: no table */
+      first_position;
+  int64_t longest; /* positions a model without a table was made for; 0 none */
+  accel__input_default position_rule;
+  double eps;
+  bool tied, bias, norm_affine; /* bias: of all linears */
+  bool no_attention_bias;       /* those of the attention have none, all the same */
+  bool post_norm;               /* norms behind attention and feed-forward */
+  bool parallel;                /* attention and feed-forward read the same x */
+  bool residual_normed;         /* residuals are taken behind the norms (BLOOM) */
+  bool inverse_layer, unscaled; /* GPT-2: scores over layer + 1; scores as they are */
+  accel__qkv qkv;
+  accel__activation act;
+  bool rotary;
+  accel__rope rope;
+  const float *slopes; /* [heads] ALiBi, in units of scores; NULL none */
+  /* Names: `layer` without its number, the others behind it.  norm2 NULL: the feed-forward reads
+   * norm1's result. */
+  const char *words, *places, *words_norm, *last_norm, *layer, *norm1, *norm2, *q, *k, *v, *out,
+      *up, *down, *head;
+  const char *project_in, *project_out; /* between embedding and hidden (OPT) */
+} accel__gpt;
+
+/* What Falcon took over from BLOOM: layout, names of tensors, config fields (n_embed, n_layer,
+ * n_head: their first names).
+ */
+#define ACCEL_GPT_BLOOM_PARTS                                                                      \
+  .eps = 1e-5, .tied = true, .norm_affine = true, .qkv = ACCEL__QKV_HEADS,                         \
+  .words = "word_embeddings", .last_norm = "ln_f", .layer = "h",                                   \
+  .q = "self_attention.query_key_value", .out = "self_attention.dense", .up = "mlp.dense_h_to_4h", \
+  .down = "mlp.dense_4h_to_h"
+#define ACCEL_GPT_BLOOM_FIELDS(c)                                              \
+  ACCEL_FIELD_INT("vocab_size", &(c).vocab, 1, ACCEL__MAX_VOCAB),              \
+      ACCEL_FIELD_INT("hidden_size", &(c).hidden, 1, ACCEL__MAX_WIDTH),        \
+      ACCEL_FIELD_INT("n_embed", &(c).hidden, 1, ACCEL__MAX_WIDTH),            \
+      ACCEL_FIELD_INT("num_hidden_layers", &(c).layers, 0, ACCEL__MAX_LAYERS), \
+      ACCEL_FIELD_INT("n_layer", &(c).layers, 0, ACCEL__MAX_LAYERS),           \
+      ACCEL_FIELD_INT("num_attention_heads", &(c).heads, 1, ACCEL__MAX_WIDTH), \
+      ACCEL_FIELD_INT("n_head", &(c).heads, 1, ACCEL__MAX_WIDTH),              \
+      ACCEL_FIELD_NUMBER("layer_norm_epsilon", &(c).eps),                      \
+      ACCEL_FIELD_BOOL("tie_word_embeddings", &(c).tied)
+
+/* ALiBi's slopes of `heads` heads, powers of two between two neighbours (paper "Train Short, Test
+ * Long"); arena memory. */
+float *accel__alibi_slopes(accel__build *b, int64_t heads);
+/* A family's model: read sets *c to the defaults of its config class, then takes what config.json
+ * says. */
+accel_status accel__gpt_model(const accel__model_request *request, const char *architecture,
+                              accel__model *model, const char *prefix,
+                              accel_status (*read)(accel__build *b, accel__gpt *c));
+/* Checks, inputs, layers, heads, entries. */
+accel_status accel__gpt_build(accel__build *b, const accel__gpt *c);
+
+#endif

@@ -1,0 +1,256 @@
+/* model.h - what a model file builds from config.json (and the names in the checkpoint): a program,
+ * its entries, inputs and outputs.  One file per architecture, listed in models/models.def.
+ *
+ * A model file reads every field of its transformers config class, refuses values it does not
+ * implement by name ("config.json: hidden_act 'foo' is not supported; known: gelu, relu, ..."), and
+ * builds the program of the class asked for ("BertForMaskedLM"), packed rows and all.
+ */
+#ifndef ACCEL_MODELING_MODEL_H
+#define ACCEL_MODELING_MODEL_H
+
+#include "core/json.h"
+#include "program/program.h"
+#include "weights/weights.h"
+
+/* The entries of a program, and what whoever generates may count on.
+ *
+ *   forward  no session.  What the class's forward returns for a whole batch: logits of every row, hidden states when asked.
+ *   embed    no session.  Only with an embed head (below).
+ *   decode   with a session; classes that generate (ForCausalLM, LMHeadModel, ForConditionalGeneration).  Takes the new rows
+ *            of each sequence of the run, appends them to the sequence's states and returns
+ *              output 0  "logits" [B, vocab]      after the last new row of each sequence: the next token's scores
+ *              output 1  "all_logits" [T, vocab]  after every new row; costs nothing when it is not wanted
+ *            The prompt at once, token by token, in any pieces and in any company gives the same numbers.
+ *            position_ids left out are the tokens the sequence already holds plus the row's number; it is the position the
+ *            class's generate gives (left padding is not counted).
+ *   encode   with a session; encoder-decoders.  Runs the encoder over input_ids once and keeps keys and values for the cross
+ *            attention of "decode" in the sequence's CROSS_KV states.  Output 0 "encoder_last_hidden_state" [T, C] (the
+ * other outputs have no content: ask for none of them).  A sequence is encoded once: reset it to encode anew. "decode" of
+ * these models takes decoder_input_ids (the first one is decoder_start_id).
+ *   decode_image  as "decode", for rows that show pictures: takes the inputs of pictures, too (LLaVA).
+ *   align    as "decode", with cross attention's probabilities in place of scores (accel__alignment): of all new rows at
+ * once.
+ *
+ * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.  Tensors may be shared between
+ * entries: `lengths` and input_ids of "forward" and "decode" are the same.
+ */
+
+/* How a forward argument of transformers meets the program's packed inputs. */
+typedef enum accel__input_kind {
+  ACCEL__INPUT_TOKENS,  /* [B,S] integers, packed by attention_mask to [T] int32 */
+  ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
+  /* made by the packer: int32 [B], row of side 1 at the place of each sequence's last eos in
+   * input_ids */
+  ACCEL__INPUT_EOS_ROW,
+  /* made by the packer: int32 [B], row of each sequence's last token that is not pad_id (pad_id -1:
+   * of its last) */
+  ACCEL__INPUT_LAST_ROW,
+  /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features,
+   * masks of frames */
+  ACCEL__INPUT_ITEM,
+  /* int32 [n] made from another argument by the model's own rule (accel__derived), as its forward
+   * does in Python: row numbers that follow from image sizes */
+  ACCEL__INPUT_DERIVED,
+  /* int32 [3,T]: position_ids of time, height and width (M-RoPE).  Given as [3,B,S], [4,B,S] (the
+   * first are left aside) or [B,S] (all three alike); absent: accel__shown.place where there are
+   * pictures, else what `otherwise` says of one row, in all three */
+  ACCEL__INPUT_PLACES
+} accel__input_kind;
+/* Is it one row number for each sequence, made by the packer? */
+static inline bool accel__input_is_row(accel__input_kind kind) {
+  return kind == ACCEL__INPUT_EOS_ROW || kind == ACCEL__INPUT_LAST_ROW;
+}
+/* What an absent optional argument becomes, evaluated on the padded [B,S] before packing, as the
+ * class's forward does it. */
+typedef enum accel__input_default {
+  ACCEL__DEFAULT_REQUIRED,
+  ACCEL__DEFAULT_ZEROS,
+  ACCEL__DEFAULT_ONES,        /* ITEM: of the shape that the other inputs give it (masks) */
+  ACCEL__DEFAULT_ARANGE,      /* 0 .. S-1 in each row, padding counted */
+  ACCEL__DEFAULT_ROBERTA,     /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
+  ACCEL__DEFAULT_MASK_CUMSUM, /* cumsum(attention_mask) - 1, at least 0 */
+  /* decoder_input_ids: decoder_start_id, then input_ids without the last */
+  ACCEL__DEFAULT_SHIFTED,
+  /* the same with the row's last token that is no padding in front (mBART) */
+  ACCEL__DEFAULT_WRAPPED,
+  /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
+   * length; in a session: tokens held after the run. Rope types that change with the length read
+   * it */
+  ACCEL__DEFAULT_SPAN
+} accel__input_default;
+/* How a DERIVED input comes about. */
+typedef struct accel__derived {
+  const char *from;     /* forward argument: integers */
+  const char *shape_of; /* forward argument whose dims the rule needs */
+  int64_t lines;        /* the input is [lines, n / lines]; 0: [n] */
+  /* values[n] of `from`, dim[rank] of `shape_of`; *out in arena memory.  A message says what cannot
+   * be. */
+  accel_status (*make)(const void *user, const int64_t *values, uint64_t n, const int64_t *dim,
+                       uint32_t rank, accel__arena *arena, int32_t **out, int64_t *n_out);
+  const void *user;
+} accel__derived;
+typedef struct accel__model_input {
+  const char *name;     /* forward argument: "input_ids" */
+  accel__tensor tensor; /* the program's input */
+  accel__input_kind kind;
+  accel__input_default otherwise;
+  int64_t max;                   /* TOKENS: values must be in [0, max); 0: any */
+  const accel__derived *derived; /* DERIVED only */
+  /* 0: rows of input_ids under attention_mask; 1: rows of decoder_input_ids under
+   * decoder_attention_mask */
+  uint32_t side;
+} accel__model_input;
+typedef struct accel__model_output {
+  /* "last_hidden_state", "hidden_states.3", "logits"; a tuple's member is field.N */
+  const char *name;
+  accel__tensor tensor; /* rows of a ragged space are unpacked to [B,S,...] */
+  bool asked;           /* true: computed only when named (hidden states) */
+  bool squeeze;         /* [.., 1] -> [..]: start_logits, end_logits */
+} accel__model_output;
+typedef struct accel__model_entry {
+  /* "forward", "embed", "decode", "encode"; order of the program's entries */
+  const char *name;
+  const accel__model_input *inputs; /* [n_inputs] */
+  uint32_t n_inputs;
+  const accel__model_output *outputs; /* [n_outputs] */
+  uint32_t n_outputs;
+} accel__model_entry;
+
+/* Pooling, dense layers and normalisation behind an encoder: sentence-transformers' modules.json,
+ * read by tasks/, built into the program as the entry "embed" whose only output is "embeddings" [B,
+ * dim]. */
+typedef enum accel__pooling {
+  ACCEL__POOL_NONE,
+  ACCEL__POOL_CLS,
+  ACCEL__POOL_MEAN,
+  ACCEL__POOL_MAX,
+  ACCEL__POOL_MEAN_SQRT_LEN,
+  ACCEL__POOL_WEIGHTED_MEAN,
+  ACCEL__POOL_LAST
+} accel__pooling;
+#define ACCEL__TORCH_NORM_EPS 1e-5 /* of torch.nn.LayerNorm */
+typedef struct accel__dense {      /* a layer behind pooling: Dense or LayerNorm */
+  int64_t in, out;
+  bool norms; /* LayerNorm: weight and bias [out], in = out */
+  bool bias;
+  int activation; /* accel_plugin_act */
+  /* names in `checkpoint` once its prefix ("2_Dense/") is put in front */
+  const char *weight, *bias_name;
+} accel__dense;
+typedef struct accel__embed_head {
+  /* several are concatenated, as Pooling does: cls, max, mean, mean_sqrt_len, weightedmean,
+   * lasttoken */
+  accel__pooling pooling[6];
+  uint32_t n_pooling; /* 0: no "embed" entry */
+  const accel__dense *dense;
+  uint32_t n_dense;
+  bool normalize;
+} accel__embed_head;
+
+typedef struct accel__model_request {
+  const accel__json_file *config; /* config.json */
+  /* where generation_config.json may lie, which a few architectures read; NULL: none */
+  const char *directory;
+  /* names decide prefixes and spellings; NULL: canonical names (random weights) */
+  const accel__checkpoint *checkpoint;
+  const accel__import *import; /* names of weights in codes count, too; NULL: none */
+  /* class to build; NULL: config's architectures[0], else the model type's base class */
+  const char *architecture;
+  const accel__embed_head *embed; /* NULL: none */
+} accel__model_request;
+
+/* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */
+typedef struct accel__placing {
+  const int32_t *ids, *lengths; /* [tokens], [n] */
+  uint32_t n;
+  uint64_t tokens;
+  const int64_t *sizes; /* [pictures, accel__shown.width] */
+  uint64_t pictures;
+} accel__placing;
+
+/* Of a model whose text shows pictures (LLaVA): a picture takes as many places of `token` in the
+ * text as it has rows. */
+typedef struct accel__shown {
+  int64_t token;
+  /* of videos, which are not supported: prompts with it are refused; -1 none */
+  int64_t video_token;
+  /* argument [pictures, width] of integers about each picture: "image_sizes" */
+  const char *sizes;
+  int64_t width;
+  /* pixel_values are the patches of all pictures, as many of each as its sizes make when
+   * multiplied; else dim 0 counts pictures */
+  bool flat;
+  /* Rows of the picture of these sizes [width] (0 where the argument is absent) when pixel_values
+   * are dim[rank]. */
+  accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size,
+                       int64_t *out);
+  /* Position ids of time, height and width, [3, tokens]; shift[n] (NULL: not wanted): what the
+   * position of the token behind each sequence has more than its row number.  ACCEL_ERROR_ARGUMENT
+   * when tokens and pictures do not match.  NULL: positions are row numbers. */
+  accel_status (*place)(const void *user, const accel__placing *what, int32_t *out, int32_t *shift);
+  const void *user;
+} accel__shown;
+
+/* Heads of cross attention that follow the sound (Whisper's alignment_heads): probabilities [heads
+ * of a layer, rows, frames] that entry "align" gives for each layer that has some. */
+typedef struct accel__aligned_head {
+  uint32_t output, row; /* of entry "align"; head of that output */
+} accel__aligned_head;
+typedef struct accel__alignment {
+  const accel__aligned_head *head; /* [n] in the file's order */
+  uint32_t n;                      /* 0: there is no entry "align", */
+  const char *missing;             /* for this reason */
+  int64_t median_width;            /* of the filter over frames */
+} accel__alignment;
+
+typedef struct accel__model {
+  accel__program *program;  /* its entries: see above */
+  const char *architecture; /* "BertForMaskedLM" */
+  const char *model_type;   /* "bert" */
+  /* pipeline name of its head: "feature-extraction", "text-classification", ... */
+  const char *task;
+  const accel__model_input *inputs; /* [n_inputs] of entry "forward" (and "embed") */
+  uint32_t n_inputs;
+  const accel__model_output *outputs; /* [n_outputs] of entry "forward" */
+  uint32_t n_outputs;
+  /* NULL-terminated: further arguments of forward that the program obeys whatever they are; NULL:
+   * none.  Where false gives other results, these are outputs of their own, named
+   * "use_itm_head=false.itm_score" */
+  const char *const *args;
+  const accel__model_entry *entries; /* [n_entries] */
+  uint32_t n_entries;
+  /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the
+   * architecture's own */
+  int64_t hidden_size, vocab_size, max_positions, pad_id, num_labels;
+  /* Of config.json, for whoever generates; generation_config.json ranks before them.  -1 and no
+   * ids: the config has none. */
+  bool is_encoder_decoder;
+  /* what a session holds of at most so many tokens is read anew when there are more (Phi-3's
+   * longrope, as its generate does); 0: never */
+  int64_t renewed_beyond;
+  int64_t bos_id, decoder_start_id;
+  const int64_t *eos_ids;
+  uint32_t n_eos;
+  bool own_ends; /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
+  /* what is generated goes on with the prompt's tokens, of which the first becomes bos_id and the
+   * last is left out, while "encode" sees the picture alone (BLIP's captions) */
+  bool opens_text;
+  const accel__shown *shown;         /* NULL: none */
+  const accel__alignment *alignment; /* NULL: the architecture has none */
+  /* [num_labels] id2label, "LABEL_0" ... when the config has none */
+  const char *const *labels;
+  /* "regression", "single_label_classification", "multi_label_classification" or NULL */
+  const char *problem_type;
+} accel__model;
+
+/* One line of models.def: ACCEL_MODEL(file name, "model_type"), whose file defines `const
+ * accel__architecture accel__model_<file>`. */
+typedef struct accel__architecture {
+  const char *model_type;
+  const char *const *classes; /* NULL-terminated; classes[0] is the base class */
+  const char *embed_class;    /* class behind sentence embeddings; NULL: the base class */
+  accel_status (*build)(const accel__model_request *request, const char *architecture,
+                        accel__model *model);
+} accel__architecture;
+
+#endif

@@ -1,0 +1,305 @@
+/* model_builder.h - what the model files share: reading config fields, finding checkpoint names, packed inputs, layers, heads,
+ * outputs.
+ *
+ * A model file does four things with one accel__build `b`:
+ *   accel__build_begin(&b, request, architecture, model, "bert.");    symbols, program, class
+ *   ACCEL_TRY(accel__read_fields(&b, fields, n));                     the config class's fields, refused by name when
+ * unknown accel__add_tokens(&b, ...); ... layers ...; accel__add_output(&b, "last_hidden_state", x); return
+ * accel__build_end(&b, hidden);                              "forward" and "embed" entries, program finished Failures of the
+ * program are sticky (program.h), so layers need no checks.
+ */
+#ifndef ACCEL_MODELING_MODEL_BUILDER_H
+#define ACCEL_MODELING_MODEL_BUILDER_H
+
+#include "modeling/model.h"
+
+enum {
+  ACCEL__MAX_LAYERS = 1024,
+  ACCEL__MAX_WIDTH = 1 << 20, /* hidden sizes and the like */
+  ACCEL__MAX_VOCAB = 1 << 24,
+  ACCEL__MAX_POSITIONS = 1 << 24,
+  ACCEL__MAX_LABELS = 1 << 20
+};
+
+/* An entry of transformers' ACT2FN as a fused activation and, for the odd ones, a unary behind it
+ * (gelu_10: clamp; sqrtsoftplus: sqrt). */
+typedef struct accel__activation {
+  int act;      /* accel_plugin_act */
+  double alpha; /* of act; 0 none */
+  int then;     /* accel_plugin_unary; 0 none */
+  double then_alpha, then_beta;
+} accel__activation;
+
+/* Another spelling of tensor names: every `from` in a name becomes `to`.  A table ends with from ==
+ * NULL. */
+typedef struct accel__rename {
+  const char *from, *to;
+} accel__rename;
+
+typedef struct accel__side { /* one of the two token sides of an encoder-decoder (seq2seq.h) */
+  accel__dim T;
+  int32_t space;
+  accel__tensor lengths, input_ids, position_ids, span;
+} accel__side;
+
+typedef struct accel__build {
+  const accel__model_request *request;
+  const accel__json_file *file; /* config.json */
+  const accel__json *config;    /* its root */
+  accel__model *model;
+  accel__program *p;
+  accel__arena *arena;      /* the program's */
+  const char *prefix;       /* of base-model tensors in head classes: "bert." */
+  const char *other_prefix; /* one more that checkpoints of other origin carry; NULL none */
+  /* in front of every name, behind the prefix: the part being built ("vision_model."); NULL none */
+  const char *scope;
+  /* tried in turn when a checkpoint has not the canonical name; NULL none */
+  const accel__rename *spelling[3];
+  /* class is the base class; names asked for now are the head's own (no prefix) */
+  bool is_base, in_head;
+  accel__dim T, B; /* token rows, sequences */
+  int32_t space;   /* ragged space of the tokens */
+  /* of the inputs added now (model.h): 1 for those of a decoder beside an encoder */
+  uint32_t side;
+  /* in front of hidden_states.N: "text_model_output."; NULL none */
+  const char *output_path;
+  /* [B], [T] ...; -1 absent */
+  accel__tensor lengths, input_ids, token_type_ids, position_ids, span;
+  int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
+  accel__model_input *input;
+  accel__model_output *output;
+  uint32_t cap_output, n_hidden;
+  struct {
+    accel__tensor constant, rows;
+  } by_length[2]; /* rope.c: frequencies of each row that were made from a constant */
+  uint32_t n_by_length;
+  accel__model_entry more[4]; /* entries beside "forward" and "embed" */
+  uint32_t n_more;
+  bool blind; /* pictures are left aside: "decode" of a model that takes some */
+  /* Called with the embedded tokens [T, hidden]: puts the rows of pictures in their places
+   * (llava.c).  NULL: none. */
+  accel__tensor (*see)(struct accel__build *b, void *user, accel__tensor x);
+  void *see_user;
+  /* of "decode", made when first asked for; 0 not yet, else index + 1 */
+  int32_t kv_state[ACCEL__MAX_LAYERS];
+  accel__side kept[2];              /* of an encoder-decoder: the side not in use (seq2seq.h) */
+  accel__input_default ids_default; /* of decoder_input_ids */
+  accel__tensor eos_row;            /* [B] */
+  accel__tensor table;              /* computed positions; -1 not yet */
+  int32_t *cross;                   /* states of cross attention, by layer */
+  int64_t default_labels;           /* num_labels of the config class; 0: 2 */
+  /* height and width that pictures typically have; 0: image_size of the config, else 224 */
+  int64_t picture[2];
+  /* layers built now belong to "decode": attention reads and extends states, hidden states are not
+   * listed */
+  bool decoding;
+} accel__build;
+
+/* ---- begin, end ---- */
+accel_status accel__build_begin(accel__build *b, const accel__model_request *request,
+                                const char *architecture, accel__model *model, const char *prefix);
+/* One more entry: its outputs, and the inputs the model has so far (or those of one side).  Call
+ * before accel__build_end. */
+void accel__add_entry(accel__build *b, const char *name, const accel__model_input *inputs,
+                      uint32_t n_inputs, const accel__model_output *outputs, uint32_t n_outputs);
+/* hidden [T,C]: what "embed" pools.  Adds the entries and finishes the program. */
+accel_status accel__build_end(accel__build *b, accel__tensor hidden);
+bool accel__is_class(const accel__build *b, const char *suffix); /* "ForMaskedLM"; "Model" */
+/* A refusal or failure as a status whose message names the config file. */
+accel_status accel__refuse(const accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3);
+
+/* ---- config ---- */
+typedef enum accel__field_kind {
+  ACCEL__FIELD_INT,
+  ACCEL__FIELD_NUMBER,
+  ACCEL__FIELD_BOOL,
+  ACCEL__FIELD_STRING,
+  ACCEL__FIELD_ACT
+} accel__field_kind;
+typedef struct accel__field {
+  const char *key;
+  accel__field_kind kind;
+  /* int64_t *, double *, bool *, const char **, accel__activation *; left as it is when the field
+   * is absent or null */
+  void *out;
+  int64_t min, max;
+} accel__field;
+#define ACCEL_FIELD_INT(name, target, least, most) \
+  { .key = (name), .kind = ACCEL__FIELD_INT, .out = (target), .min = (least), .max = (most) }
+#define ACCEL_FIELD_NUMBER(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_NUMBER, .out = (target) }
+#define ACCEL_FIELD_BOOL(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_BOOL, .out = (target) }
+#define ACCEL_FIELD_STRING(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_STRING, .out = (target) }
+#define ACCEL_FIELD_ACT(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_ACT, .out = (target) }
+accel_status accel__read_fields(const accel__build *b, const accel__field *fields, uint32_t n);
+/* Refuses values that change the forward pass and are not implemented: is_decoder,
+ * add_cross_attention, pruned_heads. */
+accel_status accel__refuse_variants(const accel__build *b);
+/* position_embedding_type other than absolute: for the classes that once read it (the others ignore
+ * the field). */
+accel_status accel__refuse_relative_positions(const accel__build *b);
+/* id2label, num_labels, problem_type into the model; nothing for classes without labels. */
+accel_status accel__read_labels(accel__build *b);
+/* An ACT2FN name; ACCEL_ERROR_UNSUPPORTED lists the known ones. */
+accel_status accel__activation_of(const accel__build *b, const char *key, const char *name,
+                                  accel__activation *out);
+accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small,
+                            const char *large_key, int64_t large);
+
+/* ---- weights: names as transformers writes them, without the base prefix ---- */
+/* The tensor's name in the checkpoint: with or without the prefix, LayerNorm.gamma/beta for
+ * .weight/.bias; canonical when none is there. */
+const char *accel__resolve(accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3);
+/* without a checkpoint: true */
+bool accel__has(accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3);
+/* dims[rank]; `name` is the canonical one. */
+accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
+                               const int64_t *dims, const char *name);
+
+/* Rows part*dims[0] .. of a stored [parts*dims[0], ...] `name` as a weight of its own. */
+accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
+                                 const int64_t *dims, uint32_t part, uint32_t parts,
+                                 const char *name);
+
+/* ---- packed inputs ---- */
+/* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers'
+ * order.  With b->side 1, the decoder's: decoder_lengths, decoder_input_ids, for as many items as
+ * b->B says. */
+void accel__add_tokens(accel__build *b, int64_t vocab);
+void accel__add_token_types(accel__build *b, int64_t types);
+/* An input handed on whole, [B, ...] of F32 or I32; its dims may be symbols of its own. */
+accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype,
+                              uint32_t rank, const accel__dim *dims,
+                              accel__input_default otherwise);
+/* An int32 input made from another argument (model.h); `how` lives as long as the program. */
+accel__tensor accel__add_derived(accel__build *b, const char *name, uint32_t rank,
+                                 const accel__dim *dims, const accel__derived *how);
+void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise,
+                          int64_t offset);
+/* position_ids [3,T] (ACCEL__INPUT_PLACES), row numbers where nothing is said */
+void accel__add_places(accel__build *b);
+void accel__add_span(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_SPAN */
+
+/* ---- layers ---- */
+/* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act
+ * NULL: none. */
+accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 accel__tensor residual, const accel__activation *act,
+                                 const char *format, ...) ACCEL_PRINTF(7, 8);
+/* x W^T + bias with rows part*out .. of a fused <name>.weight [parts*out, columns of x] (and its
+ * bias): q, k or v of Wqkv.
+ */
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                uint32_t part, uint32_t parts, const char *format, ...)
+    ACCEL_PRINTF(7, 8);
+/* The same with rows first .. first+out of a weight of `stored` rows. */
+accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 int64_t first, int64_t stored, const char *format, ...)
+    ACCEL_PRINTF(7, 8);
+/* The same with `blocks` times `each` rows: row `first` and on, then `step` rows further on, and so
+ * forth, of a weight of blocks * step rows (heads of q, k and v that lie interleaved). */
+accel__tensor accel__dense_blocks(accel__build *b, accel__tensor x, int64_t blocks, int64_t each,
+                                  int64_t first, int64_t step, bool bias, const char *name);
+/* act(x W + bias) + residual with columns first .. first+out of <name>.weight [columns of x,
+ * stored] and <name>.bias [stored] (GPT-2's Conv1D). */
+accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first,
+                                      int64_t stored, accel__tensor residual,
+                                      const accel__activation *act, const char *name);
+/* Rows first .. first+rows of <name>.weight [first + rows, width]. */
+accel__tensor accel__position_table(accel__build *b, int64_t rows, int64_t width, int64_t first,
+                                    const char *name);
+/* act(gate) * up where <name>.weight [2*out, columns of x] holds the gate's rows, then up's. */
+accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 const accel__activation *act, const char *format, ...)
+    ACCEL_PRINTF(6, 7);
+/* act(x Wg^T) * (x Wu^T) with <path>.<gate>.weight and <path>.<up>.weight [out, columns of x] */
+accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 const accel__activation *act, const char *path, const char *gate,
+                                 const char *up);
+/* Layer normalisation of x + residual with <name>.weight and, with bias, <name>.bias. */
+accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual,
+                                double eps, bool bias, const char *format, ...) ACCEL_PRINTF(6, 7);
+/* Rows of <name>.weight [rows, width]. */
+accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width,
+                               const char *name);
+/* b->see's result for embedded tokens, x itself where there is none. */
+accel__tensor accel__seen(accel__build *b, accel__tensor x);
+accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows,
+                                      int64_t width, double scale,
+                                      const char *name); /* times scale; 0: as they are */
+accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);
+/* RMS normalisation with <name>.weight [columns of x]: x / rms(x) * (weight + offset). */
+accel__tensor accel__rms_layer(accel__build *b, accel__tensor x, double eps, double offset,
+                               const char *format, ...) ACCEL_PRINTF(5, 6);
+/* The same over each head of x [T, heads*D], one <name>.weight [D] for all of them. */
+accel__tensor accel__rms_heads(accel__build *b, accel__tensor x, int64_t heads, double eps,
+                               double offset, const char *format, ...) ACCEL_PRINTF(6, 7);
+/* cap * tanh(x / cap); 0: x */
+accel__tensor accel__softcap(accel__build *b, accel__tensor x, double cap);
+/* Attention; begin with accel__attention_of and change what differs. */
+typedef struct accel__attention {
+  int64_t heads, kv_heads;
+  double scale;        /* 0: 1/sqrt(columns of a head) */
+  double softcap;      /* 0 off */
+  bool causal;         /* keys behind the query only */
+  int64_t left, right; /* tokens seen to either side; -1 no limit */
+  accel__tensor bias;
+  int bias_kind; /* accel_plugin_bias */
+  int64_t buckets, max_distance;
+  int64_t period;     /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
+  accel__tensor mask; /* int32 [rows of kv_space], 0 hides the key; -1 none */
+  int32_t q_space, kv_space;
+  int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
+  bool state_static;
+  /* [n_probs] heads whose probabilities are wanted, too: [n_probs, Tq, keys of kv_space] */
+  const int64_t *probs;
+  uint32_t n_probs;
+  accel__tensor *probabilities; /* gets them */
+} accel__attention;
+/* over the tokens' space, everything seen */
+accel__attention accel__attention_of(const accel__build *b, int64_t heads);
+/* q [Tq, heads*D], k [Tk, kv_heads*D], v [Tk, kv_heads*Dv] -> [Tq, heads*Dv]; with a state q or k
+ * and v may be -1. */
+accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v,
+                            const accel__attention *how);
+/* Self-attention over the tokens' space: q, k, v [T, heads*D]; scale 0: 1/sqrt(D). */
+accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k,
+                                    accel__tensor v, int64_t heads, double scale);
+/* The same where each token sees at most `window` tokens to either side. */
+accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k,
+                                      accel__tensor v, int64_t heads, int64_t window);
+/* [T,C] -> [B,C]: the first token of each sequence */
+accel__tensor accel__first_rows(accel__build *b, accel__tensor x);
+int64_t accel__columns(const accel__build *b, accel__tensor x); /* the last dim, a constant */
+
+/* ---- heads and outputs ---- */
+void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool asked,
+                       bool squeeze);
+/* the next "hidden_states.N" */
+void accel__add_hidden(accel__build *b, accel__tensor x);
+/* logits [T, num_labels] */
+void accel__head_tokens(accel__build *b, accel__tensor x, const char *name);
+/* pooled [B,C] -> logits [B, num_labels] by <name> */
+void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name);
+/* start_logits, end_logits [T] */
+void accel__head_spans(accel__build *b, accel__tensor x, const char *name);
+/* ForTokenClassification ("classifier") and ForQuestionAnswering ("qa_outputs") as BERT and its kin
+ * have them. */
+void accel__head_words(accel__build *b, accel__tensor x);
+/* x [T,C] times the word embeddings, or <decoder>.weight when the checkpoint has its own; bias:
+ * <decoder>.bias when it is there, else `bias`; NULL none. */
+accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied,
+                                     const char *embeddings, const char *decoder, const char *bias);
+
+/* Classes that most encoders, and most decoders, have alike; for accel__architecture.classes. */
+#define ACCEL_ENCODER_CLASSES(name)                                   \
+  name "Model", name "ForMaskedLM", name "ForSequenceClassification", \
+      name "ForTokenClassification", name "ForQuestionAnswering"
+#define ACCEL_CAUSAL_CLASSES(name)                                    \
+  name "Model", name "ForCausalLM", name "ForSequenceClassification", \
+      name "ForTokenClassification", name "ForQuestionAnswering"
+
+#endif

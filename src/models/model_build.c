@@ -1,0 +1,204 @@
+/* model_build.c - the registry of model classes: which file builds what a config asks for. */
+#include "models/model_build.h"
+
+#include <string.h>
+
+#include "modeling/model_builder.h"
+
+#define ACCEL_MODEL(file, type) extern const accel__architecture accel__model_##file;
+#include "models/models.def"
+#undef ACCEL_MODEL
+
+static const accel__architecture *const architectures[] = {
+#define ACCEL_MODEL(file, type) &accel__model_##file,
+#include "models/models.def"
+#undef ACCEL_MODEL
+};
+static const char *const model_types[] = {
+#define ACCEL_MODEL(file, type) type,
+#include "models/models.def"
+#undef ACCEL_MODEL
+};
+enum { N_ARCHITECTURES = sizeof architectures / sizeof *architectures, MAX_CLASSES = 512 };
+
+static const accel__architecture *by_type(const char *type) {
+  for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+    if (strcmp(model_types[i], type) == 0) return architectures[i];
+  }
+  return NULL;
+}
+
+/* The architecture that builds class `name`; *known gets the table's copy of the name. */
+static const accel__architecture *by_class(const char *name, const char **known) {
+  for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+    for (const char *const *c = architectures[i]->classes; *c != NULL; c++) {
+      if (strcmp(*c, name) != 0) continue;
+      *known = *c;
+      return architectures[i];
+    }
+  }
+  return NULL;
+}
+
+const char *const *accel__model_architectures(uint32_t *n) {
+  /* the same values on every call: harmless to write from several threads only once filled */
+  static const char *names[MAX_CLASSES];
+  static uint32_t count;
+  if (__atomic_load_n(&count, __ATOMIC_ACQUIRE) == 0) {
+    uint32_t filled = 0;
+    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
+      for (const char *const *c = architectures[i]->classes; *c != NULL && filled < MAX_CLASSES;
+           c++)
+        __atomic_store_n(&names[filled++], *c, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&count, filled, __ATOMIC_RELEASE);
+  }
+  *n = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
+  return names;
+}
+
+static accel_status unknown(const accel__json_file *config, const char *what, const char *name,
+                            const char *const *known, size_t n) {
+  const char *file = config->name != NULL ? config->name : "config.json",
+             *near = accel__nearest(name, known, n);
+  accel_status status =
+      near != NULL
+          ? accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                        "%s: %s '%s' is not supported; the nearest supported one is '%s'", file,
+                        what, name, near)
+          : accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s '%s' is not supported", file, what, name);
+  return accel__remedy(status, "`accel registry --architectures` lists what can be run");
+}
+
+static const char *base_class(const accel__model_request *request, const accel__architecture *a) {
+  return request->embed != NULL && a->embed_class != NULL ? a->embed_class : a->classes[0];
+}
+
+/* Class and architecture that the request means. */
+static accel_status choose(const accel__model_request *request, const accel__architecture **out,
+                           const char **class_name) {
+  const accel__json_file *config = request->config;
+  const accel__json *list = NULL;
+  const char *type = NULL, *wanted = request->architecture;
+  uint32_t n;
+  ACCEL_TRY(accel__json_string(config, config->root, "model_type", &type));
+  ACCEL_TRY(accel__json_array(config, config->root, "architectures", &list));
+  if (wanted == NULL && list != NULL && cJSON_IsString(list->child))
+    wanted = list->child->valuestring;
+  *out = type != NULL ? by_type(type) : NULL;
+  /* sentence embeddings use AutoModel: the base class */
+  bool base = wanted == NULL || (request->embed != NULL && request->architecture == NULL);
+  if (*out != NULL && base) {
+    *class_name = base_class(request, *out);
+    return ACCEL_OK;
+  }
+  if (wanted == NULL) {
+    if (type == NULL)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: has neither 'model_type' nor 'architectures'",
+                         config->name != NULL ? config->name : "config.json");
+    return unknown(config, "model_type", type, model_types, N_ARCHITECTURES);
+  }
+  const accel__architecture *found = by_class(wanted, class_name);
+  if (found == NULL) {
+    if (type != NULL && *out == NULL)
+      return unknown(config, "model_type", type, model_types, N_ARCHITECTURES);
+    const char *const *known = accel__model_architectures(&n);
+    return unknown(config, "class", wanted, known, n);
+  }
+  if (base) *class_name = base_class(request, found);
+  *out = found;
+  return ACCEL_OK;
+}
+
+/* Pipeline name of a class. */
+static const char *task_of(const char *class_name) {
+  static const char *const tasks[][2] = {
+      {"Wav2Vec2ForSequenceClassification", "audio-classification"},
+      {"HubertForSequenceClassification", "audio-classification"},
+      {"ForAudioClassification", "audio-classification"},
+      {"ForImageClassification", "image-classification"},
+      {"ForImageClassificationWithTeacher", "image-classification"},
+      {"ForObjectDetection", "object-detection"},
+      {"ForCTC", "automatic-speech-recognition"},
+      {"ForSemanticSegmentation", "image-segmentation"},
+      {"ForSegmentation", "image-segmentation"},
+      {"ClapModel", "zero-shot-audio-classification"},
+      {"XCLIPModel", "video-classification"},
+      {"CLIPModel", "zero-shot-image-classification"},
+      {"SiglipModel", "zero-shot-image-classification"},
+      {"WhisperForConditionalGeneration", "automatic-speech-recognition"},
+      {"BlipForConditionalGeneration", "image-to-text"},
+      {"BlipForQuestionAnswering", "image-text-to-text"},
+      {"LlavaForConditionalGeneration", "image-text-to-text"},
+      {"LlavaNextForConditionalGeneration", "image-text-to-text"},
+      {"Qwen2VLForConditionalGeneration", "image-text-to-text"},
+      {"Qwen2_5_VLForConditionalGeneration", "image-text-to-text"},
+      {"ViTModel", "image-feature-extraction"},
+      {"DeiTModel", "image-feature-extraction"},
+      {"Dinov2Model", "image-feature-extraction"},
+      {"Dinov2WithRegistersModel", "image-feature-extraction"},
+      {"SwinModel", "image-feature-extraction"},
+      {"ResNetModel", "image-feature-extraction"},
+      {"ConvNextModel", "image-feature-extraction"},
+      {"ForSequenceClassification", "text-classification"},
+      {"ForTokenClassification", "token-classification"},
+      {"ForQuestionAnswering", "question-answering"},
+      {"ForMaskedLM", "fill-mask"},
+      {"ForNextSentencePrediction", "next-sentence-prediction"},
+      {"ForPreTraining", "pretraining"},
+      {"ForCausalLM", "text-generation"},
+      {"LMHeadModel", "text-generation"},
+      {"ForConditionalGeneration", "text2text-generation"},
+      {"T5WithLMHeadModel", "text2text-generation"},
+      {"MTModel", "translation"},
+  };
+  for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+    if (accel__ends_with(class_name, tasks[i][0])) return tasks[i][1];
+  }
+  return "feature-extraction";
+}
+
+accel_status accel__model_build(const accel__model_request *request, accel__model **out) {
+  *out = NULL;
+  const accel__architecture *architecture = NULL;
+  const char *class_name = NULL;
+  if (request == NULL || request->config == NULL || !cJSON_IsObject(request->config->root)) {
+    return accel__fail(ACCEL_ERROR_FORMAT, "config.json: not a JSON object");
+  }
+  ACCEL_TRY(choose(request, &architecture, &class_name));
+  accel__program *p = accel__program_new(class_name);
+  if (p == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__model *m = accel__arena_alloc(accel__program_arena(p), sizeof *m);
+  if (m == NULL) {
+    accel__program_free(&p);
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  *m = (accel__model){.program = p,
+                      .architecture = class_name,
+                      .model_type = architecture->model_type,
+                      .task = task_of(class_name)};
+  accel_status status = architecture->build(request, class_name, m);
+  if (status != ACCEL_OK) {
+    accel__program_free(&p);
+    return status;
+  }
+  *out = m;
+  return ACCEL_OK;
+}
+
+const accel__model_entry *accel__model_entry_of(const accel__model *model, const char *name) {
+  for (uint32_t i = 0; i < model->n_entries; i++)
+    if (strcmp(model->entries[i].name, name) == 0) return &model->entries[i];
+  return NULL;
+}
+
+void accel__model_free(accel__model **model) {
+  if (model == NULL || *model == NULL) return;
+  accel__program *p = (*model)->program;
+  *model = NULL;
+  accel__program_free(&p);
+}
+
+accel_status accel__generation_file(const char *directory, accel__json_file *out) {
+  return accel__json_read_beside(directory, "generation_config.json", 16 << 20, out);
+}

@@ -1,0 +1,20 @@
+/* model_build.h - the table of architectures: which file of this folder builds what a config asks
+ * for. */
+#ifndef ACCEL_MODELS_MODEL_BUILD_H
+#define ACCEL_MODELS_MODEL_BUILD_H
+
+#include "modeling/model.h"
+
+/* ACCEL_ERROR_UNSUPPORTED for an unknown architecture, naming it and the nearest known one.
+ * Everything lives in the program's arena. */
+accel_status accel__model_build(const accel__model_request *request, accel__model **out);
+void accel__model_free(accel__model **model);
+/* generation_config.json of a directory, to be freed; root NULL where there is none, or no
+ * directory. */
+accel_status accel__generation_file(const char *directory, accel__json_file *out);
+const accel__model_entry *accel__model_entry_of(const accel__model *model,
+                                                const char *name); /* NULL: it has no such entry */
+/* Every class name that accel__model_build knows, for messages, the support table and tests. */
+const char *const *accel__model_architectures(uint32_t *n);
+
+#endif

@@ -1,0 +1,34 @@
+/* media.h - pictures and sounds to the tensors of a model: files read, brought through the
+ * processor of the model's directory. */
+#ifndef ACCEL_PROCESSING_MEDIA_H
+#define ACCEL_PROCESSING_MEDIA_H
+
+#include "audio/audio.h"
+#include "dispatch/endpoint.h"
+#include "vision/image_processor.h"
+
+accel_status accel__media_image(const accel_media *media, accel__image *out);
+accel_status accel__media_sound(const accel_media *media, uint32_t rate,
+                                accel__sound *out); /* at `rate` samples per second */
+
+/* pixel_values and what goes with them. */
+accel_status accel__image_tensors(const accel__image_processor *p, const accel__image *images,
+                                  uint32_t n, accel__pool *pool, accel_tensors **out);
+/* input_features or input_values and what goes with them. */
+accel_status accel__sound_tensors(const accel__audio_processor *p, const accel__sound *sounds,
+                                  uint32_t n, const accel__audio_options *options,
+                                  accel__pool *pool, accel_tensors **out);
+/* Members of a list by name; NULL when there is none. */
+const accel_tensor *accel__find_tensor(const accel_tensors *tensors, const char *name);
+/* One list of the members of two (either may be NULL), both freed. */
+accel_status accel__join_tensors(accel_tensors **a, accel_tensors **b, accel_tensors **out);
+/* ACCEL_ERROR_UNSUPPORTED when the endpoint has no local files: preprocessor_config.json is one of
+ * them. */
+accel_status accel__media_directory(const accel_endpoint *ep, const char **out);
+
+/* Behind the public functions of the same names (accel.h says what they do); arguments are already
+ * checked. */
+accel_status accel__preprocess(accel *ctx, const char *model, const accel_preprocess_params *params,
+                               accel_tensors **out);
+
+#endif

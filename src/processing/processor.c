@@ -1,0 +1,300 @@
+/* processor.c - an endpoint's tokenizer and limits, and running many pieces in packed batches. */
+#include "processing/processor.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to
+ * stay near the cache; fewer when the outputs are wide (logits over a vocabulary). */
+enum { TOKEN_BUDGET = 2048, MAX_OUTPUT_ELEMENTS = 16 << 20 };
+
+/* ---- making it ---- */
+
+static void free_processor(void *processor) {
+  accel__processor *p = processor;
+  if (!p) return;
+  accel__tokenizer_free(&p->tokenizer);
+  accel__arena_free(&p->arena);
+  free(p);
+}
+
+static uint32_t smaller(uint32_t a, int64_t b) { return b > 0 && b < a ? (uint32_t)b : a; }
+
+/* What a sequence may hold: what the user asks, or sentence-transformers' limit; never more than
+ * the tokenizer and the positions allow. */
+static uint32_t choose_max_length(const accel_endpoint *ep, const accel__processor *p,
+                                  const accel_init_params *params) {
+  uint32_t limit = ep->model->max_positions > 0 ? (uint32_t)ep->model->max_positions : 1u << 20;
+  if (params->max_length) return smaller(params->max_length, limit);
+  if (p->modules.max_seq_length) return smaller(limit, p->modules.max_seq_length);
+  return p->tokenizer ? smaller(limit, accel__tokenizer_describe(p->tokenizer)->model_max_length)
+                      : limit;
+}
+
+static accel_status open_tokenizer(accel_endpoint *ep, accel__processor *p) {
+  const char *directory = p->modules.present ? p->modules.transformer : ep->directory;
+  accel_status status = directory
+                            ? accel__tokenizer_load(directory, &p->tokenizer)
+                            : accel__fail(ACCEL_ERROR_NOT_FOUND,
+                                          "%s: random weights come without a tokenizer", ep->name);
+  if (status == ACCEL_OK)
+    return p->modules.lower_case ? accel__tokenizer_lower_case(p->tokenizer) : ACCEL_OK;
+  /* a model without a usable tokenizer still runs raw tensors; its text tasks explain themselves */
+  if (status != ACCEL_ERROR_NOT_FOUND && status != ACCEL_ERROR_UNSUPPORTED) return status;
+  p->no_tokenizer = accel__arena_string(&p->arena, accel__message());
+  return p->no_tokenizer ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+static accel_status describe(accel_endpoint *ep, const accel__processor *p,
+                             const accel_init_params *params) {
+  const accel__tokenizer_info *info = p->tokenizer ? accel__tokenizer_describe(p->tokenizer) : NULL;
+  accel_strings *labels = accel__arena_alloc(&ep->arena, sizeof *labels);
+  const char *task = accel__arena_string(&ep->arena, params->task         ? params->task
+                                                     : p->modules.present ? "feature-extraction"
+                                                                          : ep->model->task);
+  if (!labels || !task) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *labels = (accel_strings){.n = (uint32_t)ep->model->num_labels, .item = ep->model->labels};
+  if (!ep->model->labels) labels->n = 0;
+  ep->processor_view = (accel_processor){.task = task,
+                                         .tokenizer = info ? info->model_type : "",
+                                         .vocab_size = ep->model->vocab_size,
+                                         .max_length = p->max_length,
+                                         .pad_id = ep->model->pad_id,
+                                         .labels = labels};
+  return ACCEL_OK;
+}
+
+accel_status accel__processor_new(accel_endpoint *ep, const accel__sentence_modules *modules,
+                                  const accel_init_params *params) {
+  accel__processor *p = calloc(1, sizeof *p);
+  if (!p) return accel__no_memory(sizeof *p);
+  p->modules = *modules;
+  p->batch_size = params->batch_size;
+  p->asked_length = params->max_length;
+  ep->processor = p;
+  ep->processor_free = free_processor;
+  ACCEL_TRY_AS(open_tokenizer(ep, p), "the tokenizer of %s", ep->name);
+  p->max_length = choose_max_length(ep, p, params);
+  return describe(ep, p, params);
+}
+
+accel__processor *accel__processor_for(const accel_endpoint *ep) { return ep->processor; }
+
+accel_status accel__task_check(const accel_endpoint *ep, const char *task) {
+  if (!strcmp(task, "feature-extraction") || !strcmp(task, ep->model->task)) return ACCEL_OK;
+  return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does %s, not %s", ep->name,
+                                   ep->model->architecture, ep->model->task, task),
+                       "use a checkpoint with a head for %s", task);
+}
+
+accel_status accel__processor_check(const accel_endpoint *ep, const char *task) {
+  const accel__processor *p = ep->processor;
+  ACCEL_TRY(accel__task_check(ep, task));
+  if (p->tokenizer) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: no tokenizer for text: %s", ep->name,
+                     p->no_tokenizer);
+}
+
+/* ---- tokenizing ---- */
+
+typedef struct encode_job {
+  const accel__tokenizer *tokenizer;
+  const char *const *texts, *const *pairs;
+  const accel__encode_options *how;
+  accel__encoding *out;
+  _Atomic int failed;
+  pthread_mutex_t lock;
+  uint32_t first; /* lowest failing text */
+  accel_status status;
+  char message[1024];
+} encode_job;
+
+static void encode_one(void *arg, uint32_t i, uint32_t worker) {
+  encode_job *job = arg;
+  (void)worker;
+  const char *text = job->texts[i], *pair = job->pairs ? job->pairs[i] : NULL;
+  accel_status status = text ? accel__encode(job->tokenizer, text, strlen(text), pair,
+                                             pair ? strlen(pair) : 0, job->how, &job->out[i])
+                             : accel__fail(ACCEL_ERROR_ARGUMENT, "the text is NULL");
+  if (status == ACCEL_OK) return;
+  pthread_mutex_lock(&job->lock);
+  if (job->status == ACCEL_OK || i < job->first) {
+    job->first = i;
+    job->status = status;
+    strncpy(job->message, accel__message(), sizeof job->message - 1);
+  }
+  pthread_mutex_unlock(&job->lock);
+}
+
+accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts,
+                                 const char *const *pairs, uint32_t n,
+                                 const accel__encode_options *how, accel__encoding *out) {
+  const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
+  accel__encode_options mine = *how;
+  mine.truncate_left = accel__tokenizer_describe(tokenizer)->truncate_left;
+  encode_job job = {
+      .tokenizer = tokenizer, .texts = texts, .pairs = pairs, .how = &mine, .out = out};
+  pthread_mutex_init(&job.lock, NULL);
+  accel__pool_run(ep->ctx->pool, n, encode_one, &job);
+  pthread_mutex_destroy(&job.lock);
+  if (job.status != ACCEL_OK) return accel__fail(job.status, "text %u: %s", job.first, job.message);
+  return ACCEL_OK;
+}
+
+void accel__encodings_free(accel__encoding *encodings, uint32_t n) {
+  for (uint32_t i = 0; encodings && i < n; i++) accel__encoding_free(&encodings[i]);
+  free(encodings);
+}
+
+accel_status accel__list_pieces(const accel__encoding *enc, uint32_t n, bool all,
+                                accel__arena *arena, accel__piece_list *out) {
+  size_t total = 0, at = 0;
+  for (uint32_t i = 0; i < n; i++) total += all ? enc[i].pieces : 1;
+  *out = (accel__piece_list){.n = (uint32_t)total,
+                             .piece = accel__arena_array(arena, total, sizeof *out->piece),
+                             .text = accel__arena_array(arena, total, sizeof *out->text),
+                             .number = accel__arena_array(arena, total, sizeof *out->number)};
+  if (!out->piece || !out->text || !out->number) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t p = 0; p < (all ? enc[i].pieces : 1); p++, at++) {
+      size_t start = enc[i].start[p];
+      out->piece[at] = (accel__piece){.ids = enc[i].ids + start,
+                                      .type_ids = enc[i].type_ids + start,
+                                      .n = (uint32_t)(enc[i].start[p + 1] - start)};
+      out->text[at] = i;
+      out->number[at] = p;
+    }
+  return ACCEL_OK;
+}
+
+/* ---- running ---- */
+
+typedef struct sized {
+  uint32_t n, index;
+} sized;
+
+static int longer_first(const void *a, const void *b) {
+  const sized *x = a, *y = b;
+  if (x->n != y->n) return x->n < y->n ? 1 : -1;
+  return x->index < y->index ? -1 : 1;
+}
+
+/* How many of the sorted pieces from `first` on go into the next run. */
+static uint32_t next_run(const sized *order, uint32_t first, uint32_t n, uint32_t batch_size,
+                         uint64_t budget) {
+  uint64_t tokens = 0;
+  uint32_t k = 0;
+  while (first + k < n &&
+         (batch_size ? k < batch_size : k == 0 || tokens + order[first + k].n <= budget))
+    tokens += order[first + k++].n;
+  return k;
+}
+
+static uint64_t token_budget(const accel_endpoint *ep, uint32_t entry, const uint32_t *outputs,
+                             uint32_t n_outputs) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  uint64_t columns = 1;
+  for (uint32_t k = 0; k < n_outputs; k++) {
+    const accel_plugin_tensor *t = &p->tensor[p->entry[entry].out[outputs[k]]];
+    const accel_plugin_dim *last = t->rank ? &p->dim[t->dim[t->rank - 1]] : NULL;
+    if (last && last->op == ACCEL_PLUGIN_DIM_CONST && (uint64_t)last->c > columns)
+      columns = (uint64_t)last->c;
+  }
+  uint64_t budget = MAX_OUTPUT_ELEMENTS / columns;
+  return budget < 1 ? 1 : budget < TOKEN_BUDGET ? budget : TOKEN_BUDGET;
+}
+
+static int input_index(const accel_endpoint *ep, const char *name) {
+  for (uint32_t i = 0; i < ep->model->n_inputs; i++)
+    if (!strcmp(ep->model->inputs[i].name, name)) return (int)i;
+  return -1;
+}
+
+typedef struct run_buffers {
+  int32_t *lengths, *ids, *types;
+} run_buffers;
+
+/* Packs pieces order[0..k) into one batch. */
+static void pack(const accel_endpoint *ep, const accel__piece *pieces, const sized *order,
+                 uint32_t k, const run_buffers *to, accel__batch *batch) {
+  uint64_t t = 0;
+  bool types = true;
+  for (uint32_t i = 0; i < k; i++) {
+    const accel__piece *p = &pieces[order[i].index];
+    to->lengths[i] = (int32_t)p->n;
+    memcpy(to->ids + t, p->ids, p->n * sizeof *to->ids);
+    if (p->type_ids) memcpy(to->types + t, p->type_ids, p->n * sizeof *to->types);
+    types &= p->type_ids != NULL;
+    t += p->n;
+  }
+  *batch = (accel__batch){.n = k, .lengths = to->lengths, .tokens = t};
+  batch->value[input_index(ep, "input_ids")] = to->ids;
+  int type_input = input_index(ep, "token_type_ids");
+  /* a model with one type has no use for them: transformers' tokenizers of such models do not make
+   * any */
+  if (types && type_input >= 0 && ep->model->inputs[type_input].max > 1)
+    batch->value[type_input] = to->types;
+}
+
+static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t *outputs,
+                             uint32_t n_outputs, const accel__batch *batch, const sized *order,
+                             accel__piece_fn fn, void *user) {
+  accel__result results[8] = {0};
+  if (n_outputs > 8) return accel__fail(ACCEL_ERROR_INTERNAL, "%u outputs at once", n_outputs);
+  accel_status status = accel__endpoint_run(ep, entry, batch, outputs, n_outputs, results);
+  uint64_t row = 0;
+  for (uint32_t i = 0; i < batch->n && status == ACCEL_OK; i++) {
+    accel__piece_result one = {
+        .index = order[i].index, .item = i, .tokens = order[i].n, .row = row, .results = results};
+    status = fn(user, &one);
+    row += order[i].n;
+  }
+  for (uint32_t k = 0; k < n_outputs; k++) free(results[k].data);
+  return status;
+}
+
+accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
+                               uint32_t n_outputs, const accel__piece *pieces, uint32_t n,
+                               const char *what, accel__piece_fn fn, void *user) {
+  accel_status status = ACCEL_OK;
+  uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0,
+           index = (uint32_t)accel__endpoint_entry(ep, entry);
+  uint64_t longest = 0, room, budget = token_budget(ep, index, outputs, n_outputs);
+  sized *order = malloc(((size_t)n + 1) * sizeof *order);
+  run_buffers to = {0};
+  if (!order) return accel__no_memory(n * sizeof *order);
+  for (uint32_t i = 0; i < n; i++) {
+    order[i] = (sized){.n = pieces[i].n, .index = i};
+    if (pieces[i].n > longest) longest = pieces[i].n;
+  }
+  qsort(order, n, sizeof *order, longer_first);
+  uint64_t most = batch_size ? batch_size : budget;
+  if (most > n) most = n;
+  room = batch_size ? longest * most : longest > budget ? longest : budget;
+  to.lengths = malloc((most + 1) * sizeof *to.lengths);
+  to.ids = malloc((room + 1) * sizeof *to.ids);
+  to.types = malloc((room + 1) * sizeof *to.types);
+  if (!to.lengths || !to.ids || !to.types) ACCEL_GOTO(accel__no_memory(room * sizeof *to.ids * 2));
+  while (done < n) {
+    accel__batch batch;
+    uint32_t k = next_run(order, done, n, batch_size, budget);
+    pack(ep, pieces, order + done, k, &to, &batch);
+    ACCEL_GOTO(run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user));
+    done += k;
+    accel__report_progress(ep->ctx, what, done, n);
+  }
+done:
+  free(to.types);
+  free(to.ids);
+  free(to.lengths);
+  free(order);
+  return status;
+}
+
+accel_status accel__output_index(const accel_endpoint *ep, const char *name, uint32_t *index) {
+  for (uint32_t i = 0; i < ep->model->n_outputs; i++)
+    if (!strcmp(ep->model->outputs[i].name, name)) return *index = i, ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s has no output '%s'", ep->name,
+                     ep->model->architecture, name);
+}

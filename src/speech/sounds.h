@@ -1,0 +1,13 @@
+/* sounds.h - accel_classify_sounds: labels of sounds.
+ * Behind the public functions of the same names (accel.h says what they do); arguments are already
+ * checked. */
+#ifndef ACCEL_SPEECH_SOUNDS_H
+#define ACCEL_SPEECH_SOUNDS_H
+
+#include "dispatch/endpoint.h"
+
+accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *sounds, uint32_t n,
+                                    const accel_classify_params *params,
+                                    accel_classifications **out);
+
+#endif

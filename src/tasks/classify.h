@@ -1,0 +1,13 @@
+/* classify.h - accel_classify: texts, or pairs of texts, to labels.
+ * Behind the public functions of the same names (accel.h says what they do); arguments are already
+ * checked. */
+#ifndef ACCEL_TASKS_CLASSIFY_H
+#define ACCEL_TASKS_CLASSIFY_H
+
+#include "dispatch/endpoint.h"
+
+accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs,
+                             uint32_t n, const accel_classify_params *params,
+                             accel_classifications **out);
+
+#endif

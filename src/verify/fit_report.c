@@ -1,0 +1,249 @@
+/* fit_report.c - accel_fit: every device and precision asked what a model would take. */
+#include "dispatch/fit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "dispatch/precision.h"
+#include "dispatch/stored.h"
+#include "verify/support_matrix.h"
+#include "tasks/open.h"
+#include "processing/processor.h"
+#include "generate/stepper.h"
+#include "processing/result.h"
+#include "verify/fit_report.h"
+#include "models/model_build.h"
+
+typedef struct asking {
+  accel_endpoint *ep; /* not placed */
+  const accel__registry_model *entry;
+  accel_fit_report *report;
+  accel__arena *arena; /* of the report */
+  /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
+  uint32_t usual;
+  uint32_t new_tokens;
+  uint64_t tables; /* bytes of the tokenizer */
+} asking;
+
+static const char *keep(asking *a, const char *text) {
+  const char *copy = accel__arena_string(a->arena, text);
+  return copy ? copy : "";
+}
+
+/* ---- one record ---- */
+
+static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
+  const bool generates = accel__model_entry_of(a->ep->model, "decode") != NULL;
+  return (accel__fit_work){.batch = batch,
+                           .tokens = a->usual ? 0 : (uint64_t)batch * seq,
+                           .side = a->usual && seq != a->usual ? seq : 0,
+                           .rows = generates ? ACCEL__STEP_TOKENS : 0,
+                           .tables = a->tables,
+                           .more = generates ? (uint64_t)batch * a->new_tokens : 0};
+}
+
+static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_record *r) {
+  r->answer = f->fits;
+  r->weights = f->estimate.weights;
+  r->weights_in_file = f->estimate.in_file;
+  r->state_per_token = f->estimate.state_per_token;
+  r->state = f->state;
+  r->scratch = f->estimate.scratch;
+  r->total = f->total;
+  r->peak = f->peak;
+  r->memory = f->memory.total;
+  r->available = f->limit;
+  r->tokenizer = f->tables;
+  r->resident = f->of_process && process ? process + f->total : 0;
+}
+
+/* The largest batch, then length, that fits, halving; none when the weights alone are too much. */
+static void advise_less(asking *a, const accel__device *device,
+                        const accel_plugin_precision *precision, const accel__source *source,
+                        accel_fit_record *r) {
+  uint32_t batch = a->report->batch, seq = a->report->seq;
+  accel__fit f = {0};
+  while (!f.fits && batch * (uint64_t)seq > 1) {
+    if (batch > 1)
+      batch /= 2;
+    else
+      seq /= 2;
+    accel__fit_work work = work_of(a, batch, seq);
+    if (accel__fit_estimate(a->ep, device, precision, source, &work, &f) != ACCEL_OK) return;
+  }
+  char *text =
+      f.fits ? accel__arena_printf(a->arena, "batch %u of %u %s fits", batch, seq, a->report->unit)
+             : NULL;
+  if (text) r->advice = text;
+}
+
+static accel_status ask(asking *a, const accel__device *device, const char *name,
+                        accel_fit_record *r) {
+  accel__arena arena = {0};
+  accel_plugin_precision precision;
+  accel__source *source = NULL;
+  accel__fit f;
+  *r = (accel_fit_record){
+      .device = keep(a, device->info.name), .precision = keep(a, name), .answer = -1, .advice = ""};
+  accel_status status =
+      accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
+                                a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
+  if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
+  if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
+  accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
+  if (status == ACCEL_OK)
+    status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
+  if (status == ACCEL_OK) {
+    write_numbers(&f, a->report->process, r);
+    if (!f.fits) advise_less(a, device, &precision, source, r);
+  }
+  r->why = status == ACCEL_OK ? "" : keep(a, accel__message());
+  accel__source_free(&source);
+  accel__arena_free(&arena);
+  if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
+  accel__clear_error();
+  return ACCEL_OK;
+}
+
+/* ---- the report ---- */
+
+/* What does not fit even with one token: a smaller precision of the same device that does, or
+ * another device. */
+static void advise_other(asking *a, accel_fit_record *r) {
+  const accel_fit_record *all = a->report->record, *best = NULL;
+  for (uint32_t i = 0; i < a->report->n; i++) {
+    if (all[i].answer != 1) continue;
+    bool same = !strcmp(all[i].device, r->device),
+         best_same = best && !strcmp(best->device, r->device);
+    if (!best || (same && !best_same) || (same == best_same && all[i].weights > best->weights))
+      best = &all[i];
+  }
+  char *text = best ? accel__arena_printf(a->arena, "%s%s%s on %s fits", r->advice,
+                                          *r->advice ? ", or " : "", best->precision, best->device)
+                    : NULL;
+  if (text) r->advice = text;
+  if (!*r->advice) r->advice = "a device with more memory, or a smaller model";
+}
+
+static accel_status devices_of(accel *ctx, const char *wanted, accel__choice *out) {
+  accel__hardware *hardware;
+  if (!wanted) return accel__all_devices(ctx, out);
+  ACCEL_TRY(accel__context_hardware(ctx, &hardware));
+  return accel__hardware_choose(hardware, wanted, out);
+}
+
+static accel_status ask_all(asking *a, const accel__choice *devices, const char *only) {
+  uint32_t n = only ? 1 : accel__precision_count;
+  accel_fit_record *record =
+      accel__arena_array(a->arena, (size_t)devices->n * n + 1, sizeof *record);
+  if (!record) return ACCEL_ERROR_OUT_OF_MEMORY;
+  a->report->record = record;
+  for (uint32_t d = 0; d < devices->n; d++)
+    for (uint32_t k = 0; k < n; k++) {
+      ACCEL_TRY(ask(a, devices->device[d], only ? only : accel__precision_names[k],
+                    &record[a->report->n++]));
+      ACCEL_TRY(accel__check_cancelled(a->ep->ctx));
+    }
+  for (uint32_t i = 0; i < a->report->n; i++)
+    if (!record[i].answer) advise_other(a, &record[i]);
+  return ACCEL_OK;
+}
+
+/* Without local files the registry's shape serves. */
+static accel_status open_model(accel *ctx, const char *model, const accel_fit_params *params,
+                               asking *a) {
+  accel_init_params how = {.size = sizeof how,
+                           .device = "cpu",
+                           .architecture = params->architecture,
+                           .task = params->task};
+  accel_status status = accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
+  if (status != ACCEL_ERROR_NOT_FOUND) return status;
+  how.random_weights = 1;
+  accel__clear_error();
+  return accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
+}
+
+/* With the tokenizer there, so that what reading it leaves in memory is counted, too. */
+static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
+                             asking *a) {
+  ACCEL_TRY(open_model(ctx, model, params, a));
+  const accel__processor *processor = accel__processor_for(a->ep);
+  const uint64_t resident = accel__resident_bytes();
+  a->tables = processor->tokenizer ? accel__tokenizer_bytes(processor->tokenizer) : 0;
+  a->report->process = resident > a->tables ? resident - a->tables : 0;
+  return ACCEL_OK;
+}
+
+/* What seq counts, and how many where nothing is said: tokens of a model that takes text, else what
+ * its one input has. */
+static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t given) {
+  static const struct {
+    const char *name, *unit;
+    uint32_t rank, dim;
+  } others[] = {{"pixel_values", "pixels a side", 4, 2},
+                {"pixel_values", "pixels a side", 5, 3},
+                {"input_values", "samples", 2, 1},
+                {"input_values", "frames", 3, 1}};
+  const accel__model *m = a->ep->model;
+  accel_fit_report *r = a->report;
+  r->unit = "tokens";
+  r->seq = given                                            ? given
+           : m->max_positions > 0 && m->max_positions < 128 ? (uint32_t)m->max_positions
+                                                            : 128;
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    if (m->inputs[i].kind == ACCEL__INPUT_TOKENS) return;
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+      const accel_plugin_tensor *t = &p->tensor[m->inputs[i].tensor];
+      if (strcmp(m->inputs[i].name, others[k].name) || t->rank != others[k].rank) continue;
+      const accel_plugin_dim *d = &p->dim[t->dim[others[k].dim]];
+      const bool fixed = d->op == ACCEL_PLUGIN_DIM_CONST;
+      a->usual = fixed ? (uint32_t)d->c : (uint32_t)p->symbol[d->a].typical;
+      r->unit = others[k].unit;
+      r->seq = given && !fixed ? given : a->usual;
+    }
+}
+
+static void describe(asking *a, const accel_fit_params *params) {
+  const accel_plugin_program *p = accel__program_view(a->ep->model->program);
+  accel_fit_report *r = a->report;
+  r->model = keep(a, a->ep->name);
+  r->architecture = keep(a, a->ep->model->architecture);
+  r->batch = params->batch ? params->batch : 1;
+  describe_seq(a, p, params->seq);
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];
+    r->parameters += n;
+  }
+}
+
+accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params,
+                               accel_fit_report **out) {
+  asking a = {0};
+  accel__choice devices = {0};
+  const char *only = params->precision ? accel__registry_precision_name(params->precision) : NULL;
+  if (params->precision && !only)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
+                       params->precision);
+  a.report = accel__task_result(sizeof *a.report);
+  if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
+  a.arena = accel__task_arena(a.report);
+  a.new_tokens = params->new_tokens;
+  /* before other devices' drivers are in the process's memory */
+  accel_status status = open_dry(ctx, model, params, &a);
+  if (status == ACCEL_OK) status = devices_of(ctx, params->device, &devices);
+  if (status == ACCEL_OK) {
+    describe(&a, params);
+    status = ask_all(&a, &devices, only);
+  }
+  accel__endpoint_free(a.ep);
+  accel__choice_free(&devices);
+  if (status == ACCEL_OK)
+    *out = a.report;
+  else
+    accel__task_free(a.report);
+  return status;
+}

@@ -1,0 +1,12 @@
+/* fit_report.h - what of a model fits into which memory.
+ * Behind the public functions of the same names (accel.h says what they do); arguments are already
+ * checked. */
+#ifndef ACCEL_VERIFY_FIT_REPORT_H
+#define ACCEL_VERIFY_FIT_REPORT_H
+
+#include "dispatch/endpoint.h"
+
+accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params,
+                               accel_fit_report **out);
+
+#endif

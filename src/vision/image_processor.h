@@ -1,0 +1,85 @@
+/* image_processor.h - preprocessor_config.json of vision models, and the tensors that it makes of pictures.
+ *
+ *   accel__image_processor p;  ACCEL_TRY(accel__image_processor_load(directory, &p));
+ *   accel__pixels px;  ACCEL_TRY(accel__pixels_of(&p, images, n, pool, &px));
+ *
+ * Follows the image processors of transformers 5 with their torchvision backend.  Old spellings (ViTFeatureExtractor,
+ * ViTImageProcessorFast, sizes as numbers or pairs, max_size) mean what they mean there.
+ */
+#ifndef ACCEL_VISION_IMAGE_PROCESSOR_H
+#define ACCEL_VISION_IMAGE_PROCESSOR_H
+
+#include "vision/image.h"
+
+/* A size as the files have it; sides of 0 are not given. */
+typedef struct accel__size {
+  int32_t height, width;
+  int32_t shortest_edge, longest_edge;
+  int32_t max_height, max_width;
+} accel__size;
+
+typedef enum accel__layout {
+  /* pixel_values [n, 3, H, W]: all pictures end in one size, or, with do_pad, are padded as
+   * below */
+  ACCEL__LAYOUT_PLAIN,
+  /* DETR, YOLOS: padded at the right and below to the largest; pixel_mask [n, H, W] when do_pad */
+  ACCEL__LAYOUT_PADDED,
+  /* VideoMAE, X-CLIP: the pictures are one video, pixel_values [1, n, 3, H, W] */
+  ACCEL__LAYOUT_FRAMES,
+  ACCEL__LAYOUT_TILES, /* LLaVA-Next: pixel_values [n, tiles, 3, H, W] and image_sizes [n, 2] */
+  /* Qwen2-VL: pixel_values [patches of all pictures, 3 * temporal_patch * patch * patch] and
+   * image_grid_thw [n, 3]; patches that merge stand together */
+  ACCEL__LAYOUT_PATCHES
+} accel__layout;
+
+enum { ACCEL__MAX_PINPOINTS = 256 };
+
+typedef struct accel__image_processor {
+  accel__layout layout;
+  bool do_resize, do_center_crop, do_rescale, do_normalize, do_pad;
+  bool do_convert_rgb; /* the colour that a file names as transparent becomes white */
+  /* size.shortest_edge below 384: resized to 1 / crop_pct of it, then cropped; else warped */
+  bool convnext;
+  bool multiples; /* YOLOS: sides are rounded down to multiples of 16 */
+  /* LLaVA: padded to a square in the mean colour first, when do_pad */
+  bool pad_square;
+  /* SegFormer, ConvNeXt: classes without these steps, whatever the file says */
+  bool never_crops, never_pads;
+  accel__size size, crop_size, pad_size;
+  /* Qwen2-VL: how many a resized picture has (size.shortest_edge, longest_edge) */
+  int64_t min_pixels, max_pixels;
+  /* Qwen2-VL: sides become multiples of patch_size * merge_size */
+  int64_t patch_size, temporal_patch, merge_size;
+  accel__filter filter;
+  accel__rounding rounding; /* ACCEL__ROUND_TORCH unless the caller changes it */
+  double rescale_factor, mean[3], std[3], crop_pct;
+  int32_t n_pinpoints, pinpoint[ACCEL__MAX_PINPOINTS][2]; /* LLaVA-Next: height, width */
+} accel__image_processor;
+
+/* Reads preprocessor_config.json (or "image_processor" of processor_config.json) in `directory`.
+ * ACCEL_ERROR_FORMAT names file and field; an image_processor_type that is not known is
+ * ACCEL_ERROR_UNSUPPORTED by name. */
+accel_status accel__image_processor_load(const char *directory, accel__image_processor *out);
+
+typedef struct accel__pixels {
+  float *values; /* pixel_values, row-major */
+  int64_t dim[5];
+  uint32_t rank;
+  int64_t *mask; /* pixel_mask [n, H, W], NULL: none */
+  /* LLaVA-Next: image_sizes [n, 2]: height, width of the pictures as given; NULL: none */
+  int64_t *sizes;
+  int64_t *grid; /* Qwen2-VL: image_grid_thw [n, 3]: patches in time, height, width; NULL: none */
+  uint32_t images;
+} accel__pixels;
+/* images[n] are left as they are.  ACCEL_ERROR_ARGUMENT when pictures that must end in one size do
+ * not. */
+accel_status accel__pixels_of(const accel__image_processor *p, const accel__image *images,
+                              uint32_t n, accel__pool *pool, accel__pixels *out);
+void accel__pixels_free(accel__pixels *pixels);
+
+/* Sides after resizing a picture of height x width: what the class computes from its size. */
+accel_status accel__size_after(const accel__image_processor *p, const accel__size *size,
+                               int32_t height, int32_t width, int32_t *to_height,
+                               int32_t *to_width);
+
+#endif
