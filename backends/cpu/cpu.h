@@ -28,7 +28,7 @@ typedef struct cpu_linear {
   int32_t glu;     /* accel_plugin_kind GLU_ */
   int32_t trans;   /* stored [K,N] */
   int64_t n, k;    /* columns of the result */
-  cpu_form form;
+  cpu_layout form;
   accel_plugin_format format; /* that w came in */
   int64_t panels;
   uint64_t panel_bytes;
@@ -82,14 +82,14 @@ void cpu_unmap(cpu_self *self, const accel_plugin_host *host);
 /* Bytes that cpu_open keeps for a weight: kit_backend.weight_bytes. */
 uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format);
-/* Whether it is read where the core mapped it: kit_backend.weight_stays. */
+/* Whether it is read where the core mapped it: kit_backend.weight_in_place. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format, char *why, size_t why_size);
 
 /* Room for packed weights, in huge pages when it is large; free() it.  NULL: *error says so. */
-void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error);
+void *cpu_alloc_weights(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error);
 
 /* Whether an operand is packed for convolutions or experts: cpu_conv_weights.h, cpu_moe.h. */
 static inline bool cpu_op_packs(const accel_plugin_program *program, const accel_plugin_node *node,
@@ -107,10 +107,10 @@ int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
 
 int32_t cpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
-bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-               const accel_plugin_node *other);
-bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                 const accel_plugin_node *next);
+bool cpu_fuse_parallel(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *other);
+bool cpu_fuse_chain(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                    const accel_plugin_node *next);
 bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
                  uint32_t operand);
 
@@ -141,11 +141,11 @@ double cpu_attention_limit(const cpu_self *self, const kit_launch *launch);
 /* ---- */
 
 /* Linears over the same x whose weights lie alike run as one product. */
-bool cpu_linear_joins(const cpu_self *self, const accel_plugin_program *program,
-                      const accel_plugin_node *first, const accel_plugin_node *other);
+bool cpu_linear_fuse_parallel(const cpu_self *self, const accel_plugin_program *program,
+                              const accel_plugin_node *first, const accel_plugin_node *other);
 /* Two linears, the second over the result of the first: block of rows by block of rows. */
-bool cpu_linear_follows(const cpu_self *self, const accel_plugin_program *program,
-                        const accel_plugin_node *first, const accel_plugin_node *next);
+bool cpu_linear_fuse_chain(const cpu_self *self, const accel_plugin_program *program,
+                           const accel_plugin_node *first, const accel_plugin_node *next);
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch,
                           accel_plugin_error *error);
 uint64_t cpu_linear_workspace(const cpu_self *self, const kit_launch *shapes, uint32_t workers);

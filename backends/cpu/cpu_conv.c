@@ -37,7 +37,7 @@ typedef struct images {
 
 /* Columns of the product: pixels, or windows of them. */
 static int64_t columns_of(const images *j) {
-  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->c.plane, j->c.w->n)
+  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_tiles(&j->c.plane, j->c.w->n)
                                            : cpu_area(j->c.plane.out);
 }
 
@@ -341,8 +341,8 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
-bool cpu_conv_follows(const cpu_self *s, const accel_plugin_program *p,
-                      const accel_plugin_node *first, const accel_plugin_node *next) {
+bool cpu_conv_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
+                         const accel_plugin_node *first, const accel_plugin_node *next) {
   (void)p;
   return first->op == ACCEL_PLUGIN_OP_CONV && next->op == ACCEL_PLUGIN_OP_POOL &&
          cpu_codes_of(&s->convs, first->out[0]) && cpu_codes_of(&s->convs, next->out[0]) &&
@@ -371,7 +371,7 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
   c.x_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 0));
   c.residual_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 3));
   c.line = c.plane.out[1];
-  if (l->n_joined) { /* the pool's lines are what matters then */
+  if (l->n_fused) { /* the pool's lines are what matters then */
     *pool = cpu_plane_of(l->joined, NULL);
     c.pool = pool;
     c.y = kit_f32(&l->joined->out[0]);

@@ -50,7 +50,7 @@ typedef struct coded {
   int64_t row;                    /* bytes of a gathered row */
   uint32_t pieces, strips, tasks; /* of an image; of the panels; all of them in so many */
   uint32_t parts;                 /* of an image while it is coded */
-  int64_t *x_at, *scale_at;       /* [taps] cpu_windows */
+  int64_t *x_at, *scale_at;       /* [taps] cpu_implicit_gemm */
   float *images;                  /* planes as codes: cpu_image */
   float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
   cpu_coding *coding;             /* [count] */
@@ -215,7 +215,8 @@ static int64_t lines_of(const coded *j, const piece *at) {
   return ((at->end - at->first) / line + WINDOW - 1) / WINDOW * WINDOW;
 }
 
-static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g, cpu_windows *w) {
+static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g,
+                         cpu_implicit_gemm *w) {
   const cpu_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, n = at->end - at->first,
                 line = j->thin ? n : p->out[1], lines = j->words ? lines_of(j, at) : n / line,
@@ -230,7 +231,7 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
     const int64_t first = top * p->in[1] + left;
     x.codes += first * channels, x.scale += first, x.zero += first;
   }
-  *w = (cpu_windows){
+  *w = (cpu_implicit_gemm){
       .line = line, .block = j->call.w->block, .x_at = j->x_at, .scale = x.scale, .zero = x.zero};
   w->scale_at = j->scale_at;
   if (j->call.x_positive) w->zero = NULL;
@@ -278,7 +279,7 @@ static bool below(const float *x, int64_t n, float limit) { /* false where there
 }
 
 /* Whether sums of products stay far from overflowing, so that nothing of a piece becomes NaN. */
-static bool is_tame(const coded *j, const cpu_windows *w, int64_t pixels) {
+static bool is_tame(const coded *j, const cpu_implicit_gemm *w, int64_t pixels) {
   const int64_t blocks = cpu_conv_depth(j->call.w) / w->block,
                 reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row +
                         w->scale_at[blocks - 1] + 1;
@@ -287,7 +288,7 @@ static bool is_tame(const coded *j, const cpu_windows *w, int64_t pixels) {
 }
 
 /* Where the kernel notes what the piece reaches. */
-static void note_reach(const coded *j, int64_t pixels, char *room, cpu_windows *w) {
+static void note_reach(const coded *j, int64_t pixels, char *room, cpu_implicit_gemm *w) {
   if (!is_tame(j, w, pixels)) return;
   w->high = (float *)(void *)(room + j->reach_at);
   if (j->call.act != ACCEL_PLUGIN_ACT_RELU) w->low = w->high + pixels * j->call.kernels->vector;
@@ -316,7 +317,7 @@ static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end,
 }
 
 /* Lets the kernel ask for what the next piece reads and writes. */
-static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_windows *w) {
+static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_implicit_gemm *w) {
   const cpu_conv_call *c = &j->call;
   const int64_t pixels = at->end - at->first;
   w->y_ahead = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes +
@@ -327,7 +328,7 @@ static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_wi
 
 /* g as words. */
 static void run_words(const coded *j, const piece *at, char *room, const cpu_gemm *g,
-                      cpu_windows *windows) {
+                      cpu_implicit_gemm *windows) {
   const cpu_conv *c = j->call.w;
   const bool plain = g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU;
   const int64_t n = at->end - at->first;
@@ -364,11 +365,11 @@ static void run_words(const coded *j, const piece *at, char *room, const cpu_gem
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
 static void multiply_piece(const coded *j, const piece *to, char *room, float *product,
-                           cpu_windows *w) {
+                           cpu_implicit_gemm *w) {
   const cpu_conv_call *c = &j->call;
   const piece at = *to;
   const bool later = c->residual && !c->residual_codes, coded_now = c->y_codes && !c->pool;
-  cpu_windows windows;
+  cpu_implicit_gemm windows;
   cpu_gemm g = {.n = at.n,
                 .k = cpu_conv_depth(c->w),
                 .w = (const char *)c->w->packed + (uint64_t)at.panel * c->w->panel_bytes,
@@ -402,7 +403,7 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
   const cpu_conv_call *c = &j->call;
   const piece at = piece_of(j, index);
   float *product = (float *)(void *)room;
-  cpu_windows reach;
+  cpu_implicit_gemm reach;
   multiply_piece(j, &at, room, product, &reach);
   if (c->y_codes)
     put_codes(j, at.image, at.first, at.end, product, reach.high, reach.low);
@@ -422,7 +423,7 @@ static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, 
   const cpu_plane *p = c->pool;
   const int64_t wide = c->plane.out[1], first = line * p->stride[0] - p->begin[0];
   const float *lines[CPU_POOL_TAPS] = {NULL};
-  cpu_windows unused;
+  cpu_implicit_gemm unused;
   if (*done < first) *done = first;
   for (int64_t end = first + (p->kernel[0] - 1) * p->dilation[0] + 1;
        *done < end && *done < c->plane.out[0]; ++*done) {

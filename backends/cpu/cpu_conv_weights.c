@@ -314,7 +314,7 @@ static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_
                     const accel_plugin_format *format, const accel_plugin_host *host,
                     accel_plugin_error *error) {
   packing p = {.c = c, .kernels = kernels, .weight = &program->weight[c->w], .format = format};
-  c->packed = cpu_weight_room(host, (uint64_t)floats_of(c) * sizeof(float), error);
+  c->packed = cpu_alloc_weights(host, (uint64_t)floats_of(c) * sizeof(float), error);
   if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;

@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 
-typedef enum cpu_conv_form {
+typedef enum cpu_conv_layout {
   CPU_CONV_TILES,    /* cpu_conv_gemm.w of each group, one after the other */
   CPU_CONV_WINOGRAD, /* cpu_winograd_fn's w */
   /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
@@ -13,9 +13,9 @@ typedef enum cpu_conv_form {
   CPU_CONV_PLANES, /* one input channel a group: [outputs][taps] */
   CPU_CONV_TAPS,   /* the same over rows, an output a channel: [taps][outputs] */
   /* panels of cpu_gemm.w (cpu_pack_i8.c), k in the order of kernel rows, kernel columns, channels;
-   * cpu_windows */
+   * cpu_implicit_gemm */
   CPU_CONV_I8
-} cpu_conv_form;
+} cpu_conv_layout;
 
 enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most */
 
@@ -29,7 +29,7 @@ typedef struct cpu_conv {
   /* I8: k of one scale of x: a row of the kernel or a tap, all where these are short */
   int64_t block;
   /* I8: k of a row of the kernel, padded with zeros to a multiple of 8, where such rows are the
-   * parts of a block that is all of them (cpu_windows); else 0 */
+   * parts of a block that is all of them (cpu_implicit_gemm); else 0 */
   int64_t part;
   uint64_t panel_bytes; /* I8 */
   /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */

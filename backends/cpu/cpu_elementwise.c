@@ -29,7 +29,7 @@ static void steps(const kit_tensor *t, const kit_tensor *out, int64_t *step) {
   }
 }
 
-static bool joins(const nest *n, int left, int i) {
+static bool fuse_parallel(const nest *n, int left, int i) {
   for (int k = 0; k < OPERANDS; k++)
     if (n->step[k][left] != n->step[k][i] * n->dim[i]) return false;
   return true;
@@ -39,7 +39,7 @@ static void join(nest *n) {
   int at = 0;
   for (int i = 0; i < n->rank; i++) {
     if (n->dim[i] == 1) continue;
-    int to = at && joins(n, at - 1, i) ? at - 1 : at;
+    int to = at && fuse_parallel(n, at - 1, i) ? at - 1 : at;
     n->dim[to] = to < at ? n->dim[to] * n->dim[i] : n->dim[i];
     for (int k = 0; k < OPERANDS; k++) n->step[k][to] = n->step[k][i];
     if (to == at) at++;

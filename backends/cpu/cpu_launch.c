@@ -94,15 +94,15 @@ bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *n
   return false;
 }
 
-bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-               const accel_plugin_node *other) {
+bool cpu_fuse_parallel(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *other) {
   return self && first->op == ACCEL_PLUGIN_OP_LINEAR &&
-         cpu_linear_joins(self, program, first, other);
+         cpu_linear_fuse_parallel(self, program, first, other);
 }
 
-bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                 const accel_plugin_node *next) {
+bool cpu_fuse_chain(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                    const accel_plugin_node *next) {
   if (!self || first->op != ACCEL_PLUGIN_OP_LINEAR || next->op != ACCEL_PLUGIN_OP_LINEAR)
-    return self && cpu_conv_follows(self, program, first, next);
-  return cpu_linear_follows(self, program, first, next);
+    return self && cpu_conv_fuse_chain(self, program, first, next);
+  return cpu_linear_fuse_chain(self, program, first, next);
 }

@@ -6,8 +6,8 @@
 #include "cpu.h"
 
 typedef struct job {
-  cpu_gemm g[KIT_JOINED + 1]; /* of all nodes of the launch: they read the same x */
-  int64_t panels_before[KIT_JOINED + 2];
+  cpu_gemm g[KIT_MAX_FUSED + 1]; /* of all nodes of the launch: they read the same x */
+  int64_t panels_before[KIT_MAX_FUSED + 2];
   uint32_t n_gemm;
   cpu_linear_fn *run;
   cpu_convert_fn *convert; /* NULL: x is read as it is */
@@ -113,7 +113,7 @@ static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_
                                   int64_t ldx) {
   const cpu_linear_kernel *kernel = kernel_of(s, w);
   if (kernel->x != CPU_X_F32) return s->kernels.convert[x_of(s, w)];
-  return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_crowded(ldx * (int64_t)sizeof(float))
+  return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_aliases_l1(ldx * (int64_t)sizeof(float))
              ? copy_rows
              : NULL;
 }
@@ -158,15 +158,15 @@ static void convert(job *j, const kit_launch *l, void *room) {
 
 /* ---- the products ---- */
 
-bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p,
-                      const accel_plugin_node *first, const accel_plugin_node *other) {
+bool cpu_linear_fuse_parallel(const cpu_self *s, const accel_plugin_program *p,
+                              const accel_plugin_node *first, const accel_plugin_node *other) {
   const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
   return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form &&
          s->linear[a].k == s->linear[b].k && x_of(s, &s->linear[a]) == x_of(s, &s->linear[b]);
 }
 
-bool cpu_linear_follows(const cpu_self *s, const accel_plugin_program *p,
-                        const accel_plugin_node *first, const accel_plugin_node *next) {
+bool cpu_linear_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
+                           const accel_plugin_node *first, const accel_plugin_node *next) {
   return !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 &&
          s->linear_of[next - p->node] >= 0;
 }
@@ -272,7 +272,7 @@ typedef struct chain {
 } chain;
 
 static bool chained(const kit_launch *l) {
-  return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id;
+  return l->n_fused == 1 && l->joined[0].in[0].id == l->out[0].id;
 }
 
 /* Whether the second reads x by blocks: then a strip of columns of the first is enough to
@@ -453,7 +453,7 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   r.floats = (rows * w->n + 15) / 16 * 16;
   r.g.residual = NULL;
   float *x = malloc((size_t)(rows * ldx) * sizeof *x);
-  void *room = kit_room(x_bytes(s, w, rows, ldx) + 64);
+  void *room = kit_alloc_pages(x_bytes(s, w, rows, ldx) + 64);
   r.y = malloc((size_t)(cpu_workers(l) * r.floats) * sizeof *r.y);
   double us = 0;
   if (x && room && r.y) {
@@ -490,7 +490,7 @@ int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_e
   }
   job j = {.rows = kit_row_count(&l->out[0])};
   add_gemm(&j, s, l);
-  for (uint32_t m = 0; m < l->n_joined; m++) add_gemm(&j, s, &l->joined[m]);
+  for (uint32_t m = 0; m < l->n_fused; m++) add_gemm(&j, s, &l->joined[m]);
   multiply(&j, s, linear_at(s, l), l, l->workspace);
   return ACCEL_PLUGIN_OK;
 }

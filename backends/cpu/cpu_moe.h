@@ -9,7 +9,7 @@
 typedef struct cpu_experts {
   int32_t w; /* weight index */
   accel_plugin_format format;
-  cpu_form form;
+  cpu_layout form;
   int64_t n, k, panels; /* n: columns of the result */
   uint64_t panel_bytes;
   char *packed; /* [experts][panels][panel_bytes] */

@@ -109,7 +109,7 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
                     const accel_plugin_format *format, const accel_plugin_host *host,
                     const cpu_moe *moe, cpu_experts *e, accel_plugin_error *error) {
   e->format = format[e->w];
-  e->form = cpu_form_of(kernels, &e->format);
+  e->form = cpu_layout_of(kernels, &e->format);
   packing p = {.moe = moe, .e = e, .gated = moe->fused && e == &moe->up};
   p.shape = (cpu_panel){.form = e->form,
                         .kernels = kernels,
@@ -119,7 +119,7 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
   int64_t width = p.gated ? p.shape.cols / 2 : p.shape.cols;
   e->panels = (e->n + width - 1) / width;
   e->panel_bytes = cpu_panel_bytes(&p.shape);
-  e->packed = cpu_weight_room(host, (uint64_t)(moe->experts * e->panels) * e->panel_bytes, error);
+  e->packed = cpu_alloc_weights(host, (uint64_t)(moe->experts * e->panels) * e->panel_bytes, error);
   if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   p.m = (cpu_matrix){.weight = &program->weight[e->w], .format = &e->format};
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);

@@ -56,8 +56,8 @@ static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t 
  * threads. */
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);
 /* A max pool over a convolution's codes runs with it: its lines are never coded. */
-bool cpu_conv_follows(const cpu_self *self, const accel_plugin_program *program,
-                      const accel_plugin_node *first, const accel_plugin_node *next);
+bool cpu_conv_fuse_chain(const cpu_self *self, const accel_plugin_program *program,
+                         const accel_plugin_node *first, const accel_plugin_node *next);
 /* shapes alone count */
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers);
 

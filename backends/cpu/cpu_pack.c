@@ -19,7 +19,7 @@ static const form_info forms[CPU_FORM_COUNT] = {
     [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack, NULL},
 };
 
-static cpu_form natural(const accel_plugin_format *f) {
+static cpu_layout natural(const accel_plugin_format *f) {
   switch (f->store) {
     case ACCEL_PLUGIN_BF16:
       return CPU_FORM_BF16;
@@ -39,8 +39,8 @@ static cpu_form natural(const accel_plugin_format *f) {
   return CPU_FORM_F32;
 }
 
-cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *format) {
-  cpu_form form = natural(format);
+cpu_layout cpu_layout_of(const cpu_kernels *kernels, const accel_plugin_format *format) {
+  cpu_layout form = natural(format);
   bool takes = forms[form].pack && (!forms[form].takes || forms[form].takes(format));
   return takes && kernels->linear[form].run ? form : CPU_FORM_F32;
 }
@@ -51,7 +51,7 @@ uint64_t cpu_panel_bytes(const cpu_panel *p) {
 void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
   forms[p->form].pack(p, column, panel);
 }
-bool cpu_panel_reads(cpu_form form) { return forms[form].row; }
+bool cpu_panel_reads(cpu_layout form) { return forms[form].row; }
 void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
   forms[p->form].row(p, panel, col, y);
 }

@@ -1,5 +1,5 @@
 /* cpu_pack.h - weights of linear nodes from the canonical formats (plugin.h: accel_plugin_format) into
- * panels (kernels.h: cpu_form).
+ * panels (kernels.h: cpu_layout).
  *
  * cpu_pack.c decides the form and calls one packer a form: pack_<form>.c. */
 #ifndef ACCEL_CPU_PACK_H
@@ -28,7 +28,7 @@ typedef struct cpu_column {
 enum { CPU_PANEL_COLS = 64 }; /* at most */
 /* What all panels of a matrix have in common. */
 typedef struct cpu_panel {
-  cpu_form form;
+  cpu_layout form;
   const cpu_kernels *kernels;
   const accel_plugin_format *format;
   int64_t k;
@@ -38,14 +38,14 @@ typedef struct cpu_panel {
 
 /* The form that holds weights of this format on this ISA; F32 when no other does: then they are
  * widened. */
-cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *format);
+cpu_layout cpu_layout_of(const cpu_kernels *kernels, const accel_plugin_format *format);
 /* Bytes of one panel, a multiple of 64. */
 uint64_t cpu_panel_bytes(const cpu_panel *p);
 /* Fills a panel (64-byte aligned) from column[cols]. */
 void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
 /* Whether the rows that a panel was packed from can be read back: all forms but I4. */
-bool cpu_panel_reads(cpu_form form);
+bool cpu_panel_reads(cpu_layout form);
 /* The row of k elements that column `col` of a panel was packed from, as fp32: the numbers of its
  * format, except that in E4M3 all elements of a group that holds a NaN are. */
 void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);

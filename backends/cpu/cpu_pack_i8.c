@@ -1,7 +1,7 @@
 /* cpu_pack_i8.c - int8 weights: one scale a column, or one for groups of k.  Zero points, and groups that blocks of x straddle,
  * are left to fp32 (cpu_pack.c).
  *
- *   block by block of k (cpu_x_block, or cpu_windows.block):
+ *   block by block of k (cpu_x_block, or cpu_implicit_gemm.block):
  *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes; where x's blocks have parts (cpu_x_parted) instead
  *                              of the latter [pairs of parts][cols][2] int16_t: less the sums of their codes
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */

@@ -90,7 +90,7 @@ cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
 static void settle(const cpu_kernels *kernels, const accel_plugin_format *w,
                    const accel_plugin_format *gate, cpu_linear *l) {
   l->format = *w;
-  l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(kernels, &l->format);
+  l->form = l->trans ? CPU_FORM_F32 : cpu_layout_of(kernels, &l->format);
   if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
   const cpu_x x = kernels->linear[l->form].x;
   if (l->k < CPU_X_STEP && (x == CPU_X_U7B || x == CPU_X_BF16)) l->form = CPU_FORM_F32;
@@ -158,8 +158,8 @@ static uint64_t place(cpu_linear *l, char *base) {
   return panels + 2 * bias;
 }
 
-void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
-  void *room = kit_fault(host, "allocation") ? NULL : kit_room(bytes);
+void *cpu_alloc_weights(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
+  void *room = kit_fault(host, "allocation") ? NULL : kit_alloc_pages(bytes);
   if (!room) kit_no_memory(error, bytes);
   return room;
 }
@@ -168,7 +168,7 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
   uint64_t at = 0;
   s->arena_bytes = 0;
   for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place(&s->linear[i], NULL);
-  s->arena = cpu_weight_room(host, s->arena_bytes, error);
+  s->arena = cpu_alloc_weights(host, s->arena_bytes, error);
   if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
   for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
@@ -256,7 +256,7 @@ typedef struct source {
 } source;
 
 static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index,
-                           cpu_form form, source *out, accel_plugin_error *error) {
+                           cpu_layout form, source *out, accel_plugin_error *error) {
   const accel_plugin_weight *w = &s->program->weight[index];
   *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
   kit_weight_matrix(w, &out->m.n, &out->m.k);
@@ -483,7 +483,7 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
     return ACCEL_PLUGIN_NO;
   }
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
-  if (cpu_form_of(&kernels, format) != CPU_FORM_F32) return ACCEL_PLUGIN_NATIVE;
+  if (cpu_layout_of(&kernels, format) != CPU_FORM_F32) return ACCEL_PLUGIN_NATIVE;
   snprintf(why, why_size, "weight '%s' is widened to fp32 while loading",
            program->weight[index].name);
   return ACCEL_PLUGIN_EMULATED;

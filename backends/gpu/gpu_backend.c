@@ -45,7 +45,7 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
     free(s);
     return rc;
   }
-  gpu_limits_wished(&s->limits);
+  gpu_limits_from_env(&s->limits);
   gpu_pool_open(&s->pool, s->device, &s->limits);
   *self = s; /* from here gpu_close frees it */
   const uint8_t kv = open->options->precision.kv;
@@ -108,7 +108,7 @@ int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   run->launches++;
   int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error)
                             : ACCEL_PLUGIN_OK;
-  if (!rc && anything) rc = gpu_launch_parts(run, l, error);
+  if (!rc && anything) rc = gpu_launch_split(run, l, error);
   return rc;
 }
 

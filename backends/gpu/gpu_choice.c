@@ -36,7 +36,7 @@ static int32_t make(gpu_self *s, gpu_store store, int64_t m, bench *b, accel_plu
   static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu};
   gpu_product *p = &b->p;
   *p = gpu_bare_product(store, N, K);
-  const uint64_t words = gpu_words_bytes(s, &p->w.w, false, m),
+  const uint64_t words = gpu_activations_q_bytes(s, &p->w.w, false, m),
                  bytes[5] = {2 * (uint64_t)m * K * 4, (uint64_t)N * p->w.w.row_words * 4, N * 4,
                              (uint64_t)m * N * 4, words ? words : 4};
   int32_t rc = ACCEL_PLUGIN_OK;
@@ -92,7 +92,8 @@ static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, i
   return ACCEL_PLUGIN_OK;
 }
 
-int gpu_variant_pays(gpu_self *s, const accel_plugin_host *host, uint32_t bit, gpu_store store) {
+int gpu_variant_is_faster(gpu_self *s, const accel_plugin_host *host, uint32_t bit,
+                          gpu_store store) {
   static const int64_t rows[] = {PROMPT, STEP};
   const uint32_t before = s->variants;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
@@ -114,7 +115,7 @@ int gpu_variant_pays(gpu_self *s, const accel_plugin_host *host, uint32_t bit, g
 }
 
 /* As many rows as are multiplied by large tiles at all. */
-int gpu_large_tiles_pay(gpu_self *s, const accel_plugin_host *host) {
+int gpu_large_tiles_are_faster(gpu_self *s, const accel_plugin_host *host) {
   const uint32_t before = s->variants;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   bench b = {.memory = {NULL}};

@@ -182,8 +182,8 @@ int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *
                           accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
   if (p->w.w.packed && !p->trans) return multiply_packed(run, l, p, error);
-  if (gpu_words_variant(run->self->variants, &p->w.w, p->trans) && !p->w.plain.bytes)
-    return gpu_words_multiply(run, l, p, error);
+  if (gpu_activations_q_variant(run->self->variants, &p->w.w, p->trans) && !p->w.plain.bytes)
+    return gpu_activations_q_multiply(run, l, p, error);
   for (int64_t first = 0; !rc && first < p->w.w.n;) {
     gpu_binding part;
     const int64_t count = gpu_matrix_rows(run, &p->w, first, &part);
@@ -269,7 +269,7 @@ static uint64_t words_bytes(const gpu_self *self, const kit_launch *l, int w) {
   const bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   const int64_t m = kit_row_count(&l->out[0]);
   return weight->packed && !trans ? packed_bytes(&self->limits, m, weight->k)
-                                  : gpu_words_bytes(self, weight, trans, m);
+                                  : gpu_activations_q_bytes(self, weight, trans, m);
 }
 
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {

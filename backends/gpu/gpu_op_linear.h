@@ -1,5 +1,5 @@
 /* gpu_op_linear.h - one product y[m, n] = act(x w^T + bias) + residual, and its two ways: with fp32
- * activations (gpu_op_linear.c), or with activations in words of the weight's own kind (gpu_op_words.c):
+ * activations (gpu_op_linear.c), or with activations in words of the weight's own kind (gpu_op_linear_q.c):
  * signed bytes for int8 weights, fp16 or bf16 for theirs, for devices with integer dot products or
  * matrix units. */
 #ifndef ACCEL_GPU_OP_LINEAR_H
@@ -15,7 +15,7 @@ typedef struct gpu_product {
   gpu_matrix w;
   const kit_tensor *bias, *residual;
   gpu_binding y;
-  gpu_binding words; /* workspace of gpu_words_bytes */
+  gpu_binding words; /* workspace of gpu_activations_q_bytes */
   int64_t m, n, k, y_stride;
   int32_t act;
   float alpha;
@@ -42,11 +42,11 @@ bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int6
 gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k);
 /* Of `variants` the one by which rows of k numbers are multiplied with this weight stored [n, k];
  * 0: none. */
-uint32_t gpu_words_variant(uint32_t variants, const gpu_weight *w, bool trans);
+uint32_t gpu_activations_q_variant(uint32_t variants, const gpu_weight *w, bool trans);
 /* Workspace for m rows; 0 without such a variant. */
-uint64_t gpu_words_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
-int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
-                           accel_plugin_error *error);
+uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
+int32_t gpu_activations_q_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
+                                   accel_plugin_error *error);
 /* Either way, by what the run's endpoint takes; x within one binding. */
 int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
                           accel_plugin_error *error);
@@ -56,9 +56,9 @@ int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *
 /* Is the variant, which is right, as fast as the plain kernels on this device?  1: yes, 0: no, -1:
  * it could not be measured.
  */
-int gpu_variant_pays(gpu_self *self, const accel_plugin_host *host, uint32_t variant,
-                     gpu_store store);
+int gpu_variant_is_faster(gpu_self *self, const accel_plugin_host *host, uint32_t variant,
+                          gpu_store store);
 /* Are tiles of 128 rows as fast as those of 64 where products take them by their size? */
-int gpu_large_tiles_pay(gpu_self *self, const accel_plugin_host *host);
+int gpu_large_tiles_are_faster(gpu_self *self, const accel_plugin_host *host);
 
 #endif

@@ -11,7 +11,7 @@ enum { FEW_CODES = 8, FEW_HALVES = 16, SEGMENTS = 8, LONGEST = 1 << 17 };
 
 static uint64_t aligned(uint64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
-uint32_t gpu_words_variant(uint32_t all, const gpu_weight *w, bool trans) {
+uint32_t gpu_activations_q_variant(uint32_t all, const gpu_weight *w, bool trans) {
   if (trans || w->packed || !w->k) return 0;
   if (w->store == GPU_STORE_F16) return all & GPU_VARIANT_MATRIX_F16;
   if (w->store == GPU_STORE_BF16) return all & GPU_VARIANT_MATRIX_BF16;
@@ -25,9 +25,10 @@ static uint64_t words_part(const gpu_weight *w, int64_t m) {
   return aligned((uint64_t)m * w->row_words * 4);
 }
 
-uint64_t gpu_words_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m) {
-  return gpu_words_variant(self->variants, w, trans) ? words_part(w, m) + aligned((uint64_t)m * 4)
-                                                     : 0;
+uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m) {
+  return gpu_activations_q_variant(self->variants, w, trans)
+             ? words_part(w, m) + aligned((uint64_t)m * 4)
+             : 0;
 }
 
 /* x as words, and behind them a factor for each row. */
@@ -56,7 +57,7 @@ static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32
 }
 
 static gpu_way choose(const gpu_run *run, const gpu_product *p) {
-  const uint32_t variant = gpu_words_variant(run->self->variants, &p->w.w, p->trans);
+  const uint32_t variant = gpu_activations_q_variant(run->self->variants, &p->w.w, p->trans);
   const gpu_limits *limits = &run->self->limits;
   const bool native = limits->int_dot_native;
   if (variant == GPU_VARIANT_MATRIX_F16 || variant == GPU_VARIANT_MATRIX_BF16) {
@@ -111,8 +112,8 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   return gpu_dispatch_way(&c, how, p->m, count, error);
 }
 
-int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
-                           accel_plugin_error *error) {
+int32_t gpu_activations_q_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
+                                   accel_plugin_error *error) {
   const gpu_binding words = gpu_part(p->words, 0, (uint64_t)p->m * p->w.w.row_words * 4),
                     factors = gpu_part(p->words, words_part(&p->w.w, p->m), (uint64_t)p->m * 4);
   const gpu_way how = choose(run, p);

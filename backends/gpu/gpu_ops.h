@@ -12,7 +12,7 @@
  *
  * and a line in gpu_ops.c.  Results without elements never reach an op.  Files: gpu_backend.c (the kit's hooks), gpu_memory.c (pool),
  * gpu_weights.c (formats, upload), gpu_variants.c (kernels of some devices), gpu_choice.c (which of two are faster), gpu_run.c (constants,
- * checks, dispatch), gpu_buffers.c (memory of no endpoint), gpu_parts.c (what passes a binding), gpu_ops.c (the table), op_*.c (the
+ * checks, dispatch), gpu_buffers.c (memory of no endpoint), gpu_split.c (what passes a binding), gpu_ops.c (the table), op_*.c (the
  * ops), gpu_plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
@@ -133,7 +133,7 @@ typedef struct gpu_self { /* an endpoint */
 /* ---- gpu_variants.c ---- */
 
 /* What ACCEL_GPU_VARIANTS makes of a device. */
-void gpu_limits_wished(gpu_limits *limits);
+void gpu_limits_from_env(gpu_limits *limits);
 /* Sets self->variants, when the weights are there. */
 void gpu_variants_open(gpu_self *self, const kit_open *open);
 /* `kernel`, or the one beside it that the variants taken have. */
@@ -179,7 +179,7 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* An operand as a launch brought it into its workspace (gpu_op_linear.c packs x, gpu_op_words.c encodes
+/* An operand as a launch brought it into its workspace (gpu_op_linear.c packs x, gpu_op_linear_q.c encodes
  * it): what the next launch finds there when its workspace is the same. */
 typedef struct gpu_kept {
   uint32_t kernel; /* that wrote it; 0: nothing */
@@ -286,10 +286,10 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);
 
-/* ---- gpu_parts.c ---- */
+/* ---- gpu_split.c ---- */
 
 /* The node's op, once or for each part of its first dim that a binding holds. */
-int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
+int32_t gpu_launch_split(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
 
 /* ---- gpu_ops.c ---- */
 

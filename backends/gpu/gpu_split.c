@@ -88,7 +88,7 @@ static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
   return passes && largest && most >= largest ? (int64_t)(most / largest) : all;
 }
 
-int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+int32_t gpu_launch_split(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
   const gpu_op *op = gpu_op_of(l->node->op);
   const uint32_t mask = parted(l->node->op);
   const bool may = mask && l->n_in <= GPU_BINDINGS && l->n_out <= 2 && kit_has(&l->out[0]) &&

@@ -42,21 +42,24 @@ static uint32_t timed[DEVICES], slower[DEVICES];
 static char why[VARIANTS][300]; /* of the last device that failed it */
 
 /* Kernels by sub-groups, beside those by halving. */
-static const uint32_t twins[][2] = {{GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
-                                    {GPU_K_norm_rows, GPU_K_norm_rows_sub},
-                                    {GPU_K_reduce_rows, GPU_K_reduce_rows_sub},
-                                    {GPU_K_group_norm, GPU_K_group_norm_sub},
-                                    {GPU_K_selective_scan, GPU_K_selective_scan_sub},
-                                    {GPU_K_attention_rows, GPU_K_attention_rows_sub},
-                                    {GPU_K_attention_pages_f32, GPU_K_attention_pages_f32_sub},
-                                    {GPU_K_attention_pages_f16, GPU_K_attention_pages_f16_sub},
-                                    {GPU_K_attention_pages_bf16, GPU_K_attention_pages_bf16_sub}};
+static const uint32_t subgroup_variants[][2] = {
+    {GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
+    {GPU_K_norm_rows, GPU_K_norm_rows_sub},
+    {GPU_K_reduce_rows, GPU_K_reduce_rows_sub},
+    {GPU_K_group_norm, GPU_K_group_norm_sub},
+    {GPU_K_selective_scan, GPU_K_selective_scan_sub},
+    {GPU_K_attention_rows, GPU_K_attention_rows_sub},
+    {GPU_K_attention_pages_f32, GPU_K_attention_pages_f32_sub},
+    {GPU_K_attention_pages_f16, GPU_K_attention_pages_f16_sub},
+    {GPU_K_attention_pages_bf16, GPU_K_attention_pages_bf16_sub}};
 
 /* ---- which ---- */
 
 uint32_t gpu_variant_kernel(uint32_t taken, uint32_t kernel) {
-  for (size_t i = 0; taken & GPU_VARIANT_SUB_GROUPS && i < sizeof twins / sizeof *twins; i++)
-    if (twins[i][0] == kernel) return twins[i][1];
+  for (size_t i = 0;
+       taken & GPU_VARIANT_SUB_GROUPS && i < sizeof subgroup_variants / sizeof *subgroup_variants;
+       i++)
+    if (subgroup_variants[i][0] == kernel) return subgroup_variants[i][1];
   return kernel;
 }
 
@@ -70,10 +73,10 @@ static bool names(const char *list, const char *name) {
   return false;
 }
 
-static const char *wished(void) { return getenv("ACCEL_GPU_VARIANTS"); }
+static const char *from_env(void) { return getenv("ACCEL_GPU_VARIANTS"); }
 
-void gpu_limits_wished(gpu_limits *limits) {
-  const char *wish = wished();
+void gpu_limits_from_env(gpu_limits *limits) {
+  const char *wish = from_env();
   if (wish && names(wish, "small_bindings")) limits->binding = 65536;
   if (wish && names(wish, "wmma")) limits->wmma = limits->wave == 32;
   if (wish && names(wish, "cooperative")) limits->cooperative = limits->wave == 32;
@@ -85,7 +88,7 @@ void gpu_limits_wished(gpu_limits *limits) {
 }
 
 static uint32_t candidates(const gpu_limits *limits) {
-  const char *wish = wished();
+  const char *wish = from_env();
   uint32_t all = limits->matrix;
   if (limits->int_dot || wish) all |= GPU_VARIANT_INT_DOT;
   if (limits->sub_groups && (!limits->cpu || wish)) all |= GPU_VARIANT_SUB_GROUPS;
@@ -98,7 +101,7 @@ static uint32_t candidates(const gpu_limits *limits) {
 static uint32_t useful(const gpu_self *s, uint32_t all) {
   uint32_t found = all & GPU_VARIANT_SUB_GROUPS;
   for (uint32_t i = 0; i < s->program->n_weight; i++)
-    found |= gpu_words_variant(all, &s->weight[i], false);
+    found |= gpu_activations_q_variant(all, &s->weight[i], false);
   return found & GPU_VARIANT_MATRIX_I8 ? found | (all & GPU_VARIANT_INT_DOT) : found;
 }
 
@@ -178,7 +181,7 @@ static int32_t multiply(gpu_self *s, const accel_plugin_host *host, trial *t, gp
   p->tile = tile;
   int32_t rc = gpu_begin(s, &begin, &run, error);
   if (rc) return rc;
-  rc = gpu_words_multiply(run, &l, p, error);
+  rc = gpu_activations_q_multiply(run, &l, p, error);
   const int32_t end = gpu_finish(s, run, !rc, &ms, rc ? NULL : error);
   if (!rc) rc = end;
   return rc ? rc : gpu_download(s, t->got, t->memory[3], 0, (uint64_t)m * N * 4, error);
@@ -200,7 +203,7 @@ static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t
   } shape[] = {{MOST_M, 64}, {MOST_M, GPU_LARGE_ROWS}, {5, 64}};
   gpu_product p = gpu_bare_product(t->store, N, K);
   fill(t);
-  int32_t rc = prepare(s, t, gpu_words_bytes(s, &p.w.w, false, MOST_M), error);
+  int32_t rc = prepare(s, t, gpu_activations_q_bytes(s, &p.w.w, false, MOST_M), error);
   if (rc) return rc;
   p.w.w.data = t->memory[1];
   p.w.w.scale = t->store == GPU_STORE_I8 ? t->memory[2] : NULL;
@@ -328,7 +331,7 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
 
 /* ---- times ---- */
 
-static int sub_groups_pay(gpu_self *s, const accel_plugin_host *host) {
+static int sub_groups_are_faster(gpu_self *s, const accel_plugin_host *host) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   gpu_memory *memory[2] = {NULL, NULL};
   double best[2] = {0, 0}; /* without, with */
@@ -345,8 +348,8 @@ static int sub_groups_pay(gpu_self *s, const accel_plugin_host *host) {
 }
 
 /* Asks the cache, else measures.  With the lock held. */
-static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *name,
-                 gpu_store store) {
+static bool is_faster(gpu_self *s, const kit_open *open, uint32_t bit, const char *name,
+                      gpu_store store) {
   const accel_plugin_host *host = open->options->host;
   char key[96], text[200];
   uint8_t verdict = 0;
@@ -357,9 +360,9 @@ static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *na
     return verdict;
   const uint32_t before = s->variants;
   const int found = kit_fault(host, "slow_variant") ? 0
-                    : bit == LARGE_TILES            ? gpu_large_tiles_pay(s, host)
-                    : bit == GPU_VARIANT_SUB_GROUPS ? sub_groups_pay(s, host)
-                                                    : gpu_variant_pays(s, host, bit, store);
+                    : bit == LARGE_TILES            ? gpu_large_tiles_are_faster(s, host)
+                    : bit == GPU_VARIANT_SUB_GROUPS ? sub_groups_are_faster(s, host)
+                                                    : gpu_variant_is_faster(s, host, bit, store);
   s->variants = before;
   if (found < 0) return true;
   verdict = found == 1;
@@ -375,7 +378,7 @@ static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *na
  * nor a toy is. */
 static bool measures(const gpu_self *s) {
   static const uint64_t worth = 8 << 20, worth_in_tests = 8 << 10; /* bytes of weights */
-  const char *wish = wished();
+  const char *wish = from_env();
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < s->program->n_weight; i++)
     bytes += (uint64_t)s->weight[i].n * s->weight[i].row_words * 4;
@@ -392,11 +395,12 @@ static uint32_t slow_ones(gpu_self *s, const kit_open *open, uint32_t taken) {
     const uint32_t bit = variants[i].bit;
     if (!(taken & bit) || timed[device] & bit) continue;
     timed[device] |= bit;
-    if (!pays(s, open, bit, variants[i].name, variants[i].store)) slower[device] |= bit;
+    if (!is_faster(s, open, bit, variants[i].name, variants[i].store)) slower[device] |= bit;
   }
   if (!(timed[device] & LARGE_TILES) && !s->limits.cpu) {
     timed[device] |= LARGE_TILES;
-    if (!pays(s, open, LARGE_TILES, "large_tiles", GPU_STORE_F32)) slower[device] |= LARGE_TILES;
+    if (!is_faster(s, open, LARGE_TILES, "large_tiles", GPU_STORE_F32))
+      slower[device] |= LARGE_TILES;
   }
   s->limits.small_tiles = slower[device] & LARGE_TILES;
   return slower[device];

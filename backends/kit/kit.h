@@ -33,7 +33,7 @@ enum {
   /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
   KIT_ALIGN = 64,
   KIT_PAGE_ROWS = 256, /* tokens in one page of a KV state */
-  KIT_JOINED = 7       /* further nodes in one launch, at most */
+  KIT_MAX_FUSED = 7    /* further nodes in one launch, at most */
 };
 
 /* ---- 1. errors ---- */
@@ -126,10 +126,10 @@ typedef struct kit_launch {
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
   const accel_plugin_host *host; /* parallel, workers, cancelled */
-  /* [n_joined] nodes that run in this launch as well (backend->joins, backend->follows): their
+  /* [n_fused] nodes that run in this launch as well (backend->joins, backend->follows): their
    * operands and results; workspace is this launch's */
   const struct kit_launch *joined;
-  uint32_t n_joined;
+  uint32_t n_fused;
   void *run; /* what backend->begin gave for this run */
 } kit_launch;
 
@@ -178,8 +178,8 @@ typedef struct kit_backend {
                            const accel_plugin_format *format);
   /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  NULL:
    * never. */
-  bool (*weight_stays)(const accel_plugin_program *program, uint32_t index,
-                       const accel_plugin_format *format);
+  bool (*weight_in_place)(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set
    * *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
@@ -200,16 +200,16 @@ typedef struct kit_backend {
    * memory from all of these but for what `inplace` allows of an operand that no other of them
    * reads, and workspace is asked for once, with launch.joined.  Neither has a state. NULL: never.
    * launch must then look at launch.joined.  self is NULL in estimates. */
-  bool (*joins)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                const accel_plugin_node *other);
+  bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
+                        const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, whose one result is operand 0 of `next` and nothing
    * else?  Then launch.joined[0] is `next`, alone; the tensor between them has a shape but no
    * memory (kit_tensor.data NULL): what the launch keeps of it is in its workspace, which is asked
    * for once, with launch.joined.  All other operands are there before the launch, and the result
    * of `next` is different memory from all but what `inplace` allows.  Neither has a state.  NULL:
    * never.  self is NULL in estimates. */
-  bool (*follows)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                  const accel_plugin_node *next);
+  bool (*fuse_chain)(void *self, const accel_plugin_program *program,
+                     const accel_plugin_node *first, const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node,
                   uint32_t operand);
@@ -319,7 +319,7 @@ static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
 
 /* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0,
  * the same minor or a later one. */
-bool kit_speaks(uint32_t core_abi);
+bool kit_abi_compatible(uint32_t core_abi);
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
                      const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
                      accel_plugin_error *error);
@@ -346,8 +346,8 @@ int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t
                             int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error);
 /* KIT_ALIGN aligned host memory, in huge pages when it is large enough for one; free() it.  NULL:
  * there is none. */
-void *kit_room(uint64_t bytes);
-uint64_t kit_room_bytes(uint64_t bytes); /* what that takes */
+void *kit_alloc_pages(uint64_t bytes);
+uint64_t kit_alloc_pages_size(uint64_t bytes); /* what that takes */
 /* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned; large ones take memory
  * as they are written to. */
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);

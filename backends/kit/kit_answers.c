@@ -5,7 +5,7 @@
 
 #include "kit/kit_internal.h"
 
-bool kit_speaks(uint32_t core_abi) {
+bool kit_abi_compatible(uint32_t core_abi) {
   return core_abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && (core_abi & 0xffff) >= ACCEL_PLUGIN_ABI_MINOR;
 }
 
@@ -52,8 +52,9 @@ static void judge_node(const kit_backend *b, const accel_plugin_program *p, int3
   }
 }
 
-void kit_judge(const kit_backend *b, const accel_plugin_program *p,
-               const accel_plugin_precision *precision, uint32_t entry, accel_plugin_verdict *v) {
+void kit_entry_verdict(const kit_backend *b, const accel_plugin_program *p,
+                       const accel_plugin_precision *precision, uint32_t entry,
+                       accel_plugin_verdict *v) {
   say(v, ACCEL_PLUGIN_NATIVE, -1, "");
   for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++)
     judge_node(b, p, p->entry[entry].node[k], precision, v);
@@ -65,7 +66,7 @@ int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *pro
   if (!program || !precision || !verdict)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "supports: a pointer is NULL");
   accel_plugin_precision wanted;
-  kit_take(&wanted, sizeof wanted, precision, precision->size);
+  kit_read_struct(&wanted, sizeof wanted, precision, precision->size);
   if (program->n_entry && verdict[0].size < sizeof *verdict)
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "verdicts are shorter than this plugin's");
   if (program->n_weight && !wanted.format)
@@ -82,7 +83,7 @@ int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *pro
     if (rc)
       say(v, ACCEL_PLUGIN_NO, inner.node, inner.message);
     else
-      kit_judge(backend, p, &wanted, i, v);
+      kit_entry_verdict(backend, p, &wanted, i, v);
   }
   kit_program_free(p);
   return ACCEL_PLUGIN_OK;
@@ -160,7 +161,7 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   if (!program || !options || !out)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "estimate: a pointer is NULL");
   accel_plugin_options o;
-  kit_take(&o, sizeof o, options, options->size);
+  kit_read_struct(&o, sizeof o, options, options->size);
   accel_plugin_program *p;
   int32_t rc = kit_program_copy(program, &p, error);
   if (rc) return rc;
@@ -174,13 +175,13 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
     e.weights +=
         backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
     /* never held twice */
-    bool stays = backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]);
+    bool stays = backend->weight_in_place && backend->weight_in_place(p, i, &o.precision.format[i]);
     if (!stays && stored > largest) largest = stored;
     if (stays && o.in_file && o.in_file[i]) e.in_file += stored;
   }
   e.peak_load = e.weights + largest;
   if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);
-  if (e.scratch && !backend->alloc) e.scratch = kit_room_bytes(e.scratch);
+  if (e.scratch && !backend->alloc) e.scratch = kit_alloc_pages_size(e.scratch);
   estimate_states(p, &o, &e);
   kit_program_free(p);
   if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);

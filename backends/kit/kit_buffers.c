@@ -9,15 +9,15 @@ enum { HUGE_PAGE = 2 << 20 };
 
 static uint64_t unit_of(uint64_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN; }
 
-uint64_t kit_room_bytes(uint64_t bytes) {
+uint64_t kit_alloc_pages_size(uint64_t bytes) {
   const uint64_t unit = unit_of(bytes);
   return (bytes ? bytes + unit - 1 : unit) / unit * unit;
 }
 
-void *kit_room(uint64_t bytes) {
+void *kit_alloc_pages(uint64_t bytes) {
   const uint64_t unit = unit_of(bytes);
   if (bytes > SIZE_MAX - unit) return NULL;
-  const uint64_t all = kit_room_bytes(bytes);
+  const uint64_t all = kit_alloc_pages_size(bytes);
   void *room = aligned_alloc(unit, all);
 #if defined(MADV_HUGEPAGE)
   if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
@@ -71,20 +71,21 @@ int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const v
 
 /* ---- spares ---- */
 
-typedef struct kit_spare { /* at the start of the memory */
-  struct kit_spare *next;
+typedef struct kit_free_block { /* at the start of the memory */
+  struct kit_free_block *next;
   uint64_t bytes;
-  kit_spare_kind kind;
-} kit_spare;
+  kit_free_kind kind;
+} kit_free_block;
 
-void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, uint64_t *bytes) {
-  kit_spare **best = NULL;
+void *kit_free_list_take(kit_free_list *spares, kit_free_kind kind, uint64_t unit,
+                         uint64_t *bytes) {
+  kit_free_block **best = NULL;
   pthread_mutex_lock(&spares->lock);
-  for (kit_spare *s, **at = &spares->first; (s = *at); at = &s->next)
+  for (kit_free_block *s, **at = &spares->first; (s = *at); at = &s->next)
     if (s->kind == kind && s->bytes <= *bytes && s->bytes % unit == 0 &&
         (!best || s->bytes > (*best)->bytes))
       best = at;
-  kit_spare *found = best ? *best : NULL;
+  kit_free_block *found = best ? *best : NULL;
   if (found) {
     *best = found->next;
     *bytes = found->bytes;
@@ -94,12 +95,12 @@ void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, ui
   return found;
 }
 
-bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint64_t bytes) {
+bool kit_free_list_put(kit_free_list *spares, kit_free_kind kind, void *memory, uint64_t bytes) {
   pthread_mutex_lock(&spares->lock);
-  const bool keep = bytes <= KIT_SPARE_BYTES - spares->bytes;
+  const bool keep = bytes <= KIT_FREE_BYTES - spares->bytes;
   if (keep) {
-    kit_spare *spare = memory;
-    *spare = (kit_spare){.next = spares->first, .bytes = bytes, .kind = kind};
+    kit_free_block *spare = memory;
+    *spare = (kit_free_block){.next = spares->first, .bytes = bytes, .kind = kind};
     spares->first = spare;
     spares->bytes += bytes;
   }
@@ -107,12 +108,12 @@ bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint
   return keep;
 }
 
-uint64_t kit_spares_drop(kit_spares *spares) {
+uint64_t kit_free_list_drop(kit_free_list *spares) {
   pthread_mutex_lock(&spares->lock);
   const uint64_t bytes = spares->bytes;
-  for (kit_spare *next, *at = spares->first; at; at = next) {
+  for (kit_free_block *next, *at = spares->first; at; at = next) {
     next = at->next;
-    if (at->kind == KIT_SPARE_BUFFER)
+    if (at->kind == KIT_FREE_BUFFER)
       kit_buffer_free(0, at);
     else
       free(at);

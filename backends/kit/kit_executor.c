@@ -39,7 +39,7 @@ struct accel_plugin_endpoint {
   _Atomic uint64_t taken; /* by scratch and KV pages */
   uint64_t *weight_bytes; /* [n_weight] of which `weights` is the sum */
   kit_endpoint_state state;
-  kit_spares spares; /* of pages in host memory */
+  kit_free_list spares; /* of pages in host memory */
   uint32_t max_in, max_out;
   pthread_mutex_t lock;
   kit_plan *cache[PLAN_CACHE];
@@ -51,7 +51,7 @@ struct accel_plugin_endpoint {
 /* A step of a profiled run on a device, told when the device has finished. */
 typedef struct watched_step {
   accel_plugin_step step;
-  int32_t node[KIT_JOINED + 1];
+  int32_t node[KIT_MAX_FUSED + 1];
 } watched_step;
 
 /* One call of handler. */
@@ -85,7 +85,7 @@ static bool count_as_taken(const kit_endpoint_state *e, uint64_t bytes) {
 
 bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes) {
   if (count_as_taken(e, bytes)) return true;
-  kit_memory_give(e, kit_spares_drop(e->spares));
+  kit_memory_give(e, kit_free_list_drop(e->spares));
   return count_as_taken(e, bytes);
 }
 
@@ -121,7 +121,7 @@ static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint
     rc = kit_no_memory(error, bytes);
   else if (e->backend->alloc)
     rc = e->backend->alloc(e->self, bytes, &inst->buffer, error);
-  else if (!(inst->buffer = kit_room(bytes)))
+  else if (!(inst->buffer = kit_alloc_pages(bytes)))
     rc = kit_no_memory(error, bytes);
   if (rc)
     kit_memory_give(&e->state, bytes);
@@ -264,13 +264,13 @@ static int32_t take_views(job *j, const accel_plugin_view *in, const accel_plugi
   if ((j->n_in && in[0].size < sizeof *in) || (j->n_out && out[0].size < sizeof *out))
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "views are shorter than this plugin's");
   for (uint32_t i = 0; i < j->n_in; i++) {
-    kit_take(&inst->in[i], sizeof *inst->in, view_at(in, i), in[0].size);
+    kit_read_struct(&inst->in[i], sizeof *inst->in, view_at(in, i), in[0].size);
     if (!inst->in[i].host && !inst->in[i].device && !view_empty(&inst->in[i]))
       return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "input '%s' has no data",
                       kit_tensor_name(j->endpoint->program, j->entry->in[i]));
   }
   for (uint32_t i = 0; i < j->n_out; i++) {
-    kit_take(&inst->out[i], sizeof *inst->out, view_at(out, i), out[0].size);
+    kit_read_struct(&inst->out[i], sizeof *inst->out, view_at(out, i), out[0].size);
     inst->wanted[i] = inst->out[i].host || inst->out[i].device;
   }
   return ACCEL_PLUGIN_OK;
@@ -362,14 +362,14 @@ static int32_t upload(job *j, accel_plugin_error *error) {
   const accel_plugin_program *p = e->program;
   int32_t rc = ACCEL_PLUGIN_OK;
   for (uint32_t i = 0; !rc && i < p->n_tensor; i++) {
-    const kit_place *place = &j->plan->place[i];
+    const kit_location *place = &j->plan->place[i];
     if (p->tensor[i].kind == ACCEL_PLUGIN_TENSOR_CONST && place->home == KIT_HOME_SCRATCH)
       rc = e->backend->upload(e->self, j->inst->buffer, place->offset, p->tensor[i].data,
                               place->bytes, error);
   }
   for (uint32_t i = 0; !rc && i < j->n_in; i++) {
     const accel_plugin_view *v = &j->inst->in[i];
-    const kit_place *place = &j->plan->place[j->entry->in[i]];
+    const kit_location *place = &j->plan->place[j->entry->in[i]];
     if (place->home != KIT_HOME_SCRATCH || !place->bytes) continue;
     if (v->host) {
       rc =
@@ -389,7 +389,7 @@ static int32_t upload(job *j, accel_plugin_error *error) {
 /* Gives a tensor its address. */
 static void locate(const job *j, kit_tensor *t) {
   const accel_plugin_endpoint *e = j->endpoint;
-  const kit_place *place = &j->plan->place[t->id];
+  const kit_location *place = &j->plan->place[t->id];
   char *base = NULL;
   switch (place->home) {
     case KIT_HOME_SCRATCH:
@@ -443,7 +443,7 @@ static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
                                .begin_us = begin_us,
                                .end_us = kit_now_us()}};
   w->step.node = w->node;
-  for (uint32_t m = 0; m <= launch->n_joined; m++) {
+  for (uint32_t m = 0; m <= launch->n_fused; m++) {
     double flop = 0, bytes = 0;
     kit_cost(launch + m, j->endpoint->weight_bytes, &flop, &bytes);
     w->node[w->step.n_node++] = (int32_t)launch[m].index;
@@ -498,7 +498,7 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
                      .workspace_bytes = s->workspace_bytes,
                      .host = j->host,
                      .run = j->device_run},
-             launch[KIT_JOINED + 1];
+             launch[KIT_MAX_FUSED + 1];
   if (s->workspace_bytes) {
     like.workspace_buffer = j->inst->buffer;
     like.workspace_offset = s->workspace;
@@ -524,7 +524,7 @@ static int32_t walk(job *j, accel_plugin_error *error) {
   uint32_t stage = 0;
   if (kit_fault(j->host, "device_lost"))
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the device was lost (fault injected)");
-  for (uint32_t k = 0; k < j->plan->n_step; k += 1 + j->plan->step[k].n_joined) {
+  for (uint32_t k = 0; k < j->plan->n_step; k += 1 + j->plan->step[k].n_fused) {
     const kit_step *s = &j->plan->step[k];
     if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, (int32_t)s->node, "cancelled");
@@ -545,7 +545,7 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
     kit_tensor t = j->plan->tensor[j->entry->out[i]];
     const accel_plugin_view *v = &j->inst->out[i];
     if (!j->inst->wanted[i] || !t.elements) continue;
-    const kit_place *place = &j->plan->place[t.id];
+    const kit_location *place = &j->plan->place[t.id];
     locate(j, &t);
     if (place->home == KIT_HOME_OUTPUT && place->index == i) continue;
     if (!e->backend->alloc) {
@@ -647,7 +647,7 @@ int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, acc
   if (!e || !run || (n_in && !in) || (n_out && !out))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "handler: a pointer is NULL");
   job j = {.endpoint = e, .n_in = n_in, .n_out = n_out};
-  kit_take(&j.run, sizeof j.run, run, run->size);
+  kit_read_struct(&j.run, sizeof j.run, run, run->size);
   j.host = j.run.host;
   if (j.run.entry >= e->program->n_entry)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u",
@@ -674,7 +674,7 @@ int32_t kit_trim(accel_plugin_endpoint *e, uint64_t *released, accel_plugin_erro
   e->idle = NULL;
   e->n_idle = 0;
   pthread_mutex_unlock(&e->lock);
-  uint64_t bytes = kit_spares_drop(&e->spares);
+  uint64_t bytes = kit_free_list_drop(&e->spares);
   atomic_fetch_sub(&e->taken, bytes);
   for (instance *next; list; list = next) {
     next = list->next;
@@ -726,7 +726,7 @@ static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p,
                     precision->name);
   for (uint32_t i = 0; i < p->n_entry; i++) {
     accel_plugin_verdict v = {.size = sizeof v};
-    kit_judge(backend, p, precision, i, &v);
+    kit_entry_verdict(backend, p, precision, i, &v);
     if (v.answer == ACCEL_PLUGIN_NO)
       return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name,
                       v.why);
@@ -798,7 +798,7 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   *out = NULL;
   if (!options) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: no options");
   accel_plugin_options o;
-  kit_take(&o, sizeof o, options, options->size);
+  kit_read_struct(&o, sizeof o, options, options->size);
   if (kit_fault(o.host, "allocation")) return kit_no_memory(error, sizeof(accel_plugin_endpoint));
   accel_plugin_endpoint *e = calloc(1, sizeof *e);
   if (!e) return kit_no_memory(error, sizeof *e);

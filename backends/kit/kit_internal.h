@@ -9,7 +9,7 @@
 
 /* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest
  * zero. */
-void kit_take(void *out, size_t known, const void *given, uint32_t given_size);
+void kit_read_struct(void *out, size_t known, const void *given, uint32_t given_size);
 
 /* ---- kit_bind.c: shapes ---- */
 
@@ -33,26 +33,26 @@ int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int6
 
 /* ---- kit_plan.c: which nodes run and where their tensors live ---- */
 
-typedef enum kit_home {
+typedef enum kit_storage {
   KIT_HOME_NONE,
   KIT_HOME_SCRATCH,
   KIT_HOME_INPUT,
   KIT_HOME_OUTPUT,
   KIT_HOME_WEIGHT,
   KIT_HOME_CONST
-} kit_home;
+} kit_storage;
 
-typedef struct kit_place {
-  uint8_t home;    /* kit_home */
+typedef struct kit_location {
+  uint8_t home;    /* kit_storage */
   uint32_t index;  /* input or output of the entry, weight */
   uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight */
   uint64_t bytes;  /* of the elements */
-} kit_place;
+} kit_location;
 
 typedef struct kit_step {
   uint32_t node;
   uint32_t n_in, n_out; /* padded counts */
-  uint32_t n_joined;    /* the next so many steps run in this one's launch */
+  uint32_t n_fused;     /* the next so many steps run in this one's launch */
   /* tensor without memory: what the one step joined takes from this one; -1 none */
   int32_t between;
   uint64_t workspace, workspace_bytes;
@@ -67,8 +67,8 @@ typedef struct kit_plan {
   uint8_t *wanted; /* [entry.n_out] */
   /* result */
   int64_t *dim;
-  kit_tensor *tensor; /* [n_tensor]; id -1 where the entry does not use it */
-  kit_place *place;   /* [n_tensor] */
+  kit_tensor *tensor;  /* [n_tensor]; id -1 where the entry does not use it */
+  kit_location *place; /* [n_tensor] */
   kit_step *step;
   uint32_t n_step;
   uint32_t widest;  /* most operands and results of a launch, padding included */
@@ -97,14 +97,14 @@ uint32_t kit_step_tensors(const accel_plugin_program *program, const kit_plan *p
  */
 void kit_step_launches(const accel_plugin_program *program, const kit_step *step,
                        const kit_tensor *tensors, const kit_launch *like,
-                       kit_launch out[KIT_JOINED + 1]);
+                       kit_launch out[KIT_MAX_FUSED + 1]);
 
 /* ---- kit_answers.c ---- */
 
 /* Verdict of one entry of a copied program. */
-void kit_judge(const kit_backend *backend, const accel_plugin_program *program,
-               const accel_plugin_precision *precision, uint32_t entry,
-               accel_plugin_verdict *verdict);
+void kit_entry_verdict(const kit_backend *backend, const accel_plugin_program *program,
+                       const accel_plugin_precision *precision, uint32_t entry,
+                       accel_plugin_verdict *verdict);
 
 /* ---- kit_cost.c ---- */
 
@@ -116,24 +116,25 @@ void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *fl
 
 /* Memory of pages between one session that gave it back and the next: a system that has to make
  * memory anew clears it first (2 to 9 % of a prompt's time on a virtual machine,
- * docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as taken.  A room is of
- * kit_room, a buffer of kit_buffer_alloc. */
+ * docs/performance.md).  At most KIT_FREE_BYTES; they stay counted as taken.  A room is of
+ * kit_alloc_pages, a buffer of kit_buffer_alloc. */
 enum {
-  KIT_SPARE_BYTES = 64 << 20,
+  KIT_FREE_BYTES = 64 << 20,
   KIT_OWN_MAPPING = 256 << 10 /* buffers from here on are mappings */
 };
-typedef enum kit_spare_kind { KIT_SPARE_ROOM, KIT_SPARE_BUFFER } kit_spare_kind;
-typedef struct kit_spares {
+typedef enum kit_free_kind { KIT_FREE_ROOM, KIT_FREE_BUFFER } kit_free_kind;
+typedef struct kit_free_list {
   pthread_mutex_t lock;
-  struct kit_spare *first;
+  struct kit_free_block *first;
   uint64_t bytes;
-} kit_spares;
+} kit_free_list;
 /* The largest of its kind that is a multiple of `unit` bytes and at most *bytes, which becomes its
  * size; NULL: none. */
-void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, uint64_t *bytes);
+void *kit_free_list_take(kit_free_list *spares, kit_free_kind kind, uint64_t unit, uint64_t *bytes);
 /* false: too many, the memory is still the caller's */
-bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint64_t bytes);
-uint64_t kit_spares_drop(kit_spares *spares); /* frees all; answers how many bytes these were */
+bool kit_free_list_put(kit_free_list *spares, kit_free_kind kind, void *memory, uint64_t bytes);
+uint64_t kit_free_list_drop(
+    kit_free_list *spares); /* frees all; answers how many bytes these were */
 
 typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
   const accel_plugin_program *program;
@@ -146,7 +147,7 @@ typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
   uint64_t limit;    /* of memory for weights, scratch and KV pages; 0: none */
   uint64_t weights;
   _Atomic uint64_t *taken; /* by scratch and KV pages */
-  kit_spares *spares;
+  kit_free_list *spares;
 } kit_endpoint_state;
 
 /* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the

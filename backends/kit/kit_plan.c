@@ -160,8 +160,8 @@ static bool alias_slice(planner *w, const accel_plugin_node *n) {
   for (int64_t i = axis + 1; i < x->rank; i++) inner *= x->dim[i];
   int64_t start = slice_start(w, n, x->dim[axis]);
   if (start + y->dim[axis] > x->dim[axis]) return false; /* the kernel says what is wrong */
-  const kit_place *from = &w->plan->place[n->in[0]];
-  kit_place *to = &w->plan->place[n->out[0]];
+  const kit_location *from = &w->plan->place[n->in[0]];
+  kit_location *to = &w->plan->place[n->out[0]];
   if (x->row_stride != kit_cols(x)) return false;
   if (before == 1) {
     to->offset = from->offset + (uint64_t)(start * inner) * 4;
@@ -177,7 +177,7 @@ static void aliases(planner *w) {
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i] || n->n_in < 1 || n->in[0] < 0 || n->out[0] < 0) continue;
-    kit_place *to = &w->plan->place[n->out[0]];
+    kit_location *to = &w->plan->place[n->out[0]];
     bool same = n->op == ACCEL_PLUGIN_OP_RESHAPE &&
                 w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
     if (same) to->offset = w->plan->place[n->in[0]].offset;
@@ -205,7 +205,7 @@ static void put_tensor(const kit_plan *plan, int32_t id, kit_tensor *t) {
 uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s,
                           kit_tensor *t) {
   uint32_t at = 0;
-  for (const kit_step *end = s + s->n_joined; s <= end; s++) {
+  for (const kit_step *end = s + s->n_fused; s <= end; s++) {
     const accel_plugin_node *n = &p->node[s->node];
     for (uint32_t j = 0; j < s->n_in; j++) put_tensor(plan, j < n->n_in ? n->in[j] : -1, &t[at++]);
     for (uint32_t j = 0; j < s->n_out; j++)
@@ -215,8 +215,8 @@ uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, c
 }
 
 void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const kit_tensor *t,
-                       const kit_launch *like, kit_launch out[KIT_JOINED + 1]) {
-  for (uint32_t m = 0; m <= s->n_joined; m++) {
+                       const kit_launch *like, kit_launch out[KIT_MAX_FUSED + 1]) {
+  for (uint32_t m = 0; m <= s->n_fused; m++) {
     out[m] = *like;
     out[m].node = &p->node[s[m].node];
     out[m].index = s[m].node;
@@ -227,7 +227,7 @@ void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const k
     t += s[m].n_in + s[m].n_out;
   }
   out->joined = out + 1;
-  out->n_joined = s->n_joined;
+  out->n_fused = s->n_fused;
 }
 
 static void add_step(planner *w, uint32_t i) {
@@ -265,15 +265,15 @@ static void join(planner *w, uint32_t i) {
   const kit_backend *b = w->r->backend;
   const accel_plugin_node *first = &w->p->node[w->e->node[i]];
   const uint32_t step = w->plan->n_step - 1;
-  if (!b || !b->joins || first->state >= 0 || first->n_in < 1 || first->in[0] < 0) return;
-  for (uint32_t k = i + 1; k < w->e->n_node && w->plan->n_step - step <= KIT_JOINED; k++) {
+  if (!b || !b->fuse_parallel || first->state >= 0 || first->n_in < 1 || first->in[0] < 0) return;
+  for (uint32_t k = i + 1; k < w->e->n_node && w->plan->n_step - step <= KIT_MAX_FUSED; k++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[k]];
     if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 ||
         n->in[0] != first->in[0])
       continue;
-    if (!ready(w, k, 0, step) || !b->joins(w->r->self, w->p, first, n)) continue;
+    if (!ready(w, k, 0, step) || !b->fuse_parallel(w->r->self, w->p, first, n)) continue;
     add_step(w, k);
-    w->plan->step[step].n_joined++;
+    w->plan->step[step].n_fused++;
   }
 }
 
@@ -300,17 +300,17 @@ static void follow(planner *w, uint32_t i) {
   const kit_backend *b = w->r->backend;
   const accel_plugin_node *first = &w->p->node[w->e->node[i]];
   const uint32_t step = w->plan->n_step - 1;
-  if (!b || !b->follows || first->state >= 0 || first->out[0] < 0) return;
+  if (!b || !b->fuse_chain || first->state >= 0 || first->out[0] < 0) return;
   for (uint32_t k = 1; k < first->n_out; k++)
     if (first->out[k] >= 0) return;
   const int32_t k = only_reader(w, first->out[0]);
   if (k < 0 || w->placed[k]) return;
   const accel_plugin_node *next = &w->p->node[w->e->node[k]];
   if (next->state >= 0 || !ready(w, (uint32_t)k, 1, step) ||
-      !b->follows(w->r->self, w->p, first, next))
+      !b->fuse_chain(w->r->self, w->p, first, next))
     return;
   add_step(w, (uint32_t)k);
-  w->plan->step[step].n_joined = 1;
+  w->plan->step[step].n_fused = 1;
   w->plan->step[step].between = first->out[0];
 }
 
@@ -329,7 +329,7 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
     const uint32_t step = plan->n_step;
     add_step(w, i);
     join(w, i);
-    if (!w->plan->step[step].n_joined) follow(w, i);
+    if (!w->plan->step[step].n_fused) follow(w, i);
     uint32_t width = 0;
     for (uint32_t m = step; m < plan->n_step; m++)
       width += plan->step[m].n_in + plan->step[m].n_out;
@@ -349,7 +349,7 @@ static void lifetimes(planner *w) {
     if (joined)
       joined--;
     else
-      at = k, joined = s->n_joined;
+      at = k, joined = s->n_fused;
     for (uint32_t j = 0; j < n->n_in; j++)
       if (n->in[j] >= 0) w->last[w->root[n->in[j]]] = (int32_t)at;
     for (uint32_t j = 0; j < n->n_out; j++)
@@ -367,7 +367,7 @@ static void fixed_homes(planner *w) {
   kit_plan *plan = w->plan;
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
     const accel_plugin_tensor *t = &w->p->tensor[i];
-    kit_place *place = &plan->place[i];
+    kit_location *place = &plan->place[i];
     if (!w->need[i] || w->root[i] != (int32_t)i) continue;
     if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
       place->home = KIT_HOME_WEIGHT;
@@ -398,7 +398,7 @@ static void fixed_homes(planner *w) {
 /* How many of the operands of a launch live in the memory of `root`. */
 static uint32_t readers(const planner *w, const kit_launch *launch, int32_t root) {
   uint32_t n = 0;
-  for (uint32_t m = 0; m <= launch->n_joined; m++)
+  for (uint32_t m = 0; m <= launch->n_fused; m++)
     for (uint32_t i = 0; i < launch[m].n_in; i++)
       n += launch[m].in[i].id >= 0 && w->root[launch[m].in[i].id] == root;
   return n;
@@ -414,7 +414,7 @@ static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, u
   for (uint32_t i = 0; i < launch[m].n_in && i < 32; i++) {
     if (!(mask >> i & 1) || in[i].id < 0) continue;
     int32_t root = w->root[in[i].id];
-    const kit_place *from = &w->plan->place[root];
+    const kit_location *from = &w->plan->place[root];
     if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k ||
         in[i].row_stride != kit_cols(&in[i]))
       continue;
@@ -432,7 +432,7 @@ static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, u
 static void place_step(planner *w, uint32_t k) {
   kit_plan *plan = w->plan;
   kit_step *s = &plan->step[k];
-  kit_launch launch[KIT_JOINED + 1];
+  kit_launch launch[KIT_MAX_FUSED + 1];
   const kit_launch like = {.program = w->p, .dim = plan->dim};
   const uint32_t n_tensor = kit_step_tensors(w->p, plan, s, w->tensors);
   kit_step_launches(w->p, s, w->tensors, &like, launch);
@@ -440,12 +440,12 @@ static void place_step(planner *w, uint32_t k) {
     s->workspace_bytes = w->r->backend->workspace(w->r->self, launch, w->r->workers);
     if (s->workspace_bytes) s->workspace = take(w, s->workspace_bytes);
   }
-  for (uint32_t m = 0; m <= s->n_joined; m++)
+  for (uint32_t m = 0; m <= s->n_fused; m++)
     for (uint32_t j = 0; j < launch[m].n_out; j++) {
       const kit_tensor *out = &launch[m].out[j];
       if (out->id < 0 || out->id == s->between || plan->place[out->id].home != KIT_HOME_NONE)
         continue;
-      kit_place *to = &plan->place[out->id];
+      kit_location *to = &plan->place[out->id];
       int32_t over = overlay(w, k, launch, m, j);
       to->home = KIT_HOME_SCRATCH;
       to->offset = over >= 0 ? plan->place[over].offset : take(w, to->bytes);
@@ -465,7 +465,7 @@ static void place_step(planner *w, uint32_t k) {
 static void alias_places(planner *w) {
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
     if (!w->alias[i]) continue;
-    const kit_place *from = &w->plan->place[w->root[i]];
+    const kit_location *from = &w->plan->place[w->root[i]];
     w->plan->place[i].home = from->home;
     w->plan->place[i].index = from->index;
     w->plan->place[i].offset += from->offset;
@@ -483,7 +483,7 @@ static int32_t make(planner *w, accel_plugin_error *error) {
   if (!w->hole) return kit_no_memory(error, w->p->n_tensor * sizeof *w->hole);
   lifetimes(w);
   fixed_homes(w);
-  for (uint32_t k = 0; k < w->plan->n_step; k += 1 + w->plan->step[k].n_joined) place_step(w, k);
+  for (uint32_t k = 0; k < w->plan->n_step; k += 1 + w->plan->step[k].n_fused) place_step(w, k);
   alias_places(w);
   return ACCEL_PLUGIN_OK;
 }

@@ -45,7 +45,7 @@ __attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
                                       __VA_ARGS__};                                                \
   const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi) {       \
     (void)host;                                                                                    \
-    return kit_speaks(core_abi) ? &table_ : NULL;                                                  \
+    return kit_abi_compatible(core_abi) ? &table_ : NULL;                                          \
   }
 
 #endif

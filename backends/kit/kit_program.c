@@ -41,7 +41,7 @@ int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int
                   kit_op_name(launch->node->op), kit_tensor_name(launch->program, out), what);
 }
 
-void kit_take(void *out, size_t known, const void *given, uint32_t given_size) {
+void kit_read_struct(void *out, size_t known, const void *given, uint32_t given_size) {
   memset(out, 0, known);
   memcpy(out, given, given_size < known ? given_size : known);
 }
@@ -375,7 +375,7 @@ static void copy_node(copy *c, accel_plugin_node *n) {
 
 static int32_t fill(copy *c, const accel_plugin_program *source, accel_plugin_error *error) {
   accel_plugin_program *p = &c->program;
-  kit_take(p, sizeof *p, source, source->size);
+  kit_read_struct(p, sizeof *p, source, source->size);
   int32_t rc = check_header(p, error);
   if (rc) return rc;
   accel_plugin_symbol *symbol =

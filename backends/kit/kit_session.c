@@ -143,7 +143,8 @@ static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s
   if (!p) return kit_no_memory(error, sizeof *p);
   *p = (page){.users = 1, .bytes = page_bytes(e, s)};
   uint64_t bytes = p->bytes;
-  p->buffer = is_spared(e, p) ? kit_spares_take(e->spares, KIT_SPARE_BUFFER, bytes, &bytes) : NULL;
+  p->buffer =
+      is_spared(e, p) ? kit_free_list_take(e->spares, KIT_FREE_BUFFER, bytes, &bytes) : NULL;
   int32_t rc = p->buffer ? ACCEL_PLUGIN_OK : take(e, bytes, error);
   if (!rc && !p->buffer) {
     rc = memory_new(e, p->bytes, &p->buffer, error);
@@ -160,14 +161,14 @@ static void page_drop(const kit_endpoint_state *e, page *p) {
   if (!p || --p->users) return;
   block *b = p->block;
   if (b && --b->pages == 0) {
-    if (!kit_spares_keep(e->spares, KIT_SPARE_ROOM, b->memory, b->bytes)) {
+    if (!kit_free_list_put(e->spares, KIT_FREE_ROOM, b->memory, b->bytes)) {
       free(b->memory);
       kit_memory_give(e, b->bytes);
     }
     free(b);
   }
   if (!b &&
-      !(is_spared(e, p) && kit_spares_keep(e->spares, KIT_SPARE_BUFFER, p->buffer, p->bytes))) {
+      !(is_spared(e, p) && kit_free_list_put(e->spares, KIT_FREE_BUFFER, p->buffer, p->bytes))) {
     memory_free(e, p->buffer);
     kit_memory_give(e, p->bytes);
   }
@@ -202,12 +203,12 @@ static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *
   while (!rc && made < n) {
     uint64_t bytes = each * (uint64_t)(n - made);
     const bool together = n - made > 1 && bytes >= BLOCK_BYTES && !e->backend->alloc;
-    void *spare = together ? kit_spares_take(e->spares, KIT_SPARE_ROOM, each, &bytes) : NULL;
+    void *spare = together ? kit_free_list_take(e->spares, KIT_FREE_ROOM, each, &bytes) : NULL;
     const int32_t got = together ? (int32_t)(bytes / each) : 1;
     if (!together)
       rc = page_new(e, s, &out[made], error);
     else if (spare || !(rc = take(e, bytes, error)))
-      rc = block_new(e, spare ? spare : kit_room(bytes), each, got, out + made, error);
+      rc = block_new(e, spare ? spare : kit_alloc_pages(bytes), each, got, out + made, error);
     if (!rc) made += got;
   }
   while (rc && made > 0) page_drop(e, out[--made]);

@@ -112,7 +112,7 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
                     (unsigned long long)d->limits.memory, d->info.name);
   }
   b->bytes = bytes;
-  if (d->limits.cpu) b->host.room = kit_room(bytes); /* none: the driver may have some */
+  if (d->limits.cpu) b->host.room = kit_alloc_pages(bytes); /* none: the driver may have some */
   const cl_mem_flags where = b->host.room ? CL_MEM_USE_HOST_PTR : host ? CL_MEM_ALLOC_HOST_PTR : 0;
   b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | where, bytes, b->host.room, &code);
   if (code) {

@@ -23,7 +23,7 @@ static accel_status talk(accel_chat *chat) {
   char line[4096];
   accel_generate_params wishes = accel_generate_params_default();
   wishes.max_new_tokens = 512;
-  wishes.told = on_token;
+  wishes.on_token = on_token;
   while (fprintf(stderr, "> "), fgets(line, sizeof line, stdin)) {
     accel_generations *found = NULL;
     line[strcspn(line, "\n")] = 0;

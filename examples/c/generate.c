@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
   /* without it: as the model's generation_config.json says, else the likeliest token each time */
   wishes.temperature = 0.8;
   wishes.seed = 1;
-  wishes.told = on_token;
+  wishes.on_token = on_token;
   status = accel_init(ctx, argv[1], &how, &model);
   if (status == ACCEL_OK) printf("%s", text);
   if (status == ACCEL_OK) status = accel_generate(model, &text, 1, &wishes, &found);

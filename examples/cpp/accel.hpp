@@ -83,8 +83,8 @@ inline Generations say(const Chat &chat, const std::string &text, const Listener
                        int max_new_tokens = 512) {
   accel_generate_params wishes = accel_generate_params_default();
   wishes.max_new_tokens = max_new_tokens;
-  wishes.told_user = const_cast<Listener *>(&listener);
-  wishes.told = [](void *user, const accel_token_event *event) {
+  wishes.on_token_user = const_cast<Listener *>(&listener);
+  wishes.on_token = [](void *user, const accel_token_event *event) {
     return (*static_cast<Listener *>(user))(*event) ? 0 : 1;
   };
   accel_generations *found = nullptr;

@@ -695,8 +695,8 @@ typedef struct accel_generate_params {
   uint32_t ignore_eos;        /* 1: the end-of-sequence token is one like the others (benchmarks) */
   uint32_t keep_stop, keep_special; /* 1: stop strings, special tokens stay in the texts */
   uint32_t no_special;        /* 1: the tokenizer adds no special tokens to the prompt, such as <s> */
-  accel_token_fn told;        /* NULL: only the result.  Beam search tells nothing before its end */
-  void *told_user;
+  accel_token_fn on_token;        /* NULL: only the result.  Beam search tells nothing before its end */
+  void *on_token_user;
   uint32_t keep_going;        /* 1: a prompt that fails (too long, no room for its cache) leaves the others be: it has one accel_generation,
                                  with `status` and `error` */
 } accel_generate_params;

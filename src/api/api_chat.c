@@ -59,5 +59,5 @@ accel_status accel_chat_set_messages(accel_chat *chat, const char *json) {
   API_LOCKED(chat, accel__chat_set_messages(chat, json));
 }
 
-uint32_t accel_chat_length(const accel_chat *chat) { return chat ? chat->session->held.n : 0; }
+uint32_t accel_chat_length(const accel_chat *chat) { return chat ? chat->session->tokens.n : 0; }
 uint32_t accel_chat_reused(const accel_chat *chat) { return chat ? chat->reused : 0; }

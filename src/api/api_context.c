@@ -65,7 +65,7 @@ void accel_destroy(accel **ctx) {
   accel__arena_free(&c->arena);
   pthread_mutex_destroy(&c->lock);
   free(c);
-  accel__room_trim();
+  accel__block_cache_trim();
   *ctx = NULL;
 }
 

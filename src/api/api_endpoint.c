@@ -48,7 +48,7 @@ accel_status accel_trim(accel_endpoint *endpoint) {
   uint64_t released;
   API_BEGIN();
   API_NEED(endpoint);
-  accel__room_trim();
+  accel__block_cache_trim();
   return accel__endpoint_trim(endpoint, &released);
 }
 

@@ -43,10 +43,10 @@ accel_status accel_session_generate(accel_session *session, const accel_generate
 }
 
 uint32_t accel_session_length(const accel_session *session) {
-  return session ? session->held.n : 0;
+  return session ? session->tokens.n : 0;
 }
 const int32_t *accel_session_ids(const accel_session *session) {
-  return session ? session->held.ids : NULL;
+  return session ? session->tokens.ids : NULL;
 }
 
 accel_status accel_session_truncate(accel_session *session, uint32_t tokens) {

@@ -20,7 +20,7 @@ static accel_status make_values(features *f, const char *name, uint32_t rank, in
     f->dim[i] = dim[i];
     if (__builtin_mul_overflow(n, (uint64_t)dim[i], &n)) return accel__no_memory(SIZE_MAX);
   }
-  f->values = accel__room(n);
+  f->values = accel__block_alloc(n);
   return f->values ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -44,7 +44,7 @@ static uint64_t longest_of(const accel__sound *sounds, uint32_t n) {
 
 /* A copy of `n` samples, then `value` up to `length`. */
 static float *padded(const float *samples, uint64_t n, uint64_t length, float value) {
-  float *out = accel__room((length + 1) * sizeof *out);
+  float *out = accel__block_alloc((length + 1) * sizeof *out);
   if (!out) return NULL;
   memcpy(out, samples, n * sizeof *out);
   for (uint64_t i = n; i < length; i++) out[i] = value;
@@ -64,7 +64,7 @@ static accel_status whisper_one(const processor *p, const accel__sound *sound, u
   }
   accel_status status = accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length,
                                                0, frames, pool, x, 1, frames);
-  accel__room_free(own);
+  accel__block_free(own);
   if (status == ACCEL_OK)
     ACCEL__BY_ISA(isa, levels, x, n, ACCEL__BY_ISA(isa, highest, x, n) - 8.0f);
   return status;
@@ -284,7 +284,7 @@ accel_status accel__audio_features_of(const processor *p, const accel__sound *so
 }
 
 void accel__audio_features_free(features *f) {
-  accel__room_free(f->values);
+  accel__block_free(f->values);
   free(f->mask);
   free(f->is_longer);
   *f = (features){0};

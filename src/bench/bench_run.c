@@ -51,8 +51,8 @@ static accel_status generate(const work *w, double *prefill_ms, double *decode_m
   how.ignore_eos = 1;
   if (w->collector && w->new_tokens > 1) {
     w->collector->tokens_before = w->batch;
-    how.told = token_told;
-    how.told_user = w->collector;
+    how.on_token = token_told;
+    how.on_token_user = w->collector;
   }
   accel_status status = accel_generate_ids(w->endpoint, (const int32_t *const *)w->ids, w->lengths,
                                            w->batch, &how, &found);

@@ -78,8 +78,8 @@ accel_status bench_speech_run(accel_endpoint *endpoint, const bench_speech *s, u
   if (collector) collector->tokens_before = new_tokens > 1;
   limits.max_new_tokens = (int32_t)new_tokens;
   limits.ignore_eos = 1;
-  limits.told = hear;
-  limits.told_user = &heard;
+  limits.on_token = hear;
+  limits.on_token_user = &heard;
   how.generate = &limits;
   begin = bench_now_ms();
   status = accel_transcribe(endpoint, &s->sound, 1, &how, &found);

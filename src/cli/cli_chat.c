@@ -142,8 +142,8 @@ static int after_signal(conversation *c, const char *finish) {
 
 static int say(conversation *c, const char *text) {
   accel_generations *found = NULL;
-  c->params.told = on_token;
-  c->params.told_user = c;
+  c->params.on_token = on_token;
+  c->params.on_token_user = c;
   cli_forget_interrupt();
   accel_status status = accel_chat_say(c->chat, text, &c->params, &found);
   cli_hold(false);

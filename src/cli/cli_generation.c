@@ -184,8 +184,8 @@ int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts) {
   if (!one || json || w->params.num_beams > 1 ||
       !(cli_flag(run, OPT_STREAM) || isatty(STDOUT_FILENO)))
     return 0;
-  w->params.told = on_token;
-  w->params.told_user = &w->streamed;
+  w->params.on_token = on_token;
+  w->params.on_token_user = &w->streamed;
   return 0;
 }
 

@@ -13,9 +13,9 @@
 /* Not zeroed.  From 1 MiB on in huge pages where the system has them, which are faster to come by
  * than as many small ones. NULL when it is refused (accel__no_memory was called).  free() may free
  * it, too. */
-void *accel__room(size_t bytes);
-void *accel__room_of_zeros(size_t bytes);
-void accel__room_free(void *room); /* NULL and what malloc gave as well */
-void accel__room_trim(void);       /* what is kept goes back to the system */
+void *accel__block_alloc(size_t bytes);
+void *accel__block_calloc(size_t bytes);
+void accel__block_free(void *block); /* NULL and what malloc gave as well */
+void accel__block_cache_trim(void); /* what is kept goes back to the system */
 
 #endif

@@ -60,17 +60,17 @@ struct accel_endpoint {
 };
 
 /* What the caller of accel_init asked for, and what the registry says about the model. */
-typedef struct accel__place_request {
+typedef struct accel__mrope_request {
   const char *device;    /* "auto", a name, or a chain; never NULL */
   const char *precision; /* NULL: fp32, or what a quantised checkpoint is in; "auto", or a name */
   const char *const *keep_fp32;
   uint32_t n_keep;
   bool bf16_only; /* families that overflow fp16 (T5) */
-} accel__place_request;
+} accel__mrope_request;
 
 /* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message
  * lists every candidate with its reason. */
-accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__mrope_request *request);
 /* A result of `failed` (ep->handle when the run began) was not finite: from now on the same device
  * runs the model in fp32, and the placement says why.  On failure, and when the precision was named
  * or is fp32, the endpoint stays as it was. */
@@ -104,11 +104,11 @@ typedef struct accel__batch {
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */
   /* [n] tokens that each has already, for the defaults of positions; NULL: none */
-  const int32_t *held;
-  /* [n] what positions have more than that (accel__shown.place); NULL: nothing */
-  const int32_t *shift;
+  const int32_t *past_len;
+  /* [n] what positions have more than that (accel__image_tokens.place); NULL: nothing */
+  const int32_t *rope_delta;
   /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
-  const int32_t *span;
+  const int32_t *total_len;
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;

@@ -42,7 +42,7 @@ accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tens
     size_t name = strlen(like[i].name) + 1;
     *t = like[i];
     /* data first, so that it keeps malloc's alignment; the name sits behind it */
-    t->data = bytes < SIZE_MAX - name ? accel__room_of_zeros(bytes + name) : NULL;
+    t->data = bytes < SIZE_MAX - name ? accel__block_calloc(bytes + name) : NULL;
     list->n = i + 1;
     if (!t->data) {
       list->n = i;
@@ -57,7 +57,7 @@ accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tens
 
 void accel__tensors_free(accel_tensors **tensors) {
   if (!tensors || !*tensors) return;
-  for (uint32_t i = 0; i < (*tensors)->n; i++) accel__room_free((*tensors)->item[i].data);
+  for (uint32_t i = 0; i < (*tensors)->n; i++) accel__block_free((*tensors)->item[i].data);
   free(*tensors);
   *tensors = NULL;
 }
@@ -204,7 +204,7 @@ static void default_row(accel__input_default rule, const accel_tensor *ids, cons
       row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id
                                                                               : ++seen + pad_id);
     else
-      row[s] = rule == ACCEL__DEFAULT_SPAN ? span : 0;
+      row[s] = rule == ACCEL__DEFAULT_TOTAL_LEN ? span : 0;
   }
 }
 
@@ -293,7 +293,7 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
   const accel_tensor *positions =
-      in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, positions_of[in->side]) : NULL;
+      in->otherwise == ACCEL__DEFAULT_TOTAL_LEN ? find(inputs, positions_of[in->side]) : NULL;
   if (positions) ACCEL_TRY(check_shape(ep, positions, l));
   int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
@@ -311,22 +311,23 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
 
 /* ---- places in time, height and width ---- */
 
-accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs,
-                                 const accel__placing *tokens, int32_t *out, int32_t *shift) {
-  const accel__shown *shown = ep->model->shown;
-  const accel_tensor *t = find(inputs, shown->sizes);
-  accel__placing what = *tokens;
+accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensors *inputs,
+                                    const accel__mrope_input *tokens, int32_t *out,
+                                    int32_t *rope_delta) {
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
+  const accel_tensor *t = find(inputs, image_tokens->sizes);
+  accel__mrope_input what = *tokens;
   if (!t || !t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 2 ||
-      t->dim[1] != shown->width || t->dim[0] < 0 || t->dim[0] > INT32_MAX)
+      t->dim[1] != image_tokens->width || t->dim[0] < 0 || t->dim[0] > INT32_MAX)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers [pictures, %lld]",
-                       ep->name, shown->sizes, (long long)shown->width);
+                       ep->name, image_tokens->sizes, (long long)image_tokens->width);
   const uint64_t n = (uint64_t)(t->dim[0] * t->dim[1]);
   int64_t *sizes = malloc((n + 1) * sizeof *sizes);
   if (!sizes) return accel__no_memory(n * sizeof *sizes);
   for (uint64_t i = 0; i < n; i++) sizes[i] = element(t, i);
   what.sizes = sizes;
   what.pictures = (uint64_t)t->dim[0];
-  accel_status status = shown->place(shown->user, &what, out, shift);
+  accel_status status = image_tokens->mrope_positions(image_tokens->user, &what, out, rope_delta);
   free(sizes);
   return status;
 }
@@ -337,7 +338,7 @@ accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tens
   ACCEL_TRY(check_shape(ep, types, &l));
   for (int64_t i = 0; i < l.batch * l.width; i++) {
     const int64_t is = element(types, (uint64_t)i),
-                  due = element(ids, (uint64_t)i) == ep->model->shown->token;
+                  due = element(ids, (uint64_t)i) == ep->model->image_tokens->token;
     if (is != due)
       return accel__fail(
           ACCEL_ERROR_ARGUMENT,
@@ -347,7 +348,9 @@ accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tens
   return ACCEL_OK;
 }
 
-static bool places_pictures(const accel__model *m) { return m->shown && m->shown->place; }
+static bool places_pictures(const accel__model *m) {
+  return m->image_tokens && m->image_tokens->mrope_positions;
+}
 
 /* position_ids [3,B,S], or [4,B,S] with those of the text in front. */
 static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t, const layout *l,
@@ -374,13 +377,13 @@ static accel_status pack_places(const accel_endpoint *ep, const accel__model_inp
                                 const accel_tensors *inputs, const layout *l, const int32_t *ids,
                                 int32_t *out) {
   const accel_tensor *given = find(inputs, in->name), *types = find(inputs, "mm_token_type_ids");
-  const bool pictures = places_pictures(ep->model) && find(inputs, ep->model->shown->sizes);
-  const accel__placing tokens = {
+  const bool pictures = places_pictures(ep->model) && find(inputs, ep->model->image_tokens->sizes);
+  const accel__mrope_input tokens = {
       .ids = ids, .lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
   if (types && places_pictures(ep->model))
     ACCEL_TRY(accel__check_token_types(ep, find(inputs, "input_ids"), types));
   /* checks the counts, whatever is given */
-  if (pictures) ACCEL_TRY(accel__place_tokens(ep, inputs, &tokens, out, NULL));
+  if (pictures) ACCEL_TRY(accel__mrope_positions(ep, inputs, &tokens, out, NULL));
   if (given && given->rank != 2) return given_places(ep, given, l, out);
   if (pictures && !given) return ACCEL_OK;
   ACCEL_TRY(pack_input(ep, in, inputs, l, out));
@@ -551,9 +554,9 @@ static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_t
   if (in->kind == ACCEL__INPUT_LENGTHS) return ACCEL_OK;
   const layout *side = &l[in->side];
   const bool row = accel__input_is_row(in->kind);
-  const uint64_t values = row                               ? (uint64_t)side->batch
-                          : in->kind == ACCEL__INPUT_PLACES ? 3 * side->tokens
-                                                            : side->tokens;
+  const uint64_t values = row                              ? (uint64_t)side->batch
+                          : in->kind == ACCEL__INPUT_MROPE ? 3 * side->tokens
+                                                           : side->tokens;
   packed[i] = malloc(values * sizeof(int32_t));
   if (!packed[i]) return accel__no_memory(values * sizeof(int32_t));
   batch->value[i] = packed[i];

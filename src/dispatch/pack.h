@@ -14,10 +14,11 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
 accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *how,
                                 const accel_tensors *inputs, void **owned, accel__item *item);
 
-/* Position ids [3, tokens] of a model that places its pictures (accel__shown.place) from these
+/* Position ids [3, tokens] of a model that places its pictures (accel__image_tokens.place) from these
  * tokens (ids .. tokens are set) and the sizes among the inputs; shift[n] may be NULL. */
-accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs,
-                                 const accel__placing *tokens, int32_t *out, int32_t *shift);
+accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensors *inputs,
+                                    const accel__mrope_input *tokens, int32_t *out,
+                                    int32_t *rope_delta);
 /* mm_token_type_ids, which say 1 where ids show a picture: anything else is
  * ACCEL_ERROR_ARGUMENT. */
 accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,

@@ -39,7 +39,7 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
 /* Device and precision are settled: makes the weights' source and, when the memory is there, the
  * plugin's endpoint. */
 static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
-                                  const accel__place_request *request) {
+                                  const accel__mrope_request *request) {
   accel__fit fit;
   ACCEL_TRY(accel__endpoint_precision(ep, precision, request->keep_fp32, request->n_keep,
                                       &ep->arena, &ep->precision));
@@ -93,7 +93,7 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
 }
 
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
-                                    const char *precision, const accel__place_request *request,
+                                    const char *precision, const accel__mrope_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
@@ -128,7 +128,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
 /* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a
  * quantised checkpoint's own. */
 static void list_precisions(const accel_endpoint *ep, const accel__device *device,
-                            const accel__place_request *request, const char *out[5]) {
+                            const accel__mrope_request *request, const char *out[5]) {
   uint32_t n = 0;
   if (request->precision && !strcmp(request->precision, "auto")) {
     if (ep->import) out[n++] = accel__stored_precision(ep);
@@ -141,7 +141,7 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
 }
 
 static accel_status remember(accel_endpoint *ep, accel__device *device,
-                             const accel__place_request *request) {
+                             const accel__mrope_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
   ep->placed_on = device;
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
@@ -168,7 +168,7 @@ static accel_status prove(accel__hardware *hardware, accel__device *device, cons
 /* The choice's devices and precisions in order.  Failures that another device cannot mend (bad
  * weights, no memory) end the walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
-                         const accel__place_request *request, reasons *why) {
+                         const accel__mrope_request *request, reasons *why) {
   accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
   for (uint32_t i = 0; i < choice->n; i++) {
     accel__device *device = choice->device[i];
@@ -206,11 +206,11 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   return last;
 }
 
-accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request) {
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__mrope_request *request) {
   accel__hardware *hardware;
   accel__choice choice = {0};
   reasons why = {0};
-  accel__lend_services(ep);
+  accel__init_host(ep);
   accel__program_identify(ep->model->program, accel__weights_identity(ep));
   /* a precision that was named, or chosen by "auto", must give finite numbers */
   ep->check_finite = request->precision != NULL;
@@ -245,7 +245,7 @@ static accel_status report_fall_back(accel_endpoint *ep, const char *precision) 
 }
 
 static accel_status widen(accel_endpoint *ep) {
-  const accel__place_request request = {.keep_fp32 = ep->keep_fp32, .n_keep = ep->n_keep};
+  const accel__mrope_request request = {.keep_fp32 = ep->keep_fp32, .n_keep = ep->n_keep};
   const accel_plugin *plugin = ep->plugin;
   const accel_plugin_precision old = ep->precision;
   accel_plugin_endpoint *old_handle = ep->handle, *handle;

@@ -13,7 +13,8 @@ enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++) {
-    const int32_t first = (batch->held ? batch->held[b] : 0) + (batch->shift ? batch->shift[b] : 0);
+    const int32_t first =
+        (batch->past_len ? batch->past_len[b] : 0) + (batch->rope_delta ? batch->rope_delta[b] : 0);
     for (int32_t i = 0; i < lengths[b]; i++) *out++ = first + i;
   }
 }
@@ -24,7 +25,8 @@ static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++)
     for (int32_t i = 0; i < lengths[b]; i++)
-      *out++ = batch->span ? batch->span[b] : (batch->held ? batch->held[b] : 0) + lengths[b];
+      *out++ = batch->total_len ? batch->total_len[b]
+                                : (batch->past_len ? batch->past_len[b] : 0) + lengths[b];
 }
 
 /* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count,
@@ -33,7 +35,7 @@ static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *b
                          int32_t pad_id) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++) {
-    int32_t seen = batch->held ? batch->held[b] : 0;
+    int32_t seen = batch->past_len ? batch->past_len[b] : 0;
     for (int32_t i = 0; i < lengths[b]; i++, ids++)
       *out++ = *ids == pad_id ? pad_id : ++seen + pad_id;
   }
@@ -101,7 +103,7 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
     case ACCEL__DEFAULT_MASK_CUMSUM:
       fill_positions(out, batch, in->side);
       return ACCEL_OK;
-    case ACCEL__DEFAULT_SPAN:
+    case ACCEL__DEFAULT_TOTAL_LEN:
       fill_span(out, batch, in->side);
       return ACCEL_OK;
     case ACCEL__DEFAULT_ROBERTA:
@@ -255,7 +257,7 @@ static accel_status token_view(accel_endpoint *ep, const accel__model_entry *e, 
                                accel_plugin_view *view) {
   const accel__model_input *in = &e->inputs[i];
   const uint64_t tokens = accel__batch_tokens(batch, in->side),
-                 lines = in->kind == ACCEL__INPUT_PLACES ? 3 : 1;
+                 lines = in->kind == ACCEL__INPUT_MROPE ? 3 : 1;
   view->host = (void *)batch->value[i];
   if (!view->host) {
     view->host = *owned = malloc(lines * tokens * sizeof **owned);
@@ -278,7 +280,7 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
   if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED)
     return item_view(ep, in, &batch->item[i], view);
-  if (in->kind == ACCEL__INPUT_TOKENS || in->kind == ACCEL__INPUT_PLACES)
+  if (in->kind == ACCEL__INPUT_TOKENS || in->kind == ACCEL__INPUT_MROPE)
     return token_view(ep, e, i, batch, owned, view);
   view->dim[0] = (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {

@@ -141,7 +141,7 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
   ep->host.profile = fn ? host_profile : NULL;
 }
 
-void accel__lend_services(accel_endpoint *ep) {
+void accel__init_host(accel_endpoint *ep) {
   ep->host = (accel_plugin_host){.size = sizeof ep->host,
                                  .abi = ACCEL_PLUGIN_ABI_NOW,
                                  .self = ep,

@@ -6,7 +6,7 @@
 
 /* Fills ep->host; its self is the endpoint.  cache_get and cache_put go to the context's cache,
  * each key behind the identity of the plugin's and the library's code. */
-void accel__lend_services(accel_endpoint *ep);
+void accel__init_host(accel_endpoint *ep);
 
 /* Steps of the next runs go to `fn`; NULL: to nobody. */
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);

@@ -256,7 +256,7 @@ static accel_status run_on(accel__engine *e, accel__request *r, uint32_t held) {
   uint32_t old = r->shared ? 1 : r->n_running;
   if (r->shared)
     for (uint32_t i = 0; i < n; i++) b->parent[i] = 0;
-  ACCEL_TRY(accel__reseat(e->model, r->running, old, b->next, b->parent, n));
+  ACCEL_TRY(accel__reassign_sequences(e->model, r->running, old, b->next, b->parent, n));
   for (uint32_t i = 0; i < r->n_running; i++) accel__hypothesis_free(&r->running[i]);
   memcpy(r->running, b->next, n * sizeof *b->next);
   memset(b->next, 0, b->n * sizeof *b->next);

@@ -194,9 +194,9 @@ static accel_status fit(const accel_chat *c, size_t n, accel_generate_params *pa
 static accel_status follow(accel_chat *c, const int32_t *ids, uint32_t n) {
   accel_session *s = c->session;
   uint32_t same = 0;
-  while (same < n && same < s->held.n && s->held.ids[same] == ids[same]) same++;
+  while (same < n && same < s->tokens.n && s->tokens.ids[same] == ids[same]) same++;
   ACCEL_TRY(accel__session_truncate(s, same));
-  c->reused = s->held.held;
+  c->reused = s->tokens.past_len;
   return accel__session_feed(s, ids + same, n - same);
 }
 

@@ -52,18 +52,18 @@ accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token) {
 }
 
 accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most) {
-  const uint32_t rows = h->n - h->held;
+  const uint32_t rows = h->n - h->past_len;
   return (accel__step_item){.sequence = h->sequence,
-                            .ids = h->ids + h->held,
+                            .ids = h->ids + h->past_len,
                             .n = rows < most ? rows : most,
-                            .held = h->held,
-                            .span = h->n,
-                            .held_span = h->span};
+                            .past_len = h->past_len,
+                            .total_len = h->n,
+                            .past_total_len = h->total_len};
 }
 
 void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
-  h->held += item->n;
-  h->span = item->span;
+  h->past_len += item->n;
+  h->total_len = item->total_len;
 }
 
 accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
@@ -96,14 +96,15 @@ void accel__hypothesis_free(accel__hypothesis *h) {
   *h = (accel__hypothesis){.sequence = -1};
 }
 
-accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old,
-                           accel__hypothesis *next, const uint32_t *parent, uint32_t n) {
+accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypothesis *old,
+                                       uint32_t n_old, accel__hypothesis *next,
+                                       const uint32_t *parent, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     accel__hypothesis *from = &old[parent[i]];
     uint32_t first = 0;
     while (parent[first] != parent[i]) first++;
-    next[i].held = from->held;
-    next[i].span = from->span;
+    next[i].past_len = from->past_len;
+    next[i].total_len = from->total_len;
     next[i].sequence = first == i ? from->sequence : model->number(model->self);
     if (next[i].sequence < 0) return accel__no_memory(0);
     if (first != i) ACCEL_TRY(model->copy(model->self, from->sequence, next[i].sequence));
@@ -139,8 +140,8 @@ accel_status accel__request_begin(accel__request *r) {
   for (; r->n_running < n; r->n_running++)
     ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
   r->running[0].sequence = r->forks ? -1 : r->sequence;
-  r->running[0].held = r->sequence >= 0 ? r->held : 0;
-  r->running[0].span = r->sequence >= 0 ? r->span : 0;
+  r->running[0].past_len = r->sequence >= 0 ? r->past_len : 0;
+  r->running[0].total_len = r->sequence >= 0 ? r->total_len : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
@@ -172,7 +173,7 @@ void accel__request_fail(accel__request *r, accel_status status) {
 }
 
 /* The request has failed alone: what it holds in the model is given back. */
-static void blame(accel__engine *e, accel__request *r, accel_status status) {
+static void fail_request(accel__engine *e, accel__request *r, accel_status status) {
   accel__request_fail(r, status);
   for (uint32_t i = 0; i < r->n_running; i++) {
     int32_t sequence = r->running[i].sequence;
@@ -220,7 +221,7 @@ static accel_status prefill(accel__engine *e, accel__request *r) {
   if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
   if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
   if (status == ACCEL_OK) {
-    r->running[0].held = r->encoder.ids.n;
+    r->running[0].past_len = r->encoder.ids.n;
     status = choose(e, r, NULL, scores);
   }
   free(scores);
@@ -236,7 +237,7 @@ static void encode(accel__engine *e, reading *g) {
     accel__request *r = g->request[i];
     const accel_status status =
         all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
-    if (status != ACCEL_OK) blame(e, r, status);
+    if (status != ACCEL_OK) fail_request(e, r, status);
   }
 }
 
@@ -254,7 +255,7 @@ static void add_reading(accel__engine *e, reading *g, accel__request *r) {
   if (alone) encode(e, g);
 }
 
-static accel_status seat(accel__engine *e, accel__request *r, reading *g) {
+static accel_status admit(accel__engine *e, accel__request *r, reading *g) {
   accel__hypothesis *h = &r->running[0];
   if (h->sequence >= 0) return ACCEL_OK;
   h->sequence = e->model->number(e->model->self);
@@ -266,13 +267,13 @@ static accel_status seat(accel__engine *e, accel__request *r, reading *g) {
 }
 
 /* Gives every request that has none a sequence; answers how many go on. */
-static uint32_t seat_all(accel__engine *e) {
+static uint32_t admit_all(accel__engine *e) {
   reading g;
   uint32_t left = 0;
   g.n = g.tokens = 0;
   for (accel__request *r = e->active; r; r = r->next) {
-    accel_status status = seat(e, r, &g);
-    if (status != ACCEL_OK) blame(e, r, status);
+    accel_status status = admit(e, r, &g);
+    if (status != ACCEL_OK) fail_request(e, r, status);
   }
   encode(e, &g);
   for (accel__request *r = e->active; r; r = r->next) left += !r->finished;
@@ -296,7 +297,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   for (uint32_t i = 0; i < n && *left; i++) {
     accel__hypothesis *h = &r->running[i];
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
-    e->item[at].shift = r->shift;
+    e->item[at].rope_delta = r->rope_delta;
     *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
   }
@@ -304,7 +305,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
 }
 
 static bool prefilling(const accel__request *r) {
-  return r->shared && r->running[0].n - r->running[0].held > 1;
+  return r->shared && r->running[0].n - r->running[0].past_len > 1;
 }
 
 /* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
@@ -326,7 +327,8 @@ static uint32_t gather(accel__engine *e, accel__request *only) {
 static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
   const uint32_t n = r->shared ? 1 : r->n_running;
   for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->running[i], &e->item[at + i]);
-  if (r->shared && r->running[0].held < r->running[0].n) return ACCEL_OK; /* a part of the prompt */
+  if (r->shared && r->running[0].past_len < r->running[0].n)
+    return ACCEL_OK; /* a part of the prompt */
   if (r->shared) return choose(e, r, NULL, e->item[at].scores);
   float *few[16], **rows = n > 16 ? malloc(n * sizeof *rows) : few;
   if (!rows) return accel__no_memory(n * sizeof *rows);
@@ -351,7 +353,7 @@ static void take(accel__engine *e, uint32_t fed) {
     uint32_t n = 1;
     while (i + n < fed && e->fed[i + n].request == r) n++;
     accel_status status = advance(e, r, i);
-    if (status != ACCEL_OK) blame(e, r, status);
+    if (status != ACCEL_OK) fail_request(e, r, status);
     i += n;
   }
 }
@@ -362,7 +364,7 @@ static void step_alone(accel__engine *e, accel__request *r) {
   if (status == ACCEL_OK)
     take(e, fed);
   else
-    blame(e, r, status);
+    fail_request(e, r, status);
 }
 
 static void leave(accel__engine *e) {
@@ -380,7 +382,7 @@ static void leave(accel__engine *e) {
 
 void accel__engine_step(accel__engine *e) {
   uint32_t fed = 0;
-  const uint32_t several = seat_all(e);
+  const uint32_t several = admit_all(e);
   accel_status status = run(e, NULL, &fed);
   if (status == ACCEL_OK) {
     take(e, fed);
@@ -390,7 +392,7 @@ void accel__engine_step(accel__engine *e) {
       if (!r->finished) step_alone(e, r);
   } else {
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->finished) blame(e, r, status);
+      if (!r->finished) fail_request(e, r, status);
   }
   leave(e);
 }

@@ -32,10 +32,10 @@ const char *accel__finish_name(accel__finish finish);
 typedef struct accel__hypothesis {
   int32_t *ids;
   uint32_t n, room;
-  int32_t sequence; /* of the stepper; -1 none */
-  uint32_t held;    /* tokens it has there, */
-  uint32_t span;    /* read when it had so many (accel__step_item.held_span) */
-  uint32_t number;  /* among the sequences of the request */
+  int32_t sequence;   /* of the stepper; -1 none */
+  uint32_t past_len;  /* tokens it has there, */
+  uint32_t total_len; /* read when it had so many (accel__step_item.past_total_len) */
+  uint32_t number;    /* among the sequences of the request */
   accel__random random;
   accel__text_stream text;
   float *logprob; /* [generated] of the model's own distribution, when asked for */
@@ -60,20 +60,21 @@ typedef struct accel__request {
   /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with
    * pictures */
   bool prefills;
-  int32_t shift; /* what positions behind those have more than row numbers (accel__shown.place) */
+  int32_t
+      rope_delta; /* what positions behind those have more than row numbers (accel__image_tokens.place) */
   uint32_t padding;    /* see accel__logits_input */
   uint32_t new_tokens; /* at most */
   uint32_t logprobs;   /* alternatives to tell for each token */
   bool want_logprobs, keep_special, keep_stop, no_clean_up;
-  bool want_sum;       /* accel__hypothesis.sum, of sampling */
-  uint32_t number;     /* of the prompt, for `told` */
-  accel_token_fn told; /* may be NULL */
-  void *told_user;
+  bool want_sum;           /* accel__hypothesis.sum, of sampling */
+  uint32_t number;         /* of the prompt, for `told` */
+  accel_token_fn on_token; /* may be NULL */
+  void *on_token_user;
   /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
   int32_t sequence;
   /* when `held` counts what it has then; -1: one is made, and dropped at the end */
-  uint32_t held;
-  uint32_t span; /* of what is held, likewise */
+  uint32_t past_len;
+  uint32_t total_len; /* of what is held, likewise */
   /* its failure is its own: others of the call go on, and the call does not fail */
   bool alone;
   /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests
@@ -138,8 +139,9 @@ void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item);
 void accel__hypothesis_free(accel__hypothesis *h);
 /* Gives each of next[n] the sequence of old[parent[i]]: the first child takes it over, others get
  * copies; what nobody wants is dropped. */
-accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, uint32_t n_old,
-                           accel__hypothesis *next, const uint32_t *parent, uint32_t n);
+accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypothesis *old,
+                                       uint32_t n_old, accel__hypothesis *next,
+                                       const uint32_t *parent, uint32_t n);
 bool accel__is_eos(const accel__generate_config *c, int32_t token);
 accel__logits_input accel__request_input(const accel__request *r, const accel__hypothesis *h);
 

@@ -41,7 +41,7 @@ void accel__session_end(accel_session *s) {
   accel__session_drop(s->shared, s->sequence);
   accel__model_stepper_close(&s->stepper);
   accel__session_close(&s->shared);
-  accel__hypothesis_free(&s->held);
+  accel__hypothesis_free(&s->tokens);
   pthread_mutex_destroy(&s->lock);
   free(s);
 }
@@ -49,7 +49,7 @@ void accel__session_end(accel_session *s) {
 /* Makes the device hold at most `keep` tokens; states that cannot go back are forgotten and made
  * anew when needed. */
 static accel_status rewind_to(accel_session *s, uint32_t keep) {
-  if (s->held.held <= keep) return ACCEL_OK;
+  if (s->tokens.past_len <= keep) return ACCEL_OK;
   accel_status status =
       keep ? accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_TRUNCATE, s->sequence, keep)
            : ACCEL_ERROR_UNSUPPORTED;
@@ -58,7 +58,7 @@ static accel_status rewind_to(accel_session *s, uint32_t keep) {
     keep = 0;
     status = accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_RESET, s->sequence, 0);
   }
-  if (status == ACCEL_OK) s->held.held = keep;
+  if (status == ACCEL_OK) s->tokens.past_len = keep;
   return status;
 }
 
@@ -66,9 +66,9 @@ static accel_status rewind_to(accel_session *s, uint32_t keep) {
 
 /* All tokens but the last one go to the device. */
 static accel_status catch_up(accel_session *s) {
-  accel__hypothesis *h = &s->held;
-  while (h->n && h->held < h->n - 1) {
-    const uint32_t rows = h->n - 1 - h->held;
+  accel__hypothesis *h = &s->tokens;
+  while (h->n && h->past_len < h->n - 1) {
+    const uint32_t rows = h->n - 1 - h->past_len;
     accel__step_item item =
         accel__hypothesis_item(h, rows < ACCEL__STEP_TOKENS ? rows : ACCEL__STEP_TOKENS);
     item.sequence = s->sequence;
@@ -85,23 +85,23 @@ static accel_status check_feed(const accel_session *s, const int32_t *ids, uint3
     if (ids[i] < 0 || ids[i] >= ep->model->vocab_size)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: token %u is %d; the model's are 0 to %lld",
                          ep->name, i, ids[i], (long long)ep->model->vocab_size - 1);
-  if (context > 0 && (int64_t)s->held.n + n > context)
+  if (context > 0 && (int64_t)s->tokens.n + n > context)
     return accel__fail(ACCEL_ERROR_LIMIT,
                        "%s: the session has %u tokens; with %u more it passes the context of %lld",
-                       ep->name, s->held.n, n, (long long)context);
+                       ep->name, s->tokens.n, n, (long long)context);
   return ACCEL_OK;
 }
 
 accel_status accel__session_feed(accel_session *s, const int32_t *ids, uint32_t n) {
-  uint32_t before = s->held.n, held = s->held.held;
+  uint32_t before = s->tokens.n, past_len = s->tokens.past_len;
   ACCEL_TRY(check_feed(s, ids, n));
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
-    status = accel__hypothesis_add(&s->held, ids[i]);
+    status = accel__hypothesis_add(&s->tokens, ids[i]);
   if (status == ACCEL_OK) status = catch_up(s);
   if (status == ACCEL_OK) return ACCEL_OK;
-  s->held.n = before;
-  if (s->held.held > held) rewind_to(s, held);
+  s->tokens.n = before;
+  if (s->tokens.past_len > past_len) rewind_to(s, past_len);
   return status;
 }
 
@@ -123,23 +123,23 @@ static accel_status go_on(accel_session *s, const accel__generate_plan *plan,
   accel_endpoint *ep = s->shared->ep;
   accel__request r = {0};
   accel__engine engine = {.model = &s->stepper.stepper};
-  uint32_t before = s->held.n, held = s->held.held;
-  ACCEL_TRY(accel__generate_request(ep, plan, params, (accel__ids){s->held.ids, s->held.n}, 0,
+  uint32_t before = s->tokens.n, past_len = s->tokens.past_len;
+  ACCEL_TRY(accel__generate_request(ep, plan, params, (accel__ids){s->tokens.ids, s->tokens.n}, 0,
                                     accel__context_length(ep), &r));
   r.sequence = s->sequence;
-  r.held = held;
-  r.span = s->held.span;
+  r.past_len = past_len;
+  r.total_len = s->tokens.total_len;
   accel_status status = accel__generate_run(ep, &engine, &r, 1);
   for (uint32_t i = before; status == ACCEL_OK && i < r.done[0].n; i++)
-    status = accel__hypothesis_add(&s->held, r.done[0].ids[i]);
+    status = accel__hypothesis_add(&s->tokens, r.done[0].ids[i]);
   if (status == ACCEL_OK) status = accel__generate_collect(&r, 1, out);
   if (status == ACCEL_OK) {
-    s->held.held = r.held;
-    s->held.span = r.span;
+    s->tokens.past_len = r.past_len;
+    s->tokens.total_len = r.total_len;
   } else { /* as it was before; how far the device has come is not known */
-    s->held.n = before;
+    s->tokens.n = before;
     accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_RESET, s->sequence, 0);
-    s->held.held = 0;
+    s->tokens.past_len = 0;
   }
   accel__request_end(&r, NULL);
   accel__engine_free(&engine);
@@ -155,7 +155,7 @@ accel_status accel__session_generate(accel_session *s, const accel_generate_para
         accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED,
                                   "%s: a session goes on with one sequence", s->shared->ep->name),
                       "fork the session for several");
-  if (status == ACCEL_OK && !s->held.n)
+  if (status == ACCEL_OK && !s->tokens.n)
     status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the session holds no tokens to go on from",
                          s->shared->ep->name);
   if (status == ACCEL_OK) status = go_on(s, &plan, params, out);
@@ -166,9 +166,9 @@ accel_status accel__session_generate(accel_session *s, const accel_generate_para
 /* ---- going back, forking ---- */
 
 accel_status accel__session_truncate(accel_session *s, uint32_t tokens) {
-  if (tokens >= s->held.n) return ACCEL_OK;
+  if (tokens >= s->tokens.n) return ACCEL_OK;
   ACCEL_TRY(rewind_to(s, tokens ? tokens - 1 : 0));
-  s->held.n = tokens;
+  s->tokens.n = tokens;
   return ACCEL_OK;
 }
 
@@ -180,12 +180,12 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
     accel__session_close(&shared);
     return status;
   }
-  for (uint32_t i = 0; i < s->held.n && status == ACCEL_OK; i++)
-    status = accel__hypothesis_add(&fork->held, s->held.ids[i]);
-  if (status == ACCEL_OK && s->held.held)
+  for (uint32_t i = 0; i < s->tokens.n && status == ACCEL_OK; i++)
+    status = accel__hypothesis_add(&fork->tokens, s->tokens.ids[i]);
+  if (status == ACCEL_OK && s->tokens.past_len)
     status = accel__session_control(shared, ACCEL_PLUGIN_SESSION_COPY, s->sequence, fork->sequence);
-  fork->held.held = s->held.held;
-  fork->held.span = s->held.span;
+  fork->tokens.past_len = s->tokens.past_len;
+  fork->tokens.total_len = s->tokens.total_len;
   if (status != ACCEL_OK) {
     accel__session_end(fork);
     return status;
@@ -199,7 +199,7 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
 typedef struct file_header {
   char magic[8];       /* "ACCELSES" */
   uint32_t version, n; /* 1; tokens */
-  uint32_t held, span;
+  uint32_t past_len, total_len;
   uint64_t bytes;  /* of the plugin's part */
   uint64_t plugin; /* hash of its name and build */
   uint64_t check;  /* hash of all that follows */
@@ -216,15 +216,15 @@ accel_status accel__session_save(accel_session *s, const char *path) {
   uint64_t bytes = 0;
   accel__buffer b = {0};
   file_header h = {.version = 1,
-                   .n = s->held.n,
-                   .held = s->held.held,
-                   .span = s->held.span,
+                   .n = s->tokens.n,
+                   .past_len = s->tokens.past_len,
+                   .total_len = s->tokens.total_len,
                    .plugin = plugin_hash(s->shared->ep)};
-  if (s->held.held) ACCEL_TRY(accel__session_export(s->shared, s->sequence, &state, &bytes));
+  if (s->tokens.past_len) ACCEL_TRY(accel__session_export(s->shared, s->sequence, &state, &bytes));
   memcpy(h.magic, magic, sizeof magic);
   h.bytes = bytes;
   accel__buffer_bytes(&b, &h, sizeof h);
-  if (s->held.n) accel__buffer_bytes(&b, s->held.ids, s->held.n * sizeof *s->held.ids);
+  if (s->tokens.n) accel__buffer_bytes(&b, s->tokens.ids, s->tokens.n * sizeof *s->tokens.ids);
   if (bytes) accel__buffer_bytes(&b, state, bytes);
   accel_status status = accel__buffer_status(&b);
   if (status == ACCEL_OK) {
@@ -245,8 +245,8 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
   memcpy(&h, map->data, sizeof h);
   const uint8_t *rest = map->data + sizeof h;
   uint64_t left = map->n - sizeof h, ids = (uint64_t)h.n * sizeof(int32_t);
-  if (h.version != 1 || ids > left || h.bytes != left - ids || (h.n ? h.held >= h.n : h.held > 0) ||
-      h.check != accel__hash(rest, left, 0))
+  if (h.version != 1 || ids > left || h.bytes != left - ids ||
+      (h.n ? h.past_len >= h.n : h.past_len > 0) || h.check != accel__hash(rest, left, 0))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: the session file is damaged, or of another version",
                        path);
   if (h.plugin != plugin_hash(ep))
@@ -258,11 +258,12 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
   memcpy(copy, rest, ids);
   accel_status status = check_feed(s, copy, h.n);
   for (uint32_t i = 0; i < h.n && status == ACCEL_OK; i++)
-    status = accel__hypothesis_add(&s->held, copy[i]);
+    status = accel__hypothesis_add(&s->tokens, copy[i]);
   free(copy);
   if (status == ACCEL_OK && h.bytes)
     status = accel__session_import(s->shared, s->sequence, rest + ids, h.bytes);
-  if (status == ACCEL_OK && h.bytes) s->held.held = h.held, s->held.span = h.span;
+  if (status == ACCEL_OK && h.bytes)
+    s->tokens.past_len = h.past_len, s->tokens.total_len = h.total_len;
   return status;
 }
 

@@ -11,7 +11,7 @@ struct accel_session {
   int32_t sequence;
   /* ids[n], of which the device has `held`: always less than n, so that there is a row to go on
    * from */
-  accel__hypothesis held;
+  accel__hypothesis tokens;
   pthread_mutex_t lock; /* one call at a time */
 };
 

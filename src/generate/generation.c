@@ -56,7 +56,7 @@ static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *p
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
                                                     &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
-  if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);
+  if (status == ACCEL_OK && ep->model->eos_from_config) status = take_ends(ep, plan);
   accel__json_free(&file);
   return status;
 }
@@ -207,8 +207,8 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .keep_stop = params->keep_stop != 0,
                           .no_clean_up = plan->no_clean_up,
                           .number = number,
-                          .told = params->told,
-                          .told_user = params->told_user,
+                          .on_token = params->on_token,
+                          .on_token_user = params->on_token_user,
                           .sequence = -1};
 }
 
@@ -276,10 +276,10 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
   }
   while (status == ACCEL_OK && engine->active) {
     accel__engine_step(engine);
-    if (!requests[0].told)
+    if (!requests[0].on_token)
       accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
   }
-  if (!requests[0].told) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
+  if (!requests[0].on_token) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status)))
@@ -299,7 +299,7 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(ids, h->ids + r->prompt.n, n * sizeof *ids);
   if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
-    h->text.text.n = h->text.told;
+    h->text.text.n = h->text.emitted;
   } else {
     ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
     ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
@@ -418,7 +418,7 @@ accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan
   const accel_plugin_endpoint *used = ep->handle;
   accel_status status = generate(ep, plan, n, make, user, out);
   /* under "auto" once more in fp32; a listener has heard tokens that would come again */
-  if (status == ACCEL_ERROR_NONFINITE && !params->told && ep->may_fall_back &&
+  if (status == ACCEL_ERROR_NONFINITE && !params->on_token && ep->may_fall_back &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
     status = generate(ep, plan, n, make, user, out);
   return status;

@@ -31,49 +31,53 @@ static const accel_tensor *find(const accel_tensor *tensor, uint32_t n, const ch
 }
 
 /* What the tensor `sizes` says of picture `i`: [MAX_SIZES], zeros where it says nothing. */
-static void size_of(const accel__shown *shown, const accel_tensor *sizes, int64_t i, int64_t *out) {
+static void size_of(const accel__image_tokens *image_tokens, const accel_tensor *sizes, int64_t i,
+                    int64_t *out) {
   memset(out, 0, MAX_SIZES * sizeof *out);
-  if (!sizes || sizes->dtype != ACCEL_I64 || sizes->rank != 2 || sizes->dim[1] != shown->width ||
-      shown->width > MAX_SIZES || i >= sizes->dim[0])
+  if (!sizes || sizes->dtype != ACCEL_I64 || sizes->rank != 2 ||
+      sizes->dim[1] != image_tokens->width || image_tokens->width > MAX_SIZES || i >= sizes->dim[0])
     return;
-  memcpy(out, (const int64_t *)sizes->data + shown->width * i, (size_t)shown->width * sizeof *out);
+  memcpy(out, (const int64_t *)sizes->data + image_tokens->width * i,
+         (size_t)image_tokens->width * sizeof *out);
 }
 
-int64_t accel__shown_pictures(const accel_endpoint *ep, const accel_tensor *tensor,
-                              uint32_t n_tensors) {
-  const accel__shown *shown = ep->model->shown;
-  const accel_tensor *t = find(tensor, n_tensors, shown->flat ? shown->sizes : "pixel_values");
+int64_t accel__image_count(const accel_endpoint *ep, const accel_tensor *tensor,
+                           uint32_t n_tensors) {
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
+  const accel_tensor *t =
+      find(tensor, n_tensors, image_tokens->flat ? image_tokens->sizes : "pixel_values");
   return t && t->rank ? t->dim[0] : 0;
 }
 
-accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor,
+accel_status accel__image_rows(const accel_endpoint *ep, const accel_tensor *tensor,
                                uint32_t n_tensors, int64_t i, int64_t *out) {
-  const accel__shown *shown = ep->model->shown;
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
   const accel_tensor *pixels = find(tensor, n_tensors, "pixel_values");
   int64_t size[MAX_SIZES];
-  if (!pixels || i >= accel__shown_pictures(ep, tensor, n_tensors))
+  if (!pixels || i >= accel__image_count(ep, tensor, n_tensors))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no picture %lld in %s", ep->name,
-                       (long long)i, shown->flat && pixels ? shown->sizes : "pixel_values");
-  size_of(shown, find(tensor, n_tensors, shown->sizes), i, size);
-  return shown->rows(shown->user, pixels->dim, pixels->rank, size, out);
+                       (long long)i,
+                       image_tokens->flat && pixels ? image_tokens->sizes : "pixel_values");
+  size_of(image_tokens, find(tensor, n_tensors, image_tokens->sizes), i, size);
+  return image_tokens->rows(image_tokens->user, pixels->dim, pixels->rank, size, out);
 }
 
-accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *tensor,
+accel_status accel__image_slice(const accel_endpoint *ep, const accel_tensor *tensor,
                                 uint32_t n_tensors, const char *name, int64_t first, int64_t n,
                                 int64_t *first_row, int64_t *rows) {
-  const accel__shown *shown = ep->model->shown;
-  const accel_tensor *sizes = shown ? find(tensor, n_tensors, shown->sizes) : NULL;
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
+  const accel_tensor *sizes = image_tokens ? find(tensor, n_tensors, image_tokens->sizes) : NULL;
   *first_row = first;
   *rows = n;
-  if (!shown || !shown->flat || strcmp(name, "pixel_values")) return ACCEL_OK;
+  if (!image_tokens || !image_tokens->flat || strcmp(name, "pixel_values")) return ACCEL_OK;
   *first_row = *rows = 0;
   for (int64_t i = 0; i < first + n; i++) {
     int64_t size[MAX_SIZES], patches = 1;
-    size_of(shown, sizes, i, size);
-    for (int64_t k = 0; k < shown->width; k++)
+    size_of(image_tokens, sizes, i, size);
+    for (int64_t k = 0; k < image_tokens->width; k++)
       if (size[k] < 0 || __builtin_mul_overflow(patches, size[k], &patches) || patches > INT32_MAX)
         return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s: picture %lld has a size that cannot be",
-                           ep->name, shown->sizes, (long long)i);
+                           ep->name, image_tokens->sizes, (long long)i);
     *(i < first ? first_row : rows) += patches;
   }
   return ACCEL_OK;
@@ -81,7 +85,7 @@ accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *te
 
 /* The token of what the model shows, but this library does not. */
 static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint32_t number) {
-  const int64_t video = ep->model->shown->video_token;
+  const int64_t video = ep->model->image_tokens->video_token;
   for (uint32_t i = 0; i < ids.n && video >= 0; i++)
     if (ids.id[i] == video)
       return accel__remedy(
@@ -93,15 +97,15 @@ static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint3
 }
 
 /* How much further the positions behind a prompt with pictures are than its row numbers. */
-static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const accel_tensor *tensor,
-                             uint32_t n_tensors, int32_t *out) {
+static accel_status rope_delta_of(const accel_endpoint *ep, accel__ids ids,
+                                  const accel_tensor *tensor, uint32_t n_tensors, int32_t *out) {
   const accel_tensors tensors = {n_tensors, (accel_tensor *)tensor};
-  const accel__placing tokens = {
+  const accel__mrope_input tokens = {
       .ids = ids.id, .lengths = &(int32_t){(int32_t)ids.n}, .n = 1, .tokens = ids.n};
-  if (!ep->model->shown->place) return ACCEL_OK;
+  if (!ep->model->image_tokens->mrope_positions) return ACCEL_OK;
   int32_t *positions = malloc(3 * (size_t)ids.n * sizeof *positions);
   if (!positions) return accel__no_memory(3 * (size_t)ids.n * sizeof *positions);
-  accel_status status = accel__place_tokens(ep, &tensors, &tokens, positions, out);
+  accel_status status = accel__mrope_positions(ep, &tensors, &tokens, positions, out);
   free(positions);
   return status;
 }
@@ -111,14 +115,14 @@ static accel_status shown_request(const accel_endpoint *ep, const accel__generat
                                   const accel_generate_params *params, accel__ids ids,
                                   const accel_tensor *tensor, uint32_t n_tensors, uint32_t number,
                                   int64_t context, accel__request *out) {
-  const int64_t token = ep->model->shown->token,
-                pictures = accel__shown_pictures(ep, tensor, n_tensors);
+  const int64_t token = ep->model->image_tokens->token,
+                pictures = accel__image_count(ep, tensor, n_tensors);
   int64_t places = 0, rows = 0;
   ACCEL_TRY(refuse_video(ep, ids, number));
   for (uint32_t i = 0; i < ids.n; i++) places += ids.id[i] == token;
   for (int64_t i = 0; i < pictures; i++) {
     int64_t of_one;
-    ACCEL_TRY(accel__shown_rows(ep, tensor, n_tensors, i, &of_one));
+    ACCEL_TRY(accel__image_rows(ep, tensor, n_tensors, i, &of_one));
     rows += of_one;
   }
   if (places != rows)
@@ -127,7 +131,7 @@ static accel_status shown_request(const accel_endpoint *ep, const accel__generat
                        ep->name, number, (long long)places, (long long)token, (long long)rows);
   ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
   if (!rows) return ACCEL_OK;
-  ACCEL_TRY(shift_of(ep, ids, tensor, n_tensors, &out->shift));
+  ACCEL_TRY(rope_delta_of(ep, ids, tensor, n_tensors, &out->rope_delta));
   out->encoder = (accel__encoder_input){ids, tensor, n_tensors};
   out->encodes = out->prefills = true;
   return ACCEL_OK;
@@ -151,9 +155,9 @@ accel_status accel__pictured_request(const accel_endpoint *ep, const accel__gene
                                      uint32_t number, int64_t context, accel__request *out) {
   accel__encoder_input input = {{0}, tensor, n_tensors};
   accel__ids decoder = {0};
-  if (ep->model->shown)
+  if (ep->model->image_tokens)
     return shown_request(ep, plan, params, ids, tensor, n_tensors, number, context, out);
-  if (ep->model->opens_text)
+  if (ep->model->caption_prefix)
     ACCEL_TRY(opening(ep, plan, ids, &decoder));
   else
     input.ids = ids;

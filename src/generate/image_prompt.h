@@ -19,14 +19,14 @@ accel_status accel__pictured_request(const accel_endpoint *ep, const accel__gene
                                      const accel_tensor *tensor, uint32_t n_tensors,
                                      uint32_t number, int64_t context, accel__request *out);
 /* Pictures in the tensors of a model whose text shows pictures. */
-int64_t accel__shown_pictures(const accel_endpoint *ep, const accel_tensor *tensor,
-                              uint32_t n_tensors);
+int64_t accel__image_count(const accel_endpoint *ep, const accel_tensor *tensor,
+                           uint32_t n_tensors);
 /* Where in dim 0 of the tensor `name` pictures first .. first + n lie, which need not be there. */
-accel_status accel__shown_slice(const accel_endpoint *ep, const accel_tensor *tensor,
+accel_status accel__image_slice(const accel_endpoint *ep, const accel_tensor *tensor,
                                 uint32_t n_tensors, const char *name, int64_t first, int64_t n,
                                 int64_t *first_row, int64_t *rows);
 /* Rows that picture `i` of these tensors takes in the text of a model that shows pictures. */
-accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor,
+accel_status accel__image_rows(const accel_endpoint *ep, const accel_tensor *tensor,
                                uint32_t n_tensors, int64_t i, int64_t *out);
 
 #endif

@@ -98,7 +98,7 @@ static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text)
 
 static accel_status read_text(job *j, const accel_image_prompt *p, seen *s) {
   const accel__processor *processor = accel__processor_for(j->ep);
-  const bool templated = j->ep->model->shown && p->kind != ACCEL_PROMPT_TEXT;
+  const bool templated = j->ep->model->image_tokens && p->kind != ACCEL_PROMPT_TEXT;
   accel__buffer text = {0};
   accel_status status = ACCEL_OK;
   if (!templated && !p->text) return ACCEL_OK;
@@ -147,7 +147,7 @@ done:
 }
 
 static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, uint32_t images) {
-  const int32_t id = (int32_t)j->ep->model->shown->token;
+  const int32_t id = (int32_t)j->ep->model->image_tokens->token;
   const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
   const char *text = tokenizer ? accel__id_to_token(tokenizer, id, NULL) : NULL;
   return accel__remedy(
@@ -160,16 +160,16 @@ static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, 
 /* Each image token becomes as many as its picture has rows. */
 static accel_status expand(const job *j, uint32_t number, seen *s) {
   const accel_image_prompt *p = &j->prompts[number];
-  const accel__shown *shown = j->ep->model->shown;
+  const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
   const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
   uint32_t tokens = 0;
   uint64_t n = s->enc.n;
-  for (size_t i = 0; i < s->enc.n; i++) tokens += s->enc.ids[i] == shown->token;
+  for (size_t i = 0; i < s->enc.n; i++) tokens += s->enc.ids[i] == image_tokens->token;
   if (tokens != p->n_images) return wrong_count(j, number, tokens, p->n_images);
   int64_t *rows = calloc((size_t)p->n_images + 1, sizeof *rows);
   accel_status status = rows ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *rows);
   for (uint32_t k = 0; k < p->n_images && status == ACCEL_OK; k++) {
-    status = accel__shown_rows(j->ep, s->pixels->item, s->pixels->n, k, &rows[k]);
+    status = accel__image_rows(j->ep, s->pixels->item, s->pixels->n, k, &rows[k]);
     if (status == ACCEL_OK && !k && pixels->rank == 4)
       status = check_processor(j->ep, pixels->dim, rows[k]);
     n += (uint64_t)rows[k] - 1;
@@ -180,7 +180,7 @@ static accel_status expand(const job *j, uint32_t number, seen *s) {
   if (status == ACCEL_OK && !(s->ids = malloc((n + 1) * sizeof *s->ids)))
     status = accel__no_memory(n * sizeof *s->ids);
   for (size_t i = 0, k = 0; i < s->enc.n && status == ACCEL_OK; i++) {
-    const bool here = s->enc.ids[i] == shown->token;
+    const bool here = s->enc.ids[i] == image_tokens->token;
     for (int64_t times = here ? rows[k++] : 1; times > 0; times--) s->ids[s->n++] = s->enc.ids[i];
   }
   free(rows);
@@ -193,25 +193,25 @@ static accel_status read_prompt(job *j, uint32_t number) {
   const accel_image_prompt *p = &j->prompts[number];
   const accel__model *model = j->ep->model;
   seen *s = &j->seen[number];
-  if (!model->shown && p->n_images != 1)
+  if (!model->image_tokens && p->n_images != 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
                        j->ep->name, number, p->n_images, model->architecture);
-  if (!model->shown && p->kind == ACCEL_PROMPT_MESSAGES)
+  if (!model->image_tokens && p->kind == ACCEL_PROMPT_MESSAGES)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
-  if (!model->shown && !model->opens_text && !(p->text && *p->text))
+  if (!model->image_tokens && !model->caption_prefix && !(p->text && *p->text))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
   ACCEL_TRY(read_text(j, p, s));
-  return model->shown ? expand(j, number, s) : ACCEL_OK;
+  return model->image_tokens ? expand(j, number, s) : ACCEL_OK;
 }
 
 static accel_status make_request(void *user, const accel__generate_plan *plan, uint32_t number,
                                  int64_t context, accel__request *out) {
   const job *j = user;
   const seen *s = &j->seen[number];
-  const accel__ids ids = j->ep->model->shown ? (accel__ids){s->ids, s->n}
-                                             : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
+  const accel__ids ids = j->ep->model->image_tokens ? (accel__ids){s->ids, s->n}
+                                                    : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
   return accel__pictured_request(j->ep, plan, j->params, ids, s->pixels ? s->pixels->item : NULL,
                                  s->pixels ? s->pixels->n : 0, number, context, out);
 }
@@ -263,7 +263,7 @@ accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt
   for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(read_prompt(&j, i));
   ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
-  if (status == ACCEL_OK && ep->model->opens_text) status = whole_captions(&j, *out);
+  if (status == ACCEL_OK && ep->model->caption_prefix) status = whole_captions(&j, *out);
   if (status != ACCEL_OK) accel__task_free(*out), *out = NULL;
 done:
   for (uint32_t i = 0; i < n; i++) {

@@ -38,10 +38,10 @@ static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens
     int32_t *block = realloc(s->lengths, 5 * (size_t)room * sizeof *block);
     if (!block) return accel__no_memory(5 * (size_t)room * sizeof *block);
     s->lengths = block;
-    s->held = block + room;
+    s->past_len = block + room;
     s->sequence = block + 2 * (size_t)room;
-    s->span = block + 3 * (size_t)room;
-    s->shift = block + 4 * (size_t)room;
+    s->total_len = block + 3 * (size_t)room;
+    s->rope_delta = block + 4 * (size_t)room;
     s->room = room;
   }
   if (tokens > s->room_ids) {
@@ -65,10 +65,11 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
   tokens = 0;
   for (uint32_t i = 0; i < n; i++) {
     s->lengths[i] = (int32_t)items[i].n;
-    s->held[i] = (int32_t)items[i].held;
+    s->past_len[i] = (int32_t)items[i].past_len;
     s->sequence[i] = items[i].sequence;
-    s->span[i] = (int32_t)(items[i].span ? items[i].span : items[i].held + items[i].n);
-    s->shift[i] = items[i].shift;
+    s->total_len[i] =
+        (int32_t)(items[i].total_len ? items[i].total_len : items[i].past_len + items[i].n);
+    s->rope_delta[i] = items[i].rope_delta;
     memcpy(s->ids + tokens, items[i].ids, items[i].n * sizeof *s->ids);
     tokens += items[i].n;
   }
@@ -78,9 +79,9 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                         .decoder_lengths = s->lengths,
                         .decoder_tokens = tokens,
                         .sequence = s->sequence,
-                        .held = s->held,
-                        .span = s->span,
-                        .shift = s->shift};
+                        .past_len = s->past_len,
+                        .total_len = s->total_len,
+                        .rope_delta = s->rope_delta};
   int input = input_index(e, "decoder_input_ids");
   if (input < 0) input = input_index(e, "input_ids");
   if (input < 0)
@@ -100,10 +101,10 @@ static accel_status run_items(accel__model_stepper *s, accel__step_item *items, 
 
 /* Reads the held tokens of a sequence anew, under its present span. */
 static accel_status renew(accel__model_stepper *s, const accel__step_item *item) {
-  accel__step_item piece = {.sequence = item->sequence, .span = item->span};
+  accel__step_item piece = {.sequence = item->sequence, .total_len = item->total_len};
   ACCEL_TRY(accel__session_control(s->session, ACCEL_PLUGIN_SESSION_RESET, item->sequence, 0));
-  for (; piece.held < item->held; piece.held += piece.n) {
-    const uint32_t rest = item->held - piece.held;
+  for (; piece.past_len < item->past_len; piece.past_len += piece.n) {
+    const uint32_t rest = item->past_len - piece.past_len;
     piece.ids = item->ids - rest;
     piece.n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS;
     ACCEL_TRY(run_items(s, &piece, 1));
@@ -113,10 +114,10 @@ static accel_status renew(accel__model_stepper *s, const accel__step_item *item)
 
 static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   accel__model_stepper *s = self;
-  const int64_t turn = s->session->ep->model->renewed_beyond;
+  const int64_t turn = s->session->ep->model->recompute_kv_above;
   for (uint32_t i = 0; turn > 0 && i < n; i++)
-    if (items[i].held && items[i].held_span &&
-        (items[i].held_span > turn) != (items[i].span > turn))
+    if (items[i].past_len && items[i].past_total_len &&
+        (items[i].past_total_len > turn) != (items[i].total_len > turn))
       ACCEL_TRY(renew(s, &items[i]));
   return run_items(s, items, n);
 }
@@ -141,11 +142,11 @@ static accel_status encoder_item(const accel__model_stepper *s, const accel__mod
 static accel_status prompt_places(const accel__model_stepper *s, const accel__encoder_input *in,
                                   int32_t **out) {
   const accel_tensors tensors = {in->n_tensors, (accel_tensor *)in->tensor};
-  const accel__placing tokens = {
+  const accel__mrope_input tokens = {
       .ids = in->ids.id, .lengths = &(int32_t){(int32_t)in->ids.n}, .n = 1, .tokens = in->ids.n};
   *out = malloc(3 * (size_t)in->ids.n * sizeof **out + 1);
   if (!*out) return accel__no_memory(3 * (size_t)in->ids.n * sizeof **out);
-  return accel__place_tokens(s->session->ep, &tensors, &tokens, *out, NULL);
+  return accel__mrope_positions(s->session->ep, &tensors, &tokens, *out, NULL);
 }
 
 /* Every tensor given is an input of the entry, or what one follows from. */
@@ -174,13 +175,16 @@ static accel_status read_items(accel__model_stepper *s, const accel__encode_item
   for (uint32_t i = 0; i < n; i++) {
     const accel__ids ids = items[i].input->ids;
     s->lengths[i] = (int32_t)ids.n;
-    s->held[i] = 0;
+    s->past_len[i] = 0;
     s->sequence[i] = items[i].sequence;
     if (ids.n) memcpy(at, ids.id, ids.n * sizeof *at);
     at += ids.n;
   }
-  *batch = (accel__batch){
-      .n = n, .lengths = s->lengths, .tokens = tokens, .sequence = s->sequence, .held = s->held};
+  *batch = (accel__batch){.n = n,
+                          .lengths = s->lengths,
+                          .tokens = tokens,
+                          .sequence = s->sequence,
+                          .past_len = s->past_len};
   return ACCEL_OK;
 }
 
@@ -202,7 +206,7 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
     if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
-    else if (e->inputs[i].kind == ACCEL__INPUT_PLACES)
+    else if (e->inputs[i].kind == ACCEL__INPUT_MROPE)
       status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
   if (status == ACCEL_OK)
     status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);

@@ -12,7 +12,7 @@ typedef struct accel__model_stepper {
   uint32_t decode;
   int32_t encode;       /* "encode", else "decode_image"; -1: neither */
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
-  int32_t *ids, *lengths, *held, *sequence, *span, *shift;
+  int32_t *ids, *lengths, *past_len, *sequence, *total_len, *rope_delta;
   uint64_t room_ids;
   uint32_t room;
 } accel__model_stepper;

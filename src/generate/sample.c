@@ -98,7 +98,7 @@ static accel__finish finish_of(const accel__request *r, const accel__hypothesis 
 /* Tells the listener; a piece of text is copied for its final NUL. */
 static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token) {
   size_t bytes;
-  if (!r->told) return ACCEL_OK;
+  if (!r->on_token) return ACCEL_OK;
   const char *piece = accel__text_stream_take(&h->text, &bytes);
   char few[256], *text = bytes < sizeof few ? few : malloc(bytes + 1);
   if (!text) return accel__no_memory(bytes + 1);
@@ -112,7 +112,7 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
                              .text = text,
                              .logprob = r->want_logprobs ? h->logprob[generated - 1] : NAN,
                              .finish = h->finish ? accel__finish_name(h->finish) : NULL};
-  if (r->told(r->told_user, &event) && !h->finish) h->finish = ACCEL__FINISH_CANCELLED;
+  if (r->on_token(r->on_token_user, &event) && !h->finish) h->finish = ACCEL__FINISH_CANCELLED;
   if (text != few) free(text);
   return ACCEL_OK;
 }
@@ -144,7 +144,7 @@ static void retire(accel__engine *e, accel__request *r) {
       continue;
     }
     if (h->sequence >= 0 && h->sequence == r->sequence)
-      r->held = h->held, r->span = h->span;
+      r->past_len = h->past_len, r->total_len = h->total_len;
     else if (h->sequence >= 0)
       e->model->drop(e->model->self, h->sequence);
     h->sequence = -1;
@@ -163,8 +163,8 @@ accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *c
       h->sequence = e->model->number(e->model->self);
       if (h->sequence < 0) return accel__no_memory(0);
       ACCEL_TRY(e->model->copy(e->model->self, r->running[0].sequence, h->sequence));
-      h->held = r->running[0].held;
-      h->span = r->running[0].span;
+      h->past_len = r->running[0].past_len;
+      h->total_len = r->running[0].total_len;
     }
   for (uint32_t i = 0; i < r->n_running; i++) ACCEL_TRY(add_token(e, r, &r->running[i], rows[i]));
   r->shared = false;

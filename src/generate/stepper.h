@@ -35,13 +35,13 @@ typedef struct accel__step_item {
   int32_t sequence;
   const int32_t *ids; /* [n] tokens to add, at least 1 */
   uint32_t n;
-  uint32_t held; /* tokens the sequence has already */
+  uint32_t past_len; /* tokens the sequence has already */
   /* what its positions have more than that: behind pictures of models that place them */
-  int32_t shift;
+  int32_t rope_delta;
   /* Rotations may depend on the length: tokens the sequence has once all that is known of it is
    * fed, and what that was when the held ones were read.  0: held + n, and no matter.  Where
-   * held_span is given, ids - held is the whole sequence. */
-  uint32_t span, held_span;
+   * past_total_len is given, ids - held is the whole sequence. */
+  uint32_t total_len, past_total_len;
   float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
 } accel__step_item;
 

@@ -41,7 +41,7 @@ static accel_status add(accel__text_stream *s, const int32_t *ids, uint32_t n, b
   if (ends_broken(&s->with) && !last) return ACCEL_OK;
   bool goes_on = s->with.n >= s->before.n &&
                  (!s->before.n || !memcmp(s->with.data, s->before.data, s->before.n));
-  /* byte tokens that made text before are broken by those behind them: what was told stays */
+  /* byte tokens that made text before are broken by those behind them: what was emitted stays */
   if (!goes_on) {
     ACCEL_TRY(decode(s, ids + s->read, n - s->read, &s->with));
     s->before.n = 0;
@@ -79,9 +79,9 @@ static size_t held_back(const accel__text_stream *s) {
 }
 
 const char *accel__text_stream_take(accel__text_stream *s, size_t *bytes) {
-  size_t sure = s->text.n - held_back(s), from = s->told;
+  size_t sure = s->text.n - held_back(s), from = s->emitted;
   *bytes = sure > from ? sure - from : 0;
-  s->told += *bytes;
+  s->emitted += *bytes;
   return s->text.data ? s->text.data + from : "";
 }
 

@@ -1,4 +1,4 @@
-/* text_stream.h - the text of a growing list of tokens, told piece by piece: whole code points only, and nothing that may
+/* text_stream.h - the text of a growing list of tokens, emitted piece by piece: whole code points only, and nothing that may
  * still become part of a stop string.
  *
  *   accel__text_stream s = {.tokenizer = tok};
@@ -7,7 +7,7 @@
  *   accel__text_stream_free(&s);
  *
  * The pieces together are the tokenizer's decoding of all ids, cut at the stop string.  (Where a decoder takes back text
- * that it gave for fewer tokens - byte tokens that spell no character - what was told stays, followed by the rest.)  A token
+ * that it gave for fewer tokens - byte tokens that spell no character - what was emitted stays, followed by the rest.)  A token
  * costs the decoding of the few tokens before it, however long the text is.
  */
 #ifndef ACCEL_GENERATE_TEXT_STREAM_H
@@ -27,7 +27,7 @@ typedef struct accel__text_stream {
   bool stopped;       /* one was found */
   accel__buffer text; /* so far */
   /* private */
-  size_t told;
+  size_t emitted;
   uint32_t from, read; /* tokens: [from, read) are decoded again to know what [read, n) add */
   accel__buffer before, with;
 } accel__text_stream;
@@ -36,7 +36,7 @@ accel_status accel__text_stream_add(accel__text_stream *s, const int32_t *ids, u
 /* No more tokens will come: what was held back counts now (U+FFFD where a character is not all
  * there). */
 accel_status accel__text_stream_end(accel__text_stream *s, const int32_t *ids, uint32_t n);
-/* What can be told since the last call; after _end that is everything.  Valid until the next call;
+/* What can be emitted since the last call; after _end that is everything.  Valid until the next call;
  * *bytes may be 0. */
 const char *accel__text_stream_take(accel__text_stream *s, size_t *bytes);
 void accel__text_stream_free(accel__text_stream *s);

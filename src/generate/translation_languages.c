@@ -1,4 +1,4 @@
-/* translation_languages.c - see languages.h. */
+/* translation_languages.c - see translation_languages.h. */
 #include "generate/translation_languages.h"
 
 #include <stdio.h>

@@ -98,9 +98,9 @@ static void decode_entries(accel__build *b, const accel__causal *how) {
   uint32_t tokens = 0;
   while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM)
     tokens++;
-  b->blind = true;
+  b->text_only = true;
   decode_entry(b, how, "decode", tokens);
-  b->blind = false;
+  b->text_only = false;
   if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
 }
 

@@ -201,8 +201,8 @@ static accel__tensor hidden(accel__build *b, const void *config) {
 
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
   accel__add_tokens(b, c->vocab);
-  if (c->places)
-    accel__add_places(b);
+  if (c->mrope)
+    accel__add_mrope_positions(b);
   else
     accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
   /* as some of the question answering classes call their base model */

@@ -27,7 +27,7 @@ typedef struct accel__decoder {
   bool qk_norm;        /* RMS norm of each head of q and k before they turn */
   bool sandwich;       /* norms behind attention and MLP, too */
   bool bidirectional;  /* no causal mask */
-  bool places;         /* position_ids have three parts (M-RoPE); rope[0] has its sections */
+  bool mrope;          /* position_ids have three parts (M-RoPE); rope[0] has its sections */
   bool qa_transformer; /* ForQuestionAnswering calls its base model "transformer" */
   /* 0: none; score_scale 0: 1/sqrt(head_dim) */
   double gamma_offset, embed_scale, score_scale, softcap, logit_softcap;

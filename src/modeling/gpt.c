@@ -111,13 +111,15 @@ static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x
 static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
   int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x = accel__seen(b, accel__embedding(b, b->input_ids, c->vocab, width, c->words));
+  accel__tensor x =
+      accel__seen(b, accel__embedding(b, b->input_ids, c->vocab, width, c->token_embedding));
   if (width != c->hidden)
     x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "%s", c->project_in);
-  if (c->words_norm != NULL) x = accel__norm_layer(b, x, -1, c->eps, true, "%s", c->words_norm);
+  if (c->embedding_norm != NULL)
+    x = accel__norm_layer(b, x, -1, c->eps, true, "%s", c->embedding_norm);
   if (c->positions == 0) return x;
   accel__tensor table =
-      accel__position_table(b, c->positions, c->hidden, c->first_position, c->places);
+      accel__position_table(b, c->positions, c->hidden, c->first_position, c->position_embedding);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
                        accel__gather(b->p, table, b->position_ids));
 }
@@ -152,7 +154,7 @@ accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
     accel__add_positions(b, c->rotary ? INT32_MAX : c->positions, c->position_rule, 0);
   return accel__causal_build(b, &(accel__causal){.config = c,
                                                  .hidden = hidden,
-                                                 .embeddings = c->words,
+                                                 .embeddings = c->token_embedding,
                                                  .head = c->head != NULL ? c->head : "lm_head",
                                                  .token_head = "classifier",
                                                  .vocab = c->vocab,

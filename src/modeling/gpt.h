@@ -36,8 +36,8 @@ typedef struct accel__gpt {
   const float *slopes; /* [heads] ALiBi, in units of scores; NULL none */
   /* Names: `layer` without its number, the others behind it.  norm2 NULL: the feed-forward reads
    * norm1's result. */
-  const char *words, *places, *words_norm, *last_norm, *layer, *norm1, *norm2, *q, *k, *v, *out,
-      *up, *down, *head;
+  const char *token_embedding, *position_embedding, *embedding_norm, *last_norm, *layer, *norm1,
+      *norm2, *q, *k, *v, *out, *up, *down, *head;
   const char *project_in, *project_out; /* between embedding and hidden (OPT) */
 } accel__gpt;
 
@@ -46,7 +46,7 @@ typedef struct accel__gpt {
  */
 #define ACCEL_GPT_BLOOM_PARTS                                                                      \
   .eps = 1e-5, .tied = true, .norm_affine = true, .qkv = ACCEL__QKV_HEADS,                         \
-  .words = "word_embeddings", .last_norm = "ln_f", .layer = "h",                                   \
+  .token_embedding = "word_embeddings", .last_norm = "ln_f", .layer = "h",                         \
   .q = "self_attention.query_key_value", .out = "self_attention.dense", .up = "mlp.dense_h_to_4h", \
   .down = "mlp.dense_4h_to_h"
 #define ACCEL_GPT_BLOOM_FIELDS(c)                                              \

@@ -165,15 +165,15 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
   b->position_offset = offset;
 }
 
-void accel__add_places(accel__build *b) {
+void accel__add_mrope_positions(accel__build *b) {
   b->position_ids = accel__input(b->p, "position_ids", ACCEL_PLUGIN_I32, -1, 2,
                                  (accel__dim[]){accel__const_dim(b->p, 3), b->T});
-  add_input(b, "position_ids", b->position_ids, ACCEL__INPUT_PLACES, ACCEL__DEFAULT_ARANGE,
+  add_input(b, "position_ids", b->position_ids, ACCEL__INPUT_MROPE, ACCEL__DEFAULT_ARANGE,
             INT32_MAX);
 }
 
-void accel__add_span(accel__build *b) {
-  b->span = token_input(b, "rope_span", INT32_MAX, ACCEL__DEFAULT_SPAN);
+void accel__add_total_len(accel__build *b) {
+  b->total_len = token_input(b, "rope_span", INT32_MAX, ACCEL__DEFAULT_TOTAL_LEN);
 }
 
 /* ---- layers ---- */
@@ -427,7 +427,7 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
 }
 
 accel__tensor accel__seen(accel__build *b, accel__tensor x) {
-  return b->see != NULL && !b->blind ? b->see(b, b->see_user, x) : x;
+  return b->merge_images != NULL && !b->text_only ? b->merge_images(b, b->merge_images_user, x) : x;
 }
 
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width,

@@ -52,9 +52,9 @@ typedef enum accel__input_kind {
    * does in Python: row numbers that follow from image sizes */
   ACCEL__INPUT_DERIVED,
   /* int32 [3,T]: position_ids of time, height and width (M-RoPE).  Given as [3,B,S], [4,B,S] (the
-   * first are left aside) or [B,S] (all three alike); absent: accel__shown.place where there are
+   * first are left aside) or [B,S] (all three alike); absent: accel__image_tokens.place where there are
    * pictures, else what `otherwise` says of one row, in all three */
-  ACCEL__INPUT_PLACES
+  ACCEL__INPUT_MROPE
 } accel__input_kind;
 /* Is it one row number for each sequence, made by the packer? */
 static inline bool accel__input_is_row(accel__input_kind kind) {
@@ -76,7 +76,7 @@ typedef enum accel__input_default {
   /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
    * length; in a session: tokens held after the run. Rope types that change with the length read
    * it */
-  ACCEL__DEFAULT_SPAN
+  ACCEL__DEFAULT_TOTAL_LEN
 } accel__input_default;
 /* How a DERIVED input comes about. */
 typedef struct accel__derived {
@@ -160,17 +160,17 @@ typedef struct accel__model_request {
 } accel__model_request;
 
 /* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */
-typedef struct accel__placing {
+typedef struct accel__mrope_input {
   const int32_t *ids, *lengths; /* [tokens], [n] */
   uint32_t n;
   uint64_t tokens;
-  const int64_t *sizes; /* [pictures, accel__shown.width] */
+  const int64_t *sizes; /* [pictures, accel__image_tokens.width] */
   uint64_t pictures;
-} accel__placing;
+} accel__mrope_input;
 
 /* Of a model whose text shows pictures (LLaVA): a picture takes as many places of `token` in the
  * text as it has rows. */
-typedef struct accel__shown {
+typedef struct accel__image_tokens {
   int64_t token;
   /* of videos, which are not supported: prompts with it are refused; -1 none */
   int64_t video_token;
@@ -187,9 +187,10 @@ typedef struct accel__shown {
   /* Position ids of time, height and width, [3, tokens]; shift[n] (NULL: not wanted): what the
    * position of the token behind each sequence has more than its row number.  ACCEL_ERROR_ARGUMENT
    * when tokens and pictures do not match.  NULL: positions are row numbers. */
-  accel_status (*place)(const void *user, const accel__placing *what, int32_t *out, int32_t *shift);
+  accel_status (*mrope_positions)(const void *user, const accel__mrope_input *what, int32_t *out,
+                                  int32_t *rope_delta);
   const void *user;
-} accel__shown;
+} accel__image_tokens;
 
 /* Heads of cross attention that follow the sound (Whisper's alignment_heads): probabilities [heads
  * of a layer, rows, frames] that entry "align" gives for each layer that has some. */
@@ -227,16 +228,17 @@ typedef struct accel__model {
   bool is_encoder_decoder;
   /* what a session holds of at most so many tokens is read anew when there are more (Phi-3's
    * longrope, as its generate does); 0: never */
-  int64_t renewed_beyond;
+  int64_t recompute_kv_above;
   int64_t bos_id, decoder_start_id;
   const int64_t *eos_ids;
   uint32_t n_eos;
-  bool own_ends; /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
+  bool
+      eos_from_config; /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
   /* what is generated goes on with the prompt's tokens, of which the first becomes bos_id and the
    * last is left out, while "encode" sees the picture alone (BLIP's captions) */
-  bool opens_text;
-  const accel__shown *shown;         /* NULL: none */
-  const accel__alignment *alignment; /* NULL: the architecture has none */
+  bool caption_prefix;
+  const accel__image_tokens *image_tokens; /* NULL: none */
+  const accel__alignment *alignment;       /* NULL: the architecture has none */
   /* [num_labels] id2label, "LABEL_0" ... when the config has none */
   const char *const *labels;
   /* "regression", "single_label_classification", "multi_label_classification" or NULL */

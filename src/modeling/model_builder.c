@@ -29,7 +29,7 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .input_ids = -1,
                       .token_type_ids = -1,
                       .position_ids = -1,
-                      .span = -1,
+                      .total_len = -1,
                       .table = -1};
   size_t n = strlen(architecture);
   b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 &&

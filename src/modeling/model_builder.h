@@ -39,7 +39,7 @@ typedef struct accel__rename {
 typedef struct accel__side { /* one of the two token sides of an encoder-decoder (seq2seq.h) */
   accel__dim T;
   int32_t space;
-  accel__tensor lengths, input_ids, position_ids, span;
+  accel__tensor lengths, input_ids, position_ids, total_len;
 } accel__side;
 
 typedef struct accel__build {
@@ -64,7 +64,7 @@ typedef struct accel__build {
   /* in front of hidden_states.N: "text_model_output."; NULL none */
   const char *output_path;
   /* [B], [T] ...; -1 absent */
-  accel__tensor lengths, input_ids, token_type_ids, position_ids, span;
+  accel__tensor lengths, input_ids, token_type_ids, position_ids, total_len;
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
   accel__model_output *output;
@@ -75,11 +75,11 @@ typedef struct accel__build {
   uint32_t n_by_length;
   accel__model_entry more[4]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
-  bool blind; /* pictures are left aside: "decode" of a model that takes some */
+  bool text_only; /* pictures are left aside: "decode" of a model that takes some */
   /* Called with the embedded tokens [T, hidden]: puts the rows of pictures in their places
    * (llava.c).  NULL: none. */
-  accel__tensor (*see)(struct accel__build *b, void *user, accel__tensor x);
-  void *see_user;
+  accel__tensor (*merge_images)(struct accel__build *b, void *user, accel__tensor x);
+  void *merge_images_user;
   /* of "decode", made when first asked for; 0 not yet, else index + 1 */
   int32_t kv_state[ACCEL__MAX_LAYERS];
   accel__side kept[2];              /* of an encoder-decoder: the side not in use (seq2seq.h) */
@@ -179,9 +179,9 @@ accel__tensor accel__add_derived(accel__build *b, const char *name, uint32_t ran
                                  const accel__dim *dims, const accel__derived *how);
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise,
                           int64_t offset);
-/* position_ids [3,T] (ACCEL__INPUT_PLACES), row numbers where nothing is said */
-void accel__add_places(accel__build *b);
-void accel__add_span(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_SPAN */
+/* position_ids [3,T] (ACCEL__INPUT_MROPE), row numbers where nothing is said */
+void accel__add_mrope_positions(accel__build *b);
+void accel__add_total_len(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_TOTAL_LEN */
 
 /* ---- layers ---- */
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act

@@ -94,9 +94,9 @@ static void llama3(const rope_params *p, int64_t dims, double *freq) {
 
 /* rope_span [T] as numbers. */
 static accel__tensor span_rows(accel__build *b) {
-  if (b->span < 0) accel__add_span(b);
+  if (b->total_len < 0) accel__add_total_len(b);
   accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &b->span, 1, &to_float, 1, NULL, 1);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &b->total_len, 1, &to_float, 1, NULL, 1);
 }
 
 static accel__tensor affine(accel__build *b, accel__tensor x, double alpha, double beta) {

@@ -9,21 +9,21 @@
 void accel__use_side(accel__build *b, uint32_t side) {
   if (b->side == side) return;
   b->kept[b->side] =
-      (accel__side){b->T, b->space, b->lengths, b->input_ids, b->position_ids, b->span};
+      (accel__side){b->T, b->space, b->lengths, b->input_ids, b->position_ids, b->total_len};
   const accel__side *s = &b->kept[side];
   b->T = s->T;
   b->space = s->space;
   b->lengths = s->lengths;
   b->input_ids = s->input_ids;
   b->position_ids = s->position_ids;
-  b->span = s->span;
+  b->total_len = s->total_len;
   b->side = side;
   b->output_path = side == 0 ? "encoder_" : "decoder_";
 }
 
 void accel__add_decoder_tokens(accel__build *b, int64_t vocab, accel__input_default otherwise) {
   b->kept[1] = (accel__side){
-      .T = -1, .space = -1, .lengths = -1, .input_ids = -1, .position_ids = -1, .span = -1};
+      .T = -1, .space = -1, .lengths = -1, .input_ids = -1, .position_ids = -1, .total_len = -1};
   accel__use_side(b, 1);
   b->ids_default = otherwise;
   b->model->is_encoder_decoder = true;

@@ -36,7 +36,7 @@ static accel_status read_ends(accel__build *b) {
   b->model->decoder_start_id = b->model->bos_id;
   b->model->eos_ids = sep;
   b->model->n_eos = 1;
-  b->model->own_ends = true;
+  b->model->eos_from_config = true;
   return ACCEL_OK;
 }
 
@@ -281,7 +281,7 @@ static void seen_outputs(accel__build *b, const blip *m, bool embeds) {
 }
 
 static void caption(accel__build *b, blip *m, other *o) {
-  b->model->opens_text = true;
+  b->model->caption_prefix = true;
   add_words(b, m);
   const uint32_t words = b->model->n_inputs;
   build_vision(b, m);

@@ -10,7 +10,7 @@ accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
                     .heads = 8,
                     .bias = true,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH},
-                    .words_norm = "word_embeddings_layernorm",
+                    .embedding_norm = "word_embeddings_layernorm",
                     .norm1 = "input_layernorm",
                     .norm2 = "post_attention_layernorm",
                     ACCEL_GPT_BLOOM_PARTS};

@@ -28,7 +28,7 @@ accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
                     .parallel = true,
                     .qkv = ACCEL__QKV_HEADS,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU},
-                    .words = "embed_in",
+                    .token_embedding = "embed_in",
                     .last_norm = "final_layer_norm",
                     .layer = "layers",
                     .norm1 = "input_layernorm",

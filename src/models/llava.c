@@ -23,7 +23,7 @@ typedef struct llava {
   bool siglip, full, bias, next;
   tiling tiles;
   accel__derived rule;
-  accel__shown shown;
+  accel__image_tokens image_tokens;
   accel__activation act;
   accel__tensor features; /* rows [images*patches, hidden of the text] */
 } llava;
@@ -290,13 +290,13 @@ static accel_status read_config(accel__build *b, llava *m) {
         strategy);
   b->model->hidden_size = m->text.hidden;
   if (m->next) ACCEL_TRY(read_tiles(b, m));
-  m->shown = (accel__shown){.token = m->image_token,
-                            .video_token = -1,
-                            .sizes = "image_sizes",
-                            .width = 2,
-                            .rows = m->next ? tiled_rows : plain_rows,
-                            .user = m};
-  b->model->shown = &m->shown;
+  m->image_tokens = (accel__image_tokens){.token = m->image_token,
+                                          .video_token = -1,
+                                          .sizes = "image_sizes",
+                                          .width = 2,
+                                          .rows = m->next ? tiled_rows : plain_rows,
+                                          .user = m};
+  b->model->image_tokens = &m->image_tokens;
   return read_layers(b, m);
 }
 
@@ -326,7 +326,7 @@ static accel__tensor look(accel__build *b, llava *m) {
                      accel__tensor_dim(b->p, x, 2)});
 }
 
-static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
+static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   llava *m = user;
   if (m->features < 0) {
     const accel__aside kept = accel__step_aside(b);
@@ -361,8 +361,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.spelling[2] = short_tower;
   if (!m->next) model->args = args;
   ACCEL_TRY(read_config(&b, m));
-  b.see = see;
-  b.see_user = m;
+  b.merge_images = merge_images;
+  b.merge_images_user = m;
   return accel__language_build(&b, &m->text);
 }
 

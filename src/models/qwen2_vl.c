@@ -24,7 +24,7 @@ typedef struct qwen2_vl {
   accel__block block;
   accel__rope rope;
   accel__derived lengths, positions, window_lengths, window_order;
-  accel__shown shown;
+  accel__image_tokens image_tokens;
   accel__tensor features; /* rows [patches / merge^2, hidden of the text] */
 } qwen2_vl;
 
@@ -48,7 +48,7 @@ static const accel__decoder text_defaults = {.vocab = 152064,
                                              .pad = -1,
                                              .window = 4096,
                                              .qkv_bias = true,
-                                             .places = true,
+                                             .mrope = true,
                                              .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
 /* A part's model_type is the whole's, in older files, or ends with the part's name. */
@@ -379,7 +379,7 @@ static accel_status picture_rows(const void *user, const int64_t *dim, uint32_t 
 
 /* Where picture `at` of the call begins at token `row`, of which `left` are to come in its
  * sequence; *next: position ids from there on, and behind it.  Returns its tokens in *n. */
-static accel_status place_picture(const qwen2_vl *m, const accel__placing *what, uint64_t at,
+static accel_status place_picture(const qwen2_vl *m, const accel__mrope_input *what, uint64_t at,
                                   uint64_t row, int64_t left, int64_t *next, int64_t *n,
                                   int32_t *out) {
   if (at >= what->pictures)
@@ -409,8 +409,8 @@ static accel_status place_picture(const qwen2_vl *m, const accel__placing *what,
 
 /* Text counts on by one in all three parts; a picture's rows begin where it stands, and what
  * follows goes on behind the longer of its sides (get_rope_index). */
-static accel_status place(const void *user, const accel__placing *what, int32_t *out,
-                          int32_t *shift) {
+static accel_status mrope_positions(const void *user, const accel__mrope_input *what, int32_t *out,
+                                    int32_t *rope_delta) {
   const qwen2_vl *m = user;
   uint64_t row = 0, picture = 0;
   for (uint32_t b = 0; b < what->n; b++) {
@@ -430,7 +430,7 @@ static accel_status place(const void *user, const accel__placing *what, int32_t 
         last = end > last ? end : last;
       }
     }
-    if (shift != NULL) shift[b] = (int32_t)(last + 1 - what->lengths[b]);
+    if (rope_delta != NULL) rope_delta[b] = (int32_t)(last + 1 - what->lengths[b]);
   }
   if (picture == what->pictures) return ACCEL_OK;
   return accel__fail(
@@ -502,7 +502,7 @@ static accel__tensor look(accel__build *b, qwen2_vl *m) {
   return x;
 }
 
-static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
+static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   qwen2_vl *m = user;
   if (m->features < 0) {
     const accel__aside kept = accel__step_aside(b);
@@ -541,17 +541,17 @@ static accel_status build(const accel__model_request *request, const char *archi
   m->positions.lines = 3;
   m->window_lengths.make = window_lengths;
   m->window_order.make = window_order;
-  m->shown = (accel__shown){.token = m->image_token,
-                            .video_token = m->video_token,
-                            .sizes = "image_grid_thw",
-                            .width = 3,
-                            .flat = true,
-                            .rows = picture_rows,
-                            .place = place,
-                            .user = m};
-  model->shown = &m->shown;
-  b.see = see;
-  b.see_user = m;
+  m->image_tokens = (accel__image_tokens){.token = m->image_token,
+                                          .video_token = m->video_token,
+                                          .sizes = "image_grid_thw",
+                                          .width = 3,
+                                          .flat = true,
+                                          .rows = picture_rows,
+                                          .mrope_positions = mrope_positions,
+                                          .user = m};
+  model->image_tokens = &m->image_tokens;
+  b.merge_images = merge_images;
+  b.merge_images_user = m;
   return accel__decoder_build(&b, m->text);
 }
 

@@ -19,9 +19,9 @@ typedef struct whisper {
   /* cross attention, per decoder layer: rows of frames */
   accel__tensor keys[ACCEL__MAX_LAYERS], values[ACCEL__MAX_LAYERS];
   int32_t cross[ACCEL__MAX_LAYERS]; /* their states */
-  /* [n_follows] layer and head: alignment_heads */
+  /* [n_fused_chain] layer and head: alignment_heads */
   int64_t (*follows)[2];
-  uint32_t n_follows;
+  uint32_t n_fused_chain;
   accel__tensor probs[ACCEL__MAX_LAYERS]; /* of entry "align" */
   bool aligning;                          /* it is being built */
 } whisper;
@@ -152,13 +152,13 @@ static accel__tensor self_attention(accel__build *b, const whisper *m, accel__te
 
 /* The heads of a layer that follow the sound, each once, in ascending order. */
 static uint32_t following(accel__build *b, const whisper *m, uint32_t layer, const int64_t **out) {
-  int64_t *heads = accel__arena_array(b->arena, m->n_follows, sizeof *heads), next = -1;
+  int64_t *heads = accel__arena_array(b->arena, m->n_fused_chain, sizeof *heads), next = -1;
   uint32_t n = 0;
   *out = heads;
   if (!heads) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for heads");
   for (int64_t last = -1; heads; last = heads[n++] = next) {
     next = INT64_MAX;
-    for (uint32_t i = 0; i < m->n_follows; i++)
+    for (uint32_t i = 0; i < m->n_fused_chain; i++)
       if (m->follows[i][0] == layer && m->follows[i][1] > last && m->follows[i][1] < next)
         next = m->follows[i][1];
     if (next == INT64_MAX) break;
@@ -290,11 +290,11 @@ static accel_status read_alignment_of(accel__build *b, const accel__json_file *f
     const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL,
                       *head = layer ? layer->next : NULL;
     if (is_below(layer, m->dec_layers) && is_below(head, m->dec_heads) && !head->next) {
-      m->follows[m->n_follows][0] = (int64_t)layer->valuedouble;
-      m->follows[m->n_follows++][1] = (int64_t)head->valuedouble;
+      m->follows[m->n_fused_chain][0] = (int64_t)layer->valuedouble;
+      m->follows[m->n_fused_chain++][1] = (int64_t)head->valuedouble;
       continue;
     }
-    m->n_follows = 0;
+    m->n_fused_chain = 0;
     out->missing = accel__arena_printf(
         b->arena,
         "%s: alignment_heads: expected pairs [layer, head] of the decoder's %lld layers and "
@@ -316,9 +316,9 @@ static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment
 /* Where each pair is found among the outputs, of which output k is that of layer[k]. */
 static accel_status place_heads(accel__build *b, const whisper *m, const uint32_t *layer,
                                 uint32_t n, accel__alignment *out) {
-  accel__aligned_head *list = accel__arena_array(b->arena, m->n_follows, sizeof *list);
+  accel__aligned_head *list = accel__arena_array(b->arena, m->n_fused_chain, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < m->n_follows; i++)
+  for (uint32_t i = 0; i < m->n_fused_chain; i++)
     for (uint32_t k = 0; k < n; k++) {
       const int64_t *heads;
       if (layer[k] != m->follows[i][0]) continue;
@@ -328,7 +328,7 @@ static accel_status place_heads(accel__build *b, const whisper *m, const uint32_
         if (heads[h] == m->follows[i][1]) list[i].row = h;
     }
   out->head = list;
-  out->n = m->n_follows;
+  out->n = m->n_fused_chain;
   return ACCEL_OK;
 }
 
@@ -339,7 +339,7 @@ static accel_status align_entry(accel__build *b, whisper *m, uint32_t first_inpu
   if (!a) return ACCEL_ERROR_OUT_OF_MEMORY;
   b->model->alignment = a;
   ACCEL_TRY(read_alignment(b, m, a));
-  for (uint32_t i = 0; i < m->n_follows; i++)
+  for (uint32_t i = 0; i < m->n_fused_chain; i++)
     if (m->follows[i][0] >= layers) layers = (uint32_t)m->follows[i][0] + 1;
   accel__model_output *outputs = accel__arena_array(b->arena, layers, sizeof *outputs);
   uint32_t *layer = accel__arena_array(b->arena, layers, sizeof *layer);

@@ -183,7 +183,7 @@ static int tell(void *user, const accel_token_event *event) {
   const accel__speech *s = user;
   accel_token_event mine = *event;
   mine.prompt = s->window[event->prompt].sound;
-  return s->params->generate->told(s->params->generate->told_user, &mine);
+  return s->params->generate->on_token(s->params->generate->on_token_user, &mine);
 }
 
 static accel_status check(const accel__speech *s, const accel__whisper_plan *plan) {
@@ -220,9 +220,9 @@ accel_status accel__speech_by_whisper(accel__speech *s) {
                                     .token_times = wants_words(s),
                                     .together = accel__processor_for(s->ep)->batch_size};
   accel__whisper_plan plan = {0};
-  if (p->generate && p->generate->told) {
-    options.told = tell;
-    options.told_user = s;
+  if (p->generate && p->generate->on_token) {
+    options.on_token = tell;
+    options.on_token_user = s;
   }
   ACCEL_TRY(accel__processor_check(s->ep, "automatic-speech-recognition"));
   ACCEL_TRY(encode_prompt(s, &options));

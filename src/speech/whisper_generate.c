@@ -327,8 +327,8 @@ static accel_status begin_attempt(run *r, job *j) {
                                 .new_tokens = room,
                                 .want_sum = !isnan(o->logprob),
                                 .number = j->number,
-                                .told = o->told,
-                                .told_user = o->told_user,
+                                .on_token = o->on_token,
+                                .on_token_user = o->on_token_user,
                                 .sequence = j->base,
                                 .forks = true};
   ACCEL_TRY(accel__request_begin(&j->request));

@@ -25,10 +25,11 @@ typedef struct accel__whisper_options {
   double compression_ratio, logprob, no_speech; /* thresholds; NAN: as the model's files say */
   const double *temperature;                    /* [n_temperature] tried in turn; none: 0 alone */
   uint32_t n_temperature;
-  uint32_t together;   /* sounds at a time; 0: 8 */
-  bool token_times;    /* accel__whisper_segment.times are wanted (whisper_align.h) */
-  accel_token_fn told; /* of each token as it is chosen, prompt: the sound's number; NULL: nobody */
-  void *told_user;
+  uint32_t together; /* sounds at a time; 0: 8 */
+  bool token_times;  /* accel__whisper_segment.times are wanted (whisper_align.h) */
+  accel_token_fn
+      on_token; /* of each token as it is chosen, prompt: the sound's number; NULL: nobody */
+  void *on_token_user;
 } accel__whisper_options;
 
 /* Log-mel features [mels, width], row-major, malloc'd, of which `frames` count.  Short sounds come

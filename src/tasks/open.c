@@ -95,7 +95,7 @@ static void log_unexpected(accel_endpoint *ep) {
 
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry) {
-  accel__place_request request = {.device =
+  accel__mrope_request request = {.device =
                                       params->device && *params->device ? params->device : "cpu"};
   if (params->precision && *params->precision) {
     const char *canonical = accel__registry_precision_name(params->precision);
@@ -194,7 +194,7 @@ accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_par
   accel_init_params mine = *params;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = build_steps(ep, model, &mine, &modules, entry);
-  accel__lend_services(ep);
+  accel__init_host(ep);
   if (status == ACCEL_OK) status = accel__processor_new(ep, &modules, &mine);
   if (status == ACCEL_OK) return ACCEL_OK;
   accel__endpoint_free(ep);

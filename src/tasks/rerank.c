@@ -180,15 +180,15 @@ typedef struct readers {
 
 /* Reads ids[held .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left in
  * *item. */
-static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t held,
+static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t past_len,
                               accel__step_item *item) {
-  for (;; held += ACCEL__STEP_TOKENS) {
-    uint32_t rest = ids.n - held;
+  for (;; past_len += ACCEL__STEP_TOKENS) {
+    uint32_t rest = ids.n - past_len;
     *item = (accel__step_item){.sequence = sequence,
-                               .ids = ids.id + held,
+                               .ids = ids.id + past_len,
                                .n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS,
-                               .held = held,
-                               .span = ids.n};
+                               .past_len = past_len,
+                               .total_len = ids.n};
     if (rest <= ACCEL__STEP_TOKENS) return ACCEL_OK;
     ACCEL_TRY(r->model->step(r->model->self, item, 1));
   }
@@ -196,10 +196,10 @@ static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids
 
 /* A sequence that has read as much of `ids` as the common start gives; what that is does not depend
  * on the other prompts. */
-static accel_status seat(const readers *r, accel__ids ids, int32_t *sequence, uint32_t *held) {
+static accel_status admit(const readers *r, accel__ids ids, int32_t *sequence, uint32_t *past_len) {
   uint32_t same = 0;
   while (same < r->before.n && same + 1 < ids.n && r->before.id[same] == ids.id[same]) same++;
-  *held = same;
+  *past_len = same;
   if ((*sequence = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
   if (!same) return ACCEL_OK;
   ACCEL_TRY(r->model->copy(r->model->self, r->start, *sequence));
@@ -208,7 +208,7 @@ static accel_status seat(const readers *r, accel__ids ids, int32_t *sequence, ui
       accel__session_control(r->session, ACCEL_PLUGIN_SESSION_TRUNCATE, *sequence, same);
   if (status != ACCEL_ERROR_UNSUPPORTED) return status;
   accel__clear_error(); /* states that cannot go back begin anew */
-  *held = 0;
+  *past_len = 0;
   return accel__session_control(r->session, ACCEL_PLUGIN_SESSION_RESET, *sequence, 0);
 }
 
@@ -232,13 +232,13 @@ static accel_status run_prompts(rerank_job *job, readers *r, const answers *a,
   ACCEL_TRY(r->model->step(r->model->self, item, 1));
   for (uint32_t i = 0; i < job->n; i++) {
     int32_t sequence;
-    uint32_t held;
-    ACCEL_TRY(seat(r, list[i], &sequence, &held));
-    if (waiting && tokens + list[i].n - held > ACCEL__STEP_TOKENS) {
+    uint32_t past_len;
+    ACCEL_TRY(admit(r, list[i], &sequence, &past_len));
+    if (waiting && tokens + list[i].n - past_len > ACCEL__STEP_TOKENS) {
       ACCEL_TRY(step_items(job, r, a, item, i - waiting, waiting));
       waiting = tokens = 0;
     }
-    ACCEL_TRY(read_most(r, sequence, list[i], held, &item[waiting]));
+    ACCEL_TRY(read_most(r, sequence, list[i], past_len, &item[waiting]));
     tokens += item[waiting++].n;
   }
   return waiting ? step_items(job, r, a, item, job->n - waiting, waiting) : ACCEL_OK;

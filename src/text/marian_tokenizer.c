@@ -1,4 +1,4 @@
-/* marian_tokenizer.c - see marian.h. */
+/* marian_tokenizer.c - see marian_tokenizer.h. */
 #include "text/marian_tokenizer.h"
 
 #include <stdio.h>

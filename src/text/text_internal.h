@@ -114,7 +114,7 @@ typedef struct accel__encode_scratch {
   size_t part_capacity;
   uint32_t *combination;
   size_t combination_capacity;
-  struct accel__words *words; /* words.c */
+  struct accel__words *words; /* word_cache.c */
   uint32_t *origin;
   size_t origin_capacity;
 } accel__encode_scratch;
@@ -420,7 +420,7 @@ struct accel__tokenizer {
   size_t added_ids;
   accel__trie raw_trie, normalized_trie; /* value: index of the added token */
   uint64_t serial;                       /* no two tokenizers of a process have the same */
-  /* the last pre-tokenizer step is ByteLevel: words.c makes bytes of words */
+  /* the last pre-tokenizer step is ByteLevel: word_cache.c makes bytes of words */
   bool bytes_last;
 };
 
@@ -438,7 +438,7 @@ accel_status accel__spm_normalize(const accel__normalizer *step, accel__encode_s
 uint32_t accel__byte_to_char(uint8_t byte);
 int accel__char_to_byte(uint32_t c);
 /* pretokenize.c: s->chars and s->splits in and out.  The bytes of a last ByteLevel are left to
- * words.c. */
+ * word_cache.c. */
 accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n,
                                  accel__encode_scratch *s);
 /* added.c: cuts chars[0..n) at added tokens of `trie`, appending to `out` splits that start at
@@ -448,7 +448,7 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
                                 size_t first, accel__splits *out);
 /* ids, normalized forms and tries, once `added` is filled */
 accel_status accel__added_build(accel__tokenizer *t);
-/* words.c: appends the tokens of one split to `out`, from what is known of the word, or by
+/* word_cache.c: appends the tokens of one split to `out`, from what is known of the word, or by
  * accel__model_tokenize. */
 typedef struct accel__word_token {
   int32_t id;
@@ -458,7 +458,7 @@ typedef struct accel__word_token {
 accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                   int32_t number, accel__encode_scratch *s, accel__tokens *out);
 void accel__words_free(struct accel__words *words); /* NULL-safe */
-/* model.c, bpe.c, unigram.c: appends the tokens of one split to `out`. */
+/* wordpiece.c, bpe.c, unigram.c: appends the tokens of one split to `out`. */
 accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                    int32_t word, accel__encode_scratch *s, accel__tokens *out);
 accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,

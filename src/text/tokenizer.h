@@ -33,7 +33,7 @@ typedef struct accel__tokenizer accel__tokenizer;
  * with vocab.json beside it, or a directory that has one of them (the first in this order),
  * together with tokenizer_config.json and special_tokens_map.json beside it where they exist; what
  * is no tokenizer.json is read as the class that tokenizer_config.json names converts it
- * (sentencepiece.h, tiktoken.h, merges.h, marian.h).  add_bos_token and add_eos_token, where
+ * (sentencepiece.h, tiktoken.h, merges.h, marian_tokenizer.h).  add_bos_token and add_eos_token, where
  * stated, replace the post-processor, as in transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when
  * neither file is there; ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer,
  * model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by

@@ -121,22 +121,23 @@ static bool reads(const accel__model *m, const char *argument) {
  * that there are, and one of its tokens. */
 static accel_status add_pictures(const accel__model *m, int64_t sequences, probe_input *in) {
   const accel_tensor *ids = probed(in, "input_ids"), *pixels = probed(in, "pixel_values");
-  if (!m->shown || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
-  const int64_t width = m->shown->width,
-                side = m->shown->flat ? (int64_t)sqrt((double)(pixels->dim[0] / sequences))
-                                      : pixels->dim[pixels->rank - 1];
+  if (!m->image_tokens || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
+  const int64_t width = m->image_tokens->width,
+                side = m->image_tokens->flat ? (int64_t)sqrt((double)(pixels->dim[0] / sequences))
+                                             : pixels->dim[pixels->rank - 1];
   int64_t *id = ids->data;
   for (int64_t i = 0; i < sequences * WIDTH; i++) {
-    if (id[i] == m->shown->token || id[i] == m->shown->video_token) id[i] = 0;
-    if (i % WIDTH == 1) id[i] = m->shown->token;
+    if (id[i] == m->image_tokens->token || id[i] == m->image_tokens->video_token) id[i] = 0;
+    if (i % WIDTH == 1) id[i] = m->image_tokens->token;
   }
-  if (!m->shown->place && !reads(m, m->shown->sizes)) return ACCEL_OK;
-  ACCEL_TRY(add_tensor(
-      in, (accel_tensor){
-              .name = m->shown->sizes, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, width}}));
+  if (!m->image_tokens->mrope_positions && !reads(m, m->image_tokens->sizes)) return ACCEL_OK;
+  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = m->image_tokens->sizes,
+                                          .dtype = ACCEL_I64,
+                                          .rank = 2,
+                                          .dim = {sequences, width}}));
   int64_t *size = in->item[in->list.n - 1].data;
   for (int64_t i = 0; i < sequences * width; i++)
-    size[i] = m->shown->flat && i % width == 0 ? 1 : side;
+    size[i] = m->image_tokens->flat && i % width == 0 ? 1 : side;
   return ACCEL_OK;
 }
 

@@ -90,7 +90,7 @@ static accel_status slice(const accel_endpoint *ep, const accel__golden *g, int6
     const accel_tensor *t = &g->inputs.item[i];
     int64_t from, rows;
     if (!accel__takes_whole(ep, t->name)) continue;
-    ACCEL_TRY(accel__shown_slice(ep, g->inputs.item, g->inputs.n, t->name, first, n, &from, &rows));
+    ACCEL_TRY(accel__image_slice(ep, g->inputs.item, g->inputs.n, t->name, first, n, &from, &rows));
     if (t->rank < 1 || from + rows > t->dim[0] || (t->dtype != ACCEL_F32 && t->dtype != ACCEL_I64))
       return accel__fail(ACCEL_ERROR_FORMAT,
                          "%s: tensor 'in.%s' must be fp32 (int64) with %lld rows", g->path, t->name,
@@ -107,12 +107,13 @@ static accel_status slice(const accel_endpoint *ep, const accel__golden *g, int6
 /* The tensors of each row: item b, or as many pictures as fill the row's image tokens. */
 static accel_status read_tensors(const accel_endpoint *ep, const accel__golden *g,
                                  accel__arena *arena, prompts *p) {
-  const accel__shown *shown = ep->model->shown;
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
   for (int64_t b = 0, next = 0; b < p->rows; b++) {
-    int64_t n = shown ? 0 : 1, tokens = 0, rows = 0;
-    for (uint32_t i = 0; shown && i < p->ids[b].n; i++) tokens += p->ids[b].id[i] == shown->token;
+    int64_t n = image_tokens ? 0 : 1, tokens = 0, rows = 0;
+    for (uint32_t i = 0; image_tokens && i < p->ids[b].n; i++)
+      tokens += p->ids[b].id[i] == image_tokens->token;
     for (int64_t one; rows < tokens; rows += one, n++)
-      ACCEL_TRY(accel__shown_rows(ep, g->inputs.item, g->inputs.n, next + n, &one));
+      ACCEL_TRY(accel__image_rows(ep, g->inputs.item, g->inputs.n, next + n, &one));
     if (!(p->tensor[b] = accel__arena_array(arena, g->inputs.n, sizeof **p->tensor)))
       return ACCEL_ERROR_OUT_OF_MEMORY;
     ACCEL_TRY(slice(ep, g, next, n, p->tensor[b], &p->n_tensors));
@@ -154,8 +155,8 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
     bool taken = accel__takes_whole(ep, t->name);
-    if (ids && ids->rank == 2 && ep->model->shown && ep->model->shown->place &&
-        !strcmp(t->name, "mm_token_type_ids")) {
+    if (ids && ids->rank == 2 && ep->model->image_tokens &&
+        ep->model->image_tokens->mrope_positions && !strcmp(t->name, "mm_token_type_ids")) {
       ACCEL_TRY(accel__check_token_types(ep, ids, t));
       continue;
     }

@@ -21,7 +21,7 @@ accel_status accel__image_unset(int64_t width, int64_t height, const char *name,
                 (long long)width, (long long)height, (long long)ACCEL__IMAGE_MAX_PIXELS);
     return accel__remedy(ACCEL_ERROR_FORMAT, "make the picture smaller");
   }
-  out->pixels = accel__room((size_t)(width * height) * 3);
+  out->pixels = accel__block_alloc((size_t)(width * height) * 3);
   if (!out->pixels) return ACCEL_ERROR_OUT_OF_MEMORY;
   out->width = (int32_t)width;
   out->height = (int32_t)height;
@@ -35,7 +35,7 @@ accel_status accel__image_new(int64_t width, int64_t height, const char *name, a
 }
 
 void accel__image_free(accel__image *image) {
-  if (!image->borrowed) accel__room_free(image->pixels);
+  if (!image->borrowed) accel__block_free(image->pixels);
   *image = (accel__image){0};
 }
 

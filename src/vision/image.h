@@ -22,7 +22,7 @@
 #define ACCEL__IMAGE_MAX_SIDE (1 << 20)
 
 typedef struct accel__image {
-  uint8_t *pixels; /* [height, width, 3] RGB; accel__room */
+  uint8_t *pixels; /* [height, width, 3] RGB; accel__block_alloc */
   int32_t width, height;
   bool borrowed; /* the pixels are another image's, which outlives this one */
   /* a PNG file names the colour `key` as transparent, as Pillow keeps it behind the way to RGB */

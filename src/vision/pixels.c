@@ -275,7 +275,7 @@ static accel_status make_values(accel__pixels *out, bool zeros) {
   uint64_t n = sizeof *out->values;
   for (uint32_t i = 0; i < out->rank; i++)
     if (__builtin_mul_overflow(n, (uint64_t)out->dim[i], &n)) return accel__no_memory(SIZE_MAX);
-  out->values = accel__room(n);
+  out->values = accel__block_alloc(n);
   if (out->values && zeros) memset(out->values, 0, n);
   return out->values ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -404,7 +404,8 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   bool fill = true;
   for (uint32_t i = 0; i < n; i++) fill &= images[i].height == height && images[i].width == width;
   ACCEL_TRY(make_values(out, !fill));
-  if (masked) out->mask = accel__room((size_t)n * (size_t)(height * width) * sizeof *out->mask);
+  if (masked)
+    out->mask = accel__block_alloc((size_t)n * (size_t)(height * width) * sizeof *out->mask);
   if (masked && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
@@ -442,8 +443,8 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
 }
 
 void accel__pixels_free(accel__pixels *px) {
-  accel__room_free(px->values);
-  accel__room_free(px->mask);
+  accel__block_free(px->values);
+  accel__block_free(px->mask);
   free(px->sizes);
   free(px->grid);
   *px = (accel__pixels){0};

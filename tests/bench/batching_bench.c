@@ -25,7 +25,7 @@ typedef struct setting {
 
 /* What the queue's thread tells. */
 typedef struct watch {
-  uint32_t told[MOST], requests;
+  uint32_t events[MOST], requests;
   double first_all, last_any; /* when all had begun; when one was the first to end */
   uint64_t tokens;            /* between the two */
 } watch;
@@ -40,13 +40,13 @@ static void must(accel_status status, const char *what) {
   exit(1);
 }
 
-static int told(void *user, const accel_token_event *event) {
+static int count_event(void *user, const accel_token_event *event) {
   listener *l = user;
   watch *w = l->w;
   bool before = true, all = true;
-  for (uint32_t i = 0; i < w->requests; i++) before &= w->told[i] > 0;
-  w->told[l->number]++;
-  for (uint32_t i = 0; i < w->requests; i++) all &= w->told[i] > 0;
+  for (uint32_t i = 0; i < w->requests; i++) before &= w->events[i] > 0;
+  w->events[l->number]++;
+  for (uint32_t i = 0; i < w->requests; i++) all &= w->events[i] > 0;
   if (all && !before) w->first_all = now();
   if (before && w->last_any == 0) w->tokens++;
   if (event->finish && w->last_any == 0) w->last_any = now();
@@ -69,10 +69,10 @@ static double group(accel_endpoint *endpoint, const setting *s, int32_t *const *
   accel_ticket *ticket[MOST];
   listener listeners[MOST];
   watch w = {.requests = s->requests};
-  how.told = told;
+  how.on_token = count_event;
   for (uint32_t i = 0; i < s->requests; i++) {
     listeners[i] = (listener){&w, i};
-    how.told_user = &listeners[i];
+    how.on_token_user = &listeners[i];
     must(accel_submit_generate(accel_queue_of(endpoint), NULL, ids[i], s->prompt, &how, &ticket[i]),
          "submit");
   }

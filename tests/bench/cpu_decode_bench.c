@@ -5,7 +5,7 @@
  *                    [--dim D] [--keys N] [--mib MIB] [--rounds N]
  *
  * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes from memory; key heads
- * over ranges of 1024 keys are shared out to the threads, as attention.c cuts them.  Beside each figure: the read bandwidth
+ * over ranges of 1024 keys are shared out to the threads, as cpu_attention.c cuts them.  Beside each figure: the read bandwidth
  * of the same threads over the same pages, measured in the same round, and the rate of the same kernel over one head's keys
  * that stay in the second-level cache, on all threads at once, as they may share a core: the limit of its instructions.  The
  * lower of the two is the bound.

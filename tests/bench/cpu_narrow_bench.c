@@ -60,7 +60,7 @@ static const shape shapes[] = {
 
 static const struct form {
   const char *name;
-  cpu_form form;
+  cpu_layout form;
   accel_plugin_format format;
 } forms[] = {
     {"fp32", CPU_FORM_F32, {.store = ACCEL_PLUGIN_F32, .scale = ACCEL_PLUGIN_NO_DTYPE}},

@@ -104,7 +104,7 @@ static bool weights_make(weights *w, const cpu_kernels *kernels, const struct we
                          int64_t n, int64_t k) {
   accel_matrix_bytes bytes = {0};
   cpu_panel panel = {
-      .form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
+      .form = cpu_layout_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
   panel.cols = kernels->linear[panel.form].cols;
   *w = (weights){.f = f,
                  .kernel = &kernels->linear[panel.form],
@@ -161,7 +161,7 @@ static double weights_time(const weights *w, accel__pool *pool, const float *x, 
   accel__pool_turn turn;
   float scale, zero;
   product p = {.w = w, .tasks = accel__pool_size(pool)};
-  if (p.tasks > 1 && w->n * w->k > 1 << 25) p.tasks *= 4; /* as linear.c cuts them */
+  if (p.tasks > 1 && w->n * w->k > 1 << 25) p.tasks *= 4; /* as cpu_linear.c cuts them */
   accel__pool_enter(pool, 0, &turn);
   double start = now();
   for (int64_t c = 0; c < w->copies; c++) {

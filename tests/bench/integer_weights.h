@@ -68,7 +68,7 @@ static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
   cpu_matrix source;
   void *part[4] = {0};
   *w = (integer_weights){.n = n};
-  w->shape = (cpu_panel){.form = cpu_form_of(kernels, &format->format),
+  w->shape = (cpu_panel){.form = cpu_layout_of(kernels, &format->format),
                          .kernels = kernels,
                          .format = &format->format,
                          .k = k};

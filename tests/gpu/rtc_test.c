@@ -1,5 +1,5 @@
 /* rtc_test.c - compiles every kernel at run time for the architectures named on the command line,
- * without a GPU: what a user's card outside the built-in list will do.  Built once with rocm.c
+ * without a GPU: what a user's card outside the built-in list will do.  Built once with hip_rocm.c
  * (hiprtc) and once with cuda.c (NVRTC). rtc_test gfx1030 gfx90a Exit code 77: there is no such
  * compiler here, with the reason. */
 #include <stdio.h>

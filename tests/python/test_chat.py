@@ -289,7 +289,7 @@ class Package(WithModel):
     def test_an_answer_that_is_left(self):
         with self.model.chat() as chat:
             heard = []
-            left = chat.say("a cat", told=lambda t: heard.append(t.text) or len(heard) == 5, max_new_tokens=60, ignore_eos=True)
+            left = chat.say("a cat", on_token=lambda t: heard.append(t.text) or len(heard) == 5, max_new_tokens=60, ignore_eos=True)
             kept = chat.messages[1]["content"]
             self.assertEqual((left.finish, left.text, "".join(heard)), ("cancelled", kept, kept))
             whole = self.expected(chat.messages[:1], max_new_tokens=60, ignore_eos=True)
@@ -334,16 +334,16 @@ class Package(WithModel):
         prompts = ["Once upon a time", "The cat sat on", [0, 40, 41]]
         alone = [self.model.generate(p, max_new_tokens=9)[0].ids for p in prompts]
         heard = []
-        tickets = [self.model.submit_generate(p, told=(lambda t: heard.append(t.id) and None) if i == 0 else None, max_new_tokens=9) for i, p in enumerate(prompts)]
+        tickets = [self.model.submit_generate(p, on_token=(lambda t: heard.append(t.id) and None) if i == 0 else None, max_new_tokens=9) for i, p in enumerate(prompts)]
         self.assertEqual([t.wait()[0].ids for t in tickets], alone)
         self.assertEqual(heard, alone[0])
         with self.assertRaises(ValueError):
             tickets[0].wait()
 
-        def told(token):
+        def on_token(token):
             raise KeyError(token.id)
         with self.assertRaises(KeyError):
-            self.model.submit_generate("a", told=told).wait()
+            self.model.submit_generate("a", on_token=on_token).wait()
         with self.assertRaises(self.accel.AccelError):
             self.model.submit_generate("a " * 400)
         self.model.submit_generate("a", max_new_tokens=3)  # a ticket nobody waits for

@@ -143,10 +143,10 @@ class Package(unittest.TestCase):
                 break  # ends the generation
 
     def test_listener_that_raises(self):
-        def told(token):
+        def on_token(token):
             raise KeyError(token.id)
         with self.assertRaises(KeyError):
-            self.model.generate("a", told=told)
+            self.model.generate("a", on_token=on_token)
 
     def test_session(self):
         whole = self.model.generate([0, 40, 41, 42], max_new_tokens=12)[0].ids

@@ -320,7 +320,7 @@ static void estimates_use_the_planner(void **state) {
   assert_int_equal(e.scratch, 100 * 4 * 4);
   o.symbol = NULL;
   kit_backend keeps = toy;
-  keeps.weight_stays = stays;
+  keeps.weight_in_place = stays;
   o.in_file = (const uint8_t[1]){1};
   assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.in_file, 0);

@@ -17,8 +17,8 @@ static int pick(int n) {
 
 static int launches, joined;
 
-static bool joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                  const accel_plugin_node *other) {
+static bool fuse_parallel(void *self, const accel_plugin_program *program,
+                          const accel_plugin_node *first, const accel_plugin_node *other) {
   (void)self, (void)program;
   assert_int_equal(first->op, other->op);
   assert_int_equal(first->in[0], other->in[0]);
@@ -30,10 +30,10 @@ static int32_t run_one(const kit_launch *l, accel_plugin_error *error) {
 static int32_t launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   (void)self;
   launches++;
-  joined += (int)l->n_joined;
-  assert_true(l->n_joined <= KIT_JOINED);
+  joined += (int)l->n_fused;
+  assert_true(l->n_fused <= KIT_MAX_FUSED);
   /* from the last to the first: they must not need each other */
-  for (uint32_t m = l->n_joined; m-- > 0;) {
+  for (uint32_t m = l->n_fused; m-- > 0;) {
     int32_t rc = run_one(&l->joined[m], error);
     if (rc) return rc;
   }
@@ -44,14 +44,14 @@ static const kit_backend joining = {.name = "joining",
                                     .close = toy_close,
                                     .weight = toy_weight,
                                     .launch = launch,
-                                    .joins = joins};
+                                    .fuse_parallel = fuse_parallel};
 
 /* ---- one that runs unary nodes on what the one before makes, which then has no memory ---- */
 
 static int followed;
 
-static bool follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
-                    const accel_plugin_node *next) {
+static bool fuse_chain(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *next) {
   (void)self, (void)program;
   assert_int_equal(first->out[0], next->in[0]);
   return next->op == ACCEL_PLUGIN_OP_UNARY &&
@@ -60,10 +60,10 @@ static bool follows(void *self, const accel_plugin_program *program, const accel
 static int32_t launch_followed(void *self, const kit_launch *l, accel_plugin_error *error) {
   float between[ROWS * COLS];
   (void)self;
-  if (!l->n_joined || l->joined->in[0].id != l->out[0].id) return launch(self, l, error);
+  if (!l->n_fused || l->joined->in[0].id != l->out[0].id) return launch(self, l, error);
   launches++;
   followed++;
-  assert_int_equal(l->n_joined, 1);
+  assert_int_equal(l->n_fused, 1);
   assert_null(l->out[0].data);
   assert_int_equal(l->out[0].elements, ROWS * COLS);
   kit_launch first = *l, next = *l->joined;
@@ -81,8 +81,8 @@ static const kit_backend following = {.name = "following",
                                       .close = toy_close,
                                       .weight = toy_weight,
                                       .launch = launch_followed,
-                                      .joins = joins,
-                                      .follows = follows};
+                                      .fuse_parallel = fuse_parallel,
+                                      .fuse_chain = fuse_chain};
 
 /* ---- random programs: few operands, so that many nodes read the same one ---- */
 

@@ -171,7 +171,7 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
   life *l = calloc(p->n_tensor, sizeof *l);
   lives(p, plan, wanted, l);
   for (int32_t a = 0; a < (int32_t)p->n_tensor; a++) {
-    const kit_place *pa = &plan->place[a];
+    const kit_location *pa = &plan->place[a];
     if (plan->tensor[a].id < 0 || pa->home != KIT_HOME_SCRATCH) continue;
     uint64_t end =
         pa->offset + (uint64_t)(plan->tensor[a].elements ? (kit_row_count(&plan->tensor[a]) - 1) *
@@ -183,7 +183,7 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
     if (l[a].owner != a) continue;
     assert_int_equal(pa->offset % KIT_ALIGN, 0);
     for (int32_t b = 0; b < a; b++) {
-      const kit_place *pb = &plan->place[b];
+      const kit_location *pb = &plan->place[b];
       if (plan->tensor[b].id < 0 || pb->home != KIT_HOME_SCRATCH || l[b].owner != b) continue;
       bool meet = pa->offset < pb->offset + pb->bytes && pb->offset < pa->offset + pa->bytes;
       bool together = l[a].first <= l[b].last && l[b].first <= l[a].last;

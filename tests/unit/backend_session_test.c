@@ -397,29 +397,31 @@ enum { MB = 1 << 20, WIDE = 1024, LONGEST = 1000 }; /* WIDE: a page has two mega
 
 static void spare_rooms(void **state) {
   (void)state;
-  kit_spares spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  kit_free_list spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
   uint64_t bytes = 100 * (uint64_t)MB;
-  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, 1, &bytes));
-  void *four = kit_room(4 * MB), *six = kit_room(6 * MB), *large = kit_room(60 * MB);
-  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, four, 4 * MB));
-  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, six, 6 * MB));
-  assert_false(kit_spares_keep(&spares, KIT_SPARE_ROOM, large, 60 * MB));
-  assert_ptr_equal(kit_spares_take(&spares, KIT_SPARE_ROOM, 2 * MB, &bytes), six); /* the largest */
+  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, 1, &bytes));
+  void *four = kit_alloc_pages(4 * MB), *six = kit_alloc_pages(6 * MB),
+       *large = kit_alloc_pages(60 * MB);
+  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, four, 4 * MB));
+  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, six, 6 * MB));
+  assert_false(kit_free_list_put(&spares, KIT_FREE_ROOM, large, 60 * MB));
+  assert_ptr_equal(kit_free_list_take(&spares, KIT_FREE_ROOM, 2 * MB, &bytes),
+                   six); /* the largest */
   assert_int_equal(bytes, 6 * MB);
-  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, 3 * MB, &bytes)); /* 4 are no multiple */
+  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, 3 * MB, &bytes)); /* 4 are no multiple */
   bytes = 3 * MB;
-  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, MB, &bytes));
-  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, large, 60 * MB));
-  assert_false(kit_spares_keep(&spares, KIT_SPARE_ROOM, six, 6 * MB));
-  assert_int_equal(kit_spares_drop(&spares), KIT_SPARE_BYTES);
-  assert_int_equal(kit_spares_drop(&spares), 0);
+  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, MB, &bytes));
+  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, large, 60 * MB));
+  assert_false(kit_free_list_put(&spares, KIT_FREE_ROOM, six, 6 * MB));
+  assert_int_equal(kit_free_list_drop(&spares), KIT_FREE_BYTES);
+  assert_int_equal(kit_free_list_drop(&spares), 0);
   void *buffer = NULL;
   assert_int_equal(kit_buffer_alloc(0, MB, &buffer, NULL), 0);
-  assert_true(kit_spares_keep(&spares, KIT_SPARE_BUFFER, buffer, bytes = MB));
-  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, MB, &bytes));
-  assert_ptr_equal(kit_spares_take(&spares, KIT_SPARE_BUFFER, MB, &bytes), buffer);
-  assert_true(kit_spares_keep(&spares, KIT_SPARE_BUFFER, buffer, MB));
-  assert_int_equal(kit_spares_drop(&spares), MB);
+  assert_true(kit_free_list_put(&spares, KIT_FREE_BUFFER, buffer, bytes = MB));
+  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, MB, &bytes));
+  assert_ptr_equal(kit_free_list_take(&spares, KIT_FREE_BUFFER, MB, &bytes), buffer);
+  assert_true(kit_free_list_put(&spares, KIT_FREE_BUFFER, buffer, MB));
+  assert_int_equal(kit_free_list_drop(&spares), MB);
   free(six);
 }
 

@@ -257,7 +257,7 @@ static void pack(linear *t) {
 static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k) {
   linear t = {.format = *f, .n = n};
   t.w = make_weights(f, n, k);
-  t.shape = (cpu_panel){.form = cpu_form_of(&kernels, f), .kernels = &kernels, .k = k};
+  t.shape = (cpu_panel){.form = cpu_layout_of(&kernels, f), .kernels = &kernels, .k = k};
   assert_true(t.shape.form == CPU_FORM_I8 || t.shape.form == CPU_FORM_I4);
   t.shape.cols = kernel_of(&t)->cols;
   t.x = make_rows(cpu_x_beside(kernel_of(&t)->x, k, f->group_k), m, k);
@@ -451,8 +451,8 @@ static void forget_zeros(image *m) {
   for (int64_t i = 0; i < m->high * m->wide; i++) m->zero[i] = 0;
 }
 
-/* What a kernel says that y[m][n] reaches: cpu_windows.high. */
-static void check_reach(const cpu_windows *w, const float *y, int64_t m, int64_t n) {
+/* What a kernel says that y[m][n] reaches: cpu_implicit_gemm.high. */
+static void check_reach(const cpu_implicit_gemm *w, const float *y, int64_t m, int64_t n) {
   const int64_t lanes = kernels.vector;
   for (int64_t i = 0; i < m; i++) {
     float high = 0, low = 0, got_high = 0, got_low = 0;
@@ -488,25 +488,25 @@ static void test_windows(void **state) {
       scale_at[b] = by_line ? b * wide : b / 3 * wide + b % 3;
       x_at[b] = scale_at[b] * channels;
     }
-    cpu_windows w = {line,
-                     stride * wide * channels,
-                     by_line && !single ? 3 * channels : channels,
-                     x_at,
-                     x.scale,
-                     positive ? NULL : x.zero,
-                     stride,
-                     stride * wide,
-                     scale_at,
-                     round % 3 ? r.code : NULL,
-                     r.scale,
-                     positive ? NULL : r.zero,
-                     round % 6 ? 0 : 16,
-                     round % 3 ? 16 : 0,
-                     round % 4 ? r.code : NULL,
-                     NULL,
-                     NULL,
-                     0,
-                     0};
+    cpu_implicit_gemm w = {line,
+                           stride * wide * channels,
+                           by_line && !single ? 3 * channels : channels,
+                           x_at,
+                           x.scale,
+                           positive ? NULL : x.zero,
+                           stride,
+                           stride * wide,
+                           scale_at,
+                           round % 3 ? r.code : NULL,
+                           r.scale,
+                           positive ? NULL : r.zero,
+                           round % 6 ? 0 : 16,
+                           round % 3 ? 16 : 0,
+                           round % 4 ? r.code : NULL,
+                           NULL,
+                           NULL,
+                           0,
+                           0};
     t.shape.block = w.block;
     t.bias = filled(n);
     t.act =
@@ -557,12 +557,12 @@ static void test_parts(void **state) {
     linear t = make_linear(&formats[0], 1, n, k);
     const cpu_x to = kernel_of(&t)->x;
     image x = make_image(to, parts, 1, wide, true);
-    cpu_windows w = {.line = m,
-                     .block = k,
-                     .x_at = &zero_at,
-                     .scale = x.scale,
-                     .zero = x.zero,
-                     .scale_at = &zero_at};
+    cpu_implicit_gemm w = {.line = m,
+                           .block = k,
+                           .x_at = &zero_at,
+                           .scale = x.scale,
+                           .zero = x.zero,
+                           .scale_at = &zero_at};
     w.part = part, w.part_bytes = wide;
     t.shape.block = k;
     prepare(&t);
@@ -650,7 +650,7 @@ static void test_refused(void **state) {
       FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1),
       FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 36, 1), FORMAT(I4, F16, U8, NO_DTYPE, 64, 1)};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    assert_int_equal(cpu_form_of(&kernels, &others[i]), CPU_FORM_F32);
+    assert_int_equal(cpu_layout_of(&kernels, &others[i]), CPU_FORM_F32);
 }
 
 int main(void) {

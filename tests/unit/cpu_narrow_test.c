@@ -69,7 +69,7 @@ static matrix make_matrix(const accel_plugin_format *format, int64_t n, int64_t 
 
 typedef struct linear {
   int64_t m, n, k, ldx, panels, panel_bytes;
-  cpu_form form;
+  cpu_layout form;
   matrix w, gate;
   float *x, *bias, *bias_gate, *residual;
   char *packed, *converted; /* x as the kernel reads it, or NULL */
@@ -107,7 +107,7 @@ enum { BIAS = 1, RESIDUAL = 2, GLU = 4 };
 static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k, int act,
                           int parts) {
   linear t = {.m = m, .n = n, .k = k, .ldx = k + (m % 2 ? 3 : 0), .act = act, .glu = parts & GLU};
-  t.form = cpu_form_of(&kernels, f);
+  t.form = cpu_layout_of(&kernels, f);
   assert_int_not_equal(t.form, CPU_FORM_F32);
   t.x = filled(m > 0 ? (m - 1) * t.ldx + k : 0); /* the last row has no gap after it */
   t.w = make_matrix(f, n, k);
@@ -263,7 +263,7 @@ static void test_empty(void **state) {
 }
 
 /* Whether products of this form read denormals as zeros. */
-static bool flushes(cpu_form form) { return kernels.linear[form].x == CPU_X_BF16; }
+static bool flushes(cpu_layout form) { return kernels.linear[form].x == CPU_X_BF16; }
 
 /* Every code alone against x = 1: the decoded weight itself, scaled. */
 static void every_code(void) {
@@ -431,9 +431,9 @@ static void test_refused(void **state) {
                                     0,
                                     1};
   cpu_kernels_of(CPU_ISA_SCALAR, &kernels);
-  assert_int_equal(cpu_form_of(&kernels, &odd), CPU_FORM_F32);
-  assert_int_equal(cpu_form_of(&kernels, &wide), CPU_FORM_F32);
-  assert_int_equal(cpu_form_of(&kernels, &zero), CPU_FORM_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &odd), CPU_FORM_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &wide), CPU_FORM_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &zero), CPU_FORM_F32);
 }
 
 int main(void) {

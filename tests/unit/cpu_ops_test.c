@@ -227,7 +227,7 @@ static void check_winograd(cpu_conv_fn *run, bool pairs) {
     }
     const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = cpu_area(p.in),
                   out = cpu_area(p.out);
-    const int64_t n = round % 3 == 1 || pairs ? 2 : 4, all = cpu_winograd_windows(&p, n);
+    const int64_t n = round % 3 == 1 || pairs ? 2 : 4, all = cpu_winograd_tiles(&p, n);
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows,
             height = (rows + tiles - 1) / tiles;
     tiles = (rows + height - 1) / height;

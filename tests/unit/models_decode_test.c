@@ -13,7 +13,7 @@
 enum { LONGEST = 24, SEQUENCES = 3, MAX_VOCAB = 256 };
 
 typedef struct sequence {
-  int32_t id, held; /* tokens the session holds */
+  int32_t id, past_len; /* tokens the session holds */
   int32_t token[LONGEST];
   int32_t source[LONGEST]; /* encoder-decoders: what the encoder reads */
   const int32_t *source_rows;
@@ -61,7 +61,7 @@ static const char *const models[][2] = {
 
 typedef struct packed {
   int32_t lengths[SEQUENCES], token[SEQUENCES * LONGEST], position[SEQUENCES * LONGEST],
-      span[SEQUENCES * LONGEST];
+      total_len[SEQUENCES * LONGEST];
   int32_t rows;
 } packed;
 
@@ -71,17 +71,17 @@ static void pack(packed *p, const sequence *const *s, const int32_t *rows, uint3
   for (uint32_t i = 0; i < n; i++) {
     p->lengths[i] = rows[i];
     for (int32_t k = 0; k < rows[i]; k++, p->rows++) {
-      int32_t at = encoder ? k : s[i]->held + k;
+      int32_t at = encoder ? k : s[i]->past_len + k;
       p->token[p->rows] = encoder ? s[i]->source[at] : s[i]->token[at];
       p->position[p->rows] = at;
-      p->span[p->rows] = (encoder ? 0 : s[i]->held) + rows[i];
+      p->total_len[p->rows] = (encoder ? 0 : s[i]->past_len) + rows[i];
     }
   }
 }
 
 static const int32_t *values_of(const packed *p, const accel__model_input *in) {
   if (in->kind == ACCEL__INPUT_LENGTHS) return p->lengths;
-  if (in->otherwise == ACCEL__DEFAULT_SPAN) return p->span;
+  if (in->otherwise == ACCEL__DEFAULT_TOTAL_LEN) return p->total_len;
   return strstr(in->name, "input_ids") ? p->token : p->position;
 }
 
@@ -124,7 +124,7 @@ static void run(const fixture *f, const char *name, accel_plugin_session *sessio
                              &error))
     fail_msg("%s: %s: %s", f->ep->name, name, error.message);
   if (session && strcmp(name, "encode"))
-    for (uint32_t i = 0; i < n; i++) s[i]->held += rows[i];
+    for (uint32_t i = 0; i < n; i++) s[i]->past_len += rows[i];
 }
 
 /* ---- comparing ---- */
@@ -153,7 +153,7 @@ typedef struct logits {
 static void start(const fixture *f, sequence *s) {
   for (int i = 0; i < SEQUENCES; i++) {
     s[i].id = 5 + 2 * i;
-    s[i].held = 0;
+    s[i].past_len = 0;
     s[i].source_rows = &source_lengths[i];
     for (int k = 0; k < LONGEST; k++) {
       s[i].token[k] = (int32_t)((3 + 7 * k + 11 * i + k * k * (i + 1)) % f->vocab);
@@ -167,7 +167,7 @@ static void forget(const fixture *f, sequence *s) {
   for (int i = 0; i < SEQUENCES; i++) {
     f->ep->plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL,
                                    &error);
-    s[i].held = 0;
+    s[i].past_len = 0;
   }
 }
 
@@ -198,7 +198,7 @@ static void check_stateless(const fixture *f, sequence *s, const logits *want) {
   static float all[LONGEST * MAX_VOCAB];
   for (int i = 0; i < SEQUENCES; i++) {
     sequence *one = &s[i];
-    s[i].held = 0;
+    s[i].past_len = 0;
     run(f, "forward", NULL, &one, &lengths[i], 1, "logits", all, LONGEST * MAX_VOCAB);
     for (int k = 0; k < lengths[i]; k++)
       compare(f, "forward", all + k * f->vocab, want->row[i][k], f->vocab);
@@ -224,20 +224,21 @@ static void check_together(const fixture *f, sequence *s, const logits *want) {
   static float last[SEQUENCES * MAX_VOCAB];
   forget(f, s);
   encode(f, s);
-  for (int round = 0; s[0].held < lengths[0] || s[1].held < lengths[1] || s[2].held < lengths[2];
+  for (int round = 0;
+       s[0].past_len < lengths[0] || s[1].past_len < lengths[1] || s[2].past_len < lengths[2];
        round++) {
     sequence *run_of[SEQUENCES];
     int32_t rows[SEQUENCES];
     uint32_t n = 0;
     for (int i = 0; i < SEQUENCES; i++) {
-      int32_t left = lengths[i] - s[i].held, piece = pieces[(round + 2 * i) % 7];
+      int32_t left = lengths[i] - s[i].past_len, piece = pieces[(round + 2 * i) % 7];
       if (left == 0) continue;
       run_of[n] = &s[i];
       rows[n++] = piece < left ? piece : left;
     }
     run(f, "decode", f->session, run_of, rows, n, "logits", last, SEQUENCES * MAX_VOCAB);
     for (uint32_t k = 0; k < n; k++)
-      compare(f, "together", last + k * f->vocab, want->row[run_of[k] - s][run_of[k]->held - 1],
+      compare(f, "together", last + k * f->vocab, want->row[run_of[k] - s][run_of[k]->past_len - 1],
               f->vocab);
   }
 }
@@ -263,7 +264,7 @@ static void check_copies(const fixture *f, sequence *s, const logits *want) {
   compare(f, "copy", last, want->row[0][LONGEST - 1], f->vocab);
   if (!plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_TRUNCATE, one->id, 8, NULL, NULL,
                                &error)) {
-    one->held = 8;
+    one->past_len = 8;
     rest = 3;
     run(f, "decode", f->session, &one, &rest, 1, "logits", last, MAX_VOCAB);
     compare(f, "truncated", last, want->row[0][10], f->vocab);

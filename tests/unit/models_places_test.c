@@ -23,15 +23,15 @@ static accel_endpoint *open_model(accel *ctx) {
 
 static accel_status place(const accel_endpoint *ep, const int32_t *ids, const int32_t *lengths,
                           uint32_t n, const int64_t *grid, int64_t pictures, int32_t *out,
-                          int32_t *shift) {
+                          int32_t *rope_delta) {
   accel_tensor sizes = {.name = "image_grid_thw",
                         .dtype = ACCEL_I64,
                         .rank = 2,
                         .dim = {pictures, 3},
                         .data = (void *)grid};
-  accel__placing tokens = {.ids = ids, .lengths = lengths, .n = n};
+  accel__mrope_input tokens = {.ids = ids, .lengths = lengths, .n = n};
   for (uint32_t i = 0; i < n; i++) tokens.tokens += (uint64_t)lengths[i];
-  return accel__place_tokens(ep, &(accel_tensors){1, &sizes}, &tokens, out, shift);
+  return accel__mrope_positions(ep, &(accel_tensors){1, &sizes}, &tokens, out, rope_delta);
 }
 
 /* A picture of 4 x 6 patches is 2 x 3 rows: they count from where it stands, and the text goes on
@@ -46,11 +46,11 @@ static void places_by_hand(void **state) {
   const int32_t want[3][13] = {{0, 1, 2, 2, 2, 2, 2, 2, 5, 6, 7, 0, 1},
                                {0, 1, 2, 2, 2, 3, 3, 3, 5, 6, 7, 0, 1},
                                {0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 7, 0, 1}};
-  int32_t out[3 * 13], shift[2];
-  assert_ok(place(ep, ids, lengths, 2, grid, 2, out, shift));
+  int32_t out[3 * 13], rope_delta[2];
+  assert_ok(place(ep, ids, lengths, 2, grid, 2, out, rope_delta));
   assert_memory_equal(out, want, sizeof want);
-  assert_int_equal(shift[0], 8 - 11); /* the next token stands at 8, in row 11 */
-  assert_int_equal(shift[1], 0);
+  assert_int_equal(rope_delta[0], 8 - 11); /* the next token stands at 8, in row 11 */
+  assert_int_equal(rope_delta[1], 0);
   accel__close(&ep);
   accel_destroy(&ctx);
 }

@@ -64,7 +64,7 @@ static float *forward(accel_endpoint *ep, const sample *t) {
  * them), patches. */
 static void place(accel__session *s, const sample *t, const accel__model_entry *e,
                   const int32_t *lengths, const int32_t *packed, accel__batch *batch, void **owned,
-                  int32_t *shift) {
+                  int32_t *rope_delta) {
   accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
                         {.name = "image_grid_thw",
                          .dtype = ACCEL_I64,
@@ -73,14 +73,14 @@ static void place(accel__session *s, const sample *t, const accel__model_entry *
                          .data = (void *)t->grid}};
   memcpy(in[0].dim, t->dim, sizeof t->dim);
   const accel_tensors list = {2, in};
-  const accel__placing tokens = {
+  const accel__mrope_input tokens = {
       .ids = packed, .lengths = lengths, .n = B, .tokens = batch->tokens};
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     if (e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       assert_ok(accel__derive_item(s->ep, e->inputs[i].derived, &list, &owned[i], &batch->item[i]));
-    if (e->inputs[i].kind != ACCEL__INPUT_PLACES) continue;
+    if (e->inputs[i].kind != ACCEL__INPUT_MROPE) continue;
     batch->value[i] = owned[i] = malloc(3 * batch->tokens * sizeof(int32_t));
-    assert_ok(accel__place_tokens(s->ep, &list, &tokens, owned[i], shift));
+    assert_ok(accel__mrope_positions(s->ep, &list, &tokens, owned[i], rope_delta));
   }
 }
 
@@ -88,7 +88,7 @@ static void place(accel__session *s, const sample *t, const accel__model_entry *
  * first output. */
 static accel__result run(accel__session *s, const sample *t, const char *entry,
                          const int32_t *sequence, int64_t from, int64_t to) {
-  static int32_t shift[B];
+  static int32_t rope_delta[B];
   void *owned[8] = {0};
   const accel__model_entry *e = accel__model_entry_of(s->ep->model, entry);
   assert_non_null(e);
@@ -96,8 +96,11 @@ static accel__result run(accel__session *s, const sample *t, const char *entry,
                          held[B] = {(int32_t)from, (int32_t)from};
   for (int64_t b = 0, k = 0; b < B; b++)
     for (int64_t i = from; i < to; i++) packed[k++] = (int32_t)ids[b * t->width + i];
-  accel__batch batch = {
-      .n = B, .sequence = sequence, .held = held, .lengths = lengths, .decoder_lengths = lengths};
+  accel__batch batch = {.n = B,
+                        .sequence = sequence,
+                        .past_len = held,
+                        .lengths = lengths,
+                        .decoder_lengths = lengths};
   batch.tokens = batch.decoder_tokens = (uint64_t)(B * (to - from));
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     if (!strcmp(e->inputs[i].name, t->ids)) batch.value[i] = packed;
@@ -107,8 +110,8 @@ static accel__result run(accel__session *s, const sample *t, const char *entry,
   }
   accel__result result = {0};
   if (t->grid[0] && !strcmp(entry, "decode_image"))
-    place(s, t, e, lengths, packed, &batch, owned, shift);
-  if (t->grid[0] && from) batch.shift = shift;
+    place(s, t, e, lengths, packed, &batch, owned, rope_delta);
+  if (t->grid[0] && from) batch.rope_delta = rope_delta;
   assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch,
                                &(uint32_t){0}, 1, &result));
   for (int i = 0; i < 8; i++) free(owned[i]);

@@ -25,8 +25,8 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
   uint32_t tokens = 0;
   for (uint32_t i = 0; i < n; i++) { /* a failed step changes nothing */
     assert_true(f->used[items[i].sequence]);
-    assert_int_equal(items[i].held, f->n[items[i].sequence]);
-    assert_true(items[i].n >= 1 && items[i].held + items[i].n <= LONGEST);
+    assert_int_equal(items[i].past_len, f->n[items[i].sequence]);
+    assert_true(items[i].n >= 1 && items[i].past_len + items[i].n <= LONGEST);
     for (uint32_t k = 0; k < items[i].n; k++)
       if (items[i].ids[k] == POISON)
         return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
@@ -323,8 +323,8 @@ static void test_cancel(void **state) {
   c.eos.n = 0;
   listener l = {.stop_after = 5};
   accel__request r = request_of(&c, 0);
-  r.told = listen_to;
-  r.told_user = &l;
+  r.on_token = listen_to;
+  r.on_token_user = &l;
   accel__stepper model = stepper_of(&f);
   accel__engine e = {.model = &model};
   (void)state;
@@ -626,7 +626,7 @@ static void test_queue(void **state) {
   for (int i = 0; i < REQUESTS; i++) {
     accel_generate_params how = request_params(i);
     for (int k = 0; k < 8; k++) ids[i][k] = 3 + (7 * i + 5 * k + i * k) % 60;
-    if (i == 8) how.told = listen_to, how.told_user = &l; /* ends itself after 3 tokens */
+    if (i == 8) how.on_token = listen_to, how.on_token_user = &l; /* ends itself after 3 tokens */
     assert_ok(accel_submit_generate(queue, NULL, ids[i], 1 + (uint32_t)i % 8, &how, &ticket[i]));
     if (i == 5) assert_ok(accel_submit(queue, &in.list, &other));
   }

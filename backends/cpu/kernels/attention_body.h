@@ -353,7 +353,7 @@ static const float *queries(const block *b, int64_t *ldq) {
   for (int64_t i = 0; i < b->rows; i++) v_narrow_row(q + i * a->ldq, a->dk, a->dk, b->q + i * *ldq);
 #else
   *ldq = a->ldq;
-  if (b->rows <= CPU_WAYS || !cpu_crowded(a->ldq * (int64_t)sizeof *q)) return q;
+  if (b->rows <= CPU_WAYS || !cpu_aliases_l1(a->ldq * (int64_t)sizeof *q)) return q;
   *ldq = cpu_x_row(CPU_X_F32, a->dk);
   for (int64_t i = 0; i < b->rows; i++)
     memcpy(b->q + i * *ldq, q + i * a->ldq, (size_t)a->dk * sizeof *q);

@@ -1,4 +1,4 @@
-/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  DOT_X is the
+/* gemm_i8_body.h - linear over int8 weights (cpu_pack_i8.c), included by gemm_i8_<isa>.c.  DOT_X is the
  * kernel's cpu_x, which is blocked (cpu_x_blocked); rows of x come as cpu_x_beside says. */
 #include <stdbool.h>
 
@@ -37,7 +37,7 @@ typedef struct source {
 } source;
 
 V_INLINE source source_of(const cpu_gemm *g, const place *p) {
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   const uint8_t *x = g->x;
   if (w)
     return (source){
@@ -105,17 +105,17 @@ V_INLINE vf load_codes(const uint8_t *p) {
 /* How a tile of windows is put together.  All but the first know no zeros of x, go straight to y,
  * leave what is below 0 to who codes it, note what is reached, and leave the factors, which all
  * blocks of a column share, to the last block. */
-typedef enum tile_way {
+typedef enum epilogue_kind {
   TILE_ANY,
   TILE_ONE,      /* one block, no residual, a ReLU */
   TILE_MORE,     /* no residual, a ReLU */
   TILE_SIGNS,    /* one block, no residual, no activation */
   TILE_RESIDUAL, /* one block, a ReLU */
   TILE_ZEROS     /* the same; the residual has zeros */
-} tile_way;
+} epilogue_kind;
 
-static tile_way way_of(const cpu_gemm *g) {
-  const cpu_windows *w = g->windows;
+static epilogue_kind way_of(const cpu_gemm *g) {
+  const cpu_implicit_gemm *w = g->windows;
   const bool one = w && w->block >= g->k;
   if (!w || w->zero || !w->high || (!one && (w->residual || w->low)) || (w->residual && w->low))
     return TILE_ANY;
@@ -134,7 +134,7 @@ typedef struct block_at {
   bool first, last, begins; /* of the blocks; begins: this is the first panel of a call */
 } block_at;
 
-/* What cpu_windows asks for in the row at hand: a line of y or of the residual, by turns, and a
+/* What cpu_implicit_gemm asks for in the row at hand: a line of y or of the residual, by turns, and a
  * share of x. */
 typedef struct asking {
   const uint8_t *line, *x;
@@ -143,7 +143,7 @@ typedef struct asking {
 
 V_INLINE asking asking_of(const block_at *b) {
   const cpu_gemm *g = b->g;
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   const int64_t at = b->row * g->ldr + b->col;
   const bool odd = b->col / GEMM_COLS % 2 && w->residual_ahead;
   asking a = {.ldr = g->ldr, .ldx = g->ldx};
@@ -182,10 +182,10 @@ V_INLINE void add_sums(const bool lean, const block_at *b, const int64_t rows, c
 }
 
 /* The last block, without activation or with a ReLU. */
-V_INLINE void put_sums(const tile_way way, const block_at *b, const int64_t rows,
+V_INLINE void put_sums(const epilogue_kind way, const block_at *b, const int64_t rows,
                        const int32_t *sums, const float *tile) {
   const cpu_gemm *g = b->g;
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   const bool any = way == TILE_ANY, first = any ? b->first : way != TILE_MORE, begins = b->begins,
              reach = any ? w->high != NULL : true,
              signs = any ? reach && w->low : way == TILE_SIGNS,
@@ -243,8 +243,8 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int64_t rows
     put_sums(way, b, rows, sums, tile); \
     return;
 
-END_INLINE void take_sums(tile_way way, const block_at *b, const int64_t rows, const int32_t *sums,
-                          float *tile) {
+END_INLINE void take_sums(epilogue_kind way, const block_at *b, const int64_t rows,
+                          const int32_t *sums, float *tile) {
   if (!b->last || b->col < 0) {
     if (way != TILE_ANY && b->col >= 0)
       add_sums(true, b, rows, sums, tile);
@@ -292,8 +292,9 @@ V_INLINE void dot_steps(const int rows, int64_t block, int64_t k, const uint8_t 
 #endif
 
 /* A block in parts. */
-V_INLINE void dot_parts(const int rows, const cpu_windows *windows, int64_t k, const uint8_t *x,
-                        int64_t ldx, const char *w, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+V_INLINE void dot_parts(const int rows, const cpu_implicit_gemm *windows, int64_t k,
+                        const uint8_t *x, int64_t ldx, const char *w,
+                        vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const int64_t steps = windows->part / 4;
   dot_begin(rows, sum);
   for (; k > 0; k -= windows->part, x += windows->part_bytes, w += steps * DOT_STEP)
@@ -305,10 +306,10 @@ V_INLINE void dot_parts(const int rows, const cpu_windows *windows, int64_t k, c
  *   sum_b factor[b] x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = sum_k(code_w).
  * col: of windows whose tile goes straight to y, else -1. */
 V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const char *panel,
-                       int64_t col, tile_way way, bool begins, float *tile, const char *ahead,
+                       int64_t col, epilogue_kind way, bool begins, float *tile, const char *ahead,
                        int64_t ahead_step) {
   const source from = source_of(g, p);
-  const cpu_windows *windows = g->windows;
+  const cpu_implicit_gemm *windows = g->windows;
   const char *w = panel;
   if (g->k <= 0) {
     MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
@@ -355,10 +356,11 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
 }
 
 typedef void tile_fn(const cpu_gemm *g, const place *p, const char *panel, int64_t col,
-                     tile_way way, bool begins, float *tile, const char *ahead, int64_t ahead_step);
+                     epilogue_kind way, bool begins, float *tile, const char *ahead,
+                     int64_t ahead_step);
 #define DOT_TILE(rows)                                                                       \
   static void tile_##rows(const cpu_gemm *g, const place *p, const char *panel, int64_t col, \
-                          tile_way way, bool begins, float *tile, const char *ahead,         \
+                          epilogue_kind way, bool begins, float *tile, const char *ahead,    \
                           int64_t step) {                                                    \
     multiply(rows, g, p, panel, col, way, begins, tile, ahead, step);                        \
   }
@@ -374,7 +376,7 @@ static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
 
 /* ---- a finished tile of windows ---- */
 
-static inline float residual_zero(const cpu_windows *w, int64_t row) {
+static inline float residual_zero(const cpu_implicit_gemm *w, int64_t row) {
   return w->residual && w->residual_zero ? w->residual_zero[row] : 0.0f;
 }
 
@@ -395,7 +397,7 @@ static inline float residual_zero(const cpu_windows *w, int64_t row) {
 /* The last columns, and rare activations. */
 static void finish_windows_slowly(const cpu_gemm *g, float *tile, int64_t row, int64_t rows,
                                   int64_t col) {
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   const int64_t cols = g->n - col < GEMM_COLS ? g->n - col : GEMM_COLS;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
   for (int64_t i = 0; i < rows; i++) {
@@ -411,7 +413,7 @@ static void finish_windows_slowly(const cpu_gemm *g, float *tile, int64_t row, i
 }
 
 static void finish_columns(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t col) {
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   if (g->n - col >= GEMM_COLS) {
     vf bias[GEMM_VECS], alpha = v_set(g->alpha);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) bias[j] =
@@ -426,10 +428,10 @@ static void finish_columns(const cpu_gemm *g, float *tile, int64_t row, int64_t 
   finish_windows_slowly(g, tile, row, rows, col);
 }
 
-/* The rest of cpu_windows.high. */
+/* The rest of cpu_implicit_gemm.high. */
 static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel,
                            bool begins) {
-  const cpu_windows *w = g->windows;
+  const cpu_implicit_gemm *w = g->windows;
   const int64_t col = panel * GEMM_COLS, cols = g->n - col < GEMM_COLS ? g->n - col : GEMM_COLS;
   finish_columns(g, tile, row, rows, col);
   if (!w->high) return;
@@ -470,7 +472,7 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const char *w = g->w;
   const bool few = row_end - row <= FEW_ROWS;
-  const tile_way way = way_of(g);
+  const epilogue_kind way = way_of(g);
   place from = place_of(g, row);
   while (from.row < row_end) {
     const int64_t tiles = block_tiles(g, tiles_in(g, from, row_end)),

@@ -1,4 +1,4 @@
-/* i4.h - how four-bit weights lie in a panel (CPU_FORM_I4); pack_i4.c writes it, gemm_i4_body.h reads it.
+/* i4.h - how four-bit weights lie in a panel (CPU_FORM_I4); cpu_pack_i4.c writes it, gemm_i4_body.h reads it.
  *
  *   factor[cols], sum[cols]  fp32 (dot_body.h)
  *   then block by block of `block` k, the last one cut to a multiple of 8:

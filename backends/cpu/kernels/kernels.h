@@ -34,7 +34,7 @@ typedef enum cpu_isa {
 /* How the weights of a linear lie in memory.  They are cut into panels: blocks of `cols` columns of
  * the result, one after the other, each holding all it needs (codes, scales, sums).  pack_<form>.c
  * says how a panel is laid out; k beyond the matrix and missing columns are zeros. */
-typedef enum cpu_form {
+typedef enum cpu_layout {
   CPU_FORM_F32,  /* [k][cols] */
   CPU_FORM_BF16, /* pairs of k: [k/2][cols][2] */
   CPU_FORM_F16,  /* [k/2][2][cols] */
@@ -43,7 +43,7 @@ typedef enum cpu_form {
   CPU_FORM_I8, /* [k/4][cols][4] */
   CPU_FORM_I4, /* codes of int4, uint4 or e2m1 */
   CPU_FORM_COUNT
-} cpu_form;
+} cpu_layout;
 
 /* What a linear kernel reads its x as; all but F32 are converted row by row before. */
 typedef enum cpu_x {
@@ -98,7 +98,7 @@ static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) {
 /* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12
  * lines in it: fewer than a high register tile has rows.  One line more between them, and they do
  * not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA rate). */
-static inline bool cpu_crowded(int64_t bytes) { return bytes && bytes % 4096 == 0; }
+static inline bool cpu_aliases_l1(int64_t bytes) { return bytes && bytes % 4096 == 0; }
 enum { CPU_WAYS = 8 };
 /* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has
  * scale[blocks] and zero[blocks], or, when these are parted, step[parts], zero times step[parts]
@@ -108,12 +108,12 @@ static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
                 scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
                 row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP
                                        : codes;
-  return cpu_crowded(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
+  return cpu_aliases_l1(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
 }
 /* Rows of x that are windows over an image as codes, channels last, instead of lying one after the
  * other (int8 weights; the panels are cut into blocks of `block` k, too).  The result is act(x w^T
  * + bias + residual). */
-typedef struct cpu_windows {
+typedef struct cpu_implicit_gemm {
   /* rows of a line, within which they are ldx bytes apart; bytes from a line's first to the
    * next's.      Ranges of rows are whole lines */
   int64_t line, line_bytes;
@@ -139,7 +139,7 @@ typedef struct cpu_windows {
   /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other in
    * x */
   int64_t part, part_bytes;
-} cpu_windows;
+} cpu_implicit_gemm;
 /* Bytes for each column before the codes of a block of k int8 weights: the scale, and what x's
  * zeros are multiplied by. */
 static inline int64_t cpu_i8_head(bool parted, int64_t k) {
@@ -167,7 +167,7 @@ typedef struct cpu_gemm {
   int64_t ldr;
   int32_t act, glu;
   float alpha;
-  const cpu_windows *windows; /* NULL: rows of x follow each other */
+  const cpu_implicit_gemm *windows; /* NULL: rows of x follow each other */
 } cpu_gemm;
 /* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend
  * on which others there are. */
@@ -456,7 +456,7 @@ static inline int cpu_decodes_bf16(const cpu_kernels *k, const cpu_attention *a)
   return k->decode_bf16 && a->kv == ACCEL_PLUGIN_BF16 && cpu_takes_pairs(a, k->vector);
 }
 
-/* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
+/* cpu_isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
 /* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be

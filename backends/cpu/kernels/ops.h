@@ -64,7 +64,7 @@ static inline int64_t cpu_winograd_points(int64_t n) { return (n + 2) * (n + 2);
 static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) {
   return (p->out[1] + n - 1) / n;
 }
-static inline int64_t cpu_winograd_windows(const cpu_plane *p, int64_t n) {
+static inline int64_t cpu_winograd_tiles(const cpu_plane *p, int64_t n) {
   return (p->out[0] + n - 1) / n * cpu_winograd_wide(p, n);
 }
 /* g w g^T of one kernel of nine, g[size][3]: the points, `step` apart. */
@@ -101,8 +101,7 @@ typedef struct cpu_winograd_plan {
 static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t n, int64_t rows,
                                                     int64_t k) {
   cpu_winograd_plan l;
-  const int64_t wide = cpu_winograd_wide(p, n),
-                windows = (cpu_winograd_windows(p, n) + 31) / 32 * 32;
+  const int64_t wide = cpu_winograd_wide(p, n), windows = (cpu_winograd_tiles(p, n) + 31) / 32 * 32;
   l.block = CPU_WINOGRAD_ROOM / cpu_winograd_points(n) / (rows + k + 1) / 32 * 32;
   if (l.block < CPU_WINOGRAD_LEAST) l.block = CPU_WINOGRAD_LEAST;
   if (l.block > 256) l.block = 256;
@@ -143,7 +142,7 @@ typedef struct cpu_winograd_i16 {
   float *y; /* [lines][pixels][ldy] = x * w + bias + residual, or a ReLU of that */
   int64_t ldy;
   bool relu;
-  float *high, *low; /* as in cpu_windows, of pixels */
+  float *high, *low; /* as in cpu_implicit_gemm, of pixels */
   int16_t *points;   /* cpu_winograd_i16_points: workspace */
   int32_t *sums;     /* [rows * wide][36][cols]: workspace */
 } cpu_winograd_i16;
@@ -233,8 +232,9 @@ typedef struct cpu_pixels {
   int64_t pixels, channels, each;
   int32_t most; /* 255, 127 */
   uint8_t flip;
-  bool positive;           /* elements below 0 count as 0 */
-  const float *high, *low; /* as in cpu_windows, low only where not positive; NULL: not known yet */
+  bool positive; /* elements below 0 count as 0 */
+  const float *high,
+      *low; /* as in cpu_implicit_gemm, low only where not positive; NULL: not known yet */
 } cpu_pixels;
 typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 

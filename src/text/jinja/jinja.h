@@ -1,5 +1,5 @@
 /* jinja.h - what the files jinja_*.c share: tokens, syntax tree, values and the state of one run.
- * Nobody but template.c and they include it.
+ * Nobody but chat_template.c and they include it.
  *
  * Values follow Python's: one of the kinds below, copied by value, what they point to lives in the
  * run's arena (or in the tree, or in the JSON given) until the run ends.  Lists and dicts are never
@@ -339,7 +339,7 @@ accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builti
                                     const accel__jinja_value *key_value, size_t keys,
                                     accel__jinja_args *out);
 
-/* tables: jinja_filters.c, jinja_lists.c, jinja_tests.c, jinja_strings.c, jinja_globals.c */
+/* tables: jinja_filters.c, jinja_lists.c, jinja_tests.c, jinja_strings.c, jinja_lists.c */
 const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name,
                                               size_t n);
 extern const accel__jinja_builtin accel__jinja_filters[], accel__jinja_list_filters[],

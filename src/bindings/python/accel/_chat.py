@@ -59,14 +59,14 @@ class Chat:
     def messages(self, messages: Sequence[Message]) -> None:
         check(lib.accel_chat_set_messages(self._handle, _json(list(messages))))
 
-    def say(self, text: str, told: Optional[Listener] = None, **options: Any) -> Generation:
-        """Adds a user's message and its answer.  Options as for Model.generate; `told` ends the answer by answering True."""
-        return run(lambda how, out: lib.accel_chat_say(self._handle, encode(text), how, out), told, options)[0]
+    def say(self, text: str, on_token: Optional[Listener] = None, **options: Any) -> Generation:
+        """Adds a user's message and its answer.  Options as for Model.generate; `on_token` ends the answer by answering True."""
+        return run(lambda how, out: lib.accel_chat_say(self._handle, encode(text), how, out), on_token, options)[0]
 
-    def answer(self, told: Optional[Listener] = None, **options: Any) -> Generation:
+    def answer(self, on_token: Optional[Listener] = None, **options: Any) -> Generation:
         """Answers the messages as they are."""
-        return run(lambda how, out: lib.accel_chat_answer(self._handle, how, out), told, options)[0]
+        return run(lambda how, out: lib.accel_chat_answer(self._handle, how, out), on_token, options)[0]
 
     def stream(self, text: str, **options: Any) -> Iterator[Token]:
         """say() as an iterator over tokens, while they come.  Leaving the loop ends the answer, which stays as far as it came."""
-        return stream(lambda told: self.say(text, told, **options))
+        return stream(lambda on_token: self.say(text, on_token, **options))

@@ -105,10 +105,10 @@ def _rows(prompts: Prompts) -> Any:
 Listener = Callable[[Token], Any]
 
 
-def run(call: Callable[[Any, Any], int], told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
-    """What call(params, result pointer) generates; `told` hears the tokens."""
+def run(call: Callable[[Any, Any], int], on_token: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
+    """What call(params, result pointer) generates; `on_token` hears the tokens."""
     how, pointer = _params(options), C.POINTER(T.accel_generations)()
-    failure = listen(how, told)
+    failure = listen(how, on_token)
     status = call(C.byref(how), C.byref(pointer))
     if failure:
         if pointer:
@@ -118,21 +118,21 @@ def run(call: Callable[[Any, Any], int], told: Optional[Listener], options: Dict
     return _take(pointer)
 
 
-def listen(how: Any, told: Optional[Listener]) -> List[BaseException]:
+def listen(how: Any, on_token: Optional[Listener]) -> List[BaseException]:
     """Sets the params' listener; what it raises will be in the list, and ends the generation."""
     failure: List[BaseException] = []
 
-    def on_token(_: Any, event: Any) -> int:
+    def forward(_: Any, event: Any) -> int:
         e = event.contents
         try:
-            return int(bool(told(Token(e.id, decode(e.text), None if math.isnan(e.logprob) else e.logprob, decode(e.finish) or None, e.prompt,
+            return int(bool(on_token(Token(e.id, decode(e.text), None if math.isnan(e.logprob) else e.logprob, decode(e.finish) or None, e.prompt,
                                        e.sequence))))
         except BaseException as error:  # travels around the library
             failure.append(error)
             return 1
 
-    if told is not None:
-        how.told = T.TokenFunction(on_token)
+    if on_token is not None:
+        how.on_token = T.TokenFunction(forward)
     return failure
 
 
@@ -140,18 +140,18 @@ def _id_array(ids: Sequence[int]) -> Any:
     return (C.c_int32 * max(len(ids), 1))(*ids)
 
 
-def generate(handle: Any, prompts: Prompts, told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
+def generate(handle: Any, prompts: Prompts, on_token: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
     texts, ids = _rows(prompts)
     if texts is not None:
-        return run(lambda how, out: lib.accel_generate(handle, text_array(texts), len(texts), how, out), told, options)
+        return run(lambda how, out: lib.accel_generate(handle, text_array(texts), len(texts), how, out), on_token, options)
     arrays = [_id_array(row) for row in ids]
     rows = (C.POINTER(C.c_int32) * max(len(ids), 1))(*[C.cast(a, C.POINTER(C.c_int32)) for a in arrays])
     count = (C.c_uint32 * max(len(ids), 1))(*[len(row) for row in ids])
-    return run(lambda how, out: lib.accel_generate_ids(handle, rows, count, len(ids), how, out), told, options)
+    return run(lambda how, out: lib.accel_generate_ids(handle, rows, count, len(ids), how, out), on_token, options)
 
 
 def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Optional[str], target: Optional[str], truncation: bool,
-              told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
+              on_token: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
     how = lib.accel_text2text_params_default()
     keep = encode(task), encode(source), encode(target)
     how.task, how.source, how.target = keep
@@ -160,15 +160,15 @@ def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Op
     def call(generate_params: Any, out: Any) -> int:
         how.generate = C.cast(generate_params, C.POINTER(T.accel_generate_params))
         return lib.accel_text2text(handle, text_array(texts), len(texts), C.byref(how), out)
-    return run(call, told, options)
+    return run(call, on_token, options)
 
 
 class GenerationTicket:
     """A generation in a model's queue: `model.submit_generate()`."""
 
-    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], told: Optional[Listener], options: Dict[str, Any]) -> None:
+    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], options: Dict[str, Any]) -> None:
         self._model, self._handle, self._how = model, C.c_void_p(), _params(options)
-        self._failure = listen(self._how, told)
+        self._failure = listen(self._how, on_token)
         text = encode(prompt) if isinstance(prompt, str) else None
         ids = [] if isinstance(prompt, str) else [int(i) for i in prompt]
         check(lib.accel_submit_generate(lib.accel_queue_of(model.handle), text, _id_array(ids), len(ids), C.byref(self._how), C.byref(self._handle)))
@@ -229,9 +229,9 @@ class Session:
             ids = [int(i) for i in text_or_ids]
             check(lib.accel_session_feed_ids(self._handle, _id_array(ids), len(ids)))
 
-    def generate(self, told: Optional[Listener] = None, **options: Any) -> Generation:
+    def generate(self, on_token: Optional[Listener] = None, **options: Any) -> Generation:
         """Goes on from what was fed; what is generated becomes part of the session.  Options as for Model.generate."""
-        return run(lambda how, out: lib.accel_session_generate(self._handle, how, out), told, options)[0]
+        return run(lambda how, out: lib.accel_session_generate(self._handle, how, out), on_token, options)[0]
 
     def truncate(self, tokens: int) -> None:
         check(lib.accel_session_truncate(self._handle, tokens))
@@ -246,17 +246,17 @@ class Session:
 
 
 def stream(work: Callable[[Listener], Any]) -> Iterator[Token]:
-    """Tokens as they come from work(told), which runs in a thread of its own; leaving the loop ends the generation."""
+    """Tokens as they come from work(on_token), which runs in a thread of its own; leaving the loop ends the generation."""
     waiting: "queue.Queue[Any]" = queue.Queue()
     left = threading.Event()
 
-    def told(token: Token) -> bool:
+    def on_token(token: Token) -> bool:
         waiting.put(token)
         return left.is_set()
 
     def target() -> None:
         try:
-            work(told)
+            work(on_token)
             waiting.put(None)
         except BaseException as error:
             waiting.put(error)

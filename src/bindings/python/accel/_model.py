@@ -159,12 +159,12 @@ class Model:
         """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes`, `limit_us` (what its instructions take at least; 0: not known) in the order of the program.  Not beside other runs of this model."""
         steps: List[Dict[str, Any]] = []
 
-        def told(_: Any, pointer: Any) -> None:
+        def on_step(_: Any, pointer: Any) -> None:
             s = pointer.contents
             steps.append({"node": decode(s.node), "op": decode(s.op).lower(), "stage": s.stage, "us": s.end_us - s.begin_us, "flop": s.flop,
                           "bytes": s.bytes, "limit_us": s.limit_us, "clock": "device" if s.device_clock else "host"})
 
-        function = T.ProfileFunction(told)
+        function = T.ProfileFunction(on_step)
         check(lib.accel_set_profile(self.handle, function, None))
         try:
             self.run(**inputs)
@@ -193,30 +193,30 @@ class Model:
 
     # ---- generation ----
 
-    def generate(self, prompts: Prompts, told: Optional[Listener] = None, **options: Any) -> List[Generation]:
+    def generate(self, prompts: Prompts, on_token: Optional[Listener] = None, **options: Any) -> List[Generation]:
         """Goes on with a text or several, or with token ids.  Options are those of transformers' generate() and `seed`, `stop`, `logprobs`,
-        `ignore_eos`, `keep_stop`, `keep_special`, `add_special_tokens`.  `told` hears each token; it ends the sequence by answering True."""
-        return _generate.generate(self.handle, prompts, told, options)
+        `ignore_eos`, `keep_stop`, `keep_special`, `add_special_tokens`.  `on_token` hears each token; it ends the sequence by answering True."""
+        return _generate.generate(self.handle, prompts, on_token, options)
 
     def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
-        return _generate.stream(lambda told: self.generate(prompt, told, **options))
+        return _generate.stream(lambda on_token: self.generate(prompt, on_token, **options))
 
-    def submit_generate(self, prompt: Union[str, Sequence[int]], told: Optional[Listener] = None, **options: Any) -> GenerationTicket:
+    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, **options: Any) -> GenerationTicket:
         """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
-        `told` is called from the queue's thread.  QueueFullError when the queue is full."""
-        return GenerationTicket(self, prompt, told, options)
+        `on_token` is called from the queue's thread.  QueueFullError when the queue is full."""
+        return GenerationTicket(self, prompt, on_token, options)
 
     def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
         """A conversation by the model's chat template; options are those of Chat."""
         return Chat(self, system, **options)
 
     def text2text(self, texts: Union[str, Sequence[str]], task: Optional[str] = None, source: Optional[str] = None, target: Optional[str] = None,
-                  truncation: bool = False, told: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
+                  truncation: bool = False, on_token: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
         """What an encoder-decoder makes of a text or several.  `task`: "translation", "summarization", "text2text-generation" or another name in
         task_specific_params of config.json, where its prefix and settings are read from.  `source`, `target`: languages, as the model spells
         them.  `truncation`: texts are cut at the tokenizer's model_max_length.  Options are those of generate()."""
-        return _generate.text2text(self.handle, [texts] if isinstance(texts, str) else list(texts), task, source, target, truncation, told, options)
+        return _generate.text2text(self.handle, [texts] if isinstance(texts, str) else list(texts), task, source, target, truncation, on_token, options)
 
     def translate(self, texts: Union[str, Sequence[str]], source: Optional[str] = None, target: Optional[str] = None, **options: Any) -> List[Generation]:
         return self.text2text(texts, "translation", source, target, **options)
