@@ -509,7 +509,7 @@ class Inside(Case):
     def test_bench_old_file(self):
         """A database of the first schema gets what the second added."""
         db = self.path("old.sqlite")
-        with open(os.path.join(ROOT, "src", "bench", "schema.h"), encoding="utf-8") as f:
+        with open(os.path.join(ROOT, "src", "bench", "bench_schema.h"), encoding="utf-8") as f:
             text = f.read()
         first = text[text.index("#define BENCH_SCHEMA_1"):text.index("#define BENCH_SCHEMA BENCH")]
         with sqlite3.connect(db) as file:
