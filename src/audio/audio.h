@@ -61,11 +61,17 @@ typedef struct accel__mel_bank {
   int32_t *first, *count, *at; /* [mels]; weights of m begin at weight[at[m]] */
   float *weight;
 } accel__mel_bank;
-/* Centres are evenly spaced on the scale from f_min to f_max; slaney_norm: each filter has area 2
- * Hz; in_mel: straight sides on the mel axis (torchaudio's Kaldi), else on the Hz axis. */
-accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max,
-                                 int32_t rate, bool slaney_norm, accel__mel_scale scale,
-                                 bool in_mel, accel__mel_bank *out);
+/* Which filters: centres are evenly spaced on the scale from f_min to f_max. */
+typedef struct accel__mel_options {
+  int32_t bins, mels;  /* bins 0 .. rate/2 of the power spectrum, and filters */
+  int32_t rate;        /* samples per second */
+  double f_min, f_max; /* Hz */
+  bool slaney_norm;    /* each filter has area 2 Hz instead of height 1 */
+  bool in_mel;         /* straight sides on the mel axis (torchaudio's Kaldi), else on Hz */
+  accel__mel_scale scale;
+} accel__mel_options;
+/* ACCEL_ERROR_ARGUMENT for numbers that make no filter bank.  To be freed. */
+accel_status accel__mel_bank_new(const accel__mel_options *how, accel__mel_bank *out);
 void accel__mel_bank_free(accel__mel_bank *bank);
 
 typedef struct accel__spectrogram {
@@ -82,12 +88,18 @@ typedef struct accel__spectrogram {
 } accel__spectrogram;
 /* Frames of a signal of n samples; 0 when it is too short for one (or, centred, to be mirrored). */
 int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n);
-/* out[f * frame_stride + m * mel_stride] = log(max(floor, sum of the bank's weights times the
- * power spectrum)) for frames first .. first + count - 1.  Frames run on the pool (NULL: on this
- * thread). */
+/* The order of a spectrogram's values in memory. */
+typedef enum accel__mel_order {
+  ACCEL__MELS_FIRST,  /* [mels, frames], as Whisper takes it */
+  ACCEL__FRAMES_FIRST /* [frames, mels] */
+} accel__mel_order;
+/* The first `count` frames of a signal of n samples into out[count * mels]:
+ * log(max(floor, sum of a filter's weights times the power spectrum)).  Frames run on the pool
+ * (NULL: on this thread).  ACCEL_ERROR_ARGUMENT when the signal has fewer frames or the sizes of s
+ * do not go together. */
 accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n,
-                                    int64_t first, int64_t count, accel__pool *pool, float *out,
-                                    int64_t frame_stride, int64_t mel_stride);
+                                    int64_t count, accel__mel_order order, accel__pool *pool,
+                                    float *out);
 
 /* ---- features: preprocessor_config.json ---- */
 
