@@ -281,18 +281,10 @@ typedef enum accel__behavior {
   ACCEL__SPLIT_MERGED_WITH_NEXT,
   ACCEL__SPLIT_CONTIGUOUS,
 } accel__behavior;
+/* ACCEL__PRE_BERT ...: the lines of pretokenizers.def. */
 typedef enum accel__pre_tokenizer_kind {
-  ACCEL__PRE_BERT,
-  ACCEL__PRE_BYTE_LEVEL,
-  ACCEL__PRE_DELIMITER,
-  ACCEL__PRE_METASPACE,
-  ACCEL__PRE_WHITESPACE,
-  ACCEL__PRE_WHITESPACE_SPLIT,
-  ACCEL__PRE_PUNCTUATION,
-  ACCEL__PRE_SPLIT,
-  ACCEL__PRE_DIGITS,
-  ACCEL__PRE_FIXED_LENGTH,
-  ACCEL__PRE_UNICODE_SCRIPTS,
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) ACCEL__PRE_##kind,
+#include "text/pretokenizers.def"
 } accel__pre_tokenizer_kind;
 typedef enum accel__prepend {
   ACCEL__PREPEND_ALWAYS,
@@ -301,14 +293,35 @@ typedef enum accel__prepend {
 } accel__prepend;
 typedef struct accel__pre_tokenizer {
   accel__pre_tokenizer_kind kind;
-  accel__behavior behavior;         /* PUNCTUATION, SPLIT */
-  bool add_prefix_space, use_regex; /* BYTE_LEVEL */
-  bool individual_digits, invert, split;
-  uint32_t c;             /* DELIMITER, METASPACE */
-  accel__prepend prepend; /* METASPACE */
-  accel__pattern pattern; /* SPLIT */
-  size_t length;          /* FIXED_LENGTH */
+  accel__behavior behavior; /* what becomes of matches */
+  uint32_t c;               /* the delimiter or replacement */
+  accel__prepend prepend;
+  accel__pattern pattern;
+  /* the flags and numbers of pretokenizers.def */
+#define PRE_FLAG(member, value)                           bool member;
+#define PRE_NUMBER(member, value, min, max)               int64_t member;
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) parameters
+#include "text/pretokenizers.def"
 } accel__pre_tokenizer;
+/* The functions of pretokenizers.def.  One that cuts appends what it makes of `split` to
+ * s->other_splits; one that changes replaces s->chars and s->splits, and knows whether it is the
+ * last step. */
+#define PRE_CUTS(function)                                                          \
+  accel_status function(const accel__pre_tokenizer *step, accel__encode_scratch *s, \
+                        const accel__split *split);
+#define PRE_CHANGES(function) \
+  accel_status function(const accel__pre_tokenizer *step, bool last, accel__encode_scratch *s);
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) work
+#include "text/pretokenizers.def"
+
+/* What they are made of.  Matches of a split, in s->match: its characters that have a flag of
+ * unicode.h, or that are `c`. */
+accel_status accel__match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag);
+accel_status accel__match_char(accel__encode_scratch *s, const accel__split *split, uint32_t c);
+/* The matches, which cover the characters from `first` on, as splits. */
+accel_status accel__cut_matches(accel__encode_scratch *s, size_t first, accel__behavior behavior);
+/* One split of n characters from `first` on. */
+accel_status accel__push_split(accel__encode_scratch *s, size_t first, size_t n);
 
 typedef enum accel__decoder_kind {
   ACCEL__DECODE_WORDPIECE,
