@@ -1,11 +1,15 @@
 /* audio.h - sound files to samples, and samples to what audio models take.
  *
- *   accel__sound sound;  ACCEL_TRY(accel__sound_read("speech.wav", &sound));     mono, in the file's rate
+ *   accel__sound sound;
+ *   ACCEL_TRY(accel__sound_read("speech.wav", &sound));              mono, in the file's rate
  *   ACCEL_TRY(accel__resample(&sound, 16000));
- *   accel__audio_processor p;  ACCEL_TRY(accel__audio_processor_load(directory, &p));
- *   accel__audio_features f;  ACCEL_TRY(accel__audio_features_of(&p, &sound, 1, NULL, pool, &f));
+ *   accel__audio_processor p;
+ *   ACCEL_TRY(accel__audio_processor_load(directory, &p));
+ *   accel__audio_features f;
+ *   ACCEL_TRY(accel__audio_features_of(&p, &sound, 1, NULL, pool, &f));
  *
- * WAV is read here; everything else (FLAC, Ogg, MP3, AIFF, ...) by libsndfile, which is loaded when it is first needed.
+ * Each of the three has its ..._free.  WAV is read here; everything else (FLAC, Ogg, MP3, AIFF ...)
+ * by libsndfile, which is loaded when it is first needed.
  */
 #ifndef ACCEL_AUDIO_AUDIO_H
 #define ACCEL_AUDIO_AUDIO_H
@@ -28,21 +32,25 @@ typedef struct accel__sound {
   uint32_t rate; /* per second */
 } accel__sound;  /* {0} is empty */
 
-/* Channels are averaged.  ACCEL_ERROR_FORMAT names the file and what is wrong with it: a size that
- * its bytes do not bear out, a block alignment that does not fit, a sample that is no number.  An
- * empty data chunk is a sound of no frames.  The sizes that programs write into a pipe (0 and
- * 0x7FFFF000 or more) mean "to the end of the file". */
+/* Reads a sound file; channels are averaged.  ACCEL_ERROR_FORMAT names the file and what is
+ * wrong with it: a size that its bytes do not bear out, a block alignment that does not fit, a
+ * sample that is no number.  An empty data chunk is a sound of no frames.  The sizes that
+ * programs write into a pipe (0 and 0x7FFFF000 or more) mean "to the end of the file". */
 accel_status accel__sound_read(const char *path, accel__sound *out);
 /* The same from memory; `name` stands for the file in messages. */
 accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, accel__sound *out);
 /* WAV alone: PCM of 8 to 32 bits, IEEE float of 32 and 64, A-law, mu-law; RIFF, RF64 and BW64;
  * WAVE_FORMAT_EXTENSIBLE. ACCEL_ERROR_UNSUPPORTED for another encoding, by its number. */
 accel_status accel__wav_parse(const uint8_t *bytes, size_t n, const char *name, accel__sound *out);
+/* Leaves {0}. */
 void accel__sound_free(accel__sound *sound);
 
-/* Band-limited interpolation by a Hann-windowed sinc of 6 zero crossings, cut off at 0.99 of the
- * lower Nyquist frequency: the kernel that torchaudio.functional.resample uses by default, in
- * double precision.  frames' = ceil(frames * rate' / rate). */
+/* Replaces the samples by those of another rate (per second), unless it is theirs already.
+ * ACCEL_ERROR_ARGUMENT when a rate is 0 or the result would be longer than
+ * ACCEL__SOUND_MAX_FRAMES.  Band-limited interpolation by a Hann-windowed sinc of 6 zero
+ * crossings, cut off at 0.99 of the lower Nyquist frequency: the kernel that
+ * torchaudio.functional.resample uses by default, in double precision.  frames' = ceil(frames *
+ * rate' / rate). */
 accel_status accel__resample(accel__sound *sound, uint32_t rate);
 
 /* ---- spectrograms (transformers' audio_utils.spectrogram) ---- */
@@ -137,6 +145,7 @@ typedef struct accel__audio_processor {
  * ACCEL_ERROR_FORMAT names file and field; a feature_extractor_type that is not one of the above is
  * ACCEL_ERROR_UNSUPPORTED by name. */
 accel_status accel__audio_processor_load(const char *directory, accel__audio_processor *out);
+/* Leaves {0}. */
 void accel__audio_processor_free(accel__audio_processor *p);
 
 typedef struct accel__audio_options {
@@ -146,20 +155,23 @@ typedef struct accel__audio_options {
   uint64_t seed; /* CLAP: where long sounds are cut */
 } accel__audio_options;
 
+/* The tensors of one call; all arrays are row-major and owned. */
 typedef struct accel__audio_features {
   const char *name; /* "input_features" or "input_values" */
   float *values;    /* row-major */
-  int64_t dim[4];
-  uint32_t rank; /* dim[0] is the number of sounds */
+  int64_t dim[4];   /* [rank]; dim[0] is the number of sounds */
+  uint32_t rank;
   int32_t *mask; /* attention_mask [sounds, mask_length], NULL where the extractor gives none */
   int64_t mask_length;
   uint8_t *is_longer; /* CLAP: [sounds, 1] */
 } accel__audio_features;
-/* sounds[n] in the processor's rate: others are ACCEL_ERROR_ARGUMENT.  options NULL: the
- * extractor's defaults. */
+/* The features of n sounds, which are left as they are.  options NULL: the extractor's defaults.
+ * ACCEL_ERROR_ARGUMENT: no sound, one in another rate than the processor's, or one too short for
+ * the extractor; the message has its number.  *out is to be freed; on failure it is {0}. */
 accel_status accel__audio_features_of(const accel__audio_processor *p, const accel__sound *sounds,
                                       uint32_t n, const accel__audio_options *options,
                                       accel__pool *pool, accel__audio_features *out);
+/* Leaves {0}. */
 void accel__audio_features_free(accel__audio_features *f);
 
 #endif

@@ -1,4 +1,5 @@
-/* audio_processor.c - preprocessor_config.json of audio models: which extractor, and its numbers. */
+/* audio_processor.c - preprocessor_config.json of audio models: which extractor, and its
+ * numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

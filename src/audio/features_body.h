@@ -1,9 +1,10 @@
-/* features_body.h - the passes of features.c over whole sounds and spectrograms, in plain loops that
- * the compiler turns into vectors.  A part of audio_kernels_body.h. */
+/* features_body.h - the passes of features.c over whole sounds and spectrograms, in plain loops
+ * that the compiler turns into vectors.  A part of audio_kernels_body.h. */
 enum { PARTS = 16, BLOCK = 16 * PARTS };
 
-/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while, then
- * double.  Always inline: a question about `squares` inside the loop would cost most of its speed. */
+/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while,
+ * then double.  Always inline: a question about `squares` inside the loop would cost most of its
+ * speed. */
 static inline __attribute__((always_inline)) double sum_of(const float *x, uint64_t n, float middle,
                                                            bool squares) {
   double total = 0.0;

@@ -1,5 +1,5 @@
-/* mel_body.h - the work of mel.c before and after the transform: frames into lanes, and power spectra
- * into logarithms of mel mel_energies.  A part of audio_kernels_body.h. */
+/* mel_body.h - the work of mel.c before and after the transform: frames into lanes, and power
+ * spectra into logarithms of mel energies.  A part of audio_kernels_body.h. */
 
 typedef uint64_t vec_bits __attribute__((vector_size(LANES * sizeof(double))));
 typedef float vec_floats __attribute__((vector_size(LANES * sizeof(float))));
