@@ -1,4 +1,5 @@
-/* audio_processor.c - preprocessor_config.json of audio models: which extractor, and its numbers. */
+/* audio_processor.c - preprocessor_config.json of audio models: which extractor, and its
+ * numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +28,15 @@ static accel_status refuse(const accel__json_file *file, const char *field, cons
 static accel_status mel_bank(accel__audio_processor *p, const fields *f, int64_t mels, bool slaney,
                              accel__mel_scale scale, bool in_mel) {
   p->spectrogram.bank = &p->bank;
-  return accel__mel_bank_new(p->spectrogram.fft / 2 + 1, (int32_t)mels, f->frequency_min,
-                             f->frequency_max, (int32_t)f->sampling_rate, slaney, scale, in_mel,
-                             &p->bank);
+  const accel__mel_options how = {.bins = p->spectrogram.fft / 2 + 1,
+                                  .mels = (int32_t)mels,
+                                  .rate = (int32_t)f->sampling_rate,
+                                  .f_min = f->frequency_min,
+                                  .f_max = f->frequency_max,
+                                  .slaney_norm = slaney,
+                                  .in_mel = in_mel,
+                                  .scale = scale};
+  return accel__mel_bank_new(&how, &p->bank);
 }
 
 static accel_status build_whisper(const accel__json_file *file, const fields *f,

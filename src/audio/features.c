@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "audio/audio.h"
-#include "audio/isa.h"
+#include "audio/audio_kernels.h"
 #include "core/block_cache.h"
 
 typedef accel__audio_processor processor;
@@ -37,9 +37,6 @@ static uint64_t longest_of(const accel__sound *sounds, uint32_t n) {
   return longest;
 }
 
-#define BODY "audio/features_body.h"
-#include "audio/bodies.h"
-
 /* ---- Whisper ---- */
 
 /* A copy of `n` samples, then `value` up to `length`. */
@@ -55,7 +52,7 @@ static float *padded(const float *samples, uint64_t n, uint64_t length, float va
  * + 4) / 4. */
 static accel_status whisper_one(const processor *p, const accel__sound *sound, uint64_t length,
                                 int64_t frames, accel__pool *pool, float *x) {
-  const accel__audio_isa isa = accel__audio_isa_here();
+  const accel__audio_kernels *k = accel__audio_kernels_of(accel__isa_choose());
   const int64_t n = p->bank.mels * frames;
   float *own = NULL;
   if (sound->frames < length) {
@@ -63,10 +60,9 @@ static accel_status whisper_one(const processor *p, const accel__sound *sound, u
     if (!own) return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   accel_status status = accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length,
-                                               0, frames, pool, x, 1, frames);
+                                               frames, ACCEL__MELS_FIRST, pool, x);
   accel__block_free(own);
-  if (status == ACCEL_OK)
-    ACCEL__BY_ISA(isa, levels, x, n, ACCEL__BY_ISA(isa, highest, x, n) - 8.0f);
+  if (status == ACCEL_OK) k->whisper_levels(x, n, k->maximum(x, n) - 8.0f);
   return status;
 }
 
@@ -93,11 +89,10 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
 
 /* Zero mean and unit variance over n samples. */
 static void normalise(const float *from, uint64_t n, float *x) {
-  const accel__audio_isa isa = accel__audio_isa_here();
-  const float mean = (float)(ACCEL__BY_ISA(isa, sum_of, from, n, 0.0f, false) / (double)n);
-  const float scale =
-      (float)(1.0 / sqrt(ACCEL__BY_ISA(isa, sum_of, from, n, mean, true) / (double)n + 1e-7));
-  ACCEL__BY_ISA(isa, scaled, from, n, mean, scale, x);
+  const accel__audio_kernels *k = accel__audio_kernels_of(accel__isa_choose());
+  const float mean = (float)(k->sum(from, n) / (double)n);
+  const float scale = (float)(1.0 / sqrt(k->sum_squares(from, n, mean) / (double)n + 1e-7));
+  k->normalise(from, n, mean, scale, x);
 }
 
 static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uint32_t n,
@@ -133,8 +128,8 @@ static accel_status ast(const processor *p, const accel__sound *sounds, uint32_t
                          "sound %u has %llu samples; %d are needed for one frame", i,
                          (unsigned long long)sounds[i].frames, p->spectrogram.frame);
     if (frames > length) frames = length;
-    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, sounds[i].samples, sounds[i].frames, 0,
-                                     frames, pool, x, mels, 1));
+    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, sounds[i].samples, sounds[i].frames, frames,
+                                     ACCEL__FRAMES_FIRST, pool, x));
     memset(x + frames * mels, 0, (size_t)((length - frames) * mels) * sizeof *x);
     for (int64_t k = 0; p->do_normalize && k < length * mels; k++)
       x[k] = (x[k] - p->mean) / (p->std * 2.0f);
@@ -202,25 +197,25 @@ static accel_status clap_one(const processor *p, const accel__sound *s, int64_t 
     if (total != frames) {
       float *mel = malloc((size_t)(total * mels) * sizeof *mel);
       if (!mel) return accel__no_memory((size_t)(total * mels) * sizeof *mel);
-      accel_status status = accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, total,
-                                                   pool, mel, mels, 1);
+      accel_status status = accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, total,
+                                                   ACCEL__FRAMES_FIRST, pool, mel);
       if (status == ACCEL_OK) fuse(mel, total, frames, mels, random, out);
       free(mel);
       *is_longer = 1;
       return status;
     }
-    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, 0, frames, pool, out,
-                                     mels, 1));
+    ACCEL_TRY(accel__spectrogram_run(&p->spectrogram, s->samples, s->frames, frames,
+                                     ACCEL__FRAMES_FIRST, pool, out));
   } else if (s->frames > p->max_samples) {
     const uint64_t from = draw(random, s->frames - p->max_samples + 1);
     *is_longer = 1;
-    return accel__spectrogram_run(&p->spectrogram, s->samples + from, p->max_samples, 0, frames,
-                                  pool, out, mels, 1);
+    return accel__spectrogram_run(&p->spectrogram, s->samples + from, p->max_samples, frames,
+                                  ACCEL__FRAMES_FIRST, pool, out);
   } else {
     float *filled = clap_fill(p, s);
     if (!filled) return accel__no_memory(p->max_samples * sizeof *filled);
-    accel_status status = accel__spectrogram_run(&p->spectrogram, filled, p->max_samples, 0, frames,
-                                                 pool, out, mels, 1);
+    accel_status status = accel__spectrogram_run(&p->spectrogram, filled, p->max_samples, frames,
+                                                 ACCEL__FRAMES_FIRST, pool, out);
     free(filled);
     ACCEL_TRY(status);
   }

@@ -3,9 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "audio/isa.h"
 
 accel_status accel__fft_new(int32_t n, accel__fft *out) {
   const double pi = 3.14159265358979323846;
@@ -32,20 +29,11 @@ void accel__fft_free(accel__fft *fft) {
   fft->twiddle = NULL;
 }
 
-int32_t accel__fft_lanes(void) { return accel__audio_isa_here() == ACCEL__AUDIO_AVX512 ? 8 : 4; }
-
-accel_status accel__fft_room_new(const accel__fft *fft, accel__fft_room *out) {
-  const size_t n = (size_t)fft->n * ACCEL__FFT_MOST_LANES;
-  double *at = aligned_alloc(ACCEL__FFT_MOST_LANES * sizeof *at, 4 * n * sizeof *at);
-  *out = (accel__fft_room){.re = {at, at + 2 * n}, .im = {at + n, at + 3 * n}};
+accel_status accel__fft_workspace_new(const accel__fft *fft, accel__fft_workspace *out) {
+  const size_t n = (size_t)fft->n * ACCEL__FFT_MAX_LANES;
+  double *at = aligned_alloc(ACCEL__FFT_MAX_LANES * sizeof *at, 4 * n * sizeof *at);
+  *out = (accel__fft_workspace){.re = {at, at + 2 * n}, .im = {at + n, at + 3 * n}};
   return at ? ACCEL_OK : accel__no_memory(4 * n * sizeof *at);
 }
 
-void accel__fft_room_free(accel__fft_room *room) { free(room->re[0]); }
-
-#define BODY "audio/fft_body.h"
-#include "audio/bodies.h"
-
-void accel__fft_power(const accel__fft *fft, accel__fft_room *room, double *power) {
-  ACCEL__BY_ISA(accel__audio_isa_here(), power, fft, room, power);
-}
+void accel__fft_workspace_free(accel__fft_workspace *work) { free(work->re[0]); }

@@ -1,14 +1,5 @@
-/* fft_body.h - the passes of fft.c, compiled once an instruction set: TARGET is the attribute, the
- * macros below name the copies. */
-#define pass      FOR_ISA(pass)
-#define put       FOR_ISA(put)
-#define radix_4   FOR_ISA(radix_4)
-#define radix_5   FOR_ISA(radix_5)
-#define radix_any FOR_ISA(radix_any)
-#define FFT_POWER FOR_ISA(power)
-#define vec       FOR_ISA(vec)
-
-typedef double vec __attribute__((vector_size(LANES * sizeof(double)), may_alias));
+/* fft_body.h - the passes of the transform of fft.h over vectors `vec` of LANES doubles: a part of
+ * audio_kernels_body.h. */
 
 /* What one pass works on: parts of length radix * m, `stride` of them interleaved.  Twiddles:
  * exponents are below n. */
@@ -21,7 +12,7 @@ typedef struct pass {
 
 /* y[to] = (real + i imaginary) times the twiddle; a macro, for vectors as arguments depend on the
  * instruction set. */
-#define PUT(to, exponent, real, imaginary)               \
+#define STORE_TWIDDLED(to, exponent, real, imaginary)    \
   do {                                                   \
     const double *w_ = a->twiddle[(exponent)*a->stride]; \
     const vec r_ = (real), i_ = (imaginary);             \
@@ -29,7 +20,7 @@ typedef struct pass {
     a->yi[to] = r_ * w_[1] + i_ * w_[0];                 \
   } while (0)
 
-static TARGET void radix_4(const pass *a) {
+static void radix_4(const pass *a) {
   const int32_t s = a->stride, step = s * a->m;
   for (int32_t p = 0; p < a->m; p++)
     for (int32_t q = 0; q < s; q++) {
@@ -42,13 +33,13 @@ static TARGET void radix_4(const pass *a) {
                 ei = a->xi[x + step] - a->xi[x + 3 * step];
       a->yr[y] = r02 + r13;
       a->yi[y] = i02 + i13;
-      PUT(y + s, p, dr + ei, di - er);
-      PUT(y + 2 * s, 2 * p, r02 - r13, i02 - i13);
-      PUT(y + 3 * s, 3 * p, dr - ei, di + er);
+      STORE_TWIDDLED(y + s, p, dr + ei, di - er);
+      STORE_TWIDDLED(y + 2 * s, 2 * p, r02 - r13, i02 - i13);
+      STORE_TWIDDLED(y + 3 * s, 3 * p, dr - ei, di + er);
     }
 }
 
-static TARGET void radix_5(const pass *a) {
+static void radix_5(const pass *a) {
   const double c1 = 0.30901699437494742, c2 = -0.80901699437494742, s1 = 0.95105651629515357,
                s2 = 0.58778525229247313; /* of 72 and 144 degrees */
   const int32_t s = a->stride, step = s * a->m;
@@ -66,14 +57,14 @@ static TARGET void radix_5(const pass *a) {
                 hi = s2 * ci - s1 * di;
       a->yr[y] = xr[0] + ar + br;
       a->yi[y] = xi[0] + ai + bi;
-      PUT(y + s, p, er + gi, ei - gr);
-      PUT(y + 2 * s, 2 * p, fr + hi, fi - hr);
-      PUT(y + 3 * s, 3 * p, fr - hi, fi + hr);
-      PUT(y + 4 * s, 4 * p, er - gi, ei + gr);
+      STORE_TWIDDLED(y + s, p, er + gi, ei - gr);
+      STORE_TWIDDLED(y + 2 * s, 2 * p, fr + hi, fi - hr);
+      STORE_TWIDDLED(y + 3 * s, 3 * p, fr - hi, fi + hr);
+      STORE_TWIDDLED(y + 4 * s, 4 * p, er - gi, ei + gr);
     }
 }
 
-static TARGET void radix_any(const pass *a) {
+static void radix_any(const pass *a) {
   const int32_t s = a->stride, step = s * a->m, r = a->radix;
   for (int32_t p = 0; p < a->m; p++)
     for (int32_t q = 0; q < s; q++)
@@ -85,19 +76,19 @@ static TARGET void radix_any(const pass *a) {
           sr += xr * w[0] - xi * w[1];
           si += xr * w[1] + xi * w[0];
         }
-        PUT(q + s * (r * p + j), p * j, sr, si);
+        STORE_TWIDDLED(q + s * (r * p + j), p * j, sr, si);
       }
 }
 
 /* Z = X + i Y of two real signals: X = (Z[k] + Z*[n-k]) / 2, Y = (Z[k] - Z*[n-k]) / 2i. */
-static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, double *power) {
+static void fft_power(const accel__fft *fft, accel__fft_workspace *work, double *power) {
   int from = 0;
   pass a = {.twiddle = (const double(*)[2])fft->twiddle, .n = fft->n, .m = fft->n, .stride = 1};
   for (int32_t i = 0; i < fft->passes; i++, from = !from) {
     a.radix = fft->radix[i];
     a.m /= a.radix;
-    a.xr = (const vec *)room->re[from], a.xi = (const vec *)room->im[from];
-    a.yr = (vec *)room->re[!from], a.yi = (vec *)room->im[!from];
+    a.xr = (const vec *)work->re[from], a.xi = (const vec *)work->im[from];
+    a.yr = (vec *)work->re[!from], a.yi = (vec *)work->im[!from];
     if (a.radix == 4)
       radix_4(&a);
     else if (a.radix == 5)
@@ -106,7 +97,7 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
       radix_any(&a);
     a.stride *= a.radix;
   }
-  const vec *re = (const vec *)room->re[from], *im = (const vec *)room->im[from];
+  const vec *re = (const vec *)work->re[from], *im = (const vec *)work->im[from];
   for (int32_t k = 0; k <= fft->n / 2; k++) {
     const int32_t c = k ? fft->n - k : 0;
     const vec xr = (re[k] + re[c]) * 0.5, xi = (im[k] - im[c]) * 0.5, yr = (im[k] + im[c]) * 0.5,
@@ -117,10 +108,4 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
   }
 }
 
-#undef pass
-#undef PUT
-#undef radix_4
-#undef radix_5
-#undef radix_any
-#undef FFT_POWER
-#undef vec
+#undef STORE_TWIDDLED

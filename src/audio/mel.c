@@ -1,12 +1,11 @@
 /* mel.c - mel filter banks and log-mel spectrograms. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audio/audio.h"
+#include "audio/audio_kernels.h"
 #include "audio/fft.h"
-#include "audio/isa.h"
 
 /* ---- the mel scale: O'Shaughnessy's (HTK, Kaldi), and Slaney's, straight up to 1 kHz ---- */
 
@@ -29,9 +28,9 @@ static double triangle(double x, double left, double middle, double right) {
   return least > 0.0 ? least : 0.0;
 }
 
-accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, double f_max,
-                                 int32_t rate, bool slaney_norm, accel__mel_scale scale,
-                                 bool in_mel, accel__mel_bank *out) {
+accel_status accel__mel_bank_new(const accel__mel_options *how, accel__mel_bank *out) {
+  const int32_t bins = how->bins, mels = how->mels, rate = how->rate;
+  const double f_min = how->f_min, f_max = how->f_max;
   *out = (accel__mel_bank){.bins = bins, .mels = mels};
   if (bins < 2 || mels < 1 || mels > 4096 || !(f_min >= 0.0) || !(f_max >= f_min) || rate < 2)
     return accel__fail(
@@ -46,20 +45,20 @@ accel_status accel__mel_bank_new(int32_t bins, int32_t mels, double f_min, doubl
   }
   out->count = out->first + mels;
   out->at = out->count + mels;
-  const double low = to_mel(f_min, scale), high = to_mel(f_max, scale);
+  const double low = to_mel(f_min, how->scale), high = to_mel(f_max, how->scale);
   for (int32_t m = 0, used = 0; m < mels; m++) {
     double edge[3], hz[3];
     for (int e = 0; e < 3; e++) {
       edge[e] = low + (high - low) * (m + e) / (mels + 1);
-      hz[e] = to_hz(edge[e], scale);
+      hz[e] = to_hz(edge[e], how->scale);
     }
     out->at[m] = used;
     for (int32_t b = 0; b < bins; b++) {
-      const double f = in_mel ? to_mel((double)rate / (2.0 * (bins - 1)) * b, scale)
-                              : (double)(rate / 2) * b / (bins - 1);
-      const double *side = in_mel ? edge : hz;
+      const double f = how->in_mel ? to_mel((double)rate / (2.0 * (bins - 1)) * b, how->scale)
+                                   : (double)(rate / 2) * b / (bins - 1);
+      const double *side = how->in_mel ? edge : hz;
       const double weight =
-          triangle(f, side[0], side[1], side[2]) * (slaney_norm ? 2.0 / (hz[2] - hz[0]) : 1.0);
+          triangle(f, side[0], side[1], side[2]) * (how->slaney_norm ? 2.0 / (hz[2] - hz[0]) : 1.0);
       if (weight == 0.0 && !out->count[m]) continue;
       if (weight == 0.0) break;
       if (!out->count[m]++) out->first[m] = b;
@@ -81,14 +80,14 @@ typedef struct run {
   const accel__spectrogram *s;
   const float *samples;
   uint64_t n;
-  int64_t first, count, frame_stride, mel_stride;
+  int64_t count, frame_stride, mel_stride;
   float *out;
   const double *window; /* [frame] */
   accel__fft fft;
-  accel__fft_room *room; /* one a worker */
-  double *power;         /* [workers][bins][2 lanes] */
-  accel__audio_isa isa;
-  int32_t lanes; /* frames in a vector; twice as many go through one transform */
+  accel__fft_workspace *work; /* one for each worker */
+  double *power;              /* [workers][bins][2 lanes] */
+  const accel__audio_kernels *kernels;
+  int32_t lanes; /* the kernels' */
 } run;
 
 int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
@@ -100,14 +99,8 @@ int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
   return n < (uint64_t)s->frame ? 0 : (int64_t)(1 + (n - (uint64_t)s->frame) / (uint64_t)s->hop);
 }
 
-typedef float floats __attribute__((vector_size(4 * sizeof(float))));
-typedef double doubles __attribute__((vector_size(4 * sizeof(double))));
-
-#define BODY "audio/mel_body.h"
-#include "audio/bodies.h"
-
 /* Sample i of the signal, mirrored at its ends. */
-static double sample(const run *r, int64_t i) {
+static double mirrored_sample(const run *r, int64_t i) {
   if (i < 0) i = -i;
   if (i >= (int64_t)r->n) i = 2 * ((int64_t)r->n - 1) - i;
   return r->samples[i];
@@ -124,14 +117,14 @@ static void take_frames(const run *r, int64_t index, int64_t have, double *x) {
   const accel__spectrogram *s = r->s;
   const int64_t begin = begin_of(r, index), lanes = r->lanes;
   if (have >= lanes && begin >= 0 && begin + (lanes - 1) * s->hop + s->frame <= (int64_t)r->n) {
-    ACCEL__BY_ISA(r->isa, gather, r->samples + begin, s->hop, s->frame, x);
+    r->kernels->gather_frames(r->samples + begin, s->hop, s->frame, x);
   } else {
     for (int64_t i = 0; i < s->frame; i++)
       for (int64_t lane = 0; lane < lanes; lane++)
-        x[i * lanes + lane] = lane < have ? sample(r, begin + lane * s->hop + i) : 0.0;
+        x[i * lanes + lane] = lane < have ? mirrored_sample(r, begin + lane * s->hop + i) : 0.0;
   }
   memset(x + s->frame * lanes, 0, (size_t)((s->fft - s->frame) * lanes) * sizeof *x);
-  ACCEL__BY_ISA(r->isa, shape, s, r->window, x);
+  r->kernels->window_frames(s, r->window, x);
 }
 
 /* Nothing but zeros in any of the frames of a task, or near them. */
@@ -145,28 +138,28 @@ static bool is_silent(const run *r, int64_t index) {
 }
 
 /* Twice `lanes` frames. */
-static void task(void *arg, uint32_t index, uint32_t worker) {
+static void spectrogram_task(void *arg, uint32_t index, uint32_t worker) {
   const run *r = arg;
   const accel__mel_bank *bank = r->s->bank;
   const int64_t lanes = r->lanes, begin = (int64_t)index * 2 * lanes;
   const int64_t frames = r->count - begin < 2 * lanes ? r->count - begin : 2 * lanes;
-  accel__fft_room *room = &r->room[worker];
+  accel__fft_workspace *work = &r->work[worker];
   double *power = r->power + (int64_t)worker * bank->bins * 2 * lanes;
-  const bool sound = !is_silent(r, r->first + begin);
+  const bool sound = !is_silent(r, begin);
   const double least = (double)r->s->floor,
                times = r->s->log == ACCEL__LOG_E
                            ? 1.0
                            : (r->s->log == ACCEL__LOG_DB ? 10.0 : 1.0) / log(10.0);
   if (sound) {
-    take_frames(r, r->first + begin, frames, room->re[0]);
-    take_frames(r, r->first + begin + lanes, frames - lanes, room->im[0]);
-    accel__fft_power(&r->fft, room, power);
+    take_frames(r, begin, frames, work->re[0]);
+    take_frames(r, begin + lanes, frames - lanes, work->im[0]);
+    r->kernels->fft_power(&r->fft, work, power);
   }
   for (int32_t m = 0; m < bank->mels; m++) {
     float *to = r->out + begin * r->frame_stride + m * r->mel_stride,
-          y[ACCEL__FFT_MOST_FRAMES] = {0};
-    ACCEL__BY_ISA(r->isa, energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
-                  power + bank->first[m] * 2 * lanes, least, times, y);
+          y[ACCEL__FFT_MAX_FRAMES] = {0};
+    r->kernels->mel_energies(bank->weight + bank->at[m], sound ? bank->count[m] : 0,
+                             power + bank->first[m] * 2 * lanes, least, times, y);
     for (int64_t f = 0; f < frames; f++) to[f * r->frame_stride] = y[f];
   }
 }
@@ -180,44 +173,44 @@ static double *hann(int32_t n, bool symmetric) {
 }
 
 accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *samples, uint64_t n,
-                                    int64_t first, int64_t count, accel__pool *pool, float *out,
-                                    int64_t frame_stride, int64_t mel_stride) {
+                                    int64_t count, accel__mel_order order, accel__pool *pool,
+                                    float *out) {
   const uint32_t workers = pool ? accel__pool_size(pool) : 1;
   if (s->frame < 1 || s->hop < 1 || s->fft < s->frame || s->bank->bins != s->fft / 2 + 1)
     return accel__fail(
         ACCEL_ERROR_ARGUMENT,
         "frames of %d samples every %d, a transform of %d and %d bins do not go together", s->frame,
         s->hop, s->fft, s->bank->bins);
-  if (first < 0 || count < 0 || first + count > accel__spectrogram_frames(s, n))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "frames %lld to %lld of %lld", (long long)first,
-                       (long long)(first + count), (long long)accel__spectrogram_frames(s, n));
+  if (count < 0 || count > accel__spectrogram_frames(s, n))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%lld frames are wanted of %lld", (long long)count,
+                       (long long)accel__spectrogram_frames(s, n));
+  const accel__audio_kernels *kernels = accel__audio_kernels_of(accel__isa_choose());
   run r = {.s = s,
            .samples = samples,
            .n = n,
-           .first = first,
            .count = count,
-           .frame_stride = frame_stride,
-           .mel_stride = mel_stride,
+           .frame_stride = order == ACCEL__MELS_FIRST ? 1 : s->bank->mels,
+           .mel_stride = order == ACCEL__MELS_FIRST ? count : 1,
            .out = out,
-           .isa = accel__audio_isa_here(),
-           .lanes = accel__fft_lanes()};
+           .kernels = kernels,
+           .lanes = kernels->lanes};
   const size_t power_bytes =
       (size_t)workers * (size_t)s->bank->bins * 2 * (size_t)r.lanes * sizeof *r.power;
   double *window = hann(s->frame, s->symmetric);
   r.window = window;
-  r.room = calloc(workers, sizeof *r.room);
+  r.work = calloc(workers, sizeof *r.work);
   r.power = malloc(power_bytes);
   accel_status status =
-      window && r.room && r.power ? accel__fft_new(s->fft, &r.fft) : accel__no_memory(power_bytes);
+      window && r.work && r.power ? accel__fft_new(s->fft, &r.fft) : accel__no_memory(power_bytes);
   for (uint32_t w = 0; status == ACCEL_OK && w < workers; w++)
-    status = accel__fft_room_new(&r.fft, &r.room[w]);
+    status = accel__fft_workspace_new(&r.fft, &r.work[w]);
   const uint32_t tasks = (uint32_t)((count + 2 * r.lanes - 1) / (2 * r.lanes));
-  if (status == ACCEL_OK && pool) accel__pool_run(pool, tasks, task, &r);
-  for (uint32_t t = 0; status == ACCEL_OK && !pool && t < tasks; t++) task(&r, t, 0);
-  for (uint32_t w = 0; r.room && w < workers; w++) accel__fft_room_free(&r.room[w]);
+  if (status == ACCEL_OK && pool) accel__pool_run(pool, tasks, spectrogram_task, &r);
+  for (uint32_t t = 0; status == ACCEL_OK && !pool && t < tasks; t++) spectrogram_task(&r, t, 0);
+  for (uint32_t w = 0; r.work && w < workers; w++) accel__fft_workspace_free(&r.work[w]);
   accel__fft_free(&r.fft);
   free(r.power);
-  free(r.room);
+  free(r.work);
   free(window);
   return status;
 }

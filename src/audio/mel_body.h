@@ -1,19 +1,13 @@
-/* mel_body.h - the ends of mel.c around the transform: frames into lanes, and power spectra into
- * logarithms of mel energies.  Compiled once an instruction set, as fft_body.h. */
-#define gather    FOR_ISA(gather)
-#define shape     FOR_ISA(shape)
-#define logarithm FOR_ISA(logarithm)
-#define energies  FOR_ISA(energies)
-#define vec       FOR_ISA(vec)
-#define words     FOR_ISA(words)
-#define halves    FOR_ISA(halves)
+/* mel_body.h - the work of mel.c before and after the transform: frames into lanes, and power
+ * spectra into logarithms of mel energies.  A part of audio_kernels_body.h. */
 
-typedef double vec __attribute__((vector_size(LANES * sizeof(double)), may_alias));
-typedef uint64_t words __attribute__((vector_size(LANES * sizeof(double))));
-typedef float halves __attribute__((vector_size(LANES * sizeof(float))));
+typedef uint64_t vec_bits __attribute__((vector_size(LANES * sizeof(double))));
+typedef float vec_floats __attribute__((vector_size(LANES * sizeof(float))));
+typedef float floats __attribute__((vector_size(4 * sizeof(float))));
+typedef double doubles __attribute__((vector_size(4 * sizeof(double))));
 
 /* Frames of n samples, `hop` apart, into the lanes of x: turned four by four. */
-static TARGET void gather(const float *samples, int32_t hop, int32_t n, double *x) {
+static void gather_frames(const float *samples, int32_t hop, int32_t n, double *x) {
   int32_t i = 0;
   for (; i + 4 <= n; i += 4)
     for (int half = 0; half < LANES; half += 4) {
@@ -36,7 +30,7 @@ static TARGET void gather(const float *samples, int32_t hop, int32_t n, double *
 }
 
 /* Mean, preemphasis and window. */
-static TARGET void shape(const accel__spectrogram *s, const double *window, double *frames) {
+static void window_frames(const accel__spectrogram *s, const double *window, double *frames) {
   vec *x = (vec *)frames;
   const double preemphasis = (double)s->preemphasis;
   vec mean = {0};
@@ -57,42 +51,34 @@ static TARGET void shape(const accel__spectrogram *s, const double *window, doub
 
 /* y = times * ln(max(x, least)) for two vectors, least > 0.  x = m 2^e with m from sqrt(1/2) to
  * sqrt(2), ln(m) = 2 artanh((m-1)/(m+1)), whose series is cut where its terms fall below 1e-9. */
-static TARGET void logarithm(const vec *x, double least, double times, float *y) {
+static void logarithm(const vec *x, double least, double times, float *y) {
   const double ln2 = 0.69314718055994531, root = 1.4142135623730951;
   const vec zero = {0}, one = zero + 1.0;
   for (int k = 0; k < 2; k++) {
-    const words above = (words)(x[k] > least);
-    const words bits = ((words)x[k] & above) | ((words)(zero + least) & ~above);
+    const vec_bits above = (vec_bits)(x[k] > least);
+    const vec_bits bits = ((vec_bits)x[k] & above) | ((vec_bits)(zero + least) & ~above);
     vec m = (vec)((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
     /* exponent as the low bits of a double */
     vec e = (vec)((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1023.0);
-    const words high = (words)(m > root);
-    m = (vec)(((words)(m * 0.5) & high) | ((words)m & ~high));
-    e += (vec)((words)one & high);
+    const vec_bits high = (vec_bits)(m > root);
+    m = (vec)(((vec_bits)(m * 0.5) & high) | ((vec_bits)m & ~high));
+    e += (vec)((vec_bits)one & high);
     const vec s = (m - 1.0) / (m + 1.0), z = s * s;
     const vec p = (((z * (1.0 / 9.0) + 1.0 / 7.0) * z + 1.0 / 5.0) * z + 1.0 / 3.0) * z + 1.0;
-    const halves result = __builtin_convertvector(times * (2.0 * s * p + e * ln2), halves);
+    const vec_floats result = __builtin_convertvector(times * (2.0 * s * p + e * ln2), vec_floats);
     memcpy(y + k * LANES, &result, sizeof result);
   }
 }
 
 /* One filter over the power spectra of 2 LANES frames, `count` bins from power[0] on. */
-static TARGET void energies(const float *weight, int32_t count, const double *power, double least,
-                            double times, float *y) {
-  vec sum[2] = {{0}, {0}};
+static void mel_energies(const float *weight, int32_t count, const double *power, double least,
+                         double times, float *y) {
+  vec total[2] = {{0}, {0}};
   for (int32_t b = 0; b < count; b++)
     for (int k = 0; k < 2; k++) {
       vec p;
       memcpy(&p, power + (b * 2 + k) * LANES, sizeof p);
-      sum[k] += (double)weight[b] * p;
+      total[k] += (double)weight[b] * p;
     }
-  logarithm(sum, least, times, y);
+  logarithm(total, least, times, y);
 }
-
-#undef gather
-#undef shape
-#undef logarithm
-#undef energies
-#undef vec
-#undef words
-#undef halves

@@ -80,13 +80,13 @@ static accel_status read_all(void *file, const sf_info *info, const char *name, 
   enum { CHUNK = 4096 };
   const uint32_t channels = (uint32_t)info->channels;
   float *chunk = malloc(CHUNK * channels * sizeof *chunk), *samples = NULL;
-  uint64_t n = 0, room = 0;
+  uint64_t n = 0, capacity = 0;
   accel_status status = chunk ? ACCEL_OK : accel__no_memory(CHUNK * channels * sizeof *chunk);
   for (sf_count got; status == ACCEL_OK && (got = sf.readf_float(file, chunk, CHUNK)) > 0;) {
-    if (n + (uint64_t)got > room) {
-      room = 2 * room + CHUNK;
-      float *more = realloc(samples, room * sizeof *more);
-      if (!more) status = accel__no_memory(room * sizeof *more);
+    if (n + (uint64_t)got > capacity) {
+      capacity = 2 * capacity + CHUNK;
+      float *more = realloc(samples, capacity * sizeof *more);
+      if (!more) status = accel__no_memory(capacity * sizeof *more);
       if (!more) break;
       samples = more;
     }

@@ -49,8 +49,8 @@ const accel__config_variable accel__config_table[] = {
      "full: the self-test of every device has a case of every op; short: of none; default on cards "
      "alone"},
     {"ACCEL_ISA",
-     "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor "
-     "has"},
+     "instruction set of the CPU plugin and of the preparation of pictures and sounds: scalar, "
+     "avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY",
      "JSON file or directory of registry entries that add to or override the embedded ones"},
     {"ACCEL_FAIL_AT",

@@ -17,7 +17,7 @@ struct accel__candidate {
   uint32_t at;
 };
 
-static size_t merge_slot(const accel__model *m, uint32_t left, uint32_t right) {
+static size_t merge_slot(const accel__vocab_model *m, uint32_t left, uint32_t right) {
   uint64_t h = accel__hash_end(((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u);
   size_t i = (size_t)((h >> 32) * m->merges >> 32); /* the upper half, as a fraction of the table */
   while (m->merge[i].rank != UINT32_MAX && (m->merge[i].left != left || m->merge[i].right != right))
@@ -25,7 +25,7 @@ static size_t merge_slot(const accel__model *m, uint32_t left, uint32_t right) {
   return i;
 }
 
-accel_status accel__merge_reserve(accel__model *m, size_t n) {
+accel_status accel__merge_reserve(accel__vocab_model *m, size_t n) {
   const size_t slots = 2 * n + 1;
   m->merge = malloc(slots * sizeof *m->merge);
   if (!m->merge) return accel__no_memory(slots * sizeof *m->merge);
@@ -34,11 +34,12 @@ accel_status accel__merge_reserve(accel__model *m, size_t n) {
   return ACCEL_OK;
 }
 
-void accel__merge_set(accel__model *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t id) {
+void accel__merge_set(accel__vocab_model *m, uint32_t left, uint32_t right, uint32_t rank,
+                      uint32_t id) {
   m->merge[merge_slot(m, left, right)] = (accel__merge){left, right, rank, id};
 }
 
-const accel__merge *accel__merge_get(const accel__model *m, uint32_t left, uint32_t right) {
+const accel__merge *accel__merge_get(const accel__vocab_model *m, uint32_t left, uint32_t right) {
   if (m->merges == 0) return NULL;
   const accel__merge *found = &m->merge[merge_slot(m, left, right)];
   return found->rank == UINT32_MAX ? NULL : found;
@@ -73,7 +74,7 @@ static struct accel__candidate heap_pop(accel__encode_scratch *s, size_t *n) {
   return top;
 }
 
-static accel_status push_pair(const accel__model *m, accel__encode_scratch *s, size_t *heap,
+static accel_status push_pair(const accel__vocab_model *m, accel__encode_scratch *s, size_t *heap,
                               int32_t left, int32_t right) {
   if (left < 0 || right < 0) return ACCEL_OK;
   const accel__merge *merge = accel__merge_get(m, s->symbol[left].id, s->symbol[right].id);
@@ -82,7 +83,7 @@ static accel_status push_pair(const accel__model *m, accel__encode_scratch *s, s
              : ACCEL_OK;
 }
 
-static accel_status merge_all(const accel__model *m, accel__encode_scratch *s, size_t n) {
+static accel_status merge_all(const accel__vocab_model *m, accel__encode_scratch *s, size_t n) {
   size_t heap = 0;
   for (size_t i = 0; i + 1 < n; ++i) ACCEL_TRY(push_pair(m, s, &heap, (int32_t)i, (int32_t)i + 1));
   while (heap > 0) {
@@ -117,7 +118,7 @@ static accel_status push_symbol(accel__encode_scratch *s, size_t *n, uint32_t id
 /* Id of char i with the prefix inside a word and the suffix at its end. */
 static int32_t symbol_id(const accel__tokenizer *t, const accel__encode_scratch *s, size_t i,
                          size_t n) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   char joined[4 + 64];
   const char *text = s->utf8 + s->bound[i];
   size_t length = s->bound[i + 1] - s->bound[i];
@@ -129,12 +130,12 @@ static int32_t symbol_id(const accel__tokenizer *t, const accel__encode_scratch 
     length += m->suffix_n;
   }
   uint64_t h = accel__hash_bytes(inside ? m->prefix_hash : ACCEL__HASH_SEED, text, length);
-  const accel__entry *e =
+  const accel__vocab_entry *e =
       accel__vocab_find(&t->vocab, h, m->prefix, inside ? m->prefix_n : 0, text, length);
   return e ? e->id : -1;
 }
 
-static bool all_bytes_known(const accel__model *m, const char *bytes, size_t n) {
+static bool all_bytes_known(const accel__vocab_model *m, const char *bytes, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     if (m->byte_id[(uint8_t)bytes[i]] < 0) return false;
   }
@@ -156,7 +157,7 @@ static accel_status push_unknown(const accel__tokenizer *t, accel__encode_scratc
 
 static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n,
                                    uint32_t bytes, unknown *u) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   if (!m->unk_token) return ACCEL_OK; /* left out */
   if (m->unk < 0) {
     return accel__fail(ACCEL_ERROR_FORMAT,
@@ -174,7 +175,7 @@ static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scra
  * together. */
 static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch *s, size_t *symbols,
                                size_t i, size_t n, bool *done) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   const char *text = s->utf8 + s->bound[i];
   size_t length = s->bound[i + 1] - s->bound[i];
   const char *part[3] = {i > 0 ? m->prefix : "", text, i + 1 == n ? m->suffix : ""};

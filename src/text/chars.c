@@ -86,8 +86,8 @@ accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens
                           .first = first,
                           .chars = (uint32_t)n};
   if (t->trims) {
-    const accel__entry *e = accel__vocab_token(&t->vocab, id);
-    if (e) accel__count_spaces(accel__entry_text(&t->vocab, e), e->n, &token->lead, &token->trail);
+    const accel__vocab_entry *e = accel__vocab_token(&t->vocab, id);
+    if (e) accel__count_spaces(accel__vocab_text(&t->vocab, e), e->n, &token->lead, &token->trail);
   }
   return ACCEL_OK;
 }

@@ -1,18 +1,26 @@
-/* chat_template.h - chat templates: what a model's tokenizer_config.json or chat_template.jinja makes of a list of messages.
+/* chat_template.h - chat templates: what a model's tokenizer_config.json or chat_template.jinja
+ * makes of a list of messages.
  *
- *   accel__chat_template *chat;  ACCEL_TRY(accel__chat_template_load(directory, &chat));
+ *   accel__chat_template *chat;
+ *   ACCEL_TRY(accel__chat_template_load(directory, &chat));
  *   accel__chat_request how = {.messages = file.root, .add_generation_prompt = true};
- *   accel__buffer text = {0};    ACCEL_TRY(accel__chat_template_render(chat, &how, &text, NULL));
- *   tokens: accel__encode with add_special_tokens = false, because the template writes them itself
+ *   accel__buffer text = {0};
+ *   ACCEL_TRY(accel__chat_template_render(chat, &how, &text, NULL));
+ *   accel__chat_template_free(&chat);
  *
- * Templates are Jinja programs.  They are run by an interpreter of our own, in the environment that transformers gives them
- * (jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop controls and the generation tag): nothing a
- * template says can touch files, memory outside its own, or the objects it is given.  Steps, memory, output and nesting are
- * limited, so a template that loops is ACCEL_ERROR_LIMIT, in well under a second.
- * Not implemented, refused by name: include, import, from, extends, autoescape true, the filters random, urlize and pprint,
- * lipsum, integers beyond 64 bits.
- * Sources: transformers' chat_template_utils.py and tokenization_utils_base.py (apply_chat_template), jinja2 3.1.
- */
+ * The text is then encoded with add_special_tokens = false, because templates write them.
+ *
+ * Templates are Jinja programs.  An interpreter of our own runs them in the environment that
+ * transformers gives them (jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks,
+ * loop controls and the generation tag): nothing a template says can touch files, memory outside
+ * its own, or the objects it is given.  Steps, memory, output and nesting are limited, so a
+ * template that loops is ACCEL_ERROR_LIMIT, in well under a second.
+ *
+ * Not implemented, refused by name: include, import, from, extends, autoescape true, the filters
+ * random, urlize and pprint, lipsum, integers beyond 64 bits.
+ *
+ * Sources: transformers' chat_template_utils.py and tokenization_utils_base.py
+ * (apply_chat_template), jinja2 3.1. */
 #ifndef ACCEL_TEXT_CHAT_TEMPLATE_H
 #define ACCEL_TEXT_CHAT_TEMPLATE_H
 

@@ -187,13 +187,13 @@ static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size
   }
 }
 
-/* How many tokens of each text stay when both together may have `room`. */
-static void share_room(size_t room, size_t *a, size_t *b) {
+/* How many tokens of each text stay when both together may have `budget`. */
+static void share_budget(size_t budget, size_t *a, size_t *b) {
   size_t shorter = *a < *b ? *a : *b, longer;
-  longer = shorter > room ? shorter : (shorter > room - shorter ? shorter : room - shorter);
-  if (shorter + longer > room) {
-    shorter = room / 2;
-    longer = shorter + room % 2;
+  longer = shorter > budget ? shorter : (shorter > budget - shorter ? shorter : budget - shorter);
+  if (shorter + longer > budget) {
+    shorter = budget / 2;
+    longer = shorter + budget % 2;
   }
   bool swap = *a > *b;
   *a = swap ? longer : shorter;
@@ -220,18 +220,18 @@ static accel_status truncate(const accel__tokenizer *t, const accel__encode_opti
                          "max_length %u leaves no room for the %u special tokens", how->max_length,
                          added);
     }
-    size_t room = how->max_length - added;
-    if (room == 0)
+    size_t budget = how->max_length - added;
+    if (budget == 0)
       keep[0] = keep[1] = 0;
-    else if (n[0] + n[1] <= room) { /* nothing to do */
+    else if (n[0] + n[1] <= budget) { /* nothing to do */
     } else if (how->truncation == ACCEL__TRUNCATE_ONLY_FIRST)
-      ACCEL_TRY(cut_only(&keep[0], n[0] + n[1] - room));
+      ACCEL_TRY(cut_only(&keep[0], n[0] + n[1] - budget));
     else if (how->truncation == ACCEL__TRUNCATE_ONLY_SECOND)
-      ACCEL_TRY(cut_only(&keep[1], n[0] + n[1] - room));
+      ACCEL_TRY(cut_only(&keep[1], n[0] + n[1] - budget));
     else if (pair)
-      share_room(room, &keep[0], &keep[1]);
+      share_budget(budget, &keep[0], &keep[1]);
     else
-      keep[0] = room;
+      keep[0] = budget;
   }
   out[0] = (parts){0, 0};
   ACCEL_TRY(cut_parts(s, &out[0], n[0], keep[0], how->stride, how->truncate_left));
@@ -458,7 +458,7 @@ void accel__encoding_free(accel__encoding *e) {
                      s->combination,
                      s->origin,
                      s};
-    accel__words_free(s->words);
+    accel__word_cache_free(s->word_cache);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }
   void *owned[] = {e->start, e->ids,   e->type_ids, e->special,

@@ -36,7 +36,7 @@ static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model,
   }
   for (int i = 0; i < 4; ++i) {
     if (strcmp(type, names[i]) != 0) continue;
-    t->model.kind = (accel__model_kind)i;
+    t->model.kind = (accel__vocab_model_kind)i;
     t->info.model_type = names[i];
     return ACCEL_OK;
   }
@@ -47,11 +47,11 @@ static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model,
 }
 
 static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *model) {
-  accel__model *m = &t->model;
-  const char *unk = m->kind == ACCEL__MODEL_WORDPIECE   ? "[UNK]"
-                    : m->kind == ACCEL__MODEL_WORDLEVEL ? "<unk>"
-                                                        : NULL;
-  const char *prefix = m->kind == ACCEL__MODEL_WORDPIECE ? "##" : "", *suffix = "";
+  accel__vocab_model *m = &t->model;
+  const char *unk = m->kind == ACCEL__VOCAB_MODEL_WORDPIECE   ? "[UNK]"
+                    : m->kind == ACCEL__VOCAB_MODEL_WORDLEVEL ? "<unk>"
+                                                              : NULL;
+  const char *prefix = m->kind == ACCEL__VOCAB_MODEL_WORDPIECE ? "##" : "", *suffix = "";
   int64_t max_chars = 100;
   double dropout = 0;
   ACCEL_TRY(accel__json_string(file, model, "unk_token", &unk));
@@ -88,7 +88,7 @@ static void find_byte_tokens(accel__tokenizer *t) {
 }
 
 static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *model) {
-  accel__model *m = &t->model;
+  accel__vocab_model *m = &t->model;
   accel__vocab *v = &t->vocab;
   int64_t unk = -1;
   double least = 0;
@@ -102,7 +102,7 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
   if (!strings) return accel__no_memory(v->n * sizeof *strings);
   for (size_t i = 0; i < v->n; ++i)
     strings[i] = (accel__trie_string){
-        .text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
+        .text = accel__vocab_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
   accel_status status = accel__trie_build(&m->trie, strings, v->n);
   free(strings);
   return status;
@@ -110,11 +110,11 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
 
 static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model,
                                 const accel__scan *scan) {
-  accel__model *m = &t->model;
-  const char *field = m->kind == ACCEL__MODEL_UNIGRAM ? "an array" : "an object";
+  accel__vocab_model *m = &t->model;
+  const char *field = m->kind == ACCEL__VOCAB_MODEL_UNIGRAM ? "an array" : "an object";
   if (t->vocab.n == 0 && scan->vocab &&
-      *scan->vocab == (m->kind == ACCEL__MODEL_UNIGRAM ? '[' : '{')) {
-    ACCEL_TRY(m->kind == ACCEL__MODEL_UNIGRAM
+      *scan->vocab == (m->kind == ACCEL__VOCAB_MODEL_UNIGRAM ? '[' : '{')) {
+    ACCEL_TRY(m->kind == ACCEL__VOCAB_MODEL_UNIGRAM
                   ? accel__scan_vocab_array(scan, t->name, &t->vocab, &m->score)
                   : accel__scan_vocab_object(scan, t->name, &t->vocab));
   }
@@ -124,12 +124,12 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
                        field);
   ACCEL_TRY(accel__vocab_finish(&t->vocab));
   t->info.model_vocab_size = (uint32_t)t->vocab.n;
-  if (m->kind == ACCEL__MODEL_UNIGRAM)
+  if (m->kind == ACCEL__VOCAB_MODEL_UNIGRAM)
     t->info.model_vocab_size = (uint32_t)t->vocab.ids; /* equal tokens count twice there */
   m->unk = m->unk_token ? accel__vocab_id(&t->vocab, m->unk_token, strlen(m->unk_token)) : -1;
   if (m->byte_fallback) find_byte_tokens(t);
-  if (m->kind == ACCEL__MODEL_UNIGRAM) return build_unigram(t, file, model);
-  if (m->kind != ACCEL__MODEL_BPE) return ACCEL_OK;
+  if (m->kind == ACCEL__VOCAB_MODEL_UNIGRAM) return build_unigram(t, file, model);
+  if (m->kind != ACCEL__VOCAB_MODEL_BPE) return ACCEL_OK;
   if (!scan->merges)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' is missing", file->name);
   ACCEL_TRY(accel__scan_merges(scan, t->name, t));
@@ -230,8 +230,8 @@ static accel_status parse_padding(accel__tokenizer *t, file_t *file, json_t *obj
 static void count_tokens(accel__tokenizer *t) {
   size_t shared = 0;
   for (size_t i = 0; i < t->added_vocab.n; ++i) {
-    const accel__entry *e = &t->added_vocab.entry[i];
-    shared += accel__vocab_id(&t->vocab, accel__entry_text(&t->added_vocab, e), e->n) >= 0;
+    const accel__vocab_entry *e = &t->added_vocab.entry[i];
+    shared += accel__vocab_id(&t->vocab, accel__vocab_text(&t->added_vocab, e), e->n) >= 0;
   }
   t->info.vocab_size = t->info.model_vocab_size + (uint32_t)(t->added_vocab.n - shared);
   size_t ids = t->vocab.ids > t->added_ids ? t->vocab.ids : t->added_ids;
@@ -342,7 +342,7 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
       config, config->root,
       "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", &for_bpe));
   /* meant for WordPiece's texts */
-  if (t->model.kind == ACCEL__MODEL_BPE && !for_bpe) t->info.clean_up = false;
+  if (t->model.kind == ACCEL__VOCAB_MODEL_BPE && !for_bpe) t->info.clean_up = false;
   t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
   t->info.pad_left =
       padding ? strcmp(padding, "left") == 0 : t->info.pad_left || pads_left(config->root);
@@ -498,15 +498,19 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
 }
 
 /* A SentencePiece model with vocab.json, and perhaps target_vocab.json, beside it. */
-static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kind,
-                                        const accel__mapping *map, const char *directory,
-                                        file_t *config, file_t *special_map) {
+static accel_status build_from_marian(accel__tokenizer *t, accel__marian_kind kind,
+                                      const accel__mapping *map, const char *directory,
+                                      file_t *config, file_t *special_map) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
   accel__normalizer normalizer;
-  accel_status status = accel__marian_read(t, kind, map->data, map->n, directory, config,
-                                           special_map, &normalizer, &b);
+  const accel__marian_files files = {.spm = map->data,
+                                     .spm_n = map->n,
+                                     .directory = directory,
+                                     .config = config,
+                                     .special_map = special_map};
+  accel_status status = accel__marian_read(t, kind, &files, &normalizer, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
   if (status == ACCEL_OK) accel__marian_finish(t, kind, &normalizer);
@@ -583,11 +587,11 @@ typedef struct beside {
 static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *map,
                                     const char *path, const char *directory, beside *files) {
   file_t *config = &files->config, *settings = &files->settings;
-  const accel__numbered kind = accel__is_m2m100(config) ? ACCEL__M2M100 : ACCEL__MARIAN;
+  const accel__marian_kind kind = accel__is_m2m100(config) ? ACCEL__M2M100 : ACCEL__MARIAN;
   const bool numbered =
       accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
   if (numbered) {
-    ACCEL_TRY(build_from_numbered(t, kind, map, directory, config, &files->special_map));
+    ACCEL_TRY(build_from_marian(t, kind, map, directory, config, &files->special_map));
     if (config->root) ACCEL_TRY(read_config(t, config));
     find_specials(t, config->root, files->special_map.root);
     accel__marian_defaults(t, kind);
@@ -692,7 +696,7 @@ void accel__tokenizer_free(accel__tokenizer **tokenizer) {
 }
 
 size_t accel__tokenizer_bytes(const accel__tokenizer *t) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   size_t bytes = sizeof *t + t->arena.bytes + m->merges * sizeof *m->merge +
                  (m->score ? t->info.model_vocab_size : 0) * sizeof *m->score;
   const accel__vocab *const vocabs[] = {&t->vocab, &t->added_vocab, &t->target};
@@ -719,9 +723,9 @@ const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n)
     length = a->shown_n;
   } else {
     const accel__vocab *v = t->target.n ? &t->target : &t->vocab;
-    const accel__entry *e = accel__vocab_token(v, id);
+    const accel__vocab_entry *e = accel__vocab_token(v, id);
     if (e) {
-      text = accel__entry_text(v, e);
+      text = accel__vocab_text(v, e);
       length = e->n;
     }
   }

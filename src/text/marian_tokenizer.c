@@ -86,7 +86,7 @@ static accel_status add_languages(accel__tokenizer *t, file_t *config) {
   return accel__vocab_finish(&t->vocab);
 }
 
-static accel_status read_vocabs(accel__tokenizer *t, accel__numbered kind, const char *directory,
+static accel_status read_vocabs(accel__tokenizer *t, accel__marian_kind kind, const char *directory,
                                 file_t *config) {
   bool separate = false;
   ACCEL_TRY(read_vocab(t, directory, "vocab.json", &t->vocab));
@@ -115,7 +115,7 @@ static accel_status check_kind(const accel__spm *m) {
 
 /* Only ordinary pieces are found in a text. */
 static accel_status make_pieces(accel__tokenizer *t, const accel__spm *m, int32_t unk) {
-  accel__model *to = &t->model;
+  accel__vocab_model *to = &t->model;
   int32_t *ids = accel__arena_array(&t->arena, m->n, sizeof *ids);
   accel__trie_string *strings = malloc(m->n * sizeof *strings);
   size_t n = 0;
@@ -210,8 +210,8 @@ static accel_status source_language(const accel__tokenizer *t, file_t *config, i
                                 config->name, source);
 }
 
-static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *config, file_t *map,
-                             accel__buffer *b) {
+static accel_status put_json(accel__tokenizer *t, accel__marian_kind kind, file_t *config,
+                             file_t *map, accel__buffer *b) {
   static const char *const names[][2] = {{"unk_token", "<unk>"},
                                          {"eos_token", "</s>"},
                                          {"pad_token", "<pad>"},
@@ -248,13 +248,14 @@ static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *
   return accel__buffer_status(b);
 }
 
-accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const uint8_t *spm,
-                                size_t n, const char *directory, file_t *config, file_t *map,
-                                accel__normalizer *normalizer, accel__buffer *json) {
+accel_status accel__marian_read(accel__tokenizer *t, accel__marian_kind kind,
+                                const accel__marian_files *files, accel__normalizer *normalizer,
+                                accel__buffer *json) {
+  file_t *config = files->config, *map = files->special_map;
   accel__spm m;
-  accel_status status = accel__spm_read(spm, n, t->name, &m);
+  accel_status status = accel__spm_read(files->spm, files->spm_n, t->name, &m);
   if (status == ACCEL_OK) status = check_kind(&m);
-  if (status == ACCEL_OK) status = read_vocabs(t, kind, directory, config);
+  if (status == ACCEL_OK) status = read_vocabs(t, kind, files->directory, config);
   if (status == ACCEL_OK) status = put_json(t, kind, config, map, json);
   const char *unk = accel__special_text(config->root, map->root, "unk_token", "<unk>");
   if (status == ACCEL_OK) status = make_pieces(t, &m, accel__vocab_id(&t->vocab, unk, strlen(unk)));
@@ -263,20 +264,20 @@ accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const
   return status;
 }
 
-void accel__marian_finish(accel__tokenizer *t, accel__numbered kind,
+void accel__marian_finish(accel__tokenizer *t, accel__marian_kind kind,
                           const accel__normalizer *normalizer) {
   t->normalizer[t->normalizers++] = *normalizer;
   t->decoder[t->decoders++] = (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE,
                                                .text = kind == ACCEL__MARIAN ? " " : ""};
   t->codes = kind == ACCEL__MARIAN;
-  if (t->by_pairs) t->model.kind = ACCEL__MODEL_PAIRS;
+  if (t->by_pairs) t->model.kind = ACCEL__VOCAB_MODEL_PAIRS;
 }
 
 static void usual(const accel__tokenizer *t, const char *text, int32_t *id) {
   if (*id < 0) *id = accel__token_to_id(t, text, strlen(text));
 }
 
-void accel__marian_defaults(accel__tokenizer *t, accel__numbered kind) {
+void accel__marian_defaults(accel__tokenizer *t, accel__marian_kind kind) {
   accel__tokenizer_info *info = &t->info;
   usual(t, "</s>", &info->eos);
   usual(t, "<pad>", &info->pad);

@@ -48,14 +48,14 @@ static struct accel__joint pop(accel__encode_scratch *s, size_t *n) {
 /* ---- symbols ---- */
 
 /* The piece that these code points spell; -1 none. */
-static int32_t piece_of(const accel__model *m, const accel__char *chars, size_t n) {
+static int32_t piece_of(const accel__vocab_model *m, const accel__char *chars, size_t n) {
   uint32_t node = 0;
   for (size_t i = 0; i < n; ++i)
     if ((node = accel__trie_step(&m->trie, node, chars[i].c)) == 0) return -1;
   return m->trie.value[node];
 }
 
-static accel_status push_pair(const accel__model *m, const accel__char *chars,
+static accel_status push_pair(const accel__vocab_model *m, const accel__char *chars,
                               accel__encode_scratch *s, size_t *heap, uint32_t left,
                               uint32_t right) {
   if (left == NONE || right == NONE) return ACCEL_OK;
@@ -65,7 +65,7 @@ static accel_status push_pair(const accel__model *m, const accel__char *chars,
                    : push(s, heap, (struct accel__joint){m->score[piece], left, n, piece});
 }
 
-static accel_status join_all(const accel__model *m, const accel__char *chars, size_t n,
+static accel_status join_all(const accel__vocab_model *m, const accel__char *chars, size_t n,
                              accel__encode_scratch *s) {
   size_t heap = 0;
   for (size_t i = 0; i + 1 < n; ++i)
@@ -89,7 +89,7 @@ static accel_status join_all(const accel__model *m, const accel__char *chars, si
 
 accel_status accel__pairs_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                    int32_t word, accel__encode_scratch *s, accel__tokens *out) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   ACCEL_TRY(accel__grow(&s->piece, &s->piece_capacity, n + 1, sizeof *s->piece));
   for (size_t i = 0; i < n; ++i)
     s->piece[i] =

@@ -1,5 +1,5 @@
 /* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change
- * their code points on the way. */
+ * their code points on the way.  pretokenizers.def lists them. */
 #include "text/text_internal.h"
 #include "text/unicode.h"
 
@@ -51,13 +51,12 @@ accel_status accel__pattern_find(const accel__pattern *p, const accel__char *cha
 
 /* ---- cutting ---- */
 
-static accel_status push_split(accel__encode_scratch *s, size_t first, size_t n) {
+accel_status accel__push_split(accel__encode_scratch *s, size_t first, size_t n) {
   return accel__splits_push(&s->other_splits,
                             (accel__split){first, n, s->chars.at[first].start, -1});
 }
 
-/* s->match, which covers chars from `first` on, to splits. */
-static accel_status cut(accel__encode_scratch *s, size_t first, accel__behavior behavior) {
+accel_status accel__cut_matches(accel__encode_scratch *s, size_t first, accel__behavior behavior) {
   size_t open = first, at = first; /* [open, at) is not yet a split */
   for (size_t m = 0; m < s->match_n; ++m) {
     bool match = s->match[m].match, next = m + 1 < s->match_n && s->match[m + 1].match,
@@ -80,19 +79,17 @@ static accel_status cut(accel__encode_scratch *s, size_t first, accel__behavior 
         break;
     }
     if (joins || open == at) continue;
-    ACCEL_TRY(push_split(s, open, at - open));
+    ACCEL_TRY(accel__push_split(s, open, at - open));
     open = at;
   }
   return ACCEL_OK;
 }
 
-static accel_status match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag,
-                               uint32_t c) {
+accel_status accel__match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag) {
   s->match_n = 0;
   size_t from = 0;
   for (size_t i = 0; i < split->n; ++i) {
-    uint32_t at = s->chars.at[split->first + i].c;
-    if (!(flag ? accel__unicode_is(at, flag) : at == c)) continue;
+    if (!accel__unicode_is(s->chars.at[split->first + i].c, flag)) continue;
     ACCEL_TRY(push_match(s, i - from, false));
     ACCEL_TRY(push_match(s, 1, true));
     from = i + 1;
@@ -100,93 +97,110 @@ static accel_status match_flag(accel__encode_scratch *s, const accel__split *spl
   return push_match(s, split->n - from, false);
 }
 
-static accel_status cut_bert(accel__encode_scratch *s, const accel__split *split) {
+accel_status accel__match_char(accel__encode_scratch *s, const accel__split *split, uint32_t c) {
+  s->match_n = 0;
+  size_t from = 0;
+  for (size_t i = 0; i < split->n; ++i) {
+    if (s->chars.at[split->first + i].c != c) continue;
+    ACCEL_TRY(push_match(s, i - from, false));
+    ACCEL_TRY(push_match(s, 1, true));
+    from = i + 1;
+  }
+  return push_match(s, split->n - from, false);
+}
+
+accel_status accel__cut_bert(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                             const accel__split *split) {
+  (void)step;
   size_t from = split->first, end = split->first + split->n;
   for (size_t i = from; i < end; ++i) {
     unsigned flags =
         accel__unicode(s->chars.at[i].c)->flags & (ACCEL__UNI_WHITE | ACCEL__UNI_PUNCT);
     if (!flags) continue;
-    if (i > from) ACCEL_TRY(push_split(s, from, i - from));
-    if (!(flags & ACCEL__UNI_WHITE)) ACCEL_TRY(push_split(s, i, 1));
+    if (i > from) ACCEL_TRY(accel__push_split(s, from, i - from));
+    if (!(flags & ACCEL__UNI_WHITE)) ACCEL_TRY(accel__push_split(s, i, 1));
     from = i + 1;
   }
-  return end > from ? push_split(s, from, end - from) : ACCEL_OK;
+  return end > from ? accel__push_split(s, from, end - from) : ACCEL_OK;
 }
 
 /* \w+|[^\w\s]+ */
-static accel_status cut_words(accel__encode_scratch *s, const accel__split *split) {
+accel_status accel__cut_whitespace(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                   const accel__split *split) {
+  (void)step;
   enum { WORD = ACCEL__UNI_WORD, WHITE = ACCEL__UNI_WHITE };
   size_t end = split->first + split->n;
   for (size_t i = split->first; i < end;) {
     unsigned class = accel__unicode(s->chars.at[i].c)->flags & (WORD | WHITE);
     size_t from = i++;
     while (i < end && (accel__unicode(s->chars.at[i].c)->flags & (WORD | WHITE)) == class) i++;
-    if (!(class & WHITE)) ACCEL_TRY(push_split(s, from, i - from));
+    if (!(class & WHITE)) ACCEL_TRY(accel__push_split(s, from, i - from));
   }
   return ACCEL_OK;
 }
 
-static accel_status cut_fixed(accel__encode_scratch *s, const accel__split *split, size_t length) {
+accel_status accel__cut_fixed_length(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                     const accel__split *split) {
+  const size_t length = (size_t)step->length;
   for (size_t i = 0; i < split->n; i += length) {
-    ACCEL_TRY(push_split(s, split->first + i, split->n - i < length ? split->n - i : length));
+    ACCEL_TRY(
+        accel__push_split(s, split->first + i, split->n - i < length ? split->n - i : length));
   }
   return ACCEL_OK;
 }
 
 /* Where the script changes; code points of none stay with what is in front of them, and are lost
  * where that is nothing. */
-static accel_status cut_scripts(accel__encode_scratch *s, const accel__split *split) {
+accel_status accel__cut_unicode_scripts(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                        const accel__split *split) {
+  (void)step;
   size_t from = split->first, end = split->first + split->n;
   uint32_t last = 0;
   for (size_t i = from; i < end; ++i) {
     const uint32_t script = accel__unicode_script(s->chars.at[i].c);
     if (script == 0 || script == last) continue;
-    if (last) ACCEL_TRY(push_split(s, from, i - from));
+    if (last) ACCEL_TRY(accel__push_split(s, from, i - from));
     from = i;
     last = script;
   }
-  return last ? push_split(s, from, end - from) : ACCEL_OK;
+  return last ? accel__push_split(s, from, end - from) : ACCEL_OK;
 }
 
-static accel_status cut_split(accel__encode_scratch *s, const accel__split *split,
-                              const accel__pre_tokenizer *step) {
+accel_status accel__cut_split(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                              const accel__split *split) {
   ACCEL_TRY(accel__pattern_find(&step->pattern, s->chars.at + split->first, split->n, s));
   for (size_t i = 0; step->invert && i < s->match_n; ++i) s->match[i].match = !s->match[i].match;
-  return cut(s, split->first, step->behavior);
+  return accel__cut_matches(s, split->first, step->behavior);
 }
 
-static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scratch *s,
-                            const accel__split *split) {
-  switch (step->kind) {
-    case ACCEL__PRE_BERT:
-      return cut_bert(s, split);
-    case ACCEL__PRE_WHITESPACE:
-      return cut_words(s, split);
-    case ACCEL__PRE_FIXED_LENGTH:
-      return cut_fixed(s, split, step->length);
-    case ACCEL__PRE_UNICODE_SCRIPTS:
-      return cut_scripts(s, split);
-    case ACCEL__PRE_SPLIT:
-      return cut_split(s, split, step);
-    case ACCEL__PRE_WHITESPACE_SPLIT:
-      ACCEL_TRY(match_flag(s, split, ACCEL__UNI_WHITE, 0));
-      return cut(s, split->first, ACCEL__SPLIT_REMOVED);
-    case ACCEL__PRE_DELIMITER:
-      ACCEL_TRY(match_flag(s, split, 0, step->c));
-      return cut(s, split->first, ACCEL__SPLIT_REMOVED);
-    case ACCEL__PRE_PUNCTUATION:
-      ACCEL_TRY(match_flag(s, split, ACCEL__UNI_PUNCT, 0));
-      return cut(s, split->first, step->behavior);
-    case ACCEL__PRE_DIGITS:
-      ACCEL_TRY(match_flag(s, split, ACCEL__UNI_NUMERIC, 0));
-      return cut(s, split->first,
-                 step->individual_digits ? ACCEL__SPLIT_ISOLATED : ACCEL__SPLIT_CONTIGUOUS);
-    case ACCEL__PRE_METASPACE:
-    case ACCEL__PRE_BYTE_LEVEL:
-      break; /* below */
-  }
-  return ACCEL_OK;
+accel_status accel__cut_whitespace_split(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                         const accel__split *split) {
+  (void)step;
+  ACCEL_TRY(accel__match_flag(s, split, ACCEL__UNI_WHITE));
+  return accel__cut_matches(s, split->first, ACCEL__SPLIT_REMOVED);
 }
+
+accel_status accel__cut_delimiter(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                  const accel__split *split) {
+  ACCEL_TRY(accel__match_char(s, split, step->c));
+  return accel__cut_matches(s, split->first, ACCEL__SPLIT_REMOVED);
+}
+
+accel_status accel__cut_punctuation(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                                    const accel__split *split) {
+  ACCEL_TRY(accel__match_flag(s, split, ACCEL__UNI_PUNCT));
+  return accel__cut_matches(s, split->first, step->behavior);
+}
+
+accel_status accel__cut_digits(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                               const accel__split *split) {
+  ACCEL_TRY(accel__match_flag(s, split, ACCEL__UNI_NUMERIC));
+  return accel__cut_matches(
+      s, split->first, step->individual_digits ? ACCEL__SPLIT_ISOLATED : ACCEL__SPLIT_CONTIGUOUS);
+}
+
+typedef accel_status cut_fn(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                            const accel__split *split);
 
 static void swap_splits(accel__encode_scratch *s) {
   accel__splits kept = s->splits;
@@ -194,12 +208,13 @@ static void swap_splits(accel__encode_scratch *s) {
   s->other_splits = kept;
 }
 
-static accel_status cut_all(const accel__pre_tokenizer *step, accel__encode_scratch *s) {
+/* Every split that is not a token yet, by `cut`. */
+static accel_status cut_all(const accel__pre_tokenizer *step, accel__encode_scratch *s,
+                            cut_fn *cut) {
   s->other_splits.n = 0;
   for (size_t i = 0; i < s->splits.n; ++i) {
     accel__split split = s->splits.at[i];
-    ACCEL_TRY(split.id >= 0 ? accel__splits_push(&s->other_splits, split)
-                            : cut_one(step, s, &split));
+    ACCEL_TRY(split.id >= 0 ? accel__splits_push(&s->other_splits, split) : cut(step, s, &split));
   }
   swap_splits(s);
   return ACCEL_OK;
@@ -237,7 +252,9 @@ static bool wants_prefix(const accel__pre_tokenizer *step, const accel__encode_s
          (step->prepend == ACCEL__PREPEND_FIRST && split->shift == 0);
 }
 
-static accel_status metaspace(const accel__pre_tokenizer *step, accel__encode_scratch *s) {
+accel_status accel__metaspace(const accel__pre_tokenizer *step, bool last,
+                              accel__encode_scratch *s) {
+  (void)last;
   s->other.n = 0;
   for (size_t i = 0; i < s->splits.n; ++i) {
     accel__split *split = &s->splits.at[i];
@@ -258,8 +275,8 @@ static accel_status metaspace(const accel__pre_tokenizer *step, accel__encode_sc
       ACCEL_TRY(accel__splits_push(&s->other_splits, split));
       continue;
     }
-    ACCEL_TRY(match_flag(s, &split, 0, step->c));
-    ACCEL_TRY(cut(s, split.first, ACCEL__SPLIT_MERGED_WITH_NEXT));
+    ACCEL_TRY(accel__match_char(s, &split, step->c));
+    ACCEL_TRY(accel__cut_matches(s, split.first, ACCEL__SPLIT_MERGED_WITH_NEXT));
   }
   swap_splits(s);
   return ACCEL_OK;
@@ -300,7 +317,7 @@ static accel_status to_bytes(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
-static accel_status byte_level(const accel__pre_tokenizer *step, bool last,
+accel_status accel__byte_level(const accel__pre_tokenizer *step, bool last,
                                accel__encode_scratch *s) {
   if (step->add_prefix_space) ACCEL_TRY(prefix_spaces(s));
   if (step->use_regex) {
@@ -308,7 +325,7 @@ static accel_status byte_level(const accel__pre_tokenizer *step, bool last,
         .kind = ACCEL__PRE_SPLIT,
         .behavior = ACCEL__SPLIT_ISOLATED,
         .pattern = {.kind = ACCEL__PATTERN_KNOWN, .known = accel__split_gpt2}};
-    ACCEL_TRY(cut_all(&gpt2, s));
+    ACCEL_TRY(cut_all(&gpt2, s, accel__cut_split));
   }
   return last ? ACCEL_OK : to_bytes(s);
 }
@@ -317,15 +334,13 @@ accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n,
                                  accel__encode_scratch *s) {
   for (size_t i = 0; i < n; ++i) {
     switch (steps[i].kind) {
-      case ACCEL__PRE_METASPACE:
-        ACCEL_TRY(metaspace(&steps[i], s));
-        break;
-      case ACCEL__PRE_BYTE_LEVEL:
-        ACCEL_TRY(byte_level(&steps[i], i + 1 == n, s));
-        break;
-      default:
-        ACCEL_TRY(cut_all(&steps[i], s));
-        break;
+#define PRE_CUTS(function)    cut_all(&steps[i], s, function)
+#define PRE_CHANGES(function) function(&steps[i], i + 1 == n, s)
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) \
+  case ACCEL__PRE_##kind:                                 \
+    ACCEL_TRY(work);                                      \
+    break;
+#include "text/pretokenizers.def"
     }
   }
   return ACCEL_OK;

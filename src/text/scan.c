@@ -370,7 +370,7 @@ static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *p
     size_t left_n = 0;
     bool skip;
     ACCEL_TRY(read_merge(r, pair, &left_n, &skip));
-    /* there is room for so many */
+    /* more merges than were counted: some are pairs, some strings */
     if (rank == n) return broken(r, "merges that are all pairs or all strings");
     if (!skip) ACCEL_TRY(add_merge(r, t, pair, left_n, rank++, joined));
   } while (take(r, ','));

@@ -268,10 +268,10 @@ static int by_ids(const void *a, const void *b) {
   return (x->right > y->right) - (x->right < y->right);
 }
 
-static accel_status put_merges_of(writer *w, const accel__entry *e) {
+static accel_status put_merges_of(writer *w, const accel__vocab_entry *e) {
   cut cuts[256];
   size_t n = 0, chars = 0;
-  const char *text = accel__entry_text(&w->vocab, e);
+  const char *text = accel__vocab_text(&w->vocab, e);
   for (size_t i = 1; i < e->n && n < 256; ++i) {
     if (((uint8_t)text[i] & 0xC0) == 0x80) continue;
     chars++;

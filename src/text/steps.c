@@ -275,42 +275,33 @@ static accel_status parse_prepend(file_t *file, json_t *object, accel__prepend *
 
 static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object,
                                       const char *type) {
-  static const char *const types[] = {"BertPreTokenizer", "ByteLevel",     "CharDelimiterSplit",
-                                      "Metaspace",        "Whitespace",    "WhitespaceSplit",
-                                      "Punctuation",      "Split",         "Digits",
-                                      "FixedLength",      "UnicodeScripts"};
-  int kind =
-      strcmp(type, "Delimiter") == 0 ? ACCEL__PRE_DELIMITER : find(types, COUNT(types), type);
+  static const char *const types[] = {
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) name,
+#include "text/pretokenizers.def"
+  };
+  const int kind = find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "pre_tokenizer.type", type);
   ACCEL_TRY(full(file, "pre_tokenizer", t->pre_tokenizers));
   accel__pre_tokenizer *p = &t->pre_tokenizer[t->pre_tokenizers++];
-  int64_t length = 5;
   *p = (accel__pre_tokenizer){.kind = (accel__pre_tokenizer_kind)kind,
-                              .behavior = ACCEL__SPLIT_ISOLATED,
-                              .add_prefix_space = true,
-                              .use_regex = true,
-                              .split = true};
-  ACCEL_TRY(accel__json_bool(file, object, "use_regex", &p->use_regex));
-  ACCEL_TRY(accel__json_bool(file, object, "add_prefix_space", &p->add_prefix_space));
-  ACCEL_TRY(accel__json_bool(file, object, "individual_digits", &p->individual_digits));
-  ACCEL_TRY(accel__json_bool(file, object, "invert", &p->invert));
-  ACCEL_TRY(parse_behavior(file, object, &p->behavior));
-  switch (p->kind) {
-    case ACCEL__PRE_SPLIT:
-      return parse_pattern(t, file, object, &p->pattern);
-    case ACCEL__PRE_DELIMITER:
-      return required_char(file, object, "delimiter", &p->c);
-    case ACCEL__PRE_METASPACE:
-      ACCEL_TRY(accel__json_bool(file, object, "split", &p->split));
-      ACCEL_TRY(parse_prepend(file, object, &p->prepend));
-      return required_char(file, object, "replacement", &p->c);
-    case ACCEL__PRE_FIXED_LENGTH:
-      ACCEL_TRY(accel__json_int(file, object, "length", 1, ACCEL__TEXT_MAX, &length));
-      p->length = (size_t)length;
-      return ACCEL_OK;
-    default:
-      return ACCEL_OK;
+                              .behavior = ACCEL__SPLIT_ISOLATED};
+  switch (p->kind) { /* reads the parameters of its line */
+#define PRE_FLAG(member, value) \
+  p->member = value;            \
+  ACCEL_TRY(accel__json_bool(file, object, #member, &p->member));
+#define PRE_NUMBER(member, value, min, max) \
+  p->member = value;                        \
+  ACCEL_TRY(accel__json_int(file, object, #member, min, max, &p->member));
+#define PRE_BEHAVIOR         ACCEL_TRY(parse_behavior(file, object, &p->behavior));
+#define PRE_PATTERN          ACCEL_TRY(parse_pattern(t, file, object, &p->pattern));
+#define PRE_CHARACTER(field) ACCEL_TRY(required_char(file, object, field, &p->c));
+#define PRE_PREPEND          ACCEL_TRY(parse_prepend(file, object, &p->prepend));
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) \
+  case ACCEL__PRE_##kind:                                 \
+    parameters return ACCEL_OK;
+#include "text/pretokenizers.def"
   }
+  return ACCEL_OK;
 }
 
 accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object) {

@@ -114,7 +114,7 @@ typedef struct accel__encode_scratch {
   size_t part_capacity;
   uint32_t *combination;
   size_t combination_capacity;
-  struct accel__words *words; /* word_cache.c */
+  struct accel__word_cache *word_cache; /* word_cache.c */
   uint32_t *origin;
   size_t origin_capacity;
 } accel__encode_scratch;
@@ -135,14 +135,14 @@ accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *char
 
 /* ---- vocabulary ---- */
 
-typedef struct accel__entry {
+typedef struct accel__vocab_entry {
   size_t offset; /* into bytes; NUL-terminated there */
   uint32_t n;
   int32_t id;
-} accel__entry;
+} accel__vocab_entry;
 typedef struct accel__vocab {
   accel__buffer bytes;
-  accel__entry *entry;
+  accel__vocab_entry *entry;
   size_t n, capacity;
   uint32_t *slot;  /* open addressing: entry + 1 */
   uint32_t *tag;   /* beside slot: upper half of the hash */
@@ -163,7 +163,7 @@ static inline uint64_t accel__hash_bytes(uint64_t h, const char *bytes, size_t n
 }
 static inline uint64_t accel__hash_end(uint64_t h) { return (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u; }
 
-/* room for n tokens without rehashing */
+/* Capacity for n tokens without rehashing. */
 accel_status accel__vocab_reserve(accel__vocab *v, size_t n);
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n,
                               int32_t id); /* a token already there gets the new id */
@@ -172,11 +172,12 @@ accel_status accel__vocab_finish(accel__vocab *v);
 size_t accel__vocab_bytes(const accel__vocab *v);
 /* The entry whose token is prefix + text, or NULL; `hash` is that of the whole, before
  * accel__hash_end. */
-const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix,
-                                      size_t prefix_n, const char *text, size_t n);
-int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n); /* -1 */
-const accel__entry *accel__vocab_token(const accel__vocab *v, int32_t id);   /* NULL */
-static inline const char *accel__entry_text(const accel__vocab *v, const accel__entry *e) {
+const accel__vocab_entry *accel__vocab_find(const accel__vocab *v, uint64_t hash,
+                                            const char *prefix, size_t prefix_n, const char *text,
+                                            size_t n);
+int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n);     /* -1 */
+const accel__vocab_entry *accel__vocab_token(const accel__vocab *v, int32_t id); /* NULL */
+static inline const char *accel__vocab_text(const accel__vocab *v, const accel__vocab_entry *e) {
   return v->bytes.data + e->offset;
 }
 void accel__vocab_free(accel__vocab *v);
@@ -256,7 +257,7 @@ typedef enum accel__normalizer_kind {
   ACCEL__NORMALIZE_REPLACE,
   ACCEL__NORMALIZE_PREPEND,
   ACCEL__NORMALIZE_BYTE_LEVEL,
-  ACCEL__NORMALIZE_SENTENCEPIECE, /* of no tokenizer.json: marian.c */
+  ACCEL__NORMALIZE_SENTENCEPIECE, /* of no tokenizer.json: marian_tokenizer.c */
 } accel__normalizer_kind;
 typedef struct accel__normalizer {
   accel__normalizer_kind kind;
@@ -281,18 +282,10 @@ typedef enum accel__behavior {
   ACCEL__SPLIT_MERGED_WITH_NEXT,
   ACCEL__SPLIT_CONTIGUOUS,
 } accel__behavior;
+/* ACCEL__PRE_BERT ...: the lines of pretokenizers.def. */
 typedef enum accel__pre_tokenizer_kind {
-  ACCEL__PRE_BERT,
-  ACCEL__PRE_BYTE_LEVEL,
-  ACCEL__PRE_DELIMITER,
-  ACCEL__PRE_METASPACE,
-  ACCEL__PRE_WHITESPACE,
-  ACCEL__PRE_WHITESPACE_SPLIT,
-  ACCEL__PRE_PUNCTUATION,
-  ACCEL__PRE_SPLIT,
-  ACCEL__PRE_DIGITS,
-  ACCEL__PRE_FIXED_LENGTH,
-  ACCEL__PRE_UNICODE_SCRIPTS,
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) ACCEL__PRE_##kind,
+#include "text/pretokenizers.def"
 } accel__pre_tokenizer_kind;
 typedef enum accel__prepend {
   ACCEL__PREPEND_ALWAYS,
@@ -301,14 +294,35 @@ typedef enum accel__prepend {
 } accel__prepend;
 typedef struct accel__pre_tokenizer {
   accel__pre_tokenizer_kind kind;
-  accel__behavior behavior;         /* PUNCTUATION, SPLIT */
-  bool add_prefix_space, use_regex; /* BYTE_LEVEL */
-  bool individual_digits, invert, split;
-  uint32_t c;             /* DELIMITER, METASPACE */
-  accel__prepend prepend; /* METASPACE */
-  accel__pattern pattern; /* SPLIT */
-  size_t length;          /* FIXED_LENGTH */
+  accel__behavior behavior; /* what becomes of matches */
+  uint32_t c;               /* the delimiter or replacement */
+  accel__prepend prepend;
+  accel__pattern pattern;
+  /* the flags and numbers of pretokenizers.def */
+#define PRE_FLAG(member, value)                           bool member;
+#define PRE_NUMBER(member, value, min, max)               int64_t member;
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) parameters
+#include "text/pretokenizers.def"
 } accel__pre_tokenizer;
+/* The functions of pretokenizers.def.  One that cuts appends what it makes of `split` to
+ * s->other_splits; one that changes replaces s->chars and s->splits, and knows whether it is the
+ * last step. */
+#define PRE_CUTS(function)                                                          \
+  accel_status function(const accel__pre_tokenizer *step, accel__encode_scratch *s, \
+                        const accel__split *split);
+#define PRE_CHANGES(function) \
+  accel_status function(const accel__pre_tokenizer *step, bool last, accel__encode_scratch *s);
+#define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) work
+#include "text/pretokenizers.def"
+
+/* What they are made of.  Matches of a split, in s->match: its characters that have a flag of
+ * unicode.h, or that are `c`. */
+accel_status accel__match_flag(accel__encode_scratch *s, const accel__split *split, unsigned flag);
+accel_status accel__match_char(accel__encode_scratch *s, const accel__split *split, uint32_t c);
+/* The matches, which cover the characters from `first` on, as splits. */
+accel_status accel__cut_matches(accel__encode_scratch *s, size_t first, accel__behavior behavior);
+/* One split of n characters from `first` on. */
+accel_status accel__push_split(accel__encode_scratch *s, size_t first, size_t n);
 
 typedef enum accel__decoder_kind {
   ACCEL__DECODE_WORDPIECE,
@@ -320,7 +334,7 @@ typedef enum accel__decoder_kind {
   ACCEL__DECODE_FUSE,
   ACCEL__DECODE_STRIP,
   ACCEL__DECODE_BYTE_FALLBACK,
-  ACCEL__DECODE_SENTENCEPIECE, /* of no tokenizer.json: marian.c */
+  ACCEL__DECODE_SENTENCEPIECE, /* of no tokenizer.json: marian_tokenizer.c */
 } accel__decoder_kind;
 typedef struct accel__decoder {
   accel__decoder_kind kind;
@@ -344,20 +358,20 @@ typedef struct accel__template {
   uint32_t added; /* special tokens in it */
 } accel__template;
 
-typedef enum accel__model_kind {
-  ACCEL__MODEL_WORDPIECE,
-  ACCEL__MODEL_WORDLEVEL,
-  ACCEL__MODEL_BPE,
-  ACCEL__MODEL_UNIGRAM,
-  /* SentencePiece's own BPE (marian.c); a tokenizer.json has Unigram in its place */
-  ACCEL__MODEL_PAIRS
-} accel__model_kind;
+typedef enum accel__vocab_model_kind {
+  ACCEL__VOCAB_MODEL_WORDPIECE,
+  ACCEL__VOCAB_MODEL_WORDLEVEL,
+  ACCEL__VOCAB_MODEL_BPE,
+  ACCEL__VOCAB_MODEL_UNIGRAM,
+  /* SentencePiece's own BPE (marian_tokenizer.c); a tokenizer.json has Unigram in its place */
+  ACCEL__VOCAB_MODEL_PAIRS
+} accel__vocab_model_kind;
 typedef struct accel__merge {
   uint32_t left, right; /* ids */
   uint32_t rank, id;    /* rank = UINT32_MAX: empty slot */
 } accel__merge;
-typedef struct accel__model {
-  accel__model_kind kind;
+typedef struct accel__vocab_model {
+  accel__vocab_model_kind kind;
   const char *unk_token; /* NULL: none */
   int32_t unk;           /* -1: none, or not in the vocabulary */
   const char *prefix;    /* continuing_subword_prefix; "" none */
@@ -372,12 +386,12 @@ typedef struct accel__model {
   size_t merges;       /* slots; 0 none */
   double *score;       /* Unigram and PAIRS, by id; with piece_id by piece */
   double unk_score;
-  /* PAIRS, and Unigram as SentencePiece itself has it, beside a vocabulary of its own (marian.c):
-   * the token of each piece, and sums in fp32.  NULL: piece i is token i. */
+  /* PAIRS, and Unigram as SentencePiece itself has it, beside a vocabulary of its own
+   * (marian_tokenizer.c): the token of each piece, and sums in fp32.  NULL: piece i is token i. */
   const int32_t *piece_id;
   accel__trie trie;     /* Unigram, PAIRS */
   int32_t byte_id[256]; /* "<0x41>"; -1 none */
-} accel__model;
+} accel__vocab_model;
 
 typedef struct accel__added {
   const char *content; /* in the file */
@@ -399,7 +413,7 @@ struct accel__tokenizer {
   accel__vocab target; /* Marian's separate vocabularies: what ids are decoded by; n 0: vocab */
   bool by_pairs;       /* the SentencePiece model beside vocab.json is BPE */
   bool codes;          /* Marian: ">>fr<<" at the beginning of a text is one token */
-  accel__model model;
+  accel__vocab_model model;
   accel__normalizer *normalizer;
   size_t normalizers;
   accel__pre_tokenizer *pre_tokenizer;
@@ -449,7 +463,7 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
 /* ids, normalized forms and tries, once `added` is filled */
 accel_status accel__added_build(accel__tokenizer *t);
 /* word_cache.c: appends the tokens of one split to `out`, from what is known of the word, or by
- * accel__model_tokenize. */
+ * accel__vocab_model_tokenize. */
 typedef struct accel__word_token {
   int32_t id;
   uint16_t first, last; /* code points of the word */
@@ -457,10 +471,11 @@ typedef struct accel__word_token {
 } accel__word_token;
 accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                   int32_t number, accel__encode_scratch *s, accel__tokens *out);
-void accel__words_free(struct accel__words *words); /* NULL-safe */
+void accel__word_cache_free(struct accel__word_cache *cache); /* NULL-safe */
 /* wordpiece.c, bpe.c, unigram.c: appends the tokens of one split to `out`. */
-accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
-                                   int32_t word, accel__encode_scratch *s, accel__tokens *out);
+accel_status accel__vocab_model_tokenize(const accel__tokenizer *t, const accel__char *chars,
+                                         size_t n, int32_t word, accel__encode_scratch *s,
+                                         accel__tokens *out);
 accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                  int32_t word, accel__encode_scratch *s, accel__tokens *out);
 accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
@@ -513,9 +528,10 @@ accel_status accel__scan_vocab_array(const accel__scan *scan, const char *name, 
                                      double **scores);
 accel_status accel__scan_merges(const accel__scan *scan, const char *name, accel__tokenizer *t);
 /* bpe.c */
-accel_status accel__merge_reserve(accel__model *m, size_t n);
-void accel__merge_set(accel__model *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t id);
+accel_status accel__merge_reserve(accel__vocab_model *m, size_t n);
+void accel__merge_set(accel__vocab_model *m, uint32_t left, uint32_t right, uint32_t rank,
+                      uint32_t id);
 /* NULL */
-const accel__merge *accel__merge_get(const accel__model *m, uint32_t left, uint32_t right);
+const accel__merge *accel__merge_get(const accel__vocab_model *m, uint32_t left, uint32_t right);
 
 #endif

@@ -93,10 +93,10 @@ static int by_ranks(const void *a, const void *b) {
   return (x->right > y->right) - (x->right < y->right);
 }
 
-static void put_merges_of(writer *w, const accel__entry *e) {
+static void put_merges_of(writer *w, const accel__vocab_entry *e) {
   cut cuts[LONGEST];
   uint32_t n = 0;
-  const char *bytes = accel__entry_text(&w->tokens, e);
+  const char *bytes = accel__vocab_text(&w->tokens, e);
   for (uint32_t i = 1; i < e->n; ++i) {
     int32_t left = accel__vocab_id(&w->tokens, bytes, i);
     int32_t right = left < 0 ? -1 : accel__vocab_id(&w->tokens, bytes + i, e->n - i);
@@ -117,17 +117,17 @@ static accel_status put_model(writer *w) {
   accel__buffer_text(w->b, "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{");
   w->first = true;
   for (int32_t rank = 0; (size_t)rank < w->tokens.ids; ++rank) {
-    const accel__entry *e = accel__vocab_token(&w->tokens, rank);
+    const accel__vocab_entry *e = accel__vocab_token(&w->tokens, rank);
     if (!e) continue;
     accel__buffer_text(w->b, w->first ? "" : ",");
     w->first = false;
-    put_bytes(w, accel__entry_text(&w->tokens, e), e->n);
+    put_bytes(w, accel__vocab_text(&w->tokens, e), e->n);
     accel__buffer_printf(w->b, ":%d", rank);
   }
   accel__buffer_text(w->b, "},\"merges\":[");
   w->first = true;
   for (int32_t rank = 0; (size_t)rank < w->tokens.ids; ++rank) {
-    const accel__entry *e = accel__vocab_token(&w->tokens, rank);
+    const accel__vocab_entry *e = accel__vocab_token(&w->tokens, rank);
     if (e) put_merges_of(w, e);
   }
   accel__buffer_text(w->b, "]}");

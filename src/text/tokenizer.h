@@ -1,16 +1,26 @@
-/* tokenizer.h - text to token ids and back, as the `tokenizers` package does it from a model directory's tokenizer.json.
+/* tokenizer.h - text to token ids and back, as the `tokenizers` package does it from the files of a
+ * model's directory.
  *
- *   accel__tokenizer *tok;  ACCEL_TRY(accel__tokenizer_load(directory, &tok));
+ *   accel__tokenizer *tok;
+ *   ACCEL_TRY(accel__tokenizer_load(directory, &tok));
  *   accel__encoding enc = {0};
- *   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length =
- * 512}; ACCEL_TRY(accel__encode(tok, text, n, NULL, 0, &how, &enc));       enc.ids[0 .. enc.n) accel__encoding_free(&enc);
- * accel__tokenizer_free(&tok);
+ *   accel__encode_options how = {.add_special_tokens = true,
+ *                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+ *                                .max_length = 512};
+ *   ACCEL_TRY(accel__encode(tok, text, n, NULL, 0, &how, &enc));    ids: enc.ids[0 .. enc.n)
+ *   accel__encoding_free(&enc);
+ *   accel__tokenizer_free(&tok);
  *
- * A tokenizer is read-only once loaded: any number of threads may use one at the same time, each with its own encoding.
- * Text is UTF-8; malformed sequences are read as U+FFFD, one per byte that starts no valid sequence (Python would have
- * refused them).  NUL bytes are ordinary characters, and so is U+0000 written as C0 80.  Texts are at most 1 GiB. Sources:
- * tokenizer.json of huggingface/tokenizers 0.23 (behaviour held by goldens), tokenizer_config.json, special_tokens_map.json
- * and vocab.txt as transformers 5 writes them.
+ * Threads: a tokenizer is read-only once loaded; any number of threads may use one at the same
+ * time, each with an encoding of its own.
+ *
+ * Text is UTF-8 of at most 1 GiB.  Malformed sequences are read as U+FFFD, one per byte that starts
+ * no valid sequence (Python would have refused them).  NUL bytes are ordinary characters, and so is
+ * U+0000 written as C0 80.
+ *
+ * Sources: tokenizer.json of huggingface/tokenizers 0.23 (goldens hold its behaviour),
+ * tokenizer_config.json, special_tokens_map.json and vocab.txt as transformers 5 writes them.  Not
+ * implemented, and refused by name: BPE dropout, expressions beyond regex.h.
  */
 #ifndef ACCEL_TEXT_TOKENIZER_H
 #define ACCEL_TEXT_TOKENIZER_H
@@ -24,26 +34,26 @@
 
 typedef struct accel__tokenizer accel__tokenizer;
 
-/* Not implemented, and refused by name: BPE dropout, expressions beyond regex.h.  Ids of added
- * tokens are counted as the package counts them: the model's id where it has the token, else on
- * from the vocabulary's size.
- *
- * Loads a tokenizer.json, a vocab.txt, a SentencePiece model or tiktoken vocabulary (*.model), a
- * merges.txt with vocab.json beside it, Marian's source.spm or M2M100's sentencepiece.bpe.model
- * with vocab.json beside it, or a directory that has one of them (the first in this order),
- * together with tokenizer_config.json and special_tokens_map.json beside it where they exist; what
- * is no tokenizer.json is read as the class that tokenizer_config.json names converts it
- * (sentencepiece.h, tiktoken.h, merges.h, marian_tokenizer.h).  add_bos_token and add_eos_token, where
- * stated, replace the post-processor, as in transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when
- * neither file is there; ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer,
- * model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by
- * name. */
+/* Loads a tokenizer from one file or from a directory that has one; of several, the first in this
+ * order is taken:
+ *   tokenizer.json; vocab.txt; a SentencePiece model or tiktoken vocabulary (*.model); merges.txt
+ *   with vocab.json beside it; Marian's source.spm or M2M100's sentencepiece.bpe.model with
+ *   vocab.json beside it.
+ * tokenizer_config.json and special_tokens_map.json beside it are read where they exist.  What is
+ * no tokenizer.json is read as the class that tokenizer_config.json names converts it
+ * (sentencepiece.h, tiktoken.h, merges.h, marian_tokenizer.h).  add_bos_token and add_eos_token,
+ * where stated, replace the post-processor, as in transformers 5.  Ids of added tokens are counted
+ * as the package counts them: the model's id where it has the token, else on from the vocabulary's
+ * size.
+ * Errors: ACCEL_ERROR_NOT_FOUND when no such file is there; ACCEL_ERROR_FORMAT names file and
+ * field; a normalizer, pre-tokenizer, model, post-processor or decoder type that is not implemented
+ * is ACCEL_ERROR_UNSUPPORTED, by name.  *out is freed with accel__tokenizer_free. */
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out);
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
 accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name,
                                     accel__tokenizer **out);
 void accel__tokenizer_free(accel__tokenizer **tokenizer); /* NULL-safe, sets NULL */
-/* What it keeps in memory: vocabulary, merges, tries. */
+/* Bytes that it keeps in memory: vocabulary, merges, tries. */
 size_t accel__tokenizer_bytes(const accel__tokenizer *tokenizer);
 /* Lower-cases texts before every other step of the normalizer, unless one of them is Lowercase
  * already: what sentence-transformers does for do_lower_case.  Before the tokenizer is shared
@@ -64,9 +74,8 @@ typedef struct accel__tokenizer_info {
   uint32_t model_vocab_size; /* tokens of the model alone */
   /* the highest id any token has; an embedding table needs max_id + 1 rows */
   uint32_t max_id;
-  int32_t cls, sep, pad, mask, unk, bos,
-      /* named in tokenizer_config.json or special_tokens_map.json, else by their usual texts */
-      eos;
+  /* as named in tokenizer_config.json or special_tokens_map.json, else by their usual texts */
+  int32_t cls, sep, pad, mask, unk, bos, eos;
   /* tokens; 0 when not stated (transformers' "very large integer" too) */
   uint32_t model_max_length;
   bool pad_left; /* padding_side, or what the class has for its default */
@@ -87,7 +96,7 @@ typedef struct accel__tokenizer_info {
   uint32_t file_pad_multiple; /* pad_to_multiple_of; 0 none */
   uint32_t pad_type_id;       /* type id of padding; 0 unless tokenizer.json says otherwise */
 } accel__tokenizer_info;
-/* lives with the tokenizer */
+/* Never NULL; lives as long as the tokenizer. */
 const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *tokenizer);
 
 typedef struct accel__encode_options {
@@ -142,6 +151,7 @@ typedef struct accel__encoding {
 accel_status accel__encode(const accel__tokenizer *tokenizer, const char *text, size_t n,
                            const char *pair, size_t pair_n, const accel__encode_options *options,
                            accel__encoding *out);
+/* Leaves {0}, which may be used again. */
 void accel__encoding_free(accel__encoding *encoding);
 /* How many tokens the post-processor adds to a single text, or to a pair. */
 uint32_t accel__special_token_count(const accel__tokenizer *tokenizer, bool pair);
@@ -157,11 +167,12 @@ accel_status accel__decode(const accel__tokenizer *tokenizer, const int32_t *ids
 accel_status accel__decode_tokens(const accel__tokenizer *tokenizer, const char *const *tokens,
                                   size_t n, accel__buffer *out);
 
-/* -1 when there is no such token.  Added tokens win over the model's. */
+/* The id of the token with exactly these n bytes, or -1.  Added tokens win over the model's. */
 int32_t accel__token_to_id(const accel__tokenizer *tokenizer, const char *token, size_t n);
 /* NULL when there is no such id; *n (may be NULL) gets the length in bytes.  NUL-terminated, lives
  * with the tokenizer. */
 const char *accel__id_to_token(const accel__tokenizer *tokenizer, int32_t id, size_t *n);
+/* False for ids without a token, too. */
 bool accel__id_is_special(const accel__tokenizer *tokenizer, int32_t id);
 
 #endif

@@ -26,7 +26,7 @@ static accel_status no_unknown(const accel__tokenizer *t) {
 
 static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars, size_t n,
                             accel__encode_scratch *s) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   const bool single_sums = m->piece_id != NULL;
   const int32_t unknown = m->piece_id ? UNKNOWN : m->unk;
   ACCEL_TRY(accel__grow(&s->best, &s->best_capacity, n + 1, sizeof *s->best));
@@ -52,7 +52,7 @@ static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars,
 
 accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *chars, size_t n,
                                   int32_t word, accel__encode_scratch *s, accel__tokens *out) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
   int32_t id = accel__vocab_id(&t->vocab, s->utf8, bytes);

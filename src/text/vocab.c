@@ -5,15 +5,16 @@
 
 #include "text/text_internal.h"
 
-const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix,
-                                      size_t prefix_n, const char *text, size_t n) {
+const accel__vocab_entry *accel__vocab_find(const accel__vocab *v, uint64_t hash,
+                                            const char *prefix, size_t prefix_n, const char *text,
+                                            size_t n) {
   if (v->slots == 0) return NULL;
   uint64_t h = accel__hash_end(hash);
   uint32_t tag = (uint32_t)(h >> 32);
   for (size_t i = h & (v->slots - 1); v->slot[i]; i = (i + 1) & (v->slots - 1)) {
     if (v->tag[i] != tag) continue;
-    const accel__entry *e = &v->entry[v->slot[i] - 1];
-    const char *at = accel__entry_text(v, e);
+    const accel__vocab_entry *e = &v->entry[v->slot[i] - 1];
+    const char *at = accel__vocab_text(v, e);
     if (e->n != prefix_n + n || (prefix_n && memcmp(at, prefix, prefix_n) != 0)) continue;
     if (n == 0 || memcmp(at + prefix_n, text, n) == 0) return e;
   }
@@ -21,8 +22,8 @@ const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, cons
 }
 
 static void insert(accel__vocab *v, size_t entry) {
-  const accel__entry *e = &v->entry[entry];
-  uint64_t h = accel__hash_end(accel__hash_bytes(ACCEL__HASH_SEED, accel__entry_text(v, e), e->n));
+  const accel__vocab_entry *e = &v->entry[entry];
+  uint64_t h = accel__hash_end(accel__hash_bytes(ACCEL__HASH_SEED, accel__vocab_text(v, e), e->n));
   size_t i = h & (v->slots - 1);
   while (v->slot[i]) i = (i + 1) & (v->slots - 1);
   v->slot[i] = (uint32_t)entry + 1;
@@ -53,7 +54,7 @@ accel_status accel__vocab_reserve(accel__vocab *v, size_t n) {
 
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int32_t id) {
   if (2 * v->n >= v->slots) ACCEL_TRY(widen(v, v->slots ? v->slots * 2 : 4096));
-  const accel__entry *known =
+  const accel__vocab_entry *known =
       accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
   if (known) {
     v->entry[known - v->entry].id = id;
@@ -61,7 +62,7 @@ accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int3
   }
   if (v->n == v->capacity)
     ACCEL_TRY(accel__grow(&v->entry, &v->capacity, v->n + 1, sizeof *v->entry));
-  v->entry[v->n] = (accel__entry){v->bytes.n, (uint32_t)n, id};
+  v->entry[v->n] = (accel__vocab_entry){v->bytes.n, (uint32_t)n, id};
   accel__buffer_bytes(&v->bytes, token, n);
   accel__buffer_bytes(&v->bytes, "", 1);
   ACCEL_TRY(accel__buffer_status(&v->bytes));
@@ -72,7 +73,7 @@ accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int3
 
 /* What growing has reserved goes back. */
 static void shrink(accel__vocab *v) {
-  accel__entry *entry = v->n ? realloc(v->entry, v->n * sizeof *entry) : NULL;
+  accel__vocab_entry *entry = v->n ? realloc(v->entry, v->n * sizeof *entry) : NULL;
   char *bytes = v->n ? realloc(v->bytes.data, v->bytes.n + 1) : NULL;
   if (entry) v->entry = entry, v->capacity = v->n;
   if (bytes) v->bytes.data = bytes, v->bytes.capacity = v->bytes.n + 1;
@@ -97,12 +98,12 @@ size_t accel__vocab_bytes(const accel__vocab *v) {
 }
 
 int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n) {
-  const accel__entry *e =
+  const accel__vocab_entry *e =
       accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
   return e ? e->id : -1;
 }
 
-const accel__entry *accel__vocab_token(const accel__vocab *v, int32_t id) {
+const accel__vocab_entry *accel__vocab_token(const accel__vocab *v, int32_t id) {
   if (id < 0 || (size_t)id >= v->ids || !v->by_id[id]) return NULL;
   return &v->entry[v->by_id[id] - 1];
 }

@@ -1,5 +1,5 @@
-/* whisper_languages.h - the languages that speech models know, by code and English name (transformers'
- * tokenization_whisper). */
+/* whisper_languages.h - the languages that speech models know, by code and English name
+ * (transformers' tokenization_whisper). */
 #ifndef ACCEL_TEXT_WHISPER_LANGUAGES_H
 #define ACCEL_TEXT_WHISPER_LANGUAGES_H
 

@@ -18,7 +18,7 @@ static accel_status push_unknown(const accel__tokenizer *t, accel__tokens *out,
  * its id and end, or -1. */
 static int32_t longest_piece(const accel__tokenizer *t, const accel__encode_scratch *s, size_t from,
                              size_t n, size_t *end) {
-  const accel__model *m = &t->model;
+  const accel__vocab_model *m = &t->model;
   const char *text = s->utf8 + s->bound[from];
   size_t prefix_n = from ? m->prefix_n : 0;
   uint64_t *hash = s->hash, h = from ? m->prefix_hash : ACCEL__HASH_SEED;
@@ -31,8 +31,8 @@ static int32_t longest_piece(const accel__tokenizer *t, const accel__encode_scra
     hash[reach++] = h;
   }
   for (; reach > 0; --reach) {
-    const accel__entry *e = accel__vocab_find(&t->vocab, hash[reach - 1], m->prefix, prefix_n, text,
-                                              s->bound[from + reach] - s->bound[from]);
+    const accel__vocab_entry *e = accel__vocab_find(&t->vocab, hash[reach - 1], m->prefix, prefix_n,
+                                                    text, s->bound[from + reach] - s->bound[from]);
     if (!e) continue;
     *end = from + reach;
     return e->id;
@@ -66,18 +66,19 @@ static accel_status wordlevel(const accel__tokenizer *t, const accel__char *char
                 : accel__tokens_push(t, out, id, chars, n, word);
 }
 
-accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n,
-                                   int32_t word, accel__encode_scratch *s, accel__tokens *out) {
+accel_status accel__vocab_model_tokenize(const accel__tokenizer *t, const accel__char *chars,
+                                         size_t n, int32_t word, accel__encode_scratch *s,
+                                         accel__tokens *out) {
   switch (t->model.kind) {
-    case ACCEL__MODEL_WORDPIECE:
+    case ACCEL__VOCAB_MODEL_WORDPIECE:
       return wordpiece(t, chars, n, word, s, out);
-    case ACCEL__MODEL_WORDLEVEL:
+    case ACCEL__VOCAB_MODEL_WORDLEVEL:
       return wordlevel(t, chars, n, word, s, out);
-    case ACCEL__MODEL_BPE:
+    case ACCEL__VOCAB_MODEL_BPE:
       return accel__bpe_tokenize(t, chars, n, word, s, out);
-    case ACCEL__MODEL_UNIGRAM:
+    case ACCEL__VOCAB_MODEL_UNIGRAM:
       return accel__unigram_tokenize(t, chars, n, word, s, out);
-    case ACCEL__MODEL_PAIRS:
+    case ACCEL__VOCAB_MODEL_PAIRS:
       return accel__pairs_tokenize(t, chars, n, word, s, out);
   }
   return ACCEL_OK;

@@ -110,14 +110,14 @@ static void load_webp(void) {
 /* Of the file's EXIF chunk; chunks are name, length, bytes up to an even number of them. */
 static int webp_orientation(const uint8_t *bytes, size_t n) {
   for (size_t at = 12; n - at >= 8;) {
-    const size_t length = get(bytes + at + 4, 4, false), room = n - at - 8;
+    const size_t length = get(bytes + at + 4, 4, false), left = n - at - 8;
     const uint8_t *data = bytes + at + 8;
-    if (length > room) return 1;
+    if (length > left) return 1;
     if (!memcmp(bytes + at, "EXIF", 4)) {
       const size_t skip = length > 6 && !memcmp(data, "Exif\0\0", 6) ? 6 : 0;
       return accel__exif_orientation(data + skip, length - skip);
     }
-    if (length + (length & 1) > room) return 1;
+    if (length + (length & 1) > left) return 1;
     at += 8 + length + (length & 1);
   }
   return 1;

@@ -1,9 +1,13 @@
 /* image.h - picture files to pixels, and pixels to other sizes.
  *
- *   accel__image image;  ACCEL_TRY(accel__image_read("cat.jpg", &image));      8-bit RGB, upright
+ *   accel__image image;
+ *   ACCEL_TRY(accel__image_read("cat.jpg", &image));                         8-bit RGB, upright
  *   ACCEL_TRY(accel__image_resize(&image, 224, 224, ACCEL__BICUBIC, ACCEL__ROUND_TORCH, pool));
+ *   accel__image_free(&image);
  *
- * JPEG by libjpeg-turbo, PNG by libpng, WebP by libwebp when it is there (loaded when it is first needed).
+ * JPEG is read by libjpeg-turbo, PNG by libpng, WebP by libwebp where it is installed (loaded when
+ * it is first needed).  Functions that take a pool may use all its threads and return when the work
+ * is done; NULL is the calling thread alone, with the same result.
  */
 #ifndef ACCEL_VISION_IMAGE_H
 #define ACCEL_VISION_IMAGE_H
@@ -22,7 +26,7 @@
 #define ACCEL__IMAGE_MAX_SIDE (1 << 20)
 
 typedef struct accel__image {
-  uint8_t *pixels; /* [height, width, 3] RGB; accel__block_alloc */
+  uint8_t *pixels; /* [height, width, 3] RGB, from accel__block_alloc; owned unless borrowed */
   int32_t width, height;
   bool borrowed; /* the pixels are another image's, which outlives this one */
   /* a PNG file names the colour `key` as transparent, as Pillow keeps it behind the way to RGB */
@@ -38,6 +42,7 @@ accel_status accel__image_read(const char *path, accel__image *out);
 /* The same from memory; `name` stands for the file in messages. */
 accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name,
                                 accel__image *out);
+/* Leaves {0}; pixels that are borrowed stay with their owner. */
 void accel__image_free(accel__image *image);
 /* An image of these sides, zeros.  ACCEL_ERROR_FORMAT, naming `name`, above the limit or with a
  * side of 0. */
@@ -55,25 +60,28 @@ accel_status accel__png_write(const char *path, const accel__image *image);
 /* Orientation in a TIFF block as Exif has it ("II" or "MM" first); 1 when it tells none. */
 int accel__exif_orientation(const uint8_t *tiff, size_t n);
 
-typedef enum accel__filter { /* Pillow's numbers, which preprocessor_config.json uses */
-                             ACCEL__NEAREST = 0,
-                             ACCEL__LANCZOS = 1,
-                             ACCEL__BILINEAR = 2,
-                             ACCEL__BICUBIC = 3,
-                             ACCEL__BOX = 4,
-                             ACCEL__HAMMING = 5
+/* Pillow's numbers, which preprocessor_config.json uses. */
+typedef enum accel__filter {
+  ACCEL__NEAREST = 0,
+  ACCEL__LANCZOS = 1,
+  ACCEL__BILINEAR = 2,
+  ACCEL__BICUBIC = 3,
+  ACCEL__BOX = 4,
+  ACCEL__HAMMING = 5
 } accel__filter;
 /* How the weights of a filter are rounded to integers: by Pillow to 22 bits, by torch's antialiased
  * uint8 interpolation (which torchvision's resize calls) to 16 bits with the sign.  Sums are
  * rounded to 8 bits after each of the two passes in both. */
 typedef enum accel__rounding { ACCEL__ROUND_PILLOW, ACCEL__ROUND_TORCH } accel__rounding;
 
-/* Columns first, then rows, as torch does it, and Pillow up to 12 (13 takes the rows first where
+/* Replaces *image, which stays as it is on failure.  Columns first, then rows, as torch does it,
+ * and Pillow up to 12 (13 takes the rows first where
  * that costs less, which moves some results by a rounding); a side that stays as it is is not
- * filtered.  Sides from 1 to 65535. */
+ * filtered.  ACCEL_ERROR_ARGUMENT for sides outside 1 .. ACCEL__IMAGE_MAX_SIDE. */
 accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height,
                                  accel__filter filter, accel__rounding rounding, accel__pool *pool);
-/* The part with its upper left corner at (left, top), which may lie outside: `fill` there. */
+/* Replaces *image by the part with its upper left corner at (left, top), which may lie outside:
+ * `fill` there. */
 accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width,
                                int32_t height, const uint8_t fill[3]);
 

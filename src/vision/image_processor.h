@@ -1,10 +1,15 @@
-/* image_processor.h - preprocessor_config.json of vision models, and the tensors that it makes of pictures.
+/* image_processor.h - preprocessor_config.json of vision models, and the tensors that it makes of
+ * pictures.
  *
- *   accel__image_processor p;  ACCEL_TRY(accel__image_processor_load(directory, &p));
- *   accel__pixels px;  ACCEL_TRY(accel__pixels_of(&p, images, n, pool, &px));
+ *   accel__image_processor p;
+ *   ACCEL_TRY(accel__image_processor_load(directory, &p));
+ *   accel__pixels px;
+ *   ACCEL_TRY(accel__pixels_of(&p, images, n, pool, &px));
+ *   accel__pixels_free(&px);
  *
- * Follows the image processors of transformers 5 with their torchvision backend.  Old spellings (ViTFeatureExtractor,
- * ViTImageProcessorFast, sizes as numbers or pairs, max_size) mean what they mean there.
+ * Follows the image processors of transformers 5 with their torchvision backend.  Old spellings
+ * (ViTFeatureExtractor, ViTImageProcessorFast, sizes as numbers or pairs, max_size) mean what they
+ * mean there.  A processor is a plain value without pointers: threads may share or copy it.
  */
 #ifndef ACCEL_VISION_IMAGE_PROCESSOR_H
 #define ACCEL_VISION_IMAGE_PROCESSOR_H
@@ -61,9 +66,10 @@ typedef struct accel__image_processor {
  * ACCEL_ERROR_UNSUPPORTED by name. */
 accel_status accel__image_processor_load(const char *directory, accel__image_processor *out);
 
+/* The tensors of one call; all arrays are row-major and owned. */
 typedef struct accel__pixels {
-  float *values; /* pixel_values, row-major */
-  int64_t dim[5];
+  float *values;  /* pixel_values, row-major */
+  int64_t dim[5]; /* [rank], as the layout says */
   uint32_t rank;
   int64_t *mask; /* pixel_mask [n, H, W], NULL: none */
   /* LLaVA-Next: image_sizes [n, 2]: height, width of the pictures as given; NULL: none */
@@ -71,10 +77,13 @@ typedef struct accel__pixels {
   int64_t *grid; /* Qwen2-VL: image_grid_thw [n, 3]: patches in time, height, width; NULL: none */
   uint32_t images;
 } accel__pixels;
-/* images[n] are left as they are.  ACCEL_ERROR_ARGUMENT when pictures that must end in one size do
- * not. */
+/* The tensors of n pictures, which are left as they are.  The pool's threads share the resizing
+ * (NULL: this thread).  ACCEL_ERROR_ARGUMENT: no picture, pictures that must end in one size and do
+ * not, or one whose shape the model cannot take; the message has its number and what to do.  *out
+ * is to be freed; on failure it is {0}. */
 accel_status accel__pixels_of(const accel__image_processor *p, const accel__image *images,
                               uint32_t n, accel__pool *pool, accel__pixels *out);
+/* Leaves {0}. */
 void accel__pixels_free(accel__pixels *pixels);
 
 /* Sides after resizing a picture of height x width: what the class computes from its size. */

@@ -5,7 +5,7 @@
 
 #include "core/block_cache.h"
 #include "vision/image_processor.h"
-#include "vision/resize_passes.h"
+#include "vision/resize_kernels.h"
 
 typedef accel__image_processor processor;
 
@@ -100,7 +100,7 @@ static accel__image view(const accel__image *of) {
 }
 
 /* The colour that its file names as transparent becomes white, in a copy. */
-static accel_status whiten(const processor *p, accel__image *image) {
+static accel_status key_to_white(const processor *p, accel__image *image) {
   accel__image made = {0};
   if (!p->do_convert_rgb || !image->keyed) return ACCEL_OK;
   ACCEL_TRY(accel__image_unset(image->width, image->height, "a picture", &made));
@@ -141,7 +141,7 @@ static accel_status convnext(const processor *p, accel__image *image, accel__poo
   return centre(image, edge, edge);
 }
 
-static accel_status square(const processor *p, accel__image *image) {
+static accel_status pad_to_square(const processor *p, accel__image *image) {
   uint8_t colour[3];
   const int32_t side = image->width > image->height ? image->width : image->height;
   for (int c = 0; c < 3; c++) colour[c] = (uint8_t)(p->mean[c] * 255.0);
@@ -151,7 +151,7 @@ static accel_status square(const processor *p, accel__image *image) {
 
 /* Resizes and crops in place. */
 static accel_status shape(const processor *p, accel__image *image, accel__pool *pool) {
-  if (p->pad_square && p->do_pad) ACCEL_TRY(square(p, image));
+  if (p->pad_square && p->do_pad) ACCEL_TRY(pad_to_square(p, image));
   if (p->do_resize)
     ACCEL_TRY(p->convnext ? convnext(p, image, pool) : resize(p, &p->size, image, pool));
   return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
@@ -161,12 +161,14 @@ static accel_status shape(const processor *p, accel__image *image, accel__pool *
  * factor instead. */
 typedef struct levels {
   accel__scaling how;
-  float of[3][256];
+  float of[3][256];                     /* the value of each byte of each colour */
+  const accel__resize_kernels *kernels; /* NULL: plain loops */
 } levels;
 
 static void make_levels(const processor *p, levels *out) {
   const float inverse = p->do_rescale ? (float)(1.0 / p->rescale_factor) : 1.0f;
   accel__scaling *h = &out->how;
+  out->kernels = accel__resize_kernels_of(accel__isa_choose());
   h->divides = p->do_normalize;
   for (int c = 0; c < 3; c++) {
     h->offset[c] = (float)p->mean[c] * inverse;
@@ -179,13 +181,14 @@ static void make_levels(const processor *p, levels *out) {
 }
 
 /* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
-static void spread(const accel__image *image, const levels *l, int64_t height, int64_t width,
-                   float *out) {
+static void fill_planes(const accel__image *image, const levels *l, int64_t height, int64_t width,
+                        float *out) {
   for (int64_t y = 0; y < image->height; y++) {
     const uint8_t *row = image->pixels + (size_t)(y * image->width * 3);
     float *const to[3] = {out + y * width, out + (height + y) * width,
                           out + (2 * height + y) * width};
-    for (int64_t x = accel__spread_row(row, image->width, &l->how, to); x < image->width; x++)
+    int64_t x = l->kernels ? l->kernels->scale(row, image->width, &l->how, to) : 0;
+    for (; x < image->width; x++)
       for (int c = 0; c < 3; c++) to[c][x] = l->of[c][row[3 * x + c]];
   }
 }
@@ -237,8 +240,8 @@ static void tiles_free(tiles *t) {
   *t = (tiles){0};
 }
 
-static accel_status cut(const processor *p, const accel__image *image, int32_t side,
-                        accel__pool *pool, tiles *out) {
+static accel_status cut_tiles(const processor *p, const accel__image *image, int32_t side,
+                              accel__pool *pool, tiles *out) {
   int32_t height = side, width = side;
   best_resolution(p, image, &height, &width);
   const int32_t down = (height + side - 1) / side, across = (width + side - 1) / side;
@@ -306,7 +309,7 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     out->sizes[2 * i] = images[i].height;
     out->sizes[2 * i + 1] = images[i].width;
-    status = cut(p, &images[i], side, pool, &all[i]);
+    status = cut_tiles(p, &images[i], side, pool, &all[i]);
     if (status == ACCEL_OK) status = one_size(all[i].tile, all[i].n);
     if (all[i].n > most) most = all[i].n;
   }
@@ -317,8 +320,8 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
     status = make_values(out, n > 1);
     for (uint32_t i = 0; status == ACCEL_OK && i < n; i++)
       for (uint32_t t = 0; t < all[i].n; t++)
-        spread(&all[i].tile[t], &level, height, width,
-               out->values + ((int64_t)i * most + t) * 3 * height * width);
+        fill_planes(&all[i].tile[t], &level, height, width,
+                    out->values + ((int64_t)i * most + t) * 3 * height * width);
   }
   for (uint32_t i = 0; all && i < n; i++) tiles_free(&all[i]);
   free(all);
@@ -327,20 +330,30 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
 
 /* ---- Qwen2-VL ---- */
 
-/* One picture's patches, [rows, 3 * temporal * side * side]: the same frame `temporal` times. */
+/* The patch with its upper left corner at (top, left): [3, temporal, side, side], the same frame
+ * `temporal` times.  Answers where the next one goes. */
+static float *one_patch(const processor *p, const accel__image *image, const levels *l, int64_t top,
+                        int64_t left, float *out) {
+  const int64_t side = p->patch_size, frame = side * side;
+  for (int c = 0; c < 3; c++) {
+    const float *first = out;
+    for (int64_t y = 0; y < side; y++) {
+      const uint8_t *row = image->pixels + ((top + y) * image->width + left) * 3 + c;
+      for (int64_t x = 0; x < side; x++) *out++ = l->of[c][row[3 * x]];
+    }
+    for (int64_t t = 1; t < p->temporal_patch; t++, out += frame)
+      memcpy(out, first, (size_t)frame * sizeof *out);
+  }
+  return out;
+}
+
+/* One picture's patches, [rows, 3 * temporal * side * side]; those that merge stand together. */
 static void patches(const processor *p, const accel__image *image, const levels *l, float *out) {
-  const int64_t side = p->patch_size, merge = p->merge_size, step = side * merge;
-  for (int64_t by = 0; by < image->height; by += step)
-    for (int64_t bx = 0; bx < image->width; bx += step)
-      for (int64_t k = 0; k < merge * merge; k++) {
-        const int64_t top = by + k / merge * side, left = bx + k % merge * side;
-        for (int c = 0; c < 3; c++)
-          for (int64_t t = 0; t < p->temporal_patch; t++)
-            for (int64_t y = 0; y < side; y++) {
-              const uint8_t *row = image->pixels + ((top + y) * image->width + left) * 3 + c;
-              for (int64_t x = 0; x < side; x++) *out++ = l->of[c][row[3 * x]];
-            }
-      }
+  const int64_t side = p->patch_size, merge = p->merge_size, block = side * merge;
+  for (int64_t top = 0; top < image->height; top += block)
+    for (int64_t left = 0; left < image->width; left += block)
+      for (int64_t k = 0; k < merge * merge; k++)
+        out = one_patch(p, image, l, top + k / merge * side, left + k % merge * side, out);
 }
 
 static accel_status patched(const processor *p, const accel__image *images, uint32_t n,
@@ -377,8 +390,8 @@ static accel_status patched(const processor *p, const accel__image *images, uint
 
 /* ---- the other layouts ---- */
 
-static accel_status gather(const processor *p, const accel__image *images, uint32_t n,
-                           accel__pixels *out) {
+static accel_status stacked(const processor *p, const accel__image *images, uint32_t n,
+                            accel__pixels *out) {
   int64_t height = 0, width = 0;
   levels level;
   const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad,
@@ -409,7 +422,7 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   if (masked && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
-    spread(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
+    fill_planes(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
     for (int64_t y = 0; out->mask && y < height; y++) {
       int64_t *row = out->mask + ((int64_t)i * height + y) * width;
       const int64_t ones = y < images[i].height ? images[i].width : 0;
@@ -429,13 +442,13 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
   if (!shaped) return accel__no_memory(n * sizeof *shaped);
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     shaped[i] = view(&images[i]);
-    status = whiten(p, &shaped[i]);
+    status = key_to_white(p, &shaped[i]);
     if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES) status = shape(p, &shaped[i], pool);
   }
   if (status == ACCEL_OK)
     status = p->layout == ACCEL__LAYOUT_TILES     ? tiled(p, shaped, n, pool, out)
              : p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out)
-                                                  : gather(p, shaped, n, out);
+                                                  : stacked(p, shaped, n, out);
   for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);
   free(shaped);
   if (status != ACCEL_OK) accel__pixels_free(out);

@@ -43,11 +43,12 @@ static const struct {
 /* ---- weights ---- */
 
 typedef struct weights {
-  int32_t taps, precision; /* room of each output, fractional bits */
+  int32_t taps, precision; /* capacity for each output pixel; fractional bits of a weight */
   int32_t *first, *count;  /* [out]: input pixels of each output pixel */
   int32_t *weight;         /* [out, taps] */
   void *block;
-  /* the same in 16 bits; weight NULL: they do not fit, or nothing here would read them */
+  const accel__resize_kernels *kernels; /* NULL: plain loops */
+  /* the same in 16 bits, for the kernels; weight NULL: they do not fit, or there are no kernels */
   accel__taps narrow;
   int16_t *narrow_block;
 } weights;
@@ -64,7 +65,7 @@ static int32_t precision_of(const double *w, int64_t n, accel__rounding rounding
 /* Weights of 16 bits: all of torch's rounding. */
 static accel_status make_narrow(int32_t out, accel__rounding rounding, weights *w) {
   const int32_t groups = (w->taps + 3) / 4;
-  if (rounding != ACCEL__ROUND_TORCH || !accel__resize_passes()) return ACCEL_OK;
+  if (rounding != ACCEL__ROUND_TORCH || !w->kernels) return ACCEL_OK;
   w->narrow_block = calloc((size_t)out * (size_t)groups * 4, sizeof *w->narrow_block);
   if (!w->narrow_block) return accel__no_memory((size_t)out * (size_t)groups * 8);
   w->narrow = (accel__taps){.groups = groups,
@@ -87,6 +88,7 @@ static accel_status make_weights(int32_t in, int32_t out, accel__filter filter,
                support = filters[filter].support * stretch;
   const int32_t taps = (int32_t)ceil(support) * 2 + 1;
   const size_t cells = (size_t)out * (size_t)taps;
+  w->kernels = accel__resize_kernels_of(accel__isa_choose());
   w->taps = taps;
   w->block = malloc((cells + 2 * (size_t)out) * sizeof *w->weight);
   double *exact = calloc(cells, sizeof *exact);
@@ -134,8 +136,8 @@ static void columns(const weights *w, const accel__image *from, int32_t y, int32
   const size_t stride = (size_t)from->width * 3;
   const uint8_t *row = from->pixels + (size_t)y * stride;
   if (w->narrow.weight) {
-    accel__resize_columns(&w->narrow, row, stride, (int64_t)((size_t)(from->height - y) * stride),
-                          rows, width, out);
+    accel__resize_columns(w->kernels, &w->narrow, row, stride,
+                          (int64_t)((size_t)(from->height - y) * stride), rows, width, out);
     return;
   }
   for (int32_t r = 0; r < rows; r++, row += stride)
@@ -159,7 +161,7 @@ static void columns(const weights *w, const accel__image *from, int32_t y, int32
 static void one_row(const weights *w, const uint8_t *from, int32_t bytes, int32_t y, uint8_t *out) {
   enum { PART = 192 }; /* bytes of a row summed at a time */
   if (w->narrow.weight) {
-    accel__resize_row(&w->narrow, from, bytes, y, out);
+    accel__resize_row(w->kernels, &w->narrow, from, bytes, y, out);
     return;
   }
   const int32_t *weight = w->weight + (size_t)y * (size_t)w->taps;
@@ -174,47 +176,48 @@ static void one_row(const weights *w, const uint8_t *from, int32_t bytes, int32_
   }
 }
 
-/* The result in parts of some rows each, which go on by themselves: rows that the second pass needs
- * are made by the first just before, in a little room of the part's own. */
-/* fewest rows of a part; rows of the room beside those of one filter */
-enum { PART_ROWS = 32, ROOM_ROWS = 16 };
+/* The result in bands of some rows each, which may run at the same time: the rows that the second
+ * pass needs are made by the first just before, in a small buffer of the band's own. */
+/* fewest rows of a band; rows of its buffer beside those that one output row needs */
+enum { BAND_ROWS = 32, EXTRA_ROWS = 16 };
 typedef struct job {
   const accel__image *from;
   accel__image *to;
   const weights *across, *down; /* NULL: that side stays */
-  int32_t parts, room_rows;
-  uint8_t *room; /* [parts][room_rows][bytes of a row of the result] */
+  int32_t bands, buffer_rows;
+  uint8_t *buffer; /* [bands][buffer_rows][bytes of a row of the result] */
 } job;
 
-static void part_task(void *arg, uint32_t part, uint32_t worker) {
+static void band_task(void *arg, uint32_t band, uint32_t worker) {
   const job *j = arg;
   (void)worker;
-  const int32_t height = j->to->height, y0 = (int32_t)((int64_t)height * part / j->parts),
-                y1 = (int32_t)((int64_t)height * (part + 1) / j->parts);
+  const int32_t height = j->to->height, y0 = (int32_t)((int64_t)height * band / j->bands),
+                y1 = (int32_t)((int64_t)height * (band + 1) / j->bands);
   const size_t bytes = (size_t)j->to->width * 3;
   uint8_t *out = j->to->pixels + (size_t)y0 * bytes;
   if (!j->down) {
     columns(j->across, j->from, y0, y1 - y0, j->to->width, out);
     return;
   }
-  uint8_t *room = j->room + (size_t)part * (size_t)j->room_rows * bytes;
+  uint8_t *buffer = j->buffer + (size_t)band * (size_t)j->buffer_rows * bytes;
   const int32_t *first = j->down->first, *count = j->down->count,
                 last = first[y1 - 1] + count[y1 - 1];
-  int32_t begin = first[y0], end = begin; /* rows that are in the room */
+  int32_t begin = first[y0], end = begin; /* rows that are in the buffer */
   for (int32_t y = y0; y < y1; y++, out += bytes) {
     if (j->across && first[y] + count[y] > end) {
       if (first[y] < end)
-        memmove(room, room + (size_t)(first[y] - begin) * bytes, (size_t)(end - first[y]) * bytes);
+        memmove(buffer, buffer + (size_t)(first[y] - begin) * bytes,
+                (size_t)(end - first[y]) * bytes);
       else
         end = first[y];
       begin = first[y];
       const int32_t more =
-          begin + j->room_rows < last ? (begin + j->room_rows - end) / 4 * 4 : last - end;
-      columns(j->across, j->from, end, more, j->to->width, room + (size_t)(end - begin) * bytes);
+          begin + j->buffer_rows < last ? (begin + j->buffer_rows - end) / 4 * 4 : last - end;
+      columns(j->across, j->from, end, more, j->to->width, buffer + (size_t)(end - begin) * bytes);
       end += more;
     }
     one_row(j->down,
-            j->across ? room + (size_t)(first[y] - begin) * bytes
+            j->across ? buffer + (size_t)(first[y] - begin) * bytes
                       : j->from->pixels + (size_t)first[y] * bytes,
             (int32_t)bytes, y, out);
   }
@@ -224,9 +227,9 @@ static accel_status filtered(accel__image *image, int32_t width, int32_t height,
                              accel__filter filter, accel__rounding rounding, accel__pool *pool) {
   weights across = {0}, down = {0};
   accel__image to = {0};
-  job j = {.from = image, .to = &to, .parts = pool ? (int32_t)accel__pool_size(pool) : 1};
+  job j = {.from = image, .to = &to, .bands = pool ? (int32_t)accel__pool_size(pool) : 1};
   accel_status status = ACCEL_OK;
-  if (j.parts > height / PART_ROWS) j.parts = height / PART_ROWS > 0 ? height / PART_ROWS : 1;
+  if (j.bands > height / BAND_ROWS) j.bands = height / BAND_ROWS > 0 ? height / BAND_ROWS : 1;
   if (width != image->width) {
     status = make_weights(image->width, width, filter, rounding, &across);
     j.across = &across;
@@ -237,15 +240,15 @@ static accel_status filtered(accel__image *image, int32_t width, int32_t height,
   }
   if (status == ACCEL_OK) status = accel__image_unset(width, height, "the resized image", &to);
   if (status == ACCEL_OK && j.across && j.down) {
-    j.room_rows = down.taps + ROOM_ROWS;
-    j.room = malloc((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
-    if (!j.room)
-      status = accel__no_memory((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
+    j.buffer_rows = down.taps + EXTRA_ROWS;
+    j.buffer = malloc((size_t)j.bands * (size_t)j.buffer_rows * (size_t)width * 3);
+    if (!j.buffer)
+      status = accel__no_memory((size_t)j.bands * (size_t)j.buffer_rows * (size_t)width * 3);
   }
-  for (uint32_t t = 0; status == ACCEL_OK && t < (uint32_t)j.parts && !pool; t++)
-    part_task(&j, t, 0);
-  if (status == ACCEL_OK && pool) accel__pool_run(pool, (uint32_t)j.parts, part_task, &j);
-  free(j.room);
+  for (uint32_t t = 0; status == ACCEL_OK && t < (uint32_t)j.bands && !pool; t++)
+    band_task(&j, t, 0);
+  if (status == ACCEL_OK && pool) accel__pool_run(pool, (uint32_t)j.bands, band_task, &j);
+  free(j.buffer);
   weights_free(&across);
   weights_free(&down);
   if (status != ACCEL_OK) {

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "audio/audio.h"
+#include "audio/audio_kernels.h"
 #include "audio/fft.h"
 #include "core/file.h"
+#include "unit/force_isa.h"
 #include "unit/tensors.h"
 
 #define AUDIO ACCEL_FIXTURES "/audio/"
@@ -76,24 +78,24 @@ static void bad_files_are_refused(void **state) {
 
 /* ---- transforms ---- */
 
-static void power_spectra(void **state) {
-  (void)state;
+static void power_spectra_of(accel__isa isa) {
+  const accel__audio_kernels *kernels = accel__audio_kernels_of(isa);
   const int32_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 30, 49, 350, 400, 512};
   for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
     const int32_t n = sizes[c];
     accel__fft fft;
-    accel__fft_room room;
+    accel__fft_workspace work;
     assert_int_equal(accel__fft_new(n, &fft), ACCEL_OK);
-    assert_int_equal(accel__fft_room_new(&fft, &room), ACCEL_OK);
-    const int lanes = accel__fft_lanes(), frames = 2 * lanes;
+    assert_int_equal(accel__fft_workspace_new(&fft, &work), ACCEL_OK);
+    const int lanes = kernels->lanes, frames = 2 * lanes;
     double *power = malloc((size_t)(n / 2 + 1) * (size_t)frames * sizeof *power),
            *x = malloc((size_t)(n * frames) * sizeof *x);
     for (int32_t i = 0; i < n; i++)
       for (int f = 0; f < frames; f++) {
         x[f * n + i] = sin(1.7 * i * (f + 1) + f) + 0.1 * f;
-        (f < lanes ? room.re : room.im)[0][i * lanes + f % lanes] = x[f * n + i];
+        (f < lanes ? work.re : work.im)[0][i * lanes + f % lanes] = x[f * n + i];
       }
-    accel__fft_power(&fft, &room, power);
+    kernels->fft_power(&fft, &work, power);
     for (int32_t k = 0; k <= n / 2; k++)
       for (int f = 0; f < frames; f++) {
         double re = 0.0, im = 0.0;
@@ -105,9 +107,14 @@ static void power_spectra(void **state) {
       }
     free(power);
     free(x);
-    accel__fft_room_free(&room);
+    accel__fft_workspace_free(&work);
     accel__fft_free(&fft);
   }
+}
+
+static void power_spectra(void **state) {
+  (void)state;
+  for_each_isa(power_spectra_of);
   accel__fft none;
   assert_int_equal(accel__fft_new(0, &none), ACCEL_ERROR_ARGUMENT);
 }
@@ -171,8 +178,8 @@ static void check_features(const char *name, accel__pool *pool) {
   accel_tensors_free(&t);
 }
 
-static void features_are_transformers(void **state) {
-  (void)state;
+static void features_of_isa(accel__isa isa) {
+  (void)isa; /* ACCEL_ISA names it */
   accel__arena arena = {0};
   accel__pool *pool;
   char **names;
@@ -186,6 +193,44 @@ static void features_are_transformers(void **state) {
   }
   accel__arena_free(&arena);
   accel__pool_destroy(&pool);
+}
+
+static void features_are_transformers(void **state) {
+  (void)state;
+  for_each_isa(features_of_isa);
+}
+
+/* Features of one loud and one silent second: the same bits from scalar code and AVX2, and from
+ * AVX-512 where no transform is taken. */
+static void features_are_the_same_bits(void **state) {
+  (void)state;
+  static const char *const words[] = {"scalar", "avx2", "avx512"};
+  static const char *const names[] = {"whisper_1s", "ast", "clap_repeatpad", "wav2vec2"};
+  accel__isa list[ACCEL__ISA_COUNT];
+  const int n = accel__isa_list(list);
+  float *x = calloc(96000, sizeof *x);
+  for (int i = 0; i < 48000; i++) x[i] = sinf(0.0001f * (float)i * (float)i);
+  for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
+    const int same = strcmp(names[c], "wav2vec2") ? 2 : 3;
+    accel__audio_processor p;
+    accel__audio_features f[3];
+    char path[512];
+    snprintf(path, sizeof path, AUDIO "features/%s", names[c]);
+    assert_int_equal(accel__audio_processor_load(path, &p), ACCEL_OK);
+    const accel__sound sound = {.samples = x, .frames = 2 * p.rate, .rate = p.rate};
+    for (int i = 0; i < n && i < same; i++) {
+      setenv("ACCEL_ISA", words[i], 1);
+      assert_int_equal(accel__audio_features_of(&p, &sound, 1, NULL, NULL, &f[i]), ACCEL_OK);
+      int64_t elements = 1;
+      for (uint32_t d = 0; d < f[i].rank; d++) elements *= f[i].dim[d];
+      assert_true(elements > 1000);
+      assert_memory_equal(f[i].values, f[0].values, (size_t)elements * sizeof *f->values);
+    }
+    for (int i = 0; i < n && i < same; i++) accel__audio_features_free(&f[i]);
+    accel__audio_processor_free(&p);
+  }
+  unsetenv("ACCEL_ISA");
+  free(x);
 }
 
 /* Sounds that cannot be used are errors; a long one is cut where the seed says. */
@@ -225,6 +270,7 @@ int main(void) {
       cmocka_unit_test(power_spectra),
       cmocka_unit_test(other_rates),
       cmocka_unit_test(features_are_transformers),
+      cmocka_unit_test(features_are_the_same_bits),
       cmocka_unit_test(limits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

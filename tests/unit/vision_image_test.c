@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "vision/image_processor.h"
+#include "unit/force_isa.h"
 #include "unit/tensors.h"
 
 #define IMAGE ACCEL_FIXTURES "/image/"
@@ -114,13 +115,18 @@ static void sizes(accel__pool *pool) {
   accel_tensors_free(&t);
 }
 
-static void other_sizes(void **state) {
-  (void)state;
+static void sizes_of_isa(accel__isa isa) {
+  (void)isa; /* ACCEL_ISA names it */
   accel__pool *pool;
   sizes(NULL);
   assert_int_equal(accel__pool_create_exactly(3, &pool), ACCEL_OK);
   sizes(pool);
   accel__pool_destroy(&pool);
+}
+
+static void other_sizes(void **state) {
+  (void)state;
+  for_each_isa(sizes_of_isa);
   accel__image image = {0};
   assert_int_equal(accel__image_resize(&image, 0, 5, ACCEL__BILINEAR, ACCEL__ROUND_TORCH, NULL),
                    ACCEL_ERROR_ARGUMENT);
@@ -168,8 +174,8 @@ static void check_processor(const char *name) {
   accel_tensors_free(&t);
 }
 
-static void processors_are_transformers(void **state) {
-  (void)state;
+static void processors_of_isa(accel__isa isa) {
+  (void)isa;
   accel__arena arena = {0};
   char **names;
   size_t n;
@@ -179,11 +185,47 @@ static void processors_are_transformers(void **state) {
   accel__arena_free(&arena);
 }
 
+static void processors_are_transformers(void **state) {
+  (void)state;
+  for_each_isa(processors_of_isa);
+}
+
+/* A picture of sides that no vector divides, up and down: the same bits from every instruction
+ * set. */
+static void processors_are_the_same_bits(void **state) {
+  (void)state;
+  static const char *const words[] = {"scalar", "avx2", "avx512"};
+  static const char *const names[] = {"vit", "clip", "detr", "vit_unscaled", "llava_next"};
+  accel__isa list[ACCEL__ISA_COUNT];
+  const int n = accel__isa_list(list);
+  accel__image image;
+  assert_int_equal(accel__image_new(613, 397, "test", &image), ACCEL_OK);
+  for (size_t i = 0; i < 613 * 397 * 3; i++) image.pixels[i] = (uint8_t)(i * i >> 7 ^ i * 29);
+  for (size_t c = 0; c < sizeof names / sizeof *names; c++) {
+    accel__image_processor p;
+    accel__pixels px[3];
+    char path[512];
+    snprintf(path, sizeof path, IMAGE "processors/%s", names[c]);
+    assert_int_equal(accel__image_processor_load(path, &p), ACCEL_OK);
+    for (int i = 0; i < n; i++) {
+      setenv("ACCEL_ISA", words[i], 1);
+      assert_int_equal(accel__pixels_of(&p, &image, 1, NULL, &px[i]), ACCEL_OK);
+      int64_t elements = 1;
+      for (uint32_t d = 0; d < px[i].rank; d++) elements *= px[i].dim[d];
+      assert_true(elements > 1000);
+      assert_memory_equal(px[i].values, px[0].values, (size_t)elements * sizeof *px->values);
+    }
+    for (int i = 0; i < n; i++) accel__pixels_free(&px[i]);
+  }
+  unsetenv("ACCEL_ISA");
+  accel__image_free(&image);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pictures_are_read),           cmocka_unit_test(bad_pictures_are_refused),
       cmocka_unit_test(exif_is_not_trusted),         cmocka_unit_test(other_sizes),
-      cmocka_unit_test(processors_are_transformers),
+      cmocka_unit_test(processors_are_transformers), cmocka_unit_test(processors_are_the_same_bits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

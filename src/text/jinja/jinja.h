@@ -104,30 +104,30 @@ typedef struct accel__jinja_loop {
 typedef enum accel__jinja_node_kind {
   ACCEL__J_CONST,   /* value */
   ACCEL__J_NAME,    /* name */
-  ACCEL__J_MAKE,    /* op: LIST, TUPLE of kid[]; DICT of kid[] key, value, key, value */
+  ACCEL__J_MAKE,    /* op: LIST, TUPLE of child[]; DICT of child[] key, value, key, value */
   ACCEL__J_COND,    /* a if b else c (may be NULL) */
   ACCEL__J_LOGIC,   /* a op b: '&' and, '|' or; '!' not a */
-  ACCEL__J_COMPARE, /* kid[0] op[0] kid[1] op[1] kid[2] ...; name holds one char an op */
+  ACCEL__J_COMPARE, /* child[0] op[0] child[1] op[1] child[2] ...; name holds one char an op */
   ACCEL__J_BINARY,  /* a op b: + - * / % and 'f' floordiv, 'p' pow */
   ACCEL__J_UNARY,   /* op - or + of a */
-  ACCEL__J_CONCAT,  /* kid[] as strings */
+  ACCEL__J_CONCAT,  /* child[] as strings */
   ACCEL__J_ATTR,    /* a.name */
   ACCEL__J_ITEM,    /* a[b] */
-  ACCEL__J_SLICE,   /* a[kid[0]:kid[1]:kid[2]], each may be NULL */
-  ACCEL__J_CALL,    /* a(kid[]), key[]: NULL positional, "*", "**", else keyword */
-  ACCEL__J_FILTER,  /* a|name(kid[]); a NULL: the body's text */
-  ACCEL__J_TEST,    /* a is name(kid[]) */
+  ACCEL__J_SLICE,   /* a[child[0]:child[1]:child[2]], each may be NULL */
+  ACCEL__J_CALL,    /* a(child[]), key[]: NULL positional, "*", "**", else keyword */
+  ACCEL__J_FILTER,  /* a|name(child[]); a NULL: the body's text */
+  ACCEL__J_TEST,    /* a is name(child[]) */
   /* statements */
-  ACCEL__J_BODY,       /* kid[] one after the other */
+  ACCEL__J_BODY,       /* child[] one after the other */
   ACCEL__J_DATA,       /* value: text */
   ACCEL__J_PRINT,      /* a */
   ACCEL__J_FOR,        /* for a in b if c: body; else other; flag: recursive */
-  ACCEL__J_IF,         /* kid[]: test, body, test, body ...; other */
+  ACCEL__J_IF,         /* child[]: test, body, test, body ...; other */
   ACCEL__J_SET,        /* a = b, or a = text of body through filter b when flag */
-  ACCEL__J_MACRO_DEF,  /* name(kid[] targets, default kid2) body */
-  ACCEL__J_CALL_BLOCK, /* a: the call; kid[] the caller's parameters; body */
+  ACCEL__J_MACRO_DEF,  /* name(child[] targets, preset[] defaults) body */
+  ACCEL__J_CALL_BLOCK, /* a: the call; child[] the caller's parameters; body */
   ACCEL__J_FILTERED,   /* a: filters; body */
-  ACCEL__J_WITH,       /* kid[]: target, value, ...; body */
+  ACCEL__J_WITH,       /* child[]: target, value, ...; body */
   ACCEL__J_GENERATION, /* body */
   ACCEL__J_SCOPED,     /* body in a scope of its own */
   ACCEL__J_BREAK,
@@ -146,7 +146,7 @@ typedef struct accel__jinja_node {
   const char *name;
   accel__jinja_value value;
   struct accel__jinja_node *a, *b, *c, *body, *other;
-  struct accel__jinja_node **kid, **preset; /* preset[i]: default of parameter i, or NULL */
+  struct accel__jinja_node **child, **preset; /* preset[i]: default of parameter i, or NULL */
   const char **key;
   size_t n;
   /* FILTER, TEST: NULL when there is none of that name */

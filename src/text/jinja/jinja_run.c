@@ -71,7 +71,7 @@ static accel_status assign(accel__jinja *run, scope *s, const node *to, value v)
   if (items->n != to->n)
     return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "%zu values cannot be assigned to %zu names",
                              items->n, to->n);
-  for (size_t i = 0; i < to->n; ++i) ACCEL_TRY(assign(run, s, to->kid[i], items->at[i]));
+  for (size_t i = 0; i < to->n; ++i) ACCEL_TRY(assign(run, s, to->child[i], items->at[i]));
   return ACCEL_OK;
 }
 
@@ -196,7 +196,7 @@ static accel_status arguments(accel__jinja *run, scope *s, const node *n, actual
     const char *key = n->key[i];
     const accel__jinja_list *items;
     value v;
-    ACCEL_TRY(eval(run, s, n->kid[i], &v));
+    ACCEL_TRY(eval(run, s, n->child[i], &v));
     if (key && strcmp(key, "**") == 0) {
       ACCEL_TRY(unfold_dict(run, &v, out));
     } else if (key && strcmp(key, "*") == 0) {
@@ -232,7 +232,7 @@ static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const
   for (size_t i = m->n; i < n; ++i) ACCEL_TRY(accel__jinja_push(run, varargs.list, at[i]));
   for (size_t k = 0; k < keys; ++k) {
     size_t i = 0;
-    while (i < m->n && strcmp(m->kid[i]->name, key[k]) != 0) i++;
+    while (i < m->n && strcmp(m->child[i]->name, key[k]) != 0) i++;
     if (i < n && i < m->n) return wrong_call(run, m->name, "got multiple values for an argument");
     if (i < m->n) continue;
     if (strcmp(key[k], "caller") == 0) {
@@ -246,16 +246,16 @@ static accel_status bind_macro(accel__jinja *run, const node *m, scope *s, const
   ACCEL_TRY(accel__jinja_bind(run, s, "kwargs", kwargs));
   for (size_t i = 0; i < m->n; ++i) {
     value v = {.kind = ACCEL__J_UNDEFINED,
-               .n = (uint32_t)strlen(m->kid[i]->name),
-               .text = m->kid[i]->name};
+               .n = (uint32_t)strlen(m->child[i]->name),
+               .text = m->child[i]->name};
     bool given = i < n;
     if (given) v = at[i];
     for (size_t k = 0; k < keys && !given; ++k) {
-      given = strcmp(m->kid[i]->name, key[k]) == 0;
+      given = strcmp(m->child[i]->name, key[k]) == 0;
       if (given) v = key_value[k];
     }
     if (!given && m->preset[i]) ACCEL_TRY(eval(run, s, m->preset[i], &v));
-    ACCEL_TRY(accel__jinja_bind(run, s, m->kid[i]->name, v));
+    ACCEL_TRY(accel__jinja_bind(run, s, m->child[i]->name, v));
   }
   return ACCEL_OK;
 }
@@ -267,7 +267,7 @@ static accel_status check_macro_call(accel__jinja *run, const node *m, size_t n,
     return wrong_call(run, m->name, "takes fewer arguments");
   for (size_t k = 0; k < keys; ++k) {
     size_t i = 0;
-    while (i < m->n && strcmp(m->kid[i]->name, key[k]) != 0) i++;
+    while (i < m->n && strcmp(m->child[i]->name, key[k]) != 0) i++;
     if (i < m->n || (m->op & ACCEL__J_KWARGS)) continue;
     if (strcmp(key[k], "caller") != 0 || !(m->op & ACCEL__J_CALLER))
       return wrong_call(run, m->name, "got an unexpected keyword argument");
@@ -349,15 +349,15 @@ static accel_status eval_make(accel__jinja *run, scope *s, const node *n, value 
   if (n->op == ACCEL__J_DICT) {
     ACCEL_TRY(accel__jinja_dict_new(run, n->n / 2, out));
     for (size_t i = 0; i < n->n; i += 2) {
-      ACCEL_TRY(eval(run, s, n->kid[i], &key));
-      ACCEL_TRY(eval(run, s, n->kid[i + 1], &v));
+      ACCEL_TRY(eval(run, s, n->child[i], &key));
+      ACCEL_TRY(eval(run, s, n->child[i + 1], &v));
       ACCEL_TRY(accel__jinja_dict_set(run, out->dict, key, v));
     }
     return ACCEL_OK;
   }
   ACCEL_TRY(accel__jinja_list_new(run, (accel__jinja_kind)n->op, n->n, out));
   for (size_t i = 0; i < n->n; ++i) {
-    ACCEL_TRY(eval(run, s, n->kid[i], &v));
+    ACCEL_TRY(eval(run, s, n->child[i], &v));
     ACCEL_TRY(accel__jinja_push(run, out->list, v));
   }
   return ACCEL_OK;
@@ -382,9 +382,9 @@ static accel_status eval_logic(accel__jinja *run, scope *s, const node *n, value
 static accel_status eval_compare(accel__jinja *run, scope *s, const node *n, value *out) {
   value left, right;
   bool holds = true;
-  ACCEL_TRY(eval(run, s, n->kid[0], &left));
+  ACCEL_TRY(eval(run, s, n->child[0], &left));
   for (size_t i = 1; i < n->n && holds; ++i) {
-    ACCEL_TRY(eval(run, s, n->kid[i], &right));
+    ACCEL_TRY(eval(run, s, n->child[i], &right));
     run->line = n->line;
     ACCEL_TRY(accel__jinja_compare(run, n->name[i - 1], &left, &right, &holds));
     left = right;
@@ -404,7 +404,7 @@ static accel_status eval_unary(accel__jinja *run, scope *s, const node *n, value
 static accel_status concat_into(accel__jinja *run, scope *s, const node *n, accel__buffer *b) {
   for (size_t i = 0; i < n->n; ++i) {
     value v;
-    ACCEL_TRY(eval(run, s, n->kid[i], &v));
+    ACCEL_TRY(eval(run, s, n->child[i], &v));
     ACCEL_TRY(accel__jinja_write(run, b, &v));
   }
   return ACCEL_OK;
@@ -424,7 +424,7 @@ static accel_status eval_slice(accel__jinja *run, scope *s, const node *n, value
   ACCEL_TRY(eval(run, s, n->a, &of));
   for (int i = 0; i < 3; ++i) {
     bounds[i] = accel__jinja_none();
-    if (n->kid[i]) ACCEL_TRY(eval(run, s, n->kid[i], &bounds[i]));
+    if (n->child[i]) ACCEL_TRY(eval(run, s, n->child[i], &bounds[i]));
   }
   return accel__jinja_slice(run, &of, bounds, out);
 }
@@ -543,7 +543,7 @@ static accel_status put(accel__jinja *run, const value *v) {
 
 static accel_status exec_body(accel__jinja *run, scope *s, const node *n) {
   for (size_t i = 0; i < n->n && run->flow == ACCEL__J_GOES_ON; ++i)
-    ACCEL_TRY(exec(run, s, n->kid[i]));
+    ACCEL_TRY(exec(run, s, n->child[i]));
   return ACCEL_OK;
 }
 
@@ -604,8 +604,8 @@ static accel_status exec_for(accel__jinja *run, scope *s, const node *n) {
 static accel_status exec_if(accel__jinja *run, scope *s, const node *n) {
   for (size_t i = 0; i < n->n; i += 2) {
     value test;
-    ACCEL_TRY(eval(run, s, n->kid[i], &test));
-    if (accel__jinja_truth(&test)) return exec(run, s, n->kid[i + 1]);
+    ACCEL_TRY(eval(run, s, n->child[i], &test));
+    if (accel__jinja_truth(&test)) return exec(run, s, n->child[i + 1]);
   }
   return n->other ? exec(run, s, n->other) : ACCEL_OK;
 }
@@ -676,8 +676,8 @@ static accel_status exec_with(accel__jinja *run, scope *s, const node *n) {
   ACCEL_TRY(new_scope(run, s, &inner));
   for (size_t i = 0; i < n->n; i += 2) {
     value v;
-    ACCEL_TRY(eval(run, s, n->kid[i + 1], &v));
-    ACCEL_TRY(assign(run, inner, n->kid[i], v));
+    ACCEL_TRY(eval(run, s, n->child[i + 1], &v));
+    ACCEL_TRY(assign(run, inner, n->child[i], v));
   }
   return exec(run, inner, n->body);
 }
