@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gpu/gpu_choice.h"
 #include "gpu/gpu_op_linear.h"
 
 enum { N = 1024, K = 1024, PROMPT = 128, STEP = 1, ROUNDS = 5, TIMES = 2, MOST_ROWS = 4096 };
@@ -56,7 +57,7 @@ static int32_t make(gpu_self *s, gpu_store store, int64_t m, bench *b, accel_plu
   p->w.w.data = b->memory[1];
   p->w.w.scale = store == GPU_STORE_I8 ? b->memory[2] : NULL;
   p->y = gpu_part(gpu_memory_at(b->memory[3]), 0, bytes[3]);
-  p->words = gpu_memory_at(b->memory[4]);
+  p->activations_q = gpu_memory_at(b->memory[4]);
   return rc;
 }
 
@@ -83,7 +84,7 @@ static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, i
     if (rc) return rc;
     for (int i = 0; !rc && i < TIMES; i++) {
       b->p.x = &b->x[i % 2];
-      rc = gpu_rows_multiply(run, &l, &b->p, error);
+      rc = gpu_linear_multiply(run, &l, &b->p, error);
     }
     const int32_t end = gpu_finish(s, run, !rc, &ms, rc ? NULL : error);
     if (rc || end) return rc ? rc : end;

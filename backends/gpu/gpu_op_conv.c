@@ -65,8 +65,8 @@ static int32_t conv_planes(gpu_run *run, const kit_launch *l, accel_plugin_error
   gpu_binding part;
   const int32_t rc = bind_weight(run, l, &m, &part, error);
   if (rc) return rc;
-  gpu_call c =
-      gpu_call_new(run, l, (tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32) + m.w.store);
+  gpu_call c = gpu_call_new(
+      run, l, gpu_kernel_of_store(tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32, m.w.store));
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);
@@ -93,7 +93,9 @@ static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r,
                           int64_t items, int64_t rows, accel_plugin_error *error) {
   if (!rows) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(
-      run, l, (r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32) + r->m.w.store);
+      run, l,
+      gpu_kernel_of_store(r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32,
+                          r->m.w.store));
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &r->m, r->part);
   gpu_tensor(&c, &l->in[2]);
@@ -185,7 +187,7 @@ GPU_OP(conv_transpose) {
   gpu_binding part;
   const int32_t rc = bind_weight(run, l, &m, &part, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(run, l, GPU_K_conv_transpose_f32 + m.w.store);
+  gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_conv_transpose_f32, m.w.store));
   gpu_tensor(&c, x);
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);

@@ -11,7 +11,7 @@ GPU_OP(gather) {
   int32_t word, rc = gpu_check_indices(run, l, "index", idx, a.n, &errors, &word, error);
   for (int64_t first = 0; !rc && first < t.w.n;) {
     const int64_t rows = gpu_matrix_rows(run, &t, first, &part);
-    gpu_call c = gpu_call_new(run, l, GPU_K_gather_f32 + t.w.store);
+    gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_gather_f32, t.w.store));
     gpu_matrix_bind(&c, &t, part);
     gpu_tensor(&c, idx);
     gpu_tensor(&c, out);

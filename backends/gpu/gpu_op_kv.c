@@ -5,11 +5,13 @@
  * item, the next pages that lie in one chunk; what is known of each row by then waits in the
  * workspace.  Chunks of keys are alike wherever dispatches part, so results do not depend on where
  * pages lie. */
+#include "gpu/gpu_op_kv.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_op_attention.h"
+#include "gpu/gpu_attention_common.h"
 
 enum {
   WORDS = 6,
@@ -37,8 +39,10 @@ typedef struct kv {
 
 static const gpu_memory *page_of(const sequence *s, int32_t page) { return s->view.page[page]; }
 static uint32_t element_bytes(uint8_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
-static uint32_t variant_of(uint8_t dtype) {
-  return dtype == ACCEL_PLUGIN_F32 ? 0 : dtype == ACCEL_PLUGIN_F16 ? 1 : 2;
+static gpu_store store_of(uint8_t dtype) {
+  return dtype == ACCEL_PLUGIN_F32   ? GPU_STORE_F32
+         : dtype == ACCEL_PLUGIN_F16 ? GPU_STORE_F16
+                                     : GPU_STORE_BF16;
 }
 
 /* ---- rows into pages ---- */
@@ -68,7 +72,8 @@ static int32_t write_chunk(kv *s, const gpu_memory *page, const kit_state_view *
   gpu_binding rows;
   const int32_t rc = gpu_constant(s->run, place, (uint64_t)k->dim[0] * 8, &rows, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(s->run, s->l, GPU_K_kv_write_f32 + variant_of(v->dtype));
+  gpu_call c =
+      gpu_call_new(s->run, s->l, gpu_kernel_of_store(GPU_K_kv_write_f32, store_of(v->dtype)));
   gpu_tensor(&c, k);
   gpu_tensor(&c, value);
   gpu_bind(&c, rows);
@@ -189,7 +194,8 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   const int64_t rows = l->in[GPU_Q].dim[0];
   gpu_call c = gpu_call_new(
       s->run, l,
-      (probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32) + variant_of(v->dtype));
+      gpu_kernel_of_store(probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32,
+                          store_of(v->dtype)));
   gpu_tensor(&c, &l->in[GPU_Q]);
   gpu_bind(&c, page ? gpu_pool_chunk(page) : gpu_none(s->run));
   gpu_tensor(&c, &l->in[GPU_BIAS]);

@@ -17,7 +17,7 @@ static int32_t product(gpu_run *run, const kit_launch *l, gpu_binding x, int64_t
       rc = gpu_check_indices(run, l, "expert", idx, weight->dim[0], &errors, &word, error);
   for (int64_t first = 0; !rc && first < m.w.n;) {
     const int64_t rows = gpu_matrix_rows(run, &m, first, &part);
-    gpu_call c = gpu_call_new(run, l, GPU_K_moe_f32 + m.w.store);
+    gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_moe_f32, m.w.store));
     gpu_bind(&c, x);
     gpu_matrix_bind(&c, &m, part);
     gpu_tensor(&c, bias);

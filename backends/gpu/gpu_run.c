@@ -200,28 +200,13 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
   gpu_float(c, (double)m->w.outer);
 }
 
-static bool same(gpu_binding a, gpu_binding b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
-}
-
-bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to) {
-  const gpu_kept was = run->kept;
-  run->kept = (gpu_kept){.kernel = kernel,
-                         .launch = run->launches,
-                         .id = x->id,
-                         .rows = rows,
-                         .from = gpu_at(run, x),
-                         .to = to};
-  return was.kernel == kernel && run->launches - was.launch <= 1 && was.id == x->id &&
-         was.rows == rows && same(was.from, run->kept.from) && same(was.to, to);
-}
-
 /* ---- dispatches ---- */
 
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
+  const bool subgroup = run->self->variants & GPU_VARIANT_SUB_GROUPS;
   return (gpu_call){.run = run,
                     .launch = l,
-                    .kernel = gpu_variant_kernel(run->self->variants, kernel),
+                    .kernel = subgroup ? gpu_kernels[kernel].subgroup : kernel,
                     .widest = -1};
 }
 

@@ -3,8 +3,8 @@
  *
  * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16,
  * matrix_bf16, matrix_i8; integer dot products are then also taken where the device has no
- * instruction for them, sub-groups also on a CPU behind the API, with "card" in the list that CPU
- * takes the kernels of cards, with "wmma" the emulator those of RDNA3's matrix units, with
+ * instruction for them, sub-groups also on a CPU behind the API, with "wmma" the emulator takes the
+ * kernels of RDNA3's matrix units, with
  * "cooperative" those of Vulkan's matrices, with "small_bindings" a kernel sees 64 KiB of a buffer
  * at most, with "measure" times are taken on processors, too (tests).
  *
@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_op_linear.h"
+#include "gpu/gpu_choice.h"
+#include "gpu/gpu_op_linear_q.h"
 
 #define LARGE_TILES 0x80000000u /* beside gpu_variant: not a variant, but timed as they are */
 enum { DEVICES = 64, ROUNDS = 5, TIMES = 8, WARNING = 1, INFO = 2 };
@@ -41,27 +42,7 @@ static uint32_t tried[DEVICES], passed[DEVICES]; /* for right numbers */
 static uint32_t timed[DEVICES], slower[DEVICES];
 static char why[VARIANTS][300]; /* of the last device that failed it */
 
-/* Kernels by sub-groups, beside those by halving. */
-static const uint32_t subgroup_variants[][2] = {
-    {GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
-    {GPU_K_norm_rows, GPU_K_norm_rows_sub},
-    {GPU_K_reduce_rows, GPU_K_reduce_rows_sub},
-    {GPU_K_group_norm, GPU_K_group_norm_sub},
-    {GPU_K_selective_scan, GPU_K_selective_scan_sub},
-    {GPU_K_attention_rows, GPU_K_attention_rows_sub},
-    {GPU_K_attention_pages_f32, GPU_K_attention_pages_f32_sub},
-    {GPU_K_attention_pages_f16, GPU_K_attention_pages_f16_sub},
-    {GPU_K_attention_pages_bf16, GPU_K_attention_pages_bf16_sub}};
-
 /* ---- which ---- */
-
-uint32_t gpu_variant_kernel(uint32_t taken, uint32_t kernel) {
-  for (size_t i = 0;
-       taken & GPU_VARIANT_SUB_GROUPS && i < sizeof subgroup_variants / sizeof *subgroup_variants;
-       i++)
-    if (subgroup_variants[i][0] == kernel) return subgroup_variants[i][1];
-  return kernel;
-}
 
 static bool names(const char *list, const char *name) {
   const size_t n = strlen(name);
@@ -82,9 +63,6 @@ void gpu_limits_from_env(gpu_limits *limits) {
   if (wish && names(wish, "cooperative")) limits->cooperative = limits->wave == 32;
   /* they have no bf16 */
   if (limits->cooperative) limits->matrix &= GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8;
-  if (!wish || !names(wish, "card")) return;
-  limits->cpu = false;
-  limits->vector = 0;
 }
 
 static uint32_t candidates(const gpu_limits *limits) {
@@ -181,7 +159,7 @@ static int32_t multiply(gpu_self *s, const accel_plugin_host *host, trial *t, gp
   p->tile = tile;
   int32_t rc = gpu_begin(s, &begin, &run, error);
   if (rc) return rc;
-  rc = gpu_activations_q_multiply(run, &l, p, error);
+  rc = gpu_linear_q_multiply(run, &l, p, error);
   const int32_t end = gpu_finish(s, run, !rc, &ms, rc ? NULL : error);
   if (!rc) rc = end;
   return rc ? rc : gpu_download(s, t->got, t->memory[3], 0, (uint64_t)m * N * 4, error);
@@ -208,7 +186,7 @@ static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t
   p.w.w.data = t->memory[1];
   p.w.w.scale = t->store == GPU_STORE_I8 ? t->memory[2] : NULL;
   p.y = gpu_part(gpu_memory_at(t->memory[3]), 0, sizeof t->got);
-  p.words = gpu_memory_at(t->memory[4]);
+  p.activations_q = gpu_memory_at(t->memory[4]);
   *right = true;
   for (size_t i = 0; !rc && *right && i < sizeof shape / sizeof *shape; i++) {
     rc = multiply(s, host, t, &p, shape[i].m, shape[i].tile, error);
