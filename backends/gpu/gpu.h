@@ -59,7 +59,7 @@ typedef struct gpu_limits {
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
   bool emulated;    /* a card that the processor plays: its times tell nothing */
-  bool small_tiles; /* they were faster than large ones (gpu_choice.c) */
+  bool small_tiles; /* they were faster than large ones (gpu_probe_times.c) */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (gpu_variants.c). */

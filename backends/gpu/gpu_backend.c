@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu/gpu_ops.h"
+#include "gpu/gpu_variants.h"
 
 enum { NONE_BYTES = 256 };
 

@@ -10,10 +10,13 @@
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
- * and a line in gpu_ops.c.  Results without elements never reach an op.  Files: gpu_backend.c (the kit's hooks), gpu_memory.c (pool),
- * gpu_weights.c (formats, upload), gpu_variants.c (kernels of some devices), gpu_choice.c (which of two are faster), gpu_run.c (constants,
- * checks, dispatch), gpu_buffers.c (memory of no endpoint), gpu_split.c (what passes a binding), gpu_ops.c (the table), op_*.c (the
- * ops), gpu_plugin.c (the plugin's table).
+ * and a line in gpu_ops.c.  Results without elements never reach an op.
+ *
+ * Files, from the top: gpu_plugin.c (the plugin's table), gpu_backend.c (the kit's hooks: support, open, launch),
+ * gpu_buffers.c (memory of no endpoint), gpu_variants.c (which kernels of some devices an endpoint takes; gpu_probe*.c try
+ * and time them), gpu_split.c (nodes whose operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops),
+ * gpu_product.c and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
+ * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download).  Each calls only those that follow it.
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H
@@ -110,13 +113,6 @@ typedef struct gpu_self { /* an endpoint */
   uint8_t kv_dtype;
   uint32_t variants; /* gpu_variant: those that may be taken */
 } gpu_self;
-
-/* ---- gpu_variants.c ---- */
-
-/* What ACCEL_GPU_VARIANTS makes of a device. */
-void gpu_limits_from_env(gpu_limits *limits);
-/* Sets self->variants, when the weights are there. */
-void gpu_variants_open(gpu_self *self, const kit_open *open);
 
 /* The kit_backend hooks; gpu_plugin.c puts them into the plugin's table. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,

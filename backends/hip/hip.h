@@ -114,11 +114,11 @@ typedef struct hip_symbol {
 typedef struct hip_library {
   const char *what, *remedy;
   const char *const *names; /* for dlopen, NULL at the end */
-  const hip_symbol *calls, *own_calls;
-  size_t n_calls, n_own_calls;
+  const hip_symbol *calls, *vendor_calls;
+  size_t n_calls, n_vendor_calls;
 } hip_library;
 /* false: *why says what was tried, or what is missing, and the remedy. */
-bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why,
+bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *vendor, char *why,
                       size_t n);
 
 /* A run-time compiler; hiprtc and NVRTC have the same functions under their prefixes. */

@@ -172,15 +172,15 @@ static const char *detail(void *s) { return ((stream *)s)->why; }
 
 static void choose_order(emulated_launch *l) {
   unsigned turn = atomic_fetch_add(&launches, 1);
-  const char *wish = getenv("ACCEL_EMULATED_ORDER");
+  const char *env = getenv("ACCEL_EMULATED_ORDER");
   l->order = (emulated_order)(turn % 3);
   l->seed = turn;
-  if (!wish) return;
-  if (!strncmp(wish, "forward", 7)) l->order = EMULATED_FORWARD;
-  if (!strncmp(wish, "reverse", 7)) l->order = EMULATED_REVERSE;
-  if (!strncmp(wish, "shuffled", 8)) {
+  if (!env) return;
+  if (!strncmp(env, "forward", 7)) l->order = EMULATED_FORWARD;
+  if (!strncmp(env, "reverse", 7)) l->order = EMULATED_REVERSE;
+  if (!strncmp(env, "shuffled", 8)) {
     l->order = EMULATED_SHUFFLED;
-    if (wish[8] == ':') l->seed = (uint32_t)strtoul(wish + 9, NULL, 10) + turn;
+    if (env[8] == ':') l->seed = (uint32_t)strtoul(env + 9, NULL, 10) + turn;
   }
 }
 
