@@ -4,7 +4,7 @@
  *   kit (program, plan, sessions)  ->  gpu (op -> dispatches, weights, memory, constants of a run)  ->  gpu_api of opencl/,
  *   vulkan/ or hip/ (memory, kernels, queues)
  *
- * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in gpu_ops.h.
+ * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in gpu_layer.h.
  *
  * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
  * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
@@ -54,7 +54,7 @@ typedef struct gpu_limits {
   /* the kernels called *_native have it, the others do without (Vulkan) */
   bool int_dot_native;
   bool sub_groups; /* the kernels *_sub run: sums and maxima over sub-groups */
-  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix_unit.h) */
   uint32_t matrix;
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
@@ -174,6 +174,13 @@ typedef enum gpu_kernel_id {
 #define GPU_KERNEL_STORES(name, file, defines, apis, subgroup, count) \
   GPU_STORES_##count(name, ) GPU_STORES_SUBGROUP_##subgroup(name, count)
 #include "gpu/gpu_kernels.def"
+#undef GPU_SUBGROUP_0
+#undef GPU_SUBGROUP_1
+#undef GPU_STORES_3
+#undef GPU_STORES_4
+#undef GPU_STORES_9
+#undef GPU_STORES_SUBGROUP_0
+#undef GPU_STORES_SUBGROUP_1
   GPU_KERNELS
 } gpu_kernel_id;
 

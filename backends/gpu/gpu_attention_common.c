@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-enum { MORE = 8, MAX_TABLE = 65536 }; /* attention.k: words before the lists */
+enum {
+  MORE = 8,         /* words of the buffer `more` (attention.k) before its lists */
+  MAX_TABLE = 65536 /* distances on one side of the table of relative positions, at most */
+};
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -34,7 +37,6 @@ static int32_t table_value(const kit_launch *l, int64_t kind, int32_t distance) 
                        (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32), far);
 }
 
-/* The kernel's buffer `more`. */
 int32_t gpu_attention_more(gpu_run *run, const kit_launch *l, gpu_attention *a,
                            accel_plugin_error *error) {
   const kit_tensor *b = &l->in[GPU_BIAS], *probs = &l->out[1];

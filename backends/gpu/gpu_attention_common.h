@@ -3,7 +3,7 @@
 #ifndef ACCEL_GPU_ATTENTION_COMMON_H
 #define ACCEL_GPU_ATTENTION_COMMON_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum {
   GPU_Q,

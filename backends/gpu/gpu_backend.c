@@ -1,9 +1,9 @@
-/* gpu_backend.c - the kit's hooks: endpoints, device memory, launches. */
+/* gpu_backend.c - the kit's hooks for endpoints and launches; those for memory are in gpu_memory.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "gpu/gpu_variants.h"
 
 enum { NONE_BYTES = 256 };

@@ -1,9 +1,10 @@
-/* gpu_memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what
- * is larger, as large as that; parts are best fit among the holes of all chunks. */
+/* gpu_memory.c - device memory of an endpoint: a pool that divides few allocations of the API into many
+ * parts, and the kit's hooks over it.  A chunk, one allocation, has CHUNK bytes or as many as one larger
+ * part needs; a part goes into the smallest free hole of all chunks that has room for it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 static const uint64_t CHUNK = 32u << 20;
 
@@ -69,7 +70,8 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
   return ACCEL_PLUGIN_OK;
 }
 
-/* The smallest hole that is large enough; *at is the link to it. */
+/* The chunk of the smallest hole with room for `bytes`, NULL when there is none; *at is the link to that
+ * hole. */
 static gpu_chunk *best_fit(const gpu_pool *pool, uint64_t bytes, hole ***at) {
   gpu_chunk *best = NULL;
   for (gpu_chunk *c = pool->chunks; c; c = c->next)

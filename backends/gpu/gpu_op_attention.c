@@ -1,4 +1,5 @@
-/* gpu_op_attention.c - attention over operands. */
+/* gpu_op_attention.c - attention whose keys and values are operands.  Nodes with a state go to
+ * gpu_op_kv.c. */
 #include <math.h>
 
 #include "gpu/gpu_attention_common.h"
@@ -42,7 +43,7 @@ static int32_t prepare(gpu_run *run, const kit_launch *l, gpu_attention *a,
   return rc ? rc : gpu_attention_more(run, l, a, error);
 }
 
-/* y, or the probabilities of the listed heads. */
+/* Dispatches the kernel for y or, with `probs`, the one for the probabilities of the listed heads. */
 static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs,
                       accel_plugin_error *error) {
   const int64_t rows = l->in[GPU_Q].dim[0];

@@ -1,6 +1,5 @@
-/* gpu_op_linear.c - linear: tiles for many rows, linear_few for a handful; a gated one goes through two
- * halves in the workspace.
- */
+/* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight, or those of
+ * gpu_op_linear_q.c.  A gated layer (GLU) computes both products into the workspace and combines them. */
 #include "gpu/gpu_op_linear.h"
 
 #include "gpu/gpu_op_linear_q.h"
@@ -23,7 +22,7 @@ static gpu_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
   return (gpu_way){gpu_kernel_of_store(GPU_K_linear_f32, store), TILE, TILE, false};
 }
 
-/* Rows [first, first + count) of w: columns of the result. */
+/* The columns [first, first + count) of the result, from those rows of w, which `part` binds. */
 static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p,
                              gpu_binding part, int64_t first, int64_t count,
                              accel_plugin_error *error) {
@@ -104,13 +103,13 @@ static kit_tensor rows_of(const kit_tensor *t, int64_t first, int64_t count) {
   return part;
 }
 
-/* Activations larger than a binding are cut by rows. */
+/* A product whose x or y is larger than a binding is computed a range of rows at a time. */
 static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
                         accel_plugin_error *error) {
   const int64_t widest = p->y_stride > p->x->row_stride ? p->y_stride : p->x->row_stride;
   const int64_t most = widest ? (int64_t)(run->self->limits.binding / 4) / widest : p->m;
   int32_t rc = ACCEL_PLUGIN_OK;
-  /* one row too large is refused there */
+  /* a single row that is too large is refused by the dispatch */
   if (most >= p->m || most < 1) return gpu_linear_multiply(run, l, p, error);
   for (int64_t first = 0; !rc && first < p->m; first += most) {
     gpu_product part = *p;
@@ -126,7 +125,7 @@ static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
   return rc;
 }
 
-/* The two halves of a gated one. */
+/* Workspace for both products of a gated layer. */
 static uint64_t halves_bytes(const kit_launch *l) {
   const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE);
   const uint64_t bytes = glu == ACCEL_PLUGIN_GLU_NONE ? 0 : (uint64_t)l->out[0].elements * 8;

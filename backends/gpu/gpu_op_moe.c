@@ -1,6 +1,6 @@
-/* gpu_op_moe.c - the routed experts: up, gate and down products of the chosen ones alone, then their
- * weighted sum. */
-#include "gpu/gpu_ops.h"
+/* gpu_op_moe.c - mixture of experts: up, gate and down products of the experts that each row is routed to,
+ * then their weighted sum. */
+#include "gpu/gpu_layer.h"
 
 enum { SEGMENTS = 8 };
 
@@ -71,7 +71,8 @@ static uint64_t aligned(int64_t elements) {
   return ((uint64_t)elements * 4 + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 
-/* Three parts: both products [pairs, wide], h [pairs, inner], d [pairs, hidden]. */
+/* Three buffers, a pair being a row and one of its experts: up and gate [pairs, wide], their
+ * combination [pairs, inner], down [pairs, hidden]. */
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *l) {
   const int64_t pairs = l->in[1].elements;
   (void)self;

@@ -1,5 +1,5 @@
 /* gpu_op_norm.c - norm over the last dim or groups of it, with the residual sum. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 GPU_OP(norm) {
   const kit_tensor *x = &l->in[0];

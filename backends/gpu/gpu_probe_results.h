@@ -2,7 +2,7 @@
 #ifndef ACCEL_GPU_PROBE_RESULTS_H
 #define ACCEL_GPU_PROBE_RESULTS_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 /* Runs the variant's kernels (one bit of gpu_variant; store: of the weights it multiplies) on numbers
  * whose results are known.  *right is false after an error, too. */

@@ -2,7 +2,7 @@
 #ifndef ACCEL_GPU_PROBE_TIMES_H
 #define ACCEL_GPU_PROBE_TIMES_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 /* Beside the bits of gpu_variant: not a variant, but timed as they are.  Tiles of 128 rows beside those
  * of 64, for products large enough to take them by their size. */

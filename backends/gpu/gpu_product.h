@@ -5,7 +5,7 @@
 #ifndef ACCEL_GPU_PRODUCT_H
 #define ACCEL_GPU_PRODUCT_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { GPU_LARGE_ROWS = 128 };                         /* rows of a large tile of the result */
 enum { GPU_LINEAR_BIAS = 1, GPU_LINEAR_RESIDUAL = 2 }; /* flags of all kernels of linear */

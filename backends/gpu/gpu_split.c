@@ -2,7 +2,7 @@
  * of their result, where each part of it depends on one part of the operands alone.  Linear layers
  * cut themselves (gpu_op_linear.c), weights are panels (gpu_weights.c); what is left is refused with the
  * tensor's name (gpu_run.c). */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 /* Operands of fewer dims than the result, or with a first dim of 1, are whole in every part. */

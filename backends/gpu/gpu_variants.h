@@ -2,7 +2,7 @@
 #ifndef ACCEL_GPU_VARIANTS_H
 #define ACCEL_GPU_VARIANTS_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 /* Changes a device's limits as ACCEL_GPU_VARIANTS says; without it they stay. */
 void gpu_limits_from_env(gpu_limits *limits);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/weight_matrix.h"
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { STAGING = 4 << 20 };
 
@@ -88,7 +88,7 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   return ACCEL_PLUGIN_NATIVE;
 }
 
-/* All of a gpu_weight but its memory. */
+/* The weight's shape and format on the device; memory is not allocated yet. */
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
                          const accel_plugin_format *f) {
   gpu_weight w = {.outer = 1.0f};
@@ -144,7 +144,7 @@ static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, i
   return ACCEL_PLUGIN_OK;
 }
 
-/* The word or two of one group (gpu_scale). */
+/* Writes the word or two that kernels read of one group (enum gpu_scale). */
 static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
   const accel_plugin_format *f = l->format;
   const float scale = accel_scale_at(f->scale, l->view->scale, group),
@@ -174,7 +174,7 @@ static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint3
   }
 }
 
-/* All parts of the format are there; outer is read. */
+/* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the last. */
 static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
   if (!w->scale_kind) return ACCEL_PLUGIN_OK;
   if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
@@ -216,7 +216,7 @@ static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, i
   return rc;
 }
 
-/* In one piece where an allocation can hold it, else in panels of rows. */
+/* The weight lies in one piece where one allocation can hold it, else in panels of rows. */
 static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row,
                  most = l->self->limits.buffer;

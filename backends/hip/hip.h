@@ -25,7 +25,7 @@ enum { /* results that both vendors number alike */
        HIP_LAUNCH_FAILURE = 719
 };
 
-/* what is asked of a device; each runtime has its own numbers for them */
+/* Attributes of a device that the host code reads; each runtime has its own numbers for them. */
 typedef enum hip_attribute {
   HIP_THREADS_PER_BLOCK,
   HIP_SHARED_BYTES,
@@ -87,7 +87,7 @@ typedef struct hip_runtime {
   int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream,
                 void **arguments, void **extra);
-  /* Not the vendor's, but their runtime's in a few lines of C: */
+  /* Made of several calls of the vendor's by hip_rocm.c, hip_cuda.c and hip_emulated.c: */
   int (*retain)(int device, void **context); /* before a device is used, and once after */
   void (*drop)(int device, void *context);
   /* on this thread; whatever was current comes back with leave */

@@ -1,11 +1,11 @@
-/* hip_cuda.c - the table from NVIDIA's driver.  The names with _v2 are those that today's headers mean
- * without it. */
+/* hip_cuda.c - hip_runtime over NVIDIA's driver library.  The names with _v2 are those that today's CUDA
+ * headers mean without it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "hip/hip.h"
 
-typedef struct cuda_driver { /* what only this file calls */
+typedef struct cuda_driver { /* functions that only this file calls */
   int (*driver_version)(int *version);
   int (*device_get)(int *device, int ordinal);
   int (*name)(char *name, int n, int device);
@@ -56,7 +56,7 @@ static const int numbers[HIP_ATTRIBUTES] = {
     [HIP_MEMORY_BUS_BITS] = 37,
 };
 
-/* The driver's handles in place of ordinals. */
+/* The driver takes handles where hip_runtime has ordinals of devices. */
 static int device_name(char *name, int n, int device) {
   int handle, code = cuda.device_get(&handle, device);
   return code ? code : cuda.name(name, n, handle);

@@ -1,5 +1,5 @@
-/* hip_emulated.c - the table from the emulator: device memory is memory, a launch is over when it
- * returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
+/* hip_emulated.c - hip_runtime over the emulator: device memory is host memory, a launch is complete when
+ * the call returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
  * (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default every launch takes the
  * next of the three. */
 #include <stdatomic.h>

@@ -12,7 +12,7 @@ static void *open_first(const char *const *names, char *why, size_t n) {
     void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library) return library;
     const char *said = dlerror();
-    /* a file that is there and does not load is the news; absent ones are listed */
+    /* a file that is there but does not load is reported; absent ones are listed together */
     if (said && !strstr(said, "No such file")) {
       snprintf(why, n, "%s", said);
       return NULL;

@@ -1,5 +1,5 @@
-/* hip_rocm.c - the table from AMD's HIP runtime, release 5, 6 or 7.  Only functions whose form has
- * been the same since HIP 4. The numbers of attributes are hipDeviceAttribute_t's, the same in 5
+/* hip_rocm.c - hip_runtime over AMD's HIP runtime, release 5, 6 or 7, by functions whose signatures have
+ * been the same since HIP 4.  The numbers of attributes are hipDeviceAttribute_t's, the same in 5
  * and 6. */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 #include "hip/hip.h"
 
-typedef struct hip_functions { /* what only this file calls */
+typedef struct hip_functions { /* functions that only this file calls */
   int (*runtime_version)(int *version);
   int (*set_device)(int device);
   int (*get_device)(int *device);

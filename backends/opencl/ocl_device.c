@@ -1,4 +1,4 @@
-/* ocl_device.c - what a device is and can do, its memory, and endpoints' hold on it. */
+/* ocl_device.c - a device's description and limits, its memory, and opening it for endpoints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* gpu_ops.h - the op layer's own header: what the files of backends/gpu share.
+/* gpu_layer.h - the op layer's own header: what the files of backends/gpu share.
  *
  * An op is a function that turns one node into dispatches:
  *
@@ -18,8 +18,8 @@
  * gpu_product.c and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
  * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download).  Each calls only those that follow it.
  */
-#ifndef ACCEL_GPU_OPS_H
-#define ACCEL_GPU_OPS_H
+#ifndef ACCEL_GPU_LAYER_H
+#define ACCEL_GPU_LAYER_H
 
 #include <pthread.h>
 
