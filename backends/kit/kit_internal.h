@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "kit/kit.h"
+#include "shared/dims.h"
 
 /* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest
  * zero. */
@@ -12,10 +13,6 @@ void kit_read_struct(void *out, size_t known, const void *given, uint32_t given_
 
 /* ---- kit_bind.c: shapes ---- */
 
-#define KIT_UNBOUND INT64_MIN /* value of a symbol or dim that this entry does not determine */
-
-/* Values of all dims from values of all symbols. */
-void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim);
 /* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.
  * symbol[n_symbol], dim[n_dim] are written. */
 int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry,

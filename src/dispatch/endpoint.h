@@ -1,7 +1,7 @@
 /* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin,
  * running packed batches.
  *
- * Life of an endpoint: api/init.c opens the model directory and builds the program;
+ * Life of an endpoint: tasks/open.c opens the model directory and builds the program;
  * accel__endpoint_place walks the candidate devices and precisions, asks the plugins, and
  * initialises the first that serves; accel__endpoint_run runs an entry; accel__endpoint_free gives
  * all back.
@@ -10,12 +10,14 @@
 #define ACCEL_DISPATCH_ENDPOINT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "dispatch/context.h"
 #include "modeling/model.h"
 #include "weights/source.h"
 
 struct accel_queue;
+struct accel__run_scratch;
 
 struct accel_endpoint {
   accel *ctx;
@@ -51,8 +53,10 @@ struct accel_endpoint {
   accel_profile_fn profile; /* see accel__set_profile */
   void *profile_user;
 
+  _Atomic(struct accel__run_scratch *) run_scratch; /* run_scratch.h */
+
   struct accel_queue *queue;
-  uint32_t queue_capacity, batch_size, max_length;
+  uint32_t batch_size;
 
   void *processor; /* tasks/: tokenizer and friends */
   void (*processor_free)(void *processor);
@@ -126,9 +130,6 @@ typedef struct accel__result {
   void *data;
   uint64_t bytes, room;
 } accel__result;
-
-/* Every dim of a program from the values of its symbols; value[n_dim]. */
-void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value);
 
 /* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of
  * an earlier run, and its data is to be freed with free(), after a failure, too.  Thread-safe. */

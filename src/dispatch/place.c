@@ -8,6 +8,7 @@
 #include "dispatch/endpoint.h"
 #include "dispatch/fit.h"
 #include "dispatch/precision.h"
+#include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
@@ -292,6 +293,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->handle) ep->plugin->cleanup(ep->handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
   accel__source_free(&ep->source);
+  accel__run_scratch_free(ep);
   accel__model_free(&ep->model);
   accel__import_free(&ep->import);
   accel__checkpoint_close(&ep->checkpoint);

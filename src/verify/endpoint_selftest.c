@@ -11,6 +11,7 @@
 #include "verify/compare.h"
 #include "tasks/open.h"
 #include "processing/result.h"
+#include "shared/dims.h"
 #include "verify/endpoint_selftest.h"
 
 /* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
@@ -80,7 +81,7 @@ static accel_status probe_dims(const accel__model *m, const accel_plugin_program
       d = p->dim[d->a].op == ACCEL_PLUGIN_DIM_CONST ? &p->dim[d->b] : &p->dim[d->a];
     if (d->op == ACCEL_PLUGIN_DIM_SYMBOL) symbol[d->a] = items;
   }
-  accel__dims_of_symbols(p, symbol, value);
+  accel_dims_evaluate(p, symbol, value);
   return ACCEL_OK;
 }
 
