@@ -283,10 +283,10 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   accel__pool_turn turn;
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);
-  *used = ep->handle;
+  *used = ep->placed.handle;
   accel__pool_enter(ep->ctx->pool, 0, &turn);
-  int32_t rc =
-      ep->plugin->handler(ep->handle, batch->session, &run, in, e->n_in, out, e->n_out, error);
+  int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
+                                          e->n_out, error);
   accel__pool_leave(&turn);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;

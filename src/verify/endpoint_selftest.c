@@ -468,8 +468,8 @@ accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out) {
   ACCEL_GOTO(new_grid(&g, 1));
   ACCEL_GOTO(same_model(ep, "reference", &reference));
   ACCEL_GOTO(reference_outputs(reference, &g.want));
-  const char *hardware = accel__registry_hardware_name(ep->plugin->name);
-  if (!hardware) hardware = ep->plugin->name;
+  const char *hardware = accel__registry_hardware_name(ep->placed.plugin->name);
+  if (!hardware) hardware = ep->placed.plugin->name;
   accel_test_record *record = &g.records[0];
   *record = (accel_test_record){
       .platform = ep->placement.label, .hardware = hardware, .precision = ep->placement.precision};

@@ -130,7 +130,7 @@ static void outputs_do_not_wrap(void **state) {
                         .entries = &entry};
   accel ctx = {0};
   const accel_plugin plugin = {.size = sizeof plugin, .handler = handler};
-  accel_endpoint ep = {.ctx = &ctx, .name = "square", .model = &model, .plugin = &plugin};
+  accel_endpoint ep = {.ctx = &ctx, .name = "square", .model = &model, .placed.plugin = &plugin};
   pthread_rwlock_init(&ep.in_use, NULL);
   const uint32_t first = 0;
   float data[4] = {1, 2, 3, 4};
