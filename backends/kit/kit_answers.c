@@ -110,7 +110,7 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
   int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
   for (uint32_t i = 0; !rc && i < p->n_symbol; i++)
     symbol[i] = symbol_value(&p->symbol[i], o->symbol ? o->symbol[i] : 0);
-  if (!rc) kit_dims(p, symbol, dim);
+  if (!rc) accel_dims_evaluate(p, symbol, dim);
   *scratch = 0;
   for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
     uint8_t *wanted = malloc(p->entry[i].n_out + 1);

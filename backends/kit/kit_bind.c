@@ -7,75 +7,6 @@
 
 /* ---- dims ---- */
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-/* One operator; KIT_UNBOUND when an operand is, on overflow and on division by zero. */
-static int64_t apply(int32_t op, int64_t a, int64_t b) {
-  if (a == KIT_UNBOUND || b == KIT_UNBOUND) return KIT_UNBOUND;
-  int64_t r = KIT_UNBOUND;
-  switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD:
-      return __builtin_add_overflow(a, b, &r) ? KIT_UNBOUND : r;
-    case ACCEL_PLUGIN_DIM_SUB:
-      return __builtin_sub_overflow(a, b, &r) ? KIT_UNBOUND : r;
-    case ACCEL_PLUGIN_DIM_MUL:
-      return __builtin_mul_overflow(a, b, &r) ? KIT_UNBOUND : r;
-    case ACCEL_PLUGIN_DIM_FLOORDIV:
-      return b ? floor_div(a, b) : KIT_UNBOUND;
-    case ACCEL_PLUGIN_DIM_CEILDIV:
-      return b ? -floor_div(-a, b) : KIT_UNBOUND;
-    case ACCEL_PLUGIN_DIM_MIN:
-      return a < b ? a : b;
-    case ACCEL_PLUGIN_DIM_MAX:
-      return a > b ? a : b;
-  }
-  return r;
-}
-
-void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim) {
-  for (uint32_t i = 0; i < p->n_dim; i++) {
-    const accel_plugin_dim *d = &p->dim[i];
-    dim[i] = d->op == ACCEL_PLUGIN_DIM_CONST    ? d->c
-             : d->op == ACCEL_PLUGIN_DIM_SYMBOL ? symbol[d->a]
-                                                : apply(d->op, dim[d->a], dim[d->b]);
-  }
-}
-
-/* Finds the one unknown symbol of dim `i` so that it becomes `value`; false when it cannot be
- * solved (yet). */
-static bool solve(const accel_plugin_program *p, int32_t i, int64_t value, int64_t *symbol,
-                  const int64_t *dim) {
-  for (int depth = 0; depth < 64; depth++) {
-    const accel_plugin_dim *d = &p->dim[i];
-    if (d->op == ACCEL_PLUGIN_DIM_SYMBOL) {
-      if (symbol[d->a] != KIT_UNBOUND) return false;
-      symbol[d->a] = value;
-      return true;
-    }
-    if (d->op != ACCEL_PLUGIN_DIM_ADD && d->op != ACCEL_PLUGIN_DIM_SUB &&
-        d->op != ACCEL_PLUGIN_DIM_MUL)
-      return false;
-    int64_t a = dim[d->a], b = dim[d->b];
-    bool left = a == KIT_UNBOUND; /* the unknown side */
-    if (left == (b == KIT_UNBOUND)) return false;
-    int64_t known = left ? b : a;
-    if (d->op == ACCEL_PLUGIN_DIM_ADD)
-      value = apply(ACCEL_PLUGIN_DIM_SUB, value, known);
-    else if (d->op == ACCEL_PLUGIN_DIM_SUB)
-      value = left ? apply(ACCEL_PLUGIN_DIM_ADD, value, known)
-                   : apply(ACCEL_PLUGIN_DIM_SUB, known, value);
-    else if (known == 0 || value % known)
-      return false;
-    else
-      value /= known;
-    if (value == KIT_UNBOUND) return false;
-    i = left ? d->a : d->b;
-  }
-  return false;
-}
-
 static const char *dim_name(const accel_plugin_program *p, int32_t i) {
   return p->dim[i].op == ACCEL_PLUGIN_DIM_SYMBOL ? p->symbol[p->dim[i].a].name
                                                  : "as the program says";
@@ -101,7 +32,7 @@ static int32_t check_bounds(const accel_plugin_program *p, const int64_t *symbol
                             accel_plugin_error *error) {
   for (uint32_t i = 0; i < p->n_symbol; i++) {
     const accel_plugin_symbol *s = &p->symbol[i];
-    if (symbol[i] == KIT_UNBOUND) continue;
+    if (symbol[i] == ACCEL_DIM_UNBOUND) continue;
     if (symbol[i] < s->min)
       return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
                       "%s is %lld, the smallest allowed is %lld", s->name, (long long)symbol[i],
@@ -123,29 +54,16 @@ int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry,
     int32_t rc = check_view(p, &p->tensor[entry->in[i]], &in[i], error);
     if (rc) return rc;
   }
-  for (uint32_t i = 0; i < p->n_symbol; i++) symbol[i] = KIT_UNBOUND;
-  for (bool again = true; again;) { /* each round solves at least one symbol or is the last */
-    again = false;
-    kit_dims(p, symbol, dim);
-    for (uint32_t i = 0; i < n_in; i++) {
-      const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
-      for (uint32_t r = 0; r < t->rank; r++)
-        if (dim[t->dim[r]] == KIT_UNBOUND && solve(p, t->dim[r], in[i].dim[r], symbol, dim))
-          again = true;
-    }
-  }
-  for (uint32_t i = 0; i < n_in; i++) {
-    const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
-    for (uint32_t r = 0; r < t->rank; r++)
-      if (dim[t->dim[r]] != in[i].dim[r]) {
-        if (dim[t->dim[r]] == KIT_UNBOUND)
-          return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
-                          "input '%s': dim %u is %lld, which does not fit its expression", t->name,
-                          r, (long long)in[i].dim[r]);
-        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
-                        "input '%s': dim %u is %lld, expected %lld (%s)", t->name, r,
-                        (long long)in[i].dim[r], (long long)dim[t->dim[r]], dim_name(p, t->dim[r]));
-      }
+  accel_dims_misfit m;
+  if (!accel_dims_bind(p, entry, in, symbol, dim, &m)) {
+    const accel_plugin_tensor *t = &p->tensor[entry->in[m.input]];
+    if (m.expected == ACCEL_DIM_UNBOUND)
+      return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                      "input '%s': dim %u is %lld, which does not fit its expression", t->name,
+                      m.axis, (long long)m.got);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "input '%s': dim %u is %lld, expected %lld (%s)", t->name, m.axis,
+                    (long long)m.got, (long long)m.expected, dim_name(p, t->dim[m.axis]));
   }
   return check_bounds(p, symbol, error);
 }
@@ -158,7 +76,7 @@ int32_t kit_shape(const accel_plugin_program *p, const int64_t *dim, int32_t id,
   if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) out->weight = t->weight;
   for (uint32_t r = 0; r < t->rank; r++) {
     int64_t n = dim[t->dim[r]];
-    if (n == KIT_UNBOUND)
+    if (n == ACCEL_DIM_UNBOUND)
       return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
                       "tensor '%s': dim %u does not follow from the inputs", t->name, r);
     if (n < 0)

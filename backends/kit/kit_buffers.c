@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kit/kit_internal.h"
+#include "kit/kit.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -67,59 +67,4 @@ int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const v
   (void)device, (void)to_device, (void)error;
   memcpy((char *)dst + dst_offset, (const char *)src + src_offset, (size_t)n);
   return ACCEL_PLUGIN_OK;
-}
-
-/* ---- spares ---- */
-
-typedef struct kit_free_block { /* at the start of the memory */
-  struct kit_free_block *next;
-  uint64_t bytes;
-  kit_free_kind kind;
-} kit_free_block;
-
-void *kit_free_list_take(kit_free_list *spares, kit_free_kind kind, uint64_t unit,
-                         uint64_t *bytes) {
-  kit_free_block **best = NULL;
-  pthread_mutex_lock(&spares->lock);
-  for (kit_free_block *s, **at = &spares->first; (s = *at); at = &s->next)
-    if (s->kind == kind && s->bytes <= *bytes && s->bytes % unit == 0 &&
-        (!best || s->bytes > (*best)->bytes))
-      best = at;
-  kit_free_block *found = best ? *best : NULL;
-  if (found) {
-    *best = found->next;
-    *bytes = found->bytes;
-    spares->bytes -= found->bytes;
-  }
-  pthread_mutex_unlock(&spares->lock);
-  return found;
-}
-
-bool kit_free_list_put(kit_free_list *spares, kit_free_kind kind, void *memory, uint64_t bytes) {
-  pthread_mutex_lock(&spares->lock);
-  const bool keep = bytes <= KIT_FREE_BYTES - spares->bytes;
-  if (keep) {
-    kit_free_block *spare = memory;
-    *spare = (kit_free_block){.next = spares->first, .bytes = bytes, .kind = kind};
-    spares->first = spare;
-    spares->bytes += bytes;
-  }
-  pthread_mutex_unlock(&spares->lock);
-  return keep;
-}
-
-uint64_t kit_free_list_drop(kit_free_list *spares) {
-  pthread_mutex_lock(&spares->lock);
-  const uint64_t bytes = spares->bytes;
-  for (kit_free_block *next, *at = spares->first; at; at = next) {
-    next = at->next;
-    if (at->kind == KIT_FREE_BUFFER)
-      kit_buffer_free(0, at);
-    else
-      free(at);
-  }
-  spares->first = NULL;
-  spares->bytes = 0;
-  pthread_mutex_unlock(&spares->lock);
-  return bytes;
 }

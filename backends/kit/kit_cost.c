@@ -159,7 +159,8 @@ void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, double *flop, d
   *bytes = *flop = 0.0;
   for (uint32_t i = 0; i < l->n_in; i++) *bytes += bytes_of(&l->in[i], weight_bytes);
   for (uint32_t i = 0; i < l->n_out; i++) *bytes += bytes_of(&l->out[i], weight_bytes);
-  switch (l->node->op) {
+  /* Without a default, so that the compiler names an op that has no cost (-Wswitch, an error). */
+  switch ((accel_plugin_op)l->node->op) {
     case ACCEL_PLUGIN_OP_LINEAR:
       *flop = linear(l);
       break;

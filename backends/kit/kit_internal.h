@@ -2,10 +2,10 @@
 #ifndef ACCEL_KIT_INTERNAL_H
 #define ACCEL_KIT_INTERNAL_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "kit/kit.h"
+#include "shared/dims.h"
 
 /* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest
  * zero. */
@@ -13,10 +13,6 @@ void kit_read_struct(void *out, size_t known, const void *given, uint32_t given_
 
 /* ---- kit_bind.c: shapes ---- */
 
-#define KIT_UNBOUND INT64_MIN /* value of a symbol or dim that this entry does not determine */
-
-/* Values of all dims from values of all symbols. */
-void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim);
 /* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.
  * symbol[n_symbol], dim[n_dim] are written. */
 int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry,
@@ -59,8 +55,8 @@ typedef struct kit_step {
 } kit_step;
 
 typedef struct kit_plan {
-  atomic_uint users; /* the cache counts as one */
-  uint64_t used;     /* tick of last use */
+  atomic_uint users;     /* the cache counts as one */
+  _Atomic uint64_t used; /* tick of last use */
   /* key */
   uint32_t entry, workers;
   int64_t *symbol;
@@ -92,12 +88,10 @@ void kit_plan_free(kit_plan *plan);
  * there are. */
 uint32_t kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan,
                           const kit_step *step, kit_tensor *out);
-/* The launches of a step and of those joined with it, over the tensors of kit_step_tensors; `like`
- * has all that they share.
- */
+/* The launches of a step and of those fused with it, out[1 + n_fused], over the tensors of
+ * kit_step_tensors; `like` has all that they share. */
 void kit_step_launches(const accel_plugin_program *program, const kit_step *step,
-                       const kit_tensor *tensors, const kit_launch *like,
-                       kit_launch out[KIT_MAX_FUSED + 1]);
+                       const kit_tensor *tensors, const kit_launch *like, kit_launch *out);
 
 /* ---- kit_answers.c ---- */
 
@@ -111,56 +105,5 @@ void kit_entry_verdict(const kit_backend *backend, const accel_plugin_program *p
 /* Operations and bytes of one launch by its op's definition; shapes and rows are set, data is not
  * looked at.  weight_bytes: [n_weight] what the backend keeps for each weight; NULL: fp32. */
 void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *flop, double *bytes);
-
-/* ---- kit_session.c ---- */
-
-/* Memory of pages between one session that gave it back and the next: a system that has to make
- * memory anew clears it first (2 to 9 % of a prompt's time on a virtual machine,
- * docs/performance.md).  At most KIT_FREE_BYTES; they stay counted as taken.  A room is of
- * kit_alloc_pages, a buffer of kit_buffer_alloc. */
-enum {
-  KIT_FREE_BYTES = 64 << 20,
-  KIT_OWN_MAPPING = 256 << 10 /* buffers from here on are mappings */
-};
-typedef enum kit_free_kind { KIT_FREE_ROOM, KIT_FREE_BUFFER } kit_free_kind;
-typedef struct kit_free_list {
-  pthread_mutex_t lock;
-  struct kit_free_block *first;
-  uint64_t bytes;
-} kit_free_list;
-/* The largest of its kind that is a multiple of `unit` bytes and at most *bytes, which becomes its
- * size; NULL: none. */
-void *kit_free_list_take(kit_free_list *spares, kit_free_kind kind, uint64_t unit, uint64_t *bytes);
-/* false: too many, the memory is still the caller's */
-bool kit_free_list_put(kit_free_list *spares, kit_free_kind kind, void *memory, uint64_t bytes);
-uint64_t kit_free_list_drop(
-    kit_free_list *spares); /* frees all; answers how many bytes these were */
-
-typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
-  const accel_plugin_program *program;
-  const kit_backend *backend;
-  void *self;
-  uint8_t kv_dtype;
-  uint64_t max_tokens;
-  uint32_t max_sequences;
-  uint64_t identity; /* of program, build and precision: exports are bound to it */
-  uint64_t limit;    /* of memory for weights, scratch and KV pages; 0: none */
-  uint64_t weights;
-  _Atomic uint64_t *taken; /* by scratch and KV pages */
-  kit_free_list *spares;
-} kit_endpoint_state;
-
-/* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the
- * limit, spares dropped. */
-bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes);
-void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes);
-
-const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint);
-/* Starts a run on `session`; the sequences become busy.  Ends with exactly one kit_session_end. */
-int32_t kit_session_begin(accel_plugin_session *session, const int32_t *sequence, uint32_t n,
-                          const accel_plugin_host *host, kit_run_state **out,
-                          accel_plugin_error *error);
-void kit_session_end(kit_run_state *state, bool commit); /* NULL: nothing */
-bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endpoint *endpoint);
 
 #endif

@@ -215,7 +215,7 @@ uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, c
 }
 
 void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const kit_tensor *t,
-                       const kit_launch *like, kit_launch out[KIT_MAX_FUSED + 1]) {
+                       const kit_launch *like, kit_launch *out) {
   for (uint32_t m = 0; m <= s->n_fused; m++) {
     out[m] = *like;
     out[m].node = &p->node[s[m].node];

@@ -343,8 +343,8 @@ static int32_t copy_constants(copy *c, accel_plugin_tensor *tensor, accel_plugin
   const accel_plugin_program *p = &c->program;
   int64_t *dim = grab(c, p->n_dim, sizeof *dim), *symbol = grab(c, p->n_symbol, sizeof *symbol);
   if (!dim || !symbol) return kit_no_memory(error, p->n_dim * sizeof *dim);
-  for (uint32_t i = 0; i < p->n_symbol; i++) symbol[i] = KIT_UNBOUND;
-  kit_dims(p, symbol, dim);
+  for (uint32_t i = 0; i < p->n_symbol; i++) symbol[i] = ACCEL_DIM_UNBOUND;
+  accel_dims_evaluate(p, symbol, dim);
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     kit_tensor shape;
     if (tensor[i].kind != ACCEL_PLUGIN_TENSOR_CONST && tensor[i].kind != ACCEL_PLUGIN_TENSOR_WEIGHT)

@@ -158,9 +158,9 @@ typedef struct trimmed {
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   *released = 0;
-  if (!ep->plugin->trim) return ACCEL_OK;
+  if (!ep->placed.plugin->trim) return ACCEL_OK;
   pthread_rwlock_rdlock(&ep->in_use);
-  const int32_t rc = ep->plugin->trim(ep->handle, released, &error);
+  const int32_t rc = ep->placed.plugin->trim(ep->placed.handle, released, &error);
   pthread_rwlock_unlock(&ep->in_use);
   return rc ? accel__fail((accel_status)rc, "%s: %s", ep->placement.label, error.message)
             : ACCEL_OK;

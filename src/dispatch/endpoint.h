@@ -1,7 +1,7 @@
 /* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin,
  * running packed batches.
  *
- * Life of an endpoint: api/init.c opens the model directory and builds the program;
+ * Life of an endpoint: tasks/open.c opens the model directory and builds the program;
  * accel__endpoint_place walks the candidate devices and precisions, asks the plugins, and
  * initialises the first that serves; accel__endpoint_run runs an entry; accel__endpoint_free gives
  * all back.
@@ -10,12 +10,24 @@
 #define ACCEL_DISPATCH_ENDPOINT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "dispatch/context.h"
 #include "modeling/model.h"
 #include "weights/source.h"
 
 struct accel_queue;
+struct accel__run_scratch;
+
+/* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
+typedef struct accel__placed {
+  const accel_plugin *plugin; /* NULL: not placed yet */
+  uint32_t device;            /* of the plugin */
+  accel_plugin_device device_info;
+  accel_plugin_endpoint *handle;
+  accel__source *source; /* of the weights; as long as the handle lives */
+  accel_plugin_precision precision;
+} accel__placed;
 
 struct accel_endpoint {
   accel *ctx;
@@ -30,12 +42,7 @@ struct accel_endpoint {
   uint64_t seed;
   const char *kv_cache; /* NULL: as the precision says */
 
-  const accel_plugin *plugin;
-  uint32_t device;
-  accel_plugin_device device_info;
-  accel_plugin_endpoint *handle;
-  accel__source *source;
-  accel_plugin_precision precision;
+  accel__placed placed;
   bool check_finite; /* NaN and infinity in results are errors */
   /* Only when "auto" chose the precision: where accel__endpoint_fall_back goes. */
   bool may_fall_back;
@@ -48,11 +55,15 @@ struct accel_endpoint {
   uint32_t sessions;
   accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
-  accel_profile_fn profile; /* see accel__set_profile */
-  void *profile_user;
+  struct {
+    accel_profile_fn fn; /* see accel__set_profile; NULL: nobody asks */
+    void *user;
+  } profile;
+
+  _Atomic(struct accel__run_scratch *) run_scratch; /* run_scratch.h */
 
   struct accel_queue *queue;
-  uint32_t queue_capacity, batch_size, max_length;
+  uint32_t batch_size;
 
   void *processor; /* tasks/: tokenizer and friends */
   void (*processor_free)(void *processor);
@@ -60,18 +71,18 @@ struct accel_endpoint {
 };
 
 /* What the caller of accel_init asked for, and what the registry says about the model. */
-typedef struct accel__mrope_request {
+typedef struct accel__place_request {
   const char *device;    /* "auto", a name, or a chain; never NULL */
   const char *precision; /* NULL: fp32, or what a quantised checkpoint is in; "auto", or a name */
   const char *const *keep_fp32;
   uint32_t n_keep;
   bool bf16_only; /* families that overflow fp16 (T5) */
-} accel__mrope_request;
+} accel__place_request;
 
-/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message
+/* ep->model (and checkpoint or seed) are set; fills placed and placement.  On failure the message
  * lists every candidate with its reason. */
-accel_status accel__endpoint_place(accel_endpoint *ep, const accel__mrope_request *request);
-/* A result of `failed` (ep->handle when the run began) was not finite: from now on the same device
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
+/* A result of `failed` (ep->placed.handle when the run began) was not finite: from now on the same device
  * runs the model in fp32, and the placement says why.  On failure, and when the precision was named
  * or is fp32, the endpoint stays as it was. */
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
@@ -126,9 +137,6 @@ typedef struct accel__result {
   void *data;
   uint64_t bytes, room;
 } accel__result;
-
-/* Every dim of a program from the values of its symbols; value[n_dim]. */
-void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value);
 
 /* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of
  * an earlier run, and its data is to be freed with free(), after a failure, too.  Thread-safe. */

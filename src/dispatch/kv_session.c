@@ -6,14 +6,15 @@
 accel_status accel__session_open(accel_endpoint *ep, accel__session **out) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   *out = NULL;
-  if (!ep->plugin->session_new || !ep->plugin->session_free || !ep->plugin->session_control)
+  if (!ep->placed.plugin->session_new || !ep->placed.plugin->session_free ||
+      !ep->placed.plugin->session_control)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the plugin of %s has no sessions", ep->name,
                        ep->placement.device);
   accel__session *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
   *s = (accel__session){.ep = ep, .users = 1};
   pthread_rwlock_wrlock(&ep->in_use);
-  int32_t rc = ep->plugin->session_new(ep->handle, &s->handle, &error);
+  int32_t rc = ep->placed.plugin->session_new(ep->placed.handle, &s->handle, &error);
   if (!rc) ep->sessions++;
   pthread_rwlock_unlock(&ep->in_use);
   if (rc) {
@@ -42,7 +43,7 @@ void accel__session_close(accel__session **session) {
   pthread_mutex_unlock(&s->lock);
   if (!last) return;
   pthread_rwlock_wrlock(&s->ep->in_use);
-  s->ep->plugin->session_free(s->handle);
+  s->ep->placed.plugin->session_free(s->handle);
   s->ep->sessions--;
   pthread_rwlock_unlock(&s->ep->in_use);
   pthread_mutex_destroy(&s->lock);
@@ -90,7 +91,8 @@ static void note_free(accel__session *s, int32_t number) {
 static accel_status control(accel__session *s, int32_t verb, int32_t sequence, int64_t value,
                             void *buffer, uint64_t *n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  int32_t rc = s->ep->plugin->session_control(s->handle, verb, sequence, value, buffer, n, &error);
+  int32_t rc =
+      s->ep->placed.plugin->session_control(s->handle, verb, sequence, value, buffer, n, &error);
   return rc ? accel__fail((accel_status)rc, "%s on %s: session: %s", s->ep->name,
                           s->ep->placement.device, error.message)
             : ACCEL_OK;
@@ -107,8 +109,8 @@ accel_status accel__session_control(accel__session *s, int32_t verb, int32_t seq
 void accel__session_drop(accel__session *s, int32_t sequence) {
   pthread_mutex_lock(&s->lock);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  s->ep->plugin->session_control(s->handle, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL, NULL,
-                                 &error);
+  s->ep->placed.plugin->session_control(s->handle, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL,
+                                        NULL, &error);
   note_free(s, sequence);
   pthread_mutex_unlock(&s->lock);
 }

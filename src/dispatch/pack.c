@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/block_cache.h"
+#include "modeling/default_row.h"
 
 enum { MAX_INPUTS = 8 };
 
@@ -172,40 +173,25 @@ static int32_t span_of(const accel_tensor *positions, const layout *l) {
   return span > INT32_MAX ? INT32_MAX : (int32_t)span;
 }
 
-/* decoder_input_ids from input_ids: one to the right; in front the start token, or the last token
- * that is no padding. */
-static void shift_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
-                      int64_t width, int64_t b, int32_t *row) {
-  int64_t real = 0;
-  for (int64_t s = 0; s < width; s++) real += element(ids, (uint64_t)(b * width + s)) != m->pad_id;
-  row[0] = rule == ACCEL__DEFAULT_SHIFTED
-               ? (int32_t)m->decoder_start_id
-               : (int32_t)element(ids, (uint64_t)(b * width + (real > 0 ? real - 1 : 0)));
-  for (int64_t s = 1; s < width; s++) row[s] = (int32_t)element(ids, (uint64_t)(b * width + s - 1));
-}
-
-/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor;
- * ids and span as its rule needs them. */
-static void default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
-                        int32_t span, const layout *l, int64_t b, int32_t *row) {
-  const int64_t pad_id = m->pad_id;
-  int64_t seen = 0;
-  if (rule == ACCEL__DEFAULT_SHIFTED || rule == ACCEL__DEFAULT_WRAPPED) {
-    shift_row(rule, ids, m, l->width, b, row);
-    return;
+/* What the class's forward would put in place of an absent input in row b of the padded tensor; what
+ * lies outside of the mask is not looked at.  scratch[width]: the row's ids.  False: the rule needs
+ * ids, and there are none. */
+static bool default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
+                        int32_t span, const layout *l, int64_t b, int32_t *scratch, int32_t *row) {
+  int64_t real = 0; /* tokens that are no padding */
+  for (int64_t s = 0; ids && s < l->width; s++) {
+    const int64_t id = element(ids, (uint64_t)(b * l->width + s));
+    scratch[s] = (int32_t)id;
+    real += id != m->pad_id;
   }
-  for (int64_t s = 0; s < l->width; s++) {
-    bool inside = s >= l->first[b] && s < l->first[b] + l->length[b];
-    if (rule == ACCEL__DEFAULT_ARANGE)
-      row[s] = (int32_t)s;
-    else if (rule == ACCEL__DEFAULT_MASK_CUMSUM)
-      row[s] = inside ? (int32_t)seen++ : 0;
-    else if (rule == ACCEL__DEFAULT_ROBERTA)
-      row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id
-                                                                              : ++seen + pad_id);
-    else
-      row[s] = rule == ACCEL__DEFAULT_TOTAL_LEN ? span : 0;
-  }
+  accel__default_row_of of = {.ids = ids ? scratch : NULL,
+                              .n = l->width,
+                              .total_len = span,
+                              .pad_id = (int32_t)m->pad_id,
+                              .front = (int32_t)m->decoder_start_id};
+  if (rule == ACCEL__DEFAULT_MASK_CUMSUM) of.position = -l->first[b];
+  if (rule == ACCEL__DEFAULT_WRAPPED && ids) of.front = scratch[real > 0 ? real - 1 : 0];
+  return accel__default_row(rule, &of, row);
 }
 
 /* ---- inputs handed on whole ---- */
@@ -295,10 +281,13 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
   const accel_tensor *positions =
       in->otherwise == ACCEL__DEFAULT_TOTAL_LEN ? find(inputs, positions_of[in->side]) : NULL;
   if (positions) ACCEL_TRY(check_shape(ep, positions, l));
-  int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
-  if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
+  int32_t *row = malloc(2 * (size_t)l->width * sizeof *row), span = span_of(positions, l);
+  if (!row) return accel__no_memory(2 * (size_t)l->width * sizeof *row);
   for (int64_t b = 0; b < l->batch; b++) {
-    if (!t) default_row(in->otherwise, ids, ep->model, span, l, b, row);
+    if (!t && !default_row(in->otherwise, ids, ep->model, span, l, b, row + l->width, row)) {
+      free(row);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
+    }
     for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
       int64_t v = t ? element(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
       /* -1 fails the range check by name */

@@ -8,6 +8,7 @@
 #include "dispatch/endpoint.h"
 #include "dispatch/fit.h"
 #include "dispatch/precision.h"
+#include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
@@ -17,17 +18,17 @@
 static accel_status init_plugin(accel_endpoint *ep, const accel__device *device) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel_plugin_options options = {
-      .size = sizeof options, .precision = ep->precision, .host = &ep->host};
+      .size = sizeof options, .precision = ep->placed.precision, .host = &ep->host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
   options.precision.flags =
       ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
   accel__pool_turn turn;
   accel__pool_enter(ep->ctx->pool, UINT32_MAX, &turn); /* all threads, whatever the mode */
-  int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
+  int32_t rc = device->plugin->init(device->index, p, &options, &ep->placed.handle, &error);
   accel__pool_leave(&turn);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
-  ep->handle = NULL;
+  ep->placed.handle = NULL;
   if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY)
     return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
   return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER
@@ -36,26 +37,31 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
                      "%s", error.message);
 }
 
-/* Device and precision are settled: makes the weights' source and, when the memory is there, the
- * plugin's endpoint. */
-static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
-                                  const accel__mrope_request *request) {
+/* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
+ * memory is there, the plugin's endpoint. */
+static accel_status load(accel_endpoint *ep, accel__device *device) {
+  accel__placed *c = &ep->placed;
   accel__fit fit;
-  ACCEL_TRY(accel__endpoint_precision(ep, precision, request->keep_fp32, request->n_keep,
-                                      &ep->arena, &ep->precision));
-  ACCEL_TRY(accel__ask_supports(ep, device, &ep->precision));
-  ACCEL_TRY(accel__endpoint_source(ep, &ep->precision, &ep->arena, &ep->source));
-  ep->plugin = device->plugin;
-  ep->device = device->index;
-  ep->device_info = device->facts;
-  accel_status status =
-      accel__fit_estimate(ep, device, &ep->precision, ep->source, &(accel__fit_work){0}, &fit);
-  if (status == ACCEL_OK) status = accel__fit_check(&fit, device->info.name, ep->precision.name);
-  if (status == ACCEL_OK) status = init_plugin(ep, device);
-  if (status != ACCEL_OK) {
-    accel__source_free(&ep->source);
-    ep->plugin = NULL;
-  }
+  ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
+  ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
+  ACCEL_TRY(accel__fit_estimate(ep, device, &c->precision, c->source, &(accel__fit_work){0}, &fit));
+  ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
+  return init_plugin(ep, device);
+}
+
+/* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin
+ * loads it is the candidate, for the services that the host gives it (weights, cache) look there. */
+static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
+                                  const accel__place_request *request, accel__placed *out) {
+  const accel__placed before = ep->placed;
+  ep->placed = (accel__placed){
+      .plugin = device->plugin, .device = device->index, .device_info = device->facts};
+  accel_status status = accel__endpoint_precision(
+      ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->placed.precision);
+  if (status == ACCEL_OK) status = load(ep, device);
+  if (status != ACCEL_OK) accel__source_free(&ep->placed.source);
+  *out = ep->placed;
+  ep->placed = before;
   return status;
 }
 
@@ -93,7 +99,7 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
 }
 
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
-                                    const char *precision, const accel__mrope_request *request,
+                                    const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
@@ -115,8 +121,8 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
       (accel_placement_report){.model = ep->name,
                                .label = label,
                                .device = got,
-                               .precision = ep->precision.name,
-                               .implementation_type = ep->plugin->implementation_type,
+                               .precision = ep->placed.precision.name,
+                               .implementation_type = ep->placed.plugin->implementation_type,
                                .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0,
                                .wanted_device = wanted,
                                .wanted_precision = wanted_precision,
@@ -128,7 +134,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
 /* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a
  * quantised checkpoint's own. */
 static void list_precisions(const accel_endpoint *ep, const accel__device *device,
-                            const accel__mrope_request *request, const char *out[5]) {
+                            const accel__place_request *request, const char *out[5]) {
   uint32_t n = 0;
   if (request->precision && !strcmp(request->precision, "auto")) {
     if (ep->import) out[n++] = accel__stored_precision(ep);
@@ -141,11 +147,11 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
 }
 
 static accel_status remember(accel_endpoint *ep, accel__device *device,
-                             const accel__mrope_request *request) {
+                             const accel__place_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
   ep->placed_on = device;
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
-                      strcmp(ep->precision.name, "fp32") != 0;
+                      strcmp(ep->placed.precision.name, "fp32") != 0;
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
   for (uint32_t i = 0; ep->keep_fp32 && i < request->n_keep; i++) {
     ep->keep_fp32[i] = accel__arena_string(&ep->arena, request->keep_fp32[i]);
@@ -168,7 +174,7 @@ static accel_status prove(accel__hardware *hardware, accel__device *device, cons
 /* The choice's devices and precisions in order.  Failures that another device cannot mend (bad
  * weights, no memory) end the walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
-                         const accel__mrope_request *request, reasons *why) {
+                         const accel__place_request *request, reasons *why) {
   accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
   for (uint32_t i = 0; i < choice->n; i++) {
     accel__device *device = choice->device[i];
@@ -181,7 +187,9 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
     }
     for (uint32_t k = 0; precisions[k]; k++) {
       last = prove(hardware, device, precisions[k]);
-      if (last == ACCEL_OK) last = try_candidate(ep, device, precisions[k], request);
+      accel__placed placed;
+      if (last == ACCEL_OK) last = try_candidate(ep, device, precisions[k], request, &placed);
+      if (last == ACCEL_OK) ep->placed = placed;
       if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
       if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY ||
@@ -206,7 +214,7 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   return last;
 }
 
-accel_status accel__endpoint_place(accel_endpoint *ep, const accel__mrope_request *request) {
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request) {
   accel__hardware *hardware;
   accel__choice choice = {0};
   reasons why = {0};
@@ -244,28 +252,16 @@ static accel_status report_fall_back(accel_endpoint *ep, const char *precision) 
   return ACCEL_OK;
 }
 
+/* Nothing runs, and no session is open. */
 static accel_status widen(accel_endpoint *ep) {
-  const accel__mrope_request request = {.keep_fp32 = ep->keep_fp32, .n_keep = ep->n_keep};
-  const accel_plugin *plugin = ep->plugin;
-  const accel_plugin_precision old = ep->precision;
-  accel_plugin_endpoint *old_handle = ep->handle, *handle;
-  accel__source *old_source = ep->source, *source;
-  ep->handle = NULL;
-  ep->source = NULL;
-  accel_status status = try_candidate(ep, ep->placed_on, "fp32", &request);
-  const accel_plugin_precision wide = ep->precision;
-  handle = ep->handle;
-  source = ep->source;
-  ep->plugin = plugin;
-  ep->handle = old_handle;
-  ep->source = old_source;
-  ep->precision = old;
-  if (status != ACCEL_OK) return status;
-  ep->plugin->cleanup(ep->handle, &ep->host); /* gives mappings of the old source back */
-  accel__source_free(&ep->source);
-  ep->handle = handle;
-  ep->source = source;
-  ep->precision = wide;
+  const accel__place_request request = {.keep_fp32 = ep->keep_fp32, .n_keep = ep->n_keep};
+  const accel_plugin_precision old = ep->placed.precision;
+  accel__placed wide;
+  ACCEL_TRY(try_candidate(ep, ep->placed_on, "fp32", &request, &wide));
+  /* gives the old source's mappings back, so that is still ep->placed.source */
+  ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
+  accel__source_free(&ep->placed.source);
+  ep->placed = wide;
   ep->may_fall_back = false;
   return report_fall_back(ep, old.name);
 }
@@ -273,7 +269,7 @@ static accel_status widen(accel_endpoint *ep) {
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
   accel_status status = ACCEL_OK;
   pthread_rwlock_wrlock(&ep->in_use);
-  if (ep->handle == failed)
+  if (ep->placed.handle == failed)
     status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
@@ -289,9 +285,10 @@ int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
 void accel__endpoint_free(accel_endpoint *ep) {
   if (!ep) return;
   if (ep->processor_free) ep->processor_free(ep->processor);
-  if (ep->handle) ep->plugin->cleanup(ep->handle, &ep->host);
+  if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
-  accel__source_free(&ep->source);
+  accel__source_free(&ep->placed.source);
+  accel__run_scratch_free(ep);
   accel__model_free(&ep->model);
   accel__import_free(&ep->import);
   accel__checkpoint_close(&ep->checkpoint);

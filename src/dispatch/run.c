@@ -5,41 +5,13 @@
 #include <string.h>
 
 #include "dispatch/endpoint.h"
+#include "dispatch/run_scratch.h"
+#include "modeling/default_row.h"
+#include "shared/dims.h"
 
 enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 
 /* ---- defaults of absent inputs, on packed rows ---- */
-
-static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t side) {
-  const int32_t *lengths = accel__batch_lengths(batch, side);
-  for (uint32_t b = 0; b < batch->n; b++) {
-    const int32_t first =
-        (batch->past_len ? batch->past_len[b] : 0) + (batch->rope_delta ? batch->rope_delta[b] : 0);
-    for (int32_t i = 0; i < lengths[b]; i++) *out++ = first + i;
-  }
-}
-
-/* Each sequence's own length, what a session holds of it and what is still to come included:
- * nothing depends on its company or on the pieces that it comes in. */
-static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
-  const int32_t *lengths = accel__batch_lengths(batch, side);
-  for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < lengths[b]; i++)
-      *out++ = batch->total_len ? batch->total_len[b]
-                                : (batch->past_len ? batch->past_len[b] : 0) + lengths[b];
-}
-
-/* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count,
- * but for those that a session holds. */
-static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *batch, uint32_t side,
-                         int32_t pad_id) {
-  const int32_t *lengths = accel__batch_lengths(batch, side);
-  for (uint32_t b = 0; b < batch->n; b++) {
-    int32_t seen = batch->past_len ? batch->past_len[b] : 0;
-    for (int32_t i = 0; i < lengths[b]; i++, ids++)
-      *out++ = *ids == pad_id ? pad_id : ++seen + pad_id;
-  }
-}
 
 static const int32_t *ids_of(const accel__model_entry *e, const accel__batch *batch,
                              uint32_t side) {
@@ -47,18 +19,6 @@ static const int32_t *ids_of(const accel__model_entry *e, const accel__batch *ba
     if (!strcmp(e->inputs[i].name, side ? "decoder_input_ids" : "input_ids"))
       return batch->value[i];
   return NULL;
-}
-
-/* decoder_input_ids out of input_ids without padding: one row to the right, `start` (-1: the row's
- * last token) in front. */
-static void fill_shifted(int32_t *out, const int32_t *ids, const accel__batch *batch,
-                         int64_t start) {
-  for (uint32_t b = 0; b < batch->n; b++) {
-    const int32_t n = batch->lengths[b];
-    *out++ = start >= 0 ? (int32_t)start : ids[n - 1];
-    for (int32_t i = 0; i + 1 < n; i++) *out++ = ids[i];
-    ids += n;
-  }
 }
 
 /* Where each sequence's last eos lies among the rows. */
@@ -92,36 +52,35 @@ static accel_status fill_last_rows(const accel_endpoint *ep, const int32_t *ids,
   return ACCEL_OK;
 }
 
+/* An absent input of tokens, row by row.  A sequence's rows depend neither on its company nor on the
+ * pieces it comes in: positions and lengths count what the session holds and what is still to come. */
 static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e,
                                    uint32_t input, const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &e->inputs[input];
-  switch (in->otherwise) {
-    case ACCEL__DEFAULT_ZEROS:
-      memset(out, 0, accel__batch_tokens(batch, in->side) * sizeof *out);
-      return ACCEL_OK;
-    case ACCEL__DEFAULT_ARANGE:
-    case ACCEL__DEFAULT_MASK_CUMSUM:
-      fill_positions(out, batch, in->side);
-      return ACCEL_OK;
-    case ACCEL__DEFAULT_TOTAL_LEN:
-      fill_span(out, batch, in->side);
-      return ACCEL_OK;
-    case ACCEL__DEFAULT_ROBERTA:
-      if (!ids_of(e, batch, in->side)) break;
-      fill_roberta(out, ids_of(e, batch, in->side), batch, in->side, (int32_t)ep->model->pad_id);
-      return ACCEL_OK;
-    case ACCEL__DEFAULT_SHIFTED:
-    case ACCEL__DEFAULT_WRAPPED:
-      if (!ids_of(e, batch, 0) ||
-          (batch->decoder_lengths && batch->decoder_lengths != batch->lengths))
-        break;
-      fill_shifted(out, ids_of(e, batch, 0), batch,
-                   in->otherwise == ACCEL__DEFAULT_SHIFTED ? ep->model->decoder_start_id : -1);
-      return ACCEL_OK;
-    default:
-      break;
+  const bool shifts =
+      in->otherwise == ACCEL__DEFAULT_SHIFTED || in->otherwise == ACCEL__DEFAULT_WRAPPED;
+  const int32_t *lengths = accel__batch_lengths(batch, in->side),
+                *ids = shifts || in->otherwise == ACCEL__DEFAULT_ROBERTA
+                           ? ids_of(e, batch, shifts ? 0 : in->side)
+                           : NULL;
+  /* the decoder's ids are made of as many of the encoder's */
+  bool made = !shifts || !batch->decoder_lengths || batch->decoder_lengths == batch->lengths;
+  for (uint32_t b = 0; made && b < batch->n; b++) {
+    const int32_t n = lengths[b], past = batch->past_len ? batch->past_len[b] : 0;
+    accel__default_row_of row = {.ids = ids,
+                                 .n = n,
+                                 .position = past + (batch->rope_delta ? batch->rope_delta[b] : 0),
+                                 .seen = past,
+                                 .total_len = batch->total_len ? batch->total_len[b] : past + n,
+                                 .pad_id = (int32_t)ep->model->pad_id,
+                                 .front = (int32_t)ep->model->decoder_start_id};
+    if (in->otherwise == ACCEL__DEFAULT_WRAPPED && ids) row.front = ids[n - 1];
+    made = accel__default_row(in->otherwise, &row, out);
+    out += n;
+    if (ids) ids += n;
   }
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
+  return made ? ACCEL_OK
+              : accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
 }
 
 static accel_status check_range(const accel_endpoint *ep, const accel__model_input *in,
@@ -136,64 +95,34 @@ static accel_status check_range(const accel_endpoint *ep, const accel__model_inp
 
 /* ---- dims ---- */
 
-static int64_t combine(accel_plugin_dim_op op, int64_t a, int64_t b) {
-  switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD:
-      return a + b;
-    case ACCEL_PLUGIN_DIM_SUB:
-      return a - b;
-    case ACCEL_PLUGIN_DIM_MUL:
-      return a * b;
-    case ACCEL_PLUGIN_DIM_FLOORDIV:
-      return b ? a / b : 0;
-    case ACCEL_PLUGIN_DIM_CEILDIV:
-      return b ? (a + b - 1) / b : 0;
-    case ACCEL_PLUGIN_DIM_MIN:
-      return a < b ? a : b;
-    default:
-      return a > b ? a : b;
+/* Every dim of the program from the shapes of the inputs that are there. */
+static accel_status bind_dims(const accel_endpoint *ep, const accel_plugin_entry *entry,
+                              const accel_plugin_view *in, accel__run_scratch *scratch) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel_dims_misfit m;
+  if (accel_dims_bind(p, entry, in, scratch->symbol, scratch->dim, &m)) return ACCEL_OK;
+  const char *name = p->tensor[entry->in[m.input]].name;
+  if (m.expected == ACCEL_DIM_UNBOUND)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: input '%s': dim %u is %lld, which the model cannot take", ep->name,
+                       name, m.axis, (long long)m.got);
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s': dim %u is %lld, expected %lld",
+                     ep->name, name, m.axis, (long long)m.got, (long long)m.expected);
+}
+
+/* The dims of tensor `t` and *bytes of its elements. */
+static accel_status sized(const accel_endpoint *ep, const accel_plugin_tensor *t,
+                          const int64_t *dims, int64_t *shape, uint64_t *bytes) {
+  *bytes = sizeof(float);
+  for (uint32_t r = 0; r < t->rank; r++) {
+    shape[r] = dims[t->dim[r]];
+    if (shape[r] < 0)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: '%s': dim %u does not follow from the inputs, or is too large",
+                         ep->name, t->name, r);
+    if (__builtin_mul_overflow(*bytes, (uint64_t)shape[r], bytes) || *bytes > SIZE_MAX / 2)
+      return accel__no_memory(SIZE_MAX);
   }
-}
-
-/* The dims that are constants or expressions, once those of symbols are known. */
-static void expressions(const accel_plugin_program *p, int64_t *value) {
-  for (uint32_t d = 0; d < p->n_dim; d++) {
-    const accel_plugin_dim *e = &p->dim[d];
-    if (e->op == ACCEL_PLUGIN_DIM_CONST)
-      value[d] = e->c;
-    else if (e->op != ACCEL_PLUGIN_DIM_SYMBOL)
-      value[d] = combine(e->op, value[e->a], value[e->b]);
-  }
-}
-
-void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value) {
-  for (uint32_t d = 0; d < p->n_dim; d++)
-    if (p->dim[d].op == ACCEL_PLUGIN_DIM_SYMBOL) value[d] = symbol[p->dim[d].a];
-  expressions(p, value);
-}
-
-/* Dim `d` of an input is `v`; where it is a multiple of a symbol, so the symbol is known, too. */
-static void bind_dim(const accel_plugin_program *p, int32_t d, int64_t v, int64_t *value) {
-  const accel_plugin_dim *e = &p->dim[d];
-  value[d] = v;
-  if (e->op != ACCEL_PLUGIN_DIM_MUL) return;
-  const bool left = p->dim[e->a].op != ACCEL_PLUGIN_DIM_CONST,
-             right = p->dim[e->b].op != ACCEL_PLUGIN_DIM_CONST;
-  const int64_t factor = p->dim[left ? e->b : e->a].c;
-  if (left != right && factor != 0) bind_dim(p, left ? e->a : e->b, v / factor, value);
-}
-
-/* Every dim of the program from the shapes of the inputs that are there; plugins check that all
- * inputs agree, here only sizes are wanted. */
-static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plugin_entry *entry,
-                                  const accel_plugin_view *in, int64_t *value) {
-  memset(value, 0, p->n_dim * sizeof *value);
-  for (uint32_t i = 0; i < entry->n_in; i++) {
-    const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
-    for (uint32_t r = 0; in[i].host && r < t->rank; r++)
-      bind_dim(p, t->dim[r], in[i].dim[r], value);
-  }
-  expressions(p, value);
   return ACCEL_OK;
 }
 
@@ -203,8 +132,10 @@ static accel_status item_view(const accel_endpoint *ep, const accel__model_input
                               const accel__item *item, accel_plugin_view *view) {
   if (!item->data && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
-  /* made by default_items, once the other inputs have given it a shape */
-  if (!item->data) return ACCEL_OK;
+  if (!item->data) { /* made by default_items, once the other inputs have given it a shape */
+    for (uint32_t r = 0; r < view->rank; r++) view->dim[r] = ACCEL_DIM_UNBOUND;
+    return ACCEL_OK;
+  }
   if (item->rank != view->rank)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected %u", ep->name,
                        in->name, item->rank, view->rank);
@@ -229,42 +160,44 @@ static accel_status default_items(const accel_endpoint *ep, uint32_t index, cons
     if (in[i].host) continue;
     const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
     const bool ones = ep->model->entries[index].inputs[i].otherwise == ACCEL__DEFAULT_ONES;
-    uint64_t n = 1;
-    for (uint32_t r = 0; r < t->rank; r++) {
-      in[i].dim[r] = dims[t->dim[r]];
-      if (in[i].dim[r] < 0 || __builtin_mul_overflow(n, (uint64_t)in[i].dim[r], &n) ||
-          n > SIZE_MAX / 8)
-        return accel__no_memory(SIZE_MAX);
-    }
-    owned[i] = calloc(n + 1, sizeof **owned);
-    if (!owned[i]) return accel__no_memory(n * sizeof **owned);
-    for (uint64_t k = 0; ones && k < n; k++) {
+    uint64_t bytes;
+    ACCEL_TRY(sized(ep, t, dims, in[i].dim, &bytes));
+    owned[i] = calloc(bytes + 1, 1);
+    if (!owned[i]) return accel__no_memory(bytes);
+    for (uint64_t k = 0; ones && k < bytes / sizeof **owned; k++) {
       if (t->dtype == ACCEL_PLUGIN_F32)
         ((float *)owned[i])[k] = 1.0f;
       else
         owned[i][k] = 1;
     }
     in[i].host = owned[i];
-    in[i].capacity = n * sizeof **owned;
+    in[i].capacity = bytes;
   }
   return ACCEL_OK;
 }
 
-/* Rows of ids or positions that the batch has, or their default in *owned: one line, three of
- * PLACES. */
+/* How many integers input i takes when it is made here: a row of ids or positions that the batch
+ * does not have, three lines of it for M-RoPE, or a row number a sequence. */
+static uint64_t default_integers(const accel__model_input *in, const accel__batch *batch,
+                                 uint32_t i) {
+  if (batch->value[i]) return 0;
+  if (accel__input_is_row(in->kind)) return batch->n;
+  if (in->kind == ACCEL__INPUT_TOKENS) return accel__batch_tokens(batch, in->side);
+  return in->kind == ACCEL__INPUT_MROPE ? 3 * accel__batch_tokens(batch, in->side) : 0;
+}
+
+/* Rows of ids or positions that the batch has, or their default: one line, three of M-RoPE. */
 static accel_status token_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i,
-                               const accel__batch *batch, int32_t **owned,
+                               const accel__batch *batch, accel__run_scratch *scratch,
                                accel_plugin_view *view) {
   const accel__model_input *in = &e->inputs[i];
   const uint64_t tokens = accel__batch_tokens(batch, in->side),
                  lines = in->kind == ACCEL__INPUT_MROPE ? 3 : 1;
   view->host = (void *)batch->value[i];
   if (!view->host) {
-    view->host = *owned = malloc(lines * tokens * sizeof **owned);
-    if (!*owned) return accel__no_memory(lines * tokens * sizeof **owned);
-    ACCEL_TRY(default_tokens(ep, e, i, batch, *owned));
-    for (uint64_t k = 1; k < lines; k++)
-      memcpy(*owned + k * tokens, *owned, tokens * sizeof **owned);
+    int32_t *row = view->host = accel__run_scratch_rows(scratch, lines * tokens);
+    ACCEL_TRY(default_tokens(ep, e, i, batch, row));
+    for (uint64_t k = 1; k < lines; k++) memcpy(row + k * tokens, row, tokens * sizeof *row);
   }
   if (lines == 3) view->dim[0] = 3;
   view->dim[lines == 3] = (int64_t)tokens;
@@ -273,7 +206,7 @@ static accel_status token_view(accel_endpoint *ep, const accel__model_entry *e, 
 }
 
 static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i,
-                               const accel__batch *batch, int32_t **owned,
+                               const accel__batch *batch, accel__run_scratch *scratch,
                                accel_plugin_view *view) {
   const accel__model_input *in = &e->inputs[i];
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
@@ -281,16 +214,14 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED)
     return item_view(ep, in, &batch->item[i], view);
   if (in->kind == ACCEL__INPUT_TOKENS || in->kind == ACCEL__INPUT_MROPE)
-    return token_view(ep, e, i, batch, owned, view);
+    return token_view(ep, e, i, batch, scratch, view);
   view->dim[0] = (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);
   } else if (accel__input_is_row(in->kind) && !batch->value[i]) {
-    *owned = malloc(batch->n * sizeof **owned);
-    if (!*owned) return accel__no_memory(batch->n * sizeof **owned);
+    int32_t *row = view->host = accel__run_scratch_rows(scratch, batch->n);
     ACCEL_TRY((in->kind == ACCEL__INPUT_EOS_ROW ? fill_eos_rows : fill_last_rows)(
-        ep, ids_of(e, batch, 0), batch, *owned));
-    view->host = *owned;
+        ep, ids_of(e, batch, 0), batch, row));
   } else {
     view->host = (void *)batch->value[i];
   }
@@ -298,21 +229,17 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   return ACCEL_OK;
 }
 
-static accel_status output_views(const accel_plugin_program *p, const accel_plugin_entry *entry,
+static accel_status output_views(const accel_endpoint *ep, const accel_plugin_entry *entry,
                                  const int64_t *dims, const uint32_t *outputs, uint32_t n,
                                  accel__result *results, accel_plugin_view *views) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
   for (uint32_t i = 0; i < entry->n_out; i++)
     views[i] = (accel_plugin_view){.size = sizeof *views, .dtype = p->tensor[entry->out[i]].dtype};
   for (uint32_t k = 0; k < n; k++) {
     const accel_plugin_tensor *t = &p->tensor[entry->out[outputs[k]]];
     accel__result *r = &results[k];
-    *r = (accel__result){
-        .dtype = t->dtype, .rank = t->rank, .bytes = 4, .data = r->data, .room = r->room};
-    for (uint32_t a = 0; a < t->rank; a++) {
-      r->dim[a] = dims[t->dim[a]];
-      if (__builtin_mul_overflow(r->bytes, (uint64_t)r->dim[a], &r->bytes))
-        return accel__no_memory(SIZE_MAX);
-    }
+    *r = (accel__result){.dtype = t->dtype, .rank = t->rank, .data = r->data, .room = r->room};
+    ACCEL_TRY(sized(ep, t, dims, r->dim, &r->bytes));
     if (!r->data || r->bytes > r->room) {
       free(r->data);
       r->data = malloc(r->bytes ? r->bytes : 1);
@@ -356,10 +283,10 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   accel__pool_turn turn;
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);
-  *used = ep->handle;
+  *used = ep->placed.handle;
   accel__pool_enter(ep->ctx->pool, 0, &turn);
-  int32_t rc =
-      ep->plugin->handler(ep->handle, batch->session, &run, in, e->n_in, out, e->n_out, error);
+  int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
+                                          e->n_out, error);
   accel__pool_leave(&turn);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;
@@ -388,18 +315,24 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   if (e->n_in > MAX_INPUTS || e->n_out > MAX_OUTPUTS)
     return accel__fail(ACCEL_ERROR_LIMIT, "%s: entry '%s' has %u inputs and %u outputs", ep->name,
                        e->name, e->n_in, e->n_out);
-  int64_t *dims = malloc((p->n_dim + 1) * sizeof *dims);
-  if (!dims) return accel__no_memory(p->n_dim * sizeof *dims);
+  const accel__model_entry *model_entry = &ep->model->entries[entry];
+  uint64_t integers = 0;
+  accel__run_scratch *scratch = accel__run_scratch_take(ep);
+  if (!scratch) return accel__no_memory(p->n_dim * sizeof *scratch->dim);
+  for (uint32_t i = 0; i < e->n_in; i++)
+    integers += default_integers(&model_entry->inputs[i], batch, i);
+  if (!accel__run_scratch_reserve(scratch, integers))
+    ACCEL_GOTO(accel__no_memory(integers * sizeof *scratch->row));
 
   for (uint32_t i = 0; i < e->n_in; i++)
-    ACCEL_GOTO(input_view(ep, &ep->model->entries[entry], i, batch, &owned[i], &in[i]));
-  ACCEL_GOTO(evaluate_dims(p, e, in, dims));
-  ACCEL_GOTO(default_items(ep, entry, dims, owned, in));
-  ACCEL_GOTO(output_views(p, e, dims, outputs, n_outputs, results, out));
+    ACCEL_GOTO(input_view(ep, model_entry, i, batch, scratch, &in[i]));
+  ACCEL_GOTO(bind_dims(ep, e, in, scratch));
+  ACCEL_GOTO(default_items(ep, entry, scratch->dim, owned, in));
+  ACCEL_GOTO(output_views(ep, e, scratch->dim, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
   status = call_plugin(ep, entry, batch, in, out);
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
-  free(dims);
+  accel__run_scratch_give(ep, scratch);
   return status;
 }

@@ -14,13 +14,13 @@
 static void host_log(void *self, int level, const char *message) {
   accel_endpoint *ep = self;
   accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s",
-              ep->plugin ? ep->plugin->name : "plugin", message);
+              ep->placed.plugin ? ep->placed.plugin->name : "plugin", message);
 }
 
 static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
                                accel_plugin_error *error) {
   accel_endpoint *ep = self;
-  accel_status status = accel__source_map(ep->source, index, out);
+  accel_status status = accel__source_map(ep->placed.source, index, out);
   if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
   if (error) {
     error->rc = status >= ACCEL_ERROR_DRIVER ? (int32_t)status : ACCEL_PLUGIN_E_IO;
@@ -31,7 +31,7 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
 }
 
 static void host_weight_unmap(void *self, uint32_t index) {
-  accel__source_unmap(((accel_endpoint *)self)->source, index);
+  accel__source_unmap(((accel_endpoint *)self)->placed.source, index);
 }
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
@@ -65,10 +65,11 @@ static uint64_t code_identity(const void *symbol) {
 static char *cache_key(const accel_endpoint *ep, const char *key) {
   accel__buffer b = {0};
   uint64_t core = code_identity(accel__config_table),
-           plugin = code_identity((const void *)(uintptr_t)ep->plugin->init);
+           plugin = code_identity((const void *)(uintptr_t)ep->placed.plugin->init);
   if (!core || !plugin) return NULL;
-  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->plugin->name, ep->plugin->build_id,
-                       (unsigned long long)plugin, (unsigned long long)core, key);
+  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->placed.plugin->name,
+                       ep->placed.plugin->build_id, (unsigned long long)plugin,
+                       (unsigned long long)core, key);
   if (!b.failed) return b.data;
   accel__buffer_free(&b);
   return NULL;
@@ -90,8 +91,8 @@ static int32_t host_cache_put(void *self, const char *key, const accel_plugin_pa
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
   char *whole = cache ? cache_key(ep, key) : NULL;
   accel__buffer label = {0};
-  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->precision.name,
-                       ep->plugin->name, ep->device_info.arch);
+  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->placed.precision.name,
+                       ep->placed.plugin->name, ep->placed.device_info.arch);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
   accel__buffer_free(&label);
   free(whole);
@@ -132,12 +133,12 @@ static void host_profile(void *self, const accel_plugin_step *step) {
                              .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
   if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
     told.limit_us = step->limit_us;
-  ep->profile(ep->profile_user, &told);
+  ep->profile.fn(ep->profile.user, &told);
 }
 
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
-  ep->profile = fn;
-  ep->profile_user = user;
+  ep->profile.fn = fn;
+  ep->profile.user = user;
   ep->host.profile = fn ? host_profile : NULL;
 }
 

@@ -207,8 +207,8 @@ typedef struct file_header {
 static const char magic[8] = {'A', 'C', 'C', 'E', 'L', 'S', 'E', 'S'};
 
 static uint64_t plugin_hash(const accel_endpoint *ep) {
-  uint64_t h = accel__hash(ep->plugin->name, strlen(ep->plugin->name), 1);
-  return accel__hash(ep->plugin->build_id, strlen(ep->plugin->build_id), h);
+  uint64_t h = accel__hash(ep->placed.plugin->name, strlen(ep->placed.plugin->name), 1);
+  return accel__hash(ep->placed.plugin->build_id, strlen(ep->placed.plugin->build_id), h);
 }
 
 accel_status accel__session_save(accel_session *s, const char *path) {
@@ -252,7 +252,7 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
   if (h.plugin != plugin_hash(ep))
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: made with another device's plugin, or another build of '%s'", path,
-                       ep->plugin->name);
+                       ep->placed.plugin->name);
   int32_t *copy = malloc(ids ? ids : 1);
   if (!copy) return accel__no_memory(ids);
   memcpy(copy, rest, ids);

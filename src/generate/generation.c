@@ -415,7 +415,7 @@ done:
 accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan,
                                   const accel_generate_params *params, uint32_t n,
                                   accel__request_fn make, void *user, accel_generations **out) {
-  const accel_plugin_endpoint *used = ep->handle;
+  const accel_plugin_endpoint *used = ep->placed.handle;
   accel_status status = generate(ep, plan, n, make, user, out);
   /* under "auto" once more in fp32; a listener has heard tokens that would come again */
   if (status == ACCEL_ERROR_NONFINITE && !params->on_token && ep->may_fall_back &&

@@ -32,6 +32,12 @@ static int input_index(const accel__model_entry *e, const char *name) {
   return -1;
 }
 
+/* The input that takes the tokens of a step; -1: none. */
+static int ids_index(const accel__model_entry *e) {
+  const int input = input_index(e, "decoder_input_ids");
+  return input >= 0 ? input : input_index(e, "input_ids");
+}
+
 static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
   if (n > s->room) {
     uint32_t room = n + n / 2 + 8;
@@ -82,8 +88,7 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                         .past_len = s->past_len,
                         .total_len = s->total_len,
                         .rope_delta = s->rope_delta};
-  int input = input_index(e, "decoder_input_ids");
-  if (input < 0) input = input_index(e, "input_ids");
+  const int input = entry == s->decode ? s->decode_ids : ids_index(e);
   if (input < 0)
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name,
                        e->name);
@@ -239,6 +244,7 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: logits of no fixed width", ep->name);
   *out = (accel__model_stepper){.session = session,
                                 .decode = (uint32_t)decoder,
+                                .decode_ids = ids_index(&ep->model->entries[decoder]),
                                 .encode = accel__endpoint_entry(ep, "encode"),
                                 .stepper = {.self = out,
                                             .vocab = (size_t)last->c,

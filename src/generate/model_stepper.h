@@ -10,6 +10,7 @@ typedef struct accel__model_stepper {
   accel__stepper stepper; /* self is this struct: it must stay where it is */
   accel__session *session;
   uint32_t decode;
+  int decode_ids;       /* input of "decode" that takes the tokens */
   int32_t encode;       /* "encode", else "decode_image"; -1: neither */
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
   int32_t *ids, *lengths, *past_len, *sequence, *total_len, *rope_delta;

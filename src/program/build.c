@@ -55,7 +55,8 @@ int32_t accel__program_fail(accel__program *p, accel_status code, const char *fo
   return -1;
 }
 
-static bool grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n, size_t size) {
+bool accel__program_grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n,
+                         size_t size) {
   if (n >= ACCEL__MAX_ITEMS) {
     accel__program_fail(p, ACCEL_ERROR_LIMIT, "the program has more than %d items of one kind",
                         ACCEL__MAX_ITEMS);
@@ -73,8 +74,9 @@ static bool grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n
   *capacity = wanted;
   return true;
 }
-#define GROW(p, field) \
-  grow(p, (void **)&(p)->field, &(p)->cap_##field, (p)->n_##field, sizeof *(p)->field)
+#define GROW(p, field)                                                            \
+  accel__program_grow(p, (void **)&(p)->field, &(p)->cap_##field, (p)->n_##field, \
+                      sizeof *(p)->field)
 
 static char *format_name(accel__program *p, const char *format, va_list args) {
   char text[256];
@@ -311,7 +313,8 @@ static bool copy_spec(accel__program *p, const accel__weight_spec *spec, const c
       return false;
     }
   }
-  if (!grow(p, (void **)&p->spec, &p->cap_spec, p->n_weight, sizeof *p->spec)) return false;
+  if (!accel__program_grow(p, (void **)&p->spec, &p->cap_spec, p->n_weight, sizeof *p->spec))
+    return false;
   p->spec[p->n_weight] = copy;
   return true;
 }

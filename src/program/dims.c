@@ -3,49 +3,12 @@
 #include <string.h>
 
 #include "program/program_internal.h"
+#include "shared/dims.h"
 
 /* Result in *out; false on overflow or division by zero. */
 static bool apply(int op, int64_t a, int64_t b, int64_t *out) {
-  switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD:
-      return !__builtin_add_overflow(a, b, out);
-    case ACCEL_PLUGIN_DIM_SUB:
-      return !__builtin_sub_overflow(a, b, out);
-    case ACCEL_PLUGIN_DIM_MUL:
-      return !__builtin_mul_overflow(a, b, out);
-    case ACCEL_PLUGIN_DIM_FLOORDIV:
-    case ACCEL_PLUGIN_DIM_CEILDIV: {
-      if (b == 0 || (a == INT64_MIN && b == -1)) return false;
-      int64_t quotient = a / b, rest = a % b;
-      bool negative = (rest < 0) != (b < 0);
-      if (rest != 0 && op == ACCEL_PLUGIN_DIM_FLOORDIV && negative) quotient--;
-      if (rest != 0 && op == ACCEL_PLUGIN_DIM_CEILDIV && !negative) quotient++;
-      *out = quotient;
-      return true;
-    }
-    case ACCEL_PLUGIN_DIM_MIN:
-      *out = a < b ? a : b;
-      return true;
-    case ACCEL_PLUGIN_DIM_MAX:
-      *out = a > b ? a : b;
-      return true;
-    default:
-      return false;
-  }
-}
-
-static bool grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n, size_t size) {
-  if (n < *capacity) return true;
-  uint32_t wanted = *capacity == 0 ? 64 : *capacity * 2;
-  void *bigger = realloc(*array, wanted * size);
-  if (bigger == NULL) {
-    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of program",
-                        wanted * size);
-    return false;
-  }
-  *array = bigger;
-  *capacity = wanted;
-  return true;
+  *out = accel_dim_apply(op, a, b);
+  return *out != ACCEL_DIM_UNBOUND;
 }
 
 static accel__dim add(accel__program *p, accel_plugin_dim wanted) {
@@ -56,8 +19,9 @@ static accel__dim add(accel__program *p, accel_plugin_dim wanted) {
   }
   if (p->n_dim >= ACCEL__MAX_ITEMS)
     return accel__program_fail(p, ACCEL_ERROR_LIMIT, "more than %d dims", ACCEL__MAX_ITEMS);
-  if (!grow(p, (void **)&p->dim, &p->cap_dim, p->n_dim, sizeof *p->dim)) return -1;
-  if (!grow(p, (void **)&p->sample, &p->cap_sample, p->n_dim, sizeof *p->sample)) return -1;
+  if (!accel__program_grow(p, (void **)&p->dim, &p->cap_dim, p->n_dim, sizeof *p->dim)) return -1;
+  if (!accel__program_grow(p, (void **)&p->sample, &p->cap_sample, p->n_dim, sizeof *p->sample))
+    return -1;
   p->dim[p->n_dim] = wanted;
   return (accel__dim)p->n_dim++;
 }
@@ -84,7 +48,8 @@ accel__dim accel__symbol(accel__program *p, const char *name, int64_t min, int64
   }
   if (p->n_symbol >= ACCEL__MAX_SYMBOLS)
     return accel__program_fail(p, ACCEL_ERROR_LIMIT, "more than %d symbols", ACCEL__MAX_SYMBOLS);
-  if (!grow(p, (void **)&p->symbol, &p->cap_symbol, p->n_symbol, sizeof *p->symbol)) return -1;
+  if (!accel__program_grow(p, (void **)&p->symbol, &p->cap_symbol, p->n_symbol, sizeof *p->symbol))
+    return -1;
   if (typical < min) typical = min;
   if (max != 0 && typical > max) typical = max;
   char *copy = accel__arena_string(&p->arena, name);

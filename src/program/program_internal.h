@@ -43,6 +43,12 @@ struct accel__program {
   int32_t next_state; /* of accel__with_state; -1 none */
 };
 
+/* ---- build.c ---- */
+/* Makes room for item n of an array of the program; false, with the program failed, when there is no
+ * memory or n is ACCEL__MAX_ITEMS. */
+bool accel__program_grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n,
+                         size_t size);
+
 /* ---- ops.c: ops.def as tables ---- */
 typedef struct accel__operand {
   char name[16];

@@ -621,7 +621,7 @@ static accel_status attempt(accel_endpoint *ep, const accel__whisper_plan *plan,
 accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *plan,
                                 accel__whisper_load load, void *user, uint32_t n,
                                 accel__arena *arena, accel__whisper_transcript *out) {
-  const accel_plugin_endpoint *used = ep->handle;
+  const accel_plugin_endpoint *used = ep->placed.handle;
   accel_status status = attempt(ep, plan, load, user, n, arena, out);
   /* under "auto" once more in fp32 */
   if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&

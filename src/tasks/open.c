@@ -85,7 +85,7 @@ static void log_unexpected(accel_endpoint *ep) {
   const char **names;
   uint32_t n = 0;
   if (ep->ctx->log.level >= ACCEL_LOG_INFO &&
-      accel__source_unexpected(ep->source, &arena, &names, &n) == ACCEL_OK)
+      accel__source_unexpected(ep->placed.source, &arena, &names, &n) == ACCEL_OK)
     for (uint32_t i = 0; i < n; i++)
       accel__logf(&ep->ctx->log, ACCEL_LOG_INFO,
                   "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i],
@@ -95,7 +95,7 @@ static void log_unexpected(accel_endpoint *ep) {
 
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry) {
-  accel__mrope_request request = {.device =
+  accel__place_request request = {.device =
                                       params->device && *params->device ? params->device : "cpu"};
   if (params->precision && *params->precision) {
     const char *canonical = accel__registry_precision_name(params->precision);
@@ -116,7 +116,7 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params,
   if (params->kv_cache && !(ep->kv_cache = accel__arena_string(&ep->arena, params->kv_cache)))
     return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__endpoint_place(ep, &request));
-  const char *hardware = accel__registry_hardware_name(ep->plugin->name);
+  const char *hardware = accel__registry_hardware_name(ep->placed.plugin->name);
   ep->placement.listed =
       entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
   return ACCEL_OK;

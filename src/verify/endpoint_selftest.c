@@ -11,6 +11,7 @@
 #include "verify/compare.h"
 #include "tasks/open.h"
 #include "processing/result.h"
+#include "shared/dims.h"
 #include "verify/endpoint_selftest.h"
 
 /* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
@@ -80,7 +81,7 @@ static accel_status probe_dims(const accel__model *m, const accel_plugin_program
       d = p->dim[d->a].op == ACCEL_PLUGIN_DIM_CONST ? &p->dim[d->b] : &p->dim[d->a];
     if (d->op == ACCEL_PLUGIN_DIM_SYMBOL) symbol[d->a] = items;
   }
-  accel__dims_of_symbols(p, symbol, value);
+  accel_dims_evaluate(p, symbol, value);
   return ACCEL_OK;
 }
 
@@ -467,8 +468,8 @@ accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out) {
   ACCEL_GOTO(new_grid(&g, 1));
   ACCEL_GOTO(same_model(ep, "reference", &reference));
   ACCEL_GOTO(reference_outputs(reference, &g.want));
-  const char *hardware = accel__registry_hardware_name(ep->plugin->name);
-  if (!hardware) hardware = ep->plugin->name;
+  const char *hardware = accel__registry_hardware_name(ep->placed.plugin->name);
+  if (!hardware) hardware = ep->placed.plugin->name;
   accel_test_record *record = &g.records[0];
   *record = (accel_test_record){
       .platform = ep->placement.label, .hardware = hardware, .precision = ep->placement.precision};

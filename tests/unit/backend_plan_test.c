@@ -102,7 +102,7 @@ static void make(random_program *r, uint32_t nodes) {
 static kit_plan *plan_of(const kit_backend *backend, const accel_plugin_program *p, int64_t rows,
                          const uint8_t *wanted) {
   int64_t symbol[1] = {rows}, *dim = calloc(p->n_dim, sizeof *dim);
-  kit_dims(p, symbol, dim);
+  accel_dims_evaluate(p, symbol, dim);
   kit_plan_request r = {.program = p,
                         .backend = backend,
                         .workers = 1,
@@ -199,7 +199,7 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
 static void run_plainly(const accel_plugin_program *p, int64_t rows, const float *const in[2],
                         float **memory) {
   int64_t symbol[1] = {rows}, *dim = calloc(p->n_dim, sizeof *dim);
-  kit_dims(p, symbol, dim);
+  accel_dims_evaluate(p, symbol, dim);
   const accel_plugin_entry *e = &p->entry[0];
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     kit_tensor t;

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "backend_helper.h"
-#include "kit/kit_internal.h"
+#include "kit/kit_endpoint.h"
 
 enum { D = 4 }; /* one head of four columns */
 
@@ -399,26 +399,26 @@ static void spare_rooms(void **state) {
   (void)state;
   kit_free_list spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
   uint64_t bytes = 100 * (uint64_t)MB;
-  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, 1, &bytes));
+  assert_null(kit_free_list_take(&spares, KIT_FREE_BLOCK, 1, &bytes));
   void *four = kit_alloc_pages(4 * MB), *six = kit_alloc_pages(6 * MB),
        *large = kit_alloc_pages(60 * MB);
-  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, four, 4 * MB));
-  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, six, 6 * MB));
-  assert_false(kit_free_list_put(&spares, KIT_FREE_ROOM, large, 60 * MB));
-  assert_ptr_equal(kit_free_list_take(&spares, KIT_FREE_ROOM, 2 * MB, &bytes),
+  assert_true(kit_free_list_put(&spares, KIT_FREE_BLOCK, four, 4 * MB));
+  assert_true(kit_free_list_put(&spares, KIT_FREE_BLOCK, six, 6 * MB));
+  assert_false(kit_free_list_put(&spares, KIT_FREE_BLOCK, large, 60 * MB));
+  assert_ptr_equal(kit_free_list_take(&spares, KIT_FREE_BLOCK, 2 * MB, &bytes),
                    six); /* the largest */
   assert_int_equal(bytes, 6 * MB);
-  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, 3 * MB, &bytes)); /* 4 are no multiple */
+  assert_null(kit_free_list_take(&spares, KIT_FREE_BLOCK, 3 * MB, &bytes)); /* 4 are no multiple */
   bytes = 3 * MB;
-  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, MB, &bytes));
-  assert_true(kit_free_list_put(&spares, KIT_FREE_ROOM, large, 60 * MB));
-  assert_false(kit_free_list_put(&spares, KIT_FREE_ROOM, six, 6 * MB));
+  assert_null(kit_free_list_take(&spares, KIT_FREE_BLOCK, MB, &bytes));
+  assert_true(kit_free_list_put(&spares, KIT_FREE_BLOCK, large, 60 * MB));
+  assert_false(kit_free_list_put(&spares, KIT_FREE_BLOCK, six, 6 * MB));
   assert_int_equal(kit_free_list_drop(&spares), KIT_FREE_BYTES);
   assert_int_equal(kit_free_list_drop(&spares), 0);
   void *buffer = NULL;
   assert_int_equal(kit_buffer_alloc(0, MB, &buffer, NULL), 0);
   assert_true(kit_free_list_put(&spares, KIT_FREE_BUFFER, buffer, bytes = MB));
-  assert_null(kit_free_list_take(&spares, KIT_FREE_ROOM, MB, &bytes));
+  assert_null(kit_free_list_take(&spares, KIT_FREE_BLOCK, MB, &bytes));
   assert_ptr_equal(kit_free_list_take(&spares, KIT_FREE_BUFFER, MB, &bytes), buffer);
   assert_true(kit_free_list_put(&spares, KIT_FREE_BUFFER, buffer, MB));
   assert_int_equal(kit_free_list_drop(&spares), MB);
@@ -451,23 +451,23 @@ static void sessions_leave_pages(void **state) {
   open_bench(&b, &toy, kv_program_of(WIDE), 2, 0);
   assert_int_equal(run_wide(&b, LONGEST, right), 0);
   assert_int_equal(kit_trim(b.e, NULL, NULL), 0);
-  const kit_endpoint_state *e = kit_endpoint_state_of(b.e);
+  kit_memory *m = &b.e->memory;
   for (int i = 0; i < 3; i++) { /* rows see the same whatever follows them */
     const int32_t rows = (int32_t[]){300, 300, LONGEST}[i];
     assert_int_equal(run_wide(&b, rows, y), 0);
     assert_memory_equal(y, right, (size_t)rows * WIDE * sizeof *y);
-    assert_int_equal(e->spares->bytes,
+    assert_int_equal(m->free_list.bytes,
                      (uint64_t)(rows + KIT_PAGE_ROWS - 1) / KIT_PAGE_ROWS * 2 * MB);
   }
   uint64_t released = 0;
-  ((kit_endpoint_state *)e)->limit = e->weights + atomic_load(e->taken) + MB;
+  m->limit = m->weights + atomic_load(&m->taken) + MB;
   /* one page, for which the spares are too large: beside them it passes it */
   assert_int_equal(run_wide(&b, 200, y), 0);
   assert_memory_equal(y, right, 200 * WIDE * sizeof *y);
-  assert_int_equal(e->spares->bytes, 2 * MB); /* that page */
+  assert_int_equal(m->free_list.bytes, 2 * MB); /* that page */
   assert_int_equal(kit_trim(b.e, &released, NULL), 0);
   assert_true(released >= 2 * MB);
-  assert_int_equal(atomic_load(e->taken), 0);
+  assert_int_equal(atomic_load(&m->taken), 0);
   close_bench(&b);
 }
 

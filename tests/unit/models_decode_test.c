@@ -120,7 +120,7 @@ static void run(const fixture *f, const char *name, accel_plugin_session *sessio
       .size = sizeof r, .sequence = ids, .n_sequence = session ? n : 0, .host = &f->ep->host};
   while (strcmp(accel__program_view(f->ep->model->program)->entry[r.entry].name, name)) r.entry++;
   accel_plugin_error error = {.size = sizeof error};
-  if (f->ep->plugin->handler(f->ep->handle, session, &r, in, e->n_inputs, out, e->n_outputs,
+  if (f->ep->placed.plugin->handler(f->ep->placed.handle, session, &r, in, e->n_inputs, out, e->n_outputs,
                              &error))
     fail_msg("%s: %s: %s", f->ep->name, name, error.message);
   if (session && strcmp(name, "encode"))
@@ -165,7 +165,7 @@ static void start(const fixture *f, sequence *s) {
 static void forget(const fixture *f, sequence *s) {
   accel_plugin_error error = {.size = sizeof error};
   for (int i = 0; i < SEQUENCES; i++) {
-    f->ep->plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL,
+    f->ep->placed.plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL,
                                    &error);
     s[i].past_len = 0;
   }
@@ -247,7 +247,7 @@ static void check_together(const fixture *f, sequence *s, const logits *want) {
  * back only). */
 static void check_copies(const fixture *f, sequence *s, const logits *want) {
   static float last[MAX_VOCAB];
-  const accel_plugin *plugin = f->ep->plugin;
+  const accel_plugin *plugin = f->ep->placed.plugin;
   accel_plugin_error error = {.size = sizeof error};
   const int32_t most = LONGEST - 4;
   int32_t rest = 4;
@@ -286,14 +286,14 @@ static void check_model(accel *ctx, const char *device, const char *directory,
   f.vocab = f.ep->model->vocab_size;
   assert_true(f.vocab <= MAX_VOCAB);
   accel_plugin_error error = {.size = sizeof error};
-  assert_int_equal(f.ep->plugin->session_new(f.ep->handle, &f.session, &error), 0);
+  assert_int_equal(f.ep->placed.plugin->session_new(f.ep->placed.handle, &f.session, &error), 0);
   start(&f, s);
   at_once(&f, s, &want);
   check_stateless(&f, s, &want);
   check_one_by_one(&f, s, &want);
   check_together(&f, s, &want);
   check_copies(&f, s, &want);
-  f.ep->plugin->session_free(f.session);
+  f.ep->placed.plugin->session_free(f.session);
   accel_cleanup(&f.ep);
 }
 
