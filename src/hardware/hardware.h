@@ -102,9 +102,9 @@ accel_status accel__device_test(accel__hardware *hardware, accel__device *device
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device,
                                           const char *precision);
 
-/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say
- * (other programs' use counts).
- */
+/* Memory now, in bytes; 0: not known.  Real AMD cards: total and free are the smaller of what the
+ * driver and sysfs say (other programs' use counts).  CPU and software devices: no more than the
+ * memory cgroup of this process (a container's limit) leaves. */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,
                                   accel_plugin_memory *out);
 
