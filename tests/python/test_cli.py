@@ -241,6 +241,16 @@ class Inputs(Case):
         self.assertNotIn(193, found[1])
         self.assertEqual(self.good("tokenize", roberta, "--decode", self.path("i.json", json.dumps(found)))["texts"], ["a\0b the\0", "x\\u0000"])
 
+    def test_passed_over(self):
+        """What auto passed over is one short line of names; --verbose has the reasons."""
+        empty = {"ACCEL_DETECT_ROOT": self.path("nothing")}
+        short = run("embed", model("base"), "--device", "rocm,cuda,cpu", "x", environment=empty)
+        self.assertEqual(short.returncode, 0, short.stderr)
+        self.assertRegex(short.stderr, r"\Aaccel: \S+ on cpu, fp32[^;]*; passed over: rocm, cuda \(--verbose says why\)\n\Z")
+        self.assertLess(len(short.stderr), 200 + len(model("base")))
+        whole = run("embed", model("base"), "--device", "rocm,cuda,cpu", "--verbose", "x", environment=empty).stderr
+        self.assertRegex(whole, r"; passed over:\n  rocm: [^\n]{10,}\n(  rocm: [^\n]+\n)*  cuda: [^\n]{10,}\n")
+
     def test_refused(self):
         tokenize = ("tokenize", model("base"))
         self.bad(2, "no texts", *tokenize)
@@ -625,7 +635,16 @@ class Inside(Case):
         everything = self.good("fit", model("base"))["devices"]
         self.assertEqual(len(everything), 8 * len({r["device"] for r in everything}))
         self.assertIn("reference", {r["device"] for r in everything})
-        self.assertIn("weights", run("fit", model("base")).stdout)
+        # without --device the table has the devices that count; emulated ones are a line, their rows come with --verbose and JSON
+        short, whole = run("fit", model("base")), run("fit", model("base"), "--verbose")
+        first = [line.split()[0] for line in short.stdout.splitlines()[3:] if re.match(r"\S+ +\S*(fp|bf|int|uint)\d", line)]
+        self.assertIn("cpu", first)
+        self.assertNotIn("reference", first)
+        self.assertRegex(short.stdout, r"\nalso there, emulated in software: .*reference.* \(--verbose shows them, too\)\n$")
+        rows = [line.split()[0] for line in whole.stdout.splitlines()[3:] if line]
+        self.assertEqual(len(rows), len(everything))
+        self.assertEqual(rows[:len(first)], first)  # what counts comes first
+        self.assertIn("weights", short.stdout)
         registry = self.good("fit", "google-bert/bert-base-uncased", "--device", "reference", "--precision", "fp32")
         self.assertGreater(registry["parameters"], 100e6)  # no files are needed
 
@@ -653,6 +672,54 @@ class Inside(Case):
         self.assertEqual(done.returncode, 5)
         self.assertRegex(done.stdout, r"batch \d+ of 40 tokens fits")
         self.bad(2, "ACCEL_MEM_LIMIT|--mem-limit", "embed", model("base"), "x", environment={"ACCEL_MEM_LIMIT": "lots"})
+
+    def test_fit_in_a_container(self):
+        """A memory cgroup's limit is what fit promises and what loads are held to (a fake tree of /proc and /sys)."""
+        for name, text in {"proc/meminfo": "MemTotal: 1073741824 kB\nMemAvailable: 1073741824 kB\n", "proc/self/cgroup": "0::/box\n",
+                           "sys/fs/cgroup/box/memory.max": "262144\n", "sys/fs/cgroup/box/memory.current": "131072\n"}.items():
+            os.makedirs(os.path.dirname(self.path("root/" + name)), exist_ok=True)
+            self.path("root/" + name, text)
+        container = {"ACCEL_DETECT_ROOT": self.path("root")}
+        done = run("fit", model("base"), "--device", "cpu", "--precision", "fp32", "--json", environment=container)
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        (record,) = json.loads(done.stdout)["devices"]
+        self.assertEqual((record["fits"], record["available_bytes"], record["memory_bytes"]), (False, 131072, 262144))
+        self.bad(5, "needs 0.2 MiB .*, but 0.1 MiB are there", "embed", model("base"), "--device", "cpu", "x", environment=container)
+
+    def test_fit_under_an_address_space_limit(self):
+        """A checkpoint larger than `ulimit -v`: fit needs its headers alone; a load says file, size and remedy."""
+        with open(ACCEL, "rb") as f:
+            program = f.read()
+        if b"__asan_init" in program or b"__tsan_init" in program:
+            self.skipTest("sanitizers take address space of their own")
+        large = self.path("large")
+        os.makedirs(large)
+        for name in os.listdir(model("base")):
+            if not name.endswith(".safetensors"):
+                with open(os.path.join(model("base"), name), "rb") as f:
+                    self.path(os.path.join("large", name), f.read())
+        tensors = read_safetensors(os.path.join(model("base"), "model.safetensors"))
+        header, size = {}, 0
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [size, size + len(content)]}
+            size += len(content)
+        more = 8 << 30  # a tensor that the model has no use for, in a hole of the file
+        header["unused"] = {"dtype": "U8", "shape": [more], "data_offsets": [size, size + more]}
+        text = json.dumps(header).encode()
+        weights = self.path("large/model.safetensors", struct.pack("<Q", len(text)) + text + b"".join(c for _, _, c in tensors.values()))
+        os.truncate(weights, 8 + len(text) + size + more)
+
+        def limited(*arguments):
+            command = "ulimit -v 4000000; exec \"$@\""
+            return subprocess.run(["bash", "-c", command, "-", ACCEL, *arguments], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+        done = limited("fit", large, "--device", "cpu", "--precision", "fp32", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["devices"][0]["fits"])
+        self.assertRegex(limited("fit", large, "--device", "cpu").stdout, r"cpu +fp32 ")
+        done = limited("embed", large, "--device", "cpu", "x")
+        self.assertEqual((done.returncode, done.stdout), (5, ""), done.stderr)
+        self.assertRegex(done.stderr, r"large/model\.safetensors: cannot map its 8589\d+ bytes \(8\.00 GiB\)(?s:.*)ulimit -v")
+        self.assertEqual(run("embed", large, "--device", "cpu", "x").returncode, 0)  # there it fits
 
     def test_cache(self):
         place = ("--cache-dir", self.path("cache"))
