@@ -247,6 +247,7 @@ static accel_status summarise(bench_result *r) {
 static void note_machine(accel *ctx, bench_result *out) {
   struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0) out->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+  snprintf(out->build, sizeof out->build, "%s", ACCEL_BUILD_ID);
   char line[256];
   FILE *info = fopen("/proc/cpuinfo", "r");
   while (info && fgets(line, sizeof line, info)) {
@@ -263,13 +264,15 @@ static void note_machine(accel *ctx, bench_result *out) {
   if (strcmp(out->implementation_type, "CPU") == 0 ||
       strcmp(out->implementation_type, "REFERENCE") == 0) {
     snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
+    snprintf(out->device_id, sizeof out->device_id, "%s", out->device);
     return;
   }
   accel_devices *devices;
   if (accel_detect(ctx, 0, &devices) != ACCEL_OK) return;
   for (uint32_t i = 0; i < devices->n; ++i) {
-    if (strcmp(devices->item[i].name, out->device) == 0)
-      snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
+    if (strcmp(devices->item[i].name, out->device) != 0) continue;
+    snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
+    snprintf(out->device_id, sizeof out->device_id, "%s", devices->item[i].id);
   }
   accel_devices_free(&devices);
 }

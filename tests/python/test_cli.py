@@ -502,33 +502,93 @@ class Inside(Case):
         self.assertEqual(self.good("bench", model("mask"), "--iters", "1", "--outputs", "logits")["output"], "logits")
         self.bad(2, "no_such", "bench", model("mask"), "--iters", "1", "--outputs", "no_such")
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
             self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
             rows = file.execute("SELECT measured, batch, lengths, threads, median_ms FROM run ORDER BY id").fetchall()
             self.assertEqual([r[:3] for r in rows], [(1, 3, "7,7,7"), (1, 3, "5,12,9")])
             self.assertEqual(rows[0][4], found["median_ms"])
             self.assertEqual(file.execute("SELECT count(*) FROM latency WHERE run = 1").fetchone(), (8,))
-            with self.assertRaises(sqlite3.IntegrityError):
-                file.execute("UPDATE run SET measured = NULL")
+            for wrong in ("NULL", "0"):
+                with self.assertRaises(sqlite3.IntegrityError):
+                    file.execute(f"UPDATE run SET measured = {wrong}")
+            build, device_id, output = file.execute("SELECT build, device_id, output FROM run WHERE id = 1").fetchone()
+            self.assertTrue(build)
+            self.assertEqual((build, device_id, output), (found["build"], found["device_id"], "last_hidden_state"))
+            self.assertEqual(device_id, "cpu")
+            kinds = file.execute("SELECT what, count(*) FROM sample WHERE run = 1 GROUP BY what").fetchall()
+            self.assertEqual(dict(kinds), {"latency": 8, "first": 2, "load": 2})
+            firsts = [ms for ms, in file.execute("SELECT ms FROM sample WHERE run = 1 AND what = 'first' ORDER BY round")]
+            self.assertEqual(firsts, [r["first_ms"] for r in found["rounds"]])
         file.close()
         self.bad(1, "not a database|not an SQLite", "bench", model("base"), "--iters", "1", "--db", self.path("text.sqlite", "hello " * 200))
         self.bad(2, "--lengths", "bench", model("base"), "--lengths", "5,x")
         self.bad(2, "not both", "bench", model("base"), "--lengths", "5", "--ragged", "1")
         self.assertIn("tokens", run("bench", model("base"), "--iters", "1").stdout)
 
-    def test_bench_old_file(self):
-        """A database of the first schema gets what the second added."""
-        db = self.path("old.sqlite")
-        with open(os.path.join(ROOT, "src", "bench", "schema.h"), encoding="utf-8") as f:
-            text = f.read()
-        first = text[text.index("#define BENCH_SCHEMA_1"):text.index("#define BENCH_SCHEMA BENCH")]
+    def test_bench_samples_of_a_generation(self):
+        """Prefill and decode of every run are kept, and a comparison with the database has them and their noise."""
+        db, words = self.path("generate.sqlite"), ("bench", os.path.join(FIXTURES, "models", "llama"), "--task", "generate", "--device", "cpu", "--new", "4", "--seq", "6", "--iters", "5", "--rounds", "2")
+        found = self.good(*words, "--db", db)
         with sqlite3.connect(db) as file:
-            file.executescript("".join(re.findall(r'"([^"]*)"', re.sub(r"/\*.*?\*/", "", first))))
+            kept = {what: [ms for ms, in file.execute("SELECT ms FROM sample WHERE what = ? ORDER BY round, iter", (what,))] for what in ("prefill", "decode")}
+            rates = file.execute("SELECT new_tokens, decode_tokens_per_s, decoder_ms_per_token, prefill_tokens_per_s FROM run").fetchone()
         file.close()
-        self.good("bench", model("base"), "--iters", "1", "--db", db)
+        self.assertEqual((kept["prefill"], kept["decode"]), (found["prefill_samples_ms"], found["decode_samples_ms"]))
+        self.assertEqual(len(kept["decode"]), 10)
+        self.assertEqual(rates, (4, found["decode_tokens_per_s"], found["decoder_ms_per_token"], found["prefill_tokens_per_s"]))
+        again = self.good(*words, "--compare", db, "--db", db)
+        changes = {c["what"]: c for c in again["compare"]["changes"]}
+        self.assertEqual(again["compare"]["unlike"], "")
+        for what in ("median_ms", "prefill_tokens_per_s", "decode_tokens_per_s", "load_ms"):
+            self.assertEqual(changes[what]["before"], found[what])
+        self.assertAlmostEqual(changes["first_ms"]["before"], sum(r["first_ms"] for r in found["rounds"]) / 2)
+        self.assertGreater(changes["decode_tokens_per_s"]["noise"], 0)
+        self.bad(1, r"holds no run of .* on cpu at fp32 with these", *words[:-2], "--rounds", "1", "--batch", "2", "--compare", db)
+        newer = self.path("newer.sqlite")
+        with sqlite3.connect(newer) as file:
+            file.execute("PRAGMA user_version = 99")
+        file.close()
+        self.bad(1, "made by a newer accel", *words, "--db", newer)
+
+    def old_database(self, name, version):
+        """An empty database of an earlier schema, as bench_schema.h has it."""
+        with open(os.path.join(ROOT, "src", "bench", "bench_schema.h"), encoding="utf-8") as f:
+            text = f.read()
+        def statements(macro):
+            body = re.search(rf"#define {macro}\b(.*?[^\\])\n", text, re.S).group(1)
+            return "".join(re.findall(r'"([^"]*)"', re.sub(r"/\*.*?\*/", "", body)))
+        db = self.path(name)
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
-            self.assertEqual(file.execute("SELECT peak_gflops FROM run").fetchall(), [(None,)])
+            file.executescript(statements("BENCH_SCHEMA_1") + (statements("BENCH_SCHEMA_TO_2") if version > 1 else ""))
+            file.execute("INSERT INTO run (time, measured, library, host, cpu, model, weights, task, device, implementation_type, driver, precision, listed, threads, batch, "
+                         "lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, prefill_tokens_per_s, peak_rss_bytes) VALUES "
+                         "('t', 1, 'l', 'h', 'c', 'm', 'w', 'encode', 'cpu', 'CPU', 'd', 'fp32', 1, 1, 1, '5', 5, 2, 1, 1, 2, 3, 4, 5, 6, 7)")
+            file.executemany("INSERT INTO latency VALUES (1, 0, ?, ?)", [(0, 1.5), (1, 2.5)])
+            if version > 1:
+                file.execute("INSERT INTO step VALUES (1, 0, 'n', 'linear', 0, 1, 1, 1, 1, 1)")
+        file.close()
+        return db
+
+    def test_bench_old_file(self):
+        """Databases of the first two schemas get what the later ones added, and keep all they have."""
+        for version in (1, 2):
+            db = self.old_database(f"old{version}.sqlite", version)
+            self.good("bench", model("base"), "--iters", "1", "--db", db)
+            with sqlite3.connect(db) as file:
+                self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
+                self.assertEqual(file.execute("SELECT id, model, peak_rss_bytes, peak_gflops, device_id, build, decode_tokens_per_s FROM run WHERE id = 1").fetchall(),
+                                 [(1, "m", 7, None, "", "", None)])
+                self.assertEqual(file.execute("SELECT round, iter, ms FROM latency WHERE run = 1").fetchall(), [(0, 0, 1.5), (0, 1, 2.5)])
+                self.assertEqual(file.execute("SELECT count(*) FROM step WHERE run = 1").fetchone(), (version - 1,))
+                self.assertEqual(file.execute("SELECT count(*), sum(measured) FROM run").fetchone(), (2, 2))
+            file.close()
+        db = self.old_database("estimate.sqlite", 2)
+        with sqlite3.connect(db) as file:
+            file.execute("UPDATE run SET measured = 0")  # the old schemas took it
+        file.close()
+        self.bad(1, r"estimate\.sqlite: 1 rows .* measured = 0.*DELETE FROM run", "bench", model("base"), "--iters", "1", "--db", db)
+        with sqlite3.connect(db) as file:
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))  # untouched
         file.close()
 
     def test_bench_profile(self):
