@@ -199,16 +199,16 @@ static double median(double *sorted, uint32_t n) {
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-/* Rates of a generation, at the medians over all rounds. */
-static void summarise_generation(bench_result *r, double *room) {
+/* Rates of a generation, at the medians over all rounds; sorted: memory for all samples of a kind. */
+static void summarise_generation(bench_result *r, double *sorted) {
   uint32_t n = r->rounds * r->iters;
   double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */
   for (int decode = 0; decode < 2; ++decode) {
     for (uint32_t k = 0; k < r->rounds; ++k)
-      memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
-             r->iters * sizeof *room);
-    qsort(room, n, sizeof *room, by_size);
-    double ms = median(room, n);
+      memcpy(sorted + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
+             r->iters * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_size);
+    double ms = median(sorted, n);
     if (!decode && r->transcribes) r->encoder_ms = ms;
     if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
     if (decode && steps > 0)

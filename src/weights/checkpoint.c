@@ -113,7 +113,7 @@ static accel_status make_shards(accel__checkpoint *c, uint32_t n) {
   return c->shard ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* Room for the tensors of all shards and their names. */
+/* Allocates for the tensors of all shards and their names. */
 static accel_status make_tensors(accel__checkpoint *c) {
   size_t all = 0;
   for (uint32_t f = 0; f < c->n_shard; f++) all += c->shard[f].header.n;

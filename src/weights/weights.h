@@ -94,11 +94,4 @@ uint64_t accel__dtype_bits(accel_plugin_dtype dtype);
 /* "F32", as safetensors spells it; "I4", "U4" for the two it does not have */
 const char *accel__dtype_name(accel_plugin_dtype dtype);
 
-/* Where a model lives on this machine: a directory as it is; else org/name[@rev] in
- * <cache>/accel/models/org/name, then in the Hugging Face hub cache (HF_HUB_CACHE, $HF_HOME/hub,
- * $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; models--org--name, refs/<rev>,
- * snapshots/<commit>), read-only.  ACCEL_ERROR_NOT_FOUND lists the places and gives the download
- * line as remedy. */
-accel_status accel__find_model(const char *model, accel__arena *arena, char **directory);
-
 #endif

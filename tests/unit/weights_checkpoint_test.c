@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/find_model.h"
 #include "core/config.h"
 #include "core/text.h"
 #include "unit/temp.h"
