@@ -4,8 +4,8 @@ if(TARGET accel_registry AND TARGET accel_core)
   add_executable(embed_registry tools/embed_registry.c src/registry/schema.c $<TARGET_OBJECTS:accel_core>)
   target_include_directories(embed_registry PRIVATE src)
   target_link_libraries(embed_registry PRIVATE accel_options PkgConfig::CJSON Threads::Threads ${CMAKE_DL_LIBS} m)
-  set_target_properties(embed_registry PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
-  set(registry_c ${CMAKE_BINARY_DIR}/registry_data.c)
+  set_target_properties(embed_registry PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
+  set(registry_c ${PROJECT_BINARY_DIR}/registry_data.c)
   add_custom_command(OUTPUT ${registry_c}
     COMMAND embed_registry ${registry_c} ${PROJECT_SOURCE_DIR}/registry
     DEPENDS embed_registry ${registry_files} VERBATIM COMMENT "Checking and embedding registry/")

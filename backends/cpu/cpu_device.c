@@ -61,8 +61,9 @@ int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
   return ACCEL_PLUGIN_OK;
 }
 
-/* MemAvailable in bytes, which counts caches that can be dropped; 0 when the system does not
- * say. */
+/* MemAvailable in bytes, which counts caches that can be dropped; 0 when the system does not say.
+ * It is the whole system's: the core, which knows this process's cgroup, lowers what a CPU device
+ * answers to what a container leaves (src/hardware/devices.c). */
 static uint64_t available(void) {
   FILE *f = fopen("/proc/meminfo", "re");
   char line[128];

@@ -98,6 +98,8 @@ typedef struct bench_result {
   char output[64]; /* the tensor that was computed: "last_hidden_state" */
   char device[64], precision[32], implementation_type[32], driver[160], weights[64], model[512];
   char cpu[128]; /* the machine's, from /proc/cpuinfo */
+  /* of the device: PCI address, UUID or the plugin's own name of it; of the build of this program */
+  char device_id[128], build[64];
   int32_t is_amd, listed;
   uint32_t threads;
   bench_profile profile; /* n 0: none */
@@ -134,12 +136,18 @@ typedef struct bench_comparison {
   bench_change *change;
   char unlike[512]; /* what was not the same: "threads 1, 2; batch 8, 1"; "" when all was */
 } bench_comparison;
-/* Compares with the JSON of an earlier `accel bench --json`. */
+/* Compares with the JSON of an earlier `accel bench --json`, or of bench_stored. */
 bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out,
                    char *message, uint32_t size);
 void bench_comparison_free(bench_comparison *comparison);
 
 /* Adds the result to a SQLite file, which is made when absent.  false: `message` says why. */
 bool bench_store(const char *path, const bench_result *result, char *message, uint32_t size);
+/* Is it such a file? */
+bool bench_is_store(const char *path);
+/* The latest run there of the same model, task, device, precision, threads, batch, lengths and output
+ * as `like`, as JSON that bench_compare reads; to be freed.  false: `message` says why. */
+bool bench_stored(const char *path, const bench_result *like, char **json, char *message,
+                  uint32_t size);
 
 #endif

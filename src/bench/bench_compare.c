@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,18 +49,20 @@ static double noise_of_rounds(const double *values, uint32_t n, uint32_t iters) 
   return inner;
 }
 
-static double noise_now(const bench_result *r) {
+/* at: of a list of samples in bench_round. */
+static double noise_now(const bench_result *r, size_t at) {
   uint32_t n = r->rounds * r->iters;
   double *all = malloc(((size_t)n + 1) * sizeof *all);
   for (uint32_t k = 0; all && k < r->rounds; ++k)
-    memcpy(all + (size_t)k * r->iters, r->round[k].latency_ms, r->iters * sizeof *all);
+    memcpy(all + (size_t)k * r->iters, *(double *const *)((const char *)&r->round[k] + at),
+           r->iters * sizeof *all);
   double noise = all ? noise_of_rounds(all, n, r->iters) : 0.0;
   free(all);
   return noise;
 }
 
-static double noise_before(const cJSON *old) {
-  const cJSON *list = cJSON_GetObjectItemCaseSensitive(old, "latency_ms"), *item;
+static double noise_before(const cJSON *old, const char *samples) {
+  const cJSON *list = cJSON_GetObjectItemCaseSensitive(old, samples), *item;
   int n = cJSON_GetArraySize(list), at = 0;
   double *all = n > 0 ? malloc((size_t)n * sizeof *all) : NULL;
   if (!all) return 0.0;
@@ -140,12 +143,41 @@ static void same_number(bench_comparison *c, const cJSON *old, const char *key, 
   if (before != now) unlike(c, "%s %g, %g", key, before, now);
 }
 
+/* Of a figure that was taken from these samples, then and now; 0: not known. */
+static double noise_of_both(const cJSON *old, const char *samples, const bench_result *r,
+                            size_t at) {
+  const double a = noise_before(old, samples), b = noise_now(r, at);
+  return a > 0 && b > 0 ? sqrt(a * a + b * b) : 0.0;
+}
+
+/* Mean of the first runs of the rounds: from "rounds" of a result, or from a store's samples. */
+static double first_before(const cJSON *old) {
+  const cJSON *samples = cJSON_GetObjectItemCaseSensitive(old, "first_samples_ms"),
+              *list = samples ? samples : cJSON_GetObjectItemCaseSensitive(old, "rounds"), *item;
+  double sum = 0;
+  int n = 0;
+  cJSON_ArrayForEach(item, list) {
+    sum += samples ? item->valuedouble : number(item, "first_ms");
+    ++n;
+  }
+  return n ? sum / n : (double)NAN;
+}
+
+static double first_now(const bench_result *r) {
+  double sum = 0;
+  for (uint32_t k = 0; k < r->rounds; ++k) sum += r->round[k].first_ms / r->rounds;
+  return sum;
+}
+
 static void compare(const cJSON *old, const bench_result *r, bench_comparison *c) {
-  double a = noise_before(old), b = noise_now(r),
-         noise = a > 0 && b > 0 ? sqrt(a * a + b * b) : 0.0;
+  const double noise = noise_of_both(old, "latency_ms", r, offsetof(bench_round, latency_ms));
+  double prefill_noise = noise;
+  if (r->new_tokens)
+    prefill_noise = noise_of_both(old, "prefill_samples_ms", r, offsetof(bench_round, prefill_ms));
   same_text(c, old, "model", r->model);
   same_text(c, old, "output", r->output);
   same_text(c, old, "device", r->device);
+  if (cJSON_HasObjectItem(old, "device_id")) same_text(c, old, "device_id", r->device_id);
   same_text(c, old, "precision", r->precision);
   same_text(c, old, "cpu", r->cpu);
   same_number(c, old, "threads", r->threads);
@@ -155,7 +187,11 @@ static void compare(const cJSON *old, const bench_result *r, bench_comparison *c
   add(c, "min_ms", number(old, "min_ms"), r->min_ms, false, 0.0);
   add(c, "p90_ms", number(old, "p90_ms"), r->p90_ms, false, 0.0);
   add(c, "prefill_tokens_per_s", number(old, "prefill_tokens_per_s"), r->prefill_tokens_per_s, true,
-      noise);
+      prefill_noise);
+  if (r->new_tokens)
+    add(c, "decode_tokens_per_s", number(old, "decode_tokens_per_s"), r->decode_tokens_per_s, true,
+        noise_of_both(old, "decode_samples_ms", r, offsetof(bench_round, decode_ms)));
+  add(c, "first_ms", first_before(old), first_now(r), false, 0.0);
   add(c, "load_ms", number(old, "load_ms"), r->load_ms, false, 0.0);
   add(c, "peak_rss_bytes", number(old, "peak_rss_bytes"), (double)r->peak_rss_bytes, false, 0.0);
   if (r->profile.n) add_ops(c, old, r);

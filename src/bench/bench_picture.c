@@ -86,11 +86,11 @@ static void box(const picture *p, double from_us, double us, double y, const cha
           "stroke=\"#ffffff\" "
           "stroke-width=\"%s\"/>",
           x, y, width > 0.2 ? width : 0.2, ROW - 2, fill, width > 3 ? "0.6" : "0.15");
-  int room = (int)((width - 6) / 6.8), n = (int)strlen(text);
-  if (room >= 3) {
+  int fits = (int)((width - 6) / 6.8), n = (int)strlen(text);
+  if (fits >= 3) {
     char cut[160];
-    snprintf(cut, sizeof cut, "%.*s%s", n <= room ? n : room - 1, text,
-             n <= room ? "" : "\xe2\x80\xa6");
+    snprintf(cut, sizeof cut, "%.*s%s", n <= fits ? n : fits - 1, text,
+             n <= fits ? "" : "\xe2\x80\xa6");
     text_at(p, x + 4, y + 16, 11, "start", cut);
   }
   fputs("</g>\n", p->to);

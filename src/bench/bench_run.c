@@ -199,16 +199,16 @@ static double median(double *sorted, uint32_t n) {
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-/* Rates of a generation, at the medians over all rounds. */
-static void summarise_generation(bench_result *r, double *room) {
+/* Rates of a generation, at the medians over all rounds; sorted: memory for all samples of a kind. */
+static void summarise_generation(bench_result *r, double *sorted) {
   uint32_t n = r->rounds * r->iters;
   double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */
   for (int decode = 0; decode < 2; ++decode) {
     for (uint32_t k = 0; k < r->rounds; ++k)
-      memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
-             r->iters * sizeof *room);
-    qsort(room, n, sizeof *room, by_size);
-    double ms = median(room, n);
+      memcpy(sorted + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
+             r->iters * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_size);
+    double ms = median(sorted, n);
     if (!decode && r->transcribes) r->encoder_ms = ms;
     if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
     if (decode && steps > 0)
@@ -247,6 +247,7 @@ static accel_status summarise(bench_result *r) {
 static void note_machine(accel *ctx, bench_result *out) {
   struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0) out->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+  snprintf(out->build, sizeof out->build, "%s", ACCEL_BUILD_ID);
   char line[256];
   FILE *info = fopen("/proc/cpuinfo", "r");
   while (info && fgets(line, sizeof line, info)) {
@@ -263,13 +264,15 @@ static void note_machine(accel *ctx, bench_result *out) {
   if (strcmp(out->implementation_type, "CPU") == 0 ||
       strcmp(out->implementation_type, "REFERENCE") == 0) {
     snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
+    snprintf(out->device_id, sizeof out->device_id, "%s", out->device);
     return;
   }
   accel_devices *devices;
   if (accel_detect(ctx, 0, &devices) != ACCEL_OK) return;
   for (uint32_t i = 0; i < devices->n; ++i) {
-    if (strcmp(devices->item[i].name, out->device) == 0)
-      snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
+    if (strcmp(devices->item[i].name, out->device) != 0) continue;
+    snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
+    snprintf(out->device_id, sizeof out->device_id, "%s", devices->item[i].id);
   }
   accel_devices_free(&devices);
 }

@@ -1,10 +1,12 @@
 /* bench_schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION; older
- * files are brought forward step by step: version 2 added peaks and steps of profiled runs.
- * measured = 1: the figures come from a run on the named device; libaccel stores nothing else. */
+ * files are brought forward step by step.  Version 2 added peaks and the steps of profiled runs.
+ * Version 3 keeps every sample (prefill, decode, first run and load beside the latencies), what was
+ * computed, the device's id and the build; and it refuses measured = 0: a row is a run that happened
+ * on the named device, and estimates have no place here. */
 #ifndef ACCEL_BENCH_SCHEMA_H
 #define ACCEL_BENCH_SCHEMA_H
 
-#define BENCH_SCHEMA_VERSION 2
+#define BENCH_SCHEMA_VERSION 3
 
 /* clang-format off */
 #define BENCH_SCHEMA_TO_2                                                                \
@@ -24,6 +26,66 @@
   "  PRIMARY KEY (run, node)"                                                            \
   ") WITHOUT ROWID;"                                                                     \
   "PRAGMA user_version = 2;"
+/* The table is made anew, because SQLite cannot change a CHECK.  Foreign keys must be off meanwhile,
+ * or dropping the old table would empty those that refer to it. */
+#define BENCH_SCHEMA_TO_3                                                                \
+  "CREATE TABLE run_3 ("                                                                 \
+  "  id INTEGER PRIMARY KEY,"                                                            \
+  "  time TEXT NOT NULL,"                  /* UTC, ISO 8601 */                           \
+  "  measured INTEGER NOT NULL CHECK (measured = 1),"                                    \
+  "  library TEXT NOT NULL,"               /* version */                                 \
+  "  host TEXT NOT NULL,"                                                                \
+  "  cpu TEXT NOT NULL,"                                                                 \
+  "  model TEXT NOT NULL,"                                                               \
+  "  weights TEXT NOT NULL,"               /* local, or random with its seed */          \
+  "  task TEXT NOT NULL,"                  /* encode, generate, transcribe */            \
+  "  device TEXT NOT NULL,"                                                              \
+  "  implementation_type TEXT NOT NULL,"                                                 \
+  "  driver TEXT NOT NULL,"                                                              \
+  "  precision TEXT NOT NULL,"                                                           \
+  "  listed INTEGER NOT NULL,"                                                           \
+  "  threads INTEGER NOT NULL,"                                                          \
+  "  batch INTEGER NOT NULL,"                                                            \
+  "  lengths TEXT NOT NULL,"               /* tokens of each sequence, comma-separated */ \
+  "  tokens INTEGER NOT NULL,"             /* of one run */                              \
+  "  iters INTEGER NOT NULL,"              /* in a round */                              \
+  "  rounds INTEGER NOT NULL,"                                                           \
+  "  load_ms REAL NOT NULL,"                                                             \
+  "  median_ms REAL NOT NULL,"                                                           \
+  "  min_ms REAL NOT NULL,"                                                              \
+  "  p90_ms REAL NOT NULL,"                                                              \
+  "  items_per_s REAL NOT NULL,"                                                         \
+  "  prefill_tokens_per_s REAL NOT NULL,"                                                \
+  "  peak_rss_bytes INTEGER NOT NULL,"                                                   \
+  "  device_peak_bytes INTEGER,"           /* NULL: not known */                         \
+  "  peak_gflops REAL,"                    /* NULL: not profiled */                      \
+  "  peak_gbytes_per_s REAL,"                                                            \
+  "  device_id TEXT NOT NULL,"             /* PCI address or UUID; '' not known */       \
+  "  build TEXT NOT NULL,"                 /* of accel; '' not known */                  \
+  "  output TEXT NOT NULL,"                /* tensor that was computed; '' not known */  \
+  "  new_tokens INTEGER NOT NULL,"         /* of each sequence; 0: nothing is decoded */ \
+  "  decode_tokens_per_s REAL,"            /* NULL: nothing is decoded, or not known */  \
+  "  decoder_ms_per_token REAL,"                                                         \
+  "  encoder_ms REAL"                      /* of a transcription */                      \
+  ");"                                                                                   \
+  "INSERT INTO run_3 SELECT *, '', '', '', 0, NULL, NULL, NULL FROM run;"                \
+  "DROP TABLE run;"                                                                      \
+  "ALTER TABLE run_3 RENAME TO run;"                                                     \
+  "CREATE INDEX run_by_case ON run (model, device, precision, threads, batch);"          \
+  "CREATE TABLE sample ("                                                                \
+  "  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"                         \
+  "  what TEXT NOT NULL"                   /* load and first: one a round, iter 0 */     \
+  "    CHECK (what IN ('latency', 'prefill', 'decode', 'first', 'load')),"               \
+  "  round INTEGER NOT NULL,"                                                            \
+  "  iter INTEGER NOT NULL,"                                                             \
+  "  ms REAL NOT NULL,"                                                                  \
+  "  PRIMARY KEY (run, what, round, iter)"                                               \
+  ") WITHOUT ROWID;"                                                                     \
+  "INSERT INTO sample SELECT run, 'latency', round, iter, ms FROM latency;"              \
+  "DROP TABLE latency;"                                                                  \
+  "CREATE VIEW latency AS"                 /* as versions 1 and 2 had it */              \
+  "  SELECT run, round, iter, ms FROM sample WHERE what = 'latency';"                    \
+  "PRAGMA user_version = 3;"
 #define BENCH_SCHEMA_1                                                                     \
   "CREATE TABLE run ("                                                                   \
   "  id INTEGER PRIMARY KEY,"                                                            \
@@ -64,7 +126,7 @@
   ") WITHOUT ROWID;"                                                                     \
   "CREATE INDEX run_by_case ON run (model, device, precision, threads, batch);"          \
   "PRAGMA user_version = 1;"
-#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2
+#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3
 /* clang-format on */
 
 #endif

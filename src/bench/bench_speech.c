@@ -1,20 +1,20 @@
 /* bench_speech.c - noise in, so many tokens out. */
 #include "bench/bench_speech.h"
-#include "bench/bench_wav.h"
+#include "tool/tool_wav.h"
 
 #include <stdlib.h>
 
 /* A WAV file of 16-bit noise. */
 static accel_status make_sound(uint32_t samples, uint64_t seed, bench_speech *s) {
-  const size_t n = WAV_HEADER + 2 * (size_t)samples;
+  const size_t n = TOOL_WAV_HEADER + 2 * (size_t)samples;
   unsigned char *wav = malloc(n);
   if (!wav) return ACCEL_ERROR_OUT_OF_MEMORY;
-  wav_header(wav, BENCH_SAMPLE_RATE, 2 * samples);
+  tool_wav_header(wav, BENCH_SAMPLE_RATE, 2 * samples);
   for (uint32_t i = 0; i < samples; ++i) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     const int32_t sample = (int32_t)(seed >> 51) - 4096;
-    wav[WAV_HEADER + 2 * i] = (unsigned char)sample;
-    wav[WAV_HEADER + 2 * i + 1] = (unsigned char)(sample >> 8);
+    wav[TOOL_WAV_HEADER + 2 * i] = (unsigned char)sample;
+    wav[TOOL_WAV_HEADER + 2 * i + 1] = (unsigned char)(sample >> 8);
   }
   s->sound = (accel_media){.name = "noise", .data = wav, .n = n};
   return ACCEL_OK;

@@ -17,7 +17,7 @@ enum { INTERRUPTED = 130, MAX_LINE = 16 << 20 };
 /* Lines of stdin, read so that a signal wakes the reader. */
 typedef struct lines {
   char *data;
-  size_t n, at, room;
+  size_t n, at, capacity;
   bool end;
 } lines;
 
@@ -48,12 +48,12 @@ static int too_long(const conversation *c) {
 /* Waits for input or a signal, and reads.  0, or an exit code. */
 static int fill(conversation *c) {
   lines *in = &c->in;
-  if (in->room - in->n < 4096) {
-    size_t room = in->room ? 2 * in->room : 8192;
-    char *data = room > 2 * (size_t)MAX_LINE ? NULL : realloc(in->data, room);
+  if (in->capacity - in->n < 4096) {
+    size_t capacity = in->capacity ? 2 * in->capacity : 8192;
+    char *data = capacity > 2 * (size_t)MAX_LINE ? NULL : realloc(in->data, capacity);
     if (!data) return too_long(c);
     in->data = data;
-    in->room = room;
+    in->capacity = capacity;
   }
   struct pollfd wait[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = c->wake, .events = POLLIN}};
@@ -62,7 +62,7 @@ static int fill(conversation *c) {
   int asked = cli_asked_to_stop(&times);
   if (asked)
     return asked == SIGINT ? INTERRUPTED : cli_error(c->run, ACCEL_ERROR_CANCELLED, "stopped");
-  ssize_t got = read(STDIN_FILENO, in->data + in->n, in->room - in->n - 1);
+  ssize_t got = read(STDIN_FILENO, in->data + in->n, in->capacity - in->n - 1);
   if (got < 0 && errno != EINTR)
     return cli_error(c->run, ACCEL_ERROR_IO, "stdin: %s", strerror(errno));
   if (got == 0) in->end = true;

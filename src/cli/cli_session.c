@@ -163,6 +163,33 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
   how->kv_cache = run->value[OPT_KV_CACHE];
 }
 
+/* Bytes of the name in front of a reason: "rocm:0" of "rocm:0: no libamdhip64.so.7". */
+static int name_bytes(const char *reason) {
+  const char *end = strstr(reason, ": ");
+  return end ? (int)(end - reason) : (int)strlen(reason);
+}
+
+/* What was passed over on the way to the device: the names alone, or with --verbose a line for each
+ * with its reason. */
+static void say_passed_over(const cli_run *run, const accel_strings *reasons) {
+  const uint32_t n = reasons ? reasons->n : 0;
+  const bool verbose = cli_flag(run, OPT_VERBOSE);
+  const char *last = "";
+  for (uint32_t i = 0; i < n; ++i) {
+    const char *reason = reasons->item[i];
+    const int bytes = name_bytes(reason);
+    if (verbose) {
+      fprintf(stderr, "%s%s", i ? "\n  " : "; passed over:\n  ", reason);
+      continue;
+    }
+    /* several reasons against one name follow each other */
+    if (i && name_bytes(last) == bytes && !strncmp(last, reason, (size_t)bytes)) continue;
+    fprintf(stderr, "%s%.*s", i ? ", " : "; passed over: ", bytes, reason);
+    last = reason;
+  }
+  if (n && !verbose) fputs(" (--verbose says why)", stderr);
+}
+
 void cli_say_placement(const cli_run *run, const accel_placement_report *placement) {
   if (cli_flag(run, OPT_QUIET) || !placement) return;
   cli_progress_end();
@@ -170,8 +197,7 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
   if (!placement->listed) fputs(" (not listed by the registry)", stderr);
   if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
     fprintf(stderr, ", weights %s", placement->weights);
-  for (uint32_t i = 0; placement->reasons && i < placement->reasons->n; ++i)
-    fprintf(stderr, "%s%s", i ? "; " : "; passed over: ", placement->reasons->item[i]);
+  say_passed_over(run, placement->reasons);
   fputc('\n', stderr);
 }
 

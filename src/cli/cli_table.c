@@ -160,17 +160,17 @@ void cli_table_markdown(cli_table *table, const char *align) {
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n) {
   cli_table table = {0};
   const char **cells = calloc(n + 2, sizeof *cells);
-  char(*room)[24] = calloc(n + 2, sizeof *room);
+  char(*numbers)[24] = calloc(n + 2, sizeof *numbers);
   char excerpt[256];
-  for (uint32_t r = 0; cells && room && r <= n; ++r) {
-    if (r) snprintf(room[0], sizeof *room, "%u", r);
-    cells[0] = r ? room[0] : "";
+  for (uint32_t r = 0; cells && numbers && r <= n; ++r) {
+    if (r) snprintf(numbers[0], sizeof *numbers, "%u", r);
+    cells[0] = r ? numbers[0] : "";
     for (uint32_t c = 0; c < n; ++c) {
       if (r)
-        snprintf(room[c + 1], sizeof *room, "%.4f", cosine[(size_t)(r - 1) * n + c]);
+        snprintf(numbers[c + 1], sizeof *numbers, "%.4f", cosine[(size_t)(r - 1) * n + c]);
       else
-        snprintf(room[c + 1], sizeof *room, "%u", c + 1);
-      cells[c + 1] = room[c + 1];
+        snprintf(numbers[c + 1], sizeof *numbers, "%u", c + 1);
+      cells[c + 1] = numbers[c + 1];
     }
     cells[n + 1] = r ? cli_excerpt(texts[r - 1], 60, excerpt, sizeof excerpt) : "text";
     cli_table_row(&table, n + 2, cells);
@@ -183,7 +183,7 @@ void cli_print_similarity(const double *cosine, const char *const *texts, uint32
   }
   free(align);
   free((void *)cells);
-  free(room);
+  free(numbers);
 }
 
 int cli_flush(cli_run *run) {

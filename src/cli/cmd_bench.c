@@ -2,11 +2,22 @@
 #include "cli/cmd_bench.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void say_placement(void *user, const accel_placement_report *placement) {
   cli_say_placement(user, placement);
+}
+
+/* at: of the list in bench_round; round after round. */
+static void samples_json(cli_json *json, const char *name, const bench_result *r, size_t at) {
+  cli_json_open(json, name, '[');
+  for (uint32_t k = 0; k < r->rounds; ++k) {
+    const double *ms = *(double *const *)((const char *)&r->round[k] + at);
+    for (uint32_t i = 0; i < r->iters; ++i) cli_json_double(json, NULL, ms[i]);
+  }
+  cli_json_close(json, ']');
 }
 
 static int print_json(cli_run *run, const bench_params *params, const bench_result *r,
@@ -31,6 +42,8 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_int(&json, "threads", r->threads);
   cli_json_text(&json, "cpu", r->cpu);
   cli_json_text(&json, "library", accel_version());
+  cli_json_text(&json, "build", r->build);
+  cli_json_text(&json, "device_id", r->device_id);
   cli_json_int(&json, "batch", r->batch);
   cli_json_open(&json, "lengths", '[');
   for (uint32_t b = 0; b < r->batch; ++b) cli_json_int(&json, NULL, r->lengths[b]);
@@ -39,11 +52,11 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_int(&json, "iters", r->iters);
   cli_json_int(&json, "warmup", params->warmup);
   cli_json_double(&json, "load_ms", r->load_ms);
-  cli_json_open(&json, "latency_ms", '[');
-  for (uint32_t k = 0; k < r->rounds; ++k) {
-    for (uint32_t i = 0; i < r->iters; ++i) cli_json_double(&json, NULL, r->round[k].latency_ms[i]);
+  samples_json(&json, "latency_ms", r, offsetof(bench_round, latency_ms));
+  if (r->new_tokens) {
+    samples_json(&json, "prefill_samples_ms", r, offsetof(bench_round, prefill_ms));
+    samples_json(&json, "decode_samples_ms", r, offsetof(bench_round, decode_ms));
   }
-  cli_json_close(&json, ']');
   cli_json_open(&json, "rounds", '[');
   for (uint32_t k = 0; k < r->rounds; ++k) {
     cli_json_open(&json, NULL, '{');
@@ -156,8 +169,10 @@ static int report(cli_run *run, const bench_params *params, const bench_result *
 }
 
 static int bench(cli_run *run, bench_params *params) {
-  char *old = NULL; /* read first: a wrong name is not to cost a benchmark */
-  int code = run->value[OPT_COMPARE] ? cli_file_read(run, run->value[OPT_COMPARE], &old, NULL) : 0;
+  char *old = NULL, message[512]; /* read first: a wrong name is not to cost a benchmark */
+  const char *path = run->value[OPT_COMPARE];
+  const bool stored = path && bench_is_store(path);
+  int code = path && !stored ? cli_file_read(run, path, &old, NULL) : 0;
   if (!code) code = cli_context(run);
   if (code) {
     free(old);
@@ -169,6 +184,9 @@ static int bench(cli_run *run, bench_params *params) {
   if (!code && params->profile && !result.profile.n)
     code =
         cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
+  /* before this run is stored, perhaps in the same file */
+  if (!code && stored && !bench_stored(path, &result, &old, message, sizeof message))
+    code = cli_error(run, ACCEL_ERROR_NOT_FOUND, "%s", message);
   if (!code) code = write_files(run, &result);
   if (!code) code = report(run, params, &result, old);
   bench_result_free(&result);

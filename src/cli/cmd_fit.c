@@ -71,7 +71,27 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
   cli_table_row(table, 12, f->answer < 0 ? none : some);
 }
 
-static void print_table(const accel_fit_report *r) {
+/* The devices that `auto` may choose: not those that are emulated in software. */
+static bool counts(const accel_devices *devices, const char *name) {
+  for (uint32_t i = 0; devices && i < devices->n; ++i)
+    if (!strcmp(devices->item[i].name, name)) return strcmp(devices->item[i].type, "software") != 0;
+  return true;
+}
+
+/* The names of the other devices, in one line. */
+static void print_others(const accel_fit_report *r, const accel_devices *devices) {
+  bool any = false;
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const char *name = r->record[i].device;
+    if (counts(devices, name) || (i && !strcmp(name, r->record[i - 1].device))) continue;
+    printf("%s%s", any ? ", " : "\nalso there, emulated in software: ", name);
+    any = true;
+  }
+  if (any) puts(" (--verbose shows them, too)");
+}
+
+/* devices: what there is, to show first what counts; NULL: all are shown as they come. */
+static void print_table(const accel_fit_report *r, const accel_devices *devices, bool verbose) {
   static const char *const head[] = {"device",    "precision", "weights", "state",
                                      "scratch",   "tokenizer", "total",   "resident",
                                      "peak load", "available", "answer",  "advice"};
@@ -79,8 +99,12 @@ static void print_table(const accel_fit_report *r) {
   printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model,
          r->architecture, 1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
   cli_table_row(&table, 12, head);
-  for (uint32_t i = 0; i < r->n; ++i) print_row(&table, &r->record[i]);
+  for (uint32_t i = 0; i < r->n; ++i)
+    if (counts(devices, r->record[i].device)) print_row(&table, &r->record[i]);
+  for (uint32_t i = 0; verbose && i < r->n; ++i)
+    if (!counts(devices, r->record[i].device)) print_row(&table, &r->record[i]);
   cli_table_print(&table, "llrrrrrrrrll");
+  if (!verbose) print_others(r, devices);
 }
 
 /* 5 when a device or a precision was named and nothing of it fits; 3 when none of it can run at
@@ -109,10 +133,14 @@ int cmd_fit(cli_run *run) {
   accel_fit_report *report;
   accel_status status = accel_fit(run->ctx, run->args[0], &params, &report);
   if (status != ACCEL_OK) return cli_fail(run, status);
-  if (cli_flag(run, OPT_JSON))
+  accel_devices *devices = NULL; /* known already: the report asked every one of them */
+  if (cli_flag(run, OPT_JSON)) {
     code = print_json(run, report);
-  else
-    print_table(report);
+  } else {
+    if (!params.device && accel_detect(run->ctx, 0, &devices) != ACCEL_OK) devices = NULL;
+    print_table(report, devices, cli_flag(run, OPT_VERBOSE) || cli_flag(run, OPT_ALLOW_SOFTWARE));
+    accel_devices_free(&devices);
+  }
   if (!code) code = verdict(run, report);
   accel_fit_report_free(&report);
   return code;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench_wav.h"
+#include "tool/tool_wav.h"
 #include "cli/cli_print.h"
 
 /* What is asked for, with the memory behind it. */
@@ -20,12 +20,12 @@ typedef struct wishes {
 
 /* A WAV header in front of raw 16-bit samples. */
 static int wrap_samples(cli_run *run, wishes *w, uint32_t rate, size_t n) {
-  if (n > UINT32_MAX - WAV_HEADER)
+  if (n > UINT32_MAX - TOOL_WAV_HEADER)
     return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
-  unsigned char *wav = malloc(WAV_HEADER + n);
+  unsigned char *wav = malloc(TOOL_WAV_HEADER + n);
   if (!wav) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  wav_header(wav, rate, (uint32_t)n);
-  memcpy(wav + WAV_HEADER, w->piped, n);
+  tool_wav_header(wav, rate, (uint32_t)n);
+  memcpy(wav + TOOL_WAV_HEADER, w->piped, n);
   free(w->piped);
   w->piped = (char *)wav;
   return 0;

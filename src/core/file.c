@@ -4,11 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,40 +30,111 @@ static accel_status refused(const char *path, const char *verb, int error) {
 }
 
 /* Opens a regular file, or with `any` everything that can be read. */
-static accel_status open_file(const char *path, bool any, int *fd, size_t *n) {
-  struct stat info;
+static accel_status open_file(const char *path, bool any, int *fd, struct stat *info) {
   /* without `any` a FIFO must not block us before we saw its kind */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK));
   if (*fd < 0) return refused(path, "open", errno);
-  int error = fstat(*fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  int error = fstat(*fd, info) ? errno : S_ISDIR(info->st_mode) ? EISDIR : 0;
   if (error) return close(*fd), refused(path, "read", error);
-  if (!any && !S_ISREG(info.st_mode))
+  if (!any && !S_ISREG(info->st_mode))
     return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
-  if ((uint64_t)info.st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
-  *n = (size_t)info.st_size;
+  if ((uint64_t)info->st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
   return ACCEL_OK;
 }
 
+static uint64_t nanoseconds(struct timespec t) {
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+accel_status accel__file_open(const char *path, int *fd, accel__file_state *state) {
+  struct stat info;
+  ACCEL_TRY(open_file(path, false, fd, &info));
+  *state = (accel__file_state){.bytes = (uint64_t)info.st_size,
+                               .modified = nanoseconds(info.st_mtim),
+                               .changed = nanoseconds(info.st_ctim), /* archives set mtimes */
+                               .inode = (uint64_t)info.st_ino};
+  if (accel__fault("short_file")) state->bytes /= 2;
+  return ACCEL_OK;
+}
+
+accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n) {
+  for (size_t have = 0; have < n;) {
+    const ssize_t got = pread(fd, (char *)out + have, n - have, (off_t)(offset + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refused(path, "read", errno);
+    if (!got)
+      return accel__fail(ACCEL_ERROR_FORMAT,
+                         "%s: ends at byte %" PRIu64 ", %zu bytes are due from byte %" PRIu64
+                         " on (truncated?)",
+                         path, offset + have, n, offset);
+    have += (size_t)got;
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__file_same(const char *path, const accel__file_state *now,
+                              const accel__file_state *expected) {
+  if (now->bytes == expected->bytes && now->modified == expected->modified &&
+      now->changed == expected->changed && now->inode == expected->inode)
+    return ACCEL_OK;
+  const bool resized = now->bytes != expected->bytes;
+  const accel_status code = resized ? ACCEL_ERROR_FORMAT : ACCEL_ERROR_IO;
+  if (resized)
+    accel__fail(
+        code, "%s: the file was changed while it was read: it had %" PRIu64 " bytes, now %" PRIu64,
+        path, expected->bytes, now->bytes);
+  else
+    accel__fail(code, "%s: the file was changed while it was read", path);
+  return accel__remedy(code, "open the model again when nobody writes to its files any more");
+}
+
+/* mmap refused.  ENOMEM means that address space is missing, not memory: pages come when they are
+ * touched. */
+static accel_status not_mapped(const char *path, uint64_t n, int error) {
+  struct rlimit limit;
+  const double gib = 1.0 / (1 << 30);
+  if (error != ENOMEM) return refused(path, "map", error);
+  accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+              "%s: cannot map its %" PRIu64 " bytes (%.2f GiB): no address space is left", path, n,
+              gib * (double)n);
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+    return accel__remedy(
+        ACCEL_ERROR_DOES_NOT_FIT,
+        "check vm.overcommit_memory and vm.max_map_count, or take a smaller model");
+  return accel__remedy(
+      ACCEL_ERROR_DOES_NOT_FIT,
+      "this process may have %.2f GiB of address space (ulimit -v): raise the limit "
+      "above the model's files (ulimit -v unlimited), or take a smaller model",
+      gib * (double)limit.rlim_cur);
+}
+
 accel_status accel__file_map(const char *path, accel__mapping *out) {
+  return accel__file_map_same(path, NULL, out);
+}
+
+accel_status accel__file_map_same(const char *path, const accel__file_state *expected,
+                                  accel__mapping *out) {
   int fd;
+  accel__file_state state;
   accel__mapping m = {0};
   *out = m;
-  ACCEL_TRY(open_file(path, false, &fd, &m.n));
-  if (accel__fault("short_file")) m.n /= 2;
-  if (m.n) {
+  ACCEL_TRY(accel__file_open(path, &fd, &state));
+  accel_status status = expected ? accel__file_same(path, &state, expected) : ACCEL_OK;
+  m.n = (size_t)state.bytes;
+  if (status == ACCEL_OK && m.n) {
     void *data = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
-      accel_status status = refused(path, "map", errno);
-      close(fd);
-      return status;
-    }
-    m.data = data;
+      status = not_mapped(path, m.n, errno);
+    } else {
+      m.data = data;
 #ifdef MADV_NOHUGEPAGE
-    /* a row that is read brings the pages around it, not 2 MiB of the file */
-    madvise(data, m.n, MADV_NOHUGEPAGE);
+      /* a row that is read brings the pages around it, not 2 MiB of the file */
+      madvise(data, m.n, MADV_NOHUGEPAGE);
 #endif
+    }
   }
   close(fd);
+  if (status != ACCEL_OK) return status;
   m.path = accel__fault("allocation") ? NULL : strdup(path);
   if (!m.path) return accel__file_unmap(&m), accel__no_memory(strlen(path) + 1);
   *out = m;
@@ -125,10 +198,11 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
 
 accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n) {
   int fd;
-  size_t size = 0;
+  struct stat info;
   *bytes = NULL;
   *n = 0;
-  ACCEL_TRY(open_file(path, true, &fd, &size));
+  ACCEL_TRY(open_file(path, true, &fd, &info));
+  const size_t size = (size_t)info.st_size;
   accel_status status =
       size > max_bytes ? accel__fail(ACCEL_ERROR_FORMAT,
                                      "%s: %zu bytes, more than the %zu allowed for such a file",

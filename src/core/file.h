@@ -15,9 +15,28 @@ typedef struct accel__mapping {
   char *path;
 } accel__mapping; /* {0} is empty */
 
-/* Errors name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND, everything else
- * ACCEL_ERROR_IO. */
+/* What tells one state of a file from another: equal as long as nobody writes or replaces it. */
+typedef struct accel__file_state {
+  uint64_t bytes, modified, changed, inode; /* times in nanoseconds since 1970 */
+} accel__file_state;
+
+/* Errors of this header name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND,
+ * everything else ACCEL_ERROR_IO where nothing else is said. */
+
+/* A regular file, open for reading; *fd is the caller's to close. */
+accel_status accel__file_open(const char *path, int *fd, accel__file_state *state);
+/* Exactly n bytes from `offset` on; a file that ends before is ACCEL_ERROR_FORMAT.  `path` is for
+ * messages. */
+accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n);
+/* Maps a whole regular file.  ACCEL_ERROR_DOES_NOT_FIT: no address space for it (ulimit -v). */
 accel_status accel__file_map(const char *path, accel__mapping *out);
+/* The same for a file that was looked at before: fails as accel__file_same does when it is in
+ * another state by now. */
+accel_status accel__file_map_same(const char *path, const accel__file_state *expected,
+                                  accel__mapping *out);
+/* With a remedy when the two differ: ACCEL_ERROR_FORMAT for another size, else ACCEL_ERROR_IO. */
+accel_status accel__file_same(const char *path, const accel__file_state *now,
+                              const accel__file_state *expected);
 /* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the
  * file when touched. */
 void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);

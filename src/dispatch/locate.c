@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "weights/weights.h"
+#include "core/find_model.h"
 
 /* NULL where the registry has nothing to say; only memory is an error. */
 static accel_status look_up(accel__registry *registry, const char *model,

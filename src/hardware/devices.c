@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/topology.h"
 #include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
@@ -75,6 +76,22 @@ static void find_card(accel__hardware *h, accel__entry *entry) {
   }
 }
 
+/* A device that computes in this machine's main memory gets no more of it than this process may
+ * take: the limit of a memory cgroup (a container's) lies below what the system as a whole has, and
+ * a plugin does not see it.  Asked for here for all such plugins.  Nothing changes where /proc does
+ * not tell the memory. */
+static void lower_to_cgroup(const accel__hardware *h, uint32_t type, accel_plugin_memory *m) {
+  uint64_t total, left;
+  if (type != ACCEL_PLUGIN_DEVICE_CPU && type != ACCEL_PLUGIN_DEVICE_SOFTWARE) return;
+  left = accel__memory_available(h->root, &total);
+  if (!total) return;
+  if (!left) left = 1; /* nothing is left; 0 would say that it is not known */
+  if (!m->total || total < m->total) m->total = total;
+  if (!m->free || left < m->free) m->free = left;
+  if (m->budget > m->free) m->budget = m->free;
+  if (m->shared_with_host > m->total) m->shared_with_host = m->total;
+}
+
 static accel_status fill_info(accel__hardware *h, accel__entry *e,
                               const accel_plugin_memory *memory) {
   accel_device_info *info = &e->device.info;
@@ -102,8 +119,10 @@ static accel_status fill_info(accel__hardware *h, accel__entry *e,
   info->usable = 0;
   info->is_amd = (!strcmp(info->hardware, "amd") && facts->type != ACCEL_PLUGIN_DEVICE_SOFTWARE) ||
                  (facts->flags & ACCEL_PLUGIN_DEVICE_AMD);
-  info->memory_total = memory->total;
-  info->memory_free = memory->free;
+  accel_plugin_memory own = *memory;
+  lower_to_cgroup(h, facts->type, &own);
+  info->memory_total = own.total;
+  info->memory_free = own.free;
   return ACCEL_OK;
 }
 
@@ -301,7 +320,10 @@ accel_status accel__device_memory(accel__hardware *h, const accel__device *devic
     out->total = device->info.memory_total;
     out->free = device->info.memory_free;
   }
-  if (rc == ACCEL_PLUGIN_OK) lower_by_sysfs(h, e, out);
+  if (rc == ACCEL_PLUGIN_OK) {
+    lower_by_sysfs(h, e, out);
+    lower_to_cgroup(h, e->device.facts.type, out);
+  }
   pthread_mutex_unlock(&h->lock);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   char message[sizeof error.message];

@@ -1,9 +1,13 @@
 /* hardware.h - what this machine can run on: plugins found and loaded, their devices, and why the rest is not there.
  *
- *   accel__hardware *h;                  accel__hardware_create(&params, &h);        one for each context; cheap, looks at
- * nothing accel__choice choice;                accel__hardware_choose(h, "rocm:0,cpu", &choice); for each choice.device[i],
- * in order: accel__device_test(h, device), then plugin->supports, plugin->init ... accel__choice_free(&choice);
- * accel__hardware_destroy(&h);
+ *   accel__hardware *h;
+ *   accel__hardware_create(&params, &h);            one for each context; cheap, looks at nothing
+ *   accel__choice choice;
+ *   accel__hardware_choose(h, "rocm:0,cpu", &choice);
+ *   for each choice.device[i], in order:
+ *     accel__device_test(h, device), then plugin->supports, plugin->init ...
+ *   accel__choice_free(&choice);
+ *   accel__hardware_destroy(&h);
  *
  * Nothing is looked at before it is asked for: "cpu" opens one plugin file and starts no process.  Every plugin but `cpu`
  * and `reference` (which touch no driver) is first opened, asked for its devices and self-tested in the helper program
@@ -80,14 +84,27 @@ typedef struct accel__choice {
   accel__arena arena; /* of the lists; the devices belong to the hardware object */
 } accel__choice;
 
-/* Which devices a user's string means.  NULL or "": "cpu".  Comma-separated names in any letter case, tried in order:
- *   auto             ROCm, CUDA, OpenCL, Vulkan, others, CPU; no software devices (unless allowed); a card once, by its best
- * route gpu, gpu:N       real GPUs in that order; the N-th card cpu, rocm, ...   the devices of a plugin, best first
- * (discrete, integrated, other, software) rocm:N, rocm:ID, vulkan:NAME   one device by number, id (PCI address or UUID) or
- * part of its name pci:ADDRESS      every route to the card at that address; "0000:" may be left off Hardware names of the
- * registry and their aliases (registry/hardware.json) work, too: amd = rocm = hip, nvidia = cuda ... ACCEL_OK: choice.n
- * >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy names devices
- * that can ("rocm:0").  ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.  On failure reasons are filled, too. */
+/* Which devices a user's string means.  It is a list of names, separated by commas and tried in this
+ * order, in any letter case; NULL or "": "cpu".
+ *
+ *   auto              the best device: ROCm, CUDA, OpenCL, Vulkan, other plugins, then the CPU.
+ *                     No software devices (unless allowed); a card once, by its best route
+ *   gpu               the real GPUs, in that order
+ *   gpu:N             the N-th card
+ *   cpu, rocm, ...    the devices of a plugin, best first: discrete, integrated, other, software
+ *   rocm:N            one device of a plugin by its number,
+ *   rocm:ID           by its id (PCI address or UUID),
+ *   vulkan:NAME       or by a part of its name
+ *   pci:ADDRESS       every route to the card at that address; "0000:" may be left off
+ *
+ * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd is rocm
+ * and hip, nvidia is cuda ...
+ *
+ * ACCEL_OK: choice.n >= 1.
+ * ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy
+ *   names devices that can ("rocm:0").
+ * ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.
+ * On failure the choice's reasons are filled, too. */
 accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted,
                                     accel__choice *out);
 void accel__choice_free(accel__choice *choice);
@@ -102,9 +119,9 @@ accel_status accel__device_test(accel__hardware *hardware, accel__device *device
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device,
                                           const char *precision);
 
-/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say
- * (other programs' use counts).
- */
+/* Memory now, in bytes; 0: not known.  Real AMD cards: total and free are the smaller of what the
+ * driver and sysfs say (other programs' use counts).  CPU and software devices: no more than the
+ * memory cgroup of this process (a container's limit) leaves. */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,
                                   accel_plugin_memory *out);
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/find_model.h"
 #include "registry/registry_internal.h"
-#include "weights/weights.h"
 
 enum { MAX_NAME = 4200, MAX_FILE = 16 << 20 };
 
@@ -32,7 +32,7 @@ accel_status accel__registry_merge(cJSON *base, const accel__json *over) {
   return ACCEL_OK;
 }
 
-/* Room for one more element. */
+/* Makes sure that the array has capacity for element n. */
 static accel_status grow(void *array, uint32_t n, uint32_t *capacity, size_t size) {
   if (n < *capacity) return ACCEL_OK;
   uint32_t wanted = *capacity ? *capacity * 2 : 256;

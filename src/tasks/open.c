@@ -50,13 +50,13 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
   return ACCEL_OK;
 }
 
-/* The checkpoint of the transformer, and those of Dense and LayerNorm modules under their
- * prefixes. */
+/* The headers of the transformer's checkpoint, and of those of Dense and LayerNorm modules under
+ * their prefixes.  A load maps the files later; accel_fit never does. */
 static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
-  ACCEL_TRY(accel__checkpoint_open(modules->transformer, &ep->checkpoint));
+  ACCEL_TRY(accel__checkpoint_open_headers(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
     accel__checkpoint *dense;
-    ACCEL_TRY(accel__checkpoint_open(modules->dense_directory[i], &dense));
+    ACCEL_TRY(accel__checkpoint_open_headers(modules->dense_directory[i], &dense));
     ACCEL_TRY(accel__checkpoint_join(ep->checkpoint, &dense, modules->dense_prefix[i]));
   }
   return ACCEL_OK;
@@ -165,6 +165,7 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
   const accel__registry_model *entry;
   accel__sentence_modules modules;
   ACCEL_TRY(build_steps(ep, model, params, &modules, &entry));
+  ACCEL_TRY(accel__checkpoint_map(ep->checkpoint));
   accel__report_progress(ep->ctx, "loading", 0, 1);
   ACCEL_TRY(place(ep, params, entry));
   log_unexpected(ep);

@@ -1,10 +1,10 @@
-/* checkpoint.c - the tensors of a model: which files belong to it, mapping them, finding tensors by
- * name. */
+/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping them,
+ * finding tensors by name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/json.h"
 #include "core/text.h"
@@ -13,7 +13,9 @@
 enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 256 << 20 };
 
 typedef struct shard {
-  accel__mapping map;
+  const char *path;        /* arena memory */
+  accel__file_state state; /* of the file whose header was read */
+  accel__mapping map;      /* {0}: not mapped */
   accel__safetensors header;
 } shard;
 
@@ -72,21 +74,37 @@ static accel_status refuse(const char *directory, const char *name, const foreig
 
 /* ---- shards ---- */
 
-/* Maps one file and reads its header. */
+/* The first bytes of the file: the length, and the JSON that it counts.  *bytes is malloc'd. */
+static accel_status read_header(int fd, const shard *s, uint8_t **bytes, uint64_t *n) {
+  uint8_t length[8] = {0};
+  ACCEL_TRY(accel__file_read_at(fd, s->path, 0, length,
+                                s->state.bytes < sizeof length ? 0 : sizeof length));
+  ACCEL_TRY(accel__safetensors_header_length(length, s->state.bytes, s->path, n));
+  *n += sizeof length;
+  *bytes = accel__fault("allocation") ? NULL : malloc((size_t)*n);
+  if (!*bytes) return accel__no_memory((size_t)*n);
+  return accel__file_read_at(fd, s->path, 0, *bytes, (size_t)*n);
+}
+
+/* Reads the header of one file. */
 static accel_status open_shard(accel__checkpoint *c, const char *path, shard *s) {
-  struct stat about;
-  ACCEL_TRY(accel__file_map(path, &s->map));
-  ACCEL_TRY(accel__safetensors_parse(s->map.data, s->map.n, path, &c->arena, &s->header));
-  uint64_t facts[4] = {s->map.n};
-  if (stat(path, &about) == 0) {
-    facts[1] = (uint64_t)about.st_mtim.tv_sec * 1000000000u + (uint64_t)about.st_mtim.tv_nsec;
-    /* archives set mtimes */
-    facts[2] = (uint64_t)about.st_ctim.tv_sec * 1000000000u + (uint64_t)about.st_ctim.tv_nsec;
-    facts[3] = (uint64_t)about.st_ino;
+  int fd;
+  uint8_t *bytes = NULL;
+  uint64_t n = 0;
+  s->path = accel__arena_string(&c->arena, path);
+  if (!s->path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__file_open(path, &fd, &s->state));
+  accel_status status = read_header(fd, s, &bytes, &n);
+  close(fd);
+  if (status == ACCEL_OK)
+    status = accel__safetensors_parse_header(bytes, n, s->state.bytes, path, &c->arena, &s->header);
+  if (status == ACCEL_OK) {
+    const uint64_t facts[4] = {s->state.bytes, s->state.modified, s->state.changed, s->state.inode};
+    c->hash = accel__hash(facts, sizeof facts, c->hash);
+    c->hash = accel__hash(bytes, s->header.data_start, c->hash);
   }
-  c->hash = accel__hash(facts, sizeof facts, c->hash);
-  c->hash = accel__hash(s->map.data, s->header.data_start, c->hash);
-  return ACCEL_OK;
+  free(bytes);
+  return status;
 }
 
 static accel_status make_shards(accel__checkpoint *c, uint32_t n) {
@@ -95,7 +113,7 @@ static accel_status make_shards(accel__checkpoint *c, uint32_t n) {
   return c->shard ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* Room for the tensors of all shards and their names. */
+/* Allocates for the tensors of all shards and their names. */
 static accel_status make_tensors(accel__checkpoint *c) {
   size_t all = 0;
   for (uint32_t f = 0; f < c->n_shard; f++) all += c->shard[f].header.n;
@@ -112,7 +130,7 @@ static accel_status add_tensor(accel__checkpoint *c, const accel__tensor_info *t
   size_t length = strlen(t->name);
   if (accel__map_get(&c->names, t->name, length, &before))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path,
-                       t->name, c->shard[c->tensor[before].file].map.path, c->shard[file].map.path);
+                       t->name, c->shard[c->tensor[before].file].path, c->shard[file].path);
   ACCEL_TRY(accel__map_set(&c->names, t->name, length, c->n));
   c->tensor[c->n] = *t;
   c->tensor[c->n++].file = file;
@@ -309,13 +327,52 @@ static accel_status open_any(accel__checkpoint *c, const char *path) {
 
 /* ---- interface ---- */
 
-accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
+accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out) {
   *out = NULL;
   accel__checkpoint *c = calloc(1, sizeof *c);
   if (!c) return accel__no_memory(sizeof *c);
   accel_status status = open_any(c, path);
   if (status != ACCEL_OK) accel__checkpoint_close(&c);
   *out = c;
+  return status;
+}
+
+accel_status accel__checkpoint_map(accel__checkpoint *c) {
+  for (uint32_t f = 0; c && f < c->n_shard; f++) {
+    shard *s = &c->shard[f];
+    if (!s->map.data) ACCEL_TRY(accel__file_map_same(s->path, &s->state, &s->map));
+  }
+  for (uint32_t i = 0; c && i < c->n; i++)
+    c->tensor[i].data = c->shard[c->tensor[i].file].map.data + c->tensor[i].offset;
+  return ACCEL_OK;
+}
+
+bool accel__checkpoint_is_mapped(const accel__checkpoint *c) {
+  for (uint32_t f = 0; f < c->n_shard; f++)
+    if (!c->shard[f].map.data) return false;
+  return true;
+}
+
+accel_status accel__checkpoint_load(accel__checkpoint *c, const accel__tensor_info *t) {
+  const shard *s = &c->shard[t->file];
+  accel__file_state now;
+  int fd;
+  if (t->data) return ACCEL_OK;
+  void *bytes = accel__arena_alloc(&c->arena, t->bytes + 1);
+  if (!bytes) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__file_open(s->path, &fd, &now));
+  accel_status status = accel__file_same(s->path, &now, &s->state);
+  if (status == ACCEL_OK)
+    status = accel__file_read_at(fd, s->path, t->offset, bytes, (size_t)t->bytes);
+  close(fd);
+  if (status == ACCEL_OK) c->tensor[t - c->tensor].data = bytes;
+  return status;
+}
+
+accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
+  ACCEL_TRY(accel__checkpoint_open_headers(path, out));
+  accel_status status = accel__checkpoint_map(*out);
+  if (status != ACCEL_OK) accel__checkpoint_close(out);
   return status;
 }
 
@@ -394,12 +451,13 @@ const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *k
 }
 
 const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) {
-  return file < c->n_shard ? c->shard[file].map.path : NULL;
+  return file < c->n_shard ? c->shard[file].path : NULL;
 }
 
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {
   const accel__mapping *map = &c->shard[t->file].map;
-  if (t->bytes) accel__file_forget(map, (size_t)((const uint8_t *)t->data - map->data), t->bytes);
+  if (t->bytes && map->data)
+    accel__file_forget(map, (size_t)((const uint8_t *)t->data - map->data), t->bytes);
 }

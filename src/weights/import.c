@@ -99,7 +99,7 @@ static accel_status visit_all(accel__import *import) {
   return import->n ? sum_up(import) : ACCEL_OK;
 }
 
-accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint,
+accel_status accel__import_open(const accel__json_file *config, accel__checkpoint *checkpoint,
                                 accel__import **out) {
   *out = NULL;
   if (!checkpoint) return ACCEL_OK;

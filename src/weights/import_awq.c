@@ -79,11 +79,11 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   ACCEL_TRY(accel__import_type(import, e.zero, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape2(import, e.zero, groups, t->dim[1]));
   e.format = (accel_plugin_format){.store = ACCEL_PLUGIN_U4,
-                                   .scale = accel__import_scale_type(e.scale),
                                    .zero = ACCEL_PLUGIN_U8,
                                    .outer = ACCEL_PLUGIN_NO_DTYPE,
                                    .group_k = group < e.k ? (uint32_t)group : 0,
                                    .group_n = 1};
+  ACCEL_TRY(accel__import_scale_type(import, e.scale, &e.format.scale));
   return accel__import_add(import, &e, t->name, stem, ".weight");
 }
 

@@ -55,6 +55,7 @@ static accel_status rows(accel__import *import, const accel__tensor_info *t, siz
   if (e.n < 1 || e.k < 1) return accel__import_bad(import, t, "it is empty");
   ACCEL_TRY(accel__import_type(import, e.scale, ACCEL_PLUGIN_F32));
   ACCEL_TRY(accel__import_shape(import, e.scale, 1, &e.n));
+  if (layout) ACCEL_TRY(accel__import_load(import, layout));
   if (layout && (layout->dtype != ACCEL_PLUGIN_U8 || layout->elements != 1 ||
                  *(const uint8_t *)layout->data != 0))
     return accel__import_bad(import, layout, "only the row layout (0) is read");
@@ -142,6 +143,7 @@ static accel_status parse_state(accel__import *import, const accel__tensor_info 
   ACCEL_TRY(accel__import_type(import, state, ACCEL_PLUGIN_U8));
   if (state->bytes > MAX_STATE)
     return accel__import_bad(import, state, "%" PRIu64 " bytes are too many", state->bytes);
+  ACCEL_TRY(accel__import_load(import, state));
   accel_status status = accel__json_parse(state->data, state->bytes, state->name, &json);
   if (status == ACCEL_OK) status = read_state(&json, e, c);
   accel__json_free(&json);

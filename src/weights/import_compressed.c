@@ -174,6 +174,7 @@ static accel_status packed_shape(const accel__import *import, accel__import_entr
     return accel__import_bad(import, shape, "it is stored as %s; I64 is due",
                              accel__dtype_name(shape->dtype));
   ACCEL_TRY(accel__import_shape(import, shape, 1, (int64_t[]){2}));
+  ACCEL_TRY(accel__import_load(import, shape));
   for (uint64_t i = 0; i < 2; i++) {
     dims[i] = shape->dtype == ACCEL_PLUGIN_I32 ? accel__import_i32(shape, i) : 0;
     if (shape->dtype == ACCEL_PLUGIN_I64) memcpy(&dims[i], (const char *)shape->data + i * 8, 8);
@@ -206,6 +207,7 @@ static accel_status packed_order(accel__import *import, accel__import_entry *e,
   ACCEL_TRY(accel__import_mark(import, order));
   ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape(import, order, 1, &e->k));
+  ACCEL_TRY(accel__import_load(import, order));
   if (e->scale->rank != 2 || (e->k > 0 && accel__import_i32(order, 0) == -1)) return ACCEL_OK;
   ACCEL_TRY(accel__import_order(import, order, e->k, e->scale->dim[1], &in_order, &group));
   if (in_order) return ACCEL_OK;
@@ -230,7 +232,8 @@ static accel_status packed_integers(accel__import *import, const accel__tensor_i
   ACCEL_TRY(accel__import_float(import, e.scale));
   e.zero = accel__import_sibling(import, t->name, stem, ".weight_zero_point");
   e.format.store = e.bits > 4 ? ACCEL_PLUGIN_I8 : e.zero ? ACCEL_PLUGIN_U4 : ACCEL_PLUGIN_I4;
-  e.format.scale = e.bits > 4 ? ACCEL_PLUGIN_F32 : accel__import_scale_type(e.scale);
+  e.format.scale = ACCEL_PLUGIN_F32;
+  if (e.bits <= 4) ACCEL_TRY(accel__import_scale_type(import, e.scale, &e.format.scale));
   e.format.zero = !e.zero ? ACCEL_PLUGIN_NO_DTYPE : e.bits > 4 ? ACCEL_PLUGIN_I8 : ACCEL_PLUGIN_U8;
   e.format.outer = ACCEL_PLUGIN_NO_DTYPE;
   ACCEL_TRY(accel__import_layout(import, e.scale, e.n, e.k, s->block, s->n_blocks, &e.format));

@@ -37,8 +37,8 @@ enum { ACCEL__IMPORT_MAX_NOTES = 16 };
 struct accel__import {
   const accel__import_family *family;
   const accel__json_file *file;
-  const accel__json *config; /* the quantization_config object */
-  const accel__checkpoint *checkpoint;
+  const accel__json *config;     /* the quantization_config object */
+  accel__checkpoint *checkpoint; /* perhaps not mapped while weights are registered */
   accel__arena arena;
   accel__map names;            /* weight -> entry */
   accel__map used;             /* tensors that belong to weights in codes */
@@ -90,6 +90,9 @@ accel_status accel__import_shape(const accel__import *import, const accel__tenso
                                  uint32_t rank, const int64_t *dims);
 accel_status accel__import_shape2(const accel__import *import, const accel__tensor_info *tensor,
                                   int64_t rows, int64_t columns);
+/* Makes the tensor's bytes readable: needed before `visit` looks at values, because a checkpoint may
+ * have its headers alone by then.  `read` needs it not. */
+accel_status accel__import_load(const accel__import *import, const accel__tensor_info *tensor);
 /* Element i of an I32 tensor. */
 int32_t accel__import_i32(const accel__tensor_info *tensor, uint64_t i);
 /* Element i as a number: floats, I8, U8 (as integers), E4M3, E8M0. */
@@ -107,8 +110,9 @@ typedef struct accel__import_block {
 accel_status accel__import_layout(const accel__import *import, const accel__tensor_info *scale,
                                   int64_t n, int64_t k, const accel__import_block *block,
                                   uint32_t n_blocks, accel_plugin_format *format);
-/* F16 when every scale fits it exactly, else F32. */
-uint8_t accel__import_scale_type(const accel__tensor_info *scale);
+/* F16 when every scale fits it exactly, else F32; reads the scales. */
+accel_status accel__import_scale_type(const accel__import *import, const accel__tensor_info *scale,
+                                      uint8_t *dtype);
 /* Scales [n][groups] (or one for all) into out->scale, which is F16, F32, E4M3 or E8M0; transposed:
  * the file has [groups][n].  Not finite: an error. */
 accel_status accel__import_scales(const accel__import *import, const accel__tensor_info *scale,

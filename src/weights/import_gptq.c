@@ -88,6 +88,7 @@ static accel_status settle_zeros(accel__import *import, accel__import_entry *e) 
   e->more = z;
   z->as_stored = s->stored_zero;
   if (!s->symmetric) return ACCEL_OK;
+  ACCEL_TRY(accel__import_load(import, e->zero));
   const uint32_t half = 1u << (e->bits - 1);
   const bool second = all_stored(e->zero, e->bits, (uint64_t)e->n, half),
              first = all_stored(e->zero, e->bits, (uint64_t)e->n, half - 1);
@@ -254,7 +255,7 @@ static accel_status visit(accel__import *import, const accel__tensor_info *t) {
     e.format.outer = ACCEL_PLUGIN_NO_DTYPE;
   } else {
     e.format.store = ACCEL_PLUGIN_U4;
-    e.format.scale = accel__import_scale_type(e.scale);
+    ACCEL_TRY(accel__import_scale_type(import, e.scale, &e.format.scale));
     e.format.zero = ACCEL_PLUGIN_U8;
     e.format.outer = ACCEL_PLUGIN_NO_DTYPE;
   }

@@ -144,6 +144,10 @@ accel_status accel__import_shape2(const accel__import *import, const accel__tens
   return accel__import_shape(import, tensor, 2, (int64_t[]){rows, columns});
 }
 
+accel_status accel__import_load(const accel__import *import, const accel__tensor_info *tensor) {
+  return accel__checkpoint_load(import->checkpoint, tensor);
+}
+
 int32_t accel__import_i32(const accel__tensor_info *tensor, uint64_t i) {
   int32_t value; /* data need not be aligned to its type */
   memcpy(&value, (const char *)tensor->data + i * sizeof value, sizeof value);
@@ -183,12 +187,16 @@ accel_status accel__import_layout(const accel__import *import, const accel__tens
       found, n, k);
 }
 
-uint8_t accel__import_scale_type(const accel__tensor_info *scale) {
-  for (uint64_t i = 0; scale->dtype != ACCEL_PLUGIN_F16 && i < scale->elements; i++) {
+accel_status accel__import_scale_type(const accel__import *import, const accel__tensor_info *scale,
+                                      uint8_t *dtype) {
+  *dtype = ACCEL_PLUGIN_F16;
+  if (scale->dtype == ACCEL_PLUGIN_F16) return ACCEL_OK;
+  ACCEL_TRY(accel__import_load(import, scale));
+  for (uint64_t i = 0; i < scale->elements && *dtype == ACCEL_PLUGIN_F16; i++) {
     const float value = accel__import_value(scale, i);
-    if (accel_fp16_to_f32(accel_f32_to_fp16(value)) != value) return ACCEL_PLUGIN_F32;
+    if (accel_fp16_to_f32(accel_f32_to_fp16(value)) != value) *dtype = ACCEL_PLUGIN_F32;
   }
-  return ACCEL_PLUGIN_F16;
+  return ACCEL_OK;
 }
 
 /* Scale `from` of the file as scale `to` of ours; false: it is not a finite number. */
@@ -239,6 +247,7 @@ accel_status accel__import_order(const accel__import *import, const accel__tenso
                                  int64_t k, int64_t groups, bool *in_order, int64_t *group) {
   ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape(import, order, 1, &k));
+  ACCEL_TRY(accel__import_load(import, order));
   *group = 0;
   while (*group < k && accel__import_i32(order, (uint64_t)*group) == 0) ++*group;
   *in_order = *group > 0 && (k + *group - 1) / *group == groups;

@@ -419,7 +419,7 @@ static int by_offset(const void *left, const void *right) {
 }
 
 /* Sorted by offset the tensors must tile the data; that order is the order of the result. */
-static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_t data_bytes,
+static accel_status place(reader *r, placed *order, uint64_t data_start, uint64_t data_bytes,
                           accel__tensor_info *out) {
   uint64_t at = 0;
   for (uint32_t i = 0; i < r->n; i++) order[i] = (placed){r->offsets[i][0], r->offsets[i][1], i};
@@ -435,7 +435,7 @@ static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_
     if (order[i].begin > at)
       return bad(r, "leaves bytes %" PRIu64 " to %" PRIu64 " of the data to no tensor", at,
                  order[i].begin);
-    out[i].data = data + order[i].begin;
+    out[i].offset = data_start + order[i].begin;
     at = order[i].end;
   }
   r->tensor = r->field = NULL;
@@ -445,8 +445,7 @@ static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_
   return ACCEL_OK;
 }
 
-static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes,
-                           accel__safetensors *out) {
+static accel_status finish(reader *r, uint64_t data_bytes, accel__safetensors *out) {
   out->n = r->n;
   out->tensor = accel__arena_array(r->arena, r->n, sizeof *out->tensor);
   out->n_metadata = r->n_metadata;
@@ -456,38 +455,51 @@ static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes,
     memcpy(out->metadata, r->metadata, 2 * (size_t)r->n_metadata * sizeof *out->metadata);
   placed *order = malloc((r->n ? r->n : 1) * sizeof *order);
   if (!order) return accel__no_memory(r->n * sizeof *order);
-  accel_status status = place(r, order, data, data_bytes, out->tensor);
+  accel_status status = place(r, order, out->data_start, data_bytes, out->tensor);
   free(order);
   return status;
 }
 
-static accel_status header_length(const uint8_t *bytes, uint64_t n, const char *path,
+static accel_status header_length(const uint8_t *bytes, uint64_t file_bytes, const char *path,
                                   uint64_t *length) {
-  if (n < 8)
+  uint64_t value = 0;
+  if (file_bytes < 8)
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: %" PRIu64 " bytes, too short for a safetensors file (truncated?)", path,
-                       n);
-  uint64_t value = 0;
+                       file_bytes);
   for (int i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << (8 * i);
   if (value > ACCEL__SAFETENSORS_MAX_HEADER)
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: header length %" PRIu64
                        " is beyond the format's limit of %d bytes (no safetensors file?)",
                        path, value, ACCEL__SAFETENSORS_MAX_HEADER);
-  if (value > n - 8)
+  if (value > file_bytes - 8)
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: header length %" PRIu64 ", but only %" PRIu64
                        " bytes follow (truncated?)",
-                       path, value, n - 8);
+                       path, value, file_bytes - 8);
   *length = value;
   return ACCEL_OK;
 }
 
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
-                                      accel__arena *arena, accel__safetensors *out) {
+static accel_status with_remedy(accel_status status) {
+  if (status != ACCEL_ERROR_FORMAT) return status;
+  return accel__remedy(status, "the file is damaged or was not fetched completely; fetch it again");
+}
+
+accel_status accel__safetensors_header_length(const uint8_t bytes[8], uint64_t file_bytes,
+                                              const char *path, uint64_t *length) {
+  return with_remedy(header_length(bytes, file_bytes, path, length));
+}
+
+accel_status accel__safetensors_parse_header(const uint8_t *bytes, uint64_t n, uint64_t file_bytes,
+                                             const char *path, accel__arena *arena,
+                                             accel__safetensors *out) {
   uint64_t length = 0;
   *out = (accel__safetensors){0};
-  accel_status status = header_length(bytes, n, path, &length);
+  accel_status status = header_length(bytes, file_bytes, path, &length);
+  if (status == ACCEL_OK && length > n - 8)
+    return accel__fail(ACCEL_ERROR_INTERNAL, "%s: %" PRIu64 " bytes are no whole header", path, n);
   if (status == ACCEL_OK) {
     reader r = {.start = bytes + 8,
                 .at = bytes + 8,
@@ -499,13 +511,19 @@ accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const ch
     else
       status = read_header(&r);
     out->data_start = 8 + length;
-    if (status == ACCEL_OK) status = finish(&r, bytes + out->data_start, n - out->data_start, out);
+    if (status == ACCEL_OK) status = finish(&r, file_bytes - out->data_start, out);
     accel__buffer_free(&r.text);
     accel__map_free(&r.names);
     free(r.list);
     free(r.offsets);
     free(r.metadata);
   }
-  if (status != ACCEL_ERROR_FORMAT) return status;
-  return accel__remedy(status, "the file is damaged or was not fetched completely; fetch it again");
+  return with_remedy(status);
+}
+
+accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
+                                      accel__arena *arena, accel__safetensors *out) {
+  ACCEL_TRY(accel__safetensors_parse_header(bytes, n, n, path, arena, out));
+  for (uint32_t i = 0; i < out->n; i++) out->tensor[i].data = bytes + out->tensor[i].offset;
+  return ACCEL_OK;
 }

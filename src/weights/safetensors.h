@@ -29,8 +29,16 @@ typedef struct accel__safetensors {
   uint64_t data_start; /* byte of the file at which the data begins */
 } accel__safetensors;
 
-/* bytes[n]: the whole file; tensor data points into it, names and metadata go to the arena.  path:
- * for messages only. ACCEL_ERROR_FORMAT names file, tensor and field. */
+/* Reads a header.  bytes[n]: the file from its first byte on, at least to the header's end, of
+ * file_bytes in all.  Tensors get their `offset`, no `data`; names and metadata go to the arena.
+ * path: for messages only.  ACCEL_ERROR_FORMAT names file, tensor and field. */
+accel_status accel__safetensors_parse_header(const uint8_t *bytes, uint64_t n, uint64_t file_bytes,
+                                             const char *path, accel__arena *arena,
+                                             accel__safetensors *out);
+/* Reads the first 8 bytes of a file of file_bytes: the length of the JSON behind them. */
+accel_status accel__safetensors_header_length(const uint8_t bytes[8], uint64_t file_bytes,
+                                              const char *path, uint64_t *length);
+/* The same for a whole file in memory: tensor data points into bytes[n]. */
 accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
                                       accel__arena *arena, accel__safetensors *out);
 

@@ -220,7 +220,8 @@ static bool direct(const accel__source *source, const accel__source_weight *w, c
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
   return t->dtype == (accel_plugin_dtype)s->format.store &&
-         (uintptr_t)t->data % (accel_format_bits(s->format.store) / 8) == 0;
+         /* mappings begin at a page */
+         t->offset % (accel_format_bits(s->format.store) / 8) == 0;
 }
 
 static accel_status open_slot(accel__source *source, uint32_t index) {
@@ -243,6 +244,9 @@ static accel_status open_slot(accel__source *source, uint32_t index) {
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out) {
   *out = (accel_plugin_weight_view){0};
   if (index >= s->n) return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u of %u", index, s->n);
+  if (s->from.checkpoint && !accel__checkpoint_is_mapped(s->from.checkpoint))
+    return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': its checkpoint is not mapped",
+                       s->weight[index].name);
   pthread_mutex_lock(&s->lock);
   slot *found = &s->slot[index];
   accel_status status = found->users ? ACCEL_OK : open_slot(s, index);

@@ -75,7 +75,8 @@ accel_status accel__source_new(const accel__source_weight *weights, uint32_t n,
                                const accel__source_from *from, const accel_plugin_format *formats,
                                accel__source **out);
 void accel__source_free(accel__source **s);
-/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to
+/* The checkpoint must be mapped (accel__checkpoint_map).  Thread-safe; a weight may be mapped several
+ * times, and is unmapped as often.  Data is aligned to
  * its type.  After the last unmap the buffer is gone and the checkpoint's pages are dropped.  NaN
  * or infinity in a weight that is to be quantised: ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);

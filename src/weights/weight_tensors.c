@@ -108,7 +108,8 @@ static bool take_rows(const accel__source_weight *w, int64_t first, int64_t rows
   part->rows = rows;
   if (part->coded) return true;
   t->bytes = t->elements * bits / 8;
-  t->data = (const unsigned char *)t->data + skip * bits / 8;
+  t->offset += skip * bits / 8;
+  if (t->data) t->data = (const unsigned char *)t->data + skip * bits / 8;
   return true;
 }
 

@@ -35,18 +35,31 @@ typedef struct accel__tensor_info {
   uint32_t rank;
   int64_t dim[8];
   uint64_t elements, bytes;
-  const void *data; /* inside the mapping */
+  const void *data; /* its bytes in memory; NULL while its file is not mapped */
   uint32_t file;    /* index of the file it lives in */
+  uint64_t offset;  /* of its first byte in that file */
 } accel__tensor_info;
 
-/* immutable after opening: usable from any thread */
+/* immutable once it is mapped: usable from any thread */
 typedef struct accel__checkpoint accel__checkpoint;
 
 /* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single
  * *.safetensors there), or a file. Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there:
  * ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code) and the remedy. Malformed:
- * ACCEL_ERROR_FORMAT naming file, tensor and field. */
+ * ACCEL_ERROR_FORMAT naming file, tensor and field.  The files are mapped. */
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
+/* The same, but only the headers are read: names, types and shapes are there, no tensor has `data`.
+ * Takes no address space for the files, so that what a model would take can be told where it does
+ * not fit. */
+accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out);
+/* Maps what is not mapped yet and fills `data` of every tensor.  Before c is shared between threads;
+ * c NULL: nothing to do.  ACCEL_ERROR_DOES_NOT_FIT: no address space; ACCEL_ERROR_IO: a file is not
+ * the one whose header was read (shorter, rewritten, replaced). */
+accel_status accel__checkpoint_map(accel__checkpoint *c);
+bool accel__checkpoint_is_mapped(const accel__checkpoint *c);
+/* Reads one tensor of a checkpoint that may not be mapped into memory of the checkpoint, for the few
+ * small ones that decide how others are understood; *t is one of c's.  Before c is shared. */
+accel_status accel__checkpoint_load(accel__checkpoint *c, const accel__tensor_info *t);
 void accel__checkpoint_close(accel__checkpoint **c);
 /* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in
  * front of their names. Before c is shared between threads. */
@@ -80,12 +93,5 @@ accel_status accel__safetensors_write(const char *path, const accel__tensor_info
 uint64_t accel__dtype_bits(accel_plugin_dtype dtype);
 /* "F32", as safetensors spells it; "I4", "U4" for the two it does not have */
 const char *accel__dtype_name(accel_plugin_dtype dtype);
-
-/* Where a model lives on this machine: a directory as it is; else org/name[@rev] in
- * <cache>/accel/models/org/name, then in the Hugging Face hub cache (HF_HUB_CACHE, $HF_HOME/hub,
- * $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; models--org--name, refs/<rev>,
- * snapshots/<commit>), read-only.  ACCEL_ERROR_NOT_FOUND lists the places and gives the download
- * line as remedy. */
-accel_status accel__find_model(const char *model, accel__arena *arena, char **directory);
 
 #endif

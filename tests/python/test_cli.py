@@ -241,6 +241,16 @@ class Inputs(Case):
         self.assertNotIn(193, found[1])
         self.assertEqual(self.good("tokenize", roberta, "--decode", self.path("i.json", json.dumps(found)))["texts"], ["a\0b the\0", "x\\u0000"])
 
+    def test_passed_over(self):
+        """What auto passed over is one short line of names; --verbose has the reasons."""
+        empty = {"ACCEL_DETECT_ROOT": self.path("nothing")}
+        short = run("embed", model("base"), "--device", "rocm,cuda,cpu", "x", environment=empty)
+        self.assertEqual(short.returncode, 0, short.stderr)
+        self.assertRegex(short.stderr, r"\Aaccel: \S+ on cpu, fp32[^;]*; passed over: rocm, cuda \(--verbose says why\)\n\Z")
+        self.assertLess(len(short.stderr), 200 + len(model("base")))
+        whole = run("embed", model("base"), "--device", "rocm,cuda,cpu", "--verbose", "x", environment=empty).stderr
+        self.assertRegex(whole, r"; passed over:\n  rocm: [^\n]{10,}\n(  rocm: [^\n]+\n)*  cuda: [^\n]{10,}\n")
+
     def test_refused(self):
         tokenize = ("tokenize", model("base"))
         self.bad(2, "no texts", *tokenize)
@@ -492,33 +502,93 @@ class Inside(Case):
         self.assertEqual(self.good("bench", model("mask"), "--iters", "1", "--outputs", "logits")["output"], "logits")
         self.bad(2, "no_such", "bench", model("mask"), "--iters", "1", "--outputs", "no_such")
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
             self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
             rows = file.execute("SELECT measured, batch, lengths, threads, median_ms FROM run ORDER BY id").fetchall()
             self.assertEqual([r[:3] for r in rows], [(1, 3, "7,7,7"), (1, 3, "5,12,9")])
             self.assertEqual(rows[0][4], found["median_ms"])
             self.assertEqual(file.execute("SELECT count(*) FROM latency WHERE run = 1").fetchone(), (8,))
-            with self.assertRaises(sqlite3.IntegrityError):
-                file.execute("UPDATE run SET measured = NULL")
+            for wrong in ("NULL", "0"):
+                with self.assertRaises(sqlite3.IntegrityError):
+                    file.execute(f"UPDATE run SET measured = {wrong}")
+            build, device_id, output = file.execute("SELECT build, device_id, output FROM run WHERE id = 1").fetchone()
+            self.assertTrue(build)
+            self.assertEqual((build, device_id, output), (found["build"], found["device_id"], "last_hidden_state"))
+            self.assertEqual(device_id, "cpu")
+            kinds = file.execute("SELECT what, count(*) FROM sample WHERE run = 1 GROUP BY what").fetchall()
+            self.assertEqual(dict(kinds), {"latency": 8, "first": 2, "load": 2})
+            firsts = [ms for ms, in file.execute("SELECT ms FROM sample WHERE run = 1 AND what = 'first' ORDER BY round")]
+            self.assertEqual(firsts, [r["first_ms"] for r in found["rounds"]])
         file.close()
         self.bad(1, "not a database|not an SQLite", "bench", model("base"), "--iters", "1", "--db", self.path("text.sqlite", "hello " * 200))
         self.bad(2, "--lengths", "bench", model("base"), "--lengths", "5,x")
         self.bad(2, "not both", "bench", model("base"), "--lengths", "5", "--ragged", "1")
         self.assertIn("tokens", run("bench", model("base"), "--iters", "1").stdout)
 
-    def test_bench_old_file(self):
-        """A database of the first schema gets what the second added."""
-        db = self.path("old.sqlite")
+    def test_bench_samples_of_a_generation(self):
+        """Prefill and decode of every run are kept, and a comparison with the database has them and their noise."""
+        db, words = self.path("generate.sqlite"), ("bench", os.path.join(FIXTURES, "models", "llama"), "--task", "generate", "--device", "cpu", "--new", "4", "--seq", "6", "--iters", "5", "--rounds", "2")
+        found = self.good(*words, "--db", db)
+        with sqlite3.connect(db) as file:
+            kept = {what: [ms for ms, in file.execute("SELECT ms FROM sample WHERE what = ? ORDER BY round, iter", (what,))] for what in ("prefill", "decode")}
+            rates = file.execute("SELECT new_tokens, decode_tokens_per_s, decoder_ms_per_token, prefill_tokens_per_s FROM run").fetchone()
+        file.close()
+        self.assertEqual((kept["prefill"], kept["decode"]), (found["prefill_samples_ms"], found["decode_samples_ms"]))
+        self.assertEqual(len(kept["decode"]), 10)
+        self.assertEqual(rates, (4, found["decode_tokens_per_s"], found["decoder_ms_per_token"], found["prefill_tokens_per_s"]))
+        again = self.good(*words, "--compare", db, "--db", db)
+        changes = {c["what"]: c for c in again["compare"]["changes"]}
+        self.assertEqual(again["compare"]["unlike"], "")
+        for what in ("median_ms", "prefill_tokens_per_s", "decode_tokens_per_s", "load_ms"):
+            self.assertEqual(changes[what]["before"], found[what])
+        self.assertAlmostEqual(changes["first_ms"]["before"], sum(r["first_ms"] for r in found["rounds"]) / 2)
+        self.assertGreater(changes["decode_tokens_per_s"]["noise"], 0)
+        self.bad(1, r"holds no run of .* on cpu at fp32 with these", *words[:-2], "--rounds", "1", "--batch", "2", "--compare", db)
+        newer = self.path("newer.sqlite")
+        with sqlite3.connect(newer) as file:
+            file.execute("PRAGMA user_version = 99")
+        file.close()
+        self.bad(1, "made by a newer accel", *words, "--db", newer)
+
+    def old_database(self, name, version):
+        """An empty database of an earlier schema, as bench_schema.h has it."""
         with open(os.path.join(ROOT, "src", "bench", "bench_schema.h"), encoding="utf-8") as f:
             text = f.read()
-        first = text[text.index("#define BENCH_SCHEMA_1"):text.index("#define BENCH_SCHEMA BENCH")]
+        def statements(macro):
+            body = re.search(rf"#define {macro}\b(.*?[^\\])\n", text, re.S).group(1)
+            return "".join(re.findall(r'"([^"]*)"', re.sub(r"/\*.*?\*/", "", body)))
+        db = self.path(name)
         with sqlite3.connect(db) as file:
-            file.executescript("".join(re.findall(r'"([^"]*)"', re.sub(r"/\*.*?\*/", "", first))))
+            file.executescript(statements("BENCH_SCHEMA_1") + (statements("BENCH_SCHEMA_TO_2") if version > 1 else ""))
+            file.execute("INSERT INTO run (time, measured, library, host, cpu, model, weights, task, device, implementation_type, driver, precision, listed, threads, batch, "
+                         "lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, prefill_tokens_per_s, peak_rss_bytes) VALUES "
+                         "('t', 1, 'l', 'h', 'c', 'm', 'w', 'encode', 'cpu', 'CPU', 'd', 'fp32', 1, 1, 1, '5', 5, 2, 1, 1, 2, 3, 4, 5, 6, 7)")
+            file.executemany("INSERT INTO latency VALUES (1, 0, ?, ?)", [(0, 1.5), (1, 2.5)])
+            if version > 1:
+                file.execute("INSERT INTO step VALUES (1, 0, 'n', 'linear', 0, 1, 1, 1, 1, 1)")
         file.close()
-        self.good("bench", model("base"), "--iters", "1", "--db", db)
+        return db
+
+    def test_bench_old_file(self):
+        """Databases of the first two schemas get what the later ones added, and keep all they have."""
+        for version in (1, 2):
+            db = self.old_database(f"old{version}.sqlite", version)
+            self.good("bench", model("base"), "--iters", "1", "--db", db)
+            with sqlite3.connect(db) as file:
+                self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
+                self.assertEqual(file.execute("SELECT id, model, peak_rss_bytes, peak_gflops, device_id, build, decode_tokens_per_s FROM run WHERE id = 1").fetchall(),
+                                 [(1, "m", 7, None, "", "", None)])
+                self.assertEqual(file.execute("SELECT round, iter, ms FROM latency WHERE run = 1").fetchall(), [(0, 0, 1.5), (0, 1, 2.5)])
+                self.assertEqual(file.execute("SELECT count(*) FROM step WHERE run = 1").fetchone(), (version - 1,))
+                self.assertEqual(file.execute("SELECT count(*), sum(measured) FROM run").fetchone(), (2, 2))
+            file.close()
+        db = self.old_database("estimate.sqlite", 2)
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
-            self.assertEqual(file.execute("SELECT peak_gflops FROM run").fetchall(), [(None,)])
+            file.execute("UPDATE run SET measured = 0")  # the old schemas took it
+        file.close()
+        self.bad(1, r"estimate\.sqlite: 1 rows .* measured = 0.*DELETE FROM run", "bench", model("base"), "--iters", "1", "--db", db)
+        with sqlite3.connect(db) as file:
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))  # untouched
         file.close()
 
     def test_bench_profile(self):
@@ -625,7 +695,16 @@ class Inside(Case):
         everything = self.good("fit", model("base"))["devices"]
         self.assertEqual(len(everything), 8 * len({r["device"] for r in everything}))
         self.assertIn("reference", {r["device"] for r in everything})
-        self.assertIn("weights", run("fit", model("base")).stdout)
+        # without --device the table has the devices that count; emulated ones are a line, their rows come with --verbose and JSON
+        short, whole = run("fit", model("base")), run("fit", model("base"), "--verbose")
+        first = [line.split()[0] for line in short.stdout.splitlines()[3:] if re.match(r"\S+ +\S*(fp|bf|int|uint)\d", line)]
+        self.assertIn("cpu", first)
+        self.assertNotIn("reference", first)
+        self.assertRegex(short.stdout, r"\nalso there, emulated in software: .*reference.* \(--verbose shows them, too\)\n$")
+        rows = [line.split()[0] for line in whole.stdout.splitlines()[3:] if line]
+        self.assertEqual(len(rows), len(everything))
+        self.assertEqual(rows[:len(first)], first)  # what counts comes first
+        self.assertIn("weights", short.stdout)
         registry = self.good("fit", "google-bert/bert-base-uncased", "--device", "reference", "--precision", "fp32")
         self.assertGreater(registry["parameters"], 100e6)  # no files are needed
 
@@ -653,6 +732,54 @@ class Inside(Case):
         self.assertEqual(done.returncode, 5)
         self.assertRegex(done.stdout, r"batch \d+ of 40 tokens fits")
         self.bad(2, "ACCEL_MEM_LIMIT|--mem-limit", "embed", model("base"), "x", environment={"ACCEL_MEM_LIMIT": "lots"})
+
+    def test_fit_in_a_container(self):
+        """A memory cgroup's limit is what fit promises and what loads are held to (a fake tree of /proc and /sys)."""
+        for name, text in {"proc/meminfo": "MemTotal: 1073741824 kB\nMemAvailable: 1073741824 kB\n", "proc/self/cgroup": "0::/box\n",
+                           "sys/fs/cgroup/box/memory.max": "262144\n", "sys/fs/cgroup/box/memory.current": "131072\n"}.items():
+            os.makedirs(os.path.dirname(self.path("root/" + name)), exist_ok=True)
+            self.path("root/" + name, text)
+        container = {"ACCEL_DETECT_ROOT": self.path("root")}
+        done = run("fit", model("base"), "--device", "cpu", "--precision", "fp32", "--json", environment=container)
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        (record,) = json.loads(done.stdout)["devices"]
+        self.assertEqual((record["fits"], record["available_bytes"], record["memory_bytes"]), (False, 131072, 262144))
+        self.bad(5, "needs 0.2 MiB .*, but 0.1 MiB are there", "embed", model("base"), "--device", "cpu", "x", environment=container)
+
+    def test_fit_under_an_address_space_limit(self):
+        """A checkpoint larger than `ulimit -v`: fit needs its headers alone; a load says file, size and remedy."""
+        with open(ACCEL, "rb") as f:
+            program = f.read()
+        if b"__asan_init" in program or b"__tsan_init" in program:
+            self.skipTest("sanitizers take address space of their own")
+        large = self.path("large")
+        os.makedirs(large)
+        for name in os.listdir(model("base")):
+            if not name.endswith(".safetensors"):
+                with open(os.path.join(model("base"), name), "rb") as f:
+                    self.path(os.path.join("large", name), f.read())
+        tensors = read_safetensors(os.path.join(model("base"), "model.safetensors"))
+        header, size = {}, 0
+        for name, (dtype, shape, content) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [size, size + len(content)]}
+            size += len(content)
+        more = 8 << 30  # a tensor that the model has no use for, in a hole of the file
+        header["unused"] = {"dtype": "U8", "shape": [more], "data_offsets": [size, size + more]}
+        text = json.dumps(header).encode()
+        weights = self.path("large/model.safetensors", struct.pack("<Q", len(text)) + text + b"".join(c for _, _, c in tensors.values()))
+        os.truncate(weights, 8 + len(text) + size + more)
+
+        def limited(*arguments):
+            command = "ulimit -v 4000000; exec \"$@\""
+            return subprocess.run(["bash", "-c", command, "-", ACCEL, *arguments], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+        done = limited("fit", large, "--device", "cpu", "--precision", "fp32", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["devices"][0]["fits"])
+        self.assertRegex(limited("fit", large, "--device", "cpu").stdout, r"cpu +fp32 ")
+        done = limited("embed", large, "--device", "cpu", "x")
+        self.assertEqual((done.returncode, done.stdout), (5, ""), done.stderr)
+        self.assertRegex(done.stderr, r"large/model\.safetensors: cannot map its 8589\d+ bytes \(8\.00 GiB\)(?s:.*)ulimit -v")
+        self.assertEqual(run("embed", large, "--device", "cpu", "x").returncode, 0)  # there it fits
 
     def test_cache(self):
         place = ("--cache-dir", self.path("cache"))

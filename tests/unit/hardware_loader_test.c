@@ -518,6 +518,47 @@ static void a_refresh_keeps_old_devices(void **state) {
   machine_free(&m);
 }
 
+/* A container's memory limit counts for devices in main memory, in the list and when asked. */
+static void a_cgroup_limits_the_memory_of_the_host(void **state) {
+  machine m = machine_new();
+  accel__choice choice;
+  accel_plugin_memory memory;
+  accel__hardware *h;
+  (void)state;
+  machine_write(&m, "proc/meminfo", "MemTotal: 1073741824 kB\nMemAvailable: 1073741824 kB\n");
+  h = quick_hardware(&m, ACCEL_TEST_BUILD "/lib/accel/0"); /* no cgroup: what the plugin says */
+  assert_int_equal(accel__hardware_choose(h, "cpu", &choice), ACCEL_OK);
+  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
+  assert_true(memory.budget > 64 << 20 && memory.budget <= memory.total);
+  const uint64_t all = memory.total;
+  accel__choice_free(&choice);
+  accel__hardware_destroy(&h);
+
+  machine_write(&m, "proc/self/cgroup", "0::/docker/1\n");
+  machine_write(&m, "sys/fs/cgroup/memory.max", "67108864\n");
+  machine_write(&m, "sys/fs/cgroup/memory.current", "33554432\n");
+  machine_write(&m, "sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 8388608\n");
+  h = quick_hardware(&m, ACCEL_TEST_BUILD "/lib/accel/0");
+  assert_int_equal(accel__hardware_choose(h, "cpu", &choice), ACCEL_OK);
+  assert_int_equal(choice.device[0]->info.memory_total, 64 << 20);
+  assert_int_equal(choice.device[0]->info.memory_free, 40 << 20);
+  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
+  assert_int_equal(memory.total, 64 << 20);
+  assert_int_equal(memory.free, 40 << 20);
+  assert_int_equal(memory.budget, 40 << 20);
+  assert_int_equal(memory.shared_with_host, 64 << 20);
+  machine_write(&m, "sys/fs/cgroup/memory.current", "67108864\n"); /* now all is taken */
+  machine_write(&m, "sys/fs/cgroup/memory.stat", "inactive_file 0\n");
+  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
+  assert_int_equal(memory.budget, 1);                     /* not 0, which is "not known" */
+  machine_write(&m, "sys/fs/cgroup/memory.max", "max\n"); /* the limit is lifted */
+  assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK);
+  assert_int_equal(memory.total, all);
+  accel__choice_free(&choice);
+  accel__hardware_destroy(&h);
+  machine_free(&m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_bad_plugin_has_its_verdict),
@@ -536,6 +577,7 @@ int main(void) {
       cmocka_unit_test(spawning_reports_what_happened),
       cmocka_unit_test(a_slow_machine_is_not_a_hung_driver),
       cmocka_unit_test(threads_may_share_it),
+      cmocka_unit_test(a_cgroup_limits_the_memory_of_the_host),
       cmocka_unit_test(a_refresh_keeps_old_devices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/find_model.h"
 #include "core/config.h"
 #include "core/text.h"
 #include "unit/temp.h"
@@ -409,6 +410,60 @@ static void large_files(void **state) {
   unlink(path);
 }
 
+/* Headers alone: shapes and single tensors can be had, and no address space is taken. */
+static void headers_alone(void **state) {
+  (void)state;
+  accel__checkpoint *c, *mapped = opens(ACCEL_FIXTURES "/weights/sharded");
+  assert_int_equal(accel__checkpoint_open_headers(ACCEL_FIXTURES "/weights/sharded", &c), ACCEL_OK);
+  assert_false(accel__checkpoint_is_mapped(c));
+  assert_int_equal(accel__checkpoint_hash(c), accel__checkpoint_hash(mapped));
+  assert_int_equal(accel__checkpoint_count(c), accel__checkpoint_count(mapped));
+  for (uint32_t i = 0; i < accel__checkpoint_count(c); i++) {
+    const accel__tensor_info *t = accel__checkpoint_at(c, i),
+                             *same = accel__checkpoint_at(mapped, i);
+    assert_null(t->data);
+    assert_string_equal(t->name, same->name);
+    assert_int_equal(t->bytes, same->bytes);
+    accel__checkpoint_forget(c, t); /* nothing to forget */
+    assert_int_equal(accel__checkpoint_load(c, t), ACCEL_OK);
+    assert_memory_equal(t->data, same->data, t->bytes);
+  }
+  assert_false(accel__checkpoint_is_mapped(c));
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+  assert_true(accel__checkpoint_is_mapped(c));
+  for (uint32_t i = 0; i < accel__checkpoint_count(c); i++)
+    assert_memory_equal(accel__checkpoint_at(c, i)->data, accel__checkpoint_at(mapped, i)->data,
+                        accel__checkpoint_at(c, i)->bytes);
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_OK); /* once is enough */
+  accel__checkpoint_close(&c);
+  accel__checkpoint_close(&mapped);
+}
+
+/* A file that shrinks, or is rewritten, between its header and its use: an error, no SIGBUS. */
+static void changed_files(void **state) {
+  (void)state;
+  enum { BYTES = 1 << 16 };
+  static uint8_t bytes[BYTES];
+  accel__tensor_info t = {
+      .name = "x", .dtype = ACCEL_PLUGIN_U8, .rank = 1, .dim = {BYTES}, .data = bytes};
+  const char *path = temp_path("changed.safetensors");
+  accel__checkpoint *c;
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open_headers(path, &c), ACCEL_OK);
+  assert_int_equal(truncate(path, 4096), 0);
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_ERROR_FORMAT);
+  assert_non_null(strstr(accel__message(), "changed.safetensors: the file was changed"));
+  assert_non_null(strstr(accel__message(), "now 4096"));
+  assert_int_equal(accel__checkpoint_load(c, accel__checkpoint_at(c, 0)), ACCEL_ERROR_FORMAT);
+  accel__checkpoint_close(&c);
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open_headers(path, &c), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK); /* another inode */
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_ERROR_IO);
+  assert_true(accel__remedy_text()[0]);
+  accel__checkpoint_close(&c);
+}
+
 /* Memory refused at every single place, and files that end too early. */
 static void faults(void **state) {
   (void)state;
@@ -525,6 +580,8 @@ int main(void) {
       cmocka_unit_test(forgotten_pages_leave_and_come_back),
       cmocka_unit_test(checkpoints_are_joined),
       cmocka_unit_test(large_files),
+      cmocka_unit_test(headers_alone),
+      cmocka_unit_test(changed_files),
       cmocka_unit_test(faults),
       cmocka_unit_test(models_are_found),
   };

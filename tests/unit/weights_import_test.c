@@ -33,8 +33,10 @@ static accel_status open_import(const char *directory, opened *o) {
   snprintf(path, sizeof path, "%.500s/config.json", directory);
   ACCEL_TRY(accel__json_read(path, 0, &o->config));
   snprintf(path, sizeof path, "%.500s/model.safetensors", directory);
-  ACCEL_TRY(accel__checkpoint_open(path, &o->checkpoint));
-  return accel__import_open(&o->config, o->checkpoint, &o->import);
+  /* as a load does it: formats are settled by the headers and small tensors, then all is mapped */
+  ACCEL_TRY(accel__checkpoint_open_headers(path, &o->checkpoint));
+  ACCEL_TRY(accel__import_open(&o->config, o->checkpoint, &o->import));
+  return accel__checkpoint_map(o->checkpoint);
 }
 
 static void close_import(opened *o) {

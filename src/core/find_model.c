@@ -1,10 +1,12 @@
 /* find_model.c - where a model lives on this machine: a directory, our own model folder, the
  * Hugging Face hub cache. Nothing is fetched. */
+#include "core/find_model.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "core/text.h"
-#include "weights/weights.h"
 
 typedef struct model_name {
   char *repository; /* "org/name" or "name" */
