@@ -8,10 +8,10 @@
  *
  * At int8 the products of encoders are of codes, too, at bf16 of bf16 (docs/decisions.md):
  * takes_codes, takes_bf16. */
+#include "cpu_attention.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "cpu.h"
 
 enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
@@ -140,8 +140,9 @@ static bool ours(const kit_launch *l) {
          (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
 }
 
-uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes,
-                                 uint32_t workers) {
+uint64_t cpu_attention_workspace(const cpu_self *self, const cpu_kernels *kernels,
+                                 const kit_launch *shapes, uint32_t workers) {
+  (void)self;
   if (!ours(shapes)) return 0;
   int64_t q = kit_row_count(&shapes->in[Q]),
           k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;

@@ -5,12 +5,12 @@
  * (ACCEL_WITH_OPENBLAS=OFF).  It is called from one thread; its own threads are switched off, which
  * holds for everything in the process that shares this library.  Its sums depend on the number of
  * rows, so results may differ from batch to batch in the last bits, unlike those of our kernels. */
+#include "cpu_blas.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cpu.h"
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, BLOCK = 256 /* rows at a time */ };
 

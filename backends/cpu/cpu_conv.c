@@ -1,28 +1,12 @@
 /* cpu_conv.c - conv and conv_transpose: images by implicit GEMM or channel by channel, rows of
  * sequences likewise after a transpose, or tap by tap when every channel has a kernel of its
  * own. */
+#include "cpu_conv.h"
+
 #include <string.h>
 
+#include "cpu_conv_i8.h"
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
-
-cpu_plane cpu_plane_of(const kit_launch *l, const kit_tensor *w) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  uint32_t n = x->rank - 2u, skip = 2 - n;
-  cpu_plane p = {
-      .in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
-  for (uint32_t i = 0; i < n; i++) {
-    p.in[i + skip] = x->dim[2 + i];
-    p.out[i + skip] = out->dim[2 + i];
-    p.kernel[i + skip] =
-        w ? w->dim[2 + i] : kit_listed(l->node, ACCEL_PLUGIN_ATTR_KERNEL, i, x->dim[2 + i]);
-    p.stride[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_STRIDE, i, 1);
-    p.dilation[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, i, 1);
-    p.begin[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0);
-    p.end[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + n, 0);
-  }
-  return p;
-}
 
 static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
@@ -142,7 +126,7 @@ static void run_images(images *j, const kit_launch *l) {
 }
 
 /* A 1x1 kernel sees an image as one long row. */
-static void flatten(cpu_plane *p) {
+static void flatten(kit_plane *p) {
   bool plain =
       cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
   if (!plain || p->begin[0] || p->begin[1]) return;
@@ -150,7 +134,7 @@ static void flatten(cpu_plane *p) {
   p->in[0] = p->out[0] = 1;
 }
 
-static int64_t room_of(const cpu_plane *p, bool depthwise) {
+static int64_t room_of(const kit_plane *p, bool depthwise) {
   return aligned(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
 }
 
@@ -257,7 +241,7 @@ static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *w
     if (!n) continue;
     if (ahead) t->kernels->transpose(carried, t->g.cols, x, all, t->g.cols, ahead);
     t->kernels->transpose(t->x + first * t->ldx, t->ldx, x + ahead, all, t->g.cols, n);
-    j->c.plane = (cpu_plane){.in = {1, all},
+    j->c.plane = (kit_plane){.in = {1, all},
                              .out = {1, n},
                              .kernel = {1, l->in[1].dim[2]},
                              .stride = {1, 1},
@@ -279,7 +263,7 @@ static int64_t rows_head(const kit_launch *l) {
 static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
   const int64_t rows = l->in[0].dim[0], groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   int64_t all = rows_head(l) + 16;
-  cpu_plane p = {
+  kit_plane p = {
       .in = {1, rows}, .out = {1, rows}, .kernel = {1, l->in[1].dim[2]}, .stride = {1, 1}};
   p.dilation[0] = 1;
   p.dilation[1] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
@@ -324,7 +308,7 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
     cpu_parallel(l, t.tasks, taps_task, &t);
     return ACCEL_PLUGIN_OK;
   }
-  cpu_plane p = {.out = {1, x->dim[0]},
+  kit_plane p = {.out = {1, x->dim[0]},
                  .kernel = {1, t.g.taps},
                  .stride = {1, 1},
                  .dilation = {1, t.g.dilation}};
@@ -336,9 +320,9 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
 
 /* ---- launches ---- */
 
-static bool over_rows(const kit_launch *l) {
-  return l->node->op == ACCEL_PLUGIN_OP_CONV &&
-         (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
+bool cpu_conv_over_rows(const accel_plugin_node *node) {
+  return node->op == ACCEL_PLUGIN_OP_CONV &&
+         (node->state >= 0 || kit_attr_i(node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
 bool cpu_conv_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
@@ -352,10 +336,10 @@ bool cpu_conv_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
 /* The node as a convolution of images; operands are codes where `s` has settled it, none
  * without. */
 static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l,
-                             cpu_plane *pool) {
+                             kit_plane *pool) {
   cpu_conv_call c = {.kernels = kernels,
                      .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
-                     .plane = cpu_plane_of(l, &l->in[1]),
+                     .plane = kit_plane_of(l, &l->in[1]),
                      .count = l->in[0].dim[0],
                      .channels = l->in[1].dim[1],
                      .outputs = l->out[0].dim[1],
@@ -372,7 +356,7 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
   c.residual_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 3));
   c.line = c.plane.out[1];
   if (l->n_fused) { /* the pool's lines are what matters then */
-    *pool = cpu_plane_of(l->joined, NULL);
+    *pool = kit_plane_of(l->joined, NULL);
     c.pool = pool;
     c.y = kit_f32(&l->joined->out[0]);
     c.y_codes = cpu_codes_of(&s->convs, l->joined->node->out[0]);
@@ -385,8 +369,8 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
 int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
-  if (over_rows(l)) return conv_rows(s, l, w, error);
-  cpu_plane pool;
+  if (cpu_conv_over_rows(l->node)) return conv_rows(s, l, w, error);
+  kit_plane pool;
   images j = {.c = call_of(s, &s->kernels, l, &pool), .workspace = l->workspace};
   if (w->form == CPU_CONV_I8) {
     cpu_conv_i8(&j.c, l);
@@ -401,7 +385,7 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
 
 typedef struct spread_job {
   const cpu_kernels *kernels;
-  cpu_plane plane;
+  kit_plane plane;
   const float *columns, *bias; /* columns[image][outputs][taps][in] */
   float *y;
   int64_t planes, outputs;
@@ -412,7 +396,7 @@ typedef struct spread_job {
 
 /* Adds a tap's plane where it falls: out = in * stride - begin + tap * dilation. */
 static void spread_tap(const spread_job *j, const float *from, int64_t ky, int64_t kx, float *y) {
-  const cpu_plane *p = &j->plane;
+  const kit_plane *p = &j->plane;
   const int64_t at = kx * p->dilation[1] - p->begin[1], step = p->stride[1];
   int64_t first = at < 0 ? (-at + step - 1) / step : 0,
           end = p->out[1] > at ? (p->out[1] - at + step - 1) / step : 0;
@@ -453,7 +437,7 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l,
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (!out->elements) return ACCEL_PLUGIN_OK;
   spread_job spread = {
-      .kernels = &s->kernels, .plane = cpu_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
+      .kernels = &s->kernels, .plane = kit_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
   const int64_t pixels = cpu_area(spread.plane.in);
   images j = {.c = {.kernels = &s->kernels,
                     .w = w,
@@ -484,7 +468,7 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l,
 
 static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels,
                                 const kit_launch *l, uint32_t workers) {
-  cpu_plane pool;
+  kit_plane pool;
   const cpu_conv_call c = call_of(self, kernels, l, &pool);
   return cpu_conv_i8_workspace(&c, workers);
 }
@@ -492,11 +476,11 @@ static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels
 uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
                             uint32_t workers) {
   if (!workers) workers = 1;
-  if (over_rows(l)) return rows_workspace(l, workers);
+  if (cpu_conv_over_rows(l->node)) return rows_workspace(l, workers);
   if (self && self->convs.of[l->index] >= 0 &&
       self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
     return coded_workspace(self, kernels, l, workers);
-  cpu_plane p = cpu_plane_of(l, &l->in[1]);
+  kit_plane p = kit_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
     int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * cpu_area(p.kernel) * cpu_area(p.in);
     return (uint64_t)(CPU_CONV_WORKSPACE * (int64_t)workers + columns) * sizeof(float);

@@ -6,11 +6,10 @@
  * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  Planes
  * are coded before, with one scale an image.  What an infinity or NaN has a part in becomes NaN,
  * and all that shares its scale. */
+#include "cpu_conv_i8.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "cpu.h"
-#include "cpu_ops.h"
 
 static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
 /* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
@@ -172,7 +171,7 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
 
 /* Row [k] of the window at x. */
 static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, taps = p->dilation[1] == 1 ? 1 : p->kernel[1],
                 run = p->kernel[1] / taps * channels, down = p->dilation[0] * j->wide * channels,
                 right = p->dilation[1] * channels;
@@ -187,7 +186,7 @@ static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
 /* The same of a line of windows, one row of the kernel after the other: short ones whose copies
  * stay within their rows. */
 static void gather_line(const coded *j, const uint8_t *x, int64_t line, uint8_t *rows) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, run = p->kernel[1] * channels,
                 step = p->stride[1] * channels, row = j->row;
   for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
@@ -199,7 +198,7 @@ static void gather_line(const coded *j, const uint8_t *x, int64_t line, uint8_t 
 
 /* Rows of `lines` lines of windows, the first of which begins at x. */
 static void gather(const coded *j, const uint8_t *x, int64_t lines, int64_t line, uint8_t *rows) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, *stride = p->stride, run = p->kernel[1] * channels;
   const bool apart = p->dilation[1] == 1 && run <= RUN && (p->kernel[0] - 1) * run + RUN <= j->row;
   for (int64_t l = 0; apart && l < lines; l++, rows += line * j->row)
@@ -217,7 +216,7 @@ static int64_t lines_of(const coded *j, const piece *at) {
 
 static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g,
                          cpu_implicit_gemm *w) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, n = at->end - at->first,
                 line = j->thin ? n : p->out[1], lines = j->words ? lines_of(j, at) : n / line,
                 top = (j->thin ? 0 : at->first / p->out[1]) * p->stride[0] - p->begin[0],
@@ -298,7 +297,7 @@ static void note_reach(const coded *j, int64_t pixels, char *room, cpu_implicit_
 static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end,
                       const float *product, const float *high, const float *low) {
   const cpu_conv_call *c = &j->call;
-  const cpu_plane *p = c->pool ? c->pool : &c->plane;
+  const kit_plane *p = c->pool ? c->pool : &c->plane;
   const cpu_image y = cpu_image_at(c->y, image, cpu_area(p->out), c->outputs);
   c->kernels->codes_pixels(&(cpu_pixels){.x = product,
                                          .y = y.codes + first * c->outputs,
@@ -420,7 +419,7 @@ static float *pooled_line(const coded *j, char *room, int64_t line) {
 /* A line of what y is pooled to; lines of y below *done are there already. */
 static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, int64_t *done) {
   const cpu_conv_call *c = &j->call;
-  const cpu_plane *p = c->pool;
+  const kit_plane *p = c->pool;
   const int64_t wide = c->plane.out[1], first = line * p->stride[0] - p->begin[0];
   const float *lines[CPU_POOL_TAPS] = {NULL};
   cpu_implicit_gemm unused;
@@ -493,7 +492,7 @@ static void cut(coded *j, uint32_t workers) {
 /* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but
  * shapes.  Before there is an endpoint (w is NULL): the most that it may be. */
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t count = j->call.count, channels = j->call.channels, taps = cpu_area(p->kernel),
                 k = channels * taps;
   int64_t span[2], bytes = 0;
@@ -531,7 +530,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
                                        (int64_t)sizeof(int32_t));
   }
   if (j->call.pool) {
-    const cpu_plane *pool = j->call.pool;
+    const kit_plane *pool = j->call.pool;
     /* where a room's product is */
     const int64_t y = pool->out[1] * j->call.outputs * (int64_t)sizeof(float);
     const int64_t more = y > j->reach_at ? cpu_aligned(y) - j->reach_at : 0;
@@ -559,7 +558,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
 
 /* Whether words are multiplied; before there is an endpoint: whether that may be. */
 static bool as_words(const cpu_conv_call *c) {
-  const cpu_plane *p = &c->plane;
+  const kit_plane *p = &c->plane;
   const int64_t windows = ((p->out[0] + WINDOW - 1) / WINDOW) * ((p->out[1] + WINDOW - 1) / WINDOW);
   if (windows < WORD_LEAST || c->pool) return false;
   if (c->w) return c->w->word_bytes;
@@ -569,7 +568,7 @@ static bool as_words(const cpu_conv_call *c) {
 
 /* Blocks of k in x: rows of the kernel, or taps. */
 static void place_blocks(const coded *j) {
-  const cpu_plane *p = &j->call.plane;
+  const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, block = j->call.w->block,
                 taps = block == channels ? p->kernel[1] : 1;
   for (int64_t b = 0; b < cpu_conv_depth(j->call.w) / block; b++) {

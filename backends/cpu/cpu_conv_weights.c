@@ -1,15 +1,15 @@
 /* cpu_conv_weights.c - weights of convolutions as their kernels read them, packed at init in parallel,
  * one tensor after the other. */
+#include "cpu_conv_weights.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_conv_weights.h"
 #include "cpu.h"
+#include "cpu_pack.h"
 #include "formats/bf16.h"
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
-#include "cpu_pack.h"
 
 static bool over_rows(const accel_plugin_node *n) {
   return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;

@@ -59,6 +59,11 @@ static inline bool cpu_codes_positive(const cpu_convs *c, int32_t tensor) {
   return tensor >= 0 && c->codes[tensor] & CPU_CODES_POSITIVE;
 }
 
+/* The largest code that a kernel reading x takes, and the bits in which its codes differ from plain
+ * unsigned ones. */
+static inline int cpu_codes_most(cpu_x x) { return x == CPU_X_U7B ? 127 : 255; }
+static inline uint8_t cpu_codes_flip(cpu_x x) { return x == CPU_X_S8B ? 0x80 : 0; }
+
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
 bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node,
                     uint32_t operand);

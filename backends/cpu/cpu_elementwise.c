@@ -1,8 +1,9 @@
 /* cpu_elementwise.c - binary ops under any broadcasting, with pow and where; sine and cosine; cast. */
+#include "cpu_elementwise.h"
+
 #include <string.h>
 
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
 
 static const double NS_SIMPLE = 0.3, NS_POWER = 8, NS_WAVE = 1;
 

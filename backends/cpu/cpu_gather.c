@@ -1,10 +1,11 @@
 /* cpu_gather.c - rows of a table by number; tables of weights stay in their own format
  * (cpu_weight.table), or are the panels of a linear that multiplies by them (cpu_weight.panels):
  * one copy serves a tied vocabulary. */
+#include "cpu_gather.h"
+
 #include <string.h>
 
-#include "cpu.h"
-#include "cpu_ops.h"
+#include "cpu_select.h"
 
 static const double NS_COPY = 0.3, NS_WIDEN = 0.6; /* rough nanoseconds an element */
 

@@ -1,10 +1,12 @@
 /* cpu_image.c - pool, resize, group_norm: channels of images are independent, one task takes some of
  * them. */
+#include "cpu_image.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_conv_i8.h"
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
 
 static const double NS_TAP = 0.15, NS_NORM = 1.5;
 
@@ -23,7 +25,7 @@ typedef struct pool_job {
 } pool_job;
 
 /* Windows of torch's adaptive pooling: floor(o n / out) .. ceil((o + 1) n / out). */
-static void pool_adaptive(const cpu_plane *p, const float *x, bool max, float *y) {
+static void pool_adaptive(const kit_plane *p, const float *x, bool max, float *y) {
   for (int64_t o = 0; o < cpu_area(p->out); o++) {
     const int64_t oy = o / p->out[1], ox = o % p->out[1];
     const int64_t y0 = oy * p->in[0] / p->out[0],
@@ -64,7 +66,7 @@ static void pool_task(void *arg, uint32_t task, uint32_t worker) {
 /* Between convolutions over codes: a line of y is fp32 only until it is coded. */
 typedef struct pool_codes_job {
   const cpu_kernels *kernels;
-  cpu_plane plane;
+  kit_plane plane;
   const void *x;
   void *y;
   float *lines; /* [workers][room] */
@@ -100,7 +102,7 @@ static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
                                          .positive = j->positive});
 }
 
-static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const cpu_plane *p) {
+static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const kit_plane *p) {
   pool_codes_job j = {.kernels = &s->kernels,
                       .plane = *p,
                       .x = l->in[0].data,
@@ -114,7 +116,7 @@ static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const cpu_
 }
 
 /* How many elements a window has along a dim; 1 where it has none, whose sum is 0. */
-static void count(const cpu_plane *p, int axis, bool pads, float *to) {
+static void count(const kit_plane *p, int axis, bool pads, float *to) {
   for (int64_t o = 0; o < p->out[axis]; o++) {
     int64_t from = o * p->stride[axis] - p->begin[axis], end = from + p->kernel[axis];
     int64_t last = p->in[axis] + (pads ? p->end[axis] : 0);
@@ -130,8 +132,11 @@ static bool adaptive(const kit_launch *l) {
 }
 
 /* Counts of rows and columns, then a plane for each worker. */
-uint64_t cpu_pool_workspace(const kit_launch *l, uint32_t workers) {
-  cpu_plane p = cpu_plane_of(l, NULL);
+uint64_t cpu_pool_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                            uint32_t workers) {
+  (void)self;
+  (void)kernels;
+  kit_plane p = kit_plane_of(l, NULL);
   if (adaptive(l) || !l->out[0].elements) return 0;
   if (!workers) workers = 1;
   const int64_t planes = aligned(p.out[0]) + aligned(p.out[1]) +
@@ -144,8 +149,8 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   pool_job j = {
       .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .adaptive = adaptive(l)};
-  cpu_plane *p = &j.g.plane;
-  *p = cpu_plane_of(l, NULL);
+  kit_plane *p = &j.g.plane;
+  *p = kit_plane_of(l, NULL);
   if (!out->elements) return ACCEL_PLUGIN_OK;
   if (!x->elements) return kit_scalar(ACCEL_PLUGIN_OP_POOL)(l, error);
   if (cpu_codes_of(&s->convs, l->node->out[0])) {
@@ -206,7 +211,10 @@ static void sizes(const kit_launch *l, int64_t in[2], int64_t out[2]) {
   out[1] = kit_cols(&l->out[0]);
 }
 
-uint64_t cpu_resize_workspace(const kit_launch *l, uint32_t workers) {
+uint64_t cpu_resize_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                              uint32_t workers) {
+  (void)self;
+  (void)kernels;
   int64_t in[2], out[2];
   sizes(l, in, out);
   return (uint64_t)((workers ? workers : 1) * aligned(cpu_resize_floats(in, out))) * sizeof(float);

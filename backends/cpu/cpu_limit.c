@@ -1,11 +1,13 @@
 /* cpu_limit.c - what a kernel's instructions allow, for profiles: how long it takes over operands that
  * the caches hold, on all threads at once, as they may share cores.  Measured once for each kind of
  * step. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_limit.h"
+#include "cpu_parallel.h"
 
 enum { KINDS = 64, MAX_WORKERS = 256 };
 
@@ -75,16 +77,4 @@ double cpu_limit(cpu_limits *limits, const kit_launch *l, const int64_t key[CPU_
   }
   pthread_mutex_unlock(&limits->lock);
   return us;
-}
-
-double cpu_limit_us(void *self, const kit_launch *l) {
-  const cpu_self *s = self;
-  if (!s->limits) return 0;
-  switch (l->node->op) {
-    case ACCEL_PLUGIN_OP_LINEAR:
-      return cpu_linear_limit(s, l);
-    case ACCEL_PLUGIN_OP_ATTENTION:
-      return cpu_attention_limit(s, l);
-  }
-  return 0;
 }

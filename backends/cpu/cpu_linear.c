@@ -1,9 +1,11 @@
 /* cpu_linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the
  * product is cut into tasks. */
+#include "cpu_linear.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_blas.h"
 
 typedef struct job {
   cpu_gemm g[KIT_MAX_FUSED + 1]; /* of all nodes of the launch: they read the same x */
@@ -309,8 +311,10 @@ static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_
   return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
 }
 
-uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t workers) {
-  if (!s || s->linear_of[l->index] < 0) return 0;
+uint64_t cpu_linear_workspace(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l,
+                              uint32_t workers) {
+  if (!s || s->linear_of[l->index] < 0)
+    return cpu_blas_wanted(kernels->isa) ? cpu_blas_workspace(l) : 0;
   const cpu_linear *first = linear_at(s, l);
   const int64_t rows = kit_row_count(&l->out[0]), ldx = l->in[0].row_stride;
   if (!chained(l)) return x_bytes(s, first, rows, ldx);

@@ -1,6 +1,8 @@
 /* cpu_matmul.c - products of two computed matrices: each task packs its columns of b and multiplies all
  * rows of a with them. */
-#include "cpu.h"
+#include "cpu_matmul.h"
+
+#include "kit/kit_scalar.h"
 
 typedef struct job {
   const cpu_self *s;
@@ -12,20 +14,6 @@ typedef struct job {
   int64_t workspace_floats;
   uint32_t groups; /* of panels */
 } job;
-
-/* First element of the matrix of `t` that belongs to result matrix `index`; leading dims broadcast,
- * aligned at the end. */
-static float *matrix(const kit_tensor *t, const kit_tensor *out, int64_t index) {
-  int64_t offset = 0, step = t->dim[t->rank - 2] * t->dim[t->rank - 1];
-  for (int i = 3; i <= out->rank; i++) {
-    int64_t at = index % out->dim[out->rank - i];
-    index /= out->dim[out->rank - i];
-    if (i > t->rank) continue;
-    if (t->dim[t->rank - i] > 1) offset += at * step;
-    step *= t->dim[t->rank - i];
-  }
-  return kit_f32(t) + offset;
-}
 
 static void pack_panel(const job *j, const float *b, int64_t panel, float *to) {
   const cpu_kernels *k = &j->s->kernels;
@@ -50,7 +38,7 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
                 last = cpu_share(j->panels, index % j->groups + 1, j->groups);
   const int64_t matrix_index = index / j->groups, size = j->k * k->panel_cols;
   float *panels = j->workspace + (int64_t)worker * j->workspace_floats;
-  const float *b = matrix(j->b, j->out, matrix_index);
+  const float *b = kit_matrix_at(j->b, j->out, matrix_index);
   float *y = kit_f32(j->out) + matrix_index * j->m * j->n + first * k->panel_cols;
   if (first == last) return;
   for (int64_t p = first; p < last; p++) pack_panel(j, b, p, panels + (p - first) * size);
@@ -58,7 +46,7 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
       (last * k->panel_cols < j->n ? last * k->panel_cols : j->n) - first * k->panel_cols;
   cpu_gemm g = {.n = cols,
                 .k = j->k,
-                .x = matrix(j->a, j->out, matrix_index),
+                .x = kit_matrix_at(j->a, j->out, matrix_index),
                 .ldx = j->k,
                 .w = panels,
                 .panel_bytes = size * (int64_t)sizeof(float),
@@ -75,8 +63,9 @@ static int64_t packed_floats(const cpu_kernels *k, const kit_launch *l) {
   return ((n + k->panel_cols - 1) / k->panel_cols * k->panel_cols * inner + 15) / 16 * 16;
 }
 
-uint64_t cpu_matmul_workspace(const cpu_kernels *kernels, const kit_launch *shapes,
-                              uint32_t workers) {
+uint64_t cpu_matmul_workspace(const cpu_self *self, const cpu_kernels *kernels,
+                              const kit_launch *shapes, uint32_t workers) {
+  (void)self;
   return (uint64_t)packed_floats(kernels, shapes) * sizeof(float) * (workers ? workers : 1);
 }
 

@@ -1,9 +1,9 @@
 /* cpu_moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert
  * multiplies its rows at once, and every token adds up its choices in their order: a token's result
  * does not depend on which others there are. */
-#include <string.h>
+#include "cpu_moe.h"
 
-#include "cpu_ops.h"
+#include <string.h>
 
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 /* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
@@ -225,7 +225,13 @@ static uint64_t lay(const kit_launch *l, char *base, job *j) {
   return (uint64_t)at;
 }
 
-uint64_t cpu_moe_workspace(const kit_launch *l) { return lay(l, NULL, NULL); }
+uint64_t cpu_moe_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                           uint32_t workers) {
+  (void)self;
+  (void)kernels;
+  (void)workers;
+  return lay(l, NULL, NULL);
+}
 
 int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[X], *idx = &l->in[IDX];

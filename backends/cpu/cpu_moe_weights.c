@@ -1,10 +1,11 @@
 /* cpu_moe_weights.c - weights of experts: one tensor after the other, its experts in parallel where
  * they need no widening. */
+#include "cpu_moe_weights.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu.h"
-#include "cpu_moe.h"
 
 enum { W_UP = 3, W_DOWN = 4, BIAS_UP = 5 };
 

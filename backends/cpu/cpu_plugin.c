@@ -1,5 +1,7 @@
 /* cpu_plugin.c - the CPU plugin's table; see cpu.h for the files. */
-#include "cpu.h"
+#include "cpu_launch.h"
+
+#include "cpu_weights.h"
 #include "kit/kit_plugin_table.h"
 
 static const kit_backend backend = {

@@ -1,8 +1,10 @@
 /* cpu_rows.c - norm, softmax, elementwise ops, reduce, rope: launches that hand rows to kernels. */
+#include "cpu_rows.h"
+
 #include <string.h>
 
-#include "cpu.h"
-#include "cpu_ops.h"
+#include "cpu_elementwise.h"
+#include "cpu_select.h"
 
 /* Elements of one row-wise task are at least this many, and costs below are rough nanoseconds an
  * element. */
@@ -260,7 +262,10 @@ static int64_t rope_pairs(const kit_launch *l, int64_t *head) {
 
 /* Frequencies; for three lines of positions (M-RoPE) a 1 and the angles of each row; one table a
  * worker. */
-uint64_t cpu_rope_workspace(const kit_launch *shapes, uint32_t workers) {
+uint64_t cpu_rope_workspace(const cpu_self *self, const cpu_kernels *kernels,
+                            const kit_launch *shapes, uint32_t workers) {
+  (void)self;
+  (void)kernels;
   int64_t head, pairs = rope_pairs(shapes, &head),
                 rows = shapes->in[1].rank == 2 ? kit_row_count(&shapes->in[0]) : 0;
   return pairs > 0 ? ((uint64_t)pairs * (1 + 2 * (uint64_t)workers) +

@@ -1,9 +1,10 @@
 /* cpu_scan.c - selective_scan: a task takes a vector of columns of one sequence through all its rows,
  * their states at hand. */
+#include "cpu_scan.h"
+
 #include <string.h>
 
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
 
 enum { X, DT, A, B, C, D, Z, DT_BIAS };
 
@@ -74,7 +75,9 @@ static int64_t room_of(const cpu_kernels *k, const kit_launch *l) {
 }
 
 /* The states of the items, then room for each worker. */
-uint64_t cpu_scan_workspace(const cpu_kernels *k, const kit_launch *l, uint32_t workers) {
+uint64_t cpu_scan_workspace(const cpu_self *self, const cpu_kernels *k, const kit_launch *l,
+                            uint32_t workers) {
+  (void)self;
   return (uint64_t)(state_floats(l) + (workers ? workers : 1) * room_of(k, l)) * sizeof(float);
 }
 

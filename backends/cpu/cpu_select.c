@@ -1,9 +1,10 @@
 /* cpu_select.c - softmax and reduce over any axis, topk, scatter_rows, gather along any axis. */
+#include "cpu_select.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
 
 static const double NS_FOLDED = 0.25, NS_EXP = 1.5, NS_MOVED = 0.3;
 
@@ -169,7 +170,10 @@ static void topk_task(void *arg, uint32_t task, uint32_t worker) {
   }
 }
 
-uint64_t cpu_topk_workspace(const kit_launch *l, uint32_t workers) {
+uint64_t cpu_topk_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
+                            uint32_t workers) {
+  (void)self;
+  (void)kernels;
   int64_t k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1);
   return k < 1 || k > kit_cols(&l->in[0])
              ? 0

@@ -1,9 +1,10 @@
 /* cpu_shape.c - transpose, slice, broadcast, concat, pad: elements of 4 bytes move, none is
  * computed. */
+#include "cpu_shape.h"
+
 #include <string.h>
 
 #include "kit/kit_scalar.h"
-#include "cpu_ops.h"
 
 static const double NS_MOVED = 0.4; /* an element, about */
 

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_weights.h"
+
+#include "cpu_blas.h"
+#include "cpu_ops.h"
 
 enum {
   /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB
@@ -76,14 +79,6 @@ static bool same(const cpu_linear *a, const cpu_linear *b) {
          a->trans == b->trans;
 }
 
-cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
-  return (cpu_panel){.form = l->form,
-                     .kernels = kernels,
-                     .format = &l->format,
-                     .k = l->k,
-                     .cols = kernels->linear[l->form].cols};
-}
-
 /* Decides how a linear is packed.  Transposed matrices are packed as fp32 only, and two of unlike
  * formats; so are rows of one block or two whose x would be codes of 7 bits, or rounded to bf16:
  * too few for errors to even out, and x would be filled up with more zeros than it has elements. */
@@ -107,6 +102,11 @@ static void find_rows(cpu_self *s) {
       s->weight[s->linear[i].w].panels = (int32_t)i + 1;
 }
 
+static bool op_packs(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+  const cpu_op *op = cpu_op_of(n->op);
+  return op->packs && op->packs(p, n, operand);
+}
+
 static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
   const accel_plugin_program *p = s->program;
   s->weight = calloc(p->n_weight + 1, sizeof *s->weight);
@@ -119,7 +119,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
     s->linear_of[i] = -1;
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if ((!packed || (k != 1 && k != 4)) && !cpu_op_packs(p, &p->node[i], k)) {
+      if ((!packed || (k != 1 && k != 4)) && !op_packs(p, &p->node[i], k)) {
         int32_t w = weight_of(p, &p->node[i], k);
         if (w >= 0 && gathers(p, &p->node[i], k))
           s->weight[w].gathered = true;
@@ -156,12 +156,6 @@ static uint64_t place(cpu_linear *l, char *base) {
     }
   }
   return panels + 2 * bias;
-}
-
-void *cpu_alloc_weights(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
-  void *room = kit_fault(host, "allocation") ? NULL : kit_alloc_pages(bytes);
-  if (!room) kit_no_memory(error, bytes);
-  return room;
 }
 
 static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {

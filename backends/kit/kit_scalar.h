@@ -67,6 +67,10 @@ typedef struct kit_plane {
 } kit_plane;
 kit_plane kit_plane_of(const kit_launch *launch, const kit_tensor *w);
 
+/* First element of the matrix of `t` that belongs to matrix `index` of the result `out` of a matmul;
+ * leading dims broadcast, aligned at the end. */
+const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index);
+
 /* Which inputs an output index of resize reads, along one dim. */
 typedef struct kit_taps {
   int64_t *index; /* [out][width] */

@@ -68,9 +68,7 @@ int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-/* First element of the matrix of `t` that belongs to result matrix `index`; leading dims broadcast,
- * aligned at the end. */
-static const float *matrix(const kit_tensor *t, const kit_tensor *out, int64_t index) {
+const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index) {
   int64_t offset = 0, step = t->dim[t->rank - 2] * t->dim[t->rank - 1];
   for (int i = 3; i <= out->rank; i++) {
     int64_t at = index % out->dim[out->rank - i];
@@ -90,7 +88,7 @@ int32_t kit_scalar_MATMUL(const kit_launch *l, accel_plugin_error *error) {
   double scale = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0);
   (void)error;
   for (int64_t c = 0; c < count; c++) {
-    const float *ma = matrix(a, out, c), *mb = matrix(b, out, c);
+    const float *ma = kit_matrix_at(a, out, c), *mb = kit_matrix_at(b, out, c);
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < n; j++)
         kit_f32(out)[(c * m + i) * n + j] =

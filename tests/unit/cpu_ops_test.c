@@ -66,8 +66,8 @@ static void check(const char *what, float got, double want, double bound) {
 
 /* ---- planes ---- */
 
-static cpu_plane random_plane(int64_t most) {
-  cpu_plane p;
+static kit_plane random_plane(int64_t most) {
+  kit_plane p;
   for (int i = 0; i < 2; i++) {
     p.kernel[i] = pick(1, 5);
     p.stride[i] = pick(1, 3);
@@ -82,8 +82,8 @@ static cpu_plane random_plane(int64_t most) {
 }
 
 /* Lines that follow each other: stride and dilation 1 downwards, 3, 5 or 7 high. */
-static cpu_plane lines_plane(int64_t most) {
-  cpu_plane p = random_plane(most);
+static kit_plane lines_plane(int64_t most) {
+  kit_plane p = random_plane(most);
   p.kernel[0] = 3 + 2 * pick(0, 2);
   p.stride[0] = p.dilation[0] = 1;
   p.in[0] = pick(p.kernel[0], most);
@@ -92,15 +92,15 @@ static cpu_plane lines_plane(int64_t most) {
 }
 
 /* A 1x1 kernel without anything around it. */
-static cpu_plane point_plane(int64_t most) {
-  cpu_plane p = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+static kit_plane point_plane(int64_t most) {
+  kit_plane p = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
   for (int i = 0; i < 2; i++) p.in[i] = p.out[i] = pick(1, i ? most : 3);
   return p;
 }
 
 /* A long kernel over one row. */
-static cpu_plane long_plane(void) {
-  cpu_plane p = {.kernel = {1, pick(16, 40)},
+static kit_plane long_plane(void) {
+  kit_plane p = {.kernel = {1, pick(16, 40)},
                  .stride = {1, 1},
                  .dilation = {1, pick(1, 2)},
                  .in = {1, 1},
@@ -113,7 +113,7 @@ static cpu_plane long_plane(void) {
 }
 
 /* x[in] under tap (ky, kx) of output (oy, ox), or `outside`. */
-static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky,
+static double under(const kit_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky,
                     int64_t kx, double outside) {
   int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
           c = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1];
@@ -145,7 +145,7 @@ static float *rounded(float *x, int64_t n) {
 /* pairs: of operands that are bf16 already, so that only sums are rounded. */
 static void check_conv(cpu_conv_fn *run, bool pairs) {
   for (int round = 0; round < 60; round++) {
-    cpu_plane p = random_plane(round % 8 == 0 ? 90 : 24);
+    kit_plane p = random_plane(round % 8 == 0 ? 90 : 24);
     if (round % 6 == 5) p = point_plane(90);
     if (round % 10 == 8) p = long_plane();
     int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = cpu_area(p.kernel),
@@ -218,7 +218,7 @@ static float *pack_winograd(const float *w, int64_t n, int64_t rows, int64_t cha
  * sizes of what is summed. */
 static void check_winograd(cpu_conv_fn *run, bool pairs) {
   for (int round = 0; round < 60; round++) {
-    cpu_plane p = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}};
+    kit_plane p = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}};
     for (int i = 0; i < 2; i++) {
       p.begin[i] = pick(0, 2);
       p.end[i] = pick(0, 2);
@@ -409,7 +409,7 @@ static void test_winograd_i16(void) {
 
 static void test_depthwise_and_pool(void) {
   for (int round = 0; round < 60; round++) {
-    cpu_plane p =
+    kit_plane p =
         round % 3 == 1 ? lines_plane(round % 4 ? 20 : 70) : random_plane(round % 4 ? 20 : 70);
     int64_t out = cpu_area(p.out);
     float *x = filled(cpu_area(p.in)), *w = filled(cpu_area(p.kernel)), *y = guard(out),
@@ -598,7 +598,7 @@ static void test_pixels(void) {
 
 static void test_pool_pixels(void) {
   for (int round = 0; round < 30; round++) {
-    cpu_plane p = random_plane(16);
+    kit_plane p = random_plane(16);
     const int64_t channels = pick(1, 40), n = cpu_area(p.in), line = pick(0, p.out[0] - 1);
     const bool sign = round % 2, zeros = sign || round % 4;
     float *scale = filled(n), *zero = filled(n),
@@ -635,7 +635,7 @@ static void test_pool_pixels(void) {
 /* Lines of numbers, also with something among them that is none. */
 static void test_pool_lines(void) {
   for (int round = 0; round < 30; round++) {
-    cpu_plane p = random_plane(16);
+    kit_plane p = random_plane(16);
     const int64_t channels = pick(1, 100), line = pick(0, p.out[0] - 1);
     const float *lines[CPU_POOL_TAPS] = {NULL};
     float *x = filled(cpu_area(p.in) * channels), *y = guard(p.out[1] * channels);

@@ -16,7 +16,7 @@ V_INLINE void depthwise_store(const cpu_depthwise *g, int64_t row, int64_t col, 
 }
 
 /* Where column kx of the kernel meets the laid-out x of column 0. */
-V_INLINE const float *depthwise_column(const cpu_plane *p, const cpu_depthwise_plan *l,
+V_INLINE const float *depthwise_column(const kit_plane *p, const cpu_depthwise_plan *l,
                                        const float *x, int64_t kx) {
   const int64_t at = kx * p->dilation[1];
   return p->stride[1] == 1 ? x + at : x + at % p->stride[1] * l->pitch + at / p->stride[1];
@@ -26,7 +26,7 @@ V_INLINE const float *depthwise_column(const cpu_plane *p, const cpu_depthwise_p
 V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwise *g,
                               const cpu_depthwise_plan *l, const float *x, int64_t row,
                               int64_t col) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
   vf sum[4][2];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -55,7 +55,7 @@ V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwis
 V_INLINE void depthwise_lines(const int rows, const int height, const cpu_depthwise *g,
                               const cpu_depthwise_plan *l, const float *x, int64_t row,
                               int64_t col) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch;
   vf sum[8], w[7];
   MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i] = v_set(g->bias); }
@@ -97,7 +97,7 @@ static const depthwise_fn blocks_2[] = {NULL, depthwise_block_2_1, depthwise_blo
 /* clang-format on */
 
 /* The functions for 1, 2 .. *most rows of y and the columns that each of them makes. */
-static const depthwise_fn *depthwise_choice(const cpu_plane *p, int64_t *most, int64_t *step) {
+static const depthwise_fn *depthwise_choice(const kit_plane *p, int64_t *most, int64_t *step) {
   *most = 8;
   *step = V;
   if (p->stride[0] == 1 && p->dilation[0] == 1) {
@@ -112,7 +112,7 @@ static const depthwise_fn *depthwise_choice(const cpu_plane *p, int64_t *most, i
 }
 
 void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
   int64_t most, step;
   const depthwise_fn *run = depthwise_choice(p, &most, &step);
@@ -145,9 +145,8 @@ V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
       v_storen(g->y + (row + i) * g->cols + c, sum[i], left);
     }
   }
-  if (g->act != ACCEL_PLUGIN_ACT_NONE)
-    CPU_NAME(activate, row)
-    (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
+  if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)
+  (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
 }
 
 void CPU_NAME(taps, row)(const cpu_tap *g, int64_t rows) {

@@ -25,7 +25,7 @@ typedef struct segment {
   int64_t lane, n, y, x; /* y, x: of the first pixel in the input, before the tap's offset */
 } segment;
 
-static int segments(const cpu_plane *p, int64_t pixel, int64_t count, segment *s) {
+static int segments(const kit_plane *p, int64_t pixel, int64_t count, segment *s) {
   int n = 0;
   for (int64_t lane = 0; lane < count; n++) {
     int64_t oy = (pixel + lane) / p->out[1], ox = (pixel + lane) % p->out[1];
@@ -37,7 +37,7 @@ static int segments(const cpu_plane *p, int64_t pixel, int64_t count, segment *s
 }
 
 /* A pixel's column is that pixel of every channel. */
-static bool is_plain(const cpu_plane *p) {
+static bool is_plain(const kit_plane *p) {
   return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] &&
          p->in[1] == p->out[1] && !p->begin[0] && !p->begin[1];
 }
@@ -63,7 +63,7 @@ static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels
 /* Every k of one channel and the `count` pixels of one panel, whose `n` segments are s. */
 static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k,
                       int64_t k_end, float *to) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t taps = p->kernel[0] * p->kernel[1], size = p->in[0] * p->in[1], c = k / taps;
   int64_t ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
   for (; k < k_end; k++, to += GEMM_COLS) {
@@ -237,7 +237,7 @@ static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, co
  * instead. */
 enum { SLIDING_TAPS = 16 };
 static int64_t sliding_pitch(const cpu_conv_gemm *g) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
   const bool row =
       p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
@@ -251,7 +251,7 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
  * the next tap. */
 static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int64_t pitch,
                     float *to) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   lay_run(g->x + channel * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, to);
   const int64_t pairs = MICRO_PER > 1 ? pitch - p->dilation[1] : 0;
   for (int64_t i = 0; i < pairs; i += V)
@@ -263,7 +263,7 @@ static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int6
 /* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
 static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile,
                   int64_t tile_end, int64_t pitch, float *rows_of_x) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t taps = p->kernel[1], channels = g->k / taps, depth = micro_depth(g->k),
                 count = taps / MICRO_PER;
   for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);

@@ -26,7 +26,7 @@ V_INLINE vf pool_step(const int max, const int nan, vf sum, vf v) {
 
 V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g,
                         const cpu_depthwise_plan *l, const float *x) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
   for (int64_t row = 0; row < p->out[0]; row++)
     for (int64_t col = 0; col < p->out[1]; col += 2 * V) {
@@ -51,7 +51,7 @@ V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g,
 }
 
 void CPU_NAME(pool, plane)(const cpu_pool *g, float *workspace) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
   lay_plane(p, g->x, &l, g->max ? -INFINITY : 0.0f, g->again, workspace);
   if (!g->max)
@@ -71,7 +71,7 @@ typedef struct covered {
 } covered;
 
 static void cover(const cpu_pool_pixels *g, int64_t oy, int64_t ox, covered *to) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   to->n = 0, to->bad = 0;
   for (int64_t ky = 0; ky < p->kernel[0]; ky++)
     for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
@@ -115,7 +115,7 @@ V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, i
  * lines. */
 V_INLINE void pool_four(const bool whole, const cpu_pool_pixels *g, int64_t first, int64_t end,
                         int64_t c, int64_t left, float *y) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   vf most[4], bad[4];
   for (int i = 0; i < 4; i++) most[i] = v_set(-INFINITY), bad[i] = v_zero();
   for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
@@ -137,7 +137,7 @@ V_INLINE void pool_four(const bool whole, const cpu_pool_pixels *g, int64_t firs
 }
 
 static void pool_lines(const cpu_pool_pixels *g) {
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   float *y = g->y;
   for (int64_t ox = 0; ox < p->out[1]; ox++, y += g->channels) {
     int64_t first = ox * p->stride[1] - p->begin[1],

@@ -6,12 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kit/kit_scalar.h" /* kit_plane: geometry of two spatial dims, height first */
+
 /* ---- conv ---- */
 
-/* Geometry of two spatial dims, height first; one spatial dim is two with height 1. */
-typedef struct cpu_plane {
-  int64_t in[2], out[2], kernel[2], stride[2], begin[2], end[2], dilation[2];
-} cpu_plane;
 static inline int64_t cpu_area(const int64_t d[2]) { return d[0] * d[1]; }
 
 /* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual),
@@ -20,7 +18,7 @@ static inline int64_t cpu_area(const int64_t d[2]) { return d[0] * d[1]; }
  * on the split.  In pairs, w and the columns are rounded to bf16 and an element adds two k at a
  * time. */
 typedef struct cpu_conv_gemm {
-  cpu_plane plane;
+  kit_plane plane;
   int64_t rows, height; /* output channels, and those of one tile of w (at most tile_rows) */
   int64_t k;            /* input channels * kernel[0] * kernel[1] */
   int64_t tiles, n;     /* of w, and n; cpu_winograd_fn only */
@@ -61,10 +59,10 @@ typedef cpu_conv_fn cpu_winograd_fn;
 typedef cpu_conv_fn cpu_winograd_pairs_fn;
 enum { CPU_WINOGRAD_MOST = 6 }; /* n + 2 */
 static inline int64_t cpu_winograd_points(int64_t n) { return (n + 2) * (n + 2); }
-static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) {
+static inline int64_t cpu_winograd_wide(const kit_plane *p, int64_t n) {
   return (p->out[1] + n - 1) / n;
 }
-static inline int64_t cpu_winograd_tiles(const cpu_plane *p, int64_t n) {
+static inline int64_t cpu_winograd_tiles(const kit_plane *p, int64_t n) {
   return (p->out[0] + n - 1) / n * cpu_winograd_wide(p, n);
 }
 /* g w g^T of one kernel of nine, g[size][3]: the points, `step` apart. */
@@ -98,7 +96,7 @@ typedef struct cpu_winograd_plan {
   int64_t line, length; /* of a row of `line` (which is first) and of one of `split` */
   int64_t split, x, y, all;
 } cpu_winograd_plan;
-static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t n, int64_t rows,
+static inline cpu_winograd_plan cpu_winograd_layout(const kit_plane *p, int64_t n, int64_t rows,
                                                     int64_t k) {
   cpu_winograd_plan l;
   const int64_t wide = cpu_winograd_wide(p, n), windows = (cpu_winograd_tiles(p, n) + 31) / 32 * 32;
@@ -157,7 +155,7 @@ static inline int64_t cpu_winograd_i16_panel(int64_t k, int64_t cols) {
 
 /* One channel of one image with a kernel of its own; x[in], w[kernel], y and residual [out]. */
 typedef struct cpu_depthwise {
-  cpu_plane plane;
+  kit_plane plane;
   const float *x, *w, *residual; /* residual may be NULL */
   float *y;
   float bias;
@@ -171,7 +169,7 @@ typedef void cpu_depthwise_fn(const cpu_depthwise *g, float *workspace);
 typedef struct cpu_depthwise_plan {
   int64_t rows, pitch, all;
 } cpu_depthwise_plan;
-static inline cpu_depthwise_plan cpu_depthwise_layout(const cpu_plane *p) {
+static inline cpu_depthwise_plan cpu_depthwise_layout(const kit_plane *p) {
   cpu_depthwise_plan l;
   l.rows = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
   l.pitch = p->out[1] + (p->kernel[1] - 1) * p->dilation[1] / p->stride[1];
@@ -243,7 +241,7 @@ typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 /* Windows of one channel of one image: the largest (a NaN wins), or the sum divided by row_count *
  * col_count. */
 typedef struct cpu_pool {
-  cpu_plane plane;
+  kit_plane plane;
   const float *x, *row_count, *col_count; /* [in], [out[0]], [out[1]] */
   float *y;
   int32_t max;
@@ -254,7 +252,7 @@ typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as fo
 /* The largest of windows over an image as codes, channels last: y[line_end -
  * line][out[1]][channels].  Its kernel has CPU_POOL_TAPS elements at most. */
 typedef struct cpu_pool_pixels {
-  cpu_plane plane;
+  kit_plane plane;
   const uint8_t *codes;      /* [in][channels] */
   const float *scale, *zero; /* [in]; zero NULL: 0 all over */
   int64_t channels;

@@ -24,7 +24,7 @@ V_INLINE void lay_run(const float *row, int64_t w, int64_t at, int64_t stride, i
 
 /* x with `outside` around it, the columns of each row sorted by their remainder modulo the stride.
  * With `again` what lies around is there from another x of the same plane. */
-static inline void lay_plane(const cpu_plane *p, const float *x, const cpu_depthwise_plan *l,
+static inline void lay_plane(const kit_plane *p, const float *x, const cpu_depthwise_plan *l,
                              float outside, bool again, float *to) {
   for (int64_t r = 0; r < l->rows; r++) {
     const int64_t y = r - p->begin[0];

@@ -93,7 +93,7 @@ typedef struct wino {
 
 /* line[i][c] = pixel n c + i of the row with zeros around it, c <= wide. */
 V_INLINE void split_row(const int n, const wino *j, const float *row) {
-  const cpu_plane *p = &j->g->plane;
+  const kit_plane *p = &j->g->plane;
   const int64_t next = p->in[0] * p->in[1];
   for (int64_t c = 0; c <= j->wide; c += V) {
     const int64_t at = n * c - p->begin[1];
@@ -112,7 +112,7 @@ V_INLINE void split_row(const int n, const wino *j, const float *row) {
 /* split[r][s][window] = pixel (r, s) of the windows of one channel for r < n; rows n and n + 1 are
  * 0 and 1 of the row of windows that follows. */
 V_INLINE void split_channel(const int n, const wino *j, const float *x) {
-  const cpu_plane *p = &j->g->plane;
+  const kit_plane *p = &j->g->plane;
   for (int64_t r = 0; r < n; r++)
     for (int64_t w = 0; w < j->rows + (r < 2); w++) {
       const int64_t y = (j->row + w) * n + r - p->begin[0];
@@ -182,7 +182,7 @@ static void multiply(const wino *j, int64_t tile, int64_t tile_end) {
 V_INLINE void put_windows(const int n, const wino *j, int64_t row, int64_t window, int64_t count,
                           const float (*pixels)[5 * V]) {
   const cpu_conv_gemm *g = j->g;
-  const cpu_plane *p = &g->plane;
+  const kit_plane *p = &g->plane;
   const vf b = v_set(g->bias ? g->bias[row] : 0.0f);
   const bool relu = g->act == ACCEL_PLUGIN_ACT_RELU;
   int64_t y = window / j->wide * n, x = window % j->wide * n;

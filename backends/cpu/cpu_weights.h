@@ -1,0 +1,25 @@
+/* cpu_weights.h - an endpoint: its weights packed at init, and what it keeps of them. */
+#ifndef ACCEL_CPU_WEIGHTS_H
+#define ACCEL_CPU_WEIGHTS_H
+
+#include "cpu.h"
+
+/* kit_backend.open and close: packs the weights of the program; *self is a cpu_self, also after a
+ * failure. */
+int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
+void cpu_close(void *self);
+/* kit_backend.weight: all of it as fp32; NULL when it was kept packed only. */
+void *cpu_weight_data(void *self, uint32_t index);
+/* Gives back the mappings that were kept; before cpu_close. */
+void cpu_unmap(cpu_self *self, const accel_plugin_host *host);
+/* kit_backend.weight_bytes: bytes that cpu_open keeps for a weight. */
+uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format);
+/* kit_backend.weight_in_place: whether it is read where the core mapped it. */
+bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
+                      const accel_plugin_format *format);
+/* kit_backend.weight_format: accel_plugin_level; below NATIVE *why says what happens to it. */
+int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, char *why, size_t why_size);
+
+#endif
