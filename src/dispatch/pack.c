@@ -7,6 +7,7 @@
 
 #include "core/block_cache.h"
 #include "modeling/default_row.h"
+#include "models/model_build.h"
 
 enum { MAX_INPUTS = 8 };
 
@@ -507,6 +508,7 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
                        in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
     }
     known |= places_pictures(ep->model) && !strcmp(inputs->item[i].name, "mm_token_type_ids");
+    known |= accel__model_leaves_unread(ep->model, inputs->item[i].name);
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name,
                          ep->model->architecture, inputs->item[i].name);

@@ -159,7 +159,7 @@ static accel_status check_tensors(const accel__model_stepper *s, const accel__mo
                                   const accel__encoder_input *given) {
   const accel_endpoint *ep = s->session->ep;
   for (uint32_t i = 0; i < given->n_tensors; i++) {
-    bool known = false;
+    bool known = accel__model_leaves_unread(ep->model, given->tensor[i].name);
     for (uint32_t k = 0; k < e->n_inputs; k++)
       known |= !strcmp(given->tensor[i].name,
                        e->inputs[k].derived ? e->inputs[k].derived->from : e->inputs[k].name);

@@ -218,6 +218,10 @@ typedef struct accel__model {
    * none.  Where false gives other results, these are outputs of their own, named
    * "use_itm_head=false.itm_score" */
   const char *const *args;
+  /* NULL-terminated: arguments that the class's forward takes and never reads with this config, so
+   * that a caller may hand on all that the preprocessor makes: "is_longer" of a CLAP without
+   * fusion, "attention_mask" of Whisper, "pixel_mask" of YOLOS.  They are accepted whatever they hold.  NULL: none */
+  const char *const *unread;
   const accel__model_entry *entries; /* [n_entries] */
   uint32_t n_entries;
   /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the

@@ -214,8 +214,12 @@ static accel__tensor fuse(accel__build *b, const clap *m, accel__tensor pixels, 
                      1, NULL, 1);
 }
 
+/* ClapModel and ClapAudioModel take is_longer always, and read it with enable_fusion alone. */
+static const char *const unread_without_fusion[] = {"is_longer", NULL};
+
 static void build_audio(accel__build *b, clap *m) {
   accel__program *p = b->p;
+  if (!m->fusion) b->model->unread = unread_without_fusion;
   const accel__size2 pad = {(m->patch.h - m->step.h) / 2, (m->patch.w - m->step.w) / 2};
   const accel__conv patch = {
       .out = m->swin.embed, .kernel = m->patch, .stride = m->step, .pad = pad, .bias = true};

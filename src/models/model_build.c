@@ -192,6 +192,12 @@ const accel__model_entry *accel__model_entry_of(const accel__model *model, const
   return NULL;
 }
 
+bool accel__model_leaves_unread(const accel__model *model, const char *name) {
+  for (const char *const *unread = model->unread; unread != NULL && *unread != NULL; unread++)
+    if (strcmp(*unread, name) == 0) return true;
+  return false;
+}
+
 void accel__model_free(accel__model **model) {
   if (model == NULL || *model == NULL) return;
   accel__program *p = (*model)->program;

@@ -14,6 +14,9 @@ void accel__model_free(accel__model **model);
 accel_status accel__generation_file(const char *directory, accel__json_file *out);
 const accel__model_entry *accel__model_entry_of(const accel__model *model,
                                                 const char *name); /* NULL: it has no such entry */
+/* Whether the class's forward takes an argument of this name and never reads it
+ * (accel__model.unread). */
+bool accel__model_leaves_unread(const accel__model *model, const char *name);
 /* Every class name that accel__model_build knows, for messages, the support table and tests. */
 const char *const *accel__model_architectures(uint32_t *n);
 

@@ -375,6 +375,12 @@ static void classify(accel__build *b, const whisper *m) {
   b->in_head = false;
 }
 
+/* Whisper's encoder has frames of a fixed number and no mask; the class of labels has no decoder. */
+static const char *const unread[] = {"attention_mask", NULL}, *const unread_of_labels[] = {
+                                                                  "attention_mask",
+                                                                  "decoder_input_ids",
+                                                                  "decoder_attention_mask", NULL};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
@@ -383,17 +389,13 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read_config(&b, m));
   encoder(&b, m);
+  model->unread = unread;
   if (accel__is_class(&b, "ForAudioClassification")) {
+    model->unread = unread_of_labels;
     classify(&b, m);
     return accel__build_end(&b, m->encoded);
   }
-  const uint32_t heard = model->n_inputs;
-  /* lengths of padding, which the class takes and its forward leaves aside */
-  accel__dim steps[2] = {b.B, accel__const_dim(b.p, 2 * m->frames)};
-  accel__tensor mask =
-      accel__add_item(&b, "attention_mask", ACCEL_PLUGIN_I32, 2, steps, ACCEL__DEFAULT_ONES);
-  (void)mask;
-  const uint32_t first = model->n_inputs;
+  const uint32_t first = model->n_inputs; /* of the decoder */
   cross_keys(&b, m);
   b.side = 1;
   accel__add_tokens(&b, m->vocab);
@@ -409,7 +411,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__output_items(&b, "encoder_last_hidden_state", m->encoded, accel__const_dim(b.p, m->frames),
                       false);
   if (!b.is_base) {
-    encode_entry(&b, m, heard);
+    encode_entry(&b, m, first);
     decode_entry(&b, m, first);
     ACCEL_TRY(align_entry(&b, m, first));
   }

@@ -77,11 +77,15 @@ static accel__tensor embeddings(accel__build *b, yolos *m) {
   return accel__items_to_rows(b, x, "patches");
 }
 
+/* The image processor makes it; pictures here are not padded to a common size. */
+static const char *const unread[] = {"pixel_mask", NULL};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
   yolos m;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "vit."));
+  model->unread = unread;
   ACCEL_TRY(read_config(&b, &m));
   accel__tensor x = embeddings(&b, &m);
   x = accel__vit_encoder(&b, &m.c, x, m.rows, between, &m);

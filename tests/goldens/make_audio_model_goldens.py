@@ -106,7 +106,8 @@ def spectrograms(name, batch, channels, frames, longer=None):
 def clap_fixtures():
     words = texts("t", (9, 4, 6), 9)
     plain, fused = spectrograms("p", 2, 1, 201), spectrograms("f", 3, 4, 256, [True, False, True])
-    yield "clap", dict(config=clap_config(), prefixed=False, cases=[case("ClapModel", "both", {**words, **plain})])
+    longer = {**words, **plain, "is_longer": torch.tensor([[True], [False]])}  # as the extractor gives it; read with enable_fusion alone
+    yield "clap", dict(config=clap_config(), prefixed=False, cases=[case("ClapModel", "both", {**words, **plain}), case("ClapModel", "longer", longer)])
     yield "clap_fusion", dict(config=clap_config(enable_fusion=True), prefixed=False, cases=[case("ClapModel", "both", {**words, **fused})])
     odd = clap_config(qkv_bias=False, mlp_ratio=2.0, enable_patch_layer_norm=False, hidden_act="relu", patch_size=6)
     yield "clap_fp16", dict(config=odd, prefixed=False, cases=[case("ClapModel", "both", {**words, **plain})], dtype=torch.float16)
@@ -139,7 +140,9 @@ def whisper_fixtures():
                                                    case("WhisperForConditionalGeneration", "padded", padded, mask={"logits": mask})])
     odd = whisper(activation_function="relu", encoder_layers=1, decoder_layers=3, num_mel_bins=10, use_weighted_layer_sum=True)
     yield "whisper_fp16", dict(config=odd, cases=[case("WhisperForConditionalGeneration", "plain", said)], dtype=torch.float16)
-    yield "whisper_classes", dict(config=whisper(), cases=[case("WhisperForAudioClassification", "batch", heard)], dtype=torch.bfloat16)
+    more = {**said, "attention_mask": torch.ones(3, 34, dtype=torch.long)}  # the class takes both and reads neither
+    yield "whisper_classes", dict(config=whisper(), cases=[case("WhisperForAudioClassification", "batch", heard), case("WhisperForAudioClassification", "unread", more)],
+                                  dtype=torch.bfloat16)
     yield "whisper_weighted", dict(config=odd, cases=[case("WhisperForAudioClassification", "batch", heard)])
 
 

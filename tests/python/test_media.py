@@ -23,6 +23,105 @@ def arguments(command, files):
     return [a for f in files for a in ("--image", path(f))] if command == "classify" else [path(f) for f in files]
 
 
+def read_tensors(file):
+    """name -> (dtype, shape, bytes) of a safetensors file."""
+    with open(file, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack("<Q", data[:8])
+    fields = json.loads(data[8:8 + n])
+    fields.pop("__metadata__", None)
+    return {k: (v["dtype"], v["shape"], data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in fields.items()}
+
+
+def write_tensors(file, tensors):
+    fields, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        fields[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    head = json.dumps(fields).encode()
+    with open(file, "wb") as f:
+        f.write(struct.pack("<Q", len(head)) + head + data)
+
+
+class Prepared(unittest.TestCase):
+    """What `accel preprocess` writes is what `accel run` takes, arguments that the class takes and never reads included."""
+
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory()
+        self.addCleanup(self.work.cleanup)
+        self.made = os.path.join(self.work.name, "made.safetensors")
+        self.out = os.path.join(self.work.name, "out.safetensors")
+
+    def model(self, name, processor, **more):
+        """A model of tests/fixtures/models with a preprocessor_config.json."""
+        to = os.path.join(self.work.name, name)
+        os.makedirs(to)
+        for file in ("config.json", "model.safetensors"):
+            shutil.copy(os.path.join(FIXTURES, "models", name, file), to)
+        with open(os.path.join(FIXTURES, "audio", "features", processor, "preprocessor_config.json"), encoding="utf-8") as f:
+            fields = json.load(f)
+        with open(os.path.join(to, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+            json.dump({**fields, **more}, f)
+        return to
+
+    def prepare(self, model, *files):
+        accel("preprocess", model, *files, "--output", self.made, "--quiet")
+        return read_tensors(self.made)
+
+    def run_model(self, model, tensors, *more):
+        write_tensors(self.made, tensors)
+        accel("run", model, "--input", self.made, "--output", self.out, "--device", "cpu", "--quiet", *more)
+        return read_tensors(self.out)
+
+    def test_pictures(self):
+        for model in ("detr", "resnet", "vit", "yolos"):
+            with self.subTest(model=model):
+                made = self.prepare(os.path.join(MEDIA, model), "--image", path("image/pictures/rgb.png"))
+                self.assertEqual("pixel_mask" in made, model in ("detr", "yolos"))
+                self.assertIn("logits", self.run_model(os.path.join(MEDIA, model), made))
+
+    def test_clap(self):
+        files = ("--audio", path("audio/sounds/s16.wav"), "--audio", path("audio/sounds/twelve_bits.wav"))
+        ids = ("I64", [2, 3], struct.pack("<6q", 5, 6, 7, 8, 9, 10))
+        for name, processor in (("clap", "clap_pad"), ("clap_fusion", "clap_fusion")):
+            with self.subTest(model=name):
+                model = self.model(name, processor, feature_size=16)
+                made = {**self.prepare(model, *files), "input_ids": ids}
+                self.assertEqual(made["is_longer"][:2], ("BOOL", [2, 1]))
+                out = self.run_model(model, made)
+                self.assertIn("logits_per_audio", out)
+                flags = bytes(1 - flag for flag in made["is_longer"][2])
+                other = self.run_model(model, {**made, "is_longer": ("BOOL", [2, 1], flags)})
+                self.assertEqual(out["audio_embeds"] != other["audio_embeds"], name == "clap_fusion")
+                made.pop("input_ids")
+                self.assertIn("audio_embeds", self.run_model(model, made, "--architecture", "ClapAudioModelWithProjection"))
+
+    def test_whisper(self):
+        rows, said = 1, ("I64", [1, 3], struct.pack("<3q", 3, 7, 11))
+        shape = dict(feature_size=10, hop_length=470, return_attention_mask=True)  # 34 frames of a second
+        model = self.model("whisper", "whisper_128_mask", **shape)
+        made = {**self.prepare(model, "--audio", path("audio/sounds/s16.wav")), "decoder_input_ids": said}
+        self.assertEqual(made["attention_mask"][1], [rows, 34])
+        out = self.run_model(model, made)
+        self.assertEqual(out["logits"][1], [rows, 3, 53])
+        made.pop("attention_mask")
+        self.assertEqual(self.run_model(model, made), out)
+
+    def test_whisper_of_labels(self):
+        model = os.path.join(FIXTURES, "models", "whisper_classes")
+        golden = read_tensors(os.path.join(model, "golden.WhisperForAudioClassification.unread.safetensors"))
+        given = {name[3:]: t for name, t in golden.items() if name.startswith("in.")}
+        self.assertEqual(sorted(given), ["attention_mask", "decoder_input_ids", "input_features"])
+        out = self.run_model(model, given)
+        self.assertEqual(out["logits"], self.run_model(model, {"input_features": given["input_features"]})["logits"])
+        _, err = accel("run", model, "--input", self.write({**given, "prompt_ids": given["decoder_input_ids"]}), expected=2)
+        self.assertIn("takes no input 'prompt_ids'", err)
+
+    def write(self, tensors):
+        write_tensors(self.made, tensors)
+        return self.made
+
+
 class Pipelines(unittest.TestCase):
     def check(self, got, want):
         self.assertEqual(len(got), len(want))
