@@ -3,6 +3,7 @@
  * does not depend on which others there are. */
 #include <string.h>
 
+#include "cpu_moe.h"
 #include "cpu_ops.h"
 
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };

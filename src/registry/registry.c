@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "registry/registry.h"
 #include "core/file.h"
 #include "registry/registry_internal.h"
 #include "weights/weights.h"

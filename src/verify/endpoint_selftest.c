@@ -5,13 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "verify/endpoint_selftest.h"
 #include "core/text.h"
 #include "dispatch/locate.h"
 #include "dispatch/pack.h"
 #include "verify/compare.h"
 #include "tasks/open.h"
 #include "processing/result.h"
-#include "verify/endpoint_selftest.h"
 
 /* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
  * slow at true shapes. */
