@@ -1,4 +1,4 @@
-# packages.sh - Debian packages, installed when they are missing.  Sourced by setup and test; README.md gives each one's reason.
+# packages.sh - Debian packages, installed when they are missing.  Sourced by setup and test; CONTRIBUTING.md gives each one's reason.
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 

@@ -1,6 +1,6 @@
 """Writes tests/unit/abi_offsets.def: the offset and size of every field of plugin.h's structs on this machine (64-bit).
 
-Run it only when the ABI changes on purpose (append-only within a major, see docs/decisions.md): python3 tools/make_abi_offsets.py
+Run it only when the ABI changes on purpose (append-only within a major, see docs/decisions/): python3 tools/make_abi_offsets.py
 """
 import os
 import re

@@ -7,7 +7,7 @@
 
 /* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables
  * of LEAST_TABLE embeddings or fewer, are kept in wider formats, and rows of LONG elements have
- * groups of twice as many bytes.  docs/decisions.md has the measurements. */
+ * groups of twice as many bytes.  docs/decisions/ has the measurements. */
 enum {
   GROUP = 32,
   NV_GROUP = 16,

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/image_text.h"
 #include "dispatch/pack.h"
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "generate/image_prompt.h"
-#include "generate/image_text.h"
 #include "processing/result.h"
 #include "text/chat_template.h"
 

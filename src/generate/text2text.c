@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/text2text.h"
 #include "generate/generation.h"
 #include "generate/translation_languages.h"
 #include "processing/processor.h"
-#include "generate/text2text.h"
 #include "models/model_build.h"
 
 enum { NUM_BEAMS = 4, NEW_TOKENS = 256 }; /* the pipelines' own, where nobody says */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hardware/hardware.h"
 #include "core/file.h"
 #include "hardware/hardware_internal.h"
 

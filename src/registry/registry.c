@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "registry/registry.h"
 #include "core/file.h"
 #include "core/find_model.h"
 #include "registry/registry_internal.h"

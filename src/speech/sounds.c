@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "speech/sounds.h"
 #include "dispatch/pack.h"
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
-#include "speech/sounds.h"
 
 /* Reads a sound and runs it for the named outputs. */
 static accel_status run_sound(accel_endpoint *ep, const accel__audio_processor *p,

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/classify.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
-#include "tasks/classify.h"
 
 typedef struct classify_job {
   accel_endpoint *ep;

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/embed.h"
 #include "core/text.h"
 #include "tasks/pool.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "tasks/embed.h"
 
 /* A Dense layer on the host. */
 typedef struct host_dense {

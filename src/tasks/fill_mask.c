@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/fill_mask.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
-#include "tasks/fill_mask.h"
 
 typedef struct mask_place {
   uint32_t text, position; /* token of piece 0 */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch/pack.h"
 #include "tasks/pictures.h"
+#include "dispatch/pack.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/qa.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
-#include "tasks/qa.h"
 #include "text/unicode.h"
 
 typedef struct span_answer {

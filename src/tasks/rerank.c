@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/rerank.h"
 #include "generate/generate_config.h"
 #include "generate/model_stepper.h"
 #include "tasks/pool.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "tasks/rerank.h"
 
 enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };
 static const char card_head[] =

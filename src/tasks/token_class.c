@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tasks/token_class.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
-#include "tasks/token_class.h"
 
 typedef enum strategy { NONE, SIMPLE, FIRST, AVERAGE, MAX } strategy;
 

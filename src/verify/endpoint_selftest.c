@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "verify/endpoint_selftest.h"
 #include "core/text.h"
 #include "dispatch/locate.h"
 #include "dispatch/pack.h"
@@ -12,7 +13,6 @@
 #include "tasks/open.h"
 #include "processing/result.h"
 #include "shared/dims.h"
-#include "verify/endpoint_selftest.h"
 
 /* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
  * slow at true shapes. */

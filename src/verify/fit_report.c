@@ -1,4 +1,5 @@
 /* fit_report.c - accel_fit: every device and precision asked what a model would take. */
+#include "verify/fit_report.h"
 #include "dispatch/fit.h"
 
 #include <stdlib.h>
@@ -12,7 +13,6 @@
 #include "processing/processor.h"
 #include "generate/stepper.h"
 #include "processing/result.h"
-#include "verify/fit_report.h"
 #include "models/model_build.h"
 
 typedef struct asking {

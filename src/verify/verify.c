@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "verify/verify.h"
 #include "core/json.h"
 #include "dispatch/pack.h"
 #include "verify/compare.h"
 #include "tasks/open.h"
 #include "processing/result.h"
-#include "verify/verify.h"
 
 /* ---- reading ---- */
 

@@ -2,7 +2,7 @@
 each device named on the command line, and beside them one model for each device that stays open.  Every result is within its bound, the open models
 give the same numbers from first to last, and memory stays where it was after the first round.
 
-Run by the long tier; docs/performance.md has half an hour of it.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree.  A device that is not there is
+Run by the long tier; docs/log/2026-11-22.md has half an hour of it.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree.  A device that is not there is
 left out, with its reason."""
 import collections
 import json

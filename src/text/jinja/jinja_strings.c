@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja/jinja.h"
 #include "text/jinja/jinja_strings.h"
+#include "text/jinja/jinja.h"
 #include "text/unicode.h"
 
 typedef accel__jinja_value value;
