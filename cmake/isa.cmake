@@ -1,6 +1,6 @@
 # Sources named *_avx2.c and *_avx512.c are compiled with the flags of that instruction set, and left out on other
 # processors (src/core/isa.h): accel_isa_sources(LIST) does both to the files in the variable LIST.
-set(accel_avx2_flags -mavx2 -mfma -mf16c)
+set(accel_avx2_flags -mavx2 -mfma)
 set(accel_avx512_flags ${accel_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 function(accel_isa_sources list)
   set(sources ${${list}})

@@ -28,7 +28,7 @@ static uint32_t u16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] <
 static uint32_t u32(const uint8_t *p) { return u16(p) | u16(p + 2) << 16; }
 static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 
-static accel_status bad(const wav *w, const char *what) {
+static accel_status wav_fail(const wav *w, const char *what) {
   accel__fail(ACCEL_ERROR_FORMAT, "%s: %s", w->name, what);
   return accel__remedy(ACCEL_ERROR_FORMAT,
                        "write the file anew, for example with: ffmpeg -i OLD NEW.wav");
@@ -37,7 +37,7 @@ static accel_status bad(const wav *w, const char *what) {
 /* ---- chunks ---- */
 
 static accel_status read_format(wav *w, const uint8_t *p, uint64_t n) {
-  if (n < 16) return bad(w, "its fmt chunk has less than 16 bytes");
+  if (n < 16) return wav_fail(w, "its fmt chunk has less than 16 bytes");
   w->tag = u16(p);
   w->channels = u16(p + 2);
   w->rate = u32(p + 4);
@@ -45,7 +45,8 @@ static accel_status read_format(wav *w, const uint8_t *p, uint64_t n) {
   w->bits = u16(p + 14);
   /* the encoding is the first two bytes of a GUID behind 8 bytes of its own */
   if (w->tag == EXTENSIBLE) {
-    if (n < 40) return bad(w, "its fmt chunk is WAVE_FORMAT_EXTENSIBLE but has less than 40 bytes");
+    if (n < 40)
+      return wav_fail(w, "its fmt chunk is WAVE_FORMAT_EXTENSIBLE but has less than 40 bytes");
     w->tag = u16(p + 24);
   }
   if (!w->channels || w->channels > MAX_CHANNELS)
@@ -86,7 +87,7 @@ static accel_status find_chunks(wav *w, const uint8_t *bytes, size_t n) {
   bool format = false, wide = n >= 12 && (!memcmp(bytes, "RF64", 4) || !memcmp(bytes, "BW64", 4));
   uint64_t wide_data = 0;
   if (n < 12 || (memcmp(bytes, "RIFF", 4) && !wide) || memcmp(bytes + 8, "WAVE", 4))
-    return bad(w, "is no WAV file");
+    return wav_fail(w, "is no WAV file");
   for (uint64_t at = 12; n - at >= 8 && at <= n;) {
     const uint8_t *p = bytes + at + 8;
     const uint64_t rest = n - at - 8;
@@ -115,8 +116,8 @@ static accel_status find_chunks(wav *w, const uint8_t *bytes, size_t n) {
     at += 8 + size + (size & 1);
     if (at > n) break;
   }
-  if (!format) return bad(w, "has no fmt chunk in front of its samples");
-  return w->data ? check_format(w) : bad(w, "has no data chunk");
+  if (!format) return wav_fail(w, "has no fmt chunk in front of its samples");
+  return w->data ? check_format(w) : wav_fail(w, "has no data chunk");
 }
 
 /* ---- samples ---- */

@@ -10,8 +10,7 @@
 /* __builtin_cpu_supports also asks whether the operating system saves the registers. */
 static bool runs(accel__isa isa) {
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (isa == ACCEL__ISA_AVX2) return avx2;
   if (isa == ACCEL__ISA_AVX512)
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

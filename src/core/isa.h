@@ -11,7 +11,7 @@
 
 typedef enum accel__isa {
   ACCEL__ISA_SCALAR, /* what the compiler makes of plain C for the architecture's baseline */
-  ACCEL__ISA_AVX2,   /* AVX2, FMA and F16C */
+  ACCEL__ISA_AVX2,   /* AVX2 and FMA */
   ACCEL__ISA_AVX512, /* AVX-512 F, BW, DQ and VL */
   ACCEL__ISA_COUNT
 } accel__isa;

@@ -201,7 +201,7 @@ static accel_status escape(compiler *c, uint32_t *out, bool *is_class) {
 }
 
 /* One code point, escaped or not. */
-static accel_status one(compiler *c, uint32_t *out, bool *is_class) {
+static accel_status parse_code_point(compiler *c, uint32_t *out, bool *is_class) {
   *is_class = false;
   if (*c->at == '\\') return c->at++, escape(c, out, is_class);
   c->at += accel__utf8_decode(c->at, strlen(c->at), out);
@@ -246,7 +246,7 @@ static accel_status bracket(compiler *c) { /* behind [ */
     bool is_class = false;
     if (*c->at == 0) return refuse(c, "a class without ]");
     if (*c->at == '[' || strncmp(c->at, "&&", 2) == 0) return refuse(c, "a class inside a class");
-    ACCEL_TRY(one(c, &low, &is_class));
+    ACCEL_TRY(parse_code_point(c, &low, &is_class));
     if (is_class) {
       c->items[c->item_n - 1].bracketed = true;
       continue;
@@ -254,7 +254,7 @@ static accel_status bracket(compiler *c) { /* behind [ */
     high = low;
     if (*c->at == '-' && c->at[1] != ']' && c->at[1] != 0) {
       c->at++;
-      ACCEL_TRY(one(c, &high, &is_class));
+      ACCEL_TRY(parse_code_point(c, &high, &is_class));
       if (is_class || high < low) return refuse(c, "such a range");
     }
     ACCEL_TRY(add_range(c, low, high));
@@ -321,7 +321,7 @@ static accel_status atom(compiler *c, size_t *least) {
     return emit_set(c, first, true);
   }
   if (strchr("*+?{", a)) return refuse(c, "a quantifier of nothing");
-  ACCEL_TRY(one(c, &x, &is_class));
+  ACCEL_TRY(parse_code_point(c, &x, &is_class));
   if (!is_class) ACCEL_TRY(add_range(c, x, x));
   return emit_set(c, first, false);
 }
@@ -540,7 +540,7 @@ static accel_status backtrack(matcher *m, size_t base, int32_t *pc, size_t *at, 
 
 /* Runs from pc at `at` to OP_ACCEPT; *ok says whether it got there, *end where.  Recursion only for
  * nested sub-programs, at most 32. */
-static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end) {
+static accel_status match_program(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end) {
   size_t base = m->top, inner = 0;
   for (;;) {
     const instruction *i = &m->regex->code[pc];
@@ -574,7 +574,7 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
         break;
       case OP_LOOK:
       case OP_ATOMIC:
-        ACCEL_TRY(run(m, pc + 1, at, ok, &inner));
+        ACCEL_TRY(match_program(m, pc + 1, at, ok, &inner));
         if (i->op == OP_ATOMIC && *ok) at = inner;
         if (i->op == OP_LOOK) *ok = *ok != (i->b != 0);
         pc += i->a;
@@ -595,7 +595,7 @@ accel_status accel__regex_match(const accel__regex *regex, const accel__char *ch
   matcher m = {regex, chars, n, stack, 0, STEPS_FREE + STEPS_A_CHAR * n};
   bool ok = false;
   size_t end = at;
-  ACCEL_TRY(run(&m, 0, at, &ok, &end));
+  ACCEL_TRY(match_program(&m, 0, at, &ok, &end));
   *length = ok ? end - at : 0;
   return ACCEL_OK;
 }

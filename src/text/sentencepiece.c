@@ -135,29 +135,29 @@ typedef struct writer {
   bool first;
 } writer;
 
-static void put(writer *w, const char *text) { accel__buffer_text(w->b, text); }
+static void write_text(writer *w, const char *text) { accel__buffer_text(w->b, text); }
 
 static void put_score(writer *w, double score) {
   char text[40];
   snprintf(text, sizeof text, "%.17g", score);
   char *point = strchr(text, *localeconv()->decimal_point);
   if (point) *point = '.';
-  put(w, text);
+  write_text(w, text);
 }
 
 /* One entry of the vocabulary: [text, score], or "text": id. */
 static accel_status put_token(writer *w, const char *text, size_t n, double score) {
   if (w->f->bpe && accel__vocab_id(&w->vocab, text, n) >= 0) return w->n++, ACCEL_OK;
   ACCEL_TRY(accel__vocab_add(&w->vocab, text, n, (int32_t)w->n));
-  put(w, w->n ? "," : "");
-  if (!w->f->bpe) put(w, "[");
+  write_text(w, w->n ? "," : "");
+  if (!w->f->bpe) write_text(w, "[");
   accel__buffer_json_string(w->b, text, n);
-  put(w, w->f->bpe ? ":" : ",");
+  write_text(w, w->f->bpe ? ":" : ",");
   if (w->f->bpe) {
     accel__buffer_printf(w->b, "%zu", w->n);
   } else {
     put_score(w, score);
-    put(w, "]");
+    write_text(w, "]");
   }
   w->n++;
   return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b)
@@ -282,12 +282,12 @@ static accel_status put_merges_of(writer *w, const accel__vocab_entry *e) {
   }
   qsort(cuts, n, sizeof *cuts, by_ids);
   for (size_t k = 0; k < n; ++k) {
-    put(w, w->first ? "[" : ",[");
+    write_text(w, w->first ? "[" : ",[");
     w->first = false;
     accel__buffer_json_string(w->b, text, cuts[k].at);
-    put(w, ",");
+    write_text(w, ",");
     accel__buffer_json_string(w->b, text + cuts[k].at, e->n - cuts[k].at);
-    put(w, "]");
+    write_text(w, "]");
   }
   return accel__buffer_status(w->b);
 }
@@ -297,20 +297,20 @@ static accel_status put_model(writer *w) {
   accel__buffer_printf(w->b, "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,",
                        bpe ? "BPE" : "Unigram",
                        (w->f->classes[0] ? bpe : w->m->byte_fallback) ? "true" : "false");
-  if (bpe) put(w, "\"fuse_unk\":true,");
+  if (bpe) write_text(w, "\"fuse_unk\":true,");
   if (bpe && !names_class(w->f->classes, "LlamaTokenizer")) {
-    put(w, "\"unk_token\":");
+    write_text(w, "\"unk_token\":");
     const char *unk = special(w, "unk_token", w->f->unk);
     accel__buffer_json_string(w->b, unk, strlen(unk));
-    put(w, ",");
+    write_text(w, ",");
   }
-  put(w, bpe ? "\"vocab\":{" : "\"vocab\":[");
+  write_text(w, bpe ? "\"vocab\":{" : "\"vocab\":[");
   ACCEL_TRY(put_vocab(w));
-  put(w, bpe ? "},\"merges\":[" : "]");
+  write_text(w, bpe ? "},\"merges\":[" : "]");
   w->first = true;
   for (size_t i = 0; bpe && i < w->vocab.n; ++i) ACCEL_TRY(put_merges_of(w, &w->vocab.entry[i]));
   if (bpe) {
-    put(w, "]}");
+    write_text(w, "]}");
     return accel__buffer_status(w->b);
   }
   const char *unk = special(w, "unk_token", w->f->unk);
@@ -328,7 +328,7 @@ static accel_status put_added(writer *w, const char *text, size_t n, bool is_spe
   char *kept = accel__arena_copy(&w->arena, text, n);
   if (!kept) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__map_set(&w->special, kept, n, 1));
-  put(w, w->first ? "{\"content\":" : ",{\"content\":");
+  write_text(w, w->first ? "{\"content\":" : ",{\"content\":");
   w->first = false;
   accel__buffer_json_string(w->b, text, n);
   accel__buffer_printf(w->b, ",\"special\":%s,\"normalized\":false,\"lstrip\":%s}",
@@ -354,13 +354,13 @@ static accel_status put_flagged(writer *w, const accel__json *item, bool is_spec
   size_t n = strlen(content->valuestring);
   if (accel__map_get(&w->special, content->valuestring, n, &known)) return ACCEL_OK;
   ACCEL_TRY(accel__map_set(&w->special, content->valuestring, n, 1));
-  put(w, w->first ? "{\"content\":" : ",{\"content\":");
+  write_text(w, w->first ? "{\"content\":" : ",{\"content\":");
   w->first = false;
   accel__buffer_json_string(w->b, content->valuestring, n);
   is_special = is_special || cJSON_IsTrue(accel__json_get(item, "special"));
   accel__buffer_printf(w->b, ",\"special\":%s", is_special ? "true" : "false");
   for (int i = 0; i < 4; ++i) put_flag(w, item, flags[i]);
-  put(w, "}");
+  write_text(w, "}");
   return accel__buffer_status(w->b);
 }
 
@@ -402,7 +402,7 @@ static accel_status put_added_tokens(writer *w) {
   const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos),
                          special(w, "unk_token", f->unk), special(w, "pad_token", f->pad)};
   const char *mask = special(w, "mask_token", f->mask);
-  put(w, "\"added_tokens\":[");
+  write_text(w, "\"added_tokens\":[");
   w->first = true;
   ACCEL_TRY(put_decoder_tokens(w));
   for (size_t i = 0; i < w->m->n; ++i) {
@@ -432,7 +432,7 @@ static accel_status put_added_tokens(writer *w) {
   bool lstrip = f->languages != NO_LANGUAGES || f->layout == CAMEMBERT;
   if (mask) ACCEL_TRY(put_named(w, "mask_token", mask, lstrip));
   ACCEL_TRY(put_others(w));
-  put(w, "],");
+  write_text(w, "],");
   return accel__buffer_status(w->b);
 }
 
@@ -456,18 +456,18 @@ static bool config_flag(const writer *w, const char *key, bool standard) {
 static void put_case(writer *w, bool *any) {
   bool albert = names_class(w->f->classes, "AlbertTokenizer");
   if (albert && !config_flag(w, "keep_accents", false)) {
-    put(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}"
-                : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
+    write_text(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}"
+                       : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
     *any = true;
   }
   if (!config_flag(w, "do_lower_case", albert)) return;
-  put(w, *any ? ",{\"type\":\"Lowercase\"}" : "{\"type\":\"Lowercase\"}");
+  write_text(w, *any ? ",{\"type\":\"Lowercase\"}" : "{\"type\":\"Lowercase\"}");
   *any = true;
 }
 
 static accel_status put_normalizer(writer *w) {
   bool any = false;
-  put(w, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  write_text(w, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
   for (const char *at = w->f->normalizer; *at;) {
     size_t n = strcspn(at, "@%");
     size_t text = n;
@@ -475,22 +475,22 @@ static accel_status put_normalizer(writer *w) {
     const char *from = at;
     while (text > 0 && *from == ',') from++, text--;
     if (text) {
-      put(w, any ? "," : "");
+      write_text(w, any ? "," : "");
       accel__buffer_bytes(w->b, from, text);
       any = true;
     }
     at += n;
     if (*at == '@' && w->m->charsmap_n) {
-      put(w, any ? ",{\"type\":\"Precompiled\",\"precompiled_charsmap\":\""
-                 : "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+      write_text(w, any ? ",{\"type\":\"Precompiled\",\"precompiled_charsmap\":\""
+                        : "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
       put_base64(w->b, w->m->charsmap, w->m->charsmap_n);
-      put(w, "\"}");
+      write_text(w, "\"}");
       any = true;
     }
     if (*at == '%') put_case(w, &any);
     at += *at != 0;
   }
-  put(w, "]},");
+  write_text(w, "]},");
   return accel__buffer_status(w->b);
 }
 
@@ -513,38 +513,38 @@ static void put_pre_tokenizer(writer *w) {
   }
   if (!space && text == w->f->pre_tokenizer && names_class(w->f->classes, "DebertaV2Tokenizer"))
     text = decoder = METASPACE("first", "true");
-  put(w, "\"pre_tokenizer\":");
-  put(w, text);
-  put(w, ",\"decoder\":");
-  put(w, decoder);
-  put(w, ",");
+  write_text(w, "\"pre_tokenizer\":");
+  write_text(w, text);
+  write_text(w, ",\"decoder\":");
+  write_text(w, decoder);
+  write_text(w, ",");
 }
 
 /* Words of `text` as pieces of a template. */
 static accel_status put_template(writer *w, const char *text) {
   bool first = true;
-  put(w, "[");
+  write_text(w, "[");
   for (const char *at = text; *at; at += *at == ' ') {
     size_t n = strcspn(at, " "), name = strcspn(at, ": ");
     bool one = name < n, sequence = name == 1 && (*at == 'A' || *at == 'B');
-    put(w, first ? "" : ",");
+    write_text(w, first ? "" : ",");
     first = false;
-    put(w, sequence ? "{\"Sequence\":{\"id\":" : "{\"SpecialToken\":{\"id\":");
+    write_text(w, sequence ? "{\"Sequence\":{\"id\":" : "{\"SpecialToken\":{\"id\":");
     accel__buffer_json_string(w->b, at, name);
     accel__buffer_printf(w->b, ",\"type_id\":%d}}", one);
     at += n;
   }
-  put(w, "]");
+  write_text(w, "]");
   return accel__buffer_status(w->b);
 }
 
 static accel_status put_special_id(writer *w, const char *key, const char *content, bool *first) {
   int32_t id = accel__vocab_id(&w->vocab, content, strlen(content));
   if (id < 0) return ACCEL_OK;
-  put(w, *first ? "" : ",");
+  write_text(w, *first ? "" : ",");
   *first = false;
   accel__buffer_json_string(w->b, key, strlen(key));
-  put(w, ":{\"ids\":[");
+  write_text(w, ":{\"ids\":[");
   accel__buffer_printf(w->b, "%d]}", id);
   return accel__buffer_status(w->b);
 }
@@ -556,11 +556,11 @@ static accel_status put_post_processor(writer *w) {
   bool first = true;
   /* add_bos_token and add_eos_token say: load.c */
   if (strcmp(f->single, "+") == 0) return ACCEL_OK;
-  put(w, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":");
+  write_text(w, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":");
   ACCEL_TRY(put_template(w, f->single));
-  put(w, ",\"pair\":");
+  write_text(w, ",\"pair\":");
   ACCEL_TRY(put_template(w, f->pair));
-  put(w, ",\"special_tokens\":{");
+  write_text(w, ",\"special_tokens\":{");
   if (f->bos)
     ACCEL_TRY(put_special_id(
         w, f->bos, special(w, f->bos[0] == '[' ? "cls_token" : "bos_token", f->bos), &first));
@@ -568,19 +568,19 @@ static accel_status put_post_processor(writer *w) {
     ACCEL_TRY(put_special_id(
         w, f->eos, special(w, f->eos[0] == '[' ? "sep_token" : "eos_token", f->eos), &first));
   if (f->languages) ACCEL_TRY(put_special_id(w, "L", special(w, "src_lang", "en_XX"), &first));
-  put(w, "}},");
+  write_text(w, "}},");
   return accel__buffer_status(w->b);
 }
 
 static accel_status put_all(writer *w) {
-  put(w, "{\"version\":\"1.0\",");
+  write_text(w, "{\"version\":\"1.0\",");
   ACCEL_TRY(put_model(w));
-  put(w, ",");
+  write_text(w, ",");
   ACCEL_TRY(put_normalizer(w));
   put_pre_tokenizer(w);
   ACCEL_TRY(put_post_processor(w));
   ACCEL_TRY(put_added_tokens(w));
-  put(w, "\"truncation\":null}");
+  write_text(w, "\"truncation\":null}");
   return accel__buffer_status(w->b);
 }
 

@@ -41,14 +41,15 @@ static size_t contraction(const accel__char *chars, size_t n, bool fold) {
   return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-static size_t run(const accel__char *chars, size_t n, size_t i, kind k) {
+/* Where the run of characters of kind k that begins at i ends. */
+static size_t class_end(const accel__char *chars, size_t n, size_t i, kind k) {
   while (i < n && kind_of(chars[i].c) == k) i++;
   return i;
 }
 
 /* White space in front of something: all of it but the last, which goes with what follows. */
-static size_t white(const accel__char *chars, size_t n) {
-  size_t i = run(chars, n, 0, SPACE);
+static size_t leading_white_space(const accel__char *chars, size_t n) {
+  size_t i = class_end(chars, n, 0, SPACE);
   return i == n || i == 1 ? i : i - 1;
 }
 
@@ -57,12 +58,12 @@ size_t accel__split_gpt2(const accel__char *chars, size_t n) {
   if (i) return i;
   i = chars[0].c == ' ' && n > 1 && kind_of(chars[1].c) != SPACE;
   kind k = kind_of(chars[i].c);
-  return k == SPACE ? white(chars, n) : run(chars, n, i + 1, k);
+  return k == SPACE ? leading_white_space(chars, n) : class_end(chars, n, i + 1, k);
 }
 
 /* \s*[\r\n]+ at a space: through the last line feed of the run of spaces; 0 when there is none. */
 static size_t through_feed(const accel__char *chars, size_t n) {
-  size_t end = run(chars, n, 0, SPACE);
+  size_t end = class_end(chars, n, 0, SPACE);
   while (end > 0 && !is_feed(chars[end - 1].c)) end--;
   return end;
 }
@@ -77,21 +78,21 @@ static size_t after_words(const accel__char *chars, size_t n, size_t digits) {
   }
   i = chars[0].c == ' ';
   if (i < n && kind_of(chars[i].c) == OTHER) {
-    i = run(chars, n, i, OTHER);
+    i = class_end(chars, n, i, OTHER);
     while (i < n && is_feed(chars[i].c)) i++;
     return i;
   }
   i = through_feed(chars, n);
-  return i ? i : white(chars, n);
+  return i ? i : leading_white_space(chars, n);
 }
 
 static size_t cl100k(const accel__char *chars, size_t n, size_t digits) {
   size_t i = contraction(chars, n, true);
   if (i) return i;
   kind k = kind_of(chars[0].c);
-  if (k == LETTER) return run(chars, n, 1, LETTER);
+  if (k == LETTER) return class_end(chars, n, 1, LETTER);
   if (k != NUMBER && !is_feed(chars[0].c) && n > 1 && kind_of(chars[1].c) == LETTER)
-    return run(chars, n, 2, LETTER);
+    return class_end(chars, n, 2, LETTER);
   return after_words(chars, n, digits);
 }
 
@@ -103,7 +104,7 @@ size_t accel__split_clip(const accel__char *chars, size_t n) {
   size_t i = contraction(chars, n, false);
   if (i) return i;
   kind k = kind_of(chars[0].c);
-  return k == SPACE ? 0 : k == NUMBER ? 1 : run(chars, n, 1, k);
+  return k == SPACE ? 0 : k == NUMBER ? 1 : class_end(chars, n, 1, k);
 }
 
 const accel__known_split accel__known_splits[] = {

@@ -27,7 +27,7 @@ static accel_status type_of(file_t *file, json_t *object, const char *part, cons
              : accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s.type' is missing", file->name, part);
 }
 
-static int find(const char *const *names, size_t n, const char *name) {
+static int name_index(const char *const *names, size_t n, const char *name) {
   for (size_t i = 0; i < n; ++i) {
     if (strcmp(names[i], name) == 0) return (int)i;
   }
@@ -61,7 +61,7 @@ static accel_status required_char(file_t *file, json_t *object, const char *key,
   return ACCEL_OK;
 }
 
-static accel_status kept(accel__tokenizer *t, const char *text, const char **out) {
+static accel_status copy_text(accel__tokenizer *t, const char *text, const char **out) {
   *out = accel__arena_string(&t->arena, text);
   return *out ? ACCEL_OK : accel__no_memory(strlen(text));
 }
@@ -218,7 +218,7 @@ static accel_status add_normalizer(accel__tokenizer *t, file_t *file, json_t *ob
   static const char *const types[] = {
       "BertNormalizer", "Strip", "StripAccents", "NFC",     "NFD",     "NFKC",     "NFKD",
       "Lowercase",      "Nmt",   "Precompiled",  "Replace", "Prepend", "ByteLevel"};
-  int kind = strcmp(type, "Bert") == 0 ? 0 : find(types, COUNT(types), type);
+  int kind = strcmp(type, "Bert") == 0 ? 0 : name_index(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "normalizer.type", type);
   ACCEL_TRY(full(file, "normalizer", t->normalizers));
   accel__normalizer *n = &t->normalizer[t->normalizers++];
@@ -255,7 +255,7 @@ static accel_status parse_behavior(file_t *file, json_t *object, accel__behavior
   const char *name = NULL;
   ACCEL_TRY(accel__json_string(file, object, "behavior", &name));
   if (!name) return ACCEL_OK;
-  int found = find(names, COUNT(names), name);
+  int found = name_index(names, COUNT(names), name);
   if (found < 0) return unsupported(file, "pre_tokenizer.behavior", name);
   *out = (accel__behavior)found;
   return ACCEL_OK;
@@ -267,7 +267,7 @@ static accel_status parse_prepend(file_t *file, json_t *object, accel__prepend *
   bool prefix = true;
   ACCEL_TRY(accel__json_bool(file, object, "add_prefix_space", &prefix));
   ACCEL_TRY(accel__json_string(file, object, "prepend_scheme", &name));
-  int found = name ? find(names, COUNT(names), name) : 0;
+  int found = name ? name_index(names, COUNT(names), name) : 0;
   if (found < 0) return unsupported(file, "prepend_scheme", name);
   *out = prefix ? (accel__prepend)found : ACCEL__PREPEND_NEVER;
   return ACCEL_OK;
@@ -279,7 +279,7 @@ static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t 
 #define ACCEL_PRE_TOKENIZER(kind, name, parameters, work) name,
 #include "text/pretokenizers.def"
   };
-  const int kind = find(types, COUNT(types), type);
+  const int kind = name_index(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "pre_tokenizer.type", type);
   ACCEL_TRY(full(file, "pre_tokenizer", t->pre_tokenizers));
   accel__pre_tokenizer *p = &t->pre_tokenizer[t->pre_tokenizers++];
@@ -438,7 +438,7 @@ static accel_status add_post_processor(accel__tokenizer *t, file_t *file, json_t
                                        const char *type) {
   static const char *const types[] = {"TemplateProcessing", "BertProcessing", "RobertaProcessing",
                                       "ByteLevel"};
-  int kind = find(types, COUNT(types), type);
+  int kind = name_index(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "post_processor.type", type);
   if (kind >= 2) ACCEL_TRY(parse_trim(t, file, object));
   if (kind == 3) return ACCEL_OK;
@@ -485,14 +485,14 @@ static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *obje
                                  const char *standard, const char **out) {
   const char *text = standard;
   ACCEL_TRY(accel__json_string(file, object, key, &text));
-  return kept(t, text, out);
+  return copy_text(t, text, out);
 }
 
 static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *object,
                                 const char *type) {
   static const char *const types[] = {"WordPiece", "ByteLevel", "Metaspace", "BPEDecoder",  "CTC",
                                       "Replace",   "Fuse",      "Strip",     "ByteFallback"};
-  int kind = find(types, COUNT(types), type);
+  int kind = name_index(types, COUNT(types), type);
   int64_t start = 0, stop = 0;
   if (kind < 0) return unsupported(file, "decoder.type", type);
   ACCEL_TRY(full(file, "decoder", t->decoders));

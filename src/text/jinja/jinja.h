@@ -241,27 +241,40 @@ typedef struct accel__jinja_builtin {
   accel__jinja_fn fn;
 } accel__jinja_builtin;
 
-/* jinja_value.c */
+/* What the functions below have in common: memory comes from run->arena and lives until the run
+ * ends; *out is set on success alone; an error has the template's name and the line being run.
+ * ACCEL_ERROR_FORMAT is what Python would raise as an error of the template, ACCEL_ERROR_LIMIT one
+ * of the limits above. */
+
+/* ---- jinja_value.c: values, lists, dicts ---- */
+
+/* Fails with "NAME: line N: " in front of the message. */
 accel_status accel__jinja_fail(accel__jinja *run, accel_status code, const char *format, ...)
     ACCEL_PRINTF(3, 4);
-accel_status accel__jinja_charge(accel__jinja *run, size_t work); /* bytes or items handled */
+/* Counts `work` bytes or items handled against ACCEL__JINJA_STEPS. */
+accel_status accel__jinja_charge(accel__jinja *run, size_t work);
+/* n zeroed bytes; pointer_to_pointer is the address of any object pointer. */
 accel_status accel__jinja_alloc(accel__jinja *run, size_t n, void *pointer_to_pointer);
-/* copies */
+/* A STRING with a copy of text[0..n). */
 accel_status accel__jinja_string(accel__jinja *run, const char *text, size_t n,
                                  accel__jinja_value *out);
-/* copies, frees text */
+/* A STRING with a copy of what `text` holds, which is freed, on failure too. */
 accel_status accel__jinja_take(accel__jinja *run, accel__buffer *text, accel__jinja_value *out);
+/* Empty: a LIST, TUPLE, VIEW, RANGE or ITER; `capacity` is a hint. */
 accel_status accel__jinja_list_new(accel__jinja *run, accel__jinja_kind kind, size_t capacity,
                                    accel__jinja_value *out);
 accel_status accel__jinja_push(accel__jinja *run, accel__jinja_list *list, accel__jinja_value item);
 accel_status accel__jinja_dict_new(accel__jinja *run, size_t capacity, accel__jinja_value *out);
+/* Replaces the value of an equal key, or adds one at the end. */
 accel_status accel__jinja_dict_set(accel__jinja *run, accel__jinja_dict *dict,
                                    accel__jinja_value key, accel__jinja_value value);
+/* *out points into the dict, NULL when it has no such key. */
 accel_status accel__jinja_dict_find(accel__jinja *run, const accel__jinja_dict *dict,
-                                    const accel__jinja_value *key,
-                                    const accel__jinja_value **out); /* NULL */
+                                    const accel__jinja_value *key, const accel__jinja_value **out);
+/* The value of a JSON tree; its strings point into the tree. */
 accel_status accel__jinja_from_json(accel__jinja *run, const accel__json *node,
                                     accel__jinja_value *out);
+/* Python's bool(a), a == b, and the order of a and b: -1, 0, 1, or 2 when there is none (NaN). */
 bool accel__jinja_truth(const accel__jinja_value *v);
 accel_status accel__jinja_equal(accel__jinja *run, const accel__jinja_value *a,
                                 const accel__jinja_value *b, bool *out);
@@ -294,27 +307,35 @@ static inline bool accel__jinja_is(const accel__jinja_value *v, const char *text
   return v->kind == ACCEL__J_STRING && v->n == n && __builtin_memcmp(v->text, text, n) == 0;
 }
 
-/* jinja_write.c: values as text */
-/* str() */
+/* ---- jinja_write.c: values as text ---- */
+
+/* Appends str(v); accel__jinja_str makes it a STRING. */
 accel_status accel__jinja_write(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v);
 accel_status accel__jinja_str(accel__jinja *run, const accel__jinja_value *v,
                               accel__jinja_value *out);
+/* Appends repr(v); depth: how deep in lists and dicts it is. */
 accel_status accel__jinja_repr(accel__jinja *run, accel__buffer *b, const accel__jinja_value *v,
                                int depth);
+/* Appends the shortest text that reads back as the same number, as Python writes it. */
 void accel__jinja_write_float(accel__buffer *b, double real);
+/* format % given, as of Python's str. */
 accel_status accel__jinja_percent(accel__jinja *run, const accel__jinja_value *format,
-                                  const accel__jinja_value *given,
-                                  accel__jinja_value *out); /* format % given */
+                                  const accel__jinja_value *given, accel__jinja_value *out);
 extern const accel__jinja_builtin accel__jinja_tojson, accel__jinja_format_method;
 
-/* jinja_ops.c */
+/* ---- jinja_ops.c: operators ---- */
+
+/* op: one of ACCEL__J_BINARY's. */
 accel_status accel__jinja_binary(accel__jinja *run, char op, const accel__jinja_value *a,
                                  const accel__jinja_value *b, accel__jinja_value *out);
+/* op: = ! < > l (<=) g (>=) i (in) n (not in). */
 accel_status accel__jinja_compare(accel__jinja *run, char op, const accel__jinja_value *a,
-                                  const accel__jinja_value *b,
-                                  bool *out); /* = ! < > l (<=) g (>=) i (in) n (not in) */
+                                  const accel__jinja_value *b, bool *out);
+/* item in `in` */
 accel_status accel__jinja_contains(accel__jinja *run, const accel__jinja_value *in,
                                    const accel__jinja_value *item, bool *out);
+/* of.name, of[key] and of[a:b:c] (bounds NONE where they are left out).  What is not there
+ * becomes UNDEFINED; an UNDEFINED `of` is an error. */
 accel_status accel__jinja_attr(accel__jinja *run, const accel__jinja_value *of, const char *name,
                                size_t n, accel__jinja_value *out);
 accel_status accel__jinja_item(accel__jinja *run, const accel__jinja_value *of,
@@ -325,21 +346,30 @@ accel_status accel__jinja_slice(accel__jinja *run, const accel__jinja_value *of,
 accel_status accel__jinja_path(accel__jinja *run, const accel__jinja_value *of,
                                const accel__jinja_value *path, accel__jinja_value *out);
 
-/* jinja_run.c */
+/* ---- jinja_run.c: statements and calls ---- */
+
+/* Runs a BODY in `scope`; text goes to run->out. */
 accel_status accel__jinja_run(accel__jinja *run, const accel__jinja_node *body,
                               accel__jinja_scope *scope);
+/* Sets a variable of the scope itself. */
 accel_status accel__jinja_bind(accel__jinja *run, accel__jinja_scope *scope, const char *name,
                                accel__jinja_value value);
+/* what(at[0..n), key[0..keys) = key_value[..]): any value that Python calls callable here. */
 accel_status accel__jinja_call(accel__jinja *run, const accel__jinja_value *what,
                                const accel__jinja_value *at, size_t n, const char *const *key,
                                const accel__jinja_value *key_value, size_t keys,
                                accel__jinja_value *out);
+/* The arguments of a call as the builtin's parameters; errors as Python's for a wrong number, an
+ * unknown keyword or one given twice. */
 accel_status accel__jinja_bind_args(accel__jinja *run, const accel__jinja_builtin *what,
                                     const accel__jinja_value *at, size_t n, const char *const *key,
                                     const accel__jinja_value *key_value, size_t keys,
                                     accel__jinja_args *out);
 
-/* tables: jinja_filters.c, jinja_lists.c, jinja_tests.c, jinja_strings.c, jinja_lists.c */
+/* ---- tables of builtins, each ended by a NULL name: jinja_filters.c, jinja_lists.c,
+ * jinja_tests.c, jinja_strings.c ---- */
+
+/* NULL when the table has no such name. */
 const accel__jinja_builtin *accel__jinja_find(const accel__jinja_builtin *table, const char *name,
                                               size_t n);
 extern const accel__jinja_builtin accel__jinja_filters[], accel__jinja_list_filters[],

@@ -530,7 +530,7 @@ static accel_status eval(accel__jinja *run, scope *s, const node *n, value *out)
 
 /* ---- statements ---- */
 
-static accel_status put(accel__jinja *run, const value *v) {
+static accel_status write_value(accel__jinja *run, const value *v) {
   size_t before = run->out->n;
   ACCEL_TRY(accel__jinja_write(run, run->out, v));
   run->written += run->out->n - before;
@@ -659,7 +659,7 @@ static accel_status exec_call(accel__jinja *run, scope *s, const node *n) {
   ACCEL_TRY(push_actual(run, &a, "caller", caller));
   run->line = n->line;
   ACCEL_TRY(accel__jinja_call(run, &what, a.at, a.n, a.key, a.key_value, a.keys, &text));
-  return put(run, &text);
+  return write_value(run, &text);
 }
 
 static accel_status exec_filtered(accel__jinja *run, scope *s, const node *n) {
@@ -668,7 +668,7 @@ static accel_status exec_filtered(accel__jinja *run, scope *s, const node *n) {
   ACCEL_TRY(new_scope(run, s, &inner));
   ACCEL_TRY(captured(run, inner, n->body, &text));
   ACCEL_TRY(filtered(run, s, n->a, text, &v));
-  return put(run, &v);
+  return write_value(run, &v);
 }
 
 static accel_status exec_with(accel__jinja *run, scope *s, const node *n) {
@@ -703,7 +703,7 @@ static accel_status exec_generation(accel__jinja *run, scope *s, const node *n) 
   ACCEL_TRY(new_scope(run, s, &inner));
   ACCEL_TRY(captured(run, inner, n->body, &text));
   ACCEL_TRY(add_span(run, start, start + text.n));
-  return put(run, &text);
+  return write_value(run, &text);
 }
 
 static accel_status exec_scoped(accel__jinja *run, scope *s, const node *n) {
@@ -718,10 +718,10 @@ static accel_status exec_inner(accel__jinja *run, scope *s, const node *n) {
     case ACCEL__J_BODY:
       return exec_body(run, s, n);
     case ACCEL__J_DATA:
-      return put(run, &n->value);
+      return write_value(run, &n->value);
     case ACCEL__J_PRINT:
       ACCEL_TRY(eval(run, s, n->a, &v));
-      return put(run, &v);
+      return write_value(run, &v);
     case ACCEL__J_FOR:
       return exec_for(run, s, n);
     case ACCEL__J_IF:
