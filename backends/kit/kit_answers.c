@@ -28,8 +28,8 @@ static void lower(accel_plugin_verdict *v, int32_t answer, int32_t node, const c
   if (worse) say(v, answer, node, why);
 }
 
-static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p, int32_t weight,
-                            const accel_plugin_precision *precision, char *why, size_t n) {
+static int32_t weight_answer(const kit_backend *b, const accel_plugin_program *p, int32_t weight,
+                             const accel_plugin_precision *precision, char *why, size_t n) {
   const accel_plugin_format *f = &precision->format[weight];
   if (b->weight_format) return b->weight_format(p, (uint32_t)weight, f, why, n);
   if (f->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
@@ -38,8 +38,8 @@ static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p,
   return ACCEL_PLUGIN_NO;
 }
 
-static void judge_node(const kit_backend *b, const accel_plugin_program *p, int32_t index,
-                       const accel_plugin_precision *precision, accel_plugin_verdict *v) {
+static void lower_by_node(const kit_backend *b, const accel_plugin_program *p, int32_t index,
+                          const accel_plugin_precision *precision, accel_plugin_verdict *v) {
   const accel_plugin_node *n = &p->node[index];
   char why[sizeof v->why] = "";
   int32_t answer = b->support ? b->support(p, n, precision, why, sizeof why) : ACCEL_PLUGIN_NATIVE;
@@ -47,7 +47,7 @@ static void judge_node(const kit_backend *b, const accel_plugin_program *p, int3
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (n->in[i] < 0 || p->tensor[n->in[i]].kind != ACCEL_PLUGIN_TENSOR_WEIGHT) continue;
     why[0] = 0;
-    answer = judge_weight(b, p, p->tensor[n->in[i]].weight, precision, why, sizeof why);
+    answer = weight_answer(b, p, p->tensor[n->in[i]].weight, precision, why, sizeof why);
     lower(v, answer, index, why);
   }
 }
@@ -57,7 +57,7 @@ void kit_entry_verdict(const kit_backend *b, const accel_plugin_program *p,
                        accel_plugin_verdict *v) {
   say(v, ACCEL_PLUGIN_NATIVE, -1, "");
   for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++)
-    judge_node(b, p, p->entry[entry].node[k], precision, v);
+    lower_by_node(b, p, p->entry[entry].node[k], precision, v);
 }
 
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,

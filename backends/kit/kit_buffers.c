@@ -18,11 +18,11 @@ void *kit_alloc_pages(uint64_t bytes) {
   const uint64_t unit = unit_of(bytes);
   if (bytes > SIZE_MAX - unit) return NULL;
   const uint64_t all = kit_alloc_pages_size(bytes);
-  void *room = aligned_alloc(unit, all);
+  void *memory = aligned_alloc(unit, all);
 #if defined(MADV_HUGEPAGE)
-  if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
+  if (memory && unit == HUGE_PAGE) (void)madvise(memory, all, MADV_HUGEPAGE); /* advice only */
 #endif
-  return room;
+  return memory;
 }
 
 /* Large buffers are mappings of their own: what is never written takes no memory, and what is freed
@@ -35,30 +35,30 @@ static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= KIT_OW
 
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
   const uint64_t all = n + HEAD;
-  char *room = NULL;
+  char *memory = NULL;
   (void)device;
   *out = NULL;
   if (n < SIZE_MAX - 2 * HEAD && own_mapping(all)) {
-    room = mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) room = NULL;
+    memory = mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) memory = NULL;
   } else if (n < SIZE_MAX - 2 * HEAD) {
-    room = aligned_alloc(KIT_ALIGN, (size_t)((all + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN));
+    memory = aligned_alloc(KIT_ALIGN, (size_t)((all + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN));
   }
-  if (!room) return kit_no_memory(error, n);
-  memcpy(room, &all, sizeof all);
-  *out = room + HEAD;
+  if (!memory) return kit_no_memory(error, n);
+  memcpy(memory, &all, sizeof all);
+  *out = memory + HEAD;
   return ACCEL_PLUGIN_OK;
 }
 
 void kit_buffer_free(uint32_t device, void *buffer) {
-  char *room = buffer ? (char *)buffer - HEAD : NULL;
+  char *memory = buffer ? (char *)buffer - HEAD : NULL;
   uint64_t all = 0;
   (void)device;
-  if (room) memcpy(&all, room, sizeof all);
+  if (memory) memcpy(&all, memory, sizeof all);
   if (own_mapping(all))
-    munmap(room, (size_t)all);
+    munmap(memory, (size_t)all);
   else
-    free(room);
+    free(memory);
 }
 
 int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src,

@@ -145,34 +145,34 @@ uint64_t kit_frame_pool_trim(kit_frame_pool *pool) {
 
 void kit_frame_locate(const kit_frame_pool *pool, const kit_frame *f, kit_tensor *t) {
   const kit_backend *backend = pool->memory->backend;
-  const kit_location *place = &f->plan->place[t->id];
+  const kit_location *at = &f->plan->location[t->id];
   const accel_plugin_entry *e = &pool->program->entry[f->plan->entry];
   char *base = NULL;
-  switch (place->home) {
-    case KIT_HOME_SCRATCH:
+  switch (at->storage) {
+    case KIT_STORAGE_SCRATCH:
       base = f->buffer;
       break;
-    case KIT_HOME_INPUT:
-      base = kit_view_data(&f->in[place->index]);
+    case KIT_STORAGE_INPUT:
+      base = kit_view_data(&f->in[at->index]);
       break;
-    case KIT_HOME_OUTPUT:
-      base = kit_view_data(&f->out[place->index]);
+    case KIT_STORAGE_OUTPUT:
+      base = kit_view_data(&f->out[at->index]);
       break;
-    case KIT_HOME_CONST:
+    case KIT_STORAGE_CONST:
       base = (char *)pool->program->tensor[t->id].data;
       break;
-    case KIT_HOME_WEIGHT:
-      base = backend->weight ? backend->weight(pool->memory->self, place->index) : NULL;
+    case KIT_STORAGE_WEIGHT:
+      base = backend->weight ? backend->weight(pool->memory->self, at->index) : NULL;
       break;
   }
   if (backend->alloc) {
     t->buffer = base;
-    t->offset = place->offset;
+    t->offset = at->offset;
     /* inputs that the caller gave in host memory can be read there as well */
     for (uint32_t i = 0; i < e->n_in; i++)
       if (e->in[i] == t->id) t->data = f->in[i].host;
   } else {
-    t->data = base ? base + place->offset : NULL;
+    t->data = base ? base + at->offset : NULL;
   }
 }
 
@@ -182,8 +182,8 @@ void kit_frame_locate_caller(const kit_frame_pool *pool, kit_frame *f) {
 
 /* Whether the tensor's address is the caller's, and so another in every run. */
 static bool is_caller(const kit_frame_pool *pool, const kit_frame *f, const kit_tensor *t) {
-  const uint8_t home = f->plan->place[t->id].home;
-  return home == KIT_HOME_INPUT || home == KIT_HOME_OUTPUT ||
+  const uint8_t storage = f->plan->location[t->id].storage;
+  return storage == KIT_STORAGE_INPUT || storage == KIT_STORAGE_OUTPUT ||
          pool->program->tensor[t->id].kind == ACCEL_PLUGIN_TENSOR_INPUT;
 }
 

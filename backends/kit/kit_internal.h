@@ -30,16 +30,16 @@ int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int6
 /* ---- kit_plan.c: which nodes run and where their tensors live ---- */
 
 typedef enum kit_storage {
-  KIT_HOME_NONE,
-  KIT_HOME_SCRATCH,
-  KIT_HOME_INPUT,
-  KIT_HOME_OUTPUT,
-  KIT_HOME_WEIGHT,
-  KIT_HOME_CONST
+  KIT_STORAGE_NONE,
+  KIT_STORAGE_SCRATCH,
+  KIT_STORAGE_INPUT,
+  KIT_STORAGE_OUTPUT,
+  KIT_STORAGE_WEIGHT,
+  KIT_STORAGE_CONST
 } kit_storage;
 
 typedef struct kit_location {
-  uint8_t home;    /* kit_storage */
+  uint8_t storage; /* kit_storage */
   uint32_t index;  /* input or output of the entry, weight */
   uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight */
   uint64_t bytes;  /* of the elements */
@@ -49,7 +49,7 @@ typedef struct kit_step {
   uint32_t node;
   uint32_t n_in, n_out; /* padded counts */
   uint32_t n_fused;     /* the next so many steps run in this one's launch */
-  /* tensor without memory: what the one step joined takes from this one; -1 none */
+  /* tensor without memory: what the one fused step takes from this one; -1 none */
   int32_t between;
   uint64_t workspace, workspace_bytes;
 } kit_step;
@@ -63,8 +63,8 @@ typedef struct kit_plan {
   uint8_t *wanted; /* [entry.n_out] */
   /* result */
   int64_t *dim;
-  kit_tensor *tensor;  /* [n_tensor]; id -1 where the entry does not use it */
-  kit_location *place; /* [n_tensor] */
+  kit_tensor *tensor;     /* [n_tensor]; id -1 where the entry does not use it */
+  kit_location *location; /* [n_tensor] */
   kit_step *step;
   uint32_t n_step;
   uint32_t widest;  /* most operands and results of a launch, padding included */
@@ -83,7 +83,7 @@ typedef struct kit_plan_request {
 } kit_plan_request;
 int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
 void kit_plan_free(kit_plan *plan);
-/* Shapes of a step's operands and then results, padded, then those of the steps joined with it;
+/* Shapes of a step's operands and then results, padded, then those of the steps fused with it;
  * pointers NULL; absent ones have id -1 and no other field that means anything.  Answers how many
  * there are. */
 uint32_t kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan,

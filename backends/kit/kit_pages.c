@@ -35,7 +35,7 @@ bool kit_state_is_rows(const accel_plugin_state *s) {
 /* ---- pages ---- */
 
 /* Counts memory of pages as taken. */
-static int32_t take(accel_plugin_endpoint *e, uint64_t bytes, accel_plugin_error *error) {
+static int32_t count_as_taken(accel_plugin_endpoint *e, uint64_t bytes, accel_plugin_error *error) {
   if (kit_memory_take(&e->memory, bytes)) return ACCEL_PLUGIN_OK;
   return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1,
                   "the KV cache is full: %llu bytes more beside %llu of weights and %llu of "
@@ -47,7 +47,7 @@ static int32_t take(accel_plugin_endpoint *e, uint64_t bytes, accel_plugin_error
 
 /* Whether the page's own memory goes to the next session: what is smaller stays in the heap
  * anyway. */
-static bool is_spared(accel_plugin_endpoint *e, const kit_page *p) {
+static bool is_recycled(accel_plugin_endpoint *e, const kit_page *p) {
   return !e->backend->alloc && p->bytes >= KIT_OWN_MAPPING;
 }
 
@@ -57,10 +57,10 @@ static int32_t page_new(accel_plugin_endpoint *e, const accel_plugin_state *s, k
   if (!p) return kit_no_memory(error, sizeof *p);
   *p = (kit_page){.users = 1, .bytes = kit_page_bytes(e, s)};
   uint64_t bytes = p->bytes;
-  p->buffer = is_spared(e, p)
+  p->buffer = is_recycled(e, p)
                   ? kit_free_list_take(&e->memory.free_list, KIT_FREE_BUFFER, bytes, &bytes)
                   : NULL;
-  int32_t rc = p->buffer ? ACCEL_PLUGIN_OK : take(e, bytes, error);
+  int32_t rc = p->buffer ? ACCEL_PLUGIN_OK : count_as_taken(e, bytes, error);
   if (!rc && !p->buffer) {
     rc = kit_memory_alloc(&e->memory, p->bytes, &p->buffer, error);
     if (rc) kit_memory_give(&e->memory, p->bytes);
@@ -82,7 +82,7 @@ static void page_drop(accel_plugin_endpoint *e, kit_page *p) {
     }
     free(b);
   }
-  if (!b && !(is_spared(e, p) &&
+  if (!b && !(is_recycled(e, p) &&
               kit_free_list_put(&e->memory.free_list, KIT_FREE_BUFFER, p->buffer, p->bytes))) {
     kit_memory_free(&e->memory, p->buffer);
     kit_memory_give(&e->memory, p->bytes);
@@ -111,7 +111,7 @@ static int32_t block_new(accel_plugin_endpoint *e, void *memory, uint64_t each, 
   return kit_no_memory(error, bytes);
 }
 
-/* n pages, in blocks where they are worth it: in spare ones, and the rest in one. */
+/* n pages, in blocks where they are worth it: in those of the free list, and the rest in one new block. */
 static int32_t pages_new(accel_plugin_endpoint *e, const accel_plugin_state *s, int32_t n,
                          kit_page **out, accel_plugin_error *error) {
   const uint64_t each = kit_page_bytes(e, s);
@@ -119,13 +119,13 @@ static int32_t pages_new(accel_plugin_endpoint *e, const accel_plugin_state *s, 
   while (!rc && made < n) {
     uint64_t bytes = each * (uint64_t)(n - made);
     const bool together = n - made > 1 && bytes >= BLOCK_BYTES && !e->backend->alloc;
-    void *spare =
+    void *recycled =
         together ? kit_free_list_take(&e->memory.free_list, KIT_FREE_BLOCK, each, &bytes) : NULL;
     const int32_t got = together ? (int32_t)(bytes / each) : 1;
     if (!together)
       rc = page_new(e, s, &out[made], error);
-    else if (spare || !(rc = take(e, bytes, error)))
-      rc = block_new(e, spare ? spare : kit_alloc_pages(bytes), each, got, out + made, error);
+    else if (recycled || !(rc = count_as_taken(e, bytes, error)))
+      rc = block_new(e, recycled ? recycled : kit_alloc_pages(bytes), each, got, out + made, error);
     if (!rc) made += got;
   }
   while (rc && made > 0) page_drop(e, out[--made]);

@@ -38,7 +38,7 @@ typedef struct planner {
 
 static uint64_t round_up(uint64_t n) { return (n + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
-static uint64_t take(planner *w, uint64_t bytes) {
+static uint64_t scratch_alloc(planner *w, uint64_t bytes) {
   bytes = round_up(bytes ? bytes : 1);
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < w->n_hole; i++)
@@ -64,7 +64,7 @@ static uint64_t take(planner *w, uint64_t bytes) {
 
 /* Holes never outnumber the blocks ever taken, so the array made for n_tensor + n_step of them
  * suffices. */
-static void give(planner *w, uint64_t offset, uint64_t bytes) {
+static void scratch_free(planner *w, uint64_t offset, uint64_t bytes) {
   bytes = round_up(bytes ? bytes : 1);
   uint32_t i = 0;
   while (i < w->n_hole && w->hole[i].offset < offset) i++;
@@ -116,7 +116,7 @@ static int32_t shapes(planner *w, accel_plugin_error *error) {
     if (!w->need[i]) continue;
     int32_t rc = kit_shape(w->p, w->plan->dim, (int32_t)i, t, error);
     if (rc) return rc;
-    w->plan->place[i].bytes = (uint64_t)t->elements * 4;
+    w->plan->location[i].bytes = (uint64_t)t->elements * 4;
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -160,8 +160,8 @@ static bool alias_slice(planner *w, const accel_plugin_node *n) {
   for (int64_t i = axis + 1; i < x->rank; i++) inner *= x->dim[i];
   int64_t start = slice_start(w, n, x->dim[axis]);
   if (start + y->dim[axis] > x->dim[axis]) return false; /* the kernel says what is wrong */
-  const kit_location *from = &w->plan->place[n->in[0]];
-  kit_location *to = &w->plan->place[n->out[0]];
+  const kit_location *from = &w->plan->location[n->in[0]];
+  kit_location *to = &w->plan->location[n->out[0]];
   if (x->row_stride != kit_cols(x)) return false;
   if (before == 1) {
     to->offset = from->offset + (uint64_t)(start * inner) * 4;
@@ -177,10 +177,10 @@ static void aliases(planner *w) {
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i] || n->n_in < 1 || n->in[0] < 0 || n->out[0] < 0) continue;
-    kit_location *to = &w->plan->place[n->out[0]];
+    kit_location *to = &w->plan->location[n->out[0]];
     bool same = n->op == ACCEL_PLUGIN_OP_RESHAPE &&
                 w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
-    if (same) to->offset = w->plan->place[n->in[0]].offset;
+    if (same) to->offset = w->plan->location[n->in[0]].offset;
     if (!same && !(n->op == ACCEL_PLUGIN_OP_SLICE && alias_slice(w, n))) continue;
     w->root[n->out[0]] = w->root[n->in[0]];
     w->alias[n->out[0]] = 1;
@@ -261,7 +261,7 @@ static bool ready(const planner *w, uint32_t i, uint32_t operand, uint32_t step)
 }
 
 /* Later nodes that the backend runs in the launch of node i. */
-static void join(planner *w, uint32_t i) {
+static void fuse_siblings(planner *w, uint32_t i) {
   const kit_backend *b = w->r->backend;
   const accel_plugin_node *first = &w->p->node[w->e->node[i]];
   const uint32_t step = w->plan->n_step - 1;
@@ -296,7 +296,7 @@ static int32_t only_reader(const planner *w, int32_t id) {
 }
 
 /* The later node that the backend runs in the launch of node i on what this one makes. */
-static void follow(planner *w, uint32_t i) {
+static void fuse_next(planner *w, uint32_t i) {
   const kit_backend *b = w->r->backend;
   const accel_plugin_node *first = &w->p->node[w->e->node[i]];
   const uint32_t step = w->plan->n_step - 1;
@@ -328,8 +328,8 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
     if (!w->run[i] || w->placed[i]) continue;
     const uint32_t step = plan->n_step;
     add_step(w, i);
-    join(w, i);
-    if (!w->plan->step[step].n_fused) follow(w, i);
+    fuse_siblings(w, i);
+    if (!w->plan->step[step].n_fused) fuse_next(w, i);
     uint32_t width = 0;
     for (uint32_t m = step; m < plan->n_step; m++)
       width += plan->step[m].n_in + plan->step[m].n_out;
@@ -341,15 +341,15 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
 
 /* ---- 4. lifetimes ---- */
 
-/* Steps that are joined happen at the first of them. */
+/* Steps that are fused happen at the first of them. */
 static void lifetimes(planner *w) {
-  for (uint32_t k = 0, at = 0, joined = 0; k < w->plan->n_step; k++) {
+  for (uint32_t k = 0, at = 0, fused = 0; k < w->plan->n_step; k++) {
     const kit_step *s = &w->plan->step[k];
     const accel_plugin_node *n = &w->p->node[s->node];
-    if (joined)
-      joined--;
+    if (fused)
+      fused--;
     else
-      at = k, joined = s->n_fused;
+      at = k, fused = s->n_fused;
     for (uint32_t j = 0; j < n->n_in; j++)
       if (n->in[j] >= 0) w->last[w->root[n->in[j]]] = (int32_t)at;
     for (uint32_t j = 0; j < n->n_out; j++)
@@ -359,39 +359,39 @@ static void lifetimes(planner *w) {
     if (w->plan->wanted[i]) w->last[w->root[w->e->out[i]]] = (int32_t)w->plan->n_step;
 }
 
-/* ---- 5. places ---- */
+/* ---- 5. locations ---- */
 
-/* Homes of everything that does not live in scratch; on a device inputs and constants are copied in
+/* Locations of everything that does not live in scratch; on a device inputs and constants are copied in
  * first. */
-static void fixed_homes(planner *w) {
+static void fixed_locations(planner *w) {
   kit_plan *plan = w->plan;
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
     const accel_plugin_tensor *t = &w->p->tensor[i];
-    kit_location *place = &plan->place[i];
+    kit_location *at = &plan->location[i];
     if (!w->need[i] || w->root[i] != (int32_t)i) continue;
     if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
-      place->home = KIT_HOME_WEIGHT;
-      place->index = (uint32_t)t->weight;
+      at->storage = KIT_STORAGE_WEIGHT;
+      at->index = (uint32_t)t->weight;
     } else if (t->kind == ACCEL_PLUGIN_TENSOR_CONST && !w->device) {
-      place->home = KIT_HOME_CONST;
+      at->storage = KIT_STORAGE_CONST;
     } else if (t->kind == ACCEL_PLUGIN_TENSOR_INPUT && !w->device) {
-      place->home = KIT_HOME_INPUT;
+      at->storage = KIT_STORAGE_INPUT;
       for (uint32_t k = 0; k < w->e->n_in; k++)
-        if (w->e->in[k] == (int32_t)i) place->index = k;
+        if (w->e->in[k] == (int32_t)i) at->index = k;
     } else if (t->kind != ACCEL_PLUGIN_TENSOR_VALUE && w->last[i] >= 0) {
-      place->home = KIT_HOME_SCRATCH;
-      place->offset = take(w, place->bytes);
+      at->storage = KIT_STORAGE_SCRATCH;
+      at->offset = scratch_alloc(w, at->bytes);
     }
   }
   /* values written straight to the caller */
   for (uint32_t i = 0; !w->device && i < w->e->n_out; i++) {
     int32_t id = w->e->out[i], root = w->root[id];
     if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE ||
-        plan->place[root].home != KIT_HOME_NONE)
+        plan->location[root].storage != KIT_STORAGE_NONE)
       continue;
-    if (plan->place[id].bytes != plan->place[root].bytes) continue;
-    plan->place[root].home = KIT_HOME_OUTPUT;
-    plan->place[root].index = i;
+    if (plan->location[id].bytes != plan->location[root].bytes) continue;
+    plan->location[root].storage = KIT_STORAGE_OUTPUT;
+    plan->location[root].index = i;
   }
 }
 
@@ -414,20 +414,20 @@ static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, u
   for (uint32_t i = 0; i < launch[m].n_in && i < 32; i++) {
     if (!(mask >> i & 1) || in[i].id < 0) continue;
     int32_t root = w->root[in[i].id];
-    const kit_location *from = &w->plan->place[root];
-    if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k ||
+    const kit_location *from = &w->plan->location[root];
+    if (from->storage != KIT_STORAGE_SCRATCH || w->last[root] != (int32_t)k ||
         in[i].row_stride != kit_cols(&in[i]))
       continue;
     if (w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE) continue;
-    if (from->bytes != w->plan->place[out->id].bytes ||
-        w->plan->place[in[i].id].bytes != from->bytes)
+    if (from->bytes != w->plan->location[out->id].bytes ||
+        w->plan->location[in[i].id].bytes != from->bytes)
       continue;
     if (readers(w, launch, root) == 1) return root;
   }
   return -1;
 }
 
-/* Places what step k and those joined with it write, and gives back what they are the last to
+/* Places what step k and those fused with it write, and gives back what they are the last to
  * use. */
 static void place_step(planner *w, uint32_t k) {
   kit_plan *plan = w->plan;
@@ -438,37 +438,39 @@ static void place_step(planner *w, uint32_t k) {
   kit_step_launches(w->p, s, w->tensors, &like, launch);
   if (w->r->backend && w->r->backend->workspace) {
     s->workspace_bytes = w->r->backend->workspace(w->r->self, launch, w->r->workers);
-    if (s->workspace_bytes) s->workspace = take(w, s->workspace_bytes);
+    if (s->workspace_bytes) s->workspace = scratch_alloc(w, s->workspace_bytes);
   }
   for (uint32_t m = 0; m <= s->n_fused; m++)
     for (uint32_t j = 0; j < launch[m].n_out; j++) {
       const kit_tensor *out = &launch[m].out[j];
-      if (out->id < 0 || out->id == s->between || plan->place[out->id].home != KIT_HOME_NONE)
+      if (out->id < 0 || out->id == s->between ||
+          plan->location[out->id].storage != KIT_STORAGE_NONE)
         continue;
-      kit_location *to = &plan->place[out->id];
+      kit_location *to = &plan->location[out->id];
       int32_t over = overlay(w, k, launch, m, j);
-      to->home = KIT_HOME_SCRATCH;
-      to->offset = over >= 0 ? plan->place[over].offset : take(w, to->bytes);
+      to->storage = KIT_STORAGE_SCRATCH;
+      to->offset = over >= 0 ? plan->location[over].offset : scratch_alloc(w, to->bytes);
       if (over >= 0) w->last[over] = -2; /* gone: its block has a new owner */
     }
-  if (s->workspace_bytes) give(w, s->workspace, s->workspace_bytes);
+  if (s->workspace_bytes) scratch_free(w, s->workspace, s->workspace_bytes);
   for (uint32_t j = 0; j < n_tensor; j++) {
     if (w->tensors[j].id < 0) continue;
     int32_t root = w->root[w->tensors[j].id];
-    if (w->last[root] != (int32_t)k || plan->place[root].home != KIT_HOME_SCRATCH) continue;
-    give(w, plan->place[root].offset, plan->place[root].bytes);
+    if (w->last[root] != (int32_t)k || plan->location[root].storage != KIT_STORAGE_SCRATCH)
+      continue;
+    scratch_free(w, plan->location[root].offset, plan->location[root].bytes);
     w->last[root] = -2;
   }
 }
 
 /* Aliases live where their root lives, at their own offset in it. */
-static void alias_places(planner *w) {
+static void alias_locations(planner *w) {
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
     if (!w->alias[i]) continue;
-    const kit_location *from = &w->plan->place[w->root[i]];
-    w->plan->place[i].home = from->home;
-    w->plan->place[i].index = from->index;
-    w->plan->place[i].offset += from->offset;
+    const kit_location *from = &w->plan->location[w->root[i]];
+    w->plan->location[i].storage = from->storage;
+    w->plan->location[i].index = from->index;
+    w->plan->location[i].offset += from->offset;
   }
 }
 
@@ -482,9 +484,9 @@ static int32_t make(planner *w, accel_plugin_error *error) {
   w->hole = calloc(w->p->n_tensor + w->plan->n_step + 2, sizeof *w->hole);
   if (!w->hole) return kit_no_memory(error, w->p->n_tensor * sizeof *w->hole);
   lifetimes(w);
-  fixed_homes(w);
+  fixed_locations(w);
   for (uint32_t k = 0; k < w->plan->n_step; k += 1 + w->plan->step[k].n_fused) place_step(w, k);
-  alias_places(w);
+  alias_locations(w);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -501,7 +503,7 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   plan->wanted = calloc(w.e->n_out + 1, 1);
   plan->dim = calloc(p->n_dim + 1, sizeof *plan->dim);
   plan->tensor = calloc(p->n_tensor + 1, sizeof *plan->tensor);
-  plan->place = calloc(p->n_tensor + 1, sizeof *plan->place);
+  plan->location = calloc(p->n_tensor + 1, sizeof *plan->location);
   plan->space = calloc(p->n_space + 1, sizeof *plan->space);
   w.plan = plan;
   w.need = calloc(p->n_tensor + 1, 2);
@@ -512,7 +514,7 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   w.maker = calloc(p->n_tensor + 1, sizeof *w.maker);
   w.placed = calloc(w.e->n_node + 1, 1);
   int32_t rc;
-  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place ||
+  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->location ||
       !plan->space || !w.need || !w.run || !w.root || !w.last || !w.maker || !w.placed) {
     rc = kit_no_memory(error, p->n_tensor * sizeof *plan->tensor);
   } else {
@@ -542,7 +544,7 @@ void kit_plan_free(kit_plan *plan) {
   free(plan->wanted);
   free(plan->dim);
   free(plan->tensor);
-  free(plan->place);
+  free(plan->location);
   free(plan->step);
   free(plan->space);
   free(plan);

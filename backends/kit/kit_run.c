@@ -142,17 +142,16 @@ static int32_t upload(job *j, accel_plugin_error *error) {
   void *scratch = j->frame->buffer;
   int32_t rc = ACCEL_PLUGIN_OK;
   for (uint32_t i = 0; !rc && i < p->n_tensor; i++) {
-    const kit_location *place = &j->plan->place[i];
-    if (p->tensor[i].kind == ACCEL_PLUGIN_TENSOR_CONST && place->home == KIT_HOME_SCRATCH)
-      rc = kit_memory_write(m, scratch, place->offset, p->tensor[i].data, place->bytes, error);
+    const kit_location *at = &j->plan->location[i];
+    if (p->tensor[i].kind == ACCEL_PLUGIN_TENSOR_CONST && at->storage == KIT_STORAGE_SCRATCH)
+      rc = kit_memory_write(m, scratch, at->offset, p->tensor[i].data, at->bytes, error);
   }
   for (uint32_t i = 0; !rc && i < j->n_in; i++) {
     const accel_plugin_view *v = &j->frame->in[i];
-    const kit_location *place = &j->plan->place[j->entry->in[i]];
-    if (place->home != KIT_HOME_SCRATCH || !place->bytes) continue;
-    rc = v->host ? kit_memory_write(m, scratch, place->offset, v->host, place->bytes, error)
-                 : kit_memory_copy(m, scratch, place->offset, v->device, v->offset, place->bytes,
-                                   error);
+    const kit_location *at = &j->plan->location[j->entry->in[i]];
+    if (at->storage != KIT_STORAGE_SCRATCH || !at->bytes) continue;
+    rc = v->host ? kit_memory_write(m, scratch, at->offset, v->host, at->bytes, error)
+                 : kit_memory_copy(m, scratch, at->offset, v->device, v->offset, at->bytes, error);
   }
   return rc;
 }
@@ -165,9 +164,9 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
     kit_tensor t = j->plan->tensor[j->entry->out[i]];
     const accel_plugin_view *v = &j->frame->out[i];
     if (!j->frame->wanted[i] || !t.elements) continue;
-    const kit_location *place = &j->plan->place[t.id];
+    const kit_location *at = &j->plan->location[t.id];
     const uint64_t bytes = (uint64_t)t.elements * 4;
-    if (place->home == KIT_HOME_OUTPUT && place->index == i) continue;
+    if (at->storage == KIT_STORAGE_OUTPUT && at->index == i) continue;
     kit_frame_locate(&e->frames, j->frame, &t);
     if (!e->backend->alloc) {
       if (!t.data)
@@ -296,7 +295,7 @@ static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error
 /* ---- plan and frame ---- */
 
 /* Shapes as in the frame's last run keep what is prepared there; others take their plan from the
- * cache.  The outputs' shapes are told before memory is asked for. */
+ * cache.  The outputs' shapes are written before memory is asked for. */
 static int32_t prepare(job *j, accel_plugin_view *out, accel_plugin_error *error) {
   accel_plugin_endpoint *e = j->endpoint;
   const kit_plan_request request = {

@@ -81,27 +81,32 @@ static double dense(const kit_tensor *b, int64_t p, int64_t h, int64_t i, int64_
   return kit_f32(b)[at * b->dim[3] + (b->dim[3] > 1 ? j : 0)];
 }
 
-/* What is added to scale * q.k: (item, row i of it) against key j, whose head slice is k[dk]. */
-static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, int32_t j,
-                      int64_t q_pos, int64_t k_pos, const float *q, const float *k) {
+/* A query row and a key row of one head. */
+typedef struct pair {
+  int32_t item, i, j; /* item of the row spaces; row of the query, of the key in it */
+  int64_t h, q_pos, k_pos;
+} pair;
+
+/* What is added to scale * q.k for a pair; q[dk] and k[dk] are its rows. */
+static double bias_of(const attention *a, const pair *p, const float *q, const float *k) {
   const kit_tensor *b = &a->l->in[BIAS];
   switch (a->bias_kind) {
     case ACCEL_PLUGIN_BIAS_DENSE:
-      return dense(b, item % a->period, h, i, j);
+      return dense(b, p->item % a->period, p->h, p->i, p->j);
     case ACCEL_PLUGIN_BIAS_ALIBI:
-      return (double)kit_f32(b)[h] * (double)(k_pos - q_pos);
+      return (double)kit_f32(b)[p->h] * (double)(p->k_pos - p->q_pos);
     case ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL:
     case ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL:
       return kit_f32(
-          b)[kit_t5_bucket(k_pos - q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL,
+          b)[kit_t5_bucket(p->k_pos - p->q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL,
                            a->buckets, a->max_distance) *
                  a->heads +
-             h];
+             p->h];
     case ACCEL_PLUGIN_BIAS_DISENTANGLED: {
       int64_t at =
-          (int64_t)kit_deberta_row(q_pos - k_pos, a->span, a->rel_buckets, a->max_distance) *
+          (int64_t)kit_deberta_row(p->q_pos - p->k_pos, a->span, a->rel_buckets, a->max_distance) *
               a->heads * a->dk +
-          h * a->dk;
+          p->h * a->dk;
       double sum = 0;
       if (kit_has(&a->l->in[REL_K])) sum += kit_dot(q, kit_f32(&a->l->in[REL_K]) + at, a->dk);
       if (kit_has(&a->l->in[REL_Q])) sum += kit_dot(k, kit_f32(&a->l->in[REL_Q]) + at, a->dk);
@@ -129,7 +134,7 @@ static void weights_of(const attention *a, const keys *s, int32_t item, int64_t 
     const float *kr = row_of(a, s, false, j, h / group, buffer);
     w[j] = a->scale * kit_dot(qr, kr, a->dk);
     if (a->softcap > 0) w[j] = a->softcap * tanh(w[j] / a->softcap);
-    w[j] += bias_of(a, item, h, i, j, q_pos, k_pos, qr, kr);
+    w[j] += bias_of(a, &(pair){item, i, j, h, q_pos, k_pos}, qr, kr);
     if (w[j] > most || w[j] != w[j]) most = w[j];
   }
   for (int32_t j = 0; j < s->n; j++) sum += w[j] = w[j] == -INFINITY ? 0.0 : exp(w[j] - most);

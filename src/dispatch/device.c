@@ -185,20 +185,20 @@ accel_status accel__device_trim(accel *ctx, const accel_device *d, uint64_t *rel
 
 typedef struct queues {
   accel_queue **item;
-  uint64_t n, room;
+  uint64_t n, capacity;
 } queues;
 
 static void take_queue(accel_endpoint *ep, void *user) {
   queues *q = user;
-  if (ep->queue && q->n < q->room) q->item[q->n++] = ep->queue;
+  if (ep->queue && q->n < q->capacity) q->item[q->n++] = ep->queue;
 }
 
 /* The queues are waited for outside the context's lock, which their work may need. */
 accel_status accel__device_synchronize(accel_device *d) {
   queues q = {0};
-  each_endpoint(d->ctx, d, count_endpoint, &q.room);
-  q.item = calloc((size_t)q.room + 1, sizeof *q.item);
-  if (!q.item) return accel__no_memory((size_t)q.room * sizeof *q.item);
+  each_endpoint(d->ctx, d, count_endpoint, &q.capacity);
+  q.item = calloc((size_t)q.capacity + 1, sizeof *q.item);
+  if (!q.item) return accel__no_memory((size_t)q.capacity * sizeof *q.item);
   each_endpoint(d->ctx, d, take_queue, &q);
   for (uint64_t i = 0; i < q.n; i++) accel__queue_drain(q.item[i]);
   free(q.item);

@@ -128,14 +128,14 @@ static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side)
   return side && b->decoder_lengths ? b->decoder_tokens : b->tokens;
 }
 
-/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `room` bytes of data
+/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `capacity` bytes of data
  * given to a run are used again, and grown where they do not suffice. */
 typedef struct accel__result {
   accel_plugin_dtype dtype;
   uint32_t rank;
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
   void *data;
-  uint64_t bytes, room;
+  uint64_t bytes, capacity;
 } accel__result;
 
 /* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of

@@ -126,7 +126,7 @@ static accel_status ask_memory(accel_endpoint *ep, const accel__device *device, 
   return accel__context_memory_limit(ep->ctx, &out->limit);
 }
 
-static void judge(accel__fit *f) {
+static void compare_with_free(accel__fit *f) {
   const accel_plugin_estimate *e = &f->estimate;
   uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free,
            own = e->weights - least(e->in_file, e->weights);
@@ -175,7 +175,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
         ACCEL_PLUGIN_OK)
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
     else
-      judge(out);
+      compare_with_free(out);
   }
   accel__arena_free(&arena);
   return status;

@@ -76,12 +76,12 @@ int32_t accel__session_number(accel__session *s) {
 
 /* A number that cannot be noted for want of memory is not given again. */
 static void note_free(accel__session *s, int32_t number) {
-  if (s->n_free == s->room) {
-    uint32_t room = s->room * 2 + 16;
-    int32_t *list = realloc(s->free_number, room * sizeof *list);
+  if (s->n_free == s->capacity) {
+    uint32_t capacity = s->capacity * 2 + 16;
+    int32_t *list = realloc(s->free_number, capacity * sizeof *list);
     if (!list) return;
     s->free_number = list;
-    s->room = room;
+    s->capacity = capacity;
   }
   s->free_number[s->n_free++] = number;
 }

@@ -16,7 +16,7 @@ typedef struct accel__session {
   uint32_t users;       /* accel__session_share adds one */
   int32_t next;         /* first number never given */
   int32_t *free_number; /* [n_free] given back */
-  uint32_t n_free, room;
+  uint32_t n_free, capacity;
 } accel__session;
 
 /* ACCEL_ERROR_UNSUPPORTED when the device's plugin has no sessions. */

@@ -238,12 +238,13 @@ static accel_status output_views(const accel_endpoint *ep, const accel_plugin_en
   for (uint32_t k = 0; k < n; k++) {
     const accel_plugin_tensor *t = &p->tensor[entry->out[outputs[k]]];
     accel__result *r = &results[k];
-    *r = (accel__result){.dtype = t->dtype, .rank = t->rank, .data = r->data, .room = r->room};
+    *r = (accel__result){
+        .dtype = t->dtype, .rank = t->rank, .data = r->data, .capacity = r->capacity};
     ACCEL_TRY(sized(ep, t, dims, r->dim, &r->bytes));
-    if (!r->data || r->bytes > r->room) {
+    if (!r->data || r->bytes > r->capacity) {
       free(r->data);
       r->data = malloc(r->bytes ? r->bytes : 1);
-      r->room = r->data ? r->bytes : 0;
+      r->capacity = r->data ? r->bytes : 0;
       if (!r->data) return accel__no_memory(r->bytes);
     }
     accel_plugin_view *v = &views[outputs[k]];

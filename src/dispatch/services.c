@@ -119,21 +119,21 @@ static void host_profile(void *self, const accel_plugin_step *step) {
       step->entry >= p->n_entry)
     return;
   const accel_plugin_node *first = &p->node[step->node[0]];
-  accel_profile_step told = {.size = sizeof told,
-                             .index = (uint32_t)step->node[0],
-                             .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
-                             .op = accel__op_name(first->op),
-                             .entry = p->entry[step->entry].name,
-                             .stage = first->stage,
-                             .joined = step->n_node,
-                             .begin_us = step->begin_us,
-                             .end_us = step->end_us,
-                             .flop = step->flop,
-                             .bytes = step->bytes,
-                             .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
+  accel_profile_step report = {.size = sizeof report,
+                               .index = (uint32_t)step->node[0],
+                               .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
+                               .op = accel__op_name(first->op),
+                               .entry = p->entry[step->entry].name,
+                               .stage = first->stage,
+                               .joined = step->n_node,
+                               .begin_us = step->begin_us,
+                               .end_us = step->end_us,
+                               .flop = step->flop,
+                               .bytes = step->bytes,
+                               .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
   if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
-    told.limit_us = step->limit_us;
-  ep->profile.fn(ep->profile.user, &told);
+    report.limit_us = step->limit_us;
+  ep->profile.fn(ep->profile.user, &report);
 }
 
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {

@@ -39,23 +39,23 @@ static int ids_index(const accel__model_entry *e) {
 }
 
 static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
-  if (n > s->room) {
-    uint32_t room = n + n / 2 + 8;
-    int32_t *block = realloc(s->lengths, 5 * (size_t)room * sizeof *block);
-    if (!block) return accel__no_memory(5 * (size_t)room * sizeof *block);
+  if (n > s->capacity) {
+    uint32_t capacity = n + n / 2 + 8;
+    int32_t *block = realloc(s->lengths, 5 * (size_t)capacity * sizeof *block);
+    if (!block) return accel__no_memory(5 * (size_t)capacity * sizeof *block);
     s->lengths = block;
-    s->past_len = block + room;
-    s->sequence = block + 2 * (size_t)room;
-    s->total_len = block + 3 * (size_t)room;
-    s->rope_delta = block + 4 * (size_t)room;
-    s->room = room;
+    s->past_len = block + capacity;
+    s->sequence = block + 2 * (size_t)capacity;
+    s->total_len = block + 3 * (size_t)capacity;
+    s->rope_delta = block + 4 * (size_t)capacity;
+    s->capacity = capacity;
   }
-  if (tokens > s->room_ids) {
-    uint64_t room = tokens + tokens / 2 + 64;
-    int32_t *ids = realloc(s->ids, room * sizeof *ids);
-    if (!ids) return accel__no_memory(room * sizeof *ids);
+  if (tokens > s->ids_capacity) {
+    uint64_t capacity = tokens + tokens / 2 + 64;
+    int32_t *ids = realloc(s->ids, capacity * sizeof *ids);
+    if (!ids) return accel__no_memory(capacity * sizeof *ids);
     s->ids = ids;
-    s->room_ids = room;
+    s->ids_capacity = capacity;
   }
   return ACCEL_OK;
 }

@@ -154,7 +154,7 @@ static bool replaces(const accel_plugin_program *p, const kit_plan *plan, const 
                      int32_t old, int32_t fresh) {
   int k = l[fresh].first;
   if (l[old].last != k || k >= (int)plan->n_step ||
-      plan->place[old].offset != plan->place[fresh].offset)
+      plan->location[old].offset != plan->location[fresh].offset)
     return false;
   const kit_step *s = &plan->step[k];
   const accel_plugin_node *n = &p->node[s->node];
@@ -171,8 +171,8 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
   life *l = calloc(p->n_tensor, sizeof *l);
   lives(p, plan, wanted, l);
   for (int32_t a = 0; a < (int32_t)p->n_tensor; a++) {
-    const kit_location *pa = &plan->place[a];
-    if (plan->tensor[a].id < 0 || pa->home != KIT_HOME_SCRATCH) continue;
+    const kit_location *pa = &plan->location[a];
+    if (plan->tensor[a].id < 0 || pa->storage != KIT_STORAGE_SCRATCH) continue;
     uint64_t end =
         pa->offset + (uint64_t)(plan->tensor[a].elements ? (kit_row_count(&plan->tensor[a]) - 1) *
                                                                    plan->tensor[a].row_stride +
@@ -183,8 +183,8 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan,
     if (l[a].owner != a) continue;
     assert_int_equal(pa->offset % KIT_ALIGN, 0);
     for (int32_t b = 0; b < a; b++) {
-      const kit_location *pb = &plan->place[b];
-      if (plan->tensor[b].id < 0 || pb->home != KIT_HOME_SCRATCH || l[b].owner != b) continue;
+      const kit_location *pb = &plan->location[b];
+      if (plan->tensor[b].id < 0 || pb->storage != KIT_STORAGE_SCRATCH || l[b].owner != b) continue;
       bool meet = pa->offset < pb->offset + pb->bytes && pb->offset < pa->offset + pa->bytes;
       bool together = l[a].first <= l[b].last && l[b].first <= l[a].last;
       if (meet && together && !replaces(p, plan, l, a, b) && !replaces(p, plan, l, b, a))
