@@ -60,13 +60,14 @@ static bool finished(void *state, void *work, accel_status *status) {
   batcher *b = state;
   job *j = work;
   accel__request *r = &j->request;
-  if (!r->finished) return false;
-  *status = r->status;
-  if (r->status == ACCEL_OK) {
+  if (!r->outcome.finished) return false;
+  *status = r->outcome.status;
+  if (r->outcome.status == ACCEL_OK) {
     *status = accel__generate_collect(r, 1, &j->result);
   } else {
-    accel__fail(r->status, "%s", r->message ? r->message : "");
-    if (r->remedy && *r->remedy) accel__remedy(r->status, "%s", r->remedy);
+    accel__fail(r->outcome.status, "%s", r->outcome.message ? r->outcome.message : "");
+    if (r->outcome.remedy && *r->outcome.remedy)
+      accel__remedy(r->outcome.status, "%s", r->outcome.remedy);
   }
   accel__request_end(r, &b->stepper.stepper);
   return true;

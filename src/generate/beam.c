@@ -25,18 +25,18 @@ typedef struct candidate {
 struct accel__beams {
   uint32_t n, look; /* num_beams, continuations looked at */
   candidate *best;  /* [look], best first */
-  /* [n]; finished ones best first, those without ids are empty places */
+  /* [n]; finished ones best first, those without ids are empty slots */
   accel__hypothesis *next, *finished;
   uint32_t *parent; /* [n] */
-  float *top;       /* [n] scores of finished places */
+  float *top;       /* [n] scores of the finished ones */
 };
 
 accel_status accel__beam_begin(accel__request *r) {
-  const accel__generate_config *c = r->config;
+  const accel__generate_config *c = r->options.config;
   uint32_t n = c->num_beams, look = (c->eos.n + 1 > 2 ? c->eos.n + 1 : 2) * n;
   struct accel__beams *b = calloc(1, sizeof *b);
   if (!b) return accel__no_memory(sizeof *b);
-  r->beams = b;
+  r->progress.beams = b;
   *b = (struct accel__beams){.n = n,
                              .look = look,
                              .best = calloc(look, sizeof *b->best),
@@ -48,13 +48,13 @@ accel_status accel__beam_begin(accel__request *r) {
     return accel__no_memory(look * sizeof *b->best);
   for (uint32_t i = 0; i < n; i++) {
     b->top[i] = NEVER;
-    r->running[i].score = i ? NEVER : 0; /* the prompt goes on from one beam only */
+    r->progress.running[i].score = i ? NEVER : 0; /* the prompt goes on from one beam only */
   }
   return ACCEL_OK;
 }
 
 void accel__beam_free(accel__request *r) {
-  struct accel__beams *b = r->beams;
+  struct accel__beams *b = r->progress.beams;
   if (!b) return;
   for (uint32_t i = 0; i < b->n && b->next; i++) accel__hypothesis_free(&b->next[i]);
   for (uint32_t i = 0; i < b->n && b->finished; i++) accel__hypothesis_free(&b->finished[i]);
@@ -64,7 +64,7 @@ void accel__beam_free(accel__request *r) {
   free(b->parent);
   free(b->top);
   free(b);
-  r->beams = NULL;
+  r->progress.beams = NULL;
 }
 
 /* ---- continuations ---- */
@@ -74,13 +74,13 @@ static bool ahead(const candidate *a, const candidate *b) {
   return a->beam != b->beam ? a->beam < b->beam : a->token < b->token;
 }
 
-/* best[held] is sorted; puts `x` where it belongs, dropping the last one of a full list. */
-static uint32_t insert(candidate *best, uint32_t held, uint32_t room, const candidate *x) {
-  if (held == room && !ahead(x, &best[room - 1])) return held;
-  uint32_t at = held < room ? held : room - 1;
+/* best[n_best] is sorted; puts `x` where it belongs, dropping the last one of a full list. */
+static uint32_t insert(candidate *best, uint32_t n_best, uint32_t capacity, const candidate *x) {
+  if (n_best == capacity && !ahead(x, &best[capacity - 1])) return n_best;
+  uint32_t at = n_best < capacity ? n_best : capacity - 1;
   for (; at > 0 && ahead(x, &best[at - 1]); at--) best[at] = best[at - 1];
   best[at] = *x;
-  return held < room ? held + 1 : held;
+  return n_best < capacity ? n_best + 1 : n_best;
 }
 
 static double gumbel(accel__random *random) {
@@ -89,18 +89,18 @@ static double gumbel(accel__random *random) {
 
 /* Adds the continuations of beam `i`, whose scores are log probabilities, processed. */
 static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const float *scores,
-                        uint32_t held) {
-  struct accel__beams *b = r->beams;
-  float before = r->running[i].score;
+                        uint32_t n_best) {
+  struct accel__beams *b = r->progress.beams;
+  float before = r->progress.running[i].score;
   /* without replacement: the order of noisy scores is the order of the draws */
-  if (r->config->do_sample) {
+  if (r->options.config->do_sample) {
     for (size_t t = 0; t < e->model->vocab; t++) {
       if (!(scores[t] > -INFINITY)) continue;
       candidate x = {.score = scores[t] + before, .beam = i, .token = (int32_t)t};
-      x.rank = (float)(x.score + gumbel(&r->running[0].random));
-      held = insert(b->best, held, b->look, &x);
+      x.rank = (float)(x.score + gumbel(&r->progress.running[0].random));
+      n_best = insert(b->best, n_best, b->look, &x);
     }
-    return held;
+    return n_best;
   }
   uint32_t n = accel__highest(scores, e->model->vocab,
                               b->look < e->model->vocab ? b->look : (uint32_t)e->model->vocab,
@@ -109,30 +109,31 @@ static uint32_t look_at(accel__engine *e, accel__request *r, uint32_t i, const f
     accel__ranked *one = &e->scratch.ranked[k];
     candidate x = {.score = one->value + before, .beam = i, .token = (int32_t)one->index};
     x.rank = x.score;
-    held = insert(b->best, held, b->look, &x);
+    n_best = insert(b->best, n_best, b->look, &x);
   }
-  return held;
+  return n_best;
 }
 
 static accel_status find_best(accel__engine *e, accel__request *r, float *const *rows,
-                              uint32_t *held) {
+                              uint32_t *n_best) {
   size_t vocab = e->model->vocab;
-  *held = 0;
+  *n_best = 0;
   ACCEL_TRY(accel__logits_reserve(&e->scratch, vocab));
-  for (uint32_t i = 0; i < r->beams->n; i++) {
+  for (uint32_t i = 0; i < r->progress.beams->n; i++) {
     double all = accel__log_sum_exp(rows[i], vocab);
     if (!isfinite(all))
       return accel__fail(ACCEL_ERROR_NONFINITE,
                          "token %u of prompt %u: scores hold NaN or infinity",
-                         r->running[i].n - r->prompt.n, r->number);
+                         r->progress.running[i].n - r->input.prompt.n, r->input.number);
     for (size_t t = 0; t < vocab; t++) e->work[t] = (float)(rows[i][t] - all);
-    accel__logits_input input = accel__request_input(r, &r->running[i]);
-    ACCEL_TRY(accel__logits_process(r->config, &input, &e->scratch, e->work, vocab));
-    *held = look_at(e, r, i, e->work, *held);
+    accel__logits_input input = accel__request_logits_input(r, &r->progress.running[i]);
+    ACCEL_TRY(accel__logits_process(r->options.config, &input, &e->scratch, e->work, vocab));
+    *n_best = look_at(e, r, i, e->work, *n_best);
   }
-  return *held ? ACCEL_OK
-               : accel__fail(ACCEL_ERROR_ARGUMENT,
-                             "prompt %u: no token may come: everything is suppressed", r->number);
+  return *n_best ? ACCEL_OK
+                 : accel__fail(ACCEL_ERROR_ARGUMENT,
+                               "prompt %u: no token may come: everything is suppressed",
+                               r->input.number);
 }
 
 /* ---- endings ---- */
@@ -140,15 +141,15 @@ static accel_status find_best(accel__engine *e, accel__request *r, float *const 
 /* Does a stop string end with `token`?  Beams change their past, so the text is made anew. */
 static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token,
                           accel__finish *why) {
-  uint32_t generated = h->n - r->prompt.n;
-  accel__text_stream text = {.tokenizer = r->tokenizer,
-                             .keep_special = r->keep_special,
-                             .no_clean_up = r->no_clean_up,
-                             .stop = r->config->stop,
-                             .n_stop = r->config->n_stop};
+  uint32_t generated = h->n - r->input.prompt.n;
+  accel__text_stream text = {.tokenizer = r->options.tokenizer,
+                             .keep_special = r->options.keep_special,
+                             .no_clean_up = r->options.no_clean_up,
+                             .stop = r->options.config->stop,
+                             .n_stop = r->options.config->n_stop};
   int32_t *ids = malloc((generated + 1) * sizeof *ids);
   if (!ids) return accel__no_memory(generated * sizeof *ids);
-  memcpy(ids, h->ids + r->prompt.n, generated * sizeof *ids);
+  memcpy(ids, h->ids + r->input.prompt.n, generated * sizeof *ids);
   ids[generated] = token;
   accel_status status = accel__text_stream_add(&text, ids, generated + 1);
   if (text.stopped) *why = ACCEL__FINISH_STOP;
@@ -159,16 +160,17 @@ static accel_status stops(const accel__request *r, const accel__hypothesis *h, i
 
 /* Why the sequence of `x` ends with it. */
 static accel_status judge(const accel__request *r, candidate *x, accel__finish *why) {
-  const accel__hypothesis *h = &r->running[x->beam];
-  uint32_t generated = h->n + 1 - r->prompt.n;
+  const accel__hypothesis *h = &r->progress.running[x->beam];
+  uint32_t generated = h->n + 1 - r->input.prompt.n;
   *why = ACCEL__FINISH_NONE;
-  if (accel__is_eos(r->config, x->token)) {
+  if (accel__is_eos(r->options.config, x->token)) {
     *why = ACCEL__FINISH_EOS;
-  } else if (generated >= r->new_tokens) {
+  } else if (generated >= r->options.new_tokens) {
     *why = ACCEL__FINISH_LENGTH;
-  } else if (r->config->max_time > 0 && accel__now_ms() - r->begin_ms > 1e3 * r->config->max_time) {
+  } else if (r->options.config->max_time > 0 &&
+             accel__now_ms() - r->progress.begin_ms > 1e3 * r->options.config->max_time) {
     *why = ACCEL__FINISH_TIME;
-  } else if (r->config->n_stop && r->tokenizer) {
+  } else if (r->options.config->n_stop && r->options.tokenizer) {
     ACCEL_TRY(stops(r, h, x->token, why));
   }
   x->ends = *why != ACCEL__FINISH_NONE;
@@ -177,26 +179,26 @@ static accel_status judge(const accel__request *r, candidate *x, accel__finish *
 
 /* A hypothesis with the ids of beam `x->beam` and x's token. */
 static accel_status extend(const accel__request *r, const candidate *x, accel__hypothesis *out) {
-  const accel__hypothesis *from = &r->running[x->beam];
+  const accel__hypothesis *from = &r->progress.running[x->beam];
   accel__hypothesis_free(out);
   ACCEL_TRY(accel__hypothesis_new(r, 0, out));
   for (uint32_t i = out->n; i < from->n; i++) ACCEL_TRY(accel__hypothesis_add(out, from->ids[i]));
   out->score = x->score;
-  out->random = r->running[0].random;
+  out->random = r->progress.running[0].random;
   return accel__hypothesis_add(out, x->token);
 }
 
 /* Puts x among the finished ones when its score is better than the worst of them. */
 static accel_status finish(accel__request *r, const candidate *x, accel__finish why) {
-  struct accel__beams *b = r->beams;
-  uint32_t length = r->running[x->beam].n + 1 - r->prompt.n, at = b->n;
-  float score = x->score / (float)pow(length, r->config->length_penalty);
+  struct accel__beams *b = r->progress.beams;
+  uint32_t length = r->progress.running[x->beam].n + 1 - r->input.prompt.n, at = b->n;
+  float score = x->score / (float)pow(length, r->options.config->length_penalty);
   while (at > 0 && score > b->top[at - 1]) at--;
   if (at == b->n) return ACCEL_OK;
-  accel__hypothesis place = b->finished[b->n - 1];
+  accel__hypothesis replaced = b->finished[b->n - 1];
   memmove(b->finished + at + 1, b->finished + at, (b->n - 1 - at) * sizeof *b->finished);
   memmove(b->top + at + 1, b->top + at, (b->n - 1 - at) * sizeof *b->top);
-  b->finished[at] = place;
+  b->finished[at] = replaced;
   b->top[at] = score;
   ACCEL_TRY(extend(r, x, &b->finished[at]));
   b->finished[at].score = score;
@@ -212,9 +214,10 @@ static bool all_finished(const struct accel__beams *b) {
 
 /* Can the best running beam still come out ahead of the worst finished one? */
 static bool hopeful(const accel__request *r, float best, uint32_t length) {
-  const struct accel__beams *b = r->beams;
-  const accel__generate_config *c = r->config;
-  if (c->early_stopping == ACCEL__EARLY_NEVER && c->length_penalty > 0) length = r->new_tokens;
+  const struct accel__beams *b = r->progress.beams;
+  const accel__generate_config *c = r->options.config;
+  if (c->early_stopping == ACCEL__EARLY_NEVER && c->length_penalty > 0)
+    length = r->options.new_tokens;
   float possible = best / (float)pow(length, c->length_penalty);
   float worst = all_finished(b) ? b->top[b->n - 1] : NEVER;
   return possible > worst;
@@ -224,43 +227,45 @@ static bool hopeful(const accel__request *r, float best, uint32_t length) {
 
 /* The finished ones become the result. */
 static void conclude(accel__engine *e, accel__request *r) {
-  struct accel__beams *b = r->beams;
-  for (uint32_t i = 0; i < r->n_running; i++) {
-    if (r->running[i].sequence >= 0 && r->running[i].sequence != r->sequence)
-      e->model->drop(e->model->self, r->running[i].sequence);
-    accel__hypothesis_free(&r->running[i]);
+  struct accel__beams *b = r->progress.beams;
+  for (uint32_t i = 0; i < r->progress.n_running; i++) {
+    if (r->progress.running[i].sequence >= 0 &&
+        r->progress.running[i].sequence != r->start.sequence)
+      e->model->drop(e->model->self, r->progress.running[i].sequence);
+    accel__hypothesis_free(&r->progress.running[i]);
   }
-  r->n_running = 0;
-  for (uint32_t i = 0; i < b->n && r->n_done < r->config->num_return; i++) {
+  r->progress.n_running = 0;
+  for (uint32_t i = 0; i < b->n && r->outcome.n_done < r->options.config->num_return; i++) {
     if (!b->finished[i].ids) continue;
-    r->done[r->n_done] = b->finished[i];
-    r->done[r->n_done].number = r->n_done;
-    r->n_done++;
+    r->outcome.done[r->outcome.n_done] = b->finished[i];
+    r->outcome.done[r->outcome.n_done].number = r->outcome.n_done;
+    r->outcome.n_done++;
     b->finished[i] = (accel__hypothesis){.sequence = -1};
   }
-  r->finished = true;
+  r->outcome.finished = true;
 }
 
 /* The best that do not end run on; best[] is scanned in order, ended ones come last, as their score
  * sinks by 1e9. */
-static accel_status run_on(accel__engine *e, accel__request *r, uint32_t held) {
-  struct accel__beams *b = r->beams;
+static accel_status run_on(accel__engine *e, accel__request *r, uint32_t n_best) {
+  struct accel__beams *b = r->progress.beams;
   uint32_t n = 0;
   for (int ended = 0; ended < 2; ended++)
-    for (uint32_t k = 0; k < held && n < b->n; k++) {
+    for (uint32_t k = 0; k < n_best && n < b->n; k++) {
       if (b->best[k].ends != (ended == 1)) continue;
       ACCEL_TRY(extend(r, &b->best[k], &b->next[n]));
       if (ended) b->next[n].score += NEVER;
       b->parent[n++] = b->best[k].beam;
     }
-  uint32_t old = r->shared ? 1 : r->n_running;
-  if (r->shared)
+  uint32_t old = r->progress.shared ? 1 : r->progress.n_running;
+  if (r->progress.shared)
     for (uint32_t i = 0; i < n; i++) b->parent[i] = 0;
-  ACCEL_TRY(accel__reassign_sequences(e->model, r->running, old, b->next, b->parent, n));
-  for (uint32_t i = 0; i < r->n_running; i++) accel__hypothesis_free(&r->running[i]);
-  memcpy(r->running, b->next, n * sizeof *b->next);
+  ACCEL_TRY(accel__reassign_sequences(e->model, r->progress.running, old, b->next, b->parent, n));
+  for (uint32_t i = 0; i < r->progress.n_running; i++)
+    accel__hypothesis_free(&r->progress.running[i]);
+  memcpy(r->progress.running, b->next, n * sizeof *b->next);
   memset(b->next, 0, b->n * sizeof *b->next);
-  r->n_running = n;
+  r->progress.n_running = n;
   return ACCEL_OK;
 }
 
@@ -274,25 +279,26 @@ static void by_score(candidate *best, uint32_t n) {
 }
 
 accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *const *rows) {
-  struct accel__beams *b = r->beams;
-  uint32_t held, ends = 0;
-  ACCEL_TRY(find_best(e, r, rows, &held));
-  bool full = all_finished(b) && r->config->early_stopping == ACCEL__EARLY_TRUE;
-  for (uint32_t k = 0; k < held; k++) {
+  struct accel__beams *b = r->progress.beams;
+  uint32_t n_best, ends = 0;
+  ACCEL_TRY(find_best(e, r, rows, &n_best));
+  bool full = all_finished(b) && r->options.config->early_stopping == ACCEL__EARLY_TRUE;
+  for (uint32_t k = 0; k < n_best; k++) {
     accel__finish why;
     ACCEL_TRY(judge(r, &b->best[k], &why));
     ends += b->best[k].ends;
     if (b->best[k].ends && k < b->n && !full) ACCEL_TRY(finish(r, &b->best[k], why));
   }
-  uint32_t length = r->running[0].n + 1 - r->prompt.n;
-  if (r->config->do_sample) by_score(b->best, held); /* they were in the order of their draws */
-  if (ends == held) {
+  uint32_t length = r->progress.running[0].n + 1 - r->input.prompt.n;
+  if (r->options.config->do_sample)
+    by_score(b->best, n_best); /* they were in the order of their draws */
+  if (ends == n_best) {
     conclude(e, r);
     return ACCEL_OK;
   }
-  ACCEL_TRY(run_on(e, r, held));
-  r->shared = false;
-  full = all_finished(b) && r->config->early_stopping == ACCEL__EARLY_TRUE;
-  if (full || !hopeful(r, r->running[0].score, length)) conclude(e, r);
+  ACCEL_TRY(run_on(e, r, n_best));
+  r->progress.shared = false;
+  full = all_finished(b) && r->options.config->early_stopping == ACCEL__EARLY_TRUE;
+  if (full || !hopeful(r, r->progress.running[0].score, length)) conclude(e, r);
   return ACCEL_OK;
 }

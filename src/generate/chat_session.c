@@ -178,15 +178,15 @@ static accel_status tokenize(const accel_chat *c, accel__encoding *enc) {
 /* Fewer new tokens where the context leaves no room for those asked for. */
 static accel_status fit(const accel_chat *c, size_t n, accel_generate_params *params) {
   const accel_endpoint *ep = c->session->shared->ep;
-  int64_t context = accel__context_length(ep), room = context - (int64_t)n;
+  int64_t context = accel__context_length(ep), left = context - (int64_t)n;
   if (context <= 0) return ACCEL_OK;
-  if (room < 1)
+  if (left < 1)
     return accel__remedy(
         accel__fail(ACCEL_ERROR_LIMIT,
                     "%s: the conversation has %zu tokens, the model's context is %lld", ep->name, n,
                     (long long)context),
         "leave out its oldest messages, say it shorter, or begin anew");
-  if (params->max_new_tokens > room) params->max_new_tokens = (int32_t)room;
+  if (params->max_new_tokens > left) params->max_new_tokens = (int32_t)left;
   return ACCEL_OK;
 }
 

@@ -1,11 +1,10 @@
-/* chat_session.h - a conversation with a model: the messages so far, the model's chat template that writes
- * them down, and a session that keeps what the model has read.
+/* chat_session.h - a conversation with a model: the messages so far, the model's chat template that
+ * writes them down, and a session that keeps what the model has read.
  *
  * Before each answer all messages are rendered and tokenized anew; the session goes back to the
  * first token that differs and reads only what follows.  So it does not matter what a template does
  * to older messages (Qwen3's leaves out their reasoning), or that a text need not come back as the
- * very tokens it was generated as.
- */
+ * very tokens it was generated as. */
 #ifndef ACCEL_GENERATE_CHAT_SESSION_H
 #define ACCEL_GENERATE_CHAT_SESSION_H
 

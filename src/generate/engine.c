@@ -8,11 +8,11 @@
 enum { ENCODED_TOGETHER = 32 };
 
 /* Requests whose encoders run together. */
-typedef struct reading {
+typedef struct encode_group {
   accel__encode_item item[ENCODED_TOGETHER];
   accel__request *request[ENCODED_TOGETHER];
   uint32_t n, tokens;
-} reading;
+} encode_group;
 
 /* Where a step's item comes from. */
 typedef struct accel__fed {
@@ -40,12 +40,12 @@ bool accel__is_eos(const accel__generate_config *c, int32_t token) {
 /* ---- hypotheses ---- */
 
 accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token) {
-  if (h->n == h->room) {
-    uint32_t room = h->room + h->room / 2 + 32;
-    int32_t *ids = realloc(h->ids, room * sizeof *ids);
-    if (!ids) return accel__no_memory(room * sizeof *ids);
+  if (h->n == h->capacity) {
+    uint32_t capacity = h->capacity + h->capacity / 2 + 32;
+    int32_t *ids = realloc(h->ids, capacity * sizeof *ids);
+    if (!ids) return accel__no_memory(capacity * sizeof *ids);
     h->ids = ids;
-    h->room = room;
+    h->capacity = capacity;
   }
   h->ids[h->n++] = token;
   return ACCEL_OK;
@@ -68,22 +68,23 @@ void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
 
 accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
                                    accel__hypothesis *out) {
-  const accel__generate_config *c = r->config;
-  uint32_t room = r->prompt.n + (r->new_tokens < 256 ? r->new_tokens : 256);
-  *out = (accel__hypothesis){.ids = malloc(room * sizeof *out->ids),
-                             .n = r->prompt.n,
-                             .room = room,
+  const accel__generate_config *c = r->options.config;
+  uint32_t capacity =
+      r->input.prompt.n + (r->options.new_tokens < 256 ? r->options.new_tokens : 256);
+  *out = (accel__hypothesis){.ids = malloc(capacity * sizeof *out->ids),
+                             .n = r->input.prompt.n,
+                             .capacity = capacity,
                              .sequence = -1,
                              .number = number,
                              .random = accel__random_new(c->seed, number),
-                             .text = {.tokenizer = r->tokenizer,
-                                      .keep_special = r->keep_special,
-                                      .keep_stop = r->keep_stop,
-                                      .no_clean_up = r->no_clean_up,
+                             .text = {.tokenizer = r->options.tokenizer,
+                                      .keep_special = r->options.keep_special,
+                                      .keep_stop = r->options.keep_stop,
+                                      .no_clean_up = r->options.no_clean_up,
                                       .stop = c->stop,
                                       .n_stop = c->n_stop}};
-  if (!out->ids) return accel__no_memory(room * sizeof *out->ids);
-  memcpy(out->ids, r->prompt.id, r->prompt.n * sizeof *out->ids);
+  if (!out->ids) return accel__no_memory(capacity * sizeof *out->ids);
+  memcpy(out->ids, r->input.prompt.id, r->input.prompt.n * sizeof *out->ids);
   return ACCEL_OK;
 }
 
@@ -120,28 +121,32 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
 
 /* ---- requests ---- */
 
-accel__logits_input accel__request_input(const accel__request *r, const accel__hypothesis *h) {
-  return (accel__logits_input){.ids = {h->ids, h->n},
-                               .prompt = r->prompt.n,
-                               .padding = r->padding,
-                               .max_length = (int64_t)r->padding + r->prompt.n + r->new_tokens,
-                               .encoder = r->encodes && !r->prefills ? r->encoder.ids : r->prompt};
+accel__logits_input accel__request_logits_input(const accel__request *r,
+                                                const accel__hypothesis *h) {
+  return (accel__logits_input){
+      .ids = {h->ids, h->n},
+      .prompt = r->input.prompt.n,
+      .padding = r->input.padding,
+      .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
+      .encoder = r->input.encodes && !r->input.prefills ? r->input.encoder.ids : r->input.prompt};
 }
 
 accel_status accel__request_begin(accel__request *r) {
-  const accel__generate_config *c = r->config;
+  const accel__generate_config *c = r->options.config;
   uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return;
   accel_status status = ACCEL_OK;
-  r->begin_ms = accel__now_ms();
-  r->shared = true;
-  r->running = calloc(n, sizeof *r->running);
-  r->done = calloc(n, sizeof *r->done);
-  if (!r->running || !r->done) ACCEL_GOTO(accel__no_memory(n * sizeof *r->running));
-  for (; r->n_running < n; r->n_running++)
-    ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
-  r->running[0].sequence = r->forks ? -1 : r->sequence;
-  r->running[0].past_len = r->sequence >= 0 ? r->past_len : 0;
-  r->running[0].total_len = r->sequence >= 0 ? r->total_len : 0;
+  r->progress.begin_ms = accel__now_ms();
+  r->progress.shared = true;
+  r->progress.running = calloc(n, sizeof *r->progress.running);
+  r->outcome.done = calloc(n, sizeof *r->outcome.done);
+  if (!r->progress.running || !r->outcome.done)
+    ACCEL_GOTO(accel__no_memory(n * sizeof *r->progress.running));
+  for (; r->progress.n_running < n; r->progress.n_running++)
+    ACCEL_GOTO(accel__hypothesis_new(r, r->progress.n_running,
+                                     &r->progress.running[r->progress.n_running]));
+  r->progress.running[0].sequence = r->start.forks ? -1 : r->start.sequence;
+  r->progress.running[0].past_len = r->start.sequence >= 0 ? r->start.past_len : 0;
+  r->progress.running[0].total_len = r->start.sequence >= 0 ? r->start.total_len : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
@@ -149,49 +154,50 @@ done:
 }
 
 void accel__request_end(accel__request *r, const accel__stepper *model) {
-  for (uint32_t i = 0; i < r->n_running; i++) {
-    if (model && r->running[i].sequence >= 0 && r->running[i].sequence != r->sequence)
-      model->drop(model->self, r->running[i].sequence);
-    accel__hypothesis_free(&r->running[i]);
+  for (uint32_t i = 0; i < r->progress.n_running; i++) {
+    if (model && r->progress.running[i].sequence >= 0 &&
+        r->progress.running[i].sequence != r->start.sequence)
+      model->drop(model->self, r->progress.running[i].sequence);
+    accel__hypothesis_free(&r->progress.running[i]);
   }
-  for (uint32_t i = 0; i < r->n_done; i++) accel__hypothesis_free(&r->done[i]);
+  for (uint32_t i = 0; i < r->outcome.n_done; i++) accel__hypothesis_free(&r->outcome.done[i]);
   accel__beam_free(r);
-  free(r->running);
-  free(r->done);
-  free(r->message);
-  free(r->remedy);
-  r->running = r->done = NULL;
-  r->message = r->remedy = NULL;
-  r->n_running = r->n_done = 0;
+  free(r->progress.running);
+  free(r->outcome.done);
+  free(r->outcome.message);
+  free(r->outcome.remedy);
+  r->progress.running = r->outcome.done = NULL;
+  r->outcome.message = r->outcome.remedy = NULL;
+  r->progress.n_running = r->outcome.n_done = 0;
 }
 
 void accel__request_fail(accel__request *r, accel_status status) {
-  r->status = status;
-  r->message = strdup(accel__message());
-  r->remedy = strdup(accel__remedy_text());
-  r->finished = true;
+  r->outcome.status = status;
+  r->outcome.message = strdup(accel__message());
+  r->outcome.remedy = strdup(accel__remedy_text());
+  r->outcome.finished = true;
 }
 
 /* The request has failed alone: what it holds in the model is given back. */
 static void fail_request(accel__engine *e, accel__request *r, accel_status status) {
   accel__request_fail(r, status);
-  for (uint32_t i = 0; i < r->n_running; i++) {
-    int32_t sequence = r->running[i].sequence;
-    if (sequence >= 0 && sequence != r->sequence) e->model->drop(e->model->self, sequence);
-    r->running[i].sequence = -1;
+  for (uint32_t i = 0; i < r->progress.n_running; i++) {
+    int32_t sequence = r->progress.running[i].sequence;
+    if (sequence >= 0 && sequence != r->start.sequence) e->model->drop(e->model->self, sequence);
+    r->progress.running[i].sequence = -1;
   }
 }
 
 static accel_status reserve(accel__engine *e, uint32_t n) {
   if (!e->work) e->work = malloc(e->model->vocab * sizeof *e->work);
   if (!e->work) return accel__no_memory(e->model->vocab * sizeof *e->work);
-  if (n <= e->room) return ACCEL_OK;
+  if (n <= e->capacity) return ACCEL_OK;
   accel__step_item *item = realloc(e->item, n * sizeof *item);
   if (item) e->item = item;
   accel__fed *fed = realloc(e->fed, n * sizeof *fed);
   if (fed) e->fed = fed;
   if (!item || !fed) return accel__no_memory(n * sizeof *item);
-  e->room = n;
+  e->capacity = n;
   return ACCEL_OK;
 }
 
@@ -200,36 +206,37 @@ static accel_status reserve(accel__engine *e, uint32_t n) {
 static accel_status choose(accel__engine *e, accel__request *r, float **rows, float *row) {
   float *few[16], **own = NULL;
   if (!rows) {
-    rows = r->n_running > 16 ? own = malloc(r->n_running * sizeof *own) : few;
-    if (!rows) return accel__no_memory(r->n_running * sizeof *own);
-    for (uint32_t i = 0; i < r->n_running; i++) rows[i] = row;
+    rows = r->progress.n_running > 16 ? own = malloc(r->progress.n_running * sizeof *own) : few;
+    if (!rows) return accel__no_memory(r->progress.n_running * sizeof *own);
+    for (uint32_t i = 0; i < r->progress.n_running; i++) rows[i] = row;
   }
-  const bool first = r->shared;
-  r->steps++;
+  const bool first = r->progress.shared;
+  r->progress.steps++;
   accel_status status =
-      r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
-  if (first) r->prefill_ms = accel__now_ms();
+      r->progress.beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
+  if (first) r->progress.prefill_ms = accel__now_ms();
   free(own);
   return status;
 }
 
 /* A decoder's prompt and its pictures, read at once: the first token follows. */
 static accel_status prefill(accel__engine *e, accel__request *r) {
-  accel_status status = reserve(e, r->n_running);
+  accel_status status = reserve(e, r->progress.n_running);
   float *scores = malloc(e->model->vocab * sizeof *scores);
-  const accel__encode_item item = {r->running[0].sequence, &r->encoder, scores};
+  const accel__encode_item item = {r->progress.running[0].sequence, &r->input.encoder, scores};
   if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
   if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
   if (status == ACCEL_OK) {
-    r->running[0].past_len = r->encoder.ids.n;
+    r->progress.running[0].past_len = r->input.encoder.ids.n;
     status = choose(e, r, NULL, scores);
   }
   free(scores);
   return status;
 }
 
-/* Runs what was put together; where that fails each alone, so that the one to blame fails alone. */
-static void encode(accel__engine *e, reading *g) {
+/* Runs the encoder over the group's requests and empties the group.  Where the joint run fails each
+ * request is run by itself, so that only the request that cannot be encoded fails. */
+static void run_group(accel__engine *e, encode_group *g) {
   const uint32_t n = g->n;
   const accel_status all = n ? e->model->encode(e->model->self, g->item, n) : ACCEL_OK;
   g->n = g->tokens = 0;
@@ -243,40 +250,40 @@ static void encode(accel__engine *e, reading *g) {
 
 /* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has;
  * others one by one. */
-static void add_reading(accel__engine *e, reading *g, accel__request *r) {
+static void add_to_group(accel__engine *e, encode_group *g, accel__request *r) {
   const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS,
-                 tokens = r->encoder.ids.n;
-  const bool alone = r->encoder.n_tensors > 0;
+                 tokens = r->input.encoder.ids.n;
+  const bool alone = r->input.encoder.n_tensors > 0;
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
-    encode(e, g);
-  g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder, NULL};
+    run_group(e, g);
+  g->item[g->n] = (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, NULL};
   g->request[g->n++] = r;
   g->tokens += tokens;
-  if (alone) encode(e, g);
+  if (alone) run_group(e, g);
 }
 
-static accel_status admit(accel__engine *e, accel__request *r, reading *g) {
-  accel__hypothesis *h = &r->running[0];
+static accel_status admit(accel__engine *e, accel__request *r, encode_group *g) {
+  accel__hypothesis *h = &r->progress.running[0];
   if (h->sequence >= 0) return ACCEL_OK;
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
-  if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
-  if (r->prefills) return prefill(e, r);
-  if (r->encodes) add_reading(e, g, r);
+  if (r->start.forks) return e->model->copy(e->model->self, r->start.sequence, h->sequence);
+  if (r->input.prefills) return prefill(e, r);
+  if (r->input.encodes) add_to_group(e, g, r);
   return ACCEL_OK;
 }
 
 /* Gives every request that has none a sequence; answers how many go on. */
 static uint32_t admit_all(accel__engine *e) {
-  reading g;
+  encode_group g;
   uint32_t left = 0;
   g.n = g.tokens = 0;
   for (accel__request *r = e->active; r; r = r->next) {
     accel_status status = admit(e, r, &g);
     if (status != ACCEL_OK) fail_request(e, r, status);
   }
-  encode(e, &g);
-  for (accel__request *r = e->active; r; r = r->next) left += !r->finished;
+  run_group(e, &g);
+  for (accel__request *r = e->active; r; r = r->next) left += !r->outcome.finished;
   return left;
 }
 
@@ -293,11 +300,11 @@ void accel__engine_join(accel__engine *e, accel__request *r) {
  * the first one's. */
 static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32_t tokens,
                         uint32_t *left) {
-  uint32_t n = r->shared ? 1 : r->n_running;
+  uint32_t n = r->progress.shared ? 1 : r->progress.n_running;
   for (uint32_t i = 0; i < n && *left; i++) {
-    accel__hypothesis *h = &r->running[i];
+    accel__hypothesis *h = &r->progress.running[i];
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
-    e->item[at].rope_delta = r->rope_delta;
+    e->item[at].rope_delta = r->input.rope_delta;
     *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
   }
@@ -305,7 +312,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
 }
 
 static bool prefilling(const accel__request *r) {
-  return r->shared && r->running[0].n - r->running[0].past_len > 1;
+  return r->progress.shared && r->progress.running[0].n - r->progress.running[0].past_len > 1;
 }
 
 /* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
@@ -314,9 +321,9 @@ static uint32_t gather(accel__engine *e, accel__request *only) {
   uint32_t left = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, n = 0;
   for (int prompts = 0; prompts < 2; prompts++)
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
+      if (!r->outcome.finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
         /* running sequences of one request are never split between steps */
-        uint32_t need = r->n_running;
+        uint32_t need = r->progress.n_running;
         if (!prompts && left < need) left = need;
         n = collect(e, r, n, left, &left);
       }
@@ -325,11 +332,11 @@ static uint32_t gather(accel__engine *e, accel__request *only) {
 
 /* Rows of one request, first item `at` of the step. */
 static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
-  const uint32_t n = r->shared ? 1 : r->n_running;
-  for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->running[i], &e->item[at + i]);
-  if (r->shared && r->running[0].past_len < r->running[0].n)
+  const uint32_t n = r->progress.shared ? 1 : r->progress.n_running;
+  for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->progress.running[i], &e->item[at + i]);
+  if (r->progress.shared && r->progress.running[0].past_len < r->progress.running[0].n)
     return ACCEL_OK; /* a part of the prompt */
-  if (r->shared) return choose(e, r, NULL, e->item[at].scores);
+  if (r->progress.shared) return choose(e, r, NULL, e->item[at].scores);
   float *few[16], **rows = n > 16 ? malloc(n * sizeof *rows) : few;
   if (!rows) return accel__no_memory(n * sizeof *rows);
   for (uint32_t i = 0; i < n; i++) rows[i] = e->item[at + i].scores;
@@ -340,14 +347,15 @@ static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
 
 /* One run of the model for the active requests, or for `only`. */
 static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
-  uint32_t room = 0;
-  for (accel__request *r = e->active; r; r = r->next) room += r->n_running;
-  ACCEL_TRY(reserve(e, room));
+  uint32_t capacity = 0;
+  for (accel__request *r = e->active; r; r = r->next) capacity += r->progress.n_running;
+  ACCEL_TRY(reserve(e, capacity));
   *fed = gather(e, only);
   return *fed ? e->model->step(e->model->self, e->item, *fed) : ACCEL_OK;
 }
 
-static void take(accel__engine *e, uint32_t fed) {
+/* Gives each request the scores of its items; one that fails leaves alone. */
+static void deliver_scores(accel__engine *e, uint32_t fed) {
   for (uint32_t i = 0; i < fed;) {
     accel__request *r = e->fed[i].request;
     uint32_t n = 1;
@@ -362,16 +370,16 @@ static void step_alone(accel__engine *e, accel__request *r) {
   uint32_t fed = 0;
   accel_status status = run(e, r, &fed);
   if (status == ACCEL_OK)
-    take(e, fed);
+    deliver_scores(e, fed);
   else
     fail_request(e, r, status);
 }
 
-static void leave(accel__engine *e) {
+static void remove_finished(accel__engine *e) {
   for (accel__request **link = &e->active; *link;) {
     accel__request *r = *link;
-    if (r->finished) {
-      r->end_ms = accel__now_ms();
+    if (r->outcome.finished) {
+      r->progress.end_ms = accel__now_ms();
       *link = r->next;
       r->next = NULL;
     } else {
@@ -385,16 +393,16 @@ void accel__engine_step(accel__engine *e) {
   const uint32_t several = admit_all(e);
   accel_status status = run(e, NULL, &fed);
   if (status == ACCEL_OK) {
-    take(e, fed);
+    deliver_scores(e, fed);
   } else if (several > 1 && status != ACCEL_ERROR_CANCELLED && status != ACCEL_ERROR_DEVICE_LOST) {
-    /* each alone: whoever is to blame fails, the others go on */
+    /* each by itself: only the request that cannot be run fails, the others go on */
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->finished) step_alone(e, r);
+      if (!r->outcome.finished) step_alone(e, r);
   } else {
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->finished) fail_request(e, r, status);
+      if (!r->outcome.finished) fail_request(e, r, status);
   }
-  leave(e);
+  remove_finished(e);
 }
 
 void accel__engine_free(accel__engine *e) {
@@ -405,5 +413,5 @@ void accel__engine_free(accel__engine *e) {
   e->work = NULL;
   e->item = NULL;
   e->fed = NULL;
-  e->room = 0;
+  e->capacity = 0;
 }

@@ -5,7 +5,7 @@
  * request's new tokens in one run of the model (prompts whole or in parts, running sequences one
  * token each), then lets each request choose from its scores. A request's outcome does not depend
  * on its company: rows do not, chance has a stream per sequence, and when a joint run fails each
- * request is run alone, so that the one to blame fails alone.
+ * request is run by itself, so that only the one that cannot be run fails.
  *
  * Kinds: sampling (num_beams 1; greedy is sampling without chance; several sequences of one prompt
  * share its prefill) and beam search (transformers' _beam_search, scores included).
@@ -31,18 +31,18 @@ const char *accel__finish_name(accel__finish finish);
 /* One sequence on its way: the prompt's tokens, then those generated. */
 typedef struct accel__hypothesis {
   int32_t *ids;
-  uint32_t n, room;
+  uint32_t n, capacity;
   int32_t sequence;   /* of the stepper; -1 none */
-  uint32_t past_len;  /* tokens it has there, */
-  uint32_t total_len; /* read when it had so many (accel__step_item.past_total_len) */
+  uint32_t past_len;  /* how many of `ids` that sequence has in its KV cache */
+  uint32_t total_len; /* the length that their rotations assume: accel__step_item.past_total_len */
   uint32_t number;    /* among the sequences of the request */
   accel__random random;
   accel__text_stream text;
   float *logprob; /* [generated] of the model's own distribution, when asked for */
-  /* [generated][request.logprobs] of it, best first; id -1 where there are fewer */
+  /* [generated][request.options.logprobs] of it, best first; id -1 where there are fewer */
   accel_token_logprob *highest;
-  double *ms; /* [generated] since the request began */
-  uint32_t room_told;
+  double *ms;                /* [generated] since the request began */
+  uint32_t details_capacity; /* tokens that logprob, highest and ms have memory for */
   /* of log probabilities of the tokens as they were chosen: after the processors, without the
    * temperature */
   double sum;
@@ -50,53 +50,80 @@ typedef struct accel__hypothesis {
   accel__finish finish;
 } accel__hypothesis;
 
-typedef struct accel__request {
-  /* given */
+/* What a request reads before its first token. */
+typedef struct accel__request_input {
+  accel__ids prompt;            /* of the decoder; at least one token */
+  accel__encoder_input encoder; /* what the encoder reads, when `encodes` */
+  bool encodes;                 /* the encoder runs first, or with `prefills` the decoder */
+  /* There is no encoder: encoder.ids are the first tokens of `prompt`, which the decoder reads
+   * together with pictures. */
+  bool prefills;
+  /* Added to the row numbers of tokens behind the pictures to get their positions
+   * (accel__image_tokens.mrope_positions). */
+  int32_t rope_delta;
+  uint32_t padding; /* tokens of padding in front of the prompt: accel__logits_input.padding */
+  uint32_t number;  /* of the prompt among those of the call, for `on_token` and the results */
+} accel__request_input;
+
+/* How a request generates and what it reports. */
+typedef struct accel__request_options {
   const accel__generate_config *config;
   const accel__tokenizer *tokenizer; /* NULL: no texts and no stop strings */
-  accel__ids prompt;                 /* of the decoder; at least one token */
-  accel__encoder_input encoder;      /* what the encoder reads, when */
-  bool encodes;                      /* it has to run first */
-  /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with
-   * pictures */
-  bool prefills;
-  int32_t
-      rope_delta; /* what positions behind those have more than row numbers (accel__image_tokens.place) */
-  uint32_t padding;    /* see accel__logits_input */
-  uint32_t new_tokens; /* at most */
-  uint32_t logprobs;   /* alternatives to tell for each token */
-  bool want_logprobs, keep_special, keep_stop, no_clean_up;
-  bool want_sum;           /* accel__hypothesis.sum, of sampling */
-  uint32_t number;         /* of the prompt, for `told` */
-  accel_token_fn on_token; /* may be NULL */
+  uint32_t new_tokens;               /* at most so many are generated */
+  uint32_t logprobs;                 /* alternatives reported for each token */
+  bool want_logprobs;                /* accel__hypothesis.logprob and highest are filled */
+  bool want_sum;                     /* accel__hypothesis.sum is filled when sampling, too */
+  bool keep_special, keep_stop, no_clean_up; /* of the text: accel__text_stream */
+  /* The call goes on without this request when it fails (accel_generate_params.keep_going). */
+  bool fails_alone;
+  accel_token_fn on_token; /* called for each token; may be NULL */
   void *on_token_user;
-  /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
+} accel__request_options;
+
+/* The sequence of the stepper that a request continues. */
+typedef struct accel__request_start {
+  /* Holds the first `past_len` tokens of the prompt, and keeps what the request adds; past_len and
+   * total_len are updated when the request finishes.  -1: a sequence is made, and dropped at the
+   * end. */
   int32_t sequence;
-  /* when `held` counts what it has then; -1: one is made, and dropped at the end */
-  uint32_t past_len;
-  uint32_t total_len; /* of what is held, likewise */
-  /* its failure is its own: others of the call go on, and the call does not fail */
-  bool alone;
-  /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests
-   * share */
+  uint32_t past_len;  /* tokens in its KV cache */
+  uint32_t total_len; /* the length that their rotations assume: accel__step_item.past_total_len */
+  /* `sequence` itself stays as it is and a copy is continued: several requests share encoder states
+   * or a prompt. */
   bool forks;
-  /* state and outcome */
-  /* done[0 .. n_done): in order of their numbers; of beams, best first */
-  accel__hypothesis *running, *done;
-  uint32_t n_running, n_done;
+} accel__request_start;
+
+typedef struct accel__request_progress {
+  accel__hypothesis *running; /* [n_running] sequences that are still extended */
+  uint32_t n_running;
+  bool shared;                /* all of them still share the sequence of running[0]: the prompt */
   struct accel__beams *beams; /* NULL when sampling */
-  bool shared;                /* the running ones still share the prompt's sequence */
-  bool finished;
-  accel_status status; /* of this request alone; the message is kept */
-  char *message, *remedy;
-  /* joined, first token chosen, finished; on the monotonic clock */
+  uint32_t steps;             /* times that next tokens were chosen */
+  /* joined, first token chosen, finished; milliseconds of the monotonic clock */
   double begin_ms, prefill_ms, end_ms;
-  uint32_t steps;
-  struct accel__request *next;
+} accel__request_progress;
+
+typedef struct accel__request_outcome {
+  bool finished; /* it has left the engine, or failed before it joined */
+  /* [n_done] finished sequences in order of their numbers; of beams, best first */
+  accel__hypothesis *done;
+  uint32_t n_done;
+  accel_status status;    /* of this request alone */
+  char *message, *remedy; /* of a failure; owned */
+} accel__request_outcome;
+
+/* Whoever makes a request fills input, options and start; the engine does the rest. */
+typedef struct accel__request {
+  accel__request_input input;
+  accel__request_options options;
+  accel__request_start start;
+  accel__request_progress progress;
+  accel__request_outcome outcome;
+  struct accel__request *next; /* in the engine's list */
 } accel__request;
 
-/* Takes what is given (config, prompt ... must outlive it) and sets up the rest.  On failure
- * nothing is left behind. */
+/* Sets up progress and outcome.  What input and options point to must outlive the request.  On
+ * failure nothing is left to free. */
 accel_status accel__request_begin(accel__request *r);
 /* It has failed: the message is kept for whoever asked. */
 void accel__request_fail(accel__request *r, accel_status status);
@@ -112,7 +139,7 @@ typedef struct accel__engine {
   float *work; /* [vocab] */
   accel__step_item *item;
   struct accel__fed *fed;
-  uint32_t room;
+  uint32_t capacity;
 } accel__engine;
 
 void accel__engine_join(accel__engine *e, accel__request *r);
@@ -143,6 +170,7 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
                                        uint32_t n_old, accel__hypothesis *next,
                                        const uint32_t *parent, uint32_t n);
 bool accel__is_eos(const accel__generate_config *c, int32_t token);
-accel__logits_input accel__request_input(const accel__request *r, const accel__hypothesis *h);
+accel__logits_input accel__request_logits_input(const accel__request *r,
+                                                const accel__hypothesis *h);
 
 #endif

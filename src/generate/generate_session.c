@@ -126,16 +126,16 @@ static accel_status go_on(accel_session *s, const accel__generate_plan *plan,
   uint32_t before = s->tokens.n, past_len = s->tokens.past_len;
   ACCEL_TRY(accel__generate_request(ep, plan, params, (accel__ids){s->tokens.ids, s->tokens.n}, 0,
                                     accel__context_length(ep), &r));
-  r.sequence = s->sequence;
-  r.past_len = past_len;
-  r.total_len = s->tokens.total_len;
+  r.start.sequence = s->sequence;
+  r.start.past_len = past_len;
+  r.start.total_len = s->tokens.total_len;
   accel_status status = accel__generate_run(ep, &engine, &r, 1);
-  for (uint32_t i = before; status == ACCEL_OK && i < r.done[0].n; i++)
-    status = accel__hypothesis_add(&s->tokens, r.done[0].ids[i]);
+  for (uint32_t i = before; status == ACCEL_OK && i < r.outcome.done[0].n; i++)
+    status = accel__hypothesis_add(&s->tokens, r.outcome.done[0].ids[i]);
   if (status == ACCEL_OK) status = accel__generate_collect(&r, 1, out);
   if (status == ACCEL_OK) {
-    s->tokens.past_len = r.past_len;
-    s->tokens.total_len = r.total_len;
+    s->tokens.past_len = r.start.past_len;
+    s->tokens.total_len = r.start.total_len;
   } else { /* as it was before; how far the device has come is not known */
     s->tokens.n = before;
     accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_RESET, s->sequence, 0);

@@ -1,5 +1,5 @@
-/* generate_session.h - a conversation with a model that the caller keeps: tokens so far, and what the device
- * holds of them. */
+/* generate_session.h - a conversation with a model that the caller keeps: the tokens so far, and
+ * how many of them the device has in its KV cache. */
 #ifndef ACCEL_GENERATE_GENERATE_SESSION_H
 #define ACCEL_GENERATE_GENERATE_SESSION_H
 
@@ -9,8 +9,8 @@ struct accel_session {
   accel__session *shared; /* with forks */
   accel__model_stepper stepper;
   int32_t sequence;
-  /* ids[n], of which the device has `held`: always less than n, so that there is a row to go on
-   * from */
+  /* ids[n], of which past_len are in the KV cache: always less than n, so that there is a token
+   * whose scores give the next one */
   accel__hypothesis tokens;
   pthread_mutex_t lock; /* one call at a time */
 };

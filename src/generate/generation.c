@@ -56,7 +56,7 @@ static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *p
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
                                                     &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
-  if (status == ACCEL_OK && ep->model->eos_from_config) status = take_ends(ep, plan);
+  if (status == ACCEL_OK && ep->model->generation.eos_from_config) status = take_ends(ep, plan);
   accel__json_free(&file);
   return status;
 }
@@ -177,7 +177,7 @@ static accel_status too_long(const accel_endpoint *ep, uint32_t number, uint64_t
 
 /* How many tokens may come after `n`, which counts padding. */
 static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_plan *plan,
-                               uint32_t number, uint64_t n, uint64_t held, int64_t context,
+                               uint32_t number, uint64_t n, uint64_t tokens, int64_t context,
                                uint32_t *out) {
   const accel__generate_config *c = &plan->config;
   int64_t most = c->max_new_tokens >= 0 ? c->max_new_tokens
@@ -186,10 +186,10 @@ static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_p
   if (most < 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld",
                        ep->name, number, (unsigned long long)n, (long long)c->max_length);
-  if (context > 0 && (int64_t)held + most > context) {
-    if (plan->asked_length || (int64_t)held >= context)
-      return too_long(ep, number, held, plan->asked_length ? (uint64_t)most : 1, context);
-    most = context - (int64_t)held;
+  if (context > 0 && (int64_t)tokens + most > context) {
+    if (plan->asked_length || (int64_t)tokens >= context)
+      return too_long(ep, number, tokens, plan->asked_length ? (uint64_t)most : 1, context);
+    most = context - (int64_t)tokens;
   }
   *out = (uint32_t)most;
   return ACCEL_OK;
@@ -198,18 +198,18 @@ static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_p
 static accel__request request_of(const accel_endpoint *ep, const accel__generate_plan *plan,
                                  const accel_generate_params *params, accel__ids prompt,
                                  uint32_t number) {
-  return (accel__request){.config = &plan->config,
-                          .tokenizer = accel__processor_for(ep)->tokenizer,
-                          .prompt = prompt,
-                          .logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
-                          .want_logprobs = params->logprobs >= 0,
-                          .keep_special = params->keep_special != 0,
-                          .keep_stop = params->keep_stop != 0,
-                          .no_clean_up = plan->no_clean_up,
-                          .number = number,
-                          .on_token = params->on_token,
-                          .on_token_user = params->on_token_user,
-                          .sequence = -1};
+  return (accel__request){.options.config = &plan->config,
+                          .options.tokenizer = accel__processor_for(ep)->tokenizer,
+                          .input.prompt = prompt,
+                          .options.logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
+                          .options.want_logprobs = params->logprobs >= 0,
+                          .options.keep_special = params->keep_special != 0,
+                          .options.keep_stop = params->keep_stop != 0,
+                          .options.no_clean_up = plan->no_clean_up,
+                          .input.number = number,
+                          .options.on_token = params->on_token,
+                          .options.on_token_user = params->on_token_user,
+                          .start.sequence = -1};
 }
 
 /* decoder_start_token_id alone. */
@@ -239,9 +239,9 @@ accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__gene
   else
     ACCEL_TRY(start_of(ep, plan, &decoder));
   *out = request_of(ep, plan, params, decoder, number);
-  out->encoder = *encoder;
-  out->encodes = true;
-  return new_tokens(ep, plan, number, decoder.n, decoder.n, context, &out->new_tokens);
+  out->input.encoder = *encoder;
+  out->input.encodes = true;
+  return new_tokens(ep, plan, number, decoder.n, decoder.n, context, &out->options.new_tokens);
 }
 
 accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
@@ -250,12 +250,12 @@ accel_status accel__generate_request(const accel_endpoint *ep, const accel__gene
   if (ep->model->is_encoder_decoder)
     return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt},
                                    (accel__ids){0}, number, context, out);
-  uint32_t padding = out->padding;
+  uint32_t padding = out->input.padding;
   *out = request_of(ep, plan, params, prompt, number);
-  out->padding = padding;
+  out->input.padding = padding;
   ACCEL_TRY(check_ids(ep, prompt, number));
-  return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n,
-                    context, &out->new_tokens);
+  return new_tokens(ep, plan, number, (uint64_t)out->input.padding + out->input.prompt.n,
+                    out->input.prompt.n, context, &out->options.new_tokens);
 }
 
 /* What concerns one prompt; others, such as a cancelled call or a lost device, concern all. */
@@ -269,23 +269,27 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
   accel_status status = ACCEL_OK;
   uint64_t most = 0, done = 0;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (requests[i].finished) continue;
+    if (requests[i].outcome.finished) continue;
     status = accel__request_begin(&requests[i]);
     if (status == ACCEL_OK) accel__engine_join(engine, &requests[i]);
-    if (requests[i].new_tokens > most) most = requests[i].new_tokens;
+    if (requests[i].options.new_tokens > most) most = requests[i].options.new_tokens;
   }
   while (status == ACCEL_OK && engine->active) {
     accel__engine_step(engine);
-    if (!requests[0].on_token)
+    if (!requests[0].options.on_token)
       accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
   }
-  if (!requests[0].on_token) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
+  if (!requests[0].options.on_token)
+    accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status)))
+    if (requests[i].outcome.status == ACCEL_OK ||
+        (requests[i].options.fails_alone && fails_alone(requests[i].outcome.status)))
       continue;
-    status = accel__fail(requests[i].status, "%s", requests[i].message ? requests[i].message : "");
-    if (requests[i].remedy && *requests[i].remedy) accel__remedy(status, "%s", requests[i].remedy);
+    status = accel__fail(requests[i].outcome.status, "%s",
+                         requests[i].outcome.message ? requests[i].outcome.message : "");
+    if (requests[i].outcome.remedy && *requests[i].outcome.remedy)
+      accel__remedy(status, "%s", requests[i].outcome.remedy);
   }
   return status;
 }
@@ -294,10 +298,10 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
 
 static accel_status collect_one(const accel__request *r, accel__hypothesis *h, accel__arena *arena,
                                 accel_generation *to) {
-  uint32_t n = h->n - r->prompt.n;
+  uint32_t n = h->n - r->input.prompt.n;
   int32_t *ids = accel__arena_array(arena, n, sizeof *ids);
   if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
-  memcpy(ids, h->ids + r->prompt.n, n * sizeof *ids);
+  memcpy(ids, h->ids + r->input.prompt.n, n * sizeof *ids);
   if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
     h->text.text.n = h->text.emitted;
   } else {
@@ -305,15 +309,15 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
     ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
   }
   *to = (accel_generation){
-      .prompt = r->number,
+      .prompt = r->input.number,
       .sequence = h->number,
       .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
       .n = n,
       .ids = ids,
       .finish = accel__finish_name(h->finish),
       .score = (double)h->score,
-      .prompt_tokens = r->prompt.n,
-      .first_ms = r->prefill_ms - r->begin_ms};
+      .prompt_tokens = r->input.prompt.n,
+      .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
   if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,
                                                                   n * sizeof *h->ms)))
@@ -322,8 +326,8 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
                           arena, (const char *)h->logprob, n * sizeof(float))))
     return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!h->highest) return ACCEL_OK;
-  to->alternatives = r->logprobs;
-  size_t bytes = (size_t)n * r->logprobs * sizeof *h->highest;
+  to->alternatives = r->options.logprobs;
+  size_t bytes = (size_t)n * r->options.logprobs * sizeof *h->highest;
   to->alternative =
       (const accel_token_logprob *)accel__arena_copy(arena, (const char *)h->highest, bytes);
   return to->alternative ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
@@ -331,12 +335,15 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
 
 static accel_status collect_error(const accel__request *r, accel__arena *arena,
                                   accel_generation *to) {
-  const bool remedy = r->remedy && *r->remedy;
-  const char *error =
-      accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory",
-                          remedy ? "; " : "", remedy ? r->remedy : "");
-  *to = (accel_generation){
-      .prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
+  const bool remedy = r->outcome.remedy && *r->outcome.remedy;
+  const char *error = accel__arena_printf(arena, "%s%s%s",
+                                          r->outcome.message ? r->outcome.message : "out of memory",
+                                          remedy ? "; " : "", remedy ? r->outcome.remedy : "");
+  *to = (accel_generation){.prompt = r->input.number,
+                           .text = "",
+                           .finish = "error",
+                           .status = r->outcome.status,
+                           .error = error};
   return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -348,31 +355,32 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n,
   uint32_t all = 0, at = 0;
   *out = NULL;
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n; i++) all += requests[i].status == ACCEL_OK ? requests[i].n_done : 1;
+  for (uint32_t i = 0; i < n; i++)
+    all += requests[i].outcome.status == ACCEL_OK ? requests[i].outcome.n_done : 1;
   accel_generation *item = accel__arena_array(accel__task_arena(result), all, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   for (uint32_t i = 0; i < n; i++) {
     accel__request *r = &requests[i];
-    if (r->status != ACCEL_OK) {
+    if (r->outcome.status != ACCEL_OK) {
       ACCEL_GOTO(collect_error(r, accel__task_arena(result), &item[at++]));
       continue;
     }
-    for (uint32_t k = 0; k < r->n_done; k++, at++) {
-      ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
+    for (uint32_t k = 0; k < r->outcome.n_done; k++, at++) {
+      ACCEL_GOTO(collect_one(r, &r->outcome.done[k], accel__task_arena(result), &item[at]));
       result->new_tokens += item[at].n;
     }
-    result->prompt_tokens += r->encoder.ids.n && !r->prefills ? r->encoder.ids.n : r->prompt.n;
-    result->steps = r->steps > result->steps ? r->steps : result->steps;
-    begin = r->begin_ms < begin ? r->begin_ms : begin;
-    first = r->prefill_ms > first ? r->prefill_ms : first;
-    end = r->end_ms > end ? r->end_ms : end;
+    result->prompt_tokens +=
+        r->input.encoder.ids.n && !r->input.prefills ? r->input.encoder.ids.n : r->input.prompt.n;
+    result->steps = r->progress.steps > result->steps ? r->progress.steps : result->steps;
+    begin = r->progress.begin_ms < begin ? r->progress.begin_ms : begin;
+    first = r->progress.prefill_ms > first ? r->progress.prefill_ms : first;
+    end = r->progress.end_ms > end ? r->progress.end_ms : end;
   }
   result->n = all;
   result->item = item;
   if (end > 0) result->prefill_ms = first - begin, result->decode_ms = end - first;
 done:
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }
 
@@ -381,9 +389,9 @@ done:
 static accel_status make_one(const accel__generate_plan *plan, uint32_t number,
                              accel__request_fn make, void *user, accel__request *out) {
   accel_status status = make(user, plan, number, plan->context, out);
-  out->alone = plan->keep_going;
+  out->options.fails_alone = plan->keep_going;
   if (status == ACCEL_OK || !plan->keep_going || !fails_alone(status)) return status;
-  *out = (accel__request){.number = number, .alone = true};
+  *out = (accel__request){.input.number = number, .options.fails_alone = true};
   accel__request_fail(out, status);
   accel__clear_error();
   return ACCEL_OK;

@@ -111,29 +111,33 @@ static accel_status rope_delta_of(const accel_endpoint *ep, accel__ids ids,
 }
 
 /* The prompt is read with its pictures before the loop begins. */
-static accel_status shown_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                  const accel_generate_params *params, accel__ids ids,
-                                  const accel_tensor *tensor, uint32_t n_tensors, uint32_t number,
-                                  int64_t context, accel__request *out) {
+static accel_status prefilled_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                      const accel_generate_params *params,
+                                      const accel__encoder_input *prompt, uint32_t number,
+                                      int64_t context, accel__request *out) {
+  const accel__ids ids = prompt->ids;
+  const accel_tensor *tensor = prompt->tensor;
+  const uint32_t n_tensors = prompt->n_tensors;
   const int64_t token = ep->model->image_tokens->token,
                 pictures = accel__image_count(ep, tensor, n_tensors);
-  int64_t places = 0, rows = 0;
+  int64_t image_tokens = 0, rows = 0;
   ACCEL_TRY(refuse_video(ep, ids, number));
-  for (uint32_t i = 0; i < ids.n; i++) places += ids.id[i] == token;
+  for (uint32_t i = 0; i < ids.n; i++) image_tokens += ids.id[i] == token;
   for (int64_t i = 0; i < pictures; i++) {
     int64_t of_one;
     ACCEL_TRY(accel__image_rows(ep, tensor, n_tensors, i, &of_one));
     rows += of_one;
   }
-  if (places != rows)
+  if (image_tokens != rows)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: prompt %u has %lld image tokens (id %lld), its pictures have %lld rows",
-                       ep->name, number, (long long)places, (long long)token, (long long)rows);
+                       ep->name, number, (long long)image_tokens, (long long)token,
+                       (long long)rows);
   ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
   if (!rows) return ACCEL_OK;
-  ACCEL_TRY(rope_delta_of(ep, ids, tensor, n_tensors, &out->rope_delta));
-  out->encoder = (accel__encoder_input){ids, tensor, n_tensors};
-  out->encodes = out->prefills = true;
+  ACCEL_TRY(rope_delta_of(ep, ids, tensor, n_tensors, &out->input.rope_delta));
+  out->input.encoder = *prompt;
+  out->input.encodes = out->input.prefills = true;
   return ACCEL_OK;
 }
 
@@ -150,16 +154,16 @@ static accel_status opening(const accel_endpoint *ep, const accel__generate_plan
 }
 
 accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, accel__ids ids,
-                                     const accel_tensor *tensor, uint32_t n_tensors,
-                                     uint32_t number, int64_t context, accel__request *out) {
-  accel__encoder_input input = {{0}, tensor, n_tensors};
+                                     const accel_generate_params *params,
+                                     const accel__encoder_input *prompt, uint32_t number,
+                                     int64_t context, accel__request *out) {
+  accel__encoder_input input = *prompt;
   accel__ids decoder = {0};
   if (ep->model->image_tokens)
-    return shown_request(ep, plan, params, ids, tensor, n_tensors, number, context, out);
-  if (ep->model->caption_prefix)
-    ACCEL_TRY(opening(ep, plan, ids, &decoder));
-  else
-    input.ids = ids;
+    return prefilled_request(ep, plan, params, prompt, number, context, out);
+  if (ep->model->generation.caption_prefix) {
+    ACCEL_TRY(opening(ep, plan, prompt->ids, &decoder));
+    input.ids = (accel__ids){0};
+  }
   return accel__generate_encoded(ep, plan, params, &input, decoder, number, context, out);
 }

@@ -1,5 +1,5 @@
-/* image_prompt.h - requests of models that generate from pictures: who does, and how prompt and pixels
- * meet. */
+/* image_prompt.h - requests of models that generate from pictures: who does, and how prompt and
+ * pixels meet. */
 #ifndef ACCEL_GENERATE_IMAGE_PROMPT_H
 #define ACCEL_GENERATE_IMAGE_PROMPT_H
 
@@ -15,9 +15,9 @@ bool accel__takes_whole(const accel_endpoint *ep, const char *argument);
  * an empty prompt is allowed.  LLaVA: `ids` hold as many image tokens as the pictures have rows,
  * else ACCEL_ERROR_ARGUMENT with both numbers; without pictures it is a prompt like any other. */
 accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, accel__ids ids,
-                                     const accel_tensor *tensor, uint32_t n_tensors,
-                                     uint32_t number, int64_t context, accel__request *out);
+                                     const accel_generate_params *params,
+                                     const accel__encoder_input *prompt, uint32_t number,
+                                     int64_t context, accel__request *out);
 /* Pictures in the tensors of a model whose text shows pictures. */
 int64_t accel__image_count(const accel_endpoint *ep, const accel_tensor *tensor,
                            uint32_t n_tensors);

@@ -1,7 +1,7 @@
-/* image_text.c - text about pictures: captions and answers (BLIP), and language models whose text shows
- * pictures (LLaVA).
+/* image_text.c - text about pictures: captions and answers (BLIP), and language models whose text
+ * shows pictures (LLaVA).
  *
- * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the places of as many
+ * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the positions of as many
  * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
  * is read together with the pixels. */
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 #include "text/chat_template.h"
 
 /* One prompt on its way to a request. */
-typedef struct seen {
+typedef struct prepared_prompt {
   accel_tensors *pixels; /* pixel_values, image_sizes; NULL: no pictures */
   accel__encoding enc;
-  int32_t *ids; /* [n] the prompt with every picture's places */
+  int32_t *ids; /* [n] the prompt with every picture's image tokens */
   uint32_t n;
-} seen;
+} prepared_prompt;
 
 typedef struct job {
   accel_endpoint *ep;
@@ -29,12 +29,12 @@ typedef struct job {
   const accel_generate_params *params;
   accel__image_processor processor;
   accel__chat_template *chat;
-  seen *seen;
+  prepared_prompt *prepared;
 } job;
 
 /* ---- pictures ---- */
 
-static accel_status read_pictures(job *j, const accel_image_prompt *p, seen *s) {
+static accel_status read_pictures(job *j, const accel_image_prompt *p, prepared_prompt *s) {
   accel__image *image = calloc((size_t)p->n_images + 1, sizeof *image);
   accel_status status = image ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
   for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
@@ -96,7 +96,7 @@ static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text)
   return bos && n && !strncmp(text, bos, n);
 }
 
-static accel_status read_text(job *j, const accel_image_prompt *p, seen *s) {
+static accel_status read_text(job *j, const accel_image_prompt *p, prepared_prompt *s) {
   const accel__processor *processor = accel__processor_for(j->ep);
   const bool templated = j->ep->model->image_tokens && p->kind != ACCEL_PROMPT_TEXT;
   accel__buffer text = {0};
@@ -119,7 +119,7 @@ static accel_status read_text(job *j, const accel_image_prompt *p, seen *s) {
   return status;
 }
 
-/* ---- places of pictures ---- */
+/* ---- image tokens in prompts ---- */
 
 /* What LlavaProcessor counts must be what the model has: its fields of processor_config.json. */
 static accel_status check_processor(const accel_endpoint *ep, const int64_t *dim, int64_t rows) {
@@ -158,7 +158,7 @@ static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, 
 }
 
 /* Each image token becomes as many as its picture has rows. */
-static accel_status expand(const job *j, uint32_t number, seen *s) {
+static accel_status expand(const job *j, uint32_t number, prepared_prompt *s) {
   const accel_image_prompt *p = &j->prompts[number];
   const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
   const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
@@ -192,14 +192,14 @@ static accel_status expand(const job *j, uint32_t number, seen *s) {
 static accel_status read_prompt(job *j, uint32_t number) {
   const accel_image_prompt *p = &j->prompts[number];
   const accel__model *model = j->ep->model;
-  seen *s = &j->seen[number];
+  prepared_prompt *s = &j->prepared[number];
   if (!model->image_tokens && p->n_images != 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
                        j->ep->name, number, p->n_images, model->architecture);
   if (!model->image_tokens && p->kind == ACCEL_PROMPT_MESSAGES)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
-  if (!model->image_tokens && !model->caption_prefix && !(p->text && *p->text))
+  if (!model->image_tokens && !model->generation.caption_prefix && !(p->text && *p->text))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
   ACCEL_TRY(read_text(j, p, s));
@@ -209,20 +209,21 @@ static accel_status read_prompt(job *j, uint32_t number) {
 static accel_status make_request(void *user, const accel__generate_plan *plan, uint32_t number,
                                  int64_t context, accel__request *out) {
   const job *j = user;
-  const seen *s = &j->seen[number];
+  const prepared_prompt *s = &j->prepared[number];
   const accel__ids ids = j->ep->model->image_tokens ? (accel__ids){s->ids, s->n}
                                                     : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
-  return accel__pictured_request(j->ep, plan, j->params, ids, s->pixels ? s->pixels->item : NULL,
-                                 s->pixels ? s->pixels->n : 0, number, context, out);
+  const accel__encoder_input prompt = {ids, s->pixels ? s->pixels->item : NULL,
+                                       s->pixels ? s->pixels->n : 0};
+  return accel__pictured_request(j->ep, plan, j->params, &prompt, number, context, out);
 }
 
-/* Captions are told with the words that they were begun with. */
+/* Captions are reported with the words that they were begun with. */
 static accel_status whole_captions(const job *j, accel_generations *found) {
   const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; tokenizer && status == ACCEL_OK && i < found->n; i++) {
     accel_generation *g = (accel_generation *)&found->item[i]; /* ours until it is handed out */
-    const seen *s = &j->seen[g->prompt];
+    const prepared_prompt *s = &j->prepared[g->prompt];
     if (s->enc.n < 2) continue;
     const size_t n = s->enc.n - 1 + g->n;
     int32_t *ids = malloc(n * sizeof *ids);
@@ -248,12 +249,12 @@ accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt
   job j = {.ep = ep,
            .prompts = prompts,
            .params = params,
-           .seen = calloc((size_t)n + 1, sizeof *j.seen)};
+           .prepared = calloc((size_t)n + 1, sizeof *j.prepared)};
   accel__generate_plan plan = {0};
   const char *directory;
   accel_status status = ACCEL_OK;
   *out = NULL;
-  if (!j.seen) return accel__no_memory(n * sizeof *j.seen);
+  if (!j.prepared) return accel__no_memory(n * sizeof *j.prepared);
   ACCEL_GOTO(accel__can_generate(ep));
   if (!accel__generates_from_pictures(ep))
     ACCEL_GOTO(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not look at pictures", ep->name,
@@ -263,15 +264,15 @@ accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt
   for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(read_prompt(&j, i));
   ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
-  if (status == ACCEL_OK && ep->model->caption_prefix) status = whole_captions(&j, *out);
+  if (status == ACCEL_OK && ep->model->generation.caption_prefix) status = whole_captions(&j, *out);
   if (status != ACCEL_OK) accel__task_free(*out), *out = NULL;
 done:
   for (uint32_t i = 0; i < n; i++) {
-    accel__tensors_free(&j.seen[i].pixels);
-    accel__encoding_free(&j.seen[i].enc);
-    free(j.seen[i].ids);
+    accel__tensors_free(&j.prepared[i].pixels);
+    accel__encoding_free(&j.prepared[i].enc);
+    free(j.prepared[i].ids);
   }
-  free(j.seen);
+  free(j.prepared);
   accel__generate_plan_free(&plan);
   accel__chat_template_free(&j.chat);
   return status;

@@ -14,11 +14,11 @@ void accel__logits_scratch_free(accel__logits_scratch *s) {
 }
 
 accel_status accel__logits_reserve(accel__logits_scratch *s, size_t vocab) {
-  if (vocab <= s->room) return ACCEL_OK;
+  if (vocab <= s->capacity) return ACCEL_OK;
   accel__logits_scratch more = {.ranked = malloc(vocab * sizeof *more.ranked),
                                 .seen = calloc(vocab / 64 + 1, sizeof *more.seen),
                                 .key = malloc(vocab * sizeof *more.key),
-                                .room = vocab};
+                                .capacity = vocab};
   if (!more.ranked || !more.seen || !more.key) {
     accel__logits_scratch_free(&more);
     return accel__no_memory(vocab * sizeof *more.ranked);

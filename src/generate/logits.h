@@ -37,7 +37,7 @@ typedef struct accel__logits_scratch {
   accel__ranked *ranked;
   uint64_t *seen; /* a bit per token; all 0 between calls */
   float *key;
-  size_t room; /* tokens */
+  size_t capacity; /* tokens */
 } accel__logits_scratch;
 accel_status accel__logits_reserve(accel__logits_scratch *scratch, size_t vocab);
 void accel__logits_scratch_free(accel__logits_scratch *scratch);

@@ -119,7 +119,7 @@ static accel_status renew(accel__model_stepper *s, const accel__step_item *item)
 
 static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   accel__model_stepper *s = self;
-  const int64_t turn = s->session->ep->model->recompute_kv_above;
+  const int64_t turn = s->session->ep->model->generation.recompute_kv_above;
   for (uint32_t i = 0; turn > 0 && i < n; i++)
     if (items[i].past_len && items[i].past_total_len &&
         (items[i].past_total_len > turn) != (items[i].total_len > turn))

@@ -6,20 +6,23 @@
 #include "generate/engine.h"
 
 /* Room for one more generated token's log probabilities and time. */
-static accel_status room_to_tell(const accel__request *r, accel__hypothesis *h,
-                                 uint32_t generated) {
-  if (generated < h->room_told) return ACCEL_OK;
-  uint32_t room = h->room_told * 2 + 32;
-  double *ms = realloc(h->ms, room * sizeof *ms);
+static accel_status reserve_details(const accel__request *r, accel__hypothesis *h,
+                                    uint32_t generated) {
+  if (generated < h->details_capacity) return ACCEL_OK;
+  uint32_t capacity = h->details_capacity * 2 + 32;
+  double *ms = realloc(h->ms, capacity * sizeof *ms);
   if (ms) h->ms = ms;
-  float *logprob = r->want_logprobs ? realloc(h->logprob, room * sizeof *logprob) : NULL;
+  float *logprob =
+      r->options.want_logprobs ? realloc(h->logprob, capacity * sizeof *logprob) : NULL;
   if (logprob) h->logprob = logprob;
   accel_token_logprob *highest =
-      r->logprobs ? realloc(h->highest, (size_t)room * r->logprobs * sizeof *highest) : NULL;
+      r->options.logprobs
+          ? realloc(h->highest, (size_t)capacity * r->options.logprobs * sizeof *highest)
+          : NULL;
   if (highest) h->highest = highest;
-  if (!ms || (r->want_logprobs && !logprob) || (r->logprobs && !highest))
-    return accel__no_memory(room * sizeof *ms);
-  h->room_told = room;
+  if (!ms || (r->options.want_logprobs && !logprob) || (r->options.logprobs && !highest))
+    return accel__no_memory(capacity * sizeof *ms);
+  h->details_capacity = capacity;
   return ACCEL_OK;
 }
 
@@ -29,9 +32,9 @@ static accel_status note_logprobs(accel__engine *e, const accel__request *r, acc
   ACCEL_TRY(accel__logits_reserve(&e->scratch, e->model->vocab));
   double all = accel__log_sum_exp(row, e->model->vocab);
   h->logprob[at] = (float)-all; /* the chosen token's score comes on top */
-  uint32_t n = accel__highest(row, e->model->vocab, r->logprobs, e->scratch.ranked);
-  for (uint32_t k = 0; k < r->logprobs; k++)
-    h->highest[(size_t)at * r->logprobs + k] =
+  uint32_t n = accel__highest(row, e->model->vocab, r->options.logprobs, e->scratch.ranked);
+  for (uint32_t k = 0; k < r->options.logprobs; k++)
+    h->highest[(size_t)at * r->options.logprobs + k] =
         k < n ? (accel_token_logprob){(int32_t)e->scratch.ranked[k].index,
                                       (float)(e->scratch.ranked[k].value - all)}
               : (accel_token_logprob){-1, -INFINITY};
@@ -65,19 +68,20 @@ static double log_probability(const float *scores, size_t n, size_t token, doubl
 /* The next token of `h`; *raw gets its score as the model gave it. */
 static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row,
                            int64_t *token, float *raw) {
-  const accel__generate_config *c = r->config;
+  const accel__generate_config *c = r->options.config;
   float *scores = row;
   if (accel__logits_change(c)) {
-    if (r->shared || r->want_logprobs) scores = memcpy(e->work, row, e->model->vocab * sizeof *row);
-    accel__logits_input input = accel__request_input(r, h);
+    if (r->progress.shared || r->options.want_logprobs)
+      scores = memcpy(e->work, row, e->model->vocab * sizeof *row);
+    accel__logits_input input = accel__request_logits_input(r, h);
     ACCEL_TRY(accel__logits_process(c, &input, &e->scratch, scores, e->model->vocab));
   }
   *token = c->do_sample ? accel__draw(&h->random, scores, e->model->vocab)
                         : highest(scores, e->model->vocab);
   if (*token < 0)
     return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: no score is a finite number",
-                       h->n - r->prompt.n, r->number);
-  if (r->want_sum)
+                       h->n - r->input.prompt.n, r->input.number);
+  if (r->options.want_sum)
     h->sum +=
         log_probability(scores, e->model->vocab, (size_t)*token, c->do_sample ? c->temperature : 1);
   *raw = row[*token];
@@ -85,34 +89,36 @@ static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesi
 }
 
 static bool out_of_time(const accel__request *r) {
-  return r->config->max_time > 0 && accel__now_ms() - r->begin_ms > 1e3 * r->config->max_time;
+  return r->options.config->max_time > 0 &&
+         accel__now_ms() - r->progress.begin_ms > 1e3 * r->options.config->max_time;
 }
 
 static accel__finish finish_of(const accel__request *r, const accel__hypothesis *h, int32_t token) {
-  if (accel__is_eos(r->config, token)) return ACCEL__FINISH_EOS;
+  if (accel__is_eos(r->options.config, token)) return ACCEL__FINISH_EOS;
   if (h->text.stopped) return ACCEL__FINISH_STOP;
-  if (h->n - r->prompt.n >= r->new_tokens) return ACCEL__FINISH_LENGTH;
+  if (h->n - r->input.prompt.n >= r->options.new_tokens) return ACCEL__FINISH_LENGTH;
   return out_of_time(r) ? ACCEL__FINISH_TIME : ACCEL__FINISH_NONE;
 }
 
 /* Tells the listener; a piece of text is copied for its final NUL. */
 static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token) {
   size_t bytes;
-  if (!r->on_token) return ACCEL_OK;
+  if (!r->options.on_token) return ACCEL_OK;
   const char *piece = accel__text_stream_take(&h->text, &bytes);
   char few[256], *text = bytes < sizeof few ? few : malloc(bytes + 1);
   if (!text) return accel__no_memory(bytes + 1);
   memcpy(text, piece, bytes);
   text[bytes] = 0;
-  uint32_t generated = h->n - r->prompt.n;
+  uint32_t generated = h->n - r->input.prompt.n;
   accel_token_event event = {.size = sizeof event,
-                             .prompt = r->number,
+                             .prompt = r->input.number,
                              .sequence = h->number,
                              .id = token,
                              .text = text,
-                             .logprob = r->want_logprobs ? h->logprob[generated - 1] : NAN,
+                             .logprob = r->options.want_logprobs ? h->logprob[generated - 1] : NAN,
                              .finish = h->finish ? accel__finish_name(h->finish) : NULL};
-  if (r->on_token(r->on_token_user, &event) && !h->finish) h->finish = ACCEL__FINISH_CANCELLED;
+  if (r->options.on_token(r->options.on_token_user, &event) && !h->finish)
+    h->finish = ACCEL__FINISH_CANCELLED;
   if (text != few) free(text);
   return ACCEL_OK;
 }
@@ -121,53 +127,55 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
                               float *row) {
   int64_t token;
   float raw = 0;
-  uint32_t at = h->n - r->prompt.n;
-  ACCEL_TRY(room_to_tell(r, h, at));
-  if (r->want_logprobs) ACCEL_TRY(note_logprobs(e, r, h, row, at));
+  uint32_t at = h->n - r->input.prompt.n;
+  ACCEL_TRY(reserve_details(r, h, at));
+  if (r->options.want_logprobs) ACCEL_TRY(note_logprobs(e, r, h, row, at));
   ACCEL_TRY(choose(e, r, h, row, &token, &raw));
-  if (r->want_logprobs) h->logprob[at] += raw;
+  if (r->options.want_logprobs) h->logprob[at] += raw;
   ACCEL_TRY(accel__hypothesis_add(h, (int32_t)token));
-  h->ms[at] = accel__now_ms() - r->begin_ms;
-  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->prompt.n, at + 1));
+  h->ms[at] = accel__now_ms() - r->progress.begin_ms;
+  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, at + 1));
   h->finish = finish_of(r, h, (int32_t)token);
-  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->prompt.n, at + 1));
+  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, at + 1));
   return tell(r, h, (int32_t)token);
 }
 
 /* Sequences that ended leave the running ones; done[] keeps the order of their numbers. */
 static void retire(accel__engine *e, accel__request *r) {
   uint32_t left = 0;
-  for (uint32_t i = 0; i < r->n_running; i++) {
-    accel__hypothesis *h = &r->running[i];
+  for (uint32_t i = 0; i < r->progress.n_running; i++) {
+    accel__hypothesis *h = &r->progress.running[i];
     if (!h->finish) {
-      r->running[left++] = *h;
+      r->progress.running[left++] = *h;
       continue;
     }
-    if (h->sequence >= 0 && h->sequence == r->sequence)
-      r->past_len = h->past_len, r->total_len = h->total_len;
+    if (h->sequence >= 0 && h->sequence == r->start.sequence)
+      r->start.past_len = h->past_len, r->start.total_len = h->total_len;
     else if (h->sequence >= 0)
       e->model->drop(e->model->self, h->sequence);
     h->sequence = -1;
-    uint32_t at = r->n_done++;
-    for (; at > 0 && r->done[at - 1].number > h->number; at--) r->done[at] = r->done[at - 1];
-    r->done[at] = *h;
+    uint32_t at = r->outcome.n_done++;
+    for (; at > 0 && r->outcome.done[at - 1].number > h->number; at--)
+      r->outcome.done[at] = r->outcome.done[at - 1];
+    r->outcome.done[at] = *h;
   }
-  r->n_running = left;
-  r->finished = left == 0;
+  r->progress.n_running = left;
+  r->outcome.finished = left == 0;
 }
 
 accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *const *rows) {
-  if (r->shared) /* the others get the prompt of the first */
-    for (uint32_t i = 1; i < r->n_running; i++) {
-      accel__hypothesis *h = &r->running[i];
+  if (r->progress.shared) /* the others get the prompt of the first */
+    for (uint32_t i = 1; i < r->progress.n_running; i++) {
+      accel__hypothesis *h = &r->progress.running[i];
       h->sequence = e->model->number(e->model->self);
       if (h->sequence < 0) return accel__no_memory(0);
-      ACCEL_TRY(e->model->copy(e->model->self, r->running[0].sequence, h->sequence));
-      h->past_len = r->running[0].past_len;
-      h->total_len = r->running[0].total_len;
+      ACCEL_TRY(e->model->copy(e->model->self, r->progress.running[0].sequence, h->sequence));
+      h->past_len = r->progress.running[0].past_len;
+      h->total_len = r->progress.running[0].total_len;
     }
-  for (uint32_t i = 0; i < r->n_running; i++) ACCEL_TRY(add_token(e, r, &r->running[i], rows[i]));
-  r->shared = false;
+  for (uint32_t i = 0; i < r->progress.n_running; i++)
+    ACCEL_TRY(add_token(e, r, &r->progress.running[i], rows[i]));
+  r->progress.shared = false;
   retire(e, r);
   return ACCEL_OK;
 }

@@ -35,12 +35,14 @@ typedef struct accel__step_item {
   int32_t sequence;
   const int32_t *ids; /* [n] tokens to add, at least 1 */
   uint32_t n;
-  uint32_t past_len; /* tokens the sequence has already */
-  /* what its positions have more than that: behind pictures of models that place them */
+  uint32_t past_len; /* tokens that the sequence has in its KV cache already */
+  /* Added to row numbers to get positions: nonzero behind pictures, for models that give pictures
+   * positions of their own (M-RoPE). */
   int32_t rope_delta;
-  /* Rotations may depend on the length: tokens the sequence has once all that is known of it is
-   * fed, and what that was when the held ones were read.  0: held + n, and no matter.  Where
-   * past_total_len is given, ids - held is the whole sequence. */
+  /* Rotations may depend on the length of the sequence.  total_len: its tokens once all that is
+   * known of it is fed; 0: past_len + n.  past_total_len: what total_len was when the past tokens
+   * were read; 0: the rotations do not depend on it.  Where it is given, ids - past_len is the
+   * whole sequence. */
   uint32_t total_len, past_total_len;
   float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
 } accel__step_item;

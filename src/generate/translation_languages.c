@@ -14,19 +14,19 @@ typedef struct known {
   accel__arena *arena;
   const char **name; /* as a caller writes them */
   int32_t *id;       /* their tokens; -1: none */
-  uint32_t n, room;
+  uint32_t n, capacity;
 } known;
 
 static accel_status add(known *k, const char *name, size_t n, int32_t id) {
-  if (k->n == k->room) {
-    uint32_t room = 2 * k->room + 64;
-    const char **names = accel__arena_array(k->arena, room, sizeof *names);
-    int32_t *ids = accel__arena_array(k->arena, room, sizeof *ids);
+  if (k->n == k->capacity) {
+    uint32_t capacity = 2 * k->capacity + 64;
+    const char **names = accel__arena_array(k->arena, capacity, sizeof *names);
+    int32_t *ids = accel__arena_array(k->arena, capacity, sizeof *ids);
     if (!names || !ids) return ACCEL_ERROR_OUT_OF_MEMORY;
     if (k->n) memcpy(names, k->name, k->n * sizeof *names), memcpy(ids, k->id, k->n * sizeof *ids);
     k->name = names;
     k->id = ids;
-    k->room = room;
+    k->capacity = capacity;
   }
   k->id[k->n] = id;
   k->name[k->n] = accel__arena_copy(k->arena, name, n);

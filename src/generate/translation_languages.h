@@ -1,12 +1,11 @@
-/* translation_languages.h - the languages of a translation: what a model knows, how it is told, and which a
- * caller may name.
+/* translation_languages.h - the languages of a translation: what a model knows, how it is told, and
+ * which a caller may name.
  *
  * Kinds of models: tokens of languages in the tokenizer (mBART "en_XX", NLLB "eng_Latn", M2M100
  * "__en__"): the source's stands among the special tokens of the input, the target's is forced as
  * the first token; pairs of config.json's task_specific_params (T5: "translation_en_to_de" with its
  * prefix); a token in front of the text (Marian's ">>fra<<"); one pair, which tokenizer_config.json
- * may name.
- */
+ * may name. */
 #ifndef ACCEL_GENERATE_TRANSLATION_LANGUAGES_H
 #define ACCEL_GENERATE_TRANSLATION_LANGUAGES_H
 

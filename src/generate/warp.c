@@ -26,17 +26,17 @@ static int by_rank(const void *a, const void *b) {
 }
 
 uint32_t accel__highest(const float *x, size_t n, uint32_t k, accel__ranked *out) {
-  uint32_t held = 0;
+  uint32_t found = 0;
   size_t i = 0;
-  for (; i < n && held < k; i++)
-    if (x[i] > -INFINITY) out[held++] = (accel__ranked){x[i], (uint32_t)i};
-  if (held == k && k) {
+  for (; i < n && found < k; i++)
+    if (x[i] > -INFINITY) out[found++] = (accel__ranked){x[i], (uint32_t)i};
+  if (found == k && k) {
     for (uint32_t r = k / 2; r-- > 0;) sift(out, k, r, out[r]);
     for (; i < n; i++)
       if (x[i] > out[0].value) sift(out, k, 0, (accel__ranked){x[i], (uint32_t)i});
   }
-  qsort(out, held, sizeof *out, by_rank);
-  return held;
+  qsort(out, found, sizeof *out, by_rank);
+  return found;
 }
 
 static float highest_of(const float *x, size_t n) {
@@ -67,8 +67,8 @@ static void drop_below(float *scores, size_t n, float least) {
 
 /* The k-th highest score, or the lowest there is. */
 static float kth(const float *scores, size_t n, uint32_t k, accel__ranked *ranked) {
-  uint32_t held = accel__highest(scores, n, k < n ? k : (uint32_t)n, ranked);
-  return held ? ranked[held - 1].value : -INFINITY;
+  uint32_t found = accel__highest(scores, n, k < n ? k : (uint32_t)n, ranked);
+  return found ? ranked[found - 1].value : -INFINITY;
 }
 
 /* ---- the warpers ---- */
@@ -80,10 +80,10 @@ static uint32_t rank_mass(const float *key, const float *scores, size_t n, doubl
                           accel__ranked *ranked) {
   double all = accel__log_sum_exp(scores, n);
   for (size_t k = 64;; k *= 8) {
-    uint32_t held = accel__highest(key, n, (uint32_t)(k < n ? k : n), ranked), kept = 0;
-    for (double above = 0; kept < held && above < mass; kept++)
+    uint32_t found = accel__highest(key, n, (uint32_t)(k < n ? k : n), ranked), kept = 0;
+    for (double above = 0; kept < found && above < mass; kept++)
       above += exp(scores[ranked[kept].index] - all);
-    if (kept < held || held < k || k >= n) return kept;
+    if (kept < found || found < k || k >= n) return kept;
   }
 }
 
@@ -139,15 +139,15 @@ static void eta(float *scores, size_t n, double epsilon, uint32_t least, accel__
  * highest. */
 static void top_h(float *scores, size_t n, double share, accel__ranked *ranked) {
   enum { CONSIDERED = 100 };
-  uint32_t held = accel__highest(scores, n, n < CONSIDERED ? (uint32_t)n : CONSIDERED, ranked),
+  uint32_t found = accel__highest(scores, n, n < CONSIDERED ? (uint32_t)n : CONSIDERED, ranked),
            kept = 0;
   double all = 0, whole = 0, sum = 0, part[CONSIDERED];
-  for (uint32_t i = 0; i < held; i++) all += exp((double)ranked[i].value - ranked[0].value);
-  for (uint32_t i = 0; i < held; i++) {
+  for (uint32_t i = 0; i < found; i++) all += exp((double)ranked[i].value - ranked[0].value);
+  for (uint32_t i = 0; i < found; i++) {
     double p = exp((double)ranked[i].value - ranked[0].value) / all;
     whole += part[i] = p > 0 ? -p * log(p) : 0;
   }
-  while (kept < held && ((sum += part[kept]) <= whole * share || !kept)) kept++;
+  while (kept < found && ((sum += part[kept]) <= whole * share || !kept)) kept++;
   keep_only(scores, n, ranked, kept);
 }
 

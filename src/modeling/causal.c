@@ -53,6 +53,12 @@ accel_status accel__read_token_ids(accel__build *b, int64_t bos, int64_t eos, in
 int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64_t k_dim,
                         int64_t v_dim, int64_t window) {
   if (!b->decoding) return -1;
+  if (b->kv_state == NULL)
+    b->kv_state = accel__arena_array(b->arena, ACCEL__MAX_LAYERS, sizeof *b->kv_state);
+  if (b->kv_state == NULL) {
+    accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for states");
+    return -1;
+  }
   if (b->kv_state[layer] > 0) return b->kv_state[layer] - 1;
   char name[40];
   snprintf(name, sizeof name, "layers.%u.kv", layer);
@@ -98,9 +104,9 @@ static void decode_entries(accel__build *b, const accel__causal *how) {
   uint32_t tokens = 0;
   while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM)
     tokens++;
-  b->text_only = true;
+  b->images.text_only = true;
   decode_entry(b, how, "decode", tokens);
-  b->text_only = false;
+  b->images.text_only = false;
   if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
 }
 
@@ -111,7 +117,7 @@ static void classify(accel__build *b, const accel__causal *how, accel__tensor x,
   const char *name = how->score != NULL ? how->score : "score";
   accel__add_output(b, "logits",
                     accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name),
-                    false, false);
+                    0);
 }
 
 accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
@@ -124,7 +130,7 @@ accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
   accel__tensor x = how->hidden(b, how->config);
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   } else if (last_row >= 0) {
     classify(b, how, x, last_row);
   } else if (accel__is_class(b, "ForTokenClassification")) {
@@ -132,7 +138,7 @@ accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
   } else if (accel__is_class(b, "ForQuestionAnswering")) {
     accel__head_spans(b, x, "qa_outputs");
   } else {
-    accel__add_output(b, "logits", vocabulary(b, how, x), false, false);
+    accel__add_output(b, "logits", vocabulary(b, how, x), 0);
     decode_entries(b, how);
   }
   b->in_head = false;

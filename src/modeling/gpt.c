@@ -111,8 +111,8 @@ static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x
 static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
   int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x =
-      accel__seen(b, accel__embedding(b, b->input_ids, c->vocab, width, c->token_embedding));
+  accel__tensor x = accel__merge_images(
+      b, accel__embedding(b, b->input_ids, c->vocab, width, c->token_embedding));
   if (width != c->hidden)
     x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "%s", c->project_in);
   if (c->embedding_norm != NULL)

@@ -150,7 +150,7 @@ void accel__add_tokens(accel__build *b, int64_t vocab) {
   b->space =
       accel__space_ragged(b->p, second ? "decoder_tokens" : "tokens", b->lengths, b->T, b->B);
   b->input_ids = token_input(b, second ? "decoder_input_ids" : "input_ids", vocab,
-                             second ? b->ids_default : ACCEL__DEFAULT_REQUIRED);
+                             second ? b->seq2seq.ids_default : ACCEL__DEFAULT_REQUIRED);
   b->model->vocab_size = vocab;
 }
 
@@ -426,8 +426,10 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
   return accel__layer_norm(b->p, x, gamma, beta, residual, eps);
 }
 
-accel__tensor accel__seen(accel__build *b, accel__tensor x) {
-  return b->merge_images != NULL && !b->text_only ? b->merge_images(b, b->merge_images_user, x) : x;
+accel__tensor accel__merge_images(accel__build *b, accel__tensor x) {
+  return b->images.merge != NULL && !b->images.text_only
+             ? b->images.merge(b, b->images.merge_user, x)
+             : x;
 }
 
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width,
@@ -553,8 +555,7 @@ accel__tensor accel__first_rows(accel__build *b, accel__tensor x) {
 
 /* ---- outputs and heads ---- */
 
-void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool asked,
-                       bool squeeze) {
+void accel__add_output(accel__build *b, const char *name, accel__tensor t, uint32_t flags) {
   if (accel__program_failed(b->p)) return;
   uint32_t n = b->model->n_outputs;
   if (n == b->cap_output) {
@@ -568,8 +569,10 @@ void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool 
     b->output = bigger;
     b->cap_output = capacity;
   }
-  b->output[n] = (accel__model_output){
-      .name = accel__arena_string(b->arena, name), .tensor = t, .asked = asked, .squeeze = squeeze};
+  b->output[n] = (accel__model_output){.name = accel__arena_string(b->arena, name),
+                                       .tensor = t,
+                                       .asked = (flags & ACCEL__OUTPUT_ON_REQUEST) != 0,
+                                       .squeeze = (flags & ACCEL__OUTPUT_SQUEEZE) != 0};
   if (b->output[n].name == NULL)
     accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
   b->model->n_outputs++;
@@ -580,13 +583,12 @@ void accel__add_hidden(accel__build *b, accel__tensor x) {
   if (b->decoding) return;
   snprintf(name, sizeof name, "%.40shidden_states.%u", b->output_path != NULL ? b->output_path : "",
            b->n_hidden++);
-  accel__add_output(b, name, x, true, false);
+  accel__add_output(b, name, x, ACCEL__OUTPUT_ON_REQUEST);
 }
 
 void accel__head_tokens(accel__build *b, accel__tensor x, const char *name) {
   accel__add_output(b, "logits",
-                    accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL, "%s", name),
-                    false, false);
+                    accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL, "%s", name), 0);
 }
 
 void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name) {
@@ -601,8 +603,8 @@ void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
     return;
   }
   accel__tensor both = accel__dense_layer(b, x, 2, true, -1, NULL, "%s", name); /* [T,2] */
-  accel__add_output(b, "start_logits", accel__slice(b->p, both, 1, 0, 1), false, true);
-  accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), false, true);
+  accel__add_output(b, "start_logits", accel__slice(b->p, both, 1, 0, 1), ACCEL__OUTPUT_SQUEEZE);
+  accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), ACCEL__OUTPUT_SQUEEZE);
 }
 
 void accel__head_words(accel__build *b, accel__tensor x) {

@@ -12,34 +12,48 @@
 #include "program/program.h"
 #include "weights/weights.h"
 
-/* The entries of a program, and what whoever generates may count on.
+/* The entries of a program, and what the code that generates may count on.
  *
- *   forward  no session.  What the class's forward returns for a whole batch: logits of every row, hidden states when asked.
- *   embed    no session.  Only with an embed head (below).
- *   decode   with a session; classes that generate (ForCausalLM, LMHeadModel, ForConditionalGeneration).  Takes the new rows
- *            of each sequence of the run, appends them to the sequence's states and returns
- *              output 0  "logits" [B, vocab]      after the last new row of each sequence: the next token's scores
- *              output 1  "all_logits" [T, vocab]  after every new row; costs nothing when it is not wanted
- *            The prompt at once, token by token, in any pieces and in any company gives the same numbers.
- *            position_ids left out are the tokens the sequence already holds plus the row's number; it is the position the
- *            class's generate gives (left padding is not counted).
- *   encode   with a session; encoder-decoders.  Runs the encoder over input_ids once and keeps keys and values for the cross
- *            attention of "decode" in the sequence's CROSS_KV states.  Output 0 "encoder_last_hidden_state" [T, C] (the
- * other outputs have no content: ask for none of them).  A sequence is encoded once: reset it to encode anew. "decode" of
- * these models takes decoder_input_ids (the first one is decoder_start_id).
- *   decode_image  as "decode", for rows that show pictures: takes the inputs of pictures, too (LLaVA).
- *   align    as "decode", with cross attention's probabilities in place of scores (accel__alignment): of all new rows at
- * once.
+ *   forward       Without a session.  What the class's forward returns for a whole batch: logits of
+ *                 every row, hidden states when asked for.
  *
- * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.  Tensors may be shared between
- * entries: `lengths` and input_ids of "forward" and "decode" are the same.
+ *   embed         Without a session.  Only with an embed head (below).
+ *
+ *   decode        With a session; of classes that generate (ForCausalLM, LMHeadModel,
+ *                 ForConditionalGeneration).  Takes the new rows of each sequence of the run,
+ *                 appends them to the sequence's states and returns
+ *                   output 0  "logits" [B, vocab]      after the last new row of each sequence: the
+ *                                                      scores of the next token
+ *                   output 1  "all_logits" [T, vocab]  after every new row; costs nothing unless it
+ *                                                      is asked for
+ *                 A prompt gives the same numbers at once, token by token, in any pieces and beside
+ *                 any other sequences.  position_ids left out are the tokens that the sequence
+ *                 already has plus the row's number: the position that the class's generate gives
+ *                 (left padding is not counted).
+ *
+ *   encode        With a session; of encoder-decoders.  Runs the encoder over input_ids once and
+ *                 keeps keys and values for the cross attention of "decode" in the sequence's
+ *                 CROSS_KV states.  Output 0 is "encoder_last_hidden_state" [T, C]; the other
+ *                 outputs have no content: ask for none of them.  A sequence is encoded once:
+ *                 reset it to encode anew.  "decode" of these models takes decoder_input_ids, the
+ *                 first of which is decoder_start_id.
+ *
+ *   decode_image  As "decode", for rows that contain image tokens: takes the inputs of pictures,
+ *                 too (LLaVA).
+ *
+ *   align         As "decode", with the probabilities of cross attention in place of scores
+ *                 (accel__alignment), of all new rows at once.
+ *
+ * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.
+ * Tensors may be shared between entries: `lengths` and input_ids of "forward" and "decode" are the
+ * same.
  */
 
 /* How a forward argument of transformers meets the program's packed inputs. */
 typedef enum accel__input_kind {
   ACCEL__INPUT_TOKENS,  /* [B,S] integers, packed by attention_mask to [T] int32 */
   ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
-  /* made by the packer: int32 [B], row of side 1 at the place of each sequence's last eos in
+  /* made by the packer: int32 [B], row of side 1 at the position of each sequence's last eos in
    * input_ids */
   ACCEL__INPUT_EOS_ROW,
   /* made by the packer: int32 [B], row of each sequence's last token that is not pad_id (pad_id -1:
@@ -52,8 +66,8 @@ typedef enum accel__input_kind {
    * does in Python: row numbers that follow from image sizes */
   ACCEL__INPUT_DERIVED,
   /* int32 [3,T]: position_ids of time, height and width (M-RoPE).  Given as [3,B,S], [4,B,S] (the
-   * first are left aside) or [B,S] (all three alike); absent: accel__image_tokens.place where there are
-   * pictures, else what `otherwise` says of one row, in all three */
+   * first are left aside) or [B,S] (all three alike); absent:  accel__image_tokens.mrope_positions
+   * where there are pictures, else what `otherwise` says of one row, in all three */
   ACCEL__INPUT_MROPE
 } accel__input_kind;
 /* Is it one row number for each sequence, made by the packer? */
@@ -168,8 +182,8 @@ typedef struct accel__mrope_input {
   uint64_t pictures;
 } accel__mrope_input;
 
-/* Of a model whose text shows pictures (LLaVA): a picture takes as many places of `token` in the
- * text as it has rows. */
+/* Of a model whose text contains pictures (LLaVA): a picture takes as many image tokens (`token`)
+ * in the text as it has rows. */
 typedef struct accel__image_tokens {
   int64_t token;
   /* of videos, which are not supported: prompts with it are refused; -1 none */
@@ -184,7 +198,7 @@ typedef struct accel__image_tokens {
    * are dim[rank]. */
   accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size,
                        int64_t *out);
-  /* Position ids of time, height and width, [3, tokens]; shift[n] (NULL: not wanted): what the
+  /* Position ids of time, height and width, [3, tokens]; rope_delta[n] (NULL: not wanted): what the
    * position of the token behind each sequence has more than its row number.  ACCEL_ERROR_ARGUMENT
    * when tokens and pictures do not match.  NULL: positions are row numbers. */
   accel_status (*mrope_positions)(const void *user, const accel__mrope_input *what, int32_t *out,
@@ -204,6 +218,18 @@ typedef struct accel__alignment {
   int64_t median_width;            /* of the filter over frames */
 } accel__alignment;
 
+/* What transformers' generate does differently for this architecture. */
+typedef struct accel__generation_rules {
+  /* Keys and values of a sequence of at most so many tokens are computed anew once it has more,
+   * because the rotations change there (Phi-3's longrope).  0: never. */
+  int64_t recompute_kv_above;
+  /* eos_ids and pad_id of config.json rank before generation_config.json (BLIP's text decoder). */
+  bool eos_from_config;
+  /* The prompt begins the caption: its first token becomes bos_id and its last one is left out,
+   * while "encode" reads the picture alone (BLIP's captions). */
+  bool caption_prefix;
+} accel__generation_rules;
+
 typedef struct accel__model {
   accel__program *program;  /* its entries: see above */
   const char *architecture; /* "BertForMaskedLM" */
@@ -220,7 +246,8 @@ typedef struct accel__model {
   const char *const *args;
   /* NULL-terminated: arguments that the class's forward takes and never reads with this config, so
    * that a caller may hand on all that the preprocessor makes: "is_longer" of a CLAP without
-   * fusion, "attention_mask" of Whisper, "pixel_mask" of YOLOS.  They are accepted whatever they hold.  NULL: none */
+   * fusion, "attention_mask" of Whisper, "pixel_mask" of YOLOS.  They are accepted whatever they
+   * hold.  NULL: none. */
   const char *const *unread;
   const accel__model_entry *entries; /* [n_entries] */
   uint32_t n_entries;
@@ -230,17 +257,10 @@ typedef struct accel__model {
   /* Of config.json, for whoever generates; generation_config.json ranks before them.  -1 and no
    * ids: the config has none. */
   bool is_encoder_decoder;
-  /* what a session holds of at most so many tokens is read anew when there are more (Phi-3's
-   * longrope, as its generate does); 0: never */
-  int64_t recompute_kv_above;
   int64_t bos_id, decoder_start_id;
   const int64_t *eos_ids;
   uint32_t n_eos;
-  bool
-      eos_from_config; /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
-  /* what is generated goes on with the prompt's tokens, of which the first becomes bos_id and the
-   * last is left out, while "encode" sees the picture alone (BLIP's captions) */
-  bool caption_prefix;
+  accel__generation_rules generation;
   const accel__image_tokens *image_tokens; /* NULL: none */
   const accel__alignment *alignment;       /* NULL: the architecture has none */
   /* [num_labels] id2label, "LABEL_0" ... when the config has none */

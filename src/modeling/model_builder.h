@@ -1,12 +1,21 @@
-/* model_builder.h - what the model files share: reading config fields, finding checkpoint names, packed inputs, layers, heads,
- * outputs.
+/* model_builder.h - what the model files share: reading config fields, finding checkpoint names,
+ * packed inputs, layers, heads, outputs.
  *
  * A model file does four things with one accel__build `b`:
- *   accel__build_begin(&b, request, architecture, model, "bert.");    symbols, program, class
- *   ACCEL_TRY(accel__read_fields(&b, fields, n));                     the config class's fields, refused by name when
- * unknown accel__add_tokens(&b, ...); ... layers ...; accel__add_output(&b, "last_hidden_state", x); return
- * accel__build_end(&b, hidden);                              "forward" and "embed" entries, program finished Failures of the
- * program are sticky (program.h), so layers need no checks.
+ *
+ *   1. accel__build_begin(&b, request, architecture, model, "bert.");
+ *          makes the program and its symbols; "bert." is the prefix of names in the checkpoint
+ *   2. ACCEL_TRY(accel__read_fields(&b, fields, n));
+ *          reads the fields of the config class; a value that is not supported is refused by name
+ *   3. accel__add_tokens(&b, ...);
+ *      x = ... layers ...;
+ *      accel__add_output(&b, "last_hidden_state", x, 0);
+ *          inputs, layers and outputs of the program
+ *   4. return accel__build_end(&b, hidden);
+ *          adds the entries "forward" and "embed" and finishes the program
+ *
+ * Failures of the program are sticky (program.h): a layer made after a failure does nothing, and
+ * accel__build_end returns the first failure.  So layers need no checks.
  */
 #ifndef ACCEL_MODELING_MODEL_BUILDER_H
 #define ACCEL_MODELING_MODEL_BUILDER_H
@@ -36,63 +45,88 @@ typedef struct accel__rename {
   const char *from, *to;
 } accel__rename;
 
-typedef struct accel__side { /* one of the two token sides of an encoder-decoder (seq2seq.h) */
+/* The token rows of one side of an encoder-decoder (seq2seq.h). */
+typedef struct accel__side {
   accel__dim T;
   int32_t space;
   accel__tensor lengths, input_ids, position_ids, total_len;
 } accel__side;
 
+struct accel__build;
+
+/* Of an encoder-decoder (seq2seq.h). */
+typedef struct accel__build_seq2seq {
+  accel__side idle[2];              /* the side that layers are not being added to */
+  accel__input_default ids_default; /* what an absent decoder_input_ids becomes */
+  accel__tensor eos_row;            /* [B] row of each sequence's last eos, for classification */
+  int32_t *cross;                   /* [layers] states of cross attention; NULL until asked for */
+  accel__tensor position_table;     /* sinusoidal positions (bart.c); -1 until made */
+} accel__build_seq2seq;
+
+/* Of a model that takes pictures. */
+typedef struct accel__build_images {
+  /* Called with the embedded tokens [T, hidden]: returns them with the rows of the pictures in
+   * place of the image tokens (llava.c, qwen2_vl.c).  NULL: the text contains no pictures. */
+  accel__tensor (*merge)(struct accel__build *b, void *user, accel__tensor x);
+  void *merge_user;
+  bool text_only;          /* `merge` is not called: entry "decode" takes no pictures */
+  int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
+} accel__build_images;
+
+/* Of rotary positions whose frequencies depend on the length (rope.c). */
+typedef struct accel__build_rope {
+  struct {
+    accel__tensor constant, rows; /* inverse frequencies; those of each row made from them */
+  } by_length[2];
+  uint32_t n_by_length;
+} accel__build_rope;
+
+/* A program under construction: what every layer and head reads and adds to. */
 typedef struct accel__build {
   const accel__model_request *request;
   const accel__json_file *file; /* config.json */
-  const accel__json *config;    /* its root */
+  const accel__json *config;    /* its root, or the part that accel__enter_config chose */
   accel__model *model;
   accel__program *p;
-  accel__arena *arena;      /* the program's */
+  accel__arena *arena;    /* the program's */
+  int64_t default_labels; /* num_labels of the config class; 0: 2 */
+
+  /* names of tensors in the checkpoint */
   const char *prefix;       /* of base-model tensors in head classes: "bert." */
-  const char *other_prefix; /* one more that checkpoints of other origin carry; NULL none */
+  const char *other_prefix; /* one more that checkpoints of other origin have; NULL none */
   /* in front of every name, behind the prefix: the part being built ("vision_model."); NULL none */
   const char *scope;
   /* tried in turn when a checkpoint has not the canonical name; NULL none */
   const accel__rename *spelling[3];
-  /* class is the base class; names asked for now are the head's own (no prefix) */
-  bool is_base, in_head;
+  bool is_base; /* the class is the base class: names have no prefix */
+  bool in_head; /* names asked for now are the head's own: no prefix */
+
+  /* inputs */
   accel__dim T, B; /* token rows, sequences */
   int32_t space;   /* ragged space of the tokens */
   /* of the inputs added now (model.h): 1 for those of a decoder beside an encoder */
   uint32_t side;
-  /* in front of hidden_states.N: "text_model_output."; NULL none */
-  const char *output_path;
   /* [B], [T] ...; -1 absent */
   accel__tensor lengths, input_ids, token_type_ids, position_ids, total_len;
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
+
+  /* outputs and entries */
+  const char *output_path; /* in front of hidden_states.N: "text_model_output."; NULL none */
   accel__model_output *output;
   uint32_t cap_output, n_hidden;
-  struct {
-    accel__tensor constant, rows;
-  } by_length[2]; /* rope.c: frequencies of each row that were made from a constant */
-  uint32_t n_by_length;
   accel__model_entry more[4]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
-  bool text_only; /* pictures are left aside: "decode" of a model that takes some */
-  /* Called with the embedded tokens [T, hidden]: puts the rows of pictures in their places
-   * (llava.c).  NULL: none. */
-  accel__tensor (*merge_images)(struct accel__build *b, void *user, accel__tensor x);
-  void *merge_images_user;
-  /* of "decode", made when first asked for; 0 not yet, else index + 1 */
-  int32_t kv_state[ACCEL__MAX_LAYERS];
-  accel__side kept[2];              /* of an encoder-decoder: the side not in use (seq2seq.h) */
-  accel__input_default ids_default; /* of decoder_input_ids */
-  accel__tensor eos_row;            /* [B] */
-  accel__tensor table;              /* computed positions; -1 not yet */
-  int32_t *cross;                   /* states of cross attention, by layer */
-  int64_t default_labels;           /* num_labels of the config class; 0: 2 */
-  /* height and width that pictures typically have; 0: image_size of the config, else 224 */
-  int64_t picture[2];
-  /* layers built now belong to "decode": attention reads and extends states, hidden states are not
-   * listed */
+
+  /* Layers built now belong to "decode": attention reads and extends states, and hidden states are
+   * not listed as outputs. */
   bool decoding;
+  int32_t
+      *kv_state; /* [ACCEL__MAX_LAYERS] of "decode": index + 1, 0 not yet; NULL until asked for */
+
+  accel__build_rope rope;
+  accel__build_seq2seq seq2seq;
+  accel__build_images images;
 } accel__build;
 
 /* ---- begin, end ---- */
@@ -225,8 +259,9 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
 /* Rows of <name>.weight [rows, width]. */
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width,
                                const char *name);
-/* b->see's result for embedded tokens, x itself where there is none. */
-accel__tensor accel__seen(accel__build *b, accel__tensor x);
+/* Embedded tokens with the rows of pictures in their places (accel__build_images.merge); x itself
+ * where there are none. */
+accel__tensor accel__merge_images(accel__build *b, accel__tensor x);
 accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows,
                                       int64_t width, double scale,
                                       const char *name); /* times scale; 0: as they are */
@@ -276,8 +311,12 @@ accel__tensor accel__first_rows(accel__build *b, accel__tensor x);
 int64_t accel__columns(const accel__build *b, accel__tensor x); /* the last dim, a constant */
 
 /* ---- heads and outputs ---- */
-void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool asked,
-                       bool squeeze);
+enum {
+  ACCEL__OUTPUT_ON_REQUEST = 1, /* computed only when named (accel__model_output.asked) */
+  ACCEL__OUTPUT_SQUEEZE = 2     /* a last dim of 1 is dropped (accel__model_output.squeeze) */
+};
+/* flags: 0 or some of the above; `name` is copied. */
+void accel__add_output(accel__build *b, const char *name, accel__tensor t, uint32_t flags);
 /* the next "hidden_states.N" */
 void accel__add_hidden(accel__build *b, accel__tensor x);
 /* logits [T, num_labels] */

@@ -179,12 +179,12 @@ static accel__tensor longrope_rows(accel__build *b, const accel__rope *r) {
 /* Frequencies of each row [T, rot_dims/2], made once for all layers and entries. */
 static accel__tensor rows_of(accel__build *b, const accel__rope *r) {
   uint32_t i = 0;
-  while (i < b->n_by_length && b->by_length[i].constant != r->inv_freq) i++;
-  if (i < b->n_by_length) return b->by_length[i].rows;
+  while (i < b->rope.n_by_length && b->rope.by_length[i].constant != r->inv_freq) i++;
+  if (i < b->rope.n_by_length) return b->rope.by_length[i].rows;
   accel__tensor rows = r->power >= 0 ? dynamic_rows(b, r) : longrope_rows(b, r);
-  if (b->n_by_length < 2) {
-    b->by_length[b->n_by_length].constant = r->inv_freq;
-    b->by_length[b->n_by_length++].rows = rows;
+  if (b->rope.n_by_length < 2) {
+    b->rope.by_length[b->rope.n_by_length].constant = r->inv_freq;
+    b->rope.by_length[b->rope.n_by_length++].rows = rows;
   }
   return rows;
 }
@@ -308,11 +308,11 @@ accel_status accel__rope_config(accel__build *b, const char *layer_type, double 
 }
 
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope) {
-  const bool places = b->position_ids >= 0 && accel__rank(b->p, b->position_ids) == 2;
+  const bool mrope = b->position_ids >= 0 && accel__rank(b->p, b->position_ids) == 2;
   accel__attr attr[] = {ACCEL_I(HEAD_DIM, rope->head_dim), ACCEL_I(ROPE_STYLE, rope->style),
                         ACCEL_I(ROT_DIMS, rope->rot_dims), ACCEL_F(MSCALE, rope->attention_scale),
                         ACCEL_IV(SECTIONS, rope->section, rope->n_sections)};
   accel__tensor freq = rope->length > 0 ? rows_of(b, rope) : rope->inv_freq;
   return accel__node(b->p, ACCEL_PLUGIN_OP_ROPE, (accel__tensor[]){x, b->position_ids, freq}, 3,
-                     attr, places ? 5 : 4, NULL, 1);
+                     attr, mrope ? 5 : 4, NULL, 1);
 }

@@ -8,9 +8,9 @@
 
 void accel__use_side(accel__build *b, uint32_t side) {
   if (b->side == side) return;
-  b->kept[b->side] =
+  b->seq2seq.idle[b->side] =
       (accel__side){b->T, b->space, b->lengths, b->input_ids, b->position_ids, b->total_len};
-  const accel__side *s = &b->kept[side];
+  const accel__side *s = &b->seq2seq.idle[side];
   b->T = s->T;
   b->space = s->space;
   b->lengths = s->lengths;
@@ -22,18 +22,18 @@ void accel__use_side(accel__build *b, uint32_t side) {
 }
 
 void accel__add_decoder_tokens(accel__build *b, int64_t vocab, accel__input_default otherwise) {
-  b->kept[1] = (accel__side){
+  b->seq2seq.idle[1] = (accel__side){
       .T = -1, .space = -1, .lengths = -1, .input_ids = -1, .position_ids = -1, .total_len = -1};
   accel__use_side(b, 1);
-  b->ids_default = otherwise;
+  b->seq2seq.ids_default = otherwise;
   b->model->is_encoder_decoder = true;
   accel__add_tokens(b, vocab);
 }
 
 void accel__add_eos_row(accel__build *b) {
-  b->eos_row = accel__input(b->p, "eos_row", ACCEL_PLUGIN_I32, -1, 1, &b->B);
+  b->seq2seq.eos_row = accel__input(b->p, "eos_row", ACCEL_PLUGIN_I32, -1, 1, &b->B);
   b->input[b->model->n_inputs++] = (accel__model_input){
-      .name = "eos_row", .tensor = b->eos_row, .kind = ACCEL__INPUT_EOS_ROW, .side = 1};
+      .name = "eos_row", .tensor = b->seq2seq.eos_row, .kind = ACCEL__INPUT_EOS_ROW, .side = 1};
 }
 
 /* ---- cross attention ---- */
@@ -41,15 +41,16 @@ void accel__add_eos_row(accel__build *b) {
 /* The state of a layer's cross attention, made when it is first asked for. */
 static int32_t cross_state(accel__build *b, const accel__seq2seq *how, uint32_t layer) {
   char name[40];
-  if (b->cross == NULL) {
-    b->cross = accel__arena_array(b->arena, (size_t)how->layers + 1, sizeof *b->cross);
-    if (b->cross == NULL)
+  if (b->seq2seq.cross == NULL) {
+    b->seq2seq.cross =
+        accel__arena_array(b->arena, (size_t)how->layers + 1, sizeof *b->seq2seq.cross);
+    if (b->seq2seq.cross == NULL)
       return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for states");
-    for (int64_t i = 0; i <= how->layers; i++) b->cross[i] = -1;
+    for (int64_t i = 0; i <= how->layers; i++) b->seq2seq.cross[i] = -1;
   }
-  if (b->cross[layer] >= 0) return b->cross[layer];
+  if (b->seq2seq.cross[layer] >= 0) return b->seq2seq.cross[layer];
   snprintf(name, sizeof name, "layers.%u.cross", layer);
-  return b->cross[layer] =
+  return b->seq2seq.cross[layer] =
              accel__state(b->p, &(accel_plugin_state){.name = name,
                                                       .kind = ACCEL_PLUGIN_STATE_CROSS_KV,
                                                       .heads = (int32_t)how->heads,
@@ -65,7 +66,7 @@ accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, ac
   spec.scale = scale;
   if (memory >= 0) {
     keys = how->keys(b, how->config, memory, layer);
-    spec.kv_space = b->kept[0].space;
+    spec.kv_space = b->seq2seq.idle[0].space;
   } else {
     spec.state = cross_state(b, how, layer);
     spec.state_static = true;
@@ -128,18 +129,18 @@ accel_status accel__encoder_build(accel__build *b, const accel__seq2seq *how,
   if (accel__is_class(b, "ForTokenClassification"))
     accel__head_tokens(b, x, token_head);
   else
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   b->in_head = false;
   return accel__build_end(b, x);
 }
 
 static void sequence_head(accel__build *b, const accel__seq2seq *how, accel__tensor x) {
   static const accel__activation tanh_act = {.act = ACCEL_PLUGIN_ACT_TANH};
-  x = accel__gather(b->p, x, b->eos_row); /* [B,C] */
+  x = accel__gather(b->p, x, b->seq2seq.eos_row); /* [B,C] */
   x = accel__dense_layer(b, x, how->hidden, true, -1, &tanh_act, "classification_head.dense");
   x = accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL,
                          "classification_head.out_proj");
-  accel__add_output(b, "logits", x, false, false);
+  accel__add_output(b, "logits", x, 0);
 }
 
 accel_status accel__seq2seq_build(accel__build *b, const accel__seq2seq *how) {
@@ -152,7 +153,7 @@ accel_status accel__seq2seq_build(accel__build *b, const accel__seq2seq *how) {
   b->in_head = true;
   bool words = false;
   if (b->is_base)
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   else if (accel__is_class(b, "ForSequenceClassification"))
     sequence_head(b, how, x);
   else if (accel__is_class(b, "ForQuestionAnswering"))
@@ -160,8 +161,8 @@ accel_status accel__seq2seq_build(accel__build *b, const accel__seq2seq *how) {
   else
     words = true;
   b->in_head = false;
-  if (words) accel__add_output(b, "logits", how->logits(b, how->config, x), false, false);
-  accel__add_output(b, "encoder_last_hidden_state", memory, false, false);
+  if (words) accel__add_output(b, "logits", how->logits(b, how->config, x), 0);
+  accel__add_output(b, "encoder_last_hidden_state", memory, 0);
   b->decoding = true;
   if (words) {
     encode_entry(b, how);

@@ -75,7 +75,8 @@ static accel__size2 typical_picture(const accel__build *b) {
                     *field = accel__json_get(vision != NULL ? vision : b->file->root, "image_size");
   const accel__json *h = cJSON_IsArray(field) ? field->child : field,
                     *w = cJSON_IsArray(field) && h ? h->next : h;
-  if (b->picture[0] > 0) return (accel__size2){b->picture[0], b->picture[1]};
+  if (b->images.typical_size[0] > 0)
+    return (accel__size2){b->images.typical_size[0], b->images.typical_size[1]};
   const bool both = cJSON_IsNumber(h) && cJSON_IsNumber(w) && h->valuedouble >= 1 &&
                     w->valuedouble >= 1 && h->valuedouble <= ACCEL__MAX_WIDTH &&
                     w->valuedouble <= ACCEL__MAX_WIDTH;
@@ -473,7 +474,7 @@ void accel__output_pixels(accel__build *b, accel__tensor x, accel__dim h, accel_
   x = accel__transpose(b, x, 6, (int64_t[]){0, 1, 4, 2, 5, 3});
   x = accel__reshape(p, x, 4,
                      (accel__dim[]){b->B, c, accel__times(b, h, s), accel__times(b, w, s)});
-  accel__add_output(b, "reconstruction", x, false, false);
+  accel__add_output(b, "reconstruction", x, 0);
 }
 
 accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name) {
@@ -500,7 +501,8 @@ accel__tensor accel__weighted_states(accel__build *b, const accel__tensor *state
 
 void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item,
                          bool asked) {
-  accel__add_output(b, name, accel__rows_to_items(b, rows, per_item), asked, false);
+  accel__add_output(b, name, accel__rows_to_items(b, rows, per_item),
+                    asked ? ACCEL__OUTPUT_ON_REQUEST : 0);
 }
 
 void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_item) {

@@ -85,16 +85,16 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler") : -1;
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
-    if (pooled) accel__add_output(b, "pooler_output", pool, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
+    if (pooled) accel__add_output(b, "pooler_output", pool, 0);
   } else if (both) {
-    accel__add_output(b, "prediction_logits", predictions(b, c, x), false, false);
+    accel__add_output(b, "prediction_logits", predictions(b, c, x), 0);
     accel__add_output(b, "sop_logits",
                       accel__dense_layer(b, pool, b->model->num_labels, true, -1, NULL,
                                          "sop_classifier.classifier"),
-                      false, false);
+                      0);
   } else if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", predictions(b, c, x), false, false);
+    accel__add_output(b, "logits", predictions(b, c, x), 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__head_sequence(b, pool, "classifier");
   } else {

@@ -69,7 +69,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_UNARY, &sum, 1, half, 3, NULL, 1);
   if (b.is_base) {
     accel__output_items(&b, "last_hidden_state", x, rows, false);
-    accel__add_output(&b, "pooler_output", pooled, false, false);
+    accel__add_output(&b, "pooler_output", pooled, 0);
   } else {
     b.in_head = true;
     accel__head_sequence(&b,

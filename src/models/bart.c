@@ -68,15 +68,15 @@ static float fairseq_sinusoid(const accel__build *b, const accel__bart *c, int64
 
 /* Rows of the table of positions.  M2M100's class makes a longer one when it is too short: here
  * some are there at once. */
-static int64_t places_of(const accel__build *b, const accel__bart *c) {
+static int64_t max_positions_of(const accel__build *b, const accel__bart *c) {
   const int64_t least = 2048;
   if (!c->behind_pad) return c->positions;
   return (c->positions > least ? c->positions : least) + b->model->pad_id + 1;
 }
 
 static accel__tensor sinusoids(accel__build *b, const accel__bart *c) {
-  const int64_t n = places_of(b, c), shape[2] = {n, c->hidden};
-  if (b->table >= 0) return b->table;
+  const int64_t n = max_positions_of(b, c), shape[2] = {n, c->hidden};
+  if (b->seq2seq.position_table >= 0) return b->seq2seq.position_table;
   float *value = accel__arena_array(b->arena, (size_t)(n * c->hidden), sizeof *value);
   if (value == NULL)
     return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for positions");
@@ -84,7 +84,7 @@ static accel__tensor sinusoids(accel__build *b, const accel__bart *c) {
     for (int64_t i = 0; i < c->hidden; i++)
       value[p * c->hidden + i] =
           c->behind_pad ? fairseq_sinusoid(b, c, p, i) : marian_sinusoid(c, p, i);
-  return b->table = accel__constant_f32(b->p, "positions", 2, shape, value);
+  return b->seq2seq.position_table = accel__constant_f32(b->p, "positions", 2, shape, value);
 }
 
 static accel__tensor embeddings(accel__build *b, const accel__bart *c, bool decoder) {
@@ -224,12 +224,12 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
   /* whatever the config says */
   if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2;
   accel__seq2seq how = describe(c);
-  const accel__input_default places =
+  const accel__input_default otherwise =
       c->behind_pad ? ACCEL__DEFAULT_ROBERTA : ACCEL__DEFAULT_ARANGE;
   accel__add_tokens(b, c->encoder.vocab);
-  accel__add_positions(b, places_of(b, c), places, 0);
+  accel__add_positions(b, max_positions_of(b, c), otherwise, 0);
   accel__add_decoder_tokens(b, c->decoder.vocab, c->shifted);
-  accel__add_positions(b, places_of(b, c), places, 0);
+  accel__add_positions(b, max_positions_of(b, c), otherwise, 0);
   if (accel__is_class(b, "ForSequenceClassification")) accel__add_eos_row(b);
   return accel__seq2seq_build(b, &how);
 }

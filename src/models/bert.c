@@ -35,10 +35,10 @@ accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *
       accel__embedding(b, b->input_ids, c->vocab, c->embedding, "embeddings.word_embeddings");
   accel__tensor types = accel__embedding(b, b->token_type_ids, c->types, c->embedding,
                                          "embeddings.token_type_embeddings");
-  accel__tensor places = accel__embedding(b, b->position_ids, c->positions, c->embedding,
-                                          "embeddings.position_embeddings");
+  accel__tensor position_rows = accel__embedding(b, b->position_ids, c->positions, c->embedding,
+                                                 "embeddings.position_embeddings");
   accel__tensor sum = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, words, types);
-  return accel__norm_layer(b, sum, places, c->eps, true, "embeddings.LayerNorm");
+  return accel__norm_layer(b, sum, position_rows, c->eps, true, "embeddings.LayerNorm");
 }
 
 static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__tensor x,
@@ -92,20 +92,17 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler.dense") : -1;
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
-    if (pooled) accel__add_output(b, "pooler_output", pool, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
+    if (pooled) accel__add_output(b, "pooler_output", pool, 0);
   } else if (both) {
-    accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), false,
-                      false);
+    accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), 0);
     accel__add_output(b, "seq_relationship_logits",
-                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false,
-                      false);
+                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), 0);
   } else if (next) {
     accel__add_output(b, "logits",
-                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false,
-                      false);
+                      accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), 0);
   } else if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", accel__bert_predictions(b, c, x, "LayerNorm"), false, false);
+    accel__add_output(b, "logits", accel__bert_predictions(b, c, x, "LayerNorm"), 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__head_sequence(b, pool, "classifier");
   } else {

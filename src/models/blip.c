@@ -36,7 +36,7 @@ static accel_status read_ends(accel__build *b) {
   b->model->decoder_start_id = b->model->bos_id;
   b->model->eos_ids = sep;
   b->model->n_eos = 1;
-  b->model->eos_from_config = true;
+  b->model->generation.eos_from_config = true;
   return ACCEL_OK;
 }
 
@@ -119,11 +119,11 @@ static void build_vision(accel__build *b, blip *m) {
   accel__tensor token =
       accel__repeat(b, accel__table(b, 3, one, "embeddings.class_embedding"), b->B);
   x = accel__concat(b, 1, 2, (accel__tensor[]){token, accel__planes_to_items(b, x)});
-  const accel__grid_table places = {
+  const accel__grid_table position_rows = {
       .table = accel__table(b, 3, all, "embeddings.position_embedding"),
       .before = 1,
       .grid = {side, side}};
-  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, h, w));
+  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &position_rows, h, w));
   if (x < 0) return;
   m->vision.rows = accel__tensor_dim(p, x, 1);
   x = accel__clip_layers(b, &m->vision, accel__items_to_rows(b, x, "patches"));
@@ -181,16 +181,16 @@ static accel__tensor cross(accel__build *b, const blip *m, const other *o, accel
 static accel__tensor text(accel__build *b, const blip *m, const other *o, bool causal,
                           const char *path) {
   static const char *const names[3] = {"query", "key", "value"};
-  accel__tensor words, places, part[3];
+  accel__tensor words, position_rows, part[3];
   const int64_t d = m->hidden / m->heads;
   accel__at(b->p, (uint32_t)m->vision.layers + 1, "%sembeddings", path);
   words = accel__embedding(b, b->input_ids, m->vocab, m->hidden,
                            accel__arena_printf(b->arena, "%sembeddings.word_embeddings", path));
-  places =
+  position_rows =
       accel__embedding(b, b->position_ids, m->positions, m->hidden,
                        accel__arena_printf(b->arena, "%sembeddings.position_embeddings", path));
   accel__tensor x =
-      accel__norm_layer(b, words, places, m->eps, true, "%sembeddings.LayerNorm", path);
+      accel__norm_layer(b, words, position_rows, m->eps, true, "%sembeddings.LayerNorm", path);
   for (uint32_t i = 0; i < (uint32_t)m->layers; i++) {
     accel__at(b->p, (uint32_t)m->vision.layers + 2 + i, "%sencoder.layer.%u", path, i);
     for (int k = 0; k < 3; k++)
@@ -276,19 +276,18 @@ static void decode_entry(accel__build *b, const blip *m, const other *o, uint32_
 
 static void seen_outputs(accel__build *b, const blip *m, bool embeds) {
   accel__tensor x = accel__rows_to_items(b, m->seen, m->vision.rows);
-  if (embeds) accel__add_output(b, "image_embeds", x, false, false);
-  accel__add_output(b, "last_hidden_state", x, false, false);
+  if (embeds) accel__add_output(b, "image_embeds", x, 0);
+  accel__add_output(b, "last_hidden_state", x, 0);
 }
 
 static void caption(accel__build *b, blip *m, other *o) {
-  b->model->caption_prefix = true;
+  b->model->generation.caption_prefix = true;
   add_words(b, m);
   const uint32_t words = b->model->n_inputs;
   build_vision(b, m);
   *o = (other){.rows = m->seen, .space = m->seen_space};
   other_keys(b, m, o, "text_decoder.bert.");
-  accel__add_output(b, "logits", vocabulary(b, m, text(b, m, o, true, "text_decoder.bert.")), false,
-                    false);
+  accel__add_output(b, "logits", vocabulary(b, m, text(b, m, o, true, "text_decoder.bert.")), 0);
   seen_outputs(b, m, true);
   encode_entry(b, m, o, accel__rows_to_items(b, m->seen, m->vision.rows), words, 1);
   decode_entry(b, m, o, 0, words);
@@ -319,9 +318,9 @@ static void match(accel__build *b, blip *m, other *o) {
   accel__tensor x = text(b, m, o, false, "text_encoder.");
   accel__add_output(b, "itm_score",
                     accel__dense_layer(b, accel__first_rows(b, x), 2, true, -1, NULL, "itm_head"),
-                    false, false);
+                    0);
   seen_outputs(b, m, false);
-  accel__add_output(b, "question_embeds", x, false, false);
+  accel__add_output(b, "question_embeds", x, 0);
   /* use_itm_head=False: both towers apart, as unit vectors [pictures, texts] */
   const int32_t texts = b->space;
   accel__tensor words = text(b, m, NULL, false, "text_encoder."), side[2];
@@ -334,8 +333,8 @@ static void match(accel__build *b, blip *m, other *o) {
   for (int i = 0; i < 2; i++) side[i] = accel__unit_rows(b, side[i]);
   accel__attr attr = ACCEL_I(TRANS_B, 1);
   accel__tensor score = accel__node(b->p, ACCEL_PLUGIN_OP_MATMUL, side, 2, &attr, 1, NULL, 1);
-  accel__add_output(b, "use_itm_head=false.itm_score", score, true, false);
-  accel__add_output(b, "use_itm_head=false.question_embeds", words, true, false);
+  accel__add_output(b, "use_itm_head=false.itm_score", score, ACCEL__OUTPUT_ON_REQUEST);
+  accel__add_output(b, "use_itm_head=false.question_embeds", words, ACCEL__OUTPUT_ON_REQUEST);
 }
 
 /* CLIP's comparison of the two towers; here there may be more texts than pictures. */
@@ -354,10 +353,10 @@ static void compare(accel__build *b, blip *m) {
   accel__clip_outputs(
       b, accel__dense_layer(b, pooled, m->projection, false, -1, NULL, "text_projection"), image,
       false);
-  accel__add_output(b, "text_model_output.last_hidden_state", words, false, false);
-  accel__add_output(b, "text_model_output.pooler_output", pooled, false, false);
+  accel__add_output(b, "text_model_output.last_hidden_state", words, 0);
+  accel__add_output(b, "text_model_output.pooler_output", pooled, 0);
   accel__output_items(b, "vision_model_output.last_hidden_state", m->seen, m->vision.rows, false);
-  accel__add_output(b, "vision_model_output.pooler_output", picture, false, false);
+  accel__add_output(b, "vision_model_output.pooler_output", picture, 0);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -379,7 +378,7 @@ static accel_status build(const accel__model_request *request, const char *archi
     b.B = accel__symbol(b.p, "B", 1, 0, 1);
     build_vision(&b, m);
     accel__output_items(&b, "last_hidden_state", m->seen, m->vision.rows, false);
-    accel__add_output(&b, "pooler_output", pooled_picture(&b, m), false, false);
+    accel__add_output(&b, "pooler_output", pooled_picture(&b, m), 0);
   } else if (accel__is_class(&b, "ForConditionalGeneration")) {
     caption(&b, m, &o[0]);
   } else if (accel__is_class(&b, "ForQuestionAnswering")) {

@@ -291,14 +291,14 @@ static void both(accel__build *b, clap *m) {
   accel__tensor text = accel__unit_rows(b, project(b, m, m->text_pooled, "text_projection"));
   accel__tensor audio = accel__unit_rows(b, project(b, m, m->audio_pooled, "audio_projection"));
   b->model->hidden_size = m->projection;
-  accel__add_output(b, "logits_per_audio", logits(b, audio, text, "logit_scale_a"), false, false);
-  accel__add_output(b, "logits_per_text", logits(b, text, audio, "logit_scale_t"), false, false);
-  accel__add_output(b, "text_embeds", text, false, false);
-  accel__add_output(b, "audio_embeds", audio, false, false);
-  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, false, false);
-  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, false, false);
-  accel__add_output(b, "audio_model_output.last_hidden_state", m->audio_last, false, false);
-  accel__add_output(b, "audio_model_output.pooler_output", m->audio_pooled, false, false);
+  accel__add_output(b, "logits_per_audio", logits(b, audio, text, "logit_scale_a"), 0);
+  accel__add_output(b, "logits_per_text", logits(b, text, audio, "logit_scale_t"), 0);
+  accel__add_output(b, "text_embeds", text, 0);
+  accel__add_output(b, "audio_embeds", audio, 0);
+  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, 0);
+  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, 0);
+  accel__add_output(b, "audio_model_output.last_hidden_state", m->audio_last, 0);
+  accel__add_output(b, "audio_model_output.pooler_output", m->audio_pooled, 0);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -319,11 +319,9 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor pooled = text ? m->text_pooled : m->audio_pooled;
   if (accel__is_class(&b, "WithProjection"))
     accel__add_output(&b, text ? "text_embeds" : "audio_embeds",
-                      project(&b, m, pooled, text ? "text_projection" : "audio_projection"), false,
-                      false);
-  accel__add_output(&b, "last_hidden_state", text ? m->text_last : m->audio_last, false, false);
-  if (!accel__is_class(&b, "WithProjection"))
-    accel__add_output(&b, "pooler_output", pooled, false, false);
+                      project(&b, m, pooled, text ? "text_projection" : "audio_projection"), 0);
+  accel__add_output(&b, "last_hidden_state", text ? m->text_last : m->audio_last, 0);
+  if (!accel__is_class(&b, "WithProjection")) accel__add_output(&b, "pooler_output", pooled, 0);
   return accel__build_end(&b, text ? m->text_last : m->audio_last);
 }
 

@@ -113,9 +113,9 @@ accel__tensor accel__clip_tokens(accel__build *b, const accel__clip_tower *t) {
   accel__at(b->p, 0, "%sembeddings", b->scope != NULL ? b->scope : "");
   accel__tensor words =
       accel__embedding(b, b->input_ids, t->vocab, t->hidden, "embeddings.token_embedding");
-  accel__tensor places = accel__embedding(b, b->position_ids, t->positions, t->hidden,
-                                          "embeddings.position_embedding");
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, words, places);
+  accel__tensor position_rows = accel__embedding(b, b->position_ids, t->positions, t->hidden,
+                                                 "embeddings.position_embedding");
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, words, position_rows);
 }
 
 accel__tensor accel__clip_end_rows(accel__build *b, const accel__clip_tower *t, accel__tensor x) {
@@ -140,11 +140,10 @@ void accel__clip_outputs(accel__build *b, accel__tensor text, accel__tensor imag
                          accel__unary(p, ACCEL_PLUGIN_UNARY_EXP, accel__scalar(b, "logit_scale")));
   if (bias)
     logits = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, logits, accel__scalar(b, "logit_bias"));
-  accel__add_output(b, "logits_per_image", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), false,
-                    false);
-  accel__add_output(b, "logits_per_text", logits, false, false);
-  accel__add_output(b, "text_embeds", text, false, false);
-  accel__add_output(b, "image_embeds", image, false, false);
+  accel__add_output(b, "logits_per_image", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), 0);
+  accel__add_output(b, "logits_per_text", logits, 0);
+  accel__add_output(b, "text_embeds", text, 0);
+  accel__add_output(b, "image_embeds", image, 0);
 }
 
 /* ---- CLIP ---- */
@@ -225,11 +224,11 @@ static void both(accel__build *b, clip *m) {
   accel__tensor image =
       accel__dense_layer(b, m->vision_pooled, m->projection, false, -1, NULL, "visual_projection");
   accel__clip_outputs(b, text, image, false);
-  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, false, false);
-  accel__add_output(b, "text_model_output.pooler_output", text, false, false);
+  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, 0);
+  accel__add_output(b, "text_model_output.pooler_output", text, 0);
   accel__output_items(b, "vision_model_output.last_hidden_state", m->vision_last, m->vision.rows,
                       false);
-  accel__add_output(b, "vision_model_output.pooler_output", image, false, false);
+  accel__add_output(b, "vision_model_output.pooler_output", image, 0);
 }
 
 /* Mean of the patch rows, the class row left out, then the classifier. */
@@ -249,13 +248,13 @@ static void one_tower(accel__build *b, clip *m, bool text) {
     int64_t n = text ? m->text.projection : m->vision.projection;
     accel__tensor x = accel__dense_layer(b, pooled, n, false, -1, NULL,
                                          text ? "text_projection" : "visual_projection");
-    accel__add_output(b, text ? "text_embeds" : "image_embeds", x, false, false);
+    accel__add_output(b, text ? "text_embeds" : "image_embeds", x, 0);
   }
   if (text)
-    accel__add_output(b, "last_hidden_state", m->text_last, false, false);
+    accel__add_output(b, "last_hidden_state", m->text_last, 0);
   else
     accel__output_items(b, "last_hidden_state", m->vision_last, m->vision.rows, false);
-  if (!projected) accel__add_output(b, "pooler_output", pooled, false, false);
+  if (!projected) accel__add_output(b, "pooler_output", pooled, 0);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

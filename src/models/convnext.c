@@ -104,8 +104,8 @@ static accel_status build(const accel__model_request *request, const char *archi
                           (accel__dim[]){b.B, accel__const_dim(b.p, model->hidden_size)});
   pooled = accel__norm_layer(&b, pooled, -1, c.eps, true, "layernorm");
   if (b.is_base) {
-    accel__add_output(&b, "last_hidden_state", x, false, false);
-    accel__add_output(&b, "pooler_output", pooled, false, false);
+    accel__add_output(&b, "last_hidden_state", x, 0);
+    accel__add_output(&b, "pooler_output", pooled, 0);
   } else {
     b.in_head = true;
     accel__head_sequence(&b, pooled, "classifier");

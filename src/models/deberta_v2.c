@@ -247,9 +247,9 @@ static accel__tensor predictions(accel__build *b, const deberta_config *d, accel
 static void heads(accel__build *b, const deberta_config *d, accel__tensor x) {
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   } else if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", predictions(b, d, x), false, false);
+    accel__add_output(b, "logits", predictions(b, d, x), 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), d->pooler_hidden, true, -1,
                                          &d->pooler_act, "pooler.dense");

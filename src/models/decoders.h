@@ -1,6 +1,6 @@
-/* decoders.h - the decoders of LLaMA's and of GPT's kind by family: each sets *c to the defaults of its
- * transformers config class, then takes what config.json says.  Each is in the file of its name;
- * language_model.c has the table by model_type. */
+/* decoders.h - the decoders of LLaMA's and of GPT's kind by family: each sets *c to the defaults of
+ * its transformers config class, then takes what config.json says.  Each is in the file of its
+ * name;  language_model.c has the table by model_type. */
 #ifndef ACCEL_MODELS_DECODERS_H
 #define ACCEL_MODELS_DECODERS_H
 

@@ -14,8 +14,8 @@ typedef struct detr {
   accel__activation act;
   accel__dim h, w, rows; /* of the feature map; h*w */
   int32_t map_space, query_space;
-  accel__tensor mask, places;             /* int32 [B*rows]; [B*rows, hidden] */
-  accel__tensor query_places, query_mask; /* [B*queries, hidden]; int32 [B*queries] */
+  accel__tensor mask, position_rows;             /* int32 [B*rows]; [B*rows, hidden] */
+  accel__tensor query_position_rows, query_mask; /* [B*queries, hidden]; int32 [B*queries] */
   accel__tensor encoded, intermediate;
   /* of the backbone; the last one [B, hidden, h, w] */
   accel__tensor maps[ACCEL__MAX_STAGES + 1], projected;
@@ -198,13 +198,18 @@ static accel__tensor plus(accel__build *b, accel__tensor x, accel__tensor y) {
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
 }
 
-/* norm(x + attention(x + x_places, y + y_places, y)) */
-static accel__tensor attend(accel__build *b, const detr *m, accel__tensor x, accel__tensor x_places,
-                            accel__tensor y, accel__tensor y_places, const accel__attention *how,
-                            const char *name, const char *path) {
-  accel__tensor q = accel__dense_layer(b, plus(b, x, x_places), m->hidden, true, -1, NULL,
+/* Rows and what is added to them to make queries or keys. */
+typedef struct positioned {
+  accel__tensor rows, positions;
+} positioned;
+
+/* norm(x + attention(x + its positions, y + its positions, y)) */
+static accel__tensor attend(accel__build *b, const detr *m, positioned from, positioned to,
+                            const accel__attention *how, const char *name, const char *path) {
+  accel__tensor x = from.rows, y = to.rows;
+  accel__tensor q = accel__dense_layer(b, plus(b, x, from.positions), m->hidden, true, -1, NULL,
                                        "%s.%s.q_proj", path, name);
-  accel__tensor k = accel__dense_layer(b, plus(b, y, y_places), m->hidden, true, -1, NULL,
+  accel__tensor k = accel__dense_layer(b, plus(b, y, to.positions), m->hidden, true, -1, NULL,
                                        "%s.%s.k_proj", path, name);
   accel__tensor v = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "%s.%s.v_proj", path, name);
   x = accel__dense_layer(b, accel__attend(b, q, k, v, how), m->hidden, true, x, NULL,
@@ -229,7 +234,8 @@ static void encoder(accel__build *b, detr *m, accel__tensor x) {
   for (int64_t i = 0; i < m->enc_layers; i++) {
     const char *path = accel__arena_printf(b->arena, "encoder.layers.%lld", (long long)i);
     accel__at(b->p, (uint32_t)(m->backbone.last + 1 + i), "%s", path);
-    x = attend(b, m, x, m->places, x, m->places, &how, "self_attn", path);
+    x = attend(b, m, (positioned){x, m->position_rows}, (positioned){x, m->position_rows}, &how,
+               "self_attn", path);
     x = feed_forward(b, m, x, m->enc_inner, path);
     accel__hidden_items(b, x, m->rows);
   }
@@ -253,8 +259,10 @@ static accel__tensor decoder(accel__build *b, detr *m) {
     const char *path = accel__arena_printf(b->arena, "decoder.layers.%lld", (long long)i);
     if (i == 0) accel__hidden_items(b, x, queries);
     accel__at(b->p, (uint32_t)(m->backbone.last + 1 + m->enc_layers + i), "%s", path);
-    x = attend(b, m, x, m->query_places, x, m->query_places, &self, "self_attn", path);
-    x = attend(b, m, x, m->query_places, m->encoded, m->places, &cross, "encoder_attn", path);
+    x = attend(b, m, (positioned){x, m->query_position_rows},
+               (positioned){x, m->query_position_rows}, &self, "self_attn", path);
+    x = attend(b, m, (positioned){x, m->query_position_rows},
+               (positioned){m->encoded, m->position_rows}, &cross, "encoder_attn", path);
     x = feed_forward(b, m, x, m->dec_inner, path);
     if (i + 1 < m->dec_layers) accel__hidden_items(b, x, queries);
     if (m->auxiliary) { /* the next layer takes the normalised rows */
@@ -276,8 +284,8 @@ static accel__tensor decoder(accel__build *b, detr *m) {
 static accel__tensor embed(accel__build *b, detr *m) {
   accel__program *p = b->p;
   /* the image processor's: at least 800 pixels to a side, here of a picture of 4 : 3 */
-  b->picture[0] = 800;
-  b->picture[1] = 1066;
+  b->images.typical_size[0] = 800;
+  b->images.typical_size[1] = 1066;
   accel__tensor pixels = accel__add_pixels(b, m->backbone.channels, NULL);
   accel__dim H = accel__tensor_dim(p, pixels, 2), W = accel__tensor_dim(p, pixels, 3),
              one = accel__const_dim(p, 1), queries = accel__const_dim(p, m->queries);
@@ -303,11 +311,11 @@ static accel__tensor embed(accel__build *b, detr *m) {
   mask = accel__reshape(p, mask, 3, (accel__dim[]){b->B, m->h, m->w});
   m->mask = accel__reshape(p, accel__cast(b, mask, ACCEL_PLUGIN_I32), 1,
                            (accel__dim[]){accel__times(b, b->B, m->rows)});
-  m->places = m->learned ? learned_positions(b, m) : sine_positions(b, m, mask);
+  m->position_rows = m->learned ? learned_positions(b, m) : sine_positions(b, m, mask);
   accel__tensor table =
       accel__table(b, 2, (int64_t[]){m->queries, m->hidden}, "query_position_embeddings.weight");
   table = accel__reshape(p, table, 3, (accel__dim[]){one, queries, accel__const_dim(p, m->hidden)});
-  m->query_places = accel__items_to_rows(b, accel__repeat(b, table, b->B), "queries");
+  m->query_position_rows = accel__items_to_rows(b, accel__repeat(b, table, b->B), "queries");
   m->query_space = b->space;
   m->query_mask = accel__reshape(p, query_mask, 1, (accel__dim[]){accel__times(b, b->B, queries)});
   return x;
@@ -330,7 +338,7 @@ static accel__tensor refined(accel__build *b, const detr *m, accel__tensor x, in
   return accel__activate(b, x, &m->act);
 }
 
-/* Where each query looks: a softmax over all heads and places of the map together. x [B*queries,
+/* Where each query looks: a softmax over all heads and positions of the map together. x [B*queries,
  * hidden] -> [B*queries, heads, h, w]. */
 static accel__tensor looks(accel__build *b, const detr *m, accel__tensor x) {
   accel__program *p = b->p;
@@ -433,12 +441,12 @@ static accel_status build(const accel__model_request *request, const char *archi
     b.scope = NULL;
     accel__output_items(&b, "logits", logits, queries, false);
     accel__output_items(&b, "pred_boxes", boxes, queries, false);
-    if (segments) accel__add_output(&b, "pred_masks", masks(&b, m, x), false, false);
+    if (segments) accel__add_output(&b, "pred_masks", masks(&b, m, x), 0);
   }
   accel__output_items(&b, "last_hidden_state", x, queries, false);
   accel__output_items(&b, "encoder_last_hidden_state", m->encoded, m->rows, false);
   if (b.is_base && m->intermediate >= 0)
-    accel__add_output(&b, "intermediate_hidden_states", m->intermediate, false, false);
+    accel__add_output(&b, "intermediate_hidden_states", m->intermediate, 0);
   return accel__build_end(&b, x);
 }
 

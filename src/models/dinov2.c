@@ -59,12 +59,12 @@ static accel__tensor embeddings(accel__build *b, dinov2 *m) {
       b, 1, 2,
       (accel__tensor[]){accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B),
                         x});
-  const accel__grid_table places = {
+  const accel__grid_table position_rows = {
       .table = accel__table(b, 3, all, "embeddings.position_embeddings"),
       .before = 1,
       .grid = grid,
       .antialias = m->with_registers};
-  x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, h, w));
+  x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &position_rows, h, w));
   if (m->registers > 0) {
     accel__tensor part[3] = {
         accel__slice(b->p, x, 1, 0, 1),
@@ -121,7 +121,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor x = encoder(&b, &m, embeddings(&b, &m)), first = accel__first_rows(&b, x);
   if (b.is_base) {
     accel__output_items(&b, "last_hidden_state", x, m.rows, false);
-    accel__add_output(&b, "pooler_output", first, false, false);
+    accel__add_output(&b, "pooler_output", first, 0);
   } else { /* the class token beside the mean of the patches */
     b.in_head = true;
     accel__tensor patches =

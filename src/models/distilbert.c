@@ -66,9 +66,9 @@ static accel__tensor encoder(accel__build *b, const distil_config *c) {
   accel__at(b->p, 0, "embeddings");
   accel__tensor x =
       accel__embedding(b, b->input_ids, c->vocab, c->dim, "embeddings.word_embeddings");
-  accel__tensor places =
+  accel__tensor position_rows =
       accel__embedding(b, b->position_ids, c->positions, c->dim, "embeddings.position_embeddings");
-  x = accel__norm_layer(b, x, places, EPS, true, "embeddings.LayerNorm");
+  x = accel__norm_layer(b, x, position_rows, EPS, true, "embeddings.LayerNorm");
   accel__add_hidden(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     x = layer(b, c, x, i);
@@ -82,13 +82,13 @@ static void heads(accel__build *b, const distil_config *c, accel__tensor x) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__tensor y = accel__dense_layer(b, x, c->dim, true, -1, &c->act, "vocab_transform");
     y = accel__norm_layer(b, y, -1, EPS, true, "vocab_layer_norm");
     y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings",
                                "vocab_projector", "vocab_projector.bias");
-    accel__add_output(b, "logits", y, false, false);
+    accel__add_output(b, "logits", y, 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y =
         accel__dense_layer(b, accel__first_rows(b, x), c->dim, true, -1, &relu, "pre_classifier");

@@ -14,7 +14,7 @@ static accel__tensor predictions(accel__build *b, const accel__bert_config *c, a
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   b->in_head = true;
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
     /* replaced-token detection: one logit a token */
   } else if (accel__is_class(b, "ForPreTraining")) {
     accel__tensor y =
@@ -22,9 +22,9 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     accel__add_output(
         b, "logits",
         accel__dense_layer(b, y, 1, true, -1, NULL, "discriminator_predictions.dense_prediction"),
-        false, true);
+        ACCEL__OUTPUT_SQUEEZE);
   } else if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", predictions(b, c, x), false, false);
+    accel__add_output(b, "logits", predictions(b, c, x), 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &gelu_act,
                                          "classifier.dense");

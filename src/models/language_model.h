@@ -1,5 +1,5 @@
-/* language_model.h - the language model inside one that also sees: any decoder of decoder.h and gpt.h,
- * told by its model_type. */
+/* language_model.h - the language model inside one that also takes pictures: any decoder of
+ * decoder.h and gpt.h, chosen by its model_type. */
 #ifndef ACCEL_MODELS_LANGUAGE_MODEL_H
 #define ACCEL_MODELS_LANGUAGE_MODEL_H
 

@@ -159,16 +159,18 @@ static int64_t picture_rows(const tiling *t, const window *v, int64_t at, int64_
   return k;
 }
 
-/* What shows of a picture of `size` (height, width), for which pixel_values have `room` tiles. */
-static accel_status shown_of(const tiling *t, const int64_t size[2], int64_t room, window *out) {
+/* What shows of a picture of `size` (height, width), for which pixel_values have `available`
+ * tiles. */
+static accel_status shown_of(const tiling *t, const int64_t size[2], int64_t available,
+                             window *out) {
   const int64_t h = size[0], w = size[1];
   const int64_t *pin =
       h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
   const int64_t tiles = pin != NULL ? (pin[0] / t->tile) * (pin[1] / t->tile) : 0;
-  if (tiles < 1 || tiles + 1 > room)
+  if (tiles < 1 || tiles + 1 > available)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "a picture of %lld x %lld needs %lld tiles, pixel_values has %lld",
-                       (long long)h, (long long)w, (long long)tiles + 1, (long long)room);
+                       (long long)h, (long long)w, (long long)tiles + 1, (long long)available);
   *out = window_of(t, size, pin);
   return ACCEL_OK;
 }
@@ -198,7 +200,7 @@ static accel_status image_rows(const void *user, const int64_t *size, uint64_t n
   return ACCEL_OK;
 }
 
-/* ---- how many places a picture takes in the text ---- */
+/* ---- how many image tokens a picture takes in the text ---- */
 
 static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank,
                                const int64_t *size, int64_t *out) {
@@ -342,7 +344,7 @@ static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) 
           accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
     }
     accel__back_from(b, &kept);
-    accel__add_output(b, "image_hidden_states", m->features, false, false);
+    accel__add_output(b, "image_hidden_states", m->features, 0);
   }
   return accel__put_rows(b, x, m->features, m->image_token);
 }
@@ -361,8 +363,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.spelling[2] = short_tower;
   if (!m->next) model->args = args;
   ACCEL_TRY(read_config(&b, m));
-  b.merge_images = merge_images;
-  b.merge_images_user = m;
+  b.images.merge = merge_images;
+  b.images.merge_user = m;
   return accel__language_build(&b, &m->text);
 }
 

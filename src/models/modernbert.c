@@ -165,7 +165,7 @@ static accel__tensor encoder(accel__build *b, const modern_config *c) {
 
 static void heads(accel__build *b, const modern_config *c, accel__tensor x) {
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
     return;
   }
   b->in_head = true;
@@ -180,7 +180,7 @@ static void heads(accel__build *b, const modern_config *c, accel__tensor x) {
     accel__add_output(b, "logits",
                       accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.tok_embeddings",
                                              "decoder", bias),
-                      false, false);
+                      0);
   } else if (accel__is_class(b, "ForQuestionAnswering")) {
     accel__head_spans(b, x, "classifier");
   } else {

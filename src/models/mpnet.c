@@ -46,9 +46,9 @@ static accel__tensor encoder(accel__build *b, const accel__bert_config *c, int64
   accel__at(b->p, 0, "embeddings");
   accel__tensor x =
       accel__embedding(b, b->input_ids, c->vocab, c->hidden, "embeddings.word_embeddings");
-  accel__tensor places = accel__embedding(b, b->position_ids, c->positions, c->hidden,
-                                          "embeddings.position_embeddings");
-  x = accel__norm_layer(b, x, places, c->eps, true, "embeddings.LayerNorm");
+  accel__tensor position_rows = accel__embedding(b, b->position_ids, c->positions, c->hidden,
+                                                 "embeddings.position_embeddings");
+  x = accel__norm_layer(b, x, position_rows, c->eps, true, "embeddings.LayerNorm");
   accel__tensor table =
       accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, (int64_t[]){table_rows, c->heads},
                        "encoder.relative_attention_bias.weight");
@@ -64,10 +64,9 @@ static accel__tensor encoder(accel__build *b, const accel__bert_config *c, int64
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
     if (accel__has(b, "pooler.dense.weight"))
-      accel__add_output(b, "pooler_output", accel__bert_pooler(b, c, x, "pooler.dense"), false,
-                        false);
+      accel__add_output(b, "pooler_output", accel__bert_pooler(b, c, x, "pooler.dense"), 0);
     return;
   }
   b->in_head = true;
@@ -76,7 +75,7 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     y = accel__norm_layer(b, y, -1, c->eps, true, "lm_head.layer_norm");
     y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings",
                                "lm_head.decoder", "lm_head.bias");
-    accel__add_output(b, "logits", y, false, false);
+    accel__add_output(b, "logits", y, 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act,
                                          "classifier.dense");

@@ -238,10 +238,9 @@ static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
                            : -1;
   b->in_head = true;
   if (b->is_base)
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
   else if (accel__is_class(b, "ForMaskedLM"))
-    accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false,
-                      false);
+    accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), 0);
   else if (pool >= 0)
     accel__head_sequence(b, pool, "classifier");
   else

@@ -22,7 +22,7 @@ accel_status accel__phi3_read(accel__build *b, accel__decoder *c) {
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__decoder_read_window(b, c));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
-  if (c->rope[0].power < 0) b->model->recompute_kv_above = c->rope[0].length;
+  if (c->rope[0].power < 0) b->model->generation.recompute_kv_above = c->rope[0].length;
   return ACCEL_OK;
 }
 

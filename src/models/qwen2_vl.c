@@ -276,23 +276,45 @@ static accel_status frame_lengths(const void *user, const int64_t *values, uint6
   return ACCEL_OK;
 }
 
+/* Row numbers of a frame of h lines of w rows, of which `first` is the number of the first one. */
+typedef struct frame_rows {
+  int64_t first, h, w;
+} frame_rows;
+
+/* The rows of the window whose upper left corner is (top, left): their numbers line by line into
+ * *order, unless that is NULL.  Returns how many they are; at the edges windows are smaller. */
+static int64_t list_window(const frame_rows *f, int64_t side, int64_t top, int64_t left,
+                           int32_t **order) {
+  const int64_t bottom = top + side < f->h ? top + side : f->h,
+                right = left + side < f->w ? left + side : f->w;
+  for (int64_t y = top; *order != NULL && y < bottom; y++)
+    for (int64_t x = left; x < right; x++) *(*order)++ = (int32_t)(f->first + y * f->w + x);
+  return (bottom - top) * (right - left);
+}
+
+/* The windows of one frame, line by line.  Returns how many they are. */
+static int64_t list_windows(const qwen2_vl *m, const frame_rows *f, int32_t **order,
+                            int32_t **length) {
+  int64_t windows = 0;
+  for (int64_t top = 0; top < f->h; top += m->window)
+    for (int64_t left = 0; left < f->w; left += m->window, windows++) {
+      const int64_t rows = list_window(f, m->window, top, left, order);
+      if (*length != NULL) *(*length)++ = (int32_t)(rows * m->merge * m->merge);
+    }
+  return windows;
+}
+
 /* Rows of the text in the order of their windows, which lie line by line in each frame; order[rows]
  * and length[windows] may be NULL.  Returns the number of windows. */
 static int64_t order_windows(const qwen2_vl *m, const int64_t *values, uint64_t n, int32_t *order,
                              int32_t *length) {
-  const int64_t side = m->window, each = m->merge * m->merge;
-  int64_t windows = 0, first = 0;
+  int64_t windows = 0;
+  frame_rows f = {0};
   for (uint64_t i = 0; i < n / 3; i++) {
-    const int64_t h = values[3 * i + 1] / m->merge, w = values[3 * i + 2] / m->merge;
-    for (int64_t t = 0; t < values[3 * i]; t++, first += h * w)
-      for (int64_t top = 0; top < h; top += side)
-        for (int64_t left = 0; left < w; left += side, windows++) {
-          const int64_t bottom = top + side < h ? top + side : h,
-                        right = left + side < w ? left + side : w;
-          if (length != NULL) length[windows] = (int32_t)((bottom - top) * (right - left) * each);
-          for (int64_t y = top; order != NULL && y < bottom; y++)
-            for (int64_t x = left; x < right; x++) *order++ = (int32_t)(first + y * w + x);
-        }
+    f.h = values[3 * i + 1] / m->merge;
+    f.w = values[3 * i + 2] / m->merge;
+    for (int64_t t = 0; t < values[3 * i]; t++, f.first += f.h * f.w)
+      windows += list_windows(m, &f, &order, &length);
   }
   return windows;
 }
@@ -364,7 +386,7 @@ static accel_status patch_positions(const void *user, const int64_t *values, uin
   return ACCEL_OK;
 }
 
-/* ---- places in the text ---- */
+/* ---- positions in the text ---- */
 
 static accel_status picture_rows(const void *user, const int64_t *dim, uint32_t rank,
                                  const int64_t *size, int64_t *out) {
@@ -550,8 +572,8 @@ static accel_status build(const accel__model_request *request, const char *archi
                                           .mrope_positions = mrope_positions,
                                           .user = m};
   model->image_tokens = &m->image_tokens;
-  b.merge_images = merge_images;
-  b.merge_images_user = m;
+  b.images.merge = merge_images;
+  b.images.merge_user = m;
   return accel__decoder_build(&b, m->text);
 }
 

@@ -213,8 +213,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   /* [B,C,1,1] */
   accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 2, NULL, 1);
   if (b.is_base) {
-    accel__add_output(&b, "last_hidden_state", x, false, false);
-    accel__add_output(&b, "pooler_output", pooled, false, false);
+    accel__add_output(&b, "last_hidden_state", x, 0);
+    accel__add_output(&b, "pooler_output", pooled, 0);
   } else {
     b.in_head = true;
     pooled = accel__reshape(b.p, pooled, 2,

@@ -15,15 +15,14 @@ static accel__tensor predictions(accel__build *b, const accel__bert_config *c, a
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, false, false);
+    accel__add_output(b, "last_hidden_state", x, 0);
     if (accel__has(b, "pooler.dense.weight"))
-      accel__add_output(b, "pooler_output", accel__bert_pooler(b, c, x, "pooler.dense"), false,
-                        false);
+      accel__add_output(b, "pooler_output", accel__bert_pooler(b, c, x, "pooler.dense"), 0);
     return;
   }
   b->in_head = true;
   if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", predictions(b, c, x), false, false);
+    accel__add_output(b, "logits", predictions(b, c, x), 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act,
                                          "classifier.dense");

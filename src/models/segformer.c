@@ -196,7 +196,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (!c.planes_last && accel__is_class(&b, "ForSemanticSegmentation"))
     return accel__refuse(&b, "field 'reshape_last_stage': false is not supported by %s",
                          architecture);
-  b.picture[0] = b.picture[1] = 512; /* the image processor's */
+  b.images.typical_size[0] = b.images.typical_size[1] = 512; /* the image processor's */
   accel__tensor x = encoder(&b, &c, accel__add_pixels(&b, c.channels, NULL));
   b.in_head = !b.is_base;
   if (b.is_base) {
@@ -204,9 +204,9 @@ static accel_status build(const accel__model_request *request, const char *archi
     if (!c.planes_last && map >= 0)
       map = accel__rows_to_items(
           &b, x, accel__times(&b, accel__tensor_dim(b.p, map, 2), accel__tensor_dim(b.p, map, 3)));
-    accel__add_output(&b, "last_hidden_state", map, false, false);
+    accel__add_output(&b, "last_hidden_state", map, 0);
   } else if (accel__is_class(&b, "ForSemanticSegmentation")) {
-    accel__add_output(&b, "logits", decode(&b, &c), false, false);
+    accel__add_output(&b, "logits", decode(&b, &c), 0);
   } else {
     accel__head_sequence(&b, accel__reduce_rows(b.p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b.space),
                          "classifier");

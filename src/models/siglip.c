@@ -61,10 +61,10 @@ static void build_text(accel__build *b, siglip *m) {
   /* [B,S,C] */
   accel__tensor x =
       accel__embedding(b, b->input_ids, m->text.vocab, c, "embeddings.token_embedding");
-  accel__tensor places =
+  accel__tensor position_rows =
       accel__slice_dims(b, accel__table(b, 2, dims, "embeddings.position_embedding.weight"), 0,
                         accel__const_dim(p, 0), s);
-  x = accel__items_to_rows(b, accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, places), "texts");
+  x = accel__items_to_rows(b, accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, position_rows), "texts");
   m->text.rows = s;
   m->text.block.mask = accel__reshape(p, mask, 1, (accel__dim[]){accel__times(b, b->B, s)});
   x = accel__clip_layers(b, &m->text, x);
@@ -118,11 +118,11 @@ static void both(accel__build *b, siglip *m) {
   b->output_path = "vision_model_output.";
   build_vision(b, m);
   accel__clip_outputs(b, m->text_pooled, m->vision_pooled, true);
-  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, false, false);
-  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, false, false);
+  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, 0);
+  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, 0);
   accel__output_items(b, "vision_model_output.last_hidden_state", m->vision_last, m->vision.rows,
                       false);
-  accel__add_output(b, "vision_model_output.pooler_output", m->vision_pooled, false, false);
+  accel__add_output(b, "vision_model_output.pooler_output", m->vision_pooled, 0);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -142,8 +142,8 @@ static accel_status build(const accel__model_request *request, const char *archi
     both(&b, &m);
   } else if (text) {
     build_text(&b, &m);
-    accel__add_output(&b, "last_hidden_state", m.text_last, false, false);
-    accel__add_output(&b, "pooler_output", m.text_pooled, false, false);
+    accel__add_output(&b, "last_hidden_state", m.text_last, 0);
+    accel__add_output(&b, "pooler_output", m.text_pooled, 0);
   } else {
     build_vision(&b, &m);
     if (accel__is_class(&b, "ForImageClassification")) {
@@ -152,8 +152,7 @@ static accel_status build(const accel__model_request *request, const char *archi
           "classifier");
     } else {
       accel__output_items(&b, "last_hidden_state", m.vision_last, m.vision.rows, false);
-      if (m.vision.pooling_head)
-        accel__add_output(&b, "pooler_output", m.vision_pooled, false, false);
+      if (m.vision.pooling_head) accel__add_output(&b, "pooler_output", m.vision_pooled, 0);
     }
   }
   return accel__build_end(&b, whole || !text ? m.vision_last : m.text_last);

@@ -255,7 +255,7 @@ static void list_hidden(accel__build *b, accel__tensor x, accel__grid grid, bool
   y = accel__reshape(b->p, y, 4, (accel__dim[]){b->B, c, grid.h, grid.w});
   char name[64];
   snprintf(name, sizeof name, "reshaped_hidden_states.%u", b->n_hidden);
-  if (!planes) accel__add_output(b, name, y, true, false);
+  if (!planes) accel__add_output(b, name, y, ACCEL__OUTPUT_ON_REQUEST);
   accel__add_hidden(b, planes ? y : x);
 }
 
@@ -371,11 +371,12 @@ static accel__tensor embeddings(accel__build *b, swin *m) {
   if (accel__is_class(b, "ForMaskedImageModeling"))
     x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
   if (!m->absolute) return x;
-  const accel__grid_table places = {.table = accel__table(b, 3, (int64_t[]){1, h * w, m->c.embed},
-                                                          "embeddings.position_embeddings"),
-                                    .grid = {h, w}};
+  const accel__grid_table position_rows = {
+      .table =
+          accel__table(b, 3, (int64_t[]){1, h * w, m->c.embed}, "embeddings.position_embeddings"),
+      .grid = {h, w}};
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
-                       accel__resize_grid(b, &places, m->grid.h, m->grid.w));
+                       accel__resize_grid(b, &position_rows, m->grid.h, m->grid.w));
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -393,8 +394,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__attr mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 1)};
   accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_REDUCE, &x, 1, mean, 2, NULL, 1);
   if (b.is_base) {
-    accel__add_output(&b, "last_hidden_state", x, false, false);
-    accel__add_output(&b, "pooler_output", pooled, false, false);
+    accel__add_output(&b, "last_hidden_state", x, 0);
+    accel__add_output(&b, "pooler_output", pooled, 0);
   } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
     b.in_head = true;
     accel__output_pixels(&b, x, end.h, end.w, m.channels, m.stride);

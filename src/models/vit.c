@@ -136,10 +136,9 @@ static void teacher_heads(accel__build *b, const vit *m, accel__tensor x) {
   accel__attr half[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 0.5),
                         ACCEL_F(BETA, 0.0)};
   accel__add_output(b, "logits",
-                    accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &sum, 1, half, 3, NULL, 1), false,
-                    false);
-  accel__add_output(b, "cls_logits", cls, false, false);
-  accel__add_output(b, "distillation_logits", other, false, false);
+                    accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &sum, 1, half, 3, NULL, 1), 0);
+  accel__add_output(b, "cls_logits", cls, 0);
+  accel__add_output(b, "distillation_logits", other, 0);
 }
 
 static accel_status build_any(const accel__model_request *request, const char *architecture,
@@ -158,7 +157,7 @@ static accel_status build_any(const accel__model_request *request, const char *a
   if (b.is_base) {
     accel__output_items(&b, "last_hidden_state", x, m.rows, false);
     if (accel__has(&b, "pooler.dense.weight"))
-      accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), false, false);
+      accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), 0);
   } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
     accel__tensor patches =
         accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, distilled ? 2 : 1, INT64_MAX);

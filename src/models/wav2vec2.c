@@ -411,9 +411,8 @@ static void speaker(accel__build *b, wave *m, accel__tensor x) {
   accel__tensor vector =
       accel__dense_layer(b, statistics(b, m, x), m->xvector, true, -1, NULL, "feature_extractor");
   accel__add_output(b, "logits",
-                    accel__dense_layer(b, vector, m->xvector, true, -1, NULL, "classifier"), false,
-                    false);
-  accel__add_output(b, "embeddings", vector, false, false);
+                    accel__dense_layer(b, vector, m->xvector, true, -1, NULL, "classifier"), 0);
+  accel__add_output(b, "embeddings", vector, 0);
 }
 
 /* One code book: the likeliest of its vectors for each row of scores [N,codes], and how evenly they
@@ -462,14 +461,14 @@ static void pretraining(accel__build *b, const wave *m, accel__tensor x) {
   accel__output_items(b, "projected_quantized_states",
                       accel__dense_layer(b, codes, m->code_out, true, -1, NULL, "project_q"),
                       m->frames, false);
-  accel__add_output(b, "codevector_perplexity", even, false, true);
+  accel__add_output(b, "codevector_perplexity", even, ACCEL__OUTPUT_SQUEEZE);
 }
 
 static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
   b->in_head = !b->is_base;
   if (b->is_base) {
     accel__output_items(b, "last_hidden_state", x, m->frames, false);
-    if (!m->hubert) accel__add_output(b, "extract_features", m->features, false, false);
+    if (!m->hubert) accel__add_output(b, "extract_features", m->features, 0);
   } else if (accel__is_class(b, "ForCTC")) {
     accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"),
                         m->frames, false);

@@ -19,9 +19,9 @@ typedef struct whisper {
   /* cross attention, per decoder layer: rows of frames */
   accel__tensor keys[ACCEL__MAX_LAYERS], values[ACCEL__MAX_LAYERS];
   int32_t cross[ACCEL__MAX_LAYERS]; /* their states */
-  /* [n_fused_chain] layer and head: alignment_heads */
-  int64_t (*follows)[2];
-  uint32_t n_fused_chain;
+  /* [n_aligned_heads] layer and head: alignment_heads */
+  int64_t (*aligned_heads)[2];
+  uint32_t n_aligned_heads;
   accel__tensor probs[ACCEL__MAX_LAYERS]; /* of entry "align" */
   bool aligning;                          /* it is being built */
 } whisper;
@@ -151,16 +151,18 @@ static accel__tensor self_attention(accel__build *b, const whisper *m, accel__te
 }
 
 /* The heads of a layer that follow the sound, each once, in ascending order. */
-static uint32_t following(accel__build *b, const whisper *m, uint32_t layer, const int64_t **out) {
-  int64_t *heads = accel__arena_array(b->arena, m->n_fused_chain, sizeof *heads), next = -1;
+static uint32_t heads_of_layer(accel__build *b, const whisper *m, uint32_t layer,
+                               const int64_t **out) {
+  int64_t *heads = accel__arena_array(b->arena, m->n_aligned_heads, sizeof *heads), next = -1;
   uint32_t n = 0;
   *out = heads;
   if (!heads) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for heads");
   for (int64_t last = -1; heads; last = heads[n++] = next) {
     next = INT64_MAX;
-    for (uint32_t i = 0; i < m->n_fused_chain; i++)
-      if (m->follows[i][0] == layer && m->follows[i][1] > last && m->follows[i][1] < next)
-        next = m->follows[i][1];
+    for (uint32_t i = 0; i < m->n_aligned_heads; i++)
+      if (m->aligned_heads[i][0] == layer && m->aligned_heads[i][1] > last &&
+          m->aligned_heads[i][1] < next)
+        next = m->aligned_heads[i][1];
     if (next == INT64_MAX) break;
   }
   return n;
@@ -178,7 +180,7 @@ static accel__tensor cross_attention(accel__build *b, whisper *m, accel__tensor 
     how.state_static = true;
   }
   if (!b->decoding || m->aligning) how.kv_space = m->frame_space;
-  if (m->aligning) how.n_probs = following(b, m, i, &how.probs);
+  if (m->aligning) how.n_probs = heads_of_layer(b, m, i, &how.probs);
   how.probabilities = &m->probs[i];
   y = accel__attend(b, q, b->decoding ? -1 : m->keys[i], b->decoding ? -1 : m->values[i], &how);
   return accel__dense_layer(b, y, m->hidden, true, x, NULL,
@@ -190,10 +192,10 @@ static accel__tensor decoder_layers(accel__build *b, whisper *m, uint32_t n) {
   const int64_t table[2] = {m->positions, m->hidden};
   accel__at(p, (uint32_t)m->enc_layers + 1, "decoder");
   accel__tensor x = accel__embedding(b, b->input_ids, m->vocab, m->hidden, "decoder.embed_tokens");
-  accel__tensor places = accel__gather(
+  accel__tensor position_rows = accel__gather(
       p, accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, table, "decoder.embed_positions.weight"),
       b->position_ids);
-  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, places);
+  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, position_rows);
   for (uint32_t i = 0; i < n; i++) {
     accel__add_hidden(b, x);
     accel__at(p, (uint32_t)m->enc_layers + 1 + i, "decoder.layers.%u", i);
@@ -284,17 +286,18 @@ static accel_status read_alignment_of(accel__build *b, const accel__json_file *f
     out->missing = accel__arena_printf(b->arena, "%s: has no list alignment_heads", f->name);
     return out->missing ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   }
-  m->follows = accel__arena_array(b->arena, (size_t)cJSON_GetArraySize(list), sizeof *m->follows);
-  if (!m->follows) return ACCEL_ERROR_OUT_OF_MEMORY;
+  m->aligned_heads =
+      accel__arena_array(b->arena, (size_t)cJSON_GetArraySize(list), sizeof *m->aligned_heads);
+  if (!m->aligned_heads) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(pair, list) {
     const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL,
                       *head = layer ? layer->next : NULL;
     if (is_below(layer, m->dec_layers) && is_below(head, m->dec_heads) && !head->next) {
-      m->follows[m->n_fused_chain][0] = (int64_t)layer->valuedouble;
-      m->follows[m->n_fused_chain++][1] = (int64_t)head->valuedouble;
+      m->aligned_heads[m->n_aligned_heads][0] = (int64_t)layer->valuedouble;
+      m->aligned_heads[m->n_aligned_heads++][1] = (int64_t)head->valuedouble;
       continue;
     }
-    m->n_fused_chain = 0;
+    m->n_aligned_heads = 0;
     out->missing = accel__arena_printf(
         b->arena,
         "%s: alignment_heads: expected pairs [layer, head] of the decoder's %lld layers and "
@@ -316,19 +319,19 @@ static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment
 /* Where each pair is found among the outputs, of which output k is that of layer[k]. */
 static accel_status place_heads(accel__build *b, const whisper *m, const uint32_t *layer,
                                 uint32_t n, accel__alignment *out) {
-  accel__aligned_head *list = accel__arena_array(b->arena, m->n_fused_chain, sizeof *list);
+  accel__aligned_head *list = accel__arena_array(b->arena, m->n_aligned_heads, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < m->n_fused_chain; i++)
+  for (uint32_t i = 0; i < m->n_aligned_heads; i++)
     for (uint32_t k = 0; k < n; k++) {
       const int64_t *heads;
-      if (layer[k] != m->follows[i][0]) continue;
-      const uint32_t count = following(b, m, layer[k], &heads);
+      if (layer[k] != m->aligned_heads[i][0]) continue;
+      const uint32_t count = heads_of_layer(b, m, layer[k], &heads);
       list[i].output = k;
       for (uint32_t h = 0; h < count; h++)
-        if (heads[h] == m->follows[i][1]) list[i].row = h;
+        if (heads[h] == m->aligned_heads[i][1]) list[i].row = h;
     }
   out->head = list;
-  out->n = m->n_fused_chain;
+  out->n = m->n_aligned_heads;
   return ACCEL_OK;
 }
 
@@ -339,8 +342,8 @@ static accel_status align_entry(accel__build *b, whisper *m, uint32_t first_inpu
   if (!a) return ACCEL_ERROR_OUT_OF_MEMORY;
   b->model->alignment = a;
   ACCEL_TRY(read_alignment(b, m, a));
-  for (uint32_t i = 0; i < m->n_fused_chain; i++)
-    if (m->follows[i][0] >= layers) layers = (uint32_t)m->follows[i][0] + 1;
+  for (uint32_t i = 0; i < m->n_aligned_heads; i++)
+    if (m->aligned_heads[i][0] >= layers) layers = (uint32_t)m->aligned_heads[i][0] + 1;
   accel__model_output *outputs = accel__arena_array(b->arena, layers, sizeof *outputs);
   uint32_t *layer = accel__arena_array(b->arena, layers, sizeof *layer);
   if (!outputs || !layer) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -375,7 +378,7 @@ static void classify(accel__build *b, const whisper *m) {
   b->in_head = false;
 }
 
-/* Whisper's encoder has frames of a fixed number and no mask; the class of labels has no decoder. */
+/* The encoder reads a fixed number of frames and no mask; the class of labels has no decoder. */
 static const char *const unread[] = {"attention_mask", NULL}, *const unread_of_labels[] = {
                                                                   "attention_mask",
                                                                   "decoder_input_ids",
@@ -405,9 +408,9 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor x = decoder(&b, m);
   b.output_path = NULL;
   if (b.is_base)
-    accel__add_output(&b, "last_hidden_state", x, false, false);
+    accel__add_output(&b, "last_hidden_state", x, 0);
   else
-    accel__add_output(&b, "logits", vocabulary(&b, m, x), false, false);
+    accel__add_output(&b, "logits", vocabulary(&b, m, x), 0);
   accel__output_items(&b, "encoder_last_hidden_state", m->encoded, accel__const_dim(b.p, m->frames),
                       false);
   if (!b.is_base) {

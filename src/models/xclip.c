@@ -248,11 +248,10 @@ static void compare(accel__build *b, accel__tensor text, accel__tensor video, ac
   accel__tensor in[2] = {accel__reshape(p, video, 3, (accel__dim[]){videos, one, d}), scaled};
   accel__tensor logits = accel__node(p, ACCEL_PLUGIN_OP_MATMUL, in, 2, &trans, 1, NULL, 1);
   logits = accel__reshape(p, logits, 2, (accel__dim[]){videos, texts});
-  accel__add_output(b, "logits_per_video", logits, false, false);
-  accel__add_output(b, "logits_per_text", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), false,
-                    false);
-  accel__add_output(b, "text_embeds", text, false, false);
-  accel__add_output(b, "video_embeds", video, false, false);
+  accel__add_output(b, "logits_per_video", logits, 0);
+  accel__add_output(b, "logits_per_text", accel__transpose(b, logits, 2, (int64_t[]){1, 0}), 0);
+  accel__add_output(b, "text_embeds", text, 0);
+  accel__add_output(b, "video_embeds", video, 0);
 }
 
 static void whole(accel__build *b, xclip *m) {
@@ -290,13 +289,13 @@ static void whole(accel__build *b, xclip *m) {
   if (text < 0 || mean < 0) return;
   compare(b, text, mean, texts, m->videos);
   b->B = images;
-  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, false, false);
-  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, false, false);
+  accel__add_output(b, "text_model_output.last_hidden_state", m->text_last, 0);
+  accel__add_output(b, "text_model_output.pooler_output", m->text_pooled, 0);
   accel__output_items(b, "vision_model_output.last_hidden_state", m->vision_last, m->vision.rows,
                       false);
-  accel__add_output(b, "vision_model_output.pooler_output", m->vision_pooled, false, false);
-  accel__add_output(b, "mit_output.last_hidden_state", integrated, false, false);
-  accel__add_output(b, "mit_output.pooler_output", mean, false, false);
+  accel__add_output(b, "vision_model_output.pooler_output", m->vision_pooled, 0);
+  accel__add_output(b, "mit_output.last_hidden_state", integrated, 0);
+  accel__add_output(b, "mit_output.pooler_output", mean, 0);
   b->model->hidden_size = m->projection;
 }
 
@@ -318,8 +317,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   }
   if (text) {
     build_text(&b, m);
-    accel__add_output(&b, "last_hidden_state", m->text_last, false, false);
-    accel__add_output(&b, "pooler_output", m->text_pooled, false, false);
+    accel__add_output(&b, "last_hidden_state", m->text_last, 0);
+    accel__add_output(&b, "pooler_output", m->text_pooled, 0);
     return accel__build_end(&b, m->text_last);
   }
   m->videos = accel__symbol(b.p, "videos", 1, 0, 1);
@@ -331,7 +330,7 @@ static accel_status build(const accel__model_request *request, const char *archi
       &b, m,
       accel__add_item(&b, "pixel_values", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED));
   accel__output_items(&b, "last_hidden_state", m->vision_last, m->vision.rows, false);
-  accel__add_output(&b, "pooler_output", m->vision_pooled, false, false);
+  accel__add_output(&b, "pooler_output", m->vision_pooled, 0);
   return accel__build_end(&b, m->vision_last);
 }
 

@@ -97,16 +97,16 @@ static accel_status build(const accel__model_request *request, const char *archi
         accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, -m.detections, INT64_MAX);
     accel__add_output(&b, "logits",
                       accel__mlp_head(&b, found, model->num_labels + 1, "class_labels_classifier"),
-                      false, false);
+                      0);
     accel__add_output(&b, "pred_boxes",
                       accel__unary(b.p, ACCEL_PLUGIN_ACT_SIGMOID,
                                    accel__mlp_head(&b, found, 4, "bbox_predictor")),
-                      false, false);
+                      0);
     b.in_head = false;
   }
   accel__output_items(&b, "last_hidden_state", x, m.rows, false);
   if (b.is_base && accel__has(&b, "pooler.dense.weight"))
-    accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), false, false);
+    accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), 0);
   return accel__build_end(&b, x);
 }
 

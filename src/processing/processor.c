@@ -255,31 +255,33 @@ static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t 
 }
 
 accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
-                               uint32_t n_outputs, const accel__piece *pieces, uint32_t n,
+                               uint32_t n_outputs, const accel__piece_list *pieces,
                                const char *what, accel__piece_fn fn, void *user) {
+  const uint32_t n = pieces->n;
   accel_status status = ACCEL_OK;
   uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0,
            index = (uint32_t)accel__endpoint_entry(ep, entry);
-  uint64_t longest = 0, room, budget = token_budget(ep, index, outputs, n_outputs);
+  uint64_t longest = 0, capacity, budget = token_budget(ep, index, outputs, n_outputs);
   sized *order = malloc(((size_t)n + 1) * sizeof *order);
   run_buffers to = {0};
   if (!order) return accel__no_memory(n * sizeof *order);
   for (uint32_t i = 0; i < n; i++) {
-    order[i] = (sized){.n = pieces[i].n, .index = i};
-    if (pieces[i].n > longest) longest = pieces[i].n;
+    order[i] = (sized){.n = pieces->piece[i].n, .index = i};
+    if (pieces->piece[i].n > longest) longest = pieces->piece[i].n;
   }
   qsort(order, n, sizeof *order, longer_first);
   uint64_t most = batch_size ? batch_size : budget;
   if (most > n) most = n;
-  room = batch_size ? longest * most : longest > budget ? longest : budget;
+  capacity = batch_size ? longest * most : longest > budget ? longest : budget;
   to.lengths = malloc((most + 1) * sizeof *to.lengths);
-  to.ids = malloc((room + 1) * sizeof *to.ids);
-  to.types = malloc((room + 1) * sizeof *to.types);
-  if (!to.lengths || !to.ids || !to.types) ACCEL_GOTO(accel__no_memory(room * sizeof *to.ids * 2));
+  to.ids = malloc((capacity + 1) * sizeof *to.ids);
+  to.types = malloc((capacity + 1) * sizeof *to.types);
+  if (!to.lengths || !to.ids || !to.types)
+    ACCEL_GOTO(accel__no_memory(capacity * sizeof *to.ids * 2));
   while (done < n) {
     accel__batch batch;
     uint32_t k = next_run(order, done, n, batch_size, budget);
-    pack(ep, pieces, order + done, k, &to, &batch);
+    pack(ep, pieces->piece, order + done, k, &to, &batch);
     ACCEL_GOTO(run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user));
     done += k;
     accel__report_progress(ep->ctx, what, done, n);

@@ -70,7 +70,7 @@ typedef accel_status (*accel__piece_fn)(void *user, const accel__piece_result *r
 /* Runs all pieces through `entry`, asking for outputs[n_outputs] of it, and calls fn once a piece
  * (longest first).  `what` names the work for progress callbacks. */
 accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
-                               uint32_t n_outputs, const accel__piece *pieces, uint32_t n,
+                               uint32_t n_outputs, const accel__piece_list *pieces,
                                const char *what, accel__piece_fn fn, void *user);
 /* Index of a named output of "forward"; ACCEL_ERROR_UNSUPPORTED when the model has none. */
 accel_status accel__output_index(const accel_endpoint *ep, const char *name, uint32_t *index);

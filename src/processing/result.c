@@ -18,6 +18,12 @@ void *accel__task_result(size_t size) {
 
 accel__arena *accel__task_arena(void *result) { return &owner(result)->arena; }
 
+void *accel__task_finish(void *result, accel_status status) {
+  if (status == ACCEL_OK) return result;
+  accel__task_free(result);
+  return NULL;
+}
+
 void accel__task_free(void *result) {
   if (!result) return;
   accel__arena_free(&owner(result)->arena);

@@ -11,5 +11,8 @@
 void *accel__task_result(size_t size);
 accel__arena *accel__task_arena(void *result);
 void accel__task_free(void *result); /* NULL-safe */
+/* The end of a task: `result` itself under ACCEL_OK, otherwise it is freed and the answer is
+ * NULL. */
+void *accel__task_finish(void *result, accel_status status);
 
 #endif

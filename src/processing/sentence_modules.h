@@ -1,5 +1,5 @@
-/* sentence_modules.h - sentence-transformers directories: what modules.json and the files around it say
- * about turning hidden states into embeddings.
+/* sentence_modules.h - sentence-transformers directories: what modules.json and the files around it
+ * say about turning hidden states into embeddings.
  *
  * Read: modules.json (Transformer, Pooling, Dense and LayerNorm, Normalize, in this order; Dropout
  * is the identity at inference; other types are refused by name, those of a model's own code too),
@@ -8,8 +8,7 @@
  * <LayerNorm>/config.json and their weights, config_sentence_transformers.json (prompts,
  * default_prompt_name, truncate_dim). Fields that change nothing here are passed over.  One that
  * would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a field that
- * nobody has heard of; both name file and field. Source: sentence-transformers 6.2.
- */
+ * nobody has heard of; both name file and field. Source: sentence-transformers 6.2. */
 #ifndef ACCEL_PROCESSING_SENTENCE_MODULES_H
 #define ACCEL_PROCESSING_SENTENCE_MODULES_H
 

@@ -64,7 +64,6 @@ accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *sound
   }
   accel__audio_processor_free(&p);
   *result = (accel_classifications){.n = n, .count = count, .score = score};
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

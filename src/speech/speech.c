@@ -56,13 +56,13 @@ static uint64_t windows_of(const accel__sound *sound, const cut *c) {
 
 static accel_status cut_sounds(accel__speech *s) {
   cut c;
-  uint64_t room = 0;
+  uint64_t windows = 0;
   ACCEL_TRY(read_cut(s, &c));
-  for (uint32_t i = 0; i < s->n; i++) room += windows_of(&s->sound[i], &c);
-  if (room > UINT32_MAX)
+  for (uint32_t i = 0; i < s->n; i++) windows += windows_of(&s->sound[i], &c);
+  if (windows > UINT32_MAX)
     return accel__fail(ACCEL_ERROR_LIMIT, "the chunks are too short: there are %llu",
-                       (unsigned long long)room);
-  s->window = accel__arena_array(s->arena, room, sizeof *s->window);
+                       (unsigned long long)windows);
+  s->window = accel__arena_array(s->arena, windows, sizeof *s->window);
   if (!s->window) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < s->n; i++) {
     const uint64_t all = s->sound[i].frames;
@@ -93,7 +93,7 @@ typedef struct ctc_job {
   accel__ctc ctc;
   double frame; /* samples */
   int64_t *ids; /* [n] labels of the sound so far */
-  int64_t n, room;
+  int64_t n, capacity;
 } ctc_job;
 
 static accel_status keep_labels(ctc_job *j, const accel__window *w, const accel_tensor *logits) {
@@ -106,12 +106,12 @@ static accel_status keep_labels(ctc_job *j, const accel__window *w, const accel_
     if (end < frames) frames = end;
   }
   if (frames <= first) return ACCEL_OK;
-  if (j->n + frames > j->room) {
-    const int64_t room = 2 * j->room + frames;
-    int64_t *ids = realloc(j->ids, (size_t)room * sizeof *ids);
-    if (!ids) return accel__no_memory((size_t)room * sizeof *ids);
+  if (j->n + frames > j->capacity) {
+    const int64_t capacity = 2 * j->capacity + frames;
+    int64_t *ids = realloc(j->ids, (size_t)capacity * sizeof *ids);
+    if (!ids) return accel__no_memory((size_t)capacity * sizeof *ids);
     j->ids = ids;
-    j->room = room;
+    j->capacity = capacity;
   }
   for (int64_t f = first; f < frames; f++)
     j->ids[j->n++] =
@@ -179,7 +179,7 @@ accel_status accel__speech_by_ctc(accel__speech *s) {
 
 /* ---- the task ---- */
 
-static accel_status make_room(accel__speech *s) {
+static accel_status allocate_results(accel__speech *s) {
   s->text = accel__arena_array(s->arena, s->n, sizeof *s->text);
   s->language = accel__arena_array(s->arena, s->n, sizeof *s->language);
   s->n_chunks = accel__arena_array(s->arena, s->n, sizeof *s->n_chunks);
@@ -201,7 +201,7 @@ static accel_status read_sounds(accel__speech *s, const accel_media *sounds) {
   ACCEL_TRY(accel__task_check(s->ep, "automatic-speech-recognition"));
   ACCEL_TRY(accel__media_directory(s->ep, &directory));
   ACCEL_TRY(accel__audio_processor_load(directory, &s->processor));
-  ACCEL_TRY(make_room(s));
+  ACCEL_TRY(allocate_results(s));
   for (uint32_t i = 0; i < s->n; i++) {
     ACCEL_TRY(accel__media_sound(&sounds[i], s->processor.rate, &s->sound[i]));
     if (!s->sound[i].frames)
@@ -234,7 +234,6 @@ accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, ui
                                 .n_ids = s.n_ids,
                                 .ids = s.ids,
                                 .seconds = s.seconds};
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

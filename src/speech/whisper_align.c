@@ -32,7 +32,7 @@ void accel__median_filter(const float *x, int64_t n, int64_t width, float *work,
 
 /* ---- the way ---- */
 
-enum { BOTH, ROW, COLUMN }; /* the step that leads to a place */
+enum { BOTH, ROW, COLUMN }; /* the step that leads to a cell */
 
 /* Costs of the ways to column j of each row, from those to column j - 1, and the last step of
  * each. */
@@ -50,13 +50,13 @@ static void next_column(const double *cost, int64_t rows, int64_t columns, int64
 }
 
 accel_status accel__time_warp(const double *cost, int64_t rows, int64_t columns, int32_t *first) {
-  const size_t places = (size_t)(rows + 1) * (size_t)(columns + 1), height = (size_t)rows + 1;
-  uint8_t *step = malloc(places);
+  const size_t cells = (size_t)(rows + 1) * (size_t)(columns + 1), height = (size_t)rows + 1;
+  uint8_t *step = malloc(cells);
   float *before = malloc(2 * height * sizeof *before), *now = before + height;
   if (!step || !before) {
     free(step);
     free(before);
-    return accel__no_memory(places + 2 * height * sizeof *before);
+    return accel__no_memory(cells + 2 * height * sizeof *before);
   }
   for (int64_t i = 0; i <= rows; i++) before[i] = i ? INFINITY : 0.0f;
   for (int64_t j = 1; j <= columns; j++) {

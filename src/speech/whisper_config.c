@@ -54,7 +54,7 @@ static accel_status read_tasks(const reader *r) {
   return accel__json_int(r->file, map, "translate", 0, r->vocab - 1, &r->to->translate);
 }
 
-/* [[1, id or null], [2, id], ...]: tokens of places 1, 2, ... without a gap. */
+/* [[1, id or null], [2, id], ...]: tokens of positions 1, 2, ... without a gap. */
 static accel_status read_forced(const reader *r) {
   static const char expected[] = "[[1, token or null], [2, token], ...] without a gap";
   const accel__json *list = NULL;
@@ -64,13 +64,13 @@ static accel_status read_forced(const reader *r) {
   int64_t *forced = accel__arena_array(r->arena, (size_t)cJSON_GetArraySize(list), sizeof *forced);
   if (!forced) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(pair, list) {
-    const accel__json *place = cJSON_IsArray(pair) ? pair->child : NULL,
-                      *token = place ? place->next : NULL;
-    if (!cJSON_IsNumber(place) || !token || token->next)
+    const accel__json *index = cJSON_IsArray(pair) ? pair->child : NULL,
+                      *token = index ? index->next : NULL;
+    if (!cJSON_IsNumber(index) || !token || token->next)
       return wrong(r, "forced_decoder_ids", expected);
     /* as the class has it: then none count */
-    if (n == 0 && place->valuedouble != 1) return ACCEL_OK;
-    if (place->valuedouble != n + 1.0) return wrong(r, "forced_decoder_ids", expected);
+    if (n == 0 && index->valuedouble != 1) return ACCEL_OK;
+    if (index->valuedouble != n + 1.0) return wrong(r, "forced_decoder_ids", expected);
     if (!cJSON_IsNull(token) && !is_id(r, token))
       return wrong(r, "forced_decoder_ids", "token ids of the vocabulary");
     forced[n++] = cJSON_IsNull(token) ? -1 : (int64_t)token->valuedouble;
@@ -189,7 +189,7 @@ static bool has_task(const accel__whisper_config *c, const int64_t *ids, uint32_
 
 enum { DETECT = -2 }; /* beside -1, which stands for null */
 
-/* Start, then what forced_decoder_ids say, with the language in its place. */
+/* Start, then what forced_decoder_ids say, with the language in its position. */
 static accel_status first_tokens(const accel__whisper_config *c, const char *language,
                                  const char *task, int64_t start, int64_t *ids, uint32_t *n) {
   ids[(*n)++] = start;

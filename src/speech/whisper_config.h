@@ -20,7 +20,7 @@ typedef struct accel__whisper_config {
   int64_t transcribe, translate;           /* task_to_id; -1: not there */
   /* tokens (an index: the second); -1: not there */
   int64_t no_timestamps, max_initial_timestamp, prev_sot;
-  /* [n_forced] forced_decoder_ids from place 1 on; -1: null */
+  /* [n_forced] forced_decoder_ids from position 1 on; -1: null */
   const int64_t *forced;
   uint32_t n_forced;
   const char *said_language, *said_task; /* the file's own; NULL: none */

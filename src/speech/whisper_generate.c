@@ -1,5 +1,5 @@
-/* whisper_generate.c - sounds through Whisper side by side: encode a segment, generate it, judge it, go on
- * where it ended. */
+/* whisper_generate.c - sounds through Whisper side by side: encode a segment, generate it, judge
+ * it, go on where it ended. */
 #include "speech/whisper_generate.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ typedef struct job {
   accel__generate_config config;
   accel__request request;
   accel__whisper_segment *segment; /* [n] malloc'd; ids in the arena */
-  uint32_t n, room;
+  uint32_t n, capacity;
 } job;
 
 typedef struct run {
@@ -272,7 +272,7 @@ static accel_status make_prompt(run *r, job *j) {
 }
 
 /* How many tokens may come after the prompt. */
-static accel_status room_of(const run *r, job *j, uint32_t *out) {
+static accel_status most_new_tokens(const run *r, job *j, uint32_t *out) {
   const accel__generate_config *c = &r->plan->generate.config;
   const int64_t positions = r->plan->positions, half = positions / 2 - 1;
   int64_t most = positions - j->n_prompt;
@@ -309,8 +309,8 @@ static double temperature_of(const run *r, const job *j) {
 static accel_status begin_attempt(run *r, job *j) {
   const accel__whisper_options *o = &r->plan->options;
   const double temperature = temperature_of(r, j);
-  uint32_t room = j->request.new_tokens;
-  if (j->attempt == 0) ACCEL_TRY(room_of(r, j, &room));
+  uint32_t new_tokens = j->request.options.new_tokens;
+  if (j->attempt == 0) ACCEL_TRY(most_new_tokens(r, j, &new_tokens));
   j->config = r->plan->generate.config;
   j->config.do_sample = temperature > 0;
   j->config.temperature = temperature > 0 ? temperature : 1;
@@ -321,16 +321,16 @@ static accel_status begin_attempt(run *r, job *j) {
     j->config.first_timestamp = r->plan->config.no_timestamps + 1;
     j->config.max_initial_timestamp = r->plan->config.max_initial_timestamp;
   }
-  j->request = (accel__request){.config = &j->config,
-                                .prompt = {j->prompt, j->n_prompt},
-                                .encodes = true,
-                                .new_tokens = room,
-                                .want_sum = !isnan(o->logprob),
-                                .number = j->number,
-                                .on_token = o->on_token,
-                                .on_token_user = o->on_token_user,
-                                .sequence = j->base,
-                                .forks = true};
+  j->request = (accel__request){.options.config = &j->config,
+                                .input.prompt = {j->prompt, j->n_prompt},
+                                .input.encodes = true,
+                                .options.new_tokens = new_tokens,
+                                .options.want_sum = !isnan(o->logprob),
+                                .input.number = j->number,
+                                .options.on_token = o->on_token,
+                                .options.on_token_user = o->on_token_user,
+                                .start.sequence = j->base,
+                                .start.forks = true};
   ACCEL_TRY(accel__request_begin(&j->request));
   accel__engine_join(&r->engine, &j->request);
   return ACCEL_OK;
@@ -396,12 +396,12 @@ static accel_status judge(const run *r, const job *j, const accel__hypothesis *h
 /* `like` has all ids of the run, of which ids[n] are a part, and their times. */
 static accel_status add_segment(run *r, job *j, const accel__whisper_segment *like, double start,
                                 double end, const int32_t *ids, uint32_t n) {
-  if (j->n == j->room) {
-    uint32_t room = 2 * j->room + 8;
-    accel__whisper_segment *more = realloc(j->segment, room * sizeof *more);
-    if (!more) return accel__no_memory(room * sizeof *more);
+  if (j->n == j->capacity) {
+    uint32_t capacity = 2 * j->capacity + 8;
+    accel__whisper_segment *more = realloc(j->segment, capacity * sizeof *more);
+    if (!more) return accel__no_memory(capacity * sizeof *more);
     j->segment = more;
-    j->room = room;
+    j->capacity = capacity;
   }
   int32_t *copy = accel__arena_array(r->arena, n, sizeof *copy);
   if (!copy) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -463,7 +463,8 @@ static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_
   const int64_t heard = j->sound.heard == INT64_MAX ? INT64_MAX : j->sound.heard - j->seek;
   float *times = accel__arena_array(r->arena, n, sizeof *times);
   if (!times) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__align(&r->stepper, j->base, ids, j->request.prompt.n, n - 1, heard, times));
+  ACCEL_TRY(
+      accel__align(&r->stepper, j->base, ids, j->request.input.prompt.n, n - 1, heard, times));
   for (uint32_t i = 0; i < n; i++) times[i] += offset;
   *out = times;
   return ACCEL_OK;
@@ -474,16 +475,16 @@ static accel_status end_attempt(run *r, job *j) {
   accel__request *q = &j->request;
   accel__whisper_segment like = {.temperature = temperature_of(r, j)};
   bool again, skip;
-  if (q->status != ACCEL_OK) {
-    accel__fail(q->status, "%s", q->message ? q->message : "");
-    return accel__remedy(q->status, "%s", q->remedy ? q->remedy : "");
+  if (q->outcome.status != ACCEL_OK) {
+    accel__fail(q->outcome.status, "%s", q->outcome.message ? q->outcome.message : "");
+    return accel__remedy(q->outcome.status, "%s", q->outcome.remedy ? q->outcome.remedy : "");
   }
-  const accel__hypothesis *h = &q->done[0];
+  const accel__hypothesis *h = &q->outcome.done[0];
   if (h->finish == ACCEL__FINISH_CANCELLED)
     return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");
-  const int32_t *ids = h->ids + q->prompt.n;
+  const int32_t *ids = h->ids + q->input.prompt.n;
   like.score = h->score;
-  const uint32_t all = h->n - q->prompt.n;
+  const uint32_t all = h->n - q->input.prompt.n;
   uint32_t n = unpadded(&j->config, ids, all);
   like.ids = (accel__ids){ids, n};
   ACCEL_TRY(judge(r, j, h, ids, n, &like, &again, &skip));
@@ -579,7 +580,7 @@ static accel_status run_jobs(run *r, job *jobs, uint32_t together, accel__whispe
         j->number = next++;
         j->active = true;
         ACCEL_TRY(begin_job(r, j, load, user));
-      } else if (j->active && j->request.finished) {
+      } else if (j->active && j->request.outcome.finished) {
         ACCEL_TRY(end_attempt(r, j));
       } else {
         continue;

@@ -1,12 +1,11 @@
-/* whisper_generate.h - Whisper's generate: features of sounds to tokens, 30 seconds at a time (transformers'
- * WhisperForConditionalGeneration.generate with a batch of one sound: a sound's result does not
- * depend on its company).
+/* whisper_generate.h - Whisper's generate: features of sounds to tokens, 30 seconds at a time
+ * (transformers' WhisperForConditionalGeneration.generate with a batch of one sound: a sound's
+ * result does not depend on its company).
  *
  * A sound of more frames than the encoder takes is gone through from end of segment to end of
  * segment, as its timestamps say.  Where a piece looks bad (compression_ratio, logprob) it is
  * generated again at the next temperature; where it looks bad and silent (no_speech) it is left
- * out.  Sounds run side by side in one engine, each at its own pace.
- */
+ * out.  Sounds run side by side in one engine, each at its own pace. */
 #ifndef ACCEL_SPEECH_WHISPER_GENERATE_H
 #define ACCEL_SPEECH_WHISPER_GENERATE_H
 

@@ -60,13 +60,12 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   ACCEL_GOTO(accel__encode_texts(ep, texts, pairs, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "classifying",
-                               take_logits, &job));
+  ACCEL_GOTO(
+      accel__run_pieces(ep, "forward", &output, 1, &pieces, "classifying", take_logits, &job));
   *result = (accel_classifications){.n = n, .count = job.count, .score = job.score};
 done:
   accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

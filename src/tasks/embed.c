@@ -273,14 +273,14 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
 }
 
 static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan,
-                              const accel__piece *pieces, uint32_t n, embed_job *job) {
+                              const accel__piece_list *pieces, embed_job *job) {
   uint32_t output = 0;
   if (!plan->in_program) {
     accel_status status = accel__output_index(ep, "last_hidden_state", &output);
     if (status != ACCEL_OK)
       return accel__remedy(status, "open it with task \"feature-extraction\"");
   }
-  return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces, n,
+  return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces,
                            "embedding", take_piece, job);
 }
 
@@ -307,11 +307,10 @@ accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t
   embed_job job = {.plan = &plan, .result = result};
   ACCEL_GOTO(lay_out(&plan, enc, n, result, &job.data));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
-  ACCEL_GOTO(run_embed(ep, &plan, pieces.piece, n, &job));
+  ACCEL_GOTO(run_embed(ep, &plan, &pieces, &job));
 done:
   accel__encodings_free(enc, n);
   accel__arena_free(&scratch);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

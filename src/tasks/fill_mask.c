@@ -190,13 +190,11 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   if (!job.text || !job.count || !job.fill) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "filling",
-                               take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, &pieces, "filling", take_logits, &job));
   *result = (accel_fills){.n = job.n, .text = job.text, .count = job.count, .fill = job.fill};
 done:
   accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

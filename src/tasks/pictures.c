@@ -75,8 +75,7 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
     accel__tensors_free(&found);
   }
   *result = (accel_classifications){.n = n, .count = count, .score = score};
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }
 
@@ -155,8 +154,7 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
 done:
   accel__tensors_free(&texts);
   accel__encodings_free(enc, n_labels);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }
 
@@ -223,7 +221,6 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
   }
   *result = (accel_detections){
       .n = n, .count = count, .object = object, .height = height, .width = width};
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

@@ -307,15 +307,14 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions,
   ACCEL_GOTO(accel__list_pieces(enc, n, true, &scratch, &job.windows));
   ACCEL_GOTO(accel__output_index(ep, "start_logits", &outputs[0]));
   ACCEL_GOTO(accel__output_index(ep, "end_logits", &outputs[1]));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", outputs, 2, job.windows.piece, job.windows.n,
-                               "answering", take_window, &job));
+  ACCEL_GOTO(
+      accel__run_pieces(ep, "forward", outputs, 2, &job.windows, "answering", take_window, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);
   free(job.found);
   accel__encodings_free(enc, n);
   accel__arena_free(&scratch);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

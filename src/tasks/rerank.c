@@ -59,8 +59,7 @@ static accel_status run_pairs(rerank_job *job, const char *query, const char *co
   for (uint32_t i = 0; i < n; i++) job->truncated += enc[i].pieces > 1;
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(
-      accel__run_pieces(ep, "forward", &output, 1, pieces.piece, n, "ranking", take_logit, job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, &pieces, "ranking", take_logit, job));
 done:
   accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
@@ -178,8 +177,8 @@ typedef struct readers {
   accel__ids before;
 } readers;
 
-/* Reads ids[held .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left in
- * *item. */
+/* Reads ids[past_len .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left
+ * in *item. */
 static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t past_len,
                               accel__step_item *item) {
   for (;; past_len += ACCEL__STEP_TOKENS) {
@@ -274,18 +273,19 @@ static accel_status ask(rerank_job *job, const char *query, const char *const *d
 static accel_status own_function(const accel_endpoint *ep, int *out) {
   accel__json_file file = {0}, modules;
   const accel__json *newer = accel__json_get(ep->config.root, "sentence_transformers");
-  const accel__json *place[3] = {
+  const accel__json *candidate[3] = {
       NULL, accel__json_get(newer, "activation_fn"),
       accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
   accel_status status = accel__json_read_beside(ep->directory, "modules.json", 1 << 20, &modules);
   if (status == ACCEL_OK && modules.root)
     status =
         accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
-  if (status == ACCEL_OK) place[0] = accel__json_get(file.root, "activation_fn");
+  if (status == ACCEL_OK) candidate[0] = accel__json_get(file.root, "activation_fn");
   *out = ACCEL_PLUGIN_ACT_SIGMOID;
   /* the first that is there is the last to count */
   for (int i = 2; i >= 0 && status == ACCEL_OK; i--) {
-    const char *name = place[i] && cJSON_IsString(place[i]) ? place[i]->valuestring : NULL;
+    const char *name =
+        candidate[i] && cJSON_IsString(candidate[i]) ? candidate[i]->valuestring : NULL;
     if (!name || !accel__starts_with(name, "torch.")) continue;
     if ((*out = accel__torch_activation(name)) < 0)
       status = accel__fail(
@@ -356,7 +356,6 @@ accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *co
                             .truncated = job.truncated};
 done:
   free(job.logit);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

@@ -1,5 +1,5 @@
-/* segmentation.c - image-segmentation by models that give each pixel a class (SegFormer) or each query a
- * mask (DETR), and results drawn into pictures. */
+/* segmentation.c - image-segmentation by models that give each pixel a class (SegFormer) or each
+ * query a mask (DETR), and results drawn into pictures. */
 #include "tasks/segmentation.h"
 
 #include <math.h>
@@ -185,8 +185,7 @@ accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint3
   }
   *result = (accel_segmentations){
       .n = n, .count = count, .segment = segment, .height = height, .width = width, .map = map};
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }
 
@@ -234,15 +233,15 @@ static accel_status draw_map(accel__image *image, const accel_segmentations *fou
   for (uint32_t k = 0; k < found->count[index]; k++)
     if (found->segment[index][k].id > last) last = found->segment[index][k].id;
   uint8_t *known = last < INT32_MAX ? calloc((size_t)last + 2, 1) : NULL;
-  int32_t *shown = malloc(n * sizeof *shown);
-  accel_status status = known && shown ? ACCEL_OK : accel__no_memory(n * sizeof *shown);
+  int32_t *drawn = malloc(n * sizeof *drawn);
+  accel_status status = known && drawn ? ACCEL_OK : accel__no_memory(n * sizeof *drawn);
   for (uint32_t k = 0; status == ACCEL_OK && k < found->count[index]; k++)
     if (found->segment[index][k].id >= 0) known[found->segment[index][k].id] = 1;
   for (size_t i = 0; status == ACCEL_OK && i < n; i++)
-    shown[i] = map[i] >= 0 && map[i] <= last && known[map[i]] ? map[i] : -1;
-  if (status == ACCEL_OK) accel__draw_classes(image, shown, mixed);
+    drawn[i] = map[i] >= 0 && map[i] <= last && known[map[i]] ? map[i] : -1;
+  if (status == ACCEL_OK) accel__draw_classes(image, drawn, mixed);
   free(known);
-  free(shown);
+  free(drawn);
   return status;
 }
 

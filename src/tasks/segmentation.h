@@ -1,5 +1,5 @@
-/* segmentation.h - image-segmentation: small maps of scores to a map of the picture's size, and what
- * covers it. */
+/* segmentation.h - image-segmentation: small maps of scores to a map of the picture's size, and
+ * what covers it. */
 #ifndef ACCEL_TASKS_SEGMENTATION_H
 #define ACCEL_TASKS_SEGMENTATION_H
 

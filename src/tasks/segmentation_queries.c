@@ -1,5 +1,5 @@
-/* segmentation_queries.c - segments of models whose queries have a class and a mask each (DETR), read as
- * transformers' DetrImageProcessor reads them. */
+/* segmentation_queries.c - segments of models whose queries have a class and a mask each (DETR),
+ * read as transformers' DetrImageProcessor reads them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -319,15 +319,14 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
   job.windows = params->stride > 0;
   ACCEL_GOTO(accel__list_pieces(enc, n, job.windows, &scratch, &job.pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, job.pieces.piece, job.pieces.n, "tagging",
-                               take_logits, &job));
+  ACCEL_GOTO(
+      accel__run_pieces(ep, "forward", &output, 1, &job.pieces, "tagging", take_logits, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);
   free(job.found);
   accel__encodings_free(enc, n);
   accel__arena_free(&scratch);
-  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
-  *out = result;
+  *out = accel__task_finish(result, status);
   return status;
 }

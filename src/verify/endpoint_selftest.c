@@ -1,5 +1,5 @@
-/* endpoint_selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid
- * of hardware and precision. */
+/* endpoint_selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or
+ * over a grid of hardware and precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,7 +369,7 @@ static accel_status test_hardware(grid *g, const char *hardware, const char *con
   accel__registry *registry;
   bool available = hardware_available(g->ctx, hardware);
   const char *sum = NULL;
-  uint32_t place = g->report->n;
+  uint32_t index = g->report->n;
   ACCEL_TRY(accel__context_registry(g->ctx, &registry));
   ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_test", hardware), "Hardware not available"));
   for (uint32_t i = 0; i < n; i++) {
@@ -387,7 +387,7 @@ static accel_status test_hardware(grid *g, const char *hardware, const char *con
     accel__report_progress(g->ctx, "testing", g->report->n, 0);
     ACCEL_TRY(accel__check_cancelled(g->ctx));
   }
-  if (sum) g->values[place] = sum;
+  if (sum) g->values[index] = sum;
   return ACCEL_OK;
 }
 

@@ -1,4 +1,5 @@
-/* support_matrix.h - the support table: listed (registry), capable (plugins' `supports`), kept apart. */
+/* support_matrix.h - the support table: listed (registry), capable (plugins' `supports`), kept
+ * apart. */
 #ifndef ACCEL_VERIFY_SUPPORT_MATRIX_H
 #define ACCEL_VERIFY_SUPPORT_MATRIX_H
 

@@ -13,6 +13,7 @@
 #include "dispatch/pack.h"
 #include "verify/compare.h"
 #include "tasks/open.h"
+#include "processing/media.h"
 #include "processing/result.h"
 
 /* ---- reading ---- */
@@ -101,12 +102,6 @@ static accel_status read_golden(const char *path, accel__arena *arena, accel__go
 
 /* ---- which elements count ---- */
 
-static const accel_tensor *attention_mask(const accel__golden *g) {
-  for (uint32_t i = 0; i < g->inputs.n; i++)
-    if (!strcmp(g->inputs.item[i].name, "attention_mask")) return &g->inputs.item[i];
-  return NULL;
-}
-
 static double element(const accel_tensor *t, uint64_t i) {
   if (t->dtype == ACCEL_I64) return (double)((const int64_t *)t->data)[i];
   if (t->dtype == ACCEL_I32) return ((const int32_t *)t->data)[i];
@@ -120,7 +115,7 @@ static accel_status output_mask(const accel__golden *g, const accel__tensor_info
                                 accel__arena *arena, uint8_t **out) {
   const char *name = accel__arena_printf(arena, "mask.%s", want->name + 4);
   const accel__tensor_info *own = name ? accel__checkpoint_find(g->file, name) : NULL;
-  const accel_tensor *attended = attention_mask(g);
+  const accel_tensor *attended = accel__find_tensor(&g->inputs, "attention_mask");
   *out = NULL;
   bool by_rows = attended && attended->rank == 2 && want->rank >= 2 &&
                  want->dim[0] == attended->dim[0] && want->dim[1] == attended->dim[1];

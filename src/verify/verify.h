@@ -25,7 +25,7 @@ accel_status accel__verify_generate(accel_endpoint *ep, const accel__golden *g,
 accel_status accel__verify_whisper(accel_endpoint *ep, const accel__golden *g, accel_tensors **out);
 /* One JSON object of all arguments of generate; what only says what is returned is left out. */
 accel_status accel__verify_arguments(const accel__golden *g, accel__buffer *out);
-/* Sequences must be the same at fp32; elsewhere the agreeing prefix is told (to->note). */
+/* Sequences must be the same at fp32; elsewhere the agreeing prefix is reported (to->note). */
 accel_status accel__verify_sequences(const accel__golden *g, const accel__tensor_info *want,
                                      const accel_tensor *got, const char *precision,
                                      accel__arena *arena, accel_verify_output *to);

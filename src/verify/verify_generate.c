@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
+#include "processing/media.h"
 #include "generate/image_prompt.h"
 #include "verify/verify.h"
 #include "speech/whisper_generate.h"
@@ -53,12 +54,6 @@ typedef struct prompts {
   accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
   uint32_t n_tensors;
 } prompts;
-
-static const accel_tensor *find(const accel__golden *g, const char *name) {
-  for (uint32_t i = 0; i < g->inputs.n; i++)
-    if (!strcmp(g->inputs.item[i].name, name)) return &g->inputs.item[i];
-  return NULL;
-}
 
 static accel_status check_tensor(const accel__golden *g, const accel_tensor *t,
                                  const accel_tensor *like) {
@@ -151,7 +146,8 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
 static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *g,
                                  const accel__generate_config *c, accel__arena *arena,
                                  prompts *out) {
-  const accel_tensor *ids = find(g, "input_ids"), *mask = find(g, "attention_mask"), *any = ids;
+  const accel_tensor *ids = accel__find_tensor(&g->inputs, "input_ids"),
+                     *mask = accel__find_tensor(&g->inputs, "attention_mask"), *any = ids;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
     bool taken = accel__takes_whole(ep, t->name);
@@ -190,15 +186,15 @@ static int64_t filler(const accel__generate_config *c) {
 static accel_status lay_out(const accel_endpoint *ep, const accel__golden *g,
                             const accel__generate_config *c, const accel__request *requests,
                             uint32_t n, const prompts *p, accel_tensors **out) {
-  const accel_tensor *given = find(g, "input_ids");
-  int64_t before = ep->model->is_encoder_decoder ? requests[0].prompt.n : p->width, longest = 0,
-          rows = 0;
+  const accel_tensor *given = accel__find_tensor(&g->inputs, "input_ids");
+  int64_t before = ep->model->is_encoder_decoder ? requests[0].input.prompt.n : p->width,
+          longest = 0, rows = 0;
   for (uint32_t i = 0; i < n; i++)
-    for (uint32_t k = 0; k < requests[i].n_done; k++, rows++) {
-      if (ep->model->is_encoder_decoder && requests[i].prompt.n != before)
+    for (uint32_t k = 0; k < requests[i].outcome.n_done; k++, rows++) {
+      if (ep->model->is_encoder_decoder && requests[i].input.prompt.n != before)
         return accel__fail(ACCEL_ERROR_ARGUMENT,
                            "%s: row %u: what a decoder begins with may not be padded", g->path, i);
-      int64_t generated = requests[i].done[k].n - requests[i].prompt.n;
+      int64_t generated = requests[i].outcome.done[k].n - requests[i].input.prompt.n;
       longest = generated > longest ? generated : longest;
     }
   accel_tensor like[2] = {
@@ -208,14 +204,14 @@ static accel_status lay_out(const accel_endpoint *ep, const accel__golden *g,
   int64_t *row = (*out)->item[0].data;
   float *score = (*out)->item[1].data;
   for (uint32_t i = 0; i < n; i++)
-    for (uint32_t k = 0; k < requests[i].n_done; k++, row += before + longest) {
-      const accel__hypothesis *h = &requests[i].done[k];
-      int64_t generated = h->n - requests[i].prompt.n;
+    for (uint32_t k = 0; k < requests[i].outcome.n_done; k++, row += before + longest) {
+      const accel__hypothesis *h = &requests[i].outcome.done[k];
+      int64_t generated = h->n - requests[i].input.prompt.n;
       for (int64_t s = 0; s < before; s++)
-        row[s] = ep->model->is_encoder_decoder ? requests[i].prompt.id[s]
+        row[s] = ep->model->is_encoder_decoder ? requests[i].input.prompt.id[s]
                                                : element(given, i * p->width + s);
       for (int64_t s = 0; s < longest; s++)
-        row[before + s] = s < generated ? h->ids[requests[i].prompt.n + s] : filler(c);
+        row[before + s] = s < generated ? h->ids[requests[i].input.prompt.n + s] : filler(c);
       *score++ = h->score;
     }
   return ACCEL_OK;
@@ -234,10 +230,10 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g,
   uint32_t n = (uint32_t)p.rows;
   if (!(requests = calloc(n, sizeof *requests))) return accel__no_memory(n * sizeof *requests);
   for (uint32_t i = 0; i < n; i++) {
-    requests[i].padding = p.padding[i];
+    const accel__encoder_input prompt = {p.ids[i], p.tensor[i], p.n_tensors};
+    requests[i].input.padding = p.padding[i];
     if (p.n_tensors)
-      ACCEL_GOTO(accel__pictured_request(ep, plan, params, p.ids[i], p.tensor[i], p.n_tensors, i, 0,
-                                         &requests[i]));
+      ACCEL_GOTO(accel__pictured_request(ep, plan, params, &prompt, i, 0, &requests[i]));
     else
       ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
   }

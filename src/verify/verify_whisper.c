@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
+#include "processing/media.h"
 #include "verify/verify.h"
 #include "speech/whisper_generate.h"
 
@@ -108,16 +109,10 @@ typedef struct features {
   bool masked;                /* frames outside it do not count */
 } features;
 
-static const accel_tensor *find(const accel__golden *g, const char *name) {
-  for (uint32_t i = 0; i < g->inputs.n; i++)
-    if (!strcmp(g->inputs.item[i].name, name)) return &g->inputs.item[i];
-  return NULL;
-}
-
 static accel_status read_features(const accel__golden *g, const accel__whisper_plan *plan,
                                   features *out) {
-  const accel_tensor *x = out->values = find(g, "input_features"),
-                     *mask = out->mask = find(g, "attention_mask");
+  const accel_tensor *x = out->values = accel__find_tensor(&g->inputs, "input_features"),
+                     *mask = out->mask = accel__find_tensor(&g->inputs, "attention_mask");
   for (uint32_t i = 0; i < g->inputs.n; i++)
     if (&g->inputs.item[i] != x && &g->inputs.item[i] != mask)
       return accel__fail(ACCEL_ERROR_ARGUMENT,

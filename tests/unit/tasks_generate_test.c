@@ -139,11 +139,11 @@ static accel__generate_config kind(int i) {
 }
 
 static accel__request request_of(const accel__generate_config *c, uint32_t prompt) {
-  return (accel__request){.config = c,
-                          .prompt = {prompts[prompt], lengths[prompt]},
-                          .new_tokens = 24,
-                          .sequence = -1,
-                          .number = prompt};
+  return (accel__request){.options.config = c,
+                          .input.prompt = {prompts[prompt], lengths[prompt]},
+                          .options.new_tokens = 24,
+                          .start.sequence = -1,
+                          .input.number = prompt};
 }
 
 static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t later) {
@@ -158,14 +158,15 @@ static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t
 }
 
 static void check_same(const accel__request *a, const accel__request *b) {
-  assert_int_equal(a->status, ACCEL_OK);
-  assert_int_equal(b->status, ACCEL_OK);
-  assert_int_equal(a->n_done, b->n_done);
-  for (uint32_t i = 0; i < a->n_done; i++) {
-    assert_int_equal(a->done[i].n, b->done[i].n);
-    assert_memory_equal(a->done[i].ids, b->done[i].ids, a->done[i].n * sizeof(int32_t));
-    assert_int_equal(a->done[i].finish, b->done[i].finish);
-    assert_true(a->done[i].score == b->done[i].score);
+  assert_int_equal(a->outcome.status, ACCEL_OK);
+  assert_int_equal(b->outcome.status, ACCEL_OK);
+  assert_int_equal(a->outcome.n_done, b->outcome.n_done);
+  for (uint32_t i = 0; i < a->outcome.n_done; i++) {
+    assert_int_equal(a->outcome.done[i].n, b->outcome.done[i].n);
+    assert_memory_equal(a->outcome.done[i].ids, b->outcome.done[i].ids,
+                        a->outcome.done[i].n * sizeof(int32_t));
+    assert_int_equal(a->outcome.done[i].finish, b->outcome.done[i].finish);
+    assert_true(a->outcome.done[i].score == b->outcome.done[i].score);
   }
 }
 
@@ -210,7 +211,7 @@ static void test_failure_alone(void **state) {
   accel__generate_config c = kind(1);
   accel__request good[2] = {request_of(&c, 0), request_of(&c, 1)}, solo = request_of(&c, 1),
                  bad = request_of(&c, 2);
-  bad.prompt = (accel__ids){poisoned, 3};
+  bad.input.prompt = (accel__ids){poisoned, 3};
   (void)state;
   accel__stepper model = stepper_of(&f), other = stepper_of(&g);
   accel__engine e = {.model = &model}, lone = {.model = &other};
@@ -218,8 +219,8 @@ static void test_failure_alone(void **state) {
   accel__engine_join(&e, &bad);
   run_to_end(&e, good, 2, 2);
   run_to_end(&lone, &solo, 1, 1);
-  assert_int_equal(bad.status, ACCEL_ERROR_LIMIT);
-  assert_non_null(strstr(bad.message, "poisoned"));
+  assert_int_equal(bad.outcome.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.outcome.message, "poisoned"));
   check_same(&good[1], &solo);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&good[i], NULL);
@@ -231,9 +232,9 @@ static void test_failure_alone(void **state) {
 
 static accel__request translation_of(const accel__generate_config *c, uint32_t prompt) {
   accel__request r = request_of(c, prompt);
-  r.encodes = true;
-  r.encoder.ids = r.prompt;
-  r.prompt.n = 1;
+  r.input.encodes = true;
+  r.input.encoder.ids = r.input.prompt;
+  r.input.prompt.n = 1;
   return r;
 }
 
@@ -263,14 +264,14 @@ static void test_encoders(void **state) {
     joint[i] = translation_of(&c[i], i);
   }
   bad = translation_of(&c[0], 0);
-  bad.encoder.ids = (accel__ids){poisoned, 2};
+  bad.input.encoder.ids = (accel__ids){poisoned, 2};
   assert_int_equal(accel__request_begin(&bad), ACCEL_OK);
   accel__engine_join(&e, &bad);
   run_to_end(&e, joint, 2, 2);
-  assert_int_equal(bad.status, ACCEL_ERROR_LIMIT);
-  assert_non_null(strstr(bad.message, "poisoned"));
-  assert_true(joint[0].status == ACCEL_OK && joint[1].status == ACCEL_OK && joint[0].n_done &&
-              joint[1].n_done);
+  assert_int_equal(bad.outcome.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.outcome.message, "poisoned"));
+  assert_true(joint[0].outcome.status == ACCEL_OK && joint[1].outcome.status == ACCEL_OK &&
+              joint[0].outcome.n_done && joint[1].outcome.n_done);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&joint[i], NULL);
   accel__request_end(&bad, NULL);
@@ -292,9 +293,9 @@ static void test_no_waste(void **state) {
   assert_int_equal(f.steps, 24); /* the prompt, then 23 of the 24 tokens: the last one is not fed */
   assert_int_equal(f.most_tokens, 9);
   assert_int_equal(f.copies, 2);
-  for (uint32_t i = 0; i < r.n_done; i++) {
-    assert_int_equal(r.done[i].finish, ACCEL__FINISH_LENGTH);
-    assert_int_equal(r.done[i].number, i);
+  for (uint32_t i = 0; i < r.outcome.n_done; i++) {
+    assert_int_equal(r.outcome.done[i].finish, ACCEL__FINISH_LENGTH);
+    assert_int_equal(r.outcome.done[i].number, i);
   }
   accel__request_end(&r, NULL);
   accel__engine_free(&e);
@@ -323,15 +324,15 @@ static void test_cancel(void **state) {
   c.eos.n = 0;
   listener l = {.stop_after = 5};
   accel__request r = request_of(&c, 0);
-  r.on_token = listen_to;
-  r.on_token_user = &l;
+  r.options.on_token = listen_to;
+  r.options.on_token_user = &l;
   accel__stepper model = stepper_of(&f);
   accel__engine e = {.model = &model};
   (void)state;
   run_to_end(&e, &r, 1, 1);
   assert_int_equal(l.tokens, 5);
-  assert_int_equal(r.done[0].n - r.prompt.n, 5);
-  assert_int_equal(r.done[0].finish, ACCEL__FINISH_CANCELLED);
+  assert_int_equal(r.outcome.done[0].n - r.input.prompt.n, 5);
+  assert_int_equal(r.outcome.done[0].finish, ACCEL__FINISH_CANCELLED);
   check_all_dropped(&f);
   accel__request_end(&r, NULL);
   accel__engine_free(&e);
