@@ -142,7 +142,7 @@ static accel_status stops(const accel__request *r, const accel__hypothesis *h, i
                           accel__finish *why) {
   uint32_t generated = h->n - r->prompt.n;
   accel__text_stream text = {.tokenizer = r->tokenizer,
-                             .keep_special = r->keep_special,
+                             .keep_special_tokens = r->keep_special_tokens,
                              .no_clean_up = r->no_clean_up,
                              .stop = r->config->stop,
                              .n_stop = r->config->n_stop};

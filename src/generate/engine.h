@@ -65,7 +65,7 @@ typedef struct accel__request {
   uint32_t padding;    /* see accel__logits_input */
   uint32_t new_tokens; /* at most */
   uint32_t logprobs;   /* alternatives to tell for each token */
-  bool want_logprobs, keep_special, keep_stop, no_clean_up;
+  bool want_logprobs, keep_special_tokens, keep_stop, no_clean_up;
   bool want_sum;           /* accel__hypothesis.sum, of sampling */
   uint32_t number;         /* of the prompt, for `told` */
   accel_token_fn on_token; /* may be NULL */
