@@ -250,7 +250,7 @@ typedef struct accel_image_prompt {
  *            accel_generations_free().
  * @return ACCEL_ERROR_ARGUMENT: image tokens and pictures of a prompt are not as many, or a
  *         question is missing.  ACCEL_ERROR_UNSUPPORTED: the model takes no pictures, or holds no
- *         conversations. Failures of pictures are those of media_tasks.h.
+ *         conversations.  Failures of pictures are those of media_tasks.h.
  */
 ACCEL_API accel_status accel_generate_images(accel_endpoint *endpoint,
                                              const accel_image_prompt *prompts, uint32_t n,

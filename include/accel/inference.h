@@ -97,7 +97,7 @@ typedef struct accel_placement_report {
  * @param params NULL: all defaults.  Copied.
  * @param out cleaned up with accel_cleanup(), at the latest by accel_destroy().
  * @return ACCEL_ERROR_NOT_FOUND: the model is not on this machine; the remedy is the download
- *         command. ACCEL_ERROR_ARGUMENT: an unknown task, precision, kv_cache or device name.
+ *         command.  ACCEL_ERROR_ARGUMENT: an unknown task, precision, kv_cache or device name.
  *         ACCEL_ERROR_UNSUPPORTED: an architecture, a module, a weight format or a value in
  *         config.json that is not supported; the message has file and field.
  *         ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is malformed or cannot be read.

@@ -197,7 +197,7 @@ typedef struct accel_segment_params {
   /** sizeof(accel_segment_params). */
   uint32_t size;
   /** "panoptic" or "instance": segments of objects, numbered from 1.  "semantic": segments of
-   *  classes. NULL: the first of these that the model can do. */
+   *  classes.  NULL: the first of these that the model can do. */
   const char *subtask;
   /** Panoptic and instance: objects with a score above it count; 0 to 1, default 0.9. */
   double threshold;

@@ -34,7 +34,7 @@
  *    strides that the program carries.  A NULL function pointer means "absent", and each one's
  *    description says what the core does then.
  *  - **Strings** are UTF-8, end with NUL, and live as long as the struct that holds them.
- *  - **Unknown things.**  An op, attribute or flag that a plugin does not know makes it answer
+ *  - **Unknown things.**  An op or attribute that a plugin does not know makes it answer
  *    ACCEL_PLUGIN_E_UNSUPPORTED, never a guess.
  */
 #ifndef ACCEL_PLUGIN_H
@@ -105,15 +105,17 @@ typedef struct accel_plugin_error {
 
 /* ---- names of the op set ------------------------------------------------------------------- */
 
-/*
- * All names come from one list, ops.def, which is installed beside this header and says what each
- * op's operands, results and attributes are.
+/**
+ * The ops, numbered 1 to ACCEL_PLUGIN_OP_COUNT.
+ *
+ * These and the names below come from one list, ops.def, which is installed beside this header and
+ * says what each op's operands, results and attributes are:
+ *
+ * @verbinclude ops.def
  */
-
-/** The ops, numbered 1 to ACCEL_PLUGIN_OP_COUNT. */
 typedef enum accel_plugin_op {
 #define ACCEL_OP(name, number, operands, outputs, attributes, text) \
-  ACCEL_PLUGIN_OP_##name = number, /**< see ops.def */
+  ACCEL_PLUGIN_OP_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_op;
 enum {
@@ -126,27 +128,27 @@ enum {
 /** Keys of attributes. */
 typedef enum accel_plugin_attr_key {
 #define ACCEL_ATTR(name, number, key, type, text) \
-  ACCEL_PLUGIN_ATTR_##name = number, /**< see ops.def */
+  ACCEL_PLUGIN_ATTR_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_attr_key;
 
 /** Activation functions. */
 typedef enum accel_plugin_act {
-#define ACCEL_ACT(name, number, key, text) ACCEL_PLUGIN_ACT_##name = number, /**< see ops.def */
+#define ACCEL_ACT(name, number, key, text) ACCEL_PLUGIN_ACT_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_act;
 
 /** Kinds of the unary op from 20 on; below 20 they are accel_plugin_act. */
 typedef enum accel_plugin_unary {
 #define ACCEL_UNARY(name, number, key, text) \
-  ACCEL_PLUGIN_UNARY_##name = number, /**< see ops.def */
+  ACCEL_PLUGIN_UNARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_unary;
 
 /** Kinds of the binary op. */
 typedef enum accel_plugin_binary {
 #define ACCEL_BINARY(name, number, key, text) \
-  ACCEL_PLUGIN_BINARY_##name = number, /**< see ops.def */
+  ACCEL_PLUGIN_BINARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_binary;
 
@@ -154,7 +156,7 @@ typedef enum accel_plugin_binary {
  *  PAD_. */
 typedef enum accel_plugin_kind {
 #define ACCEL_KIND(group, name, number, key, text) \
-  ACCEL_PLUGIN_##group##_##name = number, /**< see ops.def */
+  ACCEL_PLUGIN_##group##_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_kind;
 
@@ -862,7 +864,7 @@ typedef struct accel_plugin {
                   const accel_plugin_options *options, accel_plugin_endpoint **out,
                   accel_plugin_error *error);
   /** Runs an entry; in[], out[] in the order of the entry.  session is NULL for entries without
-   *  state. A failed run leaves the session as it was, but for ACCEL_PLUGIN_E_DEVICE_LOST.
+   *  state.  A failed run leaves the session as it was, but for ACCEL_PLUGIN_E_DEVICE_LOST.
    * Required. */
   int32_t (*handler)(accel_plugin_endpoint *endpoint, accel_plugin_session *session,
                      accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
