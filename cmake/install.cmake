@@ -1,6 +1,7 @@
 # Headers, pkg-config file and CMake package.  Everything is relative to the installed place: the prefix works when moved.
 include(CMakePackageConfigHelpers)
-install(FILES include/accel/accel.h include/accel/plugin.h include/accel/ops.def DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/accel)
+# All of include/accel: accel.h with the headers it includes, and plugin.h with its list of ops.
+install(DIRECTORY include/accel/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/accel FILES_MATCHING PATTERN "*.h" PATTERN "ops.def")
 file(RELATIVE_PATH ACCEL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" ACCEL_PC_PREFIX "${ACCEL_PC_PREFIX}")
 configure_file(cmake/accel.pc.in accel.pc @ONLY)

@@ -27,7 +27,7 @@ static accel_status talk(accel_chat *chat) {
   while (fprintf(stderr, "> "), fgets(line, sizeof line, stdin)) {
     accel_generations *found = NULL;
     line[strcspn(line, "\n")] = 0;
-    accel_status status = *line ? accel_chat_say(chat, line, &wishes, &found) : ACCEL_OK;
+    accel_status status = *line ? accel_chat_send(chat, line, &wishes, &found) : ACCEL_OK;
     if (status != ACCEL_OK) return status;
     if (found) printf("\n");
     if (found)

@@ -88,7 +88,7 @@ inline Generations say(const Chat &chat, const std::string &text, const Listener
     return (*static_cast<Listener *>(user))(*event) ? 0 : 1;
   };
   accel_generations *found = nullptr;
-  check(accel_chat_say(chat.get(), text.c_str(), &wishes, &found));
+  check(accel_chat_send(chat.get(), text.c_str(), &wishes, &found));
   return Generations(found);
 }
 

@@ -1,4 +1,4 @@
-/* api_chat.c - conversations: argument checks and the lock of each, then tasks/. */
+/* api_chat.c - conversations: argument checks and the lock of each, then generate/. */
 #include "generate/chat_session.h"
 
 #include <string.h>
@@ -11,11 +11,8 @@ accel_chat_params accel_chat_params_default(void) {
 
 accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params,
                              accel_chat **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_chat_params mine = accel_chat_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_chat_params, mine, params);
   return accel__chat_open(endpoint, &mine, out);
 }
 
@@ -25,31 +22,23 @@ void accel_chat_close(accel_chat **chat) {
   *chat = NULL;
 }
 
-accel_status accel_chat_say(accel_chat *chat, const char *text, const accel_generate_params *params,
-                            accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(chat);
+accel_status accel_chat_send(accel_chat *chat, const char *text,
+                             const accel_generate_params *params, accel_generations **out) {
+  API_CALL(chat, out);
   API_NEED(text);
-  accel_generate_params mine = accel__generate_defaults();
-  API_PARAMS(mine, params);
-  API_LOCKED(chat, accel__chat_say(chat, text, &mine, out));
+  API_PARAMS(accel_generate_params, mine, params);
+  API_LOCKED(chat, accel__chat_send(chat, text, &mine, out));
 }
 
-accel_status accel_chat_answer(accel_chat *chat, const accel_generate_params *params,
-                               accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(chat);
-  accel_generate_params mine = accel__generate_defaults();
-  API_PARAMS(mine, params);
-  API_LOCKED(chat, accel__chat_answer(chat, &mine, out));
+accel_status accel_chat_generate(accel_chat *chat, const accel_generate_params *params,
+                                 accel_generations **out) {
+  API_CALL(chat, out);
+  API_PARAMS(accel_generate_params, mine, params);
+  API_LOCKED(chat, accel__chat_generate(chat, &mine, out));
 }
 
 accel_status accel_chat_messages(accel_chat *chat, char **json) {
-  API_BEGIN();
-  API_OUT(json);
-  API_NEED(chat);
+  API_CALL(chat, json);
   API_LOCKED(chat, accel__chat_messages(chat, json));
 }
 

@@ -8,33 +8,29 @@
 #include "processing/result.h"
 #include "core/status.h"
 
-/* First line of a public call: forgets the thread's last error and refuses a NULL that may not be
- * one. */
+/* First line of a call without outputs: forgets the thread's last error. */
 #define API_BEGIN() accel__clear_error()
+/* An argument that may not be NULL. */
 #define API_NEED(pointer)                                                               \
   do {                                                                                  \
     if (!(pointer))                                                                     \
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '" #pointer "' is NULL", __func__); \
   } while (0)
-/* Outputs are NULL until the call has succeeded. */
+/* An output: NULL until the call has succeeded. */
 #define API_OUT(pointer) \
   do {                   \
     API_NEED(pointer);   \
     *(pointer) = NULL;   \
   } while (0)
-/* Copies the caller's parameter struct over the defaults: fields beyond the size it was compiled
- * with keep their default. */
-#define API_PARAMS(into, given)                                                                   \
-  do {                                                                                            \
-    if (given) {                                                                                  \
-      if ((given)->size < sizeof(uint32_t) || (given)->size > 4096)                               \
-        return accel__fail(ACCEL_ERROR_ARGUMENT,                                                  \
-                           "%s: params.size is %u; start from the _default() function", __func__, \
-                           (given)->size);                                                        \
-      memcpy(&(into), (given), (given)->size < sizeof(into) ? (given)->size : sizeof(into));      \
-      (into).size = sizeof(into);                                                                 \
-    }                                                                                             \
-  } while (0)
+/* First line of a call on an object with one output; neither may be NULL. */
+#define API_CALL(object, out) \
+  API_BEGIN();                \
+  API_OUT(out);               \
+  API_NEED(object)
+/* Declares `mine`, a parameter struct with its defaults and, over them, what the caller gave. */
+#define API_PARAMS(type, mine, given) \
+  type mine = type##_default();       \
+  ACCEL_TRY(accel__overlay_params(__func__, given, sizeof mine, &(mine)))
 /* Last line of a call on an object with a lock: one call at a time. */
 #define API_LOCKED(object, call)           \
   do {                                     \
@@ -43,6 +39,11 @@
     pthread_mutex_unlock(&(object)->lock); \
     return status_;                        \
   } while (0)
+
+/* Copies the caller's parameter struct `given` (NULL: nothing) over the defaults in *mine.  Both
+ * begin with their size in bytes, a uint32_t: fields beyond the size that the caller was compiled
+ * with keep their defaults.  A size that no _default() function sets is an error. */
+accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes, void *mine);
 
 /* n texts (labels, names): none may be NULL.  `what` is the argument's name. */
 accel_status accel__check_texts(const char *caller, const char *what, const char *const *texts,

@@ -33,8 +33,7 @@ static accel_status open_context(accel *ctx) {
 accel_status accel_create(const accel_params *params, accel **out) {
   API_BEGIN();
   API_OUT(out);
-  accel_params mine = accel_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_params, mine, params);
   if ((uint32_t)mine.mode > ACCEL_MODE_THROUGHPUT)
     return accel__fail(
         ACCEL_ERROR_ARGUMENT,

@@ -8,9 +8,7 @@
 
 accel_status accel_detect(accel *ctx, int refresh, accel_devices **out) {
   accel__hardware *hardware;
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   ACCEL_TRY(accel__context_hardware(ctx, &hardware));
   return accel__hardware_detect(hardware, refresh != 0, out);
 }
@@ -19,17 +17,13 @@ void accel_devices_free(accel_devices **devices) { accel__devices_free(devices);
 
 accel_status accel_detect_json(accel *ctx, int refresh, char **json) {
   accel__hardware *hardware;
-  API_BEGIN();
-  API_OUT(json);
-  API_NEED(ctx);
+  API_CALL(ctx, json);
   ACCEL_TRY(accel__context_hardware(ctx, &hardware));
   return accel__detect_json(hardware, refresh != 0, json);
 }
 
 accel_status accel_find_model(accel *ctx, const char *model, char **directory) {
-  API_BEGIN();
-  API_OUT(directory);
-  API_NEED(ctx);
+  API_CALL(ctx, directory);
   API_NEED(model);
   accel__arena arena = {0};
   char *found = NULL;
@@ -40,8 +34,6 @@ accel_status accel_find_model(accel *ctx, const char *model, char **directory) {
 }
 
 accel_status accel_matrix_json(accel *ctx, const char *model, char **json) {
-  API_BEGIN();
-  API_OUT(json);
-  API_NEED(ctx);
+  API_CALL(ctx, json);
   return accel__matrix_json(ctx, model, json);
 }

@@ -30,9 +30,7 @@ accel_status accel_is_cuda_available(accel *ctx, int *available) {
 }
 
 accel_status accel_get_device(accel *ctx, const char *wanted, accel_device **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   return accel__device_get(ctx, wanted && *wanted ? wanted : "auto", out);
 }
 
@@ -50,9 +48,7 @@ const char *accel_get_device_type(const accel_device *device) {
 }
 
 accel_status accel_device_info_text(accel_device *device, char **text) {
-  API_BEGIN();
-  API_OUT(text);
-  API_NEED(device);
+  API_CALL(device, text);
   return accel__device_text(device, text);
 }
 
@@ -64,8 +60,7 @@ accel_status accel_device_memory(accel_device *device, accel_memory_summary *out
   API_BEGIN();
   API_NEED(device);
   API_NEED(out);
-  accel_memory_summary known = accel_memory_summary_default();
-  API_PARAMS(known, out); /* refuses a size that was never set */
+  API_PARAMS(accel_memory_summary, known, out); /* refuses a size that was never set */
   return accel__device_summary(device, out);
 }
 
@@ -120,9 +115,7 @@ static accel_status check_tensor(const char *caller, const accel_tensor *t) {
 
 accel_status accel_to_device(accel_device *device, const accel_tensor *tensor,
                              accel_device_tensor **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(device);
+  API_CALL(device, out);
   API_NEED(tensor);
   accel_device_tensor *made;
   ACCEL_TRY(check_tensor(__func__, tensor));
@@ -136,9 +129,7 @@ accel_status accel_to_device(accel_device *device, const accel_tensor *tensor,
 }
 
 accel_status accel_to_host(const accel_device_tensor *tensor, accel_tensors **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(tensor);
+  API_CALL(tensor, out);
   accel_tensors *list;
   ACCEL_TRY(accel__tensors_new(accel__device_tensor_view(tensor), 1, &list));
   accel_status status = accel__device_tensor_read(tensor, list->item[0].data);
@@ -162,17 +153,13 @@ void accel_device_tensor_free(accel_device_tensor **tensor) {
 /* ---- the stream ---- */
 
 accel_status accel_get_device_stream(accel_device *device, accel_device_stream **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(device);
+  API_CALL(device, out);
   return accel__device_stream(device, out);
 }
 
 accel_status accel_stream_to_device(accel_device_stream *stream, const accel_tensor *tensor,
                                     accel_device_tensor **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(stream);
+  API_CALL(stream, out);
   API_NEED(tensor);
   accel_device_tensor *made;
   ACCEL_TRY(check_tensor(__func__, tensor));

@@ -18,12 +18,9 @@ accel_init_params accel_init_params_default(void) {
 
 accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params,
                         accel_endpoint **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(model);
-  accel_init_params mine = accel_init_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_init_params, mine, params);
   return accel__open(ctx, model, &mine, out);
 }
 
@@ -81,9 +78,7 @@ static accel_status check_tensors(const char *caller, const accel_tensors *list)
 
 accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs,
                              const char *const *names, uint32_t n, accel_tensors **outputs) {
-  API_BEGIN();
-  API_OUT(outputs);
-  API_NEED(endpoint);
+  API_CALL(endpoint, outputs);
   ACCEL_TRY(check_tensors(__func__, inputs));
   if (names) ACCEL_TRY(accel__check_texts(__func__, "names", names, n));
   return accel__run_padded(endpoint, inputs, names, n, outputs);
@@ -160,9 +155,7 @@ static void free_copied(void *work) {
 }
 
 accel_status accel_submit(accel_queue *queue, const accel_tensors *inputs, accel_ticket **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(queue);
+  API_CALL(queue, out);
   accel_tensors *copy;
   ACCEL_TRY(check_tensors(__func__, inputs));
   ACCEL_TRY(accel__tensors_new(inputs->item, inputs->n, &copy));
@@ -194,9 +187,7 @@ static accel_status embed_copied(accel_endpoint *ep, void *work, accel_tensors *
 
 accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n,
                                 accel_ticket **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(queue);
+  API_CALL(queue, out);
   API_NEED(texts);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   text_work *work = accel__task_result(sizeof *work);
@@ -214,9 +205,7 @@ accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, ui
 }
 
 accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
-  API_BEGIN();
-  API_OUT(outputs);
-  API_NEED(ticket);
+  API_CALL(ticket, outputs);
   API_NEED(*ticket);
   return accel__queue_wait(ticket, timeout_ms, outputs);
 }
@@ -224,9 +213,7 @@ accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors
 /* ---- looking inside ---- */
 
 accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   bool dot = format && !strcmp(format, "dot");
   if (format && !dot && strcmp(format, "text"))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: format '%s' is not text or dot", __func__,
@@ -243,8 +230,6 @@ accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, ch
 }
 
 accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   return accel__self_test(endpoint, out);
 }

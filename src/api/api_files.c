@@ -24,9 +24,7 @@ static accel_status describe(const char *path, const accel__tensor_info *t, acce
 }
 
 accel_status accel_tensors_read(const char *path, accel_tensors **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(path);
+  API_CALL(path, out);
   accel__checkpoint *file;
   ACCEL_TRY(accel__checkpoint_open(path, &file));
   uint32_t n = accel__checkpoint_count(file);

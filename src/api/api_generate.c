@@ -1,4 +1,4 @@
-/* api_generate.c - text generation: argument checks, then tasks/. */
+/* api_generate.c - text generation: argument checks, then generate/. */
 #include "generate/generation.h"
 
 #include <stdlib.h>
@@ -25,11 +25,8 @@ static accel_status check_params(const char *caller, const accel_generate_params
 
 accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                             const accel_generate_params *params, accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_generate_params mine = accel_generate_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_generate_params, mine, params);
   ACCEL_TRY(check_params(__func__, &mine));
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__generate(endpoint, texts, n, &mine, out);
@@ -38,11 +35,8 @@ accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, 
 accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids,
                                 const uint32_t *count, uint32_t n,
                                 const accel_generate_params *params, accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_generate_params mine = accel_generate_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_generate_params, mine, params);
   ACCEL_TRY(check_params(__func__, &mine));
   if (n) API_NEED(ids);
   if (n) API_NEED(count);
@@ -68,32 +62,24 @@ static accel_status text2text(const char *caller, accel_endpoint *endpoint,
                               const accel_text2text_params *params, accel_generations **out) {
   accel_generate_params mine = accel_generate_params_default();
   accel_text2text_params how = *params;
-  API_PARAMS(mine, params->generate);
+  ACCEL_TRY(accel__overlay_params(caller, params->generate, sizeof mine, &mine));
   ACCEL_TRY(check_params(caller, &mine));
-  for (uint32_t i = 0; i < n; i++)
-    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", caller, i);
+  ACCEL_TRY(accel__check_texts(caller, "texts", texts, n));
   how.generate = &mine;
   return accel__text2text(endpoint, texts, n, &how, out);
 }
 
 accel_status accel_text2text(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                              const accel_text2text_params *params, accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  if (n) API_NEED(texts);
-  accel_text2text_params mine = accel_text2text_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_text2text_params, mine, params);
   return text2text(__func__, endpoint, texts, n, &mine, out);
 }
 
 accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                              const char *source, const char *target,
                              const accel_generate_params *params, accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  if (n) API_NEED(texts);
+  API_CALL(endpoint, out);
   const accel_text2text_params how = {.size = sizeof how,
                                       .task = "translation",
                                       .source = source,
@@ -104,10 +90,7 @@ accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts,
 
 accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                              const accel_generate_params *params, accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  if (n) API_NEED(texts);
+  API_CALL(endpoint, out);
   const accel_text2text_params how = {
       .size = sizeof how, .task = "summarization", .generate = params};
   return text2text(__func__, endpoint, texts, n, &how, out);
@@ -130,11 +113,8 @@ static accel_status check_prompts(const char *caller, const accel_image_prompt *
 accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts,
                                    uint32_t n, const accel_generate_params *params,
                                    accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_generate_params mine = accel_generate_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_generate_params, mine, params);
   ACCEL_TRY(check_params(__func__, &mine));
   if (n) API_NEED(prompts);
   ACCEL_TRY(check_prompts(__func__, prompts, n));
@@ -144,11 +124,8 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
 accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
                                    uint32_t n, const accel_generate_params *params,
                                    accel_ticket **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(queue);
-  accel_generate_params mine = accel__generate_defaults();
-  API_PARAMS(mine, params);
+  API_CALL(queue, out);
+  API_PARAMS(accel_generate_params, mine, params);
   ACCEL_TRY(check_params(__func__, &mine));
   if (!text && n) API_NEED(ids);
   return accel__submit_generate(queue, text, ids, n, &mine, out);
@@ -156,9 +133,7 @@ accel_status accel_submit_generate(accel_queue *queue, const char *text, const i
 
 accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                     accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ticket);
+  API_CALL(ticket, out);
   API_NEED(*ticket);
   return accel__wait_generations(ticket, timeout_ms, out);
 }

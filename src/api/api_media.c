@@ -1,4 +1,4 @@
-/* api_media.c - pictures and sounds: argument checks, then tasks/. */
+/* api_media.c - pictures and sounds: argument checks, then processing/, speech/ and tasks/. */
 #include <math.h>
 #include <string.h>
 
@@ -26,12 +26,9 @@ accel_status accel__check_media(const char *caller, const char *what, const acce
 
 accel_status accel_preprocess(accel *ctx, const char *model, const accel_preprocess_params *params,
                               accel_tensors **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(model);
-  accel_preprocess_params mine = accel_preprocess_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_preprocess_params, mine, params);
   ACCEL_TRY(accel__check_media(__func__, "images", mine.images, mine.n_images));
   ACCEL_TRY(accel__check_media(__func__, "sounds", mine.sounds, mine.n_sounds));
   return accel__preprocess(ctx, model, &mine, out);
@@ -40,11 +37,8 @@ accel_status accel_preprocess(accel *ctx, const char *model, const accel_preproc
 accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                    const accel_classify_params *params,
                                    accel_classifications **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_classify_params mine = accel_classify_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__classify_images(endpoint, images, n, &mine, out);
 }
@@ -52,11 +46,8 @@ accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *
 accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
                                    const accel_classify_params *params,
                                    accel_classifications **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_classify_params mine = accel_classify_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
   return accel__classify_sounds(endpoint, sounds, n, &mine, out);
 }
@@ -64,9 +55,7 @@ accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *
 accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                    const char *const *labels, uint32_t n_labels,
                                    const char *hypothesis, accel_classifications **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   API_NEED(labels);
   if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
   ACCEL_TRY(accel__check_texts(__func__, "labels", labels, n_labels));
@@ -77,11 +66,8 @@ accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *
 
 accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                   const accel_detect_params *params, accel_detections **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_detect_params mine = accel_detect_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_detect_params, mine, params);
   if (!(mine.threshold >= 0.0 && mine.threshold <= 1.0))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: threshold is %g; it must be from 0 to 1",
                        __func__, mine.threshold);
@@ -101,11 +87,8 @@ accel_transcribe_params accel_transcribe_params_default(void) {
 
 accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
                               const accel_transcribe_params *params, accel_transcripts **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_transcribe_params mine = accel_transcribe_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_transcribe_params, mine, params);
   if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word") &&
       strcmp(mine.timestamps, "segment") && strcmp(mine.timestamps, "auto"))
     return accel__fail(

@@ -12,12 +12,9 @@ accel_fit_params accel_fit_params_default(void) {
 
 accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *params,
                        accel_fit_report **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(model);
-  accel_fit_params mine = accel_fit_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_fit_params, mine, params);
   return accel__fit_report(ctx, model, &mine, out);
 }
 
@@ -47,9 +44,7 @@ static accel_status list_cache(const accel__cache *cache, accel_cache_list *list
 }
 
 accel_status accel_cache_ls(accel *ctx, accel_cache_list **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   accel_cache_list *list = accel__task_result(sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = list_cache(accel__context_cache(ctx, false), list);

@@ -23,11 +23,8 @@ accel_segment_params accel_segment_params_default(void) {
 
 accel_status accel_segment_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                   const accel_segment_params *params, accel_segmentations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_segment_params mine = accel_segment_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_segment_params, mine, params);
   const double share[3] = {mine.threshold, mine.mask_threshold, mine.overlap_threshold};
   static const char *const name[3] = {"threshold", "mask_threshold", "overlap_threshold"};
   for (int i = 0; i < 3; i++)

@@ -36,8 +36,7 @@ accel_status accel_registry_list(accel *ctx, const accel_registry_filter *filter
                                  accel_strings **models) {
   API_OUT(models);
   API_REGISTRY(registry);
-  accel_registry_filter mine = accel_registry_filter_default();
-  API_PARAMS(mine, filter);
+  API_PARAMS(accel_registry_filter, mine, filter);
   return accel__registry_list(registry, &mine, models);
 }
 

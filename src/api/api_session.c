@@ -1,4 +1,4 @@
-/* api_session.c - sessions: argument checks and the lock of each, then tasks/. */
+/* api_session.c - sessions: argument checks and the lock of each, then generate/. */
 #include "generate/generate_session.h"
 
 #include <string.h>
@@ -6,9 +6,7 @@
 #include "api/api_check.h"
 
 accel_status accel_session_open(accel_endpoint *endpoint, accel_session **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   return accel__session_make(endpoint, out);
 }
 
@@ -34,11 +32,8 @@ accel_status accel_session_feed_ids(accel_session *session, const int32_t *ids, 
 
 accel_status accel_session_generate(accel_session *session, const accel_generate_params *params,
                                     accel_generations **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(session);
-  accel_generate_params mine = accel__generate_defaults();
-  API_PARAMS(mine, params);
+  API_CALL(session, out);
+  API_PARAMS(accel_generate_params, mine, params);
   API_LOCKED(session, accel__session_generate(session, &mine, out));
 }
 
@@ -56,9 +51,7 @@ accel_status accel_session_truncate(accel_session *session, uint32_t tokens) {
 }
 
 accel_status accel_session_fork(accel_session *session, accel_session **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(session);
+  API_CALL(session, out);
   API_LOCKED(session, accel__session_fork(session, out));
 }
 
@@ -70,9 +63,7 @@ accel_status accel_session_save(accel_session *session, const char *path) {
 }
 
 accel_status accel_session_load(accel_endpoint *endpoint, const char *path, accel_session **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   API_NEED(path);
   return accel__session_load(endpoint, path, out);
 }

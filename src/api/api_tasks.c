@@ -18,8 +18,9 @@ accel_embed_params accel_embed_params_default(void) {
 accel_classify_params accel_classify_params_default(void) {
   return (accel_classify_params){.size = sizeof(accel_classify_params), .top_k = 1};
 }
-accel_tokens_params accel_tokens_params_default(void) {
-  return (accel_tokens_params){.size = sizeof(accel_tokens_params), .aggregation = "none"};
+accel_classify_tokens_params accel_classify_tokens_params_default(void) {
+  return (accel_classify_tokens_params){.size = sizeof(accel_classify_tokens_params),
+                                        .aggregation = "none"};
 }
 accel_rerank_params accel_rerank_params_default(void) {
   return (accel_rerank_params){.size = sizeof(accel_rerank_params)};
@@ -39,11 +40,8 @@ accel_qa_params accel_qa_params_default(void) {
 
 accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                               const accel_embed_params *params, accel_embeddings **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_embed_params mine = accel_embed_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_embed_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__embed(endpoint, texts, n, &mine, out);
 }
@@ -56,34 +54,26 @@ accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uin
 accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts,
                             const char *const *pairs, uint32_t n,
                             const accel_classify_params *params, accel_classifications **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_classify_params mine = accel_classify_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
 }
 
 accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents,
                           uint32_t n, const accel_rerank_params *params, accel_ranking **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
+  API_CALL(endpoint, out);
   API_NEED(query);
-  accel_rerank_params mine = accel_rerank_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_rerank_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "documents", documents, n));
   return accel__rerank(endpoint, query, documents, n, &mine, out);
 }
 
-accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
-                          const accel_tokens_params *params, accel_token_entities **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_tokens_params mine = accel_tokens_params_default();
-  API_PARAMS(mine, params);
+accel_status accel_classify_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                                   const accel_classify_tokens_params *params,
+                                   accel_token_entities **out) {
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_classify_tokens_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__tokens(endpoint, texts, n, &mine, out);
 }
@@ -91,11 +81,8 @@ accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, ui
 accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions,
                       const char *const *contexts, uint32_t n, const accel_qa_params *params,
                       accel_answers **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_qa_params mine = accel_qa_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_qa_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "questions", questions, n));
   ACCEL_TRY(accel__check_texts(__func__, "contexts", contexts, n));
   return accel__qa(endpoint, questions, contexts, n, &mine, out);
@@ -103,11 +90,8 @@ accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions,
 
 accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                              const accel_fill_params *params, accel_fills **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(endpoint);
-  accel_fill_params mine = accel_fill_params_default();
-  API_PARAMS(mine, params);
+  API_CALL(endpoint, out);
+  API_PARAMS(accel_fill_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__fill_mask(endpoint, texts, n, &mine, out);
 }
@@ -134,22 +118,17 @@ double accel_cosine(const float *a, const float *b, size_t n) {
 
 accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how,
                           const char *golden, accel_verify_report **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(model);
   API_NEED(golden);
-  accel_init_params mine = accel_init_params_default();
-  API_PARAMS(mine, how);
+  API_PARAMS(accel_init_params, mine, how);
   return accel__verify(ctx, model, &mine, golden, out);
 }
 
 accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware,
                                        uint32_t n_hardware, const char *const *precisions,
                                        uint32_t n_precisions, accel_test_report **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(model);
   if (hardware) ACCEL_TRY(accel__check_texts(__func__, "hardware", hardware, n_hardware));
   if (precisions) ACCEL_TRY(accel__check_texts(__func__, "precisions", precisions, n_precisions));

@@ -8,37 +8,32 @@
 #include "api/api_check.h"
 #include "dispatch/locate.h"
 
-struct accel_template {
-  accel__chat_template *inner;
-};
+/* The public handle is the template itself. */
+static accel__chat_template *inner(accel_template *template) {
+  return (accel__chat_template *)template;
+}
 
 accel_template_params accel_template_params_default(void) {
   return (accel_template_params){.size = sizeof(accel_template_params), .add_generation_prompt = 1};
 }
 
 accel_status accel_template_open(accel *ctx, const char *path_or_model, accel_template **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(path_or_model);
   accel__arena arena = {0};
+  accel__chat_template *template = NULL;
   const char *path;
   accel_status status = accel__locate_file(ctx, path_or_model, &arena, &path);
-  accel_template *template = calloc(1, sizeof *template);
-  if (status == ACCEL_OK && !template) status = accel__no_memory(sizeof *template);
-  if (status == ACCEL_OK) status = accel__chat_template_load(path, &template->inner);
+  if (status == ACCEL_OK) status = accel__chat_template_load(path, &template);
+  if (status == ACCEL_OK) *out = (accel_template *)template;
   accel__arena_free(&arena);
-  if (status == ACCEL_OK)
-    *out = template;
-  else
-    free(template);
   return status;
 }
 
 void accel_template_close(accel_template **template) {
-  if (!template || !*template) return;
-  accel__chat_template_free(&(*template)->inner);
-  free(*template);
+  if (!template) return;
+  accel__chat_template *t = inner(*template);
+  accel__chat_template_free(&t);
   *template = NULL;
 }
 
@@ -67,19 +62,16 @@ static accel_status render(accel_template *template, const char *messages,
       .add_generation_prompt = how->add_generation_prompt != 0 && !how->continue_final_message,
       .continue_final_message = how->continue_final_message != 0};
   if (status == ACCEL_OK)
-    status = accel__chat_template_render(template->inner, &request, out, NULL);
+    status = accel__chat_template_render(inner(template), &request, out, NULL);
   for (int i = 0; i < 4; ++i) accel__json_free(&file[i]);
   return status;
 }
 
 accel_status accel_template_render(accel_template *template, const char *messages,
                                    const accel_template_params *params, char **text) {
-  API_BEGIN();
-  API_OUT(text);
-  API_NEED(template);
+  API_CALL(template, text);
   API_NEED(messages);
-  accel_template_params mine = accel_template_params_default();
-  API_PARAMS(mine, params);
+  API_PARAMS(accel_template_params, mine, params);
   accel__buffer out = {0};
   accel_status status = render(template, messages, &mine, &out);
   if (status == ACCEL_OK)

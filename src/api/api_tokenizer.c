@@ -8,33 +8,26 @@
 #include "dispatch/locate.h"
 #include "processing/result.h"
 
-struct accel_tokenizer {
-  accel__tokenizer *inner;
-};
+/* The public handle is the tokenizer itself. */
+static accel__tokenizer *inner(accel_tokenizer *tokenizer) { return (accel__tokenizer *)tokenizer; }
 
 accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_tokenizer **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(ctx);
+  API_CALL(ctx, out);
   API_NEED(path_or_model);
   accel__arena arena = {0};
+  accel__tokenizer *tokenizer = NULL;
   const char *path;
   accel_status status = accel__locate_file(ctx, path_or_model, &arena, &path);
-  accel_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-  if (status == ACCEL_OK && !tokenizer) status = accel__no_memory(sizeof *tokenizer);
-  if (status == ACCEL_OK) status = accel__tokenizer_load(path, &tokenizer->inner);
+  if (status == ACCEL_OK) status = accel__tokenizer_load(path, &tokenizer);
+  if (status == ACCEL_OK) *out = (accel_tokenizer *)tokenizer;
   accel__arena_free(&arena);
-  if (status == ACCEL_OK)
-    *out = tokenizer;
-  else
-    free(tokenizer);
   return status;
 }
 
 void accel_tokenizer_close(accel_tokenizer **tokenizer) {
-  if (!tokenizer || !*tokenizer) return;
-  accel__tokenizer_free(&(*tokenizer)->inner);
-  free(*tokenizer);
+  if (!tokenizer) return;
+  accel__tokenizer *t = inner(*tokenizer);
+  accel__tokenizer_free(&t);
   *tokenizer = NULL;
 }
 
@@ -90,9 +83,7 @@ static accel_status store(const accel__tokenizer *tokenizer, const accel__encodi
 
 accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n,
                             int add_special_tokens, accel_token_ids **out) {
-  API_BEGIN();
-  API_OUT(out);
-  API_NEED(tokenizer);
+  API_CALL(tokenizer, out);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   accel_token_ids *result = accel__task_result(sizeof *result);
   accel__encoding enc = {0};
@@ -102,8 +93,8 @@ accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts
   accel__arena *arena = accel__task_arena(result);
   accel_status status = new_lists(arena, n, result, &lists);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    status = accel__encode(tokenizer->inner, texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
-    if (status == ACCEL_OK) status = store(tokenizer->inner, &enc, arena, i, &lists);
+    status = accel__encode(inner(tokenizer), texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
+    if (status == ACCEL_OK) status = store(inner(tokenizer), &enc, arena, i, &lists);
   }
   accel__encoding_free(&enc);
   if (status == ACCEL_OK)
@@ -134,15 +125,13 @@ static accel_status write_nul(accel__buffer *buffer, char **text) {
 
 accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n,
                               int skip_special_tokens, char **text) {
-  API_BEGIN();
-  API_OUT(text);
-  API_NEED(tokenizer);
+  API_CALL(tokenizer, text);
   if (n) API_NEED(ids);
   accel__buffer buffer = {0};
   accel__buffer_text(&buffer, ""); /* no ids give an empty string, not NULL */
   accel_status status =
-      accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0,
-                    accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
+      accel__decode(inner(tokenizer), ids, n, skip_special_tokens != 0,
+                    accel__tokenizer_describe(inner(tokenizer))->clean_up, &buffer);
   if (status == ACCEL_OK) status = accel__buffer_status(&buffer);
   if (status == ACCEL_OK) status = write_nul(&buffer, text);
   accel__buffer_free(&buffer);

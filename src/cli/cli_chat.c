@@ -145,7 +145,7 @@ static int say(conversation *c, const char *text) {
   c->params.on_token = on_token;
   c->params.on_token_user = c;
   cli_forget_interrupt();
-  accel_status status = accel_chat_say(c->chat, text, &c->params, &found);
+  accel_status status = accel_chat_send(c->chat, text, &c->params, &found);
   cli_hold(false);
   if (!c->json && status == ACCEL_OK) putchar('\n');
   int code = status == ACCEL_OK                ? keep_turn(c, found)

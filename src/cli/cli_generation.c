@@ -59,8 +59,8 @@ int cli_wishes_read(cli_run *run, cli_wishes *w) {
   p->num_return_sequences = (uint32_t)cli_count(run, OPT_SEQUENCES, 0);
   p->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   p->logprobs = (int32_t)cli_count(run, OPT_LOGPROBS, p->logprobs);
-  p->no_special = cli_flag(run, OPT_NO_SPECIAL);
-  p->keep_special = cli_flag(run, OPT_KEEP_SPECIAL);
+  p->no_special_tokens = cli_flag(run, OPT_NO_SPECIAL);
+  p->keep_special_tokens = cli_flag(run, OPT_KEEP_SPECIAL);
   int code = read_stop(run, w);
   return code ? code : read_config(run, w);
 }

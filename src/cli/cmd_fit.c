@@ -21,13 +21,13 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
     cli_json_open(&json, NULL, '{');
     cli_json_text(&json, "device", f->device);
     cli_json_text(&json, "precision", f->precision);
-    if (f->answer < 0)
+    if (f->fits < 0)
       cli_json_null(&json, "fits");
     else
-      cli_json_bool(&json, "fits", f->answer);
-    cli_json_text(&json, "why", f->why);
+      cli_json_bool(&json, "fits", f->fits);
+    cli_json_text(&json, "why", f->reason);
     cli_json_text(&json, "advice", f->advice);
-    if (f->answer >= 0) {
+    if (f->fits >= 0) {
       cli_json_int(&json, "weights_bytes", (int64_t)f->weights);
       cli_json_int(&json, "weights_in_file_bytes", (int64_t)f->weights_in_file);
       cli_json_int(&json, "state_bytes_per_token", (int64_t)f->state_per_token);
@@ -55,7 +55,7 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
                              f->total,   f->resident, f->peak,    f->available};
   for (int i = 0; i < 8; ++i) cli_bytes(value[i], bytes[i], sizeof bytes[i]);
   const char *none[] = {f->device, f->precision, "", "", "",           "",
-                        "",        "",           "", "", "cannot run", f->why};
+                        "",        "",           "", "", "cannot run", f->reason};
   const char *some[] = {f->device,
                         f->precision,
                         bytes[0],
@@ -66,9 +66,9 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
                         f->resident ? bytes[5] : "",
                         bytes[6],
                         f->available ? bytes[7] : "not known",
-                        f->answer ? "fits" : "does not fit",
+                        f->fits ? "fits" : "does not fit",
                         f->advice};
-  cli_table_row(table, 12, f->answer < 0 ? none : some);
+  cli_table_row(table, 12, f->fits < 0 ? none : some);
 }
 
 /* The devices that `auto` may choose: not those that are emulated in software. */
@@ -112,8 +112,8 @@ static void print_table(const accel_fit_report *r, const accel_devices *devices,
 static int verdict(const cli_run *run, const accel_fit_report *r) {
   bool any = false, runs = false;
   for (uint32_t i = 0; i < r->n; ++i) {
-    any |= r->record[i].answer == 1;
-    runs |= r->record[i].answer >= 0;
+    any |= r->record[i].fits == 1;
+    runs |= r->record[i].fits >= 0;
   }
   if (any || (!run->value[OPT_DEVICE] && !run->value[OPT_PRECISION])) return 0;
   return accel_status_exit_code(runs ? ACCEL_ERROR_DOES_NOT_FIT : ACCEL_ERROR_PRECISION);

@@ -24,7 +24,7 @@ static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const
   int code = cli_wishes_stream(run, w, prompts);
   if (code) return code;
   if (cli_flag(run, OPT_IMAGE)) return with_pictures(run, endpoint, w, texts);
-  w->params.keep_going = prompts > 1;
+  w->params.continue_on_error = prompts > 1;
   accel_generations *found;
   accel_status status = ids->n
                             ? accel_generate_ids(endpoint, (const int32_t *const *)ids->ids,

@@ -34,7 +34,7 @@ static void print_table(const accel_token_entities *found) {
 }
 
 static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
-  accel_tokens_params how = accel_tokens_params_default();
+  accel_classify_tokens_params how = accel_classify_tokens_params_default();
   accel_strings ignored = {0};
   char **labels = NULL;
   if (run->value[OPT_AGGREGATION]) how.aggregation = run->value[OPT_AGGREGATION];
@@ -46,7 +46,7 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   }
   how.stride = (uint32_t)cli_count(run, OPT_STRIDE, how.stride);
   accel_token_entities *found;
-  accel_status status = accel_tokens(endpoint, texts->text, texts->n, &how, &found);
+  accel_status status = accel_classify_tokens(endpoint, texts->text, texts->n, &how, &found);
   free(labels);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;

@@ -125,7 +125,7 @@ static void host_profile(void *self, const accel_plugin_step *step) {
                                .op = accel__op_name(first->op),
                                .entry = p->entry[step->entry].name,
                                .stage = first->stage,
-                               .joined = step->n_node,
+                               .node_count = step->n_node,
                                .begin_us = step->begin_us,
                                .end_us = step->end_us,
                                .flop = step->flop,

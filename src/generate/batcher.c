@@ -106,7 +106,7 @@ static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, co
                                 uint32_t n, accel__ids *prompt) {
   accel__encoding enc = {0};
   int32_t bos;
-  accel__encode_options how = {.add_special_tokens = !j->params.no_special};
+  accel__encode_options how = {.add_special_tokens = !j->params.no_special_tokens};
   if (text) {
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
     ACCEL_TRY(accel__encode_texts(ep, &text, NULL, 1, &how, &enc));

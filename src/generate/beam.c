@@ -143,7 +143,7 @@ static accel_status stops(const accel__request *r, const accel__hypothesis *h, i
                           accel__finish *why) {
   uint32_t generated = h->n - r->input.prompt.n;
   accel__text_stream text = {.tokenizer = r->options.tokenizer,
-                             .keep_special = r->options.keep_special,
+                             .keep_special_tokens = r->options.keep_special_tokens,
                              .no_clean_up = r->options.no_clean_up,
                              .stop = r->options.config->stop,
                              .n_stop = r->options.config->n_stop};

@@ -217,15 +217,15 @@ static accel_status take_answer(accel_chat *c, accel_generate_params *params,
   return status;
 }
 
-accel_status accel__chat_answer(accel_chat *c, const accel_generate_params *params,
-                                accel_generations **out) {
+accel_status accel__chat_generate(accel_chat *c, const accel_generate_params *params,
+                                  accel_generations **out) {
   accel_generate_params mine = *params;
   bool silent = false;
   return take_answer(c, &mine, out, &silent);
 }
 
-accel_status accel__chat_say(accel_chat *c, const char *text, const accel_generate_params *params,
-                             accel_generations **out) {
+accel_status accel__chat_send(accel_chat *c, const char *text, const accel_generate_params *params,
+                              accel_generations **out) {
   accel_generate_params mine = *params;
   size_t before = c->messages.n;
   bool silent = false;

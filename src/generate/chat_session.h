@@ -24,10 +24,10 @@ struct accel_chat {
 accel_status accel__chat_open(accel_endpoint *ep, const accel_chat_params *params,
                               accel_chat **out);
 void accel__chat_close(accel_chat *c);
-accel_status accel__chat_answer(accel_chat *c, const accel_generate_params *params,
-                                accel_generations **out);
-accel_status accel__chat_say(accel_chat *c, const char *text, const accel_generate_params *params,
-                             accel_generations **out);
+accel_status accel__chat_generate(accel_chat *c, const accel_generate_params *params,
+                                  accel_generations **out);
+accel_status accel__chat_send(accel_chat *c, const char *text, const accel_generate_params *params,
+                              accel_generations **out);
 accel_status accel__chat_messages(const accel_chat *c, char **json);
 accel_status accel__chat_set_messages(accel_chat *c, const char *json);
 

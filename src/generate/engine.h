@@ -73,8 +73,8 @@ typedef struct accel__request_options {
   uint32_t logprobs;                 /* alternatives reported for each token */
   bool want_logprobs;                /* accel__hypothesis.logprob and highest are filled */
   bool want_sum;                     /* accel__hypothesis.sum is filled when sampling, too */
-  bool keep_special, keep_stop, no_clean_up; /* of the text: accel__text_stream */
-  /* The call goes on without this request when it fails (accel_generate_params.keep_going). */
+  bool keep_special_tokens, keep_stop, no_clean_up; /* of the text: accel__text_stream */
+  /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
   accel_token_fn on_token; /* called for each token; may be NULL */
   void *on_token_user;

@@ -137,7 +137,7 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
                                       const accel_generate_params *params,
                                       accel__generate_plan *plan) {
   *plan = (accel__generate_plan){.context = accel__context_length(ep),
-                                 .keep_going = params->keep_going != 0};
+                                 .continue_on_error = params->continue_on_error != 0};
   ACCEL_TRY(accel__can_generate(ep));
   ACCEL_TRY(read_model(ep, plan));
   ACCEL_TRY(apply_task(ep, task, plan));
@@ -203,7 +203,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .input.prompt = prompt,
                           .options.logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
                           .options.want_logprobs = params->logprobs >= 0,
-                          .options.keep_special = params->keep_special != 0,
+                          .options.keep_special_tokens = params->keep_special_tokens != 0,
                           .options.keep_stop = params->keep_stop != 0,
                           .options.no_clean_up = plan->no_clean_up,
                           .input.number = number,
@@ -389,8 +389,8 @@ done:
 static accel_status make_one(const accel__generate_plan *plan, uint32_t number,
                              accel__request_fn make, void *user, accel__request *out) {
   accel_status status = make(user, plan, number, plan->context, out);
-  out->options.fails_alone = plan->keep_going;
-  if (status == ACCEL_OK || !plan->keep_going || !fails_alone(status)) return status;
+  out->options.fails_alone = plan->continue_on_error;
+  if (status == ACCEL_OK || !plan->continue_on_error || !fails_alone(status)) return status;
   *out = (accel__request){.input.number = number, .options.fails_alone = true};
   accel__request_fail(out, status);
   accel__clear_error();
@@ -471,7 +471,7 @@ accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint3
                              const accel_generate_params *params, accel_generations **out) {
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
   accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
-  accel__encode_options how = {.add_special_tokens = !params->no_special};
+  accel__encode_options how = {.add_special_tokens = !params->no_special_tokens};
   accel_status status = ACCEL_OK;
   int32_t bos;
   *out = NULL;

@@ -111,7 +111,7 @@ static accel_status read_text(job *j, const accel_image_prompt *p, prepared_prom
   if (status == ACCEL_OK) {
     const char *bytes = text.data ? text.data : "";
     accel__encode_options how = {.add_special_tokens =
-                                     !j->params->no_special &&
+                                     !j->params->no_special_tokens &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
     status = accel__encode(processor->tokenizer, bytes, text.n, NULL, 0, &how, &s->enc);
   }
@@ -232,7 +232,7 @@ static accel_status whole_captions(const job *j, accel_generations *found) {
     memcpy(ids, s->enc.ids, (s->enc.n - 1) * sizeof *ids);
     memcpy(ids + s->enc.n - 1, g->ids, g->n * sizeof *ids);
     ids[0] = (int32_t)j->ep->model->bos_id;
-    status = accel__decode(tokenizer, ids, n, !j->params->keep_special,
+    status = accel__decode(tokenizer, ids, n, !j->params->keep_special_tokens,
                            accel__tokenizer_describe(tokenizer)->clean_up, &text);
     if (status == ACCEL_OK)
       g->text = accel__arena_copy(accel__task_arena(found), text.data ? text.data : "", text.n);

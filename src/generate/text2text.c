@@ -69,7 +69,7 @@ static accel__encode_options cut_of(const accel_endpoint *ep,
   int64_t most =
       params->truncate ? accel__processor_for(ep)->max_length : accel__context_length(ep);
   return (accel__encode_options){
-      .add_special_tokens = !params->generate->no_special,
+      .add_special_tokens = !params->generate->no_special_tokens,
       .truncation = most > 0 ? ACCEL__TRUNCATE_LONGEST_FIRST : ACCEL__TRUNCATE_NONE,
       .max_length = most > 0 ? (uint32_t)most : 0};
 }

@@ -9,7 +9,7 @@ static accel_status decode(const accel__text_stream *s, const int32_t *ids, uint
   out->n = 0;
   accel__buffer_text(out, "");
   bool clean_up = !s->no_clean_up && accel__tokenizer_describe(s->tokenizer)->clean_up;
-  return accel__decode(s->tokenizer, ids, n, !s->keep_special, clean_up, out);
+  return accel__decode(s->tokenizer, ids, n, !s->keep_special_tokens, clean_up, out);
 }
 
 static bool ends_broken(const accel__buffer *b) {

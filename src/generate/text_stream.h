@@ -19,7 +19,7 @@
 
 typedef struct accel__text_stream {
   const accel__tokenizer *tokenizer; /* NULL: there is no text, and no stop string is found */
-  bool keep_special;                 /* special tokens appear in the text */
+  bool keep_special_tokens;          /* special tokens appear in the text */
   /* whatever the tokenizer says of clean_up_tokenization_spaces */
   bool no_clean_up;
   const char *const *stop; /* [n_stop] texts that end it */

@@ -278,7 +278,7 @@ static accel_status hand_out(tag_job *job, uint32_t n, accel_token_entities *res
   return ACCEL_OK;
 }
 
-static accel_status read_params(const accel_tokens_params *params, tag_job *job) {
+static accel_status read_params(const accel_classify_tokens_params *params, tag_job *job) {
   static const char *const names[] = {"none", "simple", "first", "average", "max"};
   const char *name = params->aggregation ? params->aggregation : "none";
   job->ignore = params->ignore_labels;
@@ -295,7 +295,7 @@ static accel_status read_params(const accel_tokens_params *params, tag_job *job)
 }
 
 accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n,
-                           const accel_tokens_params *params, accel_token_entities **out) {
+                           const accel_classify_tokens_params *params, accel_token_entities **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_token_entities *result = accel__task_result(sizeof *result);

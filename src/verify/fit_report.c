@@ -44,7 +44,7 @@ static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
 }
 
 static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_record *r) {
-  r->answer = f->fits;
+  r->fits = f->fits;
   r->weights = f->estimate.weights;
   r->weights_in_file = f->estimate.in_file;
   r->state_per_token = f->estimate.state_per_token;
@@ -85,7 +85,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
   accel__source *source = NULL;
   accel__fit f;
   *r = (accel_fit_record){
-      .device = keep(a, device->info.name), .precision = keep(a, name), .answer = -1, .advice = ""};
+      .device = keep(a, device->info.name), .precision = keep(a, name), .fits = -1, .advice = ""};
   accel_status status =
       accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
                                 a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
@@ -98,7 +98,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
     write_numbers(&f, a->report->process, r);
     if (!f.fits) advise_less(a, device, &precision, source, r);
   }
-  r->why = status == ACCEL_OK ? "" : keep(a, accel__message());
+  r->reason = status == ACCEL_OK ? "" : keep(a, accel__message());
   accel__source_free(&source);
   accel__arena_free(&arena);
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
@@ -113,7 +113,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
 static void advise_other(asking *a, accel_fit_record *r) {
   const accel_fit_record *all = a->report->record, *best = NULL;
   for (uint32_t i = 0; i < a->report->n; i++) {
-    if (all[i].answer != 1) continue;
+    if (all[i].fits != 1) continue;
     bool same = !strcmp(all[i].device, r->device),
          best_same = best && !strcmp(best->device, r->device);
     if (!best || (same && !best_same) || (same == best_same && all[i].weights > best->weights))
@@ -146,7 +146,7 @@ static accel_status ask_all(asking *a, const accel__choice *devices, const char 
       ACCEL_TRY(accel__check_cancelled(a->ep->ctx));
     }
   for (uint32_t i = 0; i < a->report->n; i++)
-    if (!record[i].answer) advise_other(a, &record[i]);
+    if (!record[i].fits) advise_other(a, &record[i]);
   return ACCEL_OK;
 }
 

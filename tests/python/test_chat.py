@@ -278,7 +278,7 @@ class Package(WithModel):
 
     def test_say_and_stream(self):
         with self.model.chat(system="be brief") as chat:
-            first = chat.say("a cat", max_new_tokens=8)
+            first = chat.send("a cat", max_new_tokens=8)
             self.assertEqual(first.text, self.expected(chat.messages[:2], max_new_tokens=8))
             self.assertEqual(chat.reused, 0)
             second = "".join(t.text for t in chat.stream("the mat", max_new_tokens=8))
@@ -289,19 +289,19 @@ class Package(WithModel):
     def test_an_answer_that_is_left(self):
         with self.model.chat() as chat:
             heard = []
-            left = chat.say("a cat", on_token=lambda t: heard.append(t.text) or len(heard) == 5, max_new_tokens=60, ignore_eos=True)
+            left = chat.send("a cat", on_token=lambda t: heard.append(t.text) or len(heard) == 5, max_new_tokens=60, ignore_eos=True)
             kept = chat.messages[1]["content"]
             self.assertEqual((left.finish, left.text, "".join(heard)), ("cancelled", kept, kept))
             whole = self.expected(chat.messages[:1], max_new_tokens=60, ignore_eos=True)
             self.assertTrue(whole.startswith(kept) and len(kept) < len(whole), (kept, whole))
-            after = chat.say("on", max_new_tokens=6)
+            after = chat.send("on", max_new_tokens=6)
             self.assertEqual(after.text, self.expected(chat.messages[:3], max_new_tokens=6))
 
     def test_messages_can_be_changed(self):
         with self.model.chat() as chat:
-            chat.say("a cat", max_new_tokens=4)
+            chat.send("a cat", max_new_tokens=4)
             chat.messages = [{"role": "user", "content": "a dog"}]
-            self.assertEqual(chat.answer(max_new_tokens=6).text, self.expected([{"role": "user", "content": "a dog"}], max_new_tokens=6))
+            self.assertEqual(chat.generate(max_new_tokens=6).text, self.expected([{"role": "user", "content": "a dog"}], max_new_tokens=6))
             for wrong in ([1], [{"content": "x"}]):
                 with self.assertRaises(self.accel.ArgumentError):
                     chat.messages = wrong
@@ -309,14 +309,14 @@ class Package(WithModel):
 
     def test_a_failed_turn_changes_nothing(self):
         with self.model.chat() as chat:
-            chat.say("a cat", max_new_tokens=4)
+            chat.send("a cat", max_new_tokens=4)
             before = chat.messages
             with self.assertRaises(self.accel.AccelError):
-                chat.say("the mat " * 80)
+                chat.send("the mat " * 80)
             with self.assertRaises(self.accel.AccelError):
-                chat.say("x", guidance_scale=2.0)
+                chat.send("x", guidance_scale=2.0)
             self.assertEqual(chat.messages, before)
-            self.assertEqual(chat.say("on", max_new_tokens=4).text, self.expected(before + [{"role": "user", "content": "on"}], max_new_tokens=4))
+            self.assertEqual(chat.send("on", max_new_tokens=4).text, self.expected(before + [{"role": "user", "content": "on"}], max_new_tokens=4))
 
     def test_templates_that_fail(self):
         for template, error in (("{{ raise_exception('no system here') }}", self.accel.ArgumentError),
@@ -327,7 +327,7 @@ class Package(WithModel):
                 f.write(template)
             with self.accel.Model(path, device=DEVICE) as model, model.chat() as chat:
                 with self.assertRaises(error):
-                    chat.say("a")
+                    chat.send("a")
                 self.assertEqual(chat.messages, [])
 
     def test_submit_generate(self):

@@ -172,7 +172,7 @@ class Package(unittest.TestCase):
             self.model.generate("a", max_new_tokens=1000)
         with self.assertRaises(self.accel.AccelError):
             self.model.generate([[0, 40], [0] * 500], max_new_tokens=4)
-        good, bad, wrong = self.model.generate([[0, 40], [0] * 500, [0, 5000]], max_new_tokens=4, keep_going=True)
+        good, bad, wrong = self.model.generate([[0, 40], [0] * 500, [0, 5000]], max_new_tokens=4, continue_on_error=True)
         self.assertEqual(good.ids, self.model.generate([[0, 40]], max_new_tokens=4)[0].ids)
         self.assertIsNone(good.error)
         self.assertEqual([(r.prompt, r.finish, r.ids) for r in (bad, wrong)], [(1, "error", []), (2, "error", [])])

@@ -352,7 +352,7 @@ static void test_pieces(void **state) {
     assert_int_equal(accel__tokenizer_load(path, &tok), ACCEL_OK);
     for (int round = 0; round < 60; round++) {
       int32_t ids[40];
-      accel__text_stream s = {.tokenizer = tok, .keep_special = round % 2};
+      accel__text_stream s = {.tokenizer = tok, .keep_special_tokens = round % 2};
       accel__buffer told = {0}, want = {0};
       /* low ids: bytes */
       uint32_t n = 1 + (uint32_t)(accel__random_next(&random) % 40), span = round % 3 ? 400 : 60;

@@ -1,4 +1,4 @@
-"""Conversations: `chat = model.chat(system="...")`, then `chat.say("Hello").text`, or token by token with `chat.stream("Hello")`."""
+"""Conversations: `chat = model.chat(system="...")`, then `chat.send("Hello").text`, or token by token with `chat.stream("Hello")`."""
 from __future__ import annotations
 
 import ctypes as C
@@ -30,6 +30,7 @@ class Chat:
         check(lib.accel_chat_open(model.handle, C.byref(how), C.byref(self._handle)))
 
     def close(self) -> None:
+        """Ends the conversation and gives its memory back."""
         if self._handle and getattr(self.model, "_handle", None):
             lib.accel_chat_close(C.byref(self._handle))
 
@@ -59,14 +60,14 @@ class Chat:
     def messages(self, messages: Sequence[Message]) -> None:
         check(lib.accel_chat_set_messages(self._handle, _json(list(messages))))
 
-    def say(self, text: str, on_token: Optional[Listener] = None, **options: Any) -> Generation:
+    def send(self, text: str, on_token: Optional[Listener] = None, **options: Any) -> Generation:
         """Adds a user's message and its answer.  Options as for Model.generate; `on_token` ends the answer by answering True."""
-        return run(lambda how, out: lib.accel_chat_say(self._handle, encode(text), how, out), on_token, options)[0]
+        return run(lambda how, out: lib.accel_chat_send(self._handle, encode(text), how, out), on_token, options)[0]
 
-    def answer(self, on_token: Optional[Listener] = None, **options: Any) -> Generation:
+    def generate(self, on_token: Optional[Listener] = None, **options: Any) -> Generation:
         """Answers the messages as they are."""
-        return run(lambda how, out: lib.accel_chat_answer(self._handle, how, out), on_token, options)[0]
+        return run(lambda how, out: lib.accel_chat_generate(self._handle, how, out), on_token, options)[0]
 
     def stream(self, text: str, **options: Any) -> Iterator[Token]:
-        """say() as an iterator over tokens, while they come.  Leaving the loop ends the answer, which stays as far as it came."""
-        return stream(lambda on_token: self.say(text, on_token, **options))
+        """send() as an iterator over tokens, while they come.  Leaving the loop ends the answer, which stays as far as it came."""
+        return stream(lambda on_token: self.send(text, on_token, **options))

@@ -69,6 +69,7 @@ class TestReport(Dict[str, str]):
 
 @dataclass(frozen=True)
 class VerifyReport:
+    """The outcome of Context.verify; `passed`: every output is within its bound."""
     passed: bool
     architecture: str
     device: str
@@ -78,11 +79,11 @@ class VerifyReport:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a model takes on one device at one precision, in bytes.  `answer`: it fits; None: it cannot run there (`why`)."""
+    """What a model takes on one device at one precision, in bytes.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
     device: str
     precision: str
-    answer: Optional[bool]
-    why: str
+    fits: Optional[bool]
+    reason: str
     advice: str
     weights: int
     weights_in_file: int
@@ -176,17 +177,20 @@ class Context:
 
     @property
     def handle(self) -> C.c_void_p:
+        """The `accel *` of the C interface; a closed context raises."""
         if not self._handle:
             raise ValueError("this context is closed")
         return self._handle
 
     @property
     def threads(self) -> int:
+        """Threads that may compute at once."""
         return lib.accel_thread_count(self.handle)
 
     # ---- detection ----
 
     def devices(self, refresh: bool = False) -> List[Device]:
+        """Every device a user could have, usable or not, with the reason; `refresh` looks again."""
         pointer = C.POINTER(T.accel_devices)()
         check(lib.accel_detect(self.handle, int(refresh), C.byref(pointer)))
         found = [_record(Device, pointer.contents.item[i]) for i in range(pointer.contents.n)]
@@ -194,6 +198,7 @@ class Context:
         return found
 
     def detect_hardware(self, refresh: bool = False) -> Dict[str, Any]:
+        """The capability dictionary of `accel detect --json` (docs/detect.md)."""
         text = C.c_void_p()
         check(lib.accel_detect_json(self.handle, int(refresh), C.byref(text)))
         return json.loads(take_string(text))
@@ -201,12 +206,14 @@ class Context:
     # ---- registry ----
 
     def registry_entry(self, model: str) -> Dict[str, Any]:
+        """The registry's whole entry of a model; UnknownModelError when there is none."""
         text = C.c_void_p()
         check(lib.accel_registry_json(self.handle, encode(model), C.byref(text)))
         return json.loads(take_string(text))
 
     def registry_models(self, family: Optional[str] = None, hardware: Optional[str] = None, precision: Optional[str] = None,
                         text: Optional[str] = None) -> List[str]:
+        """Ids of the models that the registry lists, all or those that pass the filters."""
         wanted = lib.accel_registry_filter_default()
         keep = [encode(v) for v in (family, hardware, precision, text)]
         wanted.family, wanted.hardware, wanted.precision, wanted.text = keep
@@ -217,9 +224,11 @@ class Context:
         return found
 
     def registry_add(self, entry: Dict[str, Any]) -> None:
+        """Adds an entry, or overrides that of the same id."""
         check(lib.accel_registry_add(self.handle, encode(json.dumps(entry))))
 
     def is_hardware_supported(self, model: str, hardware: str) -> bool:
+        """Whether the registry lists the model for a hardware; False for models it does not know."""
         found = C.c_int()
         try:
             check(lib.accel_is_hardware_supported(self.handle, encode(model), encode(hardware), C.byref(found)))
@@ -228,6 +237,7 @@ class Context:
         return bool(found.value)
 
     def is_precision_supported(self, model: str, hardware: str, precision: str) -> bool:
+        """Whether the registry lists the model for a precision on a hardware; False for models it does not know."""
         found = C.c_int()
         try:
             check(lib.accel_is_precision_supported(self.handle, encode(model), encode(hardware), encode(precision), C.byref(found)))
@@ -236,6 +246,7 @@ class Context:
         return bool(found.value)
 
     def get_dependencies(self, model: str, hardware: Optional[str] = None, precision: Optional[str] = None) -> List[str]:
+        """Packages of the model, then of the hardware, then of the precision, each once; [] for models the registry does not know."""
         pointer = C.POINTER(T.accel_strings)()
         try:
             check(lib.accel_get_dependencies(self.handle, encode(model), encode(hardware), encode(precision), C.byref(pointer)))
@@ -246,15 +257,18 @@ class Context:
         return found
 
     def set_precision_profile(self, model: str, hardware: str, profile: Dict[str, bool], merge: bool = False) -> None:
+        """Says for which precisions a model is listed on a hardware; with `merge` those that are not named stay."""
         flags = (C.c_int * max(len(profile), 1))(*[int(v) for v in profile.values()])
         check(lib.accel_set_precision_profile(self.handle, encode(model), encode(hardware), text_array(list(profile)), flags, len(profile), int(merge)))
 
     def matrix(self, model: Optional[str] = None) -> Dict[str, Any]:
+        """What every device here can run of a model (None: of all), beside what the registry lists."""
         text = C.c_void_p()
         check(lib.accel_matrix_json(self.handle, encode(model), C.byref(text)))
         return json.loads(take_string(text))
 
     def find_model(self, model: str) -> str:
+        """The directory of a model on this machine; NotFoundError with the download command as remedy."""
         text = C.c_void_p()
         check(lib.accel_find_model(self.handle, encode(model), C.byref(text)))
         return take_string(text)
@@ -290,6 +304,7 @@ class Context:
     # ---- tests ----
 
     def run_precision_tests(self, model: str, hardware: Optional[Sequence[str]] = None, precisions: Optional[Sequence[str]] = None) -> TestReport:
+        """Loads and runs each combination and compares it with the reference plugin."""
         hardware, precisions = _names(hardware), _names(precisions)
         pointer = C.POINTER(T.accel_test_report)()
         check(lib.accel_run_precision_tests(self.handle, encode(model), text_array(hardware) if hardware else None, len(hardware),

@@ -37,11 +37,13 @@ class OpenDevice:
 
     @property
     def handle(self) -> C.c_void_p:
+        """The `accel_device *` of the C interface; a closed device raises."""
         if not self._handle:
             raise ValueError("this device is closed")
         return self._handle
 
     def close(self) -> None:
+        """Does the stream's remaining copies and closes the device; its tensors stay valid."""
         if self._handle:
             lib.accel_device_close(C.byref(self._handle))
 
@@ -60,14 +62,17 @@ class OpenDevice:
 
     @property
     def info(self) -> Device:
+        """What the device is."""
         return _record(Device, lib.accel_get_device_info(self.handle).contents)
 
     @property
     def name(self) -> str:
+        """"cpu", "rocm:0" ..."""
         return self.info.name
 
     @property
     def type(self) -> str:
+        """"cpu", "rocm", "cuda", "opencl", "vulkan" ..."""
         return decode(lib.accel_get_device_type(self.handle))
 
     def describe(self) -> str:
@@ -77,6 +82,7 @@ class OpenDevice:
         return take_string(text)
 
     def memory_summary(self) -> MemorySummary:
+        """The device's memory in bytes; 0: not known."""
         summary = lib.accel_memory_summary_default()
         check(lib.accel_device_memory(self.handle, C.byref(summary)))
         return _record(MemorySummary, summary)
@@ -100,9 +106,11 @@ class OpenDevice:
         return _empty_cache(self.context, self.handle)
 
     def to_device(self, value: Any) -> "DeviceTensor":
+        """Copies an array into the device's memory."""
         return DeviceTensor(self, value)
 
     def stream(self) -> "Stream":
+        """The device's one stream of copies."""
         if not self._stream:
             self._stream = Stream(self)
         return self._stream
@@ -124,12 +132,14 @@ class DeviceTensor:
 
     @property
     def handle(self) -> C.c_void_p:
+        """The `accel_device_tensor *` of the C interface; a closed tensor raises."""
         if not self._handle:
             raise ValueError("this tensor was given back")
         return self._handle
 
     @property
     def shape(self) -> Tuple[int, ...]:
+        """Sizes, slowest dim first."""
         view = lib.accel_device_tensor_view(self.handle).contents
         return tuple(view.dim[: view.rank])
 
@@ -142,6 +152,7 @@ class DeviceTensor:
     cpu = to_host
 
     def close(self) -> None:
+        """Frees the device's memory."""
         if self._handle:
             lib.accel_device_tensor_free(C.byref(self._handle))
 
@@ -160,9 +171,11 @@ class Stream:
         check(lib.accel_get_device_stream(device.handle, C.byref(self.handle)))
 
     def to_device(self, value: Any) -> DeviceTensor:
+        """Copies an array to the device later, in order; the array must live until synchronize()."""
         return DeviceTensor(self.device, value, self)
 
     def synchronize(self) -> None:
+        """Waits for the copies."""
         self.device.synchronize()
 
 
@@ -236,6 +249,7 @@ def get_device_stream(device: Named = None) -> Stream:
 
 
 def memory_summary(device: Named = None) -> MemorySummary:
+    """Memory of a device in bytes; None: of the best one."""
     return get_device(device).memory_summary()
 
 

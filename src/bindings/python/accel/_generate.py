@@ -15,7 +15,7 @@ from ._native import check, decode, encode, lib, strings_struct, text_array
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
             "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
-_FLAGS = ("ignore_eos", "keep_stop", "keep_special", "keep_going")
+_FLAGS = ("ignore_eos", "keep_stop", "keep_special_tokens", "continue_on_error")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Token:
 @dataclass(frozen=True)
 class Generation:
     """One generated sequence.  `finish`: "eos", "stop", "length", "time" or "cancelled"; `score`: of beam search, as transformers'
-    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}; `error`: with keep_going=True why a prompt has no tokens (finish "error")."""
+    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}; `error`: with continue_on_error=True why a prompt has no tokens (finish "error")."""
     text: str
     ids: List[int]
     finish: str
@@ -61,7 +61,7 @@ def _params(options: Dict[str, Any]) -> Any:
         elif name == "do_sample":
             how.do_sample = int(bool(value))
         elif name == "add_special_tokens":
-            how.no_special = int(not value)
+            how.no_special_tokens = int(not value)
         elif name in ("stop", "stop_strings"):
             struct = strings_struct([value] if isinstance(value, str) else value)
             keep.append(struct)
@@ -206,6 +206,7 @@ class Session:
             check(lib.accel_session_open(model.handle, C.byref(self._handle)))
 
     def close(self) -> None:
+        """Ends the session and gives its memory back."""
         if self._handle and getattr(self.model, "_handle", None):
             lib.accel_session_close(C.byref(self._handle))
 
@@ -220,9 +221,11 @@ class Session:
 
     @property
     def ids(self) -> List[int]:
+        """The tokens in the session, fed and generated."""
         return lib.accel_session_ids(self._handle)[:len(self)] if len(self) else []
 
     def feed(self, text_or_ids: Union[str, Sequence[int]], add_special_tokens: bool = False) -> None:
+        """Reads a text, or token ids, after what the session has."""
         if isinstance(text_or_ids, str):
             check(lib.accel_session_feed(self._handle, encode(text_or_ids), int(add_special_tokens)))
         else:
@@ -234,14 +237,17 @@ class Session:
         return run(lambda how, out: lib.accel_session_generate(self._handle, how, out), on_token, options)[0]
 
     def truncate(self, tokens: int) -> None:
+        """Keeps the first tokens; 0 begins anew."""
         check(lib.accel_session_truncate(self._handle, tokens))
 
     def fork(self) -> "Session":
+        """A session of its own with the same tokens; memory is shared until one goes on."""
         handle = C.c_void_p()
         check(lib.accel_session_fork(self._handle, C.byref(handle)))
         return Session(self.model, handle=handle)
 
     def save(self, path: str) -> None:
+        """Writes tokens and state to a file, which Model.session(path) reads."""
         check(lib.accel_session_save(self._handle, encode(str(path))))
 
 

@@ -70,6 +70,7 @@ class Model:
         return cls(model, **options)
 
     def close(self) -> None:
+        """Frees the model, once what waits in its queue is done."""
         if self._handle:
             lib.accel_cleanup(C.byref(self._handle))
 
@@ -86,6 +87,7 @@ class Model:
 
     @property
     def handle(self) -> C.c_void_p:
+        """The `accel_endpoint *` of the C interface; a closed model raises."""
         if not self._handle:
             raise ValueError("this model is closed")
         return self._handle
@@ -94,36 +96,44 @@ class Model:
 
     @property
     def placement(self) -> Placement:
+        """Where the model runs, and why."""
         p = lib.accel_placement(self.handle).contents
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
                          bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights))
 
     @property
     def device(self) -> str:
+        """The device that was taken, "rocm:0"."""
         return self.placement.device
 
     @property
     def precision(self) -> str:
+        """The precision that was taken, "fp16"."""
         return self.placement.precision
 
     @property
     def task(self) -> str:
+        """The pipeline's name of what the model does, "feature-extraction"."""
         return decode(lib.accel_processor_of(self.handle).contents.task)
 
     @property
     def labels(self) -> List[str]:
+        """id2label of a classification head, else []."""
         return string_list(lib.accel_processor_of(self.handle).contents.labels)
 
     @property
     def vocab_size(self) -> int:
+        """Tokens that the model knows."""
         return lib.accel_processor_of(self.handle).contents.vocab_size
 
     @property
     def max_length(self) -> int:
+        """Tokens at which texts are cut."""
         return lib.accel_processor_of(self.handle).contents.max_length
 
     @property
     def batch_size(self) -> int:
+        """Texts that a task puts into one run."""
         return lib.accel_batch_size_of(self.handle)
 
     def _io(self) -> Tuple[List[str], List[str]]:
@@ -136,23 +146,28 @@ class Model:
 
     @property
     def input_names(self) -> List[str]:
+        """Names that run() takes."""
         return self._io()[0]
 
     @property
     def output_names(self) -> List[str]:
+        """Names that run(outputs=...) can ask for."""
         return self._io()[1]
 
     def dump_program(self, format: str = "text") -> str:
+        """The model's program: format "text", or "dot" for Graphviz."""
         text = C.c_void_p()
         check(lib.accel_program_dump(self.handle, encode(format), C.byref(text)))
         return take_string(text)
 
     def self_test(self) -> TestReport:
+        """Runs the model on seeded inputs and compares it with the reference plugin."""
         pointer = C.POINTER(T.accel_test_report)()
         check(lib.accel_self_test(self.handle, C.byref(pointer)))
         return take_report(pointer)
 
     def trim(self) -> None:
+        """Gives the model's scratch memory back."""
         check(lib.accel_trim(self.handle))
 
     def profile(self, **inputs: Any) -> List[Dict[str, Any]]:
@@ -195,7 +210,7 @@ class Model:
 
     def generate(self, prompts: Prompts, on_token: Optional[Listener] = None, **options: Any) -> List[Generation]:
         """Goes on with a text or several, or with token ids.  Options are those of transformers' generate() and `seed`, `stop`, `logprobs`,
-        `ignore_eos`, `keep_stop`, `keep_special`, `add_special_tokens`.  `on_token` hears each token; it ends the sequence by answering True."""
+        `ignore_eos`, `keep_stop`, `keep_special_tokens`, `add_special_tokens`.  `on_token` hears each token; it ends the sequence by answering True."""
         return _generate.generate(self.handle, prompts, on_token, options)
 
     def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
@@ -219,9 +234,11 @@ class Model:
         return _generate.text2text(self.handle, [texts] if isinstance(texts, str) else list(texts), task, source, target, truncation, on_token, options)
 
     def translate(self, texts: Union[str, Sequence[str]], source: Optional[str] = None, target: Optional[str] = None, **options: Any) -> List[Generation]:
+        """text2text() with the task "translation"; languages as the model spells them, None: as it is set up."""
         return self.text2text(texts, "translation", source, target, **options)
 
     def summarize(self, texts: Union[str, Sequence[str]], **options: Any) -> List[Generation]:
+        """text2text() with the task "summarization"."""
         return self.text2text(texts, "summarization", **options)
 
     def session(self, path: Optional[str] = None) -> Session:
@@ -327,13 +344,13 @@ class Model:
     def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,
                      stride: int = 0) -> List[List[Dict[str, Any]]]:
         """[{"entity", "score", "index", "word", "start", "end"}, ...] for each text; under an aggregation "entity_group" and no index."""
-        how = lib.accel_tokens_params_default()
+        how = lib.accel_classify_tokens_params_default()
         keep = encode(aggregation), strings_struct(ignore_labels) if ignore_labels is not None else None
         how.aggregation, how.stride = keep[0], stride
         if keep[1] is not None:
             how.ignore_labels = C.pointer(keep[1])
         pointer = C.POINTER(T.accel_token_entities)()
-        check(lib.accel_tokens(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
+        check(lib.accel_classify_tokens(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
         found = pointer.contents
         result = [[_entity(found.entity[i][k]) for k in range(found.count[i])] for i in range(found.n)]
         lib.accel_token_entities_free(C.byref(pointer))
@@ -414,9 +431,11 @@ class Tokenizer:
 
     @classmethod
     def from_pretrained(cls, path_or_model: str, **options: Any) -> "Tokenizer":
+        """A tokenizer.json, a model's directory, or its id."""
         return cls(path_or_model, **options)
 
     def close(self) -> None:
+        """Frees the tokenizer."""
         if self._handle:
             lib.accel_tokenizer_close(C.byref(self._handle))
         if self._template:
@@ -448,17 +467,21 @@ class Tokenizer:
         return {k: v[0] for k, v in result.items()} if isinstance(texts, str) else result
 
     def encode(self, text: str, add_special_tokens: bool = True) -> List[int]:
+        """Ids of a text."""
         return self._encode([text], add_special_tokens)[0][0]
 
     def tokenize(self, text: str, add_special_tokens: bool = False) -> List[str]:
+        """Tokens of a text as the vocabulary spells them."""
         return self._encode([text], add_special_tokens)[0][1]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """The text of ids."""
         text = C.c_void_p()
         check(lib.accel_detokenize(self._handle, (C.c_int32 * max(len(ids), 1))(*ids), len(ids), int(skip_special_tokens), C.byref(text)))
         return take_string(text)
 
     def batch_decode(self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = False) -> List[str]:
+        """The texts of rows of ids."""
         return [self.decode(ids, skip_special_tokens) for ids in rows]
 
     def apply_chat_template(self, conversation: Sequence[Dict[str, Any]], tools: Optional[Sequence[Dict[str, Any]]] = None,

@@ -25,6 +25,7 @@ class Segmentation:
 
     @property
     def map(self) -> Any:
+        """int32 [height, width]: the id of each pixel's segment."""
         return make(self._map, T.I32, (self.height, self.width))
 
     def mask(self, id: int) -> bytes:
@@ -48,6 +49,7 @@ class Segmentation:
 
 
 def segment_images(handle: Any, images: Sequence[Media], subtask: Optional[str], thresholds: Dict[str, Optional[float]]) -> List[Segmentation]:
+    """A Segmentation for each picture (a path, or the bytes of a file)."""
     media, pointer, how = media_array(images), C.POINTER(T.accel_segmentations)(), lib.accel_segment_params_default()
     how.subtask = encode(subtask)
     for name, value in thresholds.items():
@@ -96,6 +98,7 @@ def split_messages(messages: Sequence[Dict[str, Any]]) -> Tuple[str, List[Media]
 
 
 def generate_images(handle: Any, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str, options: Dict[str, Any]) -> List[Any]:
+    """Captions and answers about pictures; prompts are (text, pictures)."""
     if kind not in _KINDS:
         raise ValueError(f"kind '{kind}' is none of {', '.join(_KINDS)}")
     how, pointer = _generate._params(options), C.POINTER(T.accel_generations)()

@@ -25,13 +25,16 @@ class Pipeline:
 
     @property
     def placement(self) -> Placement:
+        """Where the pipeline's model runs, and why."""
         return self.model.placement
 
     @property
     def device(self) -> str:
+        """The device of the pipeline's model."""
         return self.model.device
 
     def close(self) -> None:
+        """Frees the pipeline's model."""
         self.model.close()
 
     def __enter__(self) -> "Pipeline":

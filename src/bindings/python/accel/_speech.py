@@ -94,6 +94,7 @@ def _transcript(found: Any, i: int, timestamps: Optional[str]) -> Dict[str, Any]
 
 
 def transcribe(handle: Any, sounds: Sequence[Any], timestamps: Optional[str], options: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """A Transcript for each sound (a path, bytes of a file, or samples)."""
     how, keep = _settings(timestamps, dict(options))
     media, pointer = media_array([sound(s) for s in sounds]), C.POINTER(T.accel_transcripts)()
     check(lib.accel_transcribe(handle, media, len(sounds), C.byref(how), C.byref(pointer)))

@@ -32,6 +32,7 @@ class Tensor:
 
     @property
     def dtype(self) -> str:
+        """The dtype's name, "float32"."""
         return _KINDS[self._dtype][0]
 
     @property
@@ -41,6 +42,7 @@ class Tensor:
         return view.cast(letter, shape=self.shape) if letter and self._data and self.shape else view  # type: ignore[call-overload]
 
     def tolist(self) -> Any:
+        """The elements as nested lists."""
         if not _KINDS[self._dtype][2]:
             raise TypeError(f"{self.dtype} has no Python type; install numpy, or use .memoryview")
         if not self._data:

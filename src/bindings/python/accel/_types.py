@@ -89,7 +89,7 @@ accel_segmentations = _struct(
 
 accel_token_entity = _struct(
     "accel_token_entity", ("entity", text), ("score", f64), ("word", text), ("index", i64), ("start", i64), ("end", i64))
-accel_tokens_params = _struct("accel_tokens_params", ("size", u32), ("aggregation", text), ("ignore_labels", C.POINTER(accel_strings)), ("stride", u32))
+accel_classify_tokens_params = _struct("accel_classify_tokens_params", ("size", u32), ("aggregation", text), ("ignore_labels", C.POINTER(accel_strings)), ("stride", u32))
 accel_token_entities = _struct("accel_token_entities", ("n", u32), ("count", C.POINTER(u32)), ("entity", C.POINTER(C.POINTER(accel_token_entity))))
 
 accel_qa_params = _struct(
@@ -119,8 +119,8 @@ accel_generate_params = _struct(
     "accel_generate_params", ("size", u32), ("max_new_tokens", i32), ("min_new_tokens", i32), ("do_sample", i32), ("temperature", f64), ("top_p", f64),
     ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
-    ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special", u32), ("no_special", u32), ("on_token", TokenFunction),
-    ("on_token_user", C.c_void_p), ("keep_going", u32))
+    ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special_tokens", u32), ("no_special_tokens", u32), ("on_token", TokenFunction),
+    ("on_token_user", C.c_void_p), ("continue_on_error", u32))
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
@@ -149,7 +149,7 @@ accel_token_ids = _struct(
     ("start", C.POINTER(C.POINTER(i64))), ("end", C.POINTER(C.POINTER(i64))))
 
 accel_profile_step = _struct(
-    "accel_profile_step", ("size", u32), ("index", u32), ("node", text), ("op", text), ("entry", text), ("stage", u32), ("joined", u32),
+    "accel_profile_step", ("size", u32), ("index", u32), ("node", text), ("op", text), ("entry", text), ("stage", u32), ("node_count", u32),
     ("begin_us", f64), ("end_us", f64), ("flop", f64), ("bytes", f64), ("device_clock", i32), ("reserved", i32), ("limit_us", f64))
 ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
@@ -157,7 +157,7 @@ accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
     ("new_tokens", u32))
 accel_fit_record = _struct(
-    "accel_fit_record", ("device", text), ("precision", text), ("answer", i32), ("why", text), ("advice", text), ("weights", u64),
+    "accel_fit_record", ("device", text), ("precision", text), ("fits", i32), ("reason", text), ("advice", text), ("weights", u64),
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
     ("available", u64), ("tokenizer", u64), ("resident", u64))
 accel_fit_report = _struct(

@@ -1,0 +1,435 @@
+/**
+ * @file inference.h
+ * A loaded model: placing it on a device, running it on tensors, its queue, its profile, and proof
+ * that its numbers are right.
+ *
+ * Include accel/accel.h, which includes this file.  The headers text_tasks.h, media_tasks.h,
+ * generate.h and chat.h are what can be done with an endpoint beyond raw tensors.
+ */
+#ifndef ACCEL_INFERENCE_H
+#define ACCEL_INFERENCE_H
+
+#include "accel/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- endpoints ----------------------------------------------------------------------------- */
+
+/** A model on a device, ready to run.  May be used from many threads at once; created and cleaned
+ *  up by one, while nobody else uses it. */
+typedef struct accel_endpoint accel_endpoint;
+
+/** How accel_init() loads a model; accel_init_params_default() fills it. */
+typedef struct accel_init_params {
+  /** sizeof(accel_init_params). */
+  uint32_t size;
+  /** Where to run: "cpu" (default), "rocm:0", "cuda", "gpu:1", "auto" (the best device here), or a
+   *  chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  A name is a demand:
+   *  no other device is taken in its place. */
+  const char *device;
+  /** "fp32" "fp16" "bf16" "int8" "int4" "uint4" "fp8" "fp4", or an alias: a demand.  "auto": the
+   *  fastest that is right on the device, a quantised checkpoint's own first; results that are not
+   *  finite make it go on at fp32.  NULL: fp32, or a quantised checkpoint's own precision. */
+  const char *precision;
+  /** The pipeline of transformers, "feature-extraction", "text-classification" ...  NULL: what the
+   *  model's class is for. */
+  const char *task;
+  /** Texts that a task puts into one run; 0: the registry's default, else 1. */
+  uint32_t batch_size;
+  /** Tokens at which texts are cut; 0: the model's own limit (sentence-transformers:
+   *  max_seq_length). */
+  uint32_t max_length;
+  /** Requests that may wait in the endpoint's queue; 0: 32. */
+  uint32_t queue_capacity;
+  /** 1: no weights are read; the model's true shape with seeded random values, for tests and
+   *  benchmarks.  accel_placement() says so. */
+  uint32_t random_weights;
+  /** Seed of the random weights. */
+  uint64_t seed;
+  /** Class to build, "BertForMaskedLM"; NULL: architectures[0] of config.json. */
+  const char *architecture;
+  /** What sessions keep keys and values as: "fp32", "fp16", "bf16", "int8" (one scale for each head
+   *  and token); NULL: as the precision says. */
+  const char *kv_cache;
+} accel_init_params;
+
+/** On the CPU at fp32, everything else as the model says. */
+ACCEL_API accel_init_params accel_init_params_default(void);
+
+/** Where an endpoint runs, and why.  Belongs to the endpoint. */
+typedef struct accel_placement_report {
+  /** The model as it was named. */
+  const char *model;
+  /** "MODEL on DEVICE (PRECISION)". */
+  const char *label;
+  /** The device that was taken, "rocm:0". */
+  const char *device;
+  /** The precision that was taken, "fp16". */
+  const char *precision;
+  /** "CPU", "AMD_ROCM", "CUDA", "OPENCL", "VULKAN", "REFERENCE". */
+  const char *implementation_type;
+  /** 1: the device is an AMD GPU. */
+  int32_t is_amd;
+  /** 1: the registry lists the model for this hardware and precision. */
+  int32_t listed;
+  /** What was asked for: accel_init_params.device or its default. */
+  const char *wanted_device;
+  /** accel_init_params.precision or its default. */
+  const char *wanted_precision;
+  /** Why each candidate before the one taken was passed over, "rocm:0: no libamdhip64.so", and what
+   *  else is worth knowing of the choice. */
+  const accel_strings *reasons;
+  /** "local", or "random, seed N". */
+  const char *weights;
+} accel_placement_report;
+
+/**
+ * Loads a model and makes it ready to run.
+ *
+ * Finds its files, builds its program from config.json, chooses a device that passes its self-test,
+ * and packs the weights there.  Uses all threads of the context; reports progress as "loading".
+ *
+ * @param model a directory, an id or alias of the registry, or `org/name[@revision]` in the
+ *              library's models directory or in the Hugging Face cache (read-only).  Nothing is
+ *              downloaded.
+ * @param params NULL: all defaults.  Copied.
+ * @param out cleaned up with accel_cleanup(), at the latest by accel_destroy().
+ * @return ACCEL_ERROR_NOT_FOUND: the model is not on this machine; the remedy is the download
+ *         command.  ACCEL_ERROR_ARGUMENT: an unknown task, precision, kv_cache or device name.
+ *         ACCEL_ERROR_UNSUPPORTED: an architecture, a module, a weight format or a value in
+ *         config.json that is not supported; the message has file and field.
+ *         ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is malformed or cannot be read.
+ *         ACCEL_ERROR_DEVICE_UNAVAILABLE, ACCEL_ERROR_PRECISION, ACCEL_ERROR_DOES_NOT_FIT: no
+ *         candidate can serve; the message has each one's reason.
+ */
+ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params,
+                                  accel_endpoint **out);
+
+/**
+ * Ends an endpoint and sets *endpoint to NULL; endpoint and *endpoint may be NULL.
+ *
+ * Requests that wait in its queue are run first.  Sessions and chats must be closed before; tickets
+ * stay valid and are still to be waited for.
+ */
+ACCEL_API void accel_cleanup(accel_endpoint **endpoint);
+
+/** Where the endpoint runs, and why.  Lives as long as the endpoint; with precision "auto" the
+ *  report changes when the endpoint goes on at fp32.  NULL for NULL. */
+ACCEL_API const accel_placement_report *accel_placement(const accel_endpoint *endpoint);
+
+/** What surrounds the model: its task's pre- and post-processing.  Belongs to the endpoint. */
+typedef struct accel_processor {
+  /** "feature-extraction". */
+  const char *task;
+  /** Kind of the tokenizer's model, "WordPiece", "BPE", "Unigram" ...; "" when there is none. */
+  const char *tokenizer;
+  /** Tokens that the model knows. */
+  int64_t vocab_size;
+  /** Tokens at which texts are cut. */
+  int64_t max_length;
+  /** Its padding token; -1: none. */
+  int64_t pad_id;
+  /** id2label of a classification head, in order; else empty. */
+  const accel_strings *labels;
+} accel_processor;
+
+/** The endpoint's processor; lives as long as the endpoint.  NULL for NULL. */
+ACCEL_API const accel_processor *accel_processor_of(const accel_endpoint *endpoint);
+
+/** Texts that a task puts into one run; 0 for NULL. */
+ACCEL_API uint32_t accel_batch_size_of(const accel_endpoint *endpoint);
+
+/** Gives the endpoint's scratch memory back; the next run takes it again.  accel_empty_cache() does
+ *  it for all endpoints of a device. */
+ACCEL_API accel_status accel_trim(accel_endpoint *endpoint);
+
+/* ---- running on raw tensors ---------------------------------------------------------------- */
+
+/** The type of accel_run(). */
+typedef accel_status (*accel_handler)(accel_endpoint *endpoint, const accel_tensors *inputs,
+                                      accel_tensors **outputs);
+
+/**
+ * Runs the model once, with the names, shapes and dtypes of transformers' forward().
+ *
+ * @param inputs input_ids [batch, sequence] int64 or int32, attention_mask of the same shape (in
+ *               each row one run of ones: padding at the left or the right), pixel_values, and so
+ *               on; accel_endpoint_io() lists the names.  What has a default may be left out.
+ * @param outputs every output that need not be asked for; rows whose mask is 0 are zeros.  Freed
+ *                with accel_tensors_free().
+ * @return ACCEL_ERROR_ARGUMENT: an input is missing, not one of the model's, or has a wrong dtype,
+ *         shape or value (the message names it), such as a token beyond the vocabulary.
+ *         ACCEL_ERROR_LIMIT: more tokens than the model takes.
+ */
+ACCEL_API accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs,
+                                 accel_tensors **outputs);
+
+/**
+ * The same for chosen outputs; what only others need is not computed.
+ *
+ * @param names [n] "last_hidden_state", "hidden_states.3", "logits" ..., each once; the outputs
+ *              come in this order.  NULL: as accel_run().
+ * @return also ACCEL_ERROR_ARGUMENT: the model has no such output, or one is named twice.
+ */
+ACCEL_API accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs,
+                                       const char *const *names, uint32_t n,
+                                       accel_tensors **outputs);
+
+/** accel_run, as a function to hand on; NULL for NULL. */
+ACCEL_API accel_handler accel_handler_of(const accel_endpoint *endpoint);
+
+/**
+ * The names of the model's inputs and of all of its outputs.
+ *
+ * @param inputs,outputs each freed with accel_strings_free(); their strings live as long as the
+ *                       endpoint.
+ */
+ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs,
+                                         accel_strings **outputs);
+
+/* ---- the queue ----------------------------------------------------------------------------- */
+
+/** An endpoint's queue: requests wait in order and run on a thread of the queue.  May be used from
+ *  many threads. */
+typedef struct accel_queue accel_queue;
+
+/** A request that was submitted; waited for exactly once, by one thread. */
+typedef struct accel_ticket accel_ticket;
+
+/** The endpoint's queue; belongs to the endpoint.  NULL for NULL. */
+ACCEL_API accel_queue *accel_queue_of(accel_endpoint *endpoint);
+
+/** Requests that may wait at once; 0 for NULL. */
+ACCEL_API uint32_t accel_queue_capacity(const accel_queue *queue);
+
+/** Requests that were submitted and have not begun; 0 for NULL. */
+ACCEL_API uint32_t accel_queue_waiting(const accel_queue *queue);
+
+/**
+ * Submits an accel_run().
+ *
+ * @param inputs copied.
+ * @param out waited for with accel_wait(), which alone frees it.
+ * @return ACCEL_ERROR_QUEUE_FULL, at once, when as many requests wait as the queue has room for.
+ *         ACCEL_ERROR_ARGUMENT: an input has no name, no data or an impossible shape.
+ */
+ACCEL_API accel_status accel_submit(accel_queue *queue, const accel_tensors *inputs,
+                                    accel_ticket **out);
+
+/**
+ * Submits an accel_embed() with the model's own pooling.
+ *
+ * @param texts [n], copied.
+ * @param out as accel_submit(); the result is one tensor "embeddings", fp32 [n, dim] (of models
+ *            that embed token by token: [tokens of all texts, dim]).
+ * @return as accel_submit().
+ */
+ACCEL_API accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n,
+                                          accel_ticket **out);
+
+/**
+ * Waits for a request and takes its outputs.
+ *
+ * @param timeout_ms milliseconds; 0: only looks; < 0: for ever.
+ * @param outputs freed with accel_tensors_free().
+ * @return ACCEL_ERROR_TIMEOUT: not done yet; the ticket stays valid.  ACCEL_ERROR_ARGUMENT for a
+ *         ticket of accel_submit_generate(), which stays valid, too.  Any other answer is the
+ *         request's own and frees the ticket, *ticket becomes NULL.
+ */
+ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms,
+                                  accel_tensors **outputs);
+
+/* ---- the profile --------------------------------------------------------------------------- */
+
+/** One step of a run: an op of the program, or several that the device does in one launch. */
+typedef struct accel_profile_step {
+  /** sizeof(accel_profile_step) of the library. */
+  uint32_t size;
+  /** Number of the node in the program; of the first, when several are fused. */
+  uint32_t index;
+  /** Name of the node, "encoder.layer.3.attention.self"; lives as long as the endpoint. */
+  const char *node;
+  /** Its op, "ATTENTION"; lives as long as the endpoint. */
+  const char *op;
+  /** Entry point of the program: "forward", "embed" ... */
+  const char *entry;
+  /** Layer of the model. */
+  uint32_t stage;
+  /** Nodes that this step fuses; 1: one alone. */
+  uint32_t node_count;
+  /** When it began, in microseconds; only differences mean anything. */
+  double begin_us;
+  /** When it ended. */
+  double end_us;
+  /** Additions and multiplications by the op's definition, whatever the device really does. */
+  double flop;
+  /** Bytes of weights, operands and results, once each, whatever a cache saved. */
+  double bytes;
+  /** 1: the device's own times.  0: the host's, which on a device without timestamps cover only the
+   *  queueing of the work. */
+  int32_t device_clock;
+  /** 0. */
+  int32_t reserved;
+  /** Microseconds that the step's instructions take at least, measured with operands in the caches;
+   *  0: not known (all but linears and attention of decoding on a CPU). */
+  double limit_us;
+} accel_profile_step;
+
+/** Receives the steps of a run, in order, from the thread that makes the run (from several threads
+ *  when several run at once).  `step` is valid during the call. */
+typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
+
+/**
+ * Turns profiling on from the next run on, or off.
+ *
+ * Not to be called while the endpoint runs.
+ *
+ * @param fn NULL: off, and then nothing is measured.
+ * @param user first argument of `fn`.
+ */
+ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn,
+                                         void *user);
+
+/**
+ * The model's program as text: nodes, shapes, attributes.
+ *
+ * @param format "text" (or NULL), or "dot" for Graphviz; any other is ACCEL_ERROR_ARGUMENT.
+ * @param out freed with accel_string_free().
+ */
+ACCEL_API accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out);
+
+/* ---- proof --------------------------------------------------------------------------------- */
+
+/** One combination of hardware and precision that really ran. */
+typedef struct accel_test_record {
+  /** "cpu (FP32)". */
+  const char *platform;
+  /** Hardware that was asked for, "amd". */
+  const char *hardware;
+  /** Precision that was asked for, "fp16". */
+  const char *precision;
+  /** Device it ran on, "rocm:0". */
+  const char *device;
+  /** The plugin's, "AMD_ROCM". */
+  const char *implementation_type;
+  /** What went in, in words: shapes and first values. */
+  const char *input;
+  /** What came out. */
+  const char *output;
+  /** 1: every output is within the precision's bounds. */
+  int32_t passed;
+  /** Largest absolute difference from the reference plugin. */
+  double max_abs;
+  /** Largest relative difference from it. */
+  double max_rel;
+  /** Cosine with it. */
+  double cosine;
+  /** Milliseconds of one run after a warm-up. */
+  double ms;
+  /** "local", or "random, seed N, true shape". */
+  const char *weights;
+} accel_test_record;
+
+/** The outcome of accel_run_precision_tests() or accel_self_test(). */
+typedef struct accel_test_report {
+  /** Keys. */
+  uint32_t n;
+  /** [n] `<hardware>_test`, which sums its hardware up, and `<hardware>_<precision>_test`. */
+  const char *const *key;
+  /** [n] "Hardware not available", "Precision not supported", "Success" or "Error: ...". */
+  const char *const *value;
+  /** Combinations that really ran. */
+  uint32_t n_records;
+  /** [n_records] */
+  const accel_test_record *record;
+} accel_test_report;
+
+/**
+ * Loads and runs a model on each combination of hardware and precision, and compares it with the
+ * reference plugin.
+ *
+ * What is not available or not listed is said so in the report and is no failure.  A model without
+ * local files runs with random weights in its true shape.
+ *
+ * @param hardware [n_hardware] names or aliases; NULL: cpu cuda amd openvino apple.
+ * @param precisions [n_precisions]; NULL: fp32 fp16 bf16 int8 int4.
+ * @param out freed with accel_test_report_free().
+ * @return ACCEL_ERROR_ARGUMENT: an unknown hardware or precision.  ACCEL_ERROR_UNKNOWN_MODEL.
+ */
+ACCEL_API accel_status accel_run_precision_tests(accel *ctx, const char *model,
+                                                 const char *const *hardware, uint32_t n_hardware,
+                                                 const char *const *precisions,
+                                                 uint32_t n_precisions, accel_test_report **out);
+
+/**
+ * Runs the endpoint on seeded inputs and compares it with the reference plugin, which is loaded
+ * with the same model for it.
+ *
+ * @param out freed with accel_test_report_free().
+ */
+ACCEL_API accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out);
+
+/** Frees a report and sets the pointer to NULL. */
+ACCEL_API void accel_test_report_free(accel_test_report **report);
+
+/** One output of a golden file, compared. */
+typedef struct accel_verify_output {
+  /** Its name. */
+  const char *name;
+  /** Largest absolute difference. */
+  double max_abs;
+  /** Largest relative difference. */
+  double max_rel;
+  /** Cosine. */
+  double cosine;
+  /** The bound that counts for the precision. */
+  double bound;
+  /** Numbers that were compared: padding is left out. */
+  uint64_t compared;
+  /** 1: within the bound. */
+  int32_t passed;
+  /** What else is to be said; "". */
+  const char *note;
+} accel_verify_output;
+
+/** The outcome of accel_verify(). */
+typedef struct accel_verify_report {
+  /** 1: every output is within its bound. */
+  int32_t passed;
+  /** The transformers class. */
+  const char *architecture;
+  /** Device that ran. */
+  const char *device;
+  /** Precision that ran. */
+  const char *precision;
+  /** The golden file. */
+  const char *golden;
+  /** Outputs. */
+  uint32_t n;
+  /** [n] */
+  const accel_verify_output *output;
+} accel_verify_report;
+
+/**
+ * Runs the inputs of a golden file, which transformers made, and compares the outputs.
+ *
+ * @param how as for accel_init(); NULL: all defaults.
+ * @param golden a .safetensors file with tensors in.*, out.*, mask.*; docs/verify.md has the format
+ *               and the bounds.
+ * @param out the report, which comes with ACCEL_OK and with ACCEL_ERROR_VERIFY; freed with
+ *            accel_verify_report_free().
+ * @return ACCEL_ERROR_VERIFY: an output is outside its bound.  Else the failures of accel_init()
+ *         and accel_run(); ACCEL_ERROR_FORMAT: the file is malformed.
+ */
+ACCEL_API accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how,
+                                    const char *golden, accel_verify_report **out);
+
+/** Frees a report and sets the pointer to NULL. */
+ACCEL_API void accel_verify_report_free(accel_verify_report **report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

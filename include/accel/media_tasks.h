@@ -1,0 +1,383 @@
+/**
+ * @file media_tasks.h
+ * Pictures and sounds: preprocessing, classification, object detection, segmentation,
+ * transcription.
+ *
+ * Include accel/accel.h, which includes this file.  Results follow the pipelines of transformers
+ * that are named at each function; models are fed through the processor of their directory
+ * (preprocessor_config.json).
+ *
+ * For every function with accel_media: ACCEL_ERROR_NOT_FOUND, ACCEL_ERROR_IO: a file is not there
+ * or cannot be read.  ACCEL_ERROR_FORMAT: it is damaged.  ACCEL_ERROR_UNSUPPORTED: a kind of file
+ * that is not supported, a model without a head for the task, or one without local files, whose
+ * processor is therefore not known.  ACCEL_ERROR_ARGUMENT: an accel_media without a name.  Results
+ * are freed with their own _free function, and everything in them lives as long as they do.
+ */
+#ifndef ACCEL_MEDIA_TASKS_H
+#define ACCEL_MEDIA_TASKS_H
+
+#include "accel/text_tasks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A picture (JPEG, PNG; WebP when libwebp is on the machine) or a sound (WAV; FLAC, Ogg, MP3 and
+ *  AIFF when libsndfile is).  Stays the caller's; read during the call. */
+typedef struct accel_media {
+  const char *name; /**< path of the file, or what messages call the bytes; never NULL */
+  const void *data; /**< the file's bytes; NULL: the file `name` is read */
+  size_t n;         /**< bytes of data */
+} accel_media;
+
+/* ---- preprocessing ------------------------------------------------------------------------- */
+
+/** What accel_preprocess() prepares; accel_preprocess_params_default() has no items. */
+typedef struct accel_preprocess_params {
+  /** sizeof(accel_preprocess_params). */
+  uint32_t size;
+  /** [n_images] pictures. */
+  const accel_media *images;
+  /** [n_sounds] sounds. */
+  const accel_media *sounds;
+  /** Pictures. */
+  uint32_t n_images;
+  /** Sounds; at least one picture or sound in all. */
+  uint32_t n_sounds;
+  /** 1: pictures are resized as Pillow rounds; 0 (default): as torchvision does, which
+   *  transformers 5 prefers. */
+  int32_t pillow;
+  /** Where CLAP's feature extractor cuts sounds that are too long. */
+  uint64_t seed;
+} accel_preprocess_params;
+
+/** Nothing to prepare, torchvision's rounding, seed 0. */
+ACCEL_API accel_preprocess_params accel_preprocess_params_default(void);
+
+/**
+ * Makes the tensors that a model is given for pictures or sounds: pixel_values, pixel_mask,
+ * image_sizes, input_features, input_values, attention_mask, is_longer, as transformers'
+ * AutoProcessor.  Sounds are brought to the model's sampling rate.
+ *
+ * @param model its directory or id; no weights are read.
+ * @param params not NULL in practice: without items the answer is ACCEL_ERROR_ARGUMENT.
+ * @param out freed with accel_tensors_free().
+ */
+ACCEL_API accel_status accel_preprocess(accel *ctx, const char *model,
+                                        const accel_preprocess_params *params,
+                                        accel_tensors **out);
+
+/* ---- classification ------------------------------------------------------------------------ */
+
+/**
+ * Classifies pictures: pipeline image-classification.
+ *
+ * @param images [n]
+ * @param params NULL: the defaults (the best label).
+ * @param out freed with accel_classifications_free().
+ * @return ACCEL_ERROR_ARGUMENT: an unknown function.
+ */
+ACCEL_API accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images,
+                                             uint32_t n, const accel_classify_params *params,
+                                             accel_classifications **out);
+
+/** Classifies sounds: pipeline audio-classification.  As accel_classify_images(). */
+ACCEL_API accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *sounds,
+                                             uint32_t n, const accel_classify_params *params,
+                                             accel_classifications **out);
+
+/**
+ * Scores labels that the caller makes up: pipeline zero-shot-image-classification (CLIP, SigLIP).
+ *
+ * @param labels [n_labels], at least one.
+ * @param hypothesis the sentence that a label becomes where "{}" is in it; NULL:
+ *                   "This is a photo of {}."
+ * @param out every label of each picture, best first; `id` is the label's number in labels[].
+ *            Freed with accel_classifications_free().
+ */
+ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *images,
+                                             uint32_t n, const char *const *labels,
+                                             uint32_t n_labels, const char *hypothesis,
+                                             accel_classifications **out);
+
+/* ---- object detection ---------------------------------------------------------------------- */
+
+/** One object in a picture. */
+typedef struct accel_detection {
+  double score;                 /**< probability of the label */
+  int64_t id;                   /**< number of the class */
+  const char *label;            /**< its name in id2label */
+  /** Left edge of its box, in pixels of the picture as given, turned upright. */
+  float xmin;
+  /** Upper edge. */
+  float ymin;
+  /** Right edge. */
+  float xmax;
+  /** Lower edge. */
+  float ymax;
+} accel_detection;
+
+/** Which objects count. */
+typedef struct accel_detect_params {
+  /** sizeof(accel_detect_params). */
+  uint32_t size;
+  /** Objects with a score above it are given; 0 to 1, default 0.5. */
+  double threshold;
+} accel_detect_params;
+
+/** Objects in pictures. */
+typedef struct accel_detections {
+  uint32_t n;                           /**< pictures */
+  const uint32_t *count;                /**< [n] objects of each */
+  const accel_detection *const *object; /**< [n][count[i]] in the order of the model's queries */
+  /** [n] heights of the pictures in pixels, upright. */
+  const int32_t *height;
+  /** [n] widths. */
+  const int32_t *width;
+} accel_detections;
+
+/** Objects with a score above 0.5. */
+ACCEL_API accel_detect_params accel_detect_params_default(void);
+
+/**
+ * Finds objects: pipeline object-detection (DETR).
+ *
+ * @param params NULL: the defaults.
+ * @param out freed with accel_detections_free().
+ * @return ACCEL_ERROR_ARGUMENT: the threshold is not from 0 to 1.
+ */
+ACCEL_API accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images,
+                                            uint32_t n, const accel_detect_params *params,
+                                            accel_detections **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_detections_free(accel_detections **detections);
+
+/**
+ * Draws the boxes and names of objects into their picture, and writes it as a PNG file.
+ *
+ * @param image the picture as it was given to accel_detect_objects().
+ * @param objects [n]: one picture's row of a result.
+ * @param path the file, which is overwritten.
+ */
+ACCEL_API accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects,
+                                          uint32_t n, const char *path);
+
+/* ---- segmentation -------------------------------------------------------------------------- */
+
+/** One segment of a picture. */
+typedef struct accel_segment {
+  int64_t id;        /**< its number in the map; in a semantic result the class */
+  int64_t label_id;  /**< number of the class */
+  const char *label; /**< the class's name in id2label */
+  double score;      /**< probability; NaN in semantic results, which have none */
+  uint64_t pixels;   /**< pixels of the picture that belong to it */
+  double area;       /**< the same as a share of the picture, 0 to 1 */
+} accel_segment;
+
+/** Segments of pictures. */
+typedef struct accel_segmentations {
+  /** Pictures. */
+  uint32_t n;
+  /** [n] segments of each. */
+  const uint32_t *count;
+  /** [n][count[i]] by id. */
+  const accel_segment *const *segment;
+  /** [n] heights of the pictures in pixels, turned upright. */
+  const int32_t *height;
+  /** [n] widths. */
+  const int32_t *width;
+  /** [n][height[i], width[i]] id of each pixel's segment.  Panoptic and instance: 0 where no
+   *  segment is, -1 everywhere in a picture without any. */
+  const int32_t *const *map;
+} accel_segmentations;
+
+/** How pictures are cut into segments. */
+typedef struct accel_segment_params {
+  /** sizeof(accel_segment_params). */
+  uint32_t size;
+  /** "panoptic" or "instance": segments of objects, numbered from 1.  "semantic": segments of
+   *  classes.  NULL: the first of these that the model can do. */
+  const char *subtask;
+  /** Panoptic and instance: objects with a score above it count; 0 to 1, default 0.9. */
+  double threshold;
+  /** Where mask times score is at least this, a pixel belongs to an object by itself; 0 to 1,
+   *  default 0.5. */
+  double mask_threshold;
+  /** An object counts when others leave it more than this share of those pixels; 0 to 1, default
+   *  0.5. */
+  double overlap_threshold;
+} accel_segment_params;
+
+/** The pipeline's thresholds, and the first subtask the model can do. */
+ACCEL_API accel_segment_params accel_segment_params_default(void);
+
+/**
+ * Cuts pictures into segments: pipeline image-segmentation.  Models that give every pixel a class
+ * (SegFormer) do semantic segmentation, those that give objects masks (DETR) all three.
+ *
+ * @param params NULL: the defaults.
+ * @param out freed with accel_segmentations_free().
+ * @return ACCEL_ERROR_ARGUMENT: a threshold that is not from 0 to 1, or an unknown subtask.
+ *         ACCEL_ERROR_UNSUPPORTED: panoptic or instance of a model that tells no objects apart.
+ */
+ACCEL_API accel_status accel_segment_images(accel_endpoint *endpoint, const accel_media *images,
+                                            uint32_t n, const accel_segment_params *params,
+                                            accel_segmentations **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_segmentations_free(accel_segmentations **segmentations);
+
+/**
+ * Draws the segments of one picture, with a legend, and writes them as a PNG file.
+ *
+ * @param image the picture the result is of, under the colours; NULL: the colours alone, on black.
+ * @param index number of the picture in `found`.
+ * @param path the file, which is overwritten.
+ * @return ACCEL_ERROR_ARGUMENT: no such index, or a picture of another size.
+ */
+ACCEL_API accel_status accel_draw_segments(const accel_media *image,
+                                           const accel_segmentations *found, uint32_t index,
+                                           const char *path);
+
+/* ---- transcription ------------------------------------------------------------------------- */
+
+struct accel_generate_params;
+
+/** How speech is transcribed; accel_transcribe_params_default() leaves everything to the model. */
+typedef struct accel_transcribe_params {
+  /** sizeof(accel_transcribe_params). */
+  uint32_t size;
+  /** Chunks with their times: "char" (CTC), "word", "segment" (Whisper), or "auto" (CTC: words,
+   *  Whisper: segments).  NULL: none. */
+  const char *timestamps;
+  /** Seconds of the overlapping windows that sounds are cut into, at most 3600.  0: sounds stay
+   *  whole, and Whisper goes through long ones segment by segment. */
+  double chunk_length;
+  /** Seconds by which a window overlaps with the one before; NaN (default): a sixth of
+   *  chunk_length. */
+  double stride_left;
+  /** Seconds by which it overlaps with the one after; NaN (default): a sixth of chunk_length. */
+  double stride_right;
+  /** Whisper, this and all below: code ("en") or English name of the language.  NULL: detected, or
+   *  as generation_config.json says. */
+  const char *language;
+  /** "transcribe", or "translate" (to English); NULL: as generation_config.json says. */
+  const char *task;
+  /** Text of the kind that is expected: names, spelling.  NULL: none. */
+  const char *prompt;
+  /** 1: the prompt is in front of every segment, which needs condition_on_previous; 0: of the first
+   *  alone. */
+  int32_t prompt_all_segments;
+  /** 1: each segment is told what was said before; 0: not; -1 (default): as generation_config.json
+   *  says. */
+  int32_t condition_on_previous;
+  /** [n_temperature] temperatures, 0 to 1000, that are tried in turn while a segment looks bad. */
+  const double *temperature;
+  /** 0: none are given; then 0, which is greedy search (or beams). */
+  uint32_t n_temperature;
+  /** A segment that compresses better than this looks bad; NaN (default): not looked at. */
+  double compression_ratio_threshold;
+  /** A segment whose mean log probability is below this looks bad; NaN (default): not looked at. */
+  double logprob_threshold;
+  /** Probability of silence above which, when the log probability is below its threshold, a segment
+   *  is left out; NaN (default): not looked at.  Needs logprob_threshold. */
+  double no_speech_threshold;
+  /** Limits, beams and seed of the generation (accel/generate.h); NULL: the defaults.  Its on_token
+   *  receives each token without text, `prompt` being the number of the sound; tokens of attempts
+   *  that are given up, too. */
+  const struct accel_generate_params *generate;
+} accel_transcribe_params;
+
+/** A piece of a transcript with its time. */
+typedef struct accel_chunk {
+  const char *text;  /**< what was said */
+  /** Seconds from the sound's begin; NaN: no timestamp tells. */
+  double start;
+  /** Seconds from the sound's begin; NaN: no timestamp tells. */
+  double end;
+} accel_chunk;
+
+/** What Whisper said in one go, between two timestamps. */
+typedef struct accel_speech_segment {
+  /** Seconds from the sound's begin. */
+  double start;
+  /** Seconds from the sound's begin. */
+  double end;
+  /** What was said. */
+  const char *text;
+  /** Tokens. */
+  uint32_t n;
+  /** [n] with the timestamps. */
+  const int32_t *ids;
+  /** Temperature at which it was generated. */
+  double temperature;
+  /** Mean log probability of its tokens; NaN: no threshold asked for it. */
+  double logprob;
+  /** Bytes of its text over their compressed size; NaN: no threshold asked for it. */
+  double compression_ratio;
+  /** Probability that there is no speech; NaN: no threshold asked for it. */
+  double no_speech;
+  /** Words, with timestamps "word"; else 0. */
+  uint32_t n_words;
+  /** [n_words] */
+  const accel_chunk *words;
+} accel_speech_segment;
+
+/** Transcripts of sounds.  The fields after `chunk` are Whisper's, NULL for other models, but for
+ *  `seconds`. */
+typedef struct accel_transcripts {
+  /** Sounds. */
+  uint32_t n;
+  /** [n] what was said. */
+  const char *const *text;
+  /** [n] chunks of each; 0 without timestamps. */
+  const uint32_t *count;
+  /** [n][count[i]] as the pipeline gives them: segments, words or characters. */
+  const accel_chunk *const *chunk;
+  /** [n] code of the language; NULL: the model knows one only. */
+  const char *const *language;
+  /** [n] segments of each; 0 of sounds that were cut into windows. */
+  const uint32_t *segments;
+  /** [n][segments[i]] */
+  const accel_speech_segment *const *segment;
+  /** [n] tokens of each. */
+  const uint32_t *n_ids;
+  /** [n][n_ids[i]] what transformers' generate() returns, without the first tokens and the end of
+   *  text. */
+  const int32_t *const *ids;
+  /** [n] length of the sounds in seconds, of every model. */
+  const double *seconds;
+} accel_transcripts;
+
+/** Whole sounds, no timestamps, everything else as the model says. */
+ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
+
+/**
+ * Transcribes speech: pipeline automatic-speech-recognition, of Whisper and of models with a CTC
+ * head (Wav2Vec2, HuBERT: the best label of each frame).
+ *
+ * Sounds may be of any length; a transcript does not depend on the other sounds of the call.  Times
+ * of Whisper's words come from its cross attention; in Chinese, Japanese, Thai, Lao, Burmese and
+ * Cantonese the words are single characters.
+ *
+ * @param params NULL: the defaults.
+ * @param out freed with accel_transcripts_free().
+ * @return ACCEL_ERROR_ARGUMENT: unknown timestamps, language or task; a chunk with no room beside
+ *         its strides; a threshold, temperature or prompt that does not go together with the model;
+ *         Whisper's options for a CTC model; a sound without samples.
+ *         ACCEL_ERROR_UNSUPPORTED: times of words of a Whisper whose generation_config.json has no
+ *         alignment_heads; a long sound of one without timestamps.
+ *         ACCEL_ERROR_LIMIT: the prompt or max_new_tokens leave no room for a transcript.
+ */
+ACCEL_API accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds,
+                                        uint32_t n, const accel_transcribe_params *params,
+                                        accel_transcripts **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_transcripts_free(accel_transcripts **transcripts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
