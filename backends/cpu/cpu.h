@@ -1,4 +1,5 @@
-/* cpu.h - what the files of the CPU plugin share: an endpoint's data and the types of its functions.
+/* cpu.h - what the files of the CPU plugin share: an endpoint's data and the types of its
+ * functions.
  *
  * From the kit's table to the kernels, each layer calling those below it:
  *
@@ -45,7 +46,7 @@ typedef struct cpu_linear {
   int32_t glu;     /* accel_plugin_kind GLU_ */
   int32_t trans;   /* stored [K,N] */
   int64_t n, k;    /* columns of the result */
-  cpu_layout form;
+  cpu_layout layout;
   accel_plugin_format format; /* that w came in */
   int64_t panels;
   uint64_t panel_bytes;
@@ -88,11 +89,11 @@ typedef struct cpu_self {
 
 /* What the panels of a linear have in common: cpu_pack.h. */
 static inline cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
-  return (cpu_panel){.form = l->form,
+  return (cpu_panel){.layout = l->layout,
                      .kernels = kernels,
                      .format = &l->format,
                      .k = l->k,
-                     .cols = kernels->linear[l->form].cols};
+                     .cols = kernels->linear[l->layout].cols};
 }
 
 /* Memory for packed weights, in huge pages when it is large; free() it.  NULL: *error says so. */
@@ -114,8 +115,8 @@ int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
 /* Runs a node; ACCEL_PLUGIN_OK, or an error that *error describes. */
 typedef int32_t cpu_launch_fn(const cpu_self *self, const kit_launch *launch,
                               accel_plugin_error *error);
-/* Bytes of workspace that a launch of these shapes needs; data pointers are NULL.  self: NULL before
- * there is an endpoint, then the most that any choice of weights may need. */
+/* Bytes of workspace that a launch of these shapes needs; data pointers are NULL.  self: NULL
+ * before there is an endpoint, then the most that any choice of weights may need. */
 typedef uint64_t cpu_workspace_fn(const cpu_self *self, const cpu_kernels *kernels,
                                   const kit_launch *shapes, uint32_t workers);
 /* Whether `other` runs in one launch with `first`: beside it or after it. */

@@ -91,17 +91,17 @@ static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_
 }
 
 /* All keys are one tile. */
-static bool whole(const kit_launch *l, int64_t relative_columns) {
+static bool needs_one_tile(const kit_launch *l, int64_t relative_columns) {
   return kit_has(&l->out[1]) || relative_columns > 0;
 }
 
 /* Distances from which a bias by bucket no longer changes. */
-static int64_t far_of(const accel_plugin_node *n) {
+static int64_t far_distance(const accel_plugin_node *n) {
   int64_t far = kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   return far < 1 ? 1 : far > 1 << 20 ? 1 << 20 : far;
 }
 
-static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest) {
+static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t longest) {
   const accel_plugin_node *n = l->node;
   const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
   sizes s = {.heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1), .longest = longest};
@@ -113,7 +113,7 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
   /* no more keys than columns */
   if (state && kit_has(&l->out[1])) s.longest = longest = l->out[1].dim[2];
   uint64_t shared = 0;
-  if (is_t5(kind)) shared = (uint64_t)s.heads * 2 * (uint64_t)(longest + far_of(n) + 16);
+  if (is_t5(kind)) shared = (uint64_t)s.heads * 2 * (uint64_t)(longest + far_distance(n) + 16);
   if (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) {
     s.relative_columns = relative_span(n, longest, k->panel_cols, &first);
     shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) +
@@ -122,8 +122,8 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
   if (state && longest < CPU_ATTENTION_KEYS)
     longest = CPU_ATTENTION_KEYS + 1; /* how many pages there are is not known here */
   cpu_attention_plan p =
-      cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns, whole(l, s.relative_columns),
-                           k->tile_rows, k->panel_cols);
+      cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns,
+                           needs_one_tile(l, s.relative_columns), k->tile_rows, k->panel_cols);
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
   s.worker = (uint64_t)round_up(p.all, 16);
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
@@ -135,7 +135,7 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
   return s;
 }
 
-static bool ours(const kit_launch *l) {
+static bool has_kernels(const kit_launch *l) {
   return kit_has(&l->in[Q]) &&
          (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
 }
@@ -143,24 +143,24 @@ static bool ours(const kit_launch *l) {
 uint64_t cpu_attention_workspace(const cpu_self *self, const cpu_kernels *kernels,
                                  const kit_launch *shapes, uint32_t workers) {
   (void)self;
-  if (!ours(shapes)) return 0;
+  if (!has_kernels(shapes)) return 0;
   int64_t q = kit_row_count(&shapes->in[Q]),
           k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;
-  sizes s = measure(kernels, shapes, q > k ? q : k);
+  sizes s = measure_sizes(kernels, shapes, q > k ? q : k);
   return (s.shared + s.worker * (workers ? workers : 1)) * sizeof(float);
 }
 
 /* ---- positions ---- */
 
 /* They run first, first+1, ...: then only differences to others matter. */
-static bool consecutive(const int32_t *position, int64_t n) {
+static bool is_consecutive(const int32_t *position, int64_t n) {
   int32_t broken = 0;
   for (int64_t i = 1; i < n; i++) broken |= position[i] - (uint32_t)position[0] != (uint32_t)i;
   return !broken;
 }
 
 /* Explicit positions are compared as floats, which are exact below 2^24. */
-static bool exact(const int32_t *position, int64_t n) {
+static bool exact_in_f32(const int32_t *position, int64_t n) {
   int32_t outside = 0;
   for (int64_t i = 0; i < n; i++) outside |= position[i] >= 1 << 24 || position[i] <= -(1 << 24);
   return !outside;
@@ -186,8 +186,8 @@ static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plu
     s->key = kit_i32(&l->in[KV_POS]) + j->kv.start[item];
   if (!rows || !s->keys) return ACCEL_PLUGIN_OK;
   s->shift = (s->query ? s->query[0] : past) - (int64_t)(s->key ? s->key[0] : 0);
-  if ((!s->query || consecutive(s->query, rows)) && (!s->key || consecutive(s->key, s->keys)) &&
-      s->shift > -(1 << 24) && s->shift < 1 << 24)
+  if ((!s->query || is_consecutive(s->query, rows)) &&
+      (!s->key || is_consecutive(s->key, s->keys)) && s->shift > -(1 << 24) && s->shift < 1 << 24)
     return ACCEL_PLUGIN_OK;
   s->shift = 0;
   /* something asks */
@@ -197,7 +197,7 @@ static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plu
     return kit_no_memory(error, (uint64_t)rows * 4);
   if (!s->key && !(s->key = count_out(s, 0, s->keys)))
     return kit_no_memory(error, (uint64_t)s->keys * 4);
-  if (exact(s->query, rows) && exact(s->key, s->keys)) return ACCEL_PLUGIN_OK;
+  if (exact_in_f32(s->query, rows) && exact_in_f32(s->key, s->keys)) return ACCEL_PLUGIN_OK;
   return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "positions of 2^24 and more");
 }
 
@@ -223,7 +223,7 @@ static void make_t5(job *j, float *at, int64_t longest) {
   bool numbers = true;
   for (int32_t i = 0; i < j->q.items; i++)
     numbers &= !j->sequence[i].positions && !j->sequence[i].shift && !j->state;
-  j->base.far = numbers ? longest : far_of(j->l->node);
+  j->base.far = numbers ? longest : far_distance(j->l->node);
   make_relative(j, at, j->base.far);
   j->relative = at;
   j->relative_stride = 2 * j->base.far + 1;
@@ -447,7 +447,7 @@ static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, ui
   }
 }
 
-static void task(void *arg, uint32_t index, uint32_t worker) {
+static void attention_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   float *workspace = j->workspace + (int64_t)worker * j->workspace_floats;
   if (j->chunks)
@@ -477,7 +477,7 @@ static void merge_head(const job *j, const sequence *s, int64_t h, float *y) {
   j->s->kernels.binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &inverse, 0, y, dv);
 }
 
-static void merge(const job *j) {
+static void merge_ranges(const job *j) {
   const kit_tensor *out = &j->l->out[0];
   for (int32_t i = 0; i < j->q.items; i++)
     for (int64_t h = 0; j->sequence[i].ranges > 1 && h < j->heads; h++)
@@ -511,7 +511,7 @@ static int32_t choose_units(job *j, accel_plugin_error *error) {
 
 /* Tasks: whole units, several each when they are many or small, or stretches of the rows of each
  * unit so that all workers finish together. */
-static void split(job *j, const kit_launch *l) {
+static void split_tasks(job *j, const kit_launch *l) {
   enum { TASKS_EACH = 8, STRETCHES = 8 };
   const double packing = 8, held_up = 0.2; /* rows that packing the keys is worth; of a task */
   const uint32_t workers = cpu_workers(l);
@@ -546,7 +546,7 @@ static void split(job *j, const kit_launch *l) {
 
 /* ---- the launch ---- */
 
-static int32_t check(const job *j, const kit_launch *l, accel_plugin_error *error) {
+static int32_t check_operands(const job *j, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *b = &l->in[BIAS], *probs = &l->out[1];
   for (int32_t i = 0; i < j->q.items; i++) {
     long long rows = j->q.start[i + 1] - j->q.start[i], keys = j->sequence[i].keys;
@@ -639,7 +639,7 @@ static int32_t find_keys(job *j, accel_plugin_error *error) {
 
 /* What the kernels here do not take, or what is wrong and the scalar kernel will say.  Nothing has
  * been appended yet. */
-static bool takes(const job *j, const kit_launch *l, const sizes *s) {
+static bool is_supported(const job *j, const kit_launch *l, const sizes *s) {
   const accel_plugin_state *state = j->state ? &l->program->state[l->node->state] : NULL;
   if (s->heads < 1 || s->heads % s->kv_heads || s->dk < 1 || s->dv < 1 || j->q.rows < 1 ||
       j->period < 1)
@@ -650,10 +650,11 @@ static bool takes(const job *j, const kit_launch *l, const sizes *s) {
          j->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
 }
 
-static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_error *error) {
+static int32_t run_attention(job *j, const kit_launch *l, const sizes *s,
+                             accel_plugin_error *error) {
   float *at = l->workspace;
   int32_t rc = find_keys(j, error);
-  if (!rc) rc = check(j, l, error);
+  if (!rc) rc = check_operands(j, l, error);
   if (rc) return rc;
   for (int32_t i = 0; i < j->q.items; i++) {
     rc = find_positions(j, i, &j->sequence[i], error);
@@ -669,9 +670,9 @@ static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_err
   if (rc) return rc;
   j->workspace = at + s->shared;
   j->workspace_floats = (int64_t)s->worker;
-  split(j, l);
-  cpu_parallel(l, j->tasks, task, j);
-  if (j->parts) merge(j);
+  split_tasks(j, l);
+  cpu_parallel(l, j->tasks, attention_task, j);
+  if (j->parts) merge_ranges(j);
   free(j->parts);
   return ACCEL_PLUGIN_OK;
 }
@@ -679,16 +680,17 @@ static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_err
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_plugin_error *error) {
   int32_t all[4];
   job j = {.s = self, .l = l, .state = l->node->state >= 0};
-  if (!ours(l)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+  if (!has_kernels(l)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
   j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
   if (kit_has(&l->in[K]))
     j.kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], all + 2);
-  sizes s = measure(&self->kernels, l, j.q.longest > j.kv.longest ? j.q.longest : j.kv.longest);
+  sizes s =
+      measure_sizes(&self->kernels, l, j.q.longest > j.kv.longest ? j.q.longest : j.kv.longest);
   read_attributes(&j, l, &s);
-  if (!takes(&j, l, &s)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+  if (!is_supported(&j, l, &s)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
   j.sequence = calloc((size_t)j.q.items + 1, sizeof *j.sequence);
   if (!j.sequence) return kit_no_memory(error, (uint64_t)j.q.items * sizeof *j.sequence);
-  int32_t rc = run(&j, l, &s, error);
+  int32_t rc = run_attention(&j, l, &s, error);
   for (int32_t i = 0; i < j.q.items; i++) free(j.sequence[i].made);
   free(j.sequence);
   return rc;
@@ -703,7 +705,7 @@ typedef struct repeated {
   float *part; /* [threads][floats] */
 } repeated;
 
-static void repeat(const void *arg, uint32_t i) {
+static void repeat_keys(const void *arg, uint32_t i) {
   const repeated *r = arg;
   cpu_attention a = r->a;
   a.part = r->part + i * r->floats;
@@ -730,7 +732,7 @@ static double key_limit(const job *j, int32_t item) {
   if (!r.part) return 0;
   const int64_t key[CPU_LIMIT_KEY] = {
       ACCEL_PLUGIN_OP_ATTENTION, r.a.kv, r.rows, r.a.dk, r.a.dv, keys, j->bias_kind};
-  const double us = cpu_limit(j->s->limits, j->l, key, repeat, &r) / (double)keys;
+  const double us = cpu_limit(j->s->limits, j->l, key, repeat_keys, &r) / (double)keys;
   free(r.part);
   return us;
 }
@@ -757,7 +759,7 @@ double cpu_attention_limit(const cpu_self *self, const kit_launch *l) {
   if (l->node->state < 0 || !kit_has(&l->in[Q]) || kit_has(&l->in[REL_K]) || kit_has(&l->in[REL_Q]))
     return 0;
   j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
-  const sizes s = measure(&self->kernels, l, 1);
+  const sizes s = measure_sizes(&self->kernels, l, 1);
   read_attributes(&j, l, &s);
   if (j.q.items < 1 || s.heads < 1 || s.dk < 1 || s.dv < 1 || is_t5(j.bias_kind)) return 0;
   j.sequence = calloc((size_t)j.q.items, sizeof *j.sequence);

@@ -43,8 +43,8 @@ uint64_t cpu_blas_workspace(const kit_launch *shapes) {
 }
 
 /* Rows of `tile` to y: act(tile + bias) + residual. */
-static void finish(const cpu_kernels *k, const kit_launch *l, float *tile, int64_t row,
-                   int64_t rows) {
+static void finish_rows(const cpu_kernels *k, const kit_launch *l, float *tile, int64_t row,
+                        int64_t rows) {
   const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]);
   const int64_t n = kit_cols(&l->out[0]);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
@@ -74,7 +74,7 @@ int32_t cpu_launch_blas(const cpu_self *s, const kit_launch *l, accel_plugin_err
     s->sgemm(ROW_MAJOR, PLAIN, trans ? PLAIN : TRANSPOSED, (int)m, (int)n, (int)k, 1.0f,
              kit_f32(x) + row * x->row_stride, (int)x->row_stride, kit_f32(w), (int)(trans ? n : k),
              0.0f, l->workspace, (int)n);
-    finish(&s->kernels, l, l->workspace, row, m);
+    finish_rows(&s->kernels, l, l->workspace, row, m);
   }
   return ACCEL_PLUGIN_OK;
 }

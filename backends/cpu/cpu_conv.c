@@ -8,21 +8,21 @@
 #include "cpu_conv_i8.h"
 #include "kit/kit_scalar.h"
 
-static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
+static int64_t align_floats(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- images ---- */
 
 typedef struct images {
   cpu_conv_call c;  /* channels: of a group */
-  float *workspace; /* [workers][room] */
-  int64_t room;
+  float *workspace; /* [workers][scratch_floats] */
+  int64_t scratch_floats;
   uint32_t pixel_parts, tile_parts;
 } images;
 
 /* Columns of the product: pixels, or windows of them. */
 static int64_t columns_of(const images *j) {
-  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_tiles(&j->c.plane, j->c.w->n)
-                                           : cpu_area(j->c.plane.out);
+  return j->c.w->layout == CPU_CONV_WINOGRAD ? cpu_winograd_tiles(&j->c.plane, j->c.w->n)
+                                             : cpu_area(j->c.plane.out);
 }
 
 static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
@@ -50,19 +50,19 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   if (j->c.residual)
     g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
   const cpu_kernels *k = j->c.kernels;
-  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
-                     : w->pairs                   ? k->conv_pairs
-                                                  : k->conv;
+  cpu_conv_fn *run = w->layout == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
+                     : w->pairs                     ? k->conv_pairs
+                                                    : k->conv;
   run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
       cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
-      j->workspace + worker * j->room);
+      j->workspace + worker * j->scratch_floats);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
 
-/* Tasks: all workers get the same number, at least `wanted` in all where there is room.  Columns
- * are cut first, but not below a few panels; w only where they do not suffice, for its every part
- * lays them out anew. */
+/* Tasks: all workers get the same number, at least `wanted` in all where there are so many columns.
+ * Columns are cut first, but not below a few panels; w only where they do not suffice, for its
+ * every part lays them out anew. */
 static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels, int64_t wanted) {
   enum { PANELS_LEAST = 4 };
   /* parts of a unit: so many, or a multiple */
@@ -87,7 +87,7 @@ static void run_gemm(images *j, const kit_launch *l) {
                 panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
   /* ns, at 50 GFLOP/s */
   double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j);
-  if (j->c.w->form == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
+  if (j->c.w->layout == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
   split_gemm(j, units, cpu_workers(l), panels,
              cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles)));
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
@@ -110,13 +110,13 @@ static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
         .act = j->c.act,
         .alpha = j->c.alpha,
         .again = i > first};
-    j->c.kernels->depthwise(&g, j->workspace + worker * j->room);
+    j->c.kernels->depthwise(&g, j->workspace + worker * j->scratch_floats);
   }
 }
 
 static void run_images(images *j, const kit_launch *l) {
   if (!j->c.count || !j->c.outputs || !cpu_area(j->c.plane.out)) return;
-  if (j->c.w->form != CPU_CONV_PLANES) {
+  if (j->c.w->layout != CPU_CONV_PLANES) {
     run_gemm(j, l);
     return;
   }
@@ -126,7 +126,7 @@ static void run_images(images *j, const kit_launch *l) {
 }
 
 /* A 1x1 kernel sees an image as one long row. */
-static void flatten(kit_plane *p) {
+static void flatten_pointwise(kit_plane *p) {
   bool plain =
       cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
   if (!plain || p->begin[0] || p->begin[1]) return;
@@ -134,8 +134,8 @@ static void flatten(kit_plane *p) {
   p->in[0] = p->out[0] = 1;
 }
 
-static int64_t room_of(const kit_plane *p, bool depthwise) {
-  return aligned(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
+static int64_t scratch_floats_of(const kit_plane *p, bool depthwise) {
+  return align_floats(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
 }
 
 /* ---- rows of sequences, a kernel for each channel ---- */
@@ -152,7 +152,7 @@ typedef struct taps_job {
 
 enum { TAP_ROWS = 64, TAP_POINTERS = CPU_CONV_SPAN + TAP_ROWS };
 
-static const float *source(const taps_job *j, int32_t item, int64_t t) {
+static const float *sequence_row(const taps_job *j, int32_t item, int64_t t) {
   int64_t n = j->rows->start[item + 1] - j->rows->start[item];
   if (t >= n || t < -j->before) return j->zeros;
   if (t >= 0) return j->x + (j->rows->start[item] + t) * j->ldx;
@@ -172,7 +172,7 @@ static void taps_task(void *arg, uint32_t index, uint32_t worker) {
     int64_t n = j->rows->start[item + 1] < stop ? j->rows->start[item + 1] - at : stop - at;
     if (n > TAP_ROWS) n = TAP_ROWS;
     for (int64_t i = 0; i < n + span; i++)
-      row[i] = source(j, item, at - j->rows->start[item] - j->before + i);
+      row[i] = sequence_row(j, item, at - j->rows->start[item] - j->before + i);
     cpu_tap g = j->g;
     g.x = row;
     g.y += at * g.cols;
@@ -183,10 +183,10 @@ static void taps_task(void *arg, uint32_t index, uint32_t worker) {
 }
 
 /* The last `before` rows of what was carried and the item's own. */
-static void carry(const taps_job *j, int32_t item, float *next) {
+static void carry_rows(const taps_job *j, int32_t item, float *next) {
   int64_t n = j->rows->start[item + 1] - j->rows->start[item];
   for (int64_t i = 0; i < j->before; i++)
-    memcpy(next + i * j->g.cols, source(j, item, n - j->before + i),
+    memcpy(next + i * j->g.cols, sequence_row(j, item, n - j->before + i),
            (size_t)j->g.cols * sizeof *next);
 }
 
@@ -206,7 +206,7 @@ static int32_t step_states(const kit_launch *l, taps_job *j, const float **carri
     if (rc) return rc;
     carried[item] = state.current;
     j->carried = carried;
-    if (state.next) carry(j, item, state.next);
+    if (state.next) carry_rows(j, item, state.next);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -232,7 +232,7 @@ static void finish_rows(const kit_launch *l, images *j, int64_t rows, int64_t fi
 
 static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *workspace) {
   const int64_t span = (l->in[1].dim[2] - 1) * t->g.dilation;
-  float *x = workspace, *y = workspace + aligned((t->rows->longest + t->before) * t->g.cols);
+  float *x = workspace, *y = workspace + align_floats((t->rows->longest + t->before) * t->g.cols);
   if (kit_has(&l->in[3])) j->c.act = ACCEL_PLUGIN_ACT_NONE; /* it follows the residual */
   for (int32_t item = 0; item < t->rows->items; item++) {
     const int64_t first = t->rows->start[item], n = t->rows->start[item + 1] - first;
@@ -257,7 +257,7 @@ static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *w
 
 /* In floats: pointers of the items, a row of zeros; then per worker or for the transposes. */
 static int64_t rows_head(const kit_launch *l) {
-  return aligned(items_of(l) * 2) + aligned(kit_cols(&l->in[0]));
+  return align_floats(items_of(l) * 2) + align_floats(kit_cols(&l->in[0]));
 }
 
 static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
@@ -269,8 +269,9 @@ static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
   p.dilation[1] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
   if (l->in[1].dim[1] != 1 || groups != l->in[1].dim[0] || groups == 1 ||
       (p.kernel[1] - 1) * p.dilation[1] > CPU_CONV_SPAN)
-    all += aligned((rows + before_of(l)) * kit_cols(&l->in[0])) + aligned(rows * l->in[1].dim[0]) +
-           room_of(&p, l->in[1].dim[1] == 1 && groups > 1) * workers;
+    all += align_floats((rows + before_of(l)) * kit_cols(&l->in[0])) +
+           align_floats(rows * l->in[1].dim[0]) +
+           scratch_floats_of(&p, l->in[1].dim[1] == 1 && groups > 1) * workers;
   return (uint64_t)all * sizeof(float);
 }
 
@@ -279,7 +280,7 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int32_t whole[2];
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
-  float *workspace = l->workspace, *zeros = workspace + aligned(items_of(l) * 2);
+  float *workspace = l->workspace, *zeros = workspace + align_floats(items_of(l) * 2);
   images j = {.c = {.kernels = &s->kernels, .w = w, .count = 1, .bias = kit_f32(&l->in[2])}};
   j.c.channels = l->in[1].dim[1];
   j.c.outputs = w->groups * w->rows;
@@ -303,7 +304,7 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
     if (rc) return rc;
   }
   if (!out->elements) return ACCEL_PLUGIN_OK;
-  if (w->form == CPU_CONV_TAPS) {
+  if (w->layout == CPU_CONV_TAPS) {
     t.tasks = cpu_tasks(l, rows.rows, 0.1 * (double)(t.g.taps + 2) * (double)t.g.cols);
     cpu_parallel(l, t.tasks, taps_task, &t);
     return ACCEL_PLUGIN_OK;
@@ -312,9 +313,9 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
                  .kernel = {1, t.g.taps},
                  .stride = {1, 1},
                  .dilation = {1, t.g.dilation}};
-  j.room = room_of(&p, w->form == CPU_CONV_PLANES);
-  j.workspace = zeros + aligned(t.g.cols);
-  any_rows(l, &t, &j, j.workspace + (int64_t)cpu_workers(l) * j.room);
+  j.scratch_floats = scratch_floats_of(&p, w->layout == CPU_CONV_PLANES);
+  j.workspace = zeros + align_floats(t.g.cols);
+  any_rows(l, &t, &j, j.workspace + (int64_t)cpu_workers(l) * j.scratch_floats);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -362,7 +363,7 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
     c.y_codes = cpu_codes_of(&s->convs, l->joined->node->out[0]);
     return c;
   }
-  flatten(&c.plane);
+  flatten_pointwise(&c.plane);
   return c;
 }
 
@@ -372,13 +373,13 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
   if (cpu_conv_over_rows(l->node)) return conv_rows(s, l, w, error);
   kit_plane pool;
   images j = {.c = call_of(s, &s->kernels, l, &pool), .workspace = l->workspace};
-  if (w->form == CPU_CONV_I8) {
+  if (w->layout == CPU_CONV_I8) {
     cpu_conv_i8(&j.c, l);
     return ACCEL_PLUGIN_OK;
   }
-  j.room = w->form == CPU_CONV_WINOGRAD
-               ? aligned(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
-               : room_of(&j.c.plane, w->form == CPU_CONV_PLANES);
+  j.scratch_floats = w->layout == CPU_CONV_WINOGRAD
+                         ? align_floats(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
+                         : scratch_floats_of(&j.c.plane, w->layout == CPU_CONV_PLANES);
   run_images(&j, l);
   return ACCEL_PLUGIN_OK;
 }
@@ -450,9 +451,9 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l,
                     .channels = w->k,
                     .outputs = w->groups * w->rows,
                     .x = kit_f32(x)},
-              .room = CPU_CONV_WORKSPACE,
+              .scratch_floats = CPU_CONV_WORKSPACE,
               .workspace = l->workspace};
-  j.c.y = j.workspace + (int64_t)cpu_workers(l) * j.room;
+  j.c.y = j.workspace + (int64_t)cpu_workers(l) * j.scratch_floats;
   run_images(&j, l);
   spread.columns = j.c.y;
   spread.y = kit_f32(out);
@@ -478,7 +479,7 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   if (!workers) workers = 1;
   if (cpu_conv_over_rows(l->node)) return rows_workspace(l, workers);
   if (self && self->convs.of[l->index] >= 0 &&
-      self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
+      self->convs.at[self->convs.of[l->index]].layout == CPU_CONV_I8)
     return coded_workspace(self, kernels, l, workers);
   kit_plane p = kit_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
@@ -487,12 +488,12 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   }
   const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
-  int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all)
-                   : room_of(&p, w[1] == 1 && groups > 1);
+  int64_t scratch = n ? align_floats(cpu_winograd_layout(&p, n, w[0], w[1]).all)
+                      : scratch_floats_of(&p, w[1] == 1 && groups > 1);
   const int64_t pairs =
-      n && kernels->winograd_pairs ? aligned(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
-  if (room < pairs) room = pairs;
-  const uint64_t bytes = (uint64_t)(room * workers) * sizeof(float),
+      n && kernels->winograd_pairs ? align_floats(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
+  if (scratch < pairs) scratch = pairs;
+  const uint64_t bytes = (uint64_t)(scratch * workers) * sizeof(float),
                  coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);
   return bytes > coded ? bytes : coded;
 }

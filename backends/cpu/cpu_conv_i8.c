@@ -1,5 +1,5 @@
-/* cpu_conv_i8.c - convolutions over int8 weights: the linear kernel over windows of an image as codes,
- * channels last.
+/* cpu_conv_i8.c - convolutions over int8 weights: the linear kernel over windows of an image as
+ * codes, channels last.
  *
  * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all
  * channels, is fp32 only while it is in the caches.  Each pixel has a scale and a zero, or each
@@ -35,7 +35,7 @@ enum {
 
 typedef struct coded {
   cpu_conv_call call;
-  cpu_x to;
+  cpu_act_format to;
   bool planes;   /* x */
   bool gathered; /* rows of x are copied together: blocks are all of k */
   /* windows reach over the edge: lines of x are copied, with a border */
@@ -53,9 +53,9 @@ typedef struct coded {
   float *images;                  /* planes as codes: cpu_image */
   float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
   cpu_coding *coding;             /* [count] */
-  char *rooms;                    /* [workers][room] */
-  /* a room: the piece of y, what it reaches, lines of x, gathered rows or */
-  int64_t room, reach_at, band_at, rows_at;
+  char *scratch;                  /* [workers][scratch_bytes] */
+  /* a worker's scratch: the piece of y, what it reaches, lines of x, gathered rows or */
+  int64_t scratch_bytes, reach_at, band_at, rows_at;
   /* windows as words; their sums; or lines of y that are pooled, each so many floats */
   int64_t sums_at;
   int64_t ring, line_floats; /* how many such, kept by turns */
@@ -121,7 +121,7 @@ typedef struct piece {
 
 static piece piece_of(const coded *j, uint32_t index) {
   const uint32_t strip = index % j->strips, part = index / j->strips % j->pieces;
-  const int64_t cols = j->call.kernels->linear[CPU_FORM_I8].cols,
+  const int64_t cols = j->call.kernels->linear[CPU_LAYOUT_I8].cols,
                 panel = cpu_share(j->call.w->tiles, strip, j->strips),
                 panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips),
                 left = j->call.outputs - panel * cols, all = (panel_end - panel) * cols,
@@ -136,8 +136,8 @@ static piece piece_of(const coded *j, uint32_t index) {
                  .panel_end = panel_end};
 }
 
-static void fill(cpu_image to, int64_t first, int64_t end, int64_t channels, float scale,
-                 float zero) {
+static void fill_pixels(cpu_image to, int64_t first, int64_t end, int64_t channels, float scale,
+                        float zero) {
   if (end > first)
     memset(to.codes + first * channels, (uint8_t)(int)zero, (size_t)((end - first) * channels));
   for (int64_t i = first; i < end; i++) to.scale[i] = scale, to.zero[i] = zero;
@@ -146,25 +146,25 @@ static void fill(cpu_image to, int64_t first, int64_t end, int64_t channels, flo
 /* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the
  * code of zero, with the scale of the line where blocks reach over pixels. */
 static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines,
-                         char *room) {
+                         char *scratch) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide;
-  const cpu_image band = cpu_image_at(room, 0, j->band * wide, channels);
+  const cpu_image band = cpu_image_at(scratch, 0, j->band * wide, channels);
   const bool shared = j->call.w->block > channels;
   for (int64_t l = 0; l < lines; l++) {
     const int64_t y = top + l, at = l * wide;
     int64_t first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
     if (first >= end || y < 0 || y >= in[0]) {
-      fill(band, at, at + wide, channels, 0, j->gathered || j->call.w->part ? x.zero[0] : 0);
+      fill_pixels(band, at, at + wide, channels, 0, j->gathered || j->call.w->part ? x.zero[0] : 0);
       continue;
     }
     const int64_t from = y * in[1] + left + first;
     const float scale = shared ? x.scale[from] : 0, zero = shared ? x.zero[from] : 0;
-    fill(band, at, at + first, channels, scale, zero);
+    fill_pixels(band, at, at + first, channels, scale, zero);
     memcpy(band.codes + (at + first) * channels, x.codes + from * channels,
            (size_t)((end - first) * channels));
     memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
     memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
-    fill(band, at + end, at + wide, channels, scale, zero);
+    fill_pixels(band, at + end, at + wide, channels, scale, zero);
   }
   return band;
 }
@@ -197,7 +197,8 @@ static void gather_line(const coded *j, const uint8_t *x, int64_t line, uint8_t 
 }
 
 /* Rows of `lines` lines of windows, the first of which begins at x. */
-static void gather(const coded *j, const uint8_t *x, int64_t lines, int64_t line, uint8_t *rows) {
+static void gather_lines(const coded *j, const uint8_t *x, int64_t lines, int64_t line,
+                         uint8_t *rows) {
   const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, *stride = p->stride, run = p->kernel[1] * channels;
   const bool apart = p->dilation[1] == 1 && run <= RUN && (p->kernel[0] - 1) * run + RUN <= j->row;
@@ -214,7 +215,7 @@ static int64_t lines_of(const coded *j, const piece *at) {
   return ((at->end - at->first) / line + WINDOW - 1) / WINDOW * WINDOW;
 }
 
-static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g,
+static void read_windows(const coded *j, const piece *at, char *scratch, cpu_gemm *g,
                          cpu_implicit_gemm *w) {
   const kit_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, n = at->end - at->first,
@@ -225,7 +226,7 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
   if (j->bordered) {
     x = band_of(j, x, top, left,
                 (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1,
-                room + j->band_at);
+                scratch + j->band_at);
   } else {
     const int64_t first = top * p->in[1] + left;
     x.codes += first * channels, x.scale += first, x.zero += first;
@@ -235,8 +236,8 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
   w->scale_at = j->scale_at;
   if (j->call.x_positive) w->zero = NULL;
   if (j->gathered) {
-    uint8_t *rows = (uint8_t *)room + j->rows_at;
-    gather(j, x.codes, lines, line, rows);
+    uint8_t *rows = (uint8_t *)scratch + j->rows_at;
+    gather_lines(j, x.codes, lines, line, rows);
     w->line = n;
     w->scale = &j->scale[at->image], w->zero = &j->zero[at->image];
     g->x = rows, g->ldx = j->row;
@@ -271,7 +272,7 @@ static void put_planes(const coded *j, const piece *at, const float *product, bo
                                       .alpha = c->alpha});
 }
 
-static bool below(const float *x, int64_t n, float limit) { /* false where there is a NaN */
+static bool all_below(const float *x, int64_t n, float limit) { /* false where there is a NaN */
   bool all = true;
   for (int64_t i = 0; i < n; i++) all &= x[i] < limit;
   return all;
@@ -282,14 +283,14 @@ static bool is_tame(const coded *j, const cpu_implicit_gemm *w, int64_t pixels) 
   const int64_t blocks = cpu_conv_depth(j->call.w) / w->block,
                 reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row +
                         w->scale_at[blocks - 1] + 1;
-  return j->tame && below(w->scale, reach, TAME) &&
-         (!w->residual || below(w->residual_scale, pixels, TAME));
+  return j->tame && all_below(w->scale, reach, TAME) &&
+         (!w->residual || all_below(w->residual_scale, pixels, TAME));
 }
 
 /* Where the kernel notes what the piece reaches. */
-static void note_reach(const coded *j, int64_t pixels, char *room, cpu_implicit_gemm *w) {
+static void note_reach(const coded *j, int64_t pixels, char *scratch, cpu_implicit_gemm *w) {
   if (!is_tame(j, w, pixels)) return;
-  w->high = (float *)(void *)(room + j->reach_at);
+  w->high = (float *)(void *)(scratch + j->reach_at);
   if (j->call.act != ACCEL_PLUGIN_ACT_RELU) w->low = w->high + pixels * j->call.kernels->vector;
 }
 
@@ -315,23 +316,24 @@ static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end,
                                          .low = low});
 }
 
-/* Lets the kernel ask for what the next piece reads and writes. */
-static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_implicit_gemm *w) {
+/* Lets the kernel prefetch what the next piece reads and writes. */
+static void prefetch_next_piece(const coded *j, const piece *at, const cpu_gemm *g,
+                                cpu_implicit_gemm *w) {
   const cpu_conv_call *c = &j->call;
   const int64_t pixels = at->end - at->first;
-  w->y_ahead = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes +
-               at->end * c->outputs;
-  if (w->residual) w->residual_ahead = pixels * c->outputs;
-  if (c->plane.out[0] == 1 && !j->gathered && !j->bordered) w->x_ahead = pixels * g->ldx;
+  w->y_prefetch = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes +
+                  at->end * c->outputs;
+  if (w->residual) w->residual_prefetch = pixels * c->outputs;
+  if (c->plane.out[0] == 1 && !j->gathered && !j->bordered) w->x_prefetch = pixels * g->ldx;
 }
 
 /* g as words. */
-static void run_words(const coded *j, const piece *at, char *room, const cpu_gemm *g,
-                      cpu_implicit_gemm *windows) {
+static void run_words(const coded *j, const piece *at, char *scratch, const cpu_gemm *g,
+                      cpu_implicit_gemm *implicit) {
   const cpu_conv *c = j->call.w;
   const bool plain = g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU;
   const int64_t n = at->end - at->first;
-  if (!plain) windows->high = windows->low = NULL;
+  if (!plain) implicit->high = implicit->low = NULL;
   j->call.kernels->winograd_i16(
       &(cpu_winograd_i16){.rows = lines_of(j, at) / WINDOW,
                           .wide = j->wide / WINDOW,
@@ -339,36 +341,36 @@ static void run_words(const coded *j, const piece *at, char *room, const cpu_gem
                           .n = g->n,
                           .x = g->x,
                           .line = j->wide,
-                          .scale = windows->scale,
-                          .zero = windows->zero,
+                          .scale = implicit->scale,
+                          .zero = implicit->zero,
                           .w = (const char *)c->packed + (uint64_t)c->tiles * c->panel_bytes +
                                (uint64_t)at->panel * c->word_bytes,
                           .panel_bytes = (int64_t)c->word_bytes,
                           .bias = g->bias,
-                          .lines = n / windows->line,
-                          .pixels = windows->line,
-                          .residual = windows->residual,
-                          .residual_scale = windows->residual_scale,
-                          .residual_zero = windows->residual_zero,
+                          .lines = n / implicit->line,
+                          .pixels = implicit->line,
+                          .residual = implicit->residual,
+                          .residual_scale = implicit->residual_scale,
+                          .residual_zero = implicit->residual_zero,
                           .ldr = g->ldr,
                           .y = g->y,
                           .ldy = g->ldy,
                           .relu = g->act == ACCEL_PLUGIN_ACT_RELU,
-                          .high = windows->high,
-                          .low = windows->low,
-                          .points = (int16_t *)(void *)(room + j->rows_at),
-                          .sums = (int32_t *)(void *)(room + j->sums_at)},
+                          .high = implicit->high,
+                          .low = implicit->low,
+                          .points = (int16_t *)(void *)(scratch + j->rows_at),
+                          .sums = (int32_t *)(void *)(scratch + j->sums_at)},
       0, at->panel_end - at->panel);
   if (!plain) j->call.kernels->activate(g->act, g->alpha, g->y, g->y, n * g->n);
 }
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
-static void multiply_piece(const coded *j, const piece *to, char *room, float *product,
+static void multiply_piece(const coded *j, const piece *to, char *scratch, float *product,
                            cpu_implicit_gemm *w) {
   const cpu_conv_call *c = &j->call;
   const piece at = *to;
   const bool later = c->residual && !c->residual_codes, coded_now = c->y_codes && !c->pool;
-  cpu_implicit_gemm windows;
+  cpu_implicit_gemm implicit;
   cpu_gemm g = {.n = at.n,
                 .k = cpu_conv_depth(c->w),
                 .w = (const char *)c->w->packed + (uint64_t)at.panel * c->w->panel_bytes,
@@ -381,29 +383,29 @@ static void multiply_piece(const coded *j, const piece *to, char *room, float *p
                 .ldr = c->outputs,
                 .act = later ? ACCEL_PLUGIN_ACT_NONE : c->act,
                 .alpha = c->alpha,
-                .windows = &windows};
-  read_windows(j, &at, room, &g, &windows);
+                .implicit_gemm = &implicit};
+  read_windows(j, &at, scratch, &g, &implicit);
   if (c->residual && !later) {
     const cpu_image r = cpu_image_at(c->residual, at.image, cpu_area(c->plane.out), c->outputs);
-    windows.residual = r.codes + at.first * c->outputs + at.channel;
-    windows.residual_scale = r.scale + at.first;
-    windows.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
+    implicit.residual = r.codes + at.first * c->outputs + at.channel;
+    implicit.residual_scale = r.scale + at.first;
+    implicit.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
-  if (coded_now && !j->words) ask_ahead(j, &at, &g, &windows);
-  if (coded_now) note_reach(j, at.end - at.first, room, &windows);
+  if (coded_now && !j->words) prefetch_next_piece(j, &at, &g, &implicit);
+  if (coded_now) note_reach(j, at.end - at.first, scratch, &implicit);
   if (j->words)
-    run_words(j, &at, room, &g, &windows);
+    run_words(j, &at, scratch, &g, &implicit);
   else
-    c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
-  *w = windows;
+    c->kernels->linear[CPU_LAYOUT_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
+  *w = implicit;
 }
 
-static void run_piece(const coded *j, uint32_t index, char *room) {
+static void run_piece(const coded *j, uint32_t index, char *scratch) {
   const cpu_conv_call *c = &j->call;
   const piece at = piece_of(j, index);
-  float *product = (float *)(void *)room;
+  float *product = (float *)(void *)scratch;
   cpu_implicit_gemm reach;
-  multiply_piece(j, &at, room, product, &reach);
+  multiply_piece(j, &at, scratch, product, &reach);
   if (c->y_codes)
     put_codes(j, at.image, at.first, at.end, product, reach.high, reach.low);
   else
@@ -412,12 +414,12 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
 
 /* ---- a pool behind it ---- */
 
-static float *pooled_line(const coded *j, char *room, int64_t line) {
-  return (float *)(void *)(room + j->sums_at) + line % j->ring * j->line_floats;
+static float *pooled_line(const coded *j, char *scratch, int64_t line) {
+  return (float *)(void *)(scratch + j->sums_at) + line % j->ring * j->line_floats;
 }
 
 /* A line of what y is pooled to; lines of y below *done are there already. */
-static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, int64_t *done) {
+static void run_pooled(const coded *j, int64_t image, int64_t line, char *scratch, int64_t *done) {
   const cpu_conv_call *c = &j->call;
   const kit_plane *p = c->pool;
   const int64_t wide = c->plane.out[1], first = line * p->stride[0] - p->begin[0];
@@ -427,13 +429,13 @@ static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, 
   for (int64_t end = first + (p->kernel[0] - 1) * p->dilation[0] + 1;
        *done < end && *done < c->plane.out[0]; ++*done) {
     const piece at = {image, 0, c->outputs, *done * wide, (*done + 1) * wide, 0, c->w->tiles};
-    multiply_piece(j, &at, room, pooled_line(j, room, *done), &unused);
+    multiply_piece(j, &at, scratch, pooled_line(j, scratch, *done), &unused);
   }
   for (int64_t k = 0; k < p->kernel[0]; k++) {
     const int64_t at = first + k * p->dilation[0];
-    if (at >= 0 && at < c->plane.out[0]) lines[k] = pooled_line(j, room, at);
+    if (at >= 0 && at < c->plane.out[0]) lines[k] = pooled_line(j, scratch, at);
   }
-  float *y = (float *)(void *)room;
+  float *y = (float *)(void *)scratch;
   c->kernels->pool_pixels(
       &(cpu_pool_pixels){.plane = *p, .channels = c->outputs, .y = y, .lines = lines}, line,
       line + 1);
@@ -446,7 +448,7 @@ static void pooled_task(void *arg, uint32_t index, uint32_t worker) {
   int64_t done = 0;
   for (int64_t i = cpu_share(lines, (uint32_t)(index % each), (uint32_t)each);
        i < cpu_share(lines, (uint32_t)(index % each) + 1, (uint32_t)each); i++)
-    run_pooled(j, image, i, j->rooms + worker * j->room, &done);
+    run_pooled(j, image, i, j->scratch + worker * j->scratch_bytes, &done);
 }
 
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
@@ -454,17 +456,17 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const uint32_t all = (uint32_t)j->call.count * j->pieces * j->strips;
   const uint32_t first = (uint32_t)cpu_share(all, index, j->tasks),
                  end = (uint32_t)cpu_share(all, index + 1, j->tasks);
-  for (uint32_t i = first; i < end; i++) run_piece(j, i, j->rooms + worker * j->room);
+  for (uint32_t i = first; i < end; i++) run_piece(j, i, j->scratch + worker * j->scratch_bytes);
 }
 
 /* ---- launches ---- */
 
 /* Pieces, the same number for each worker where there are few, and tasks of some that follow each
  * other. */
-static void cut(coded *j, uint32_t workers) {
+static void cut_pieces(coded *j, uint32_t workers) {
   const cpu_conv_call *c = &j->call;
   const int64_t size = cpu_area(c->plane.out), k = c->channels * cpu_area(c->plane.kernel),
-                tiles = 2 * c->kernels->linear[CPU_FORM_I8].rows,
+                tiles = 2 * c->kernels->linear[CPU_LAYOUT_I8].rows,
                 least = k * c->outputs > WIDE_WEIGHTS ? WIDE_LEAST : tiles;
   int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs / tiles * tiles;
   pixels = pixels < least ? least : pixels > PIECE_MOST ? PIECE_MOST : pixels;
@@ -497,7 +499,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
                 k = channels * taps;
   int64_t span[2], bytes = 0;
   char *at = workspace;
-  j->to = kernels->linear[CPU_FORM_I8].x;
+  j->to = kernels->linear[CPU_LAYOUT_I8].x;
   j->planes = !j->call.x_codes;
   j->gathered = !j->call.w || (j->call.w->block == k && taps > 1 && !j->call.w->part);
   for (int i = 0; i < 2; i++)
@@ -505,7 +507,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] ||
                 span[1] > p->in[1];
   j->thin = p->out[0] == 1;
-  cut(j, workers);
+  cut_pieces(j, workers);
   const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit,
                 lines = j->thin ? 1 : pixels / p->out[1], line = j->thin ? pixels : p->out[1];
   j->band = (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
@@ -521,24 +523,25 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
     j->rows_at +=
         cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
   j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
-  j->room = j->sums_at;
+  j->scratch_bytes = j->sums_at;
   if (j->words) {
     const int64_t windows = lines / WINDOW * (j->wide / WINDOW), points = 36;
     j->sums_at +=
         cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
-    j->room = j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_FORM_I8].cols *
-                                       (int64_t)sizeof(int32_t));
+    j->scratch_bytes =
+        j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_LAYOUT_I8].cols *
+                                 (int64_t)sizeof(int32_t));
   }
   if (j->call.pool) {
     const kit_plane *pool = j->call.pool;
-    /* where a room's product is */
+    /* where the product is */
     const int64_t y = pool->out[1] * j->call.outputs * (int64_t)sizeof(float);
     const int64_t more = y > j->reach_at ? cpu_aligned(y) - j->reach_at : 0;
     j->ring = (pool->kernel[0] - 1) * pool->dilation[0] + 1;
     j->line_floats =
         cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
     j->reach_at += more, j->band_at += more, j->rows_at += more, j->sums_at += more;
-    j->room = j->sums_at + j->ring * j->line_floats * (int64_t)sizeof(float);
+    j->scratch_bytes = j->sums_at + j->ring * j->line_floats * (int64_t)sizeof(float);
   }
 #define PLACE(field, size) \
   (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
@@ -548,7 +551,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(scale, (uint64_t)count * sizeof(float));
   PLACE(zero, (uint64_t)count * sizeof(float));
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
-  PLACE(rooms, workers * j->room);
+  PLACE(scratch, workers * j->scratch_bytes);
   if (j->planes)
     PLACE(images,
           count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);

@@ -18,7 +18,7 @@ typedef struct cpu_conv_call {
   int64_t line;                               /* pixels of a line of y */
   int32_t act;
   float alpha;
-  /* of the max pool that runs with it (backend->follows), whose result y is then; or NULL */
+  /* of the max pool that runs with it (kit_backend.fuse_chain), whose result y is then; or NULL */
   const kit_plane *pool;
 } cpu_conv_call;
 

@@ -1,5 +1,5 @@
-/* cpu_conv_weights.c - weights of convolutions as their kernels read them, packed at init in parallel,
- * one tensor after the other. */
+/* cpu_conv_weights.c - weights of convolutions as their kernels read them, packed at init in
+ * parallel, one tensor after the other. */
 #include "cpu_conv_weights.h"
 
 #include <math.h>
@@ -29,7 +29,8 @@ int64_t cpu_conv_window(const accel_plugin_node *n, const int64_t *d, uint32_t r
   return d[0] <= WINOGRAD_MATRIX / d[1] ? 4 : 2;
 }
 
-static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_conv *out) {
+static bool describe_conv(const accel_plugin_program *p, const accel_plugin_node *n,
+                          cpu_conv *out) {
   if (n->op != ACCEL_PLUGIN_OP_CONV && n->op != ACCEL_PLUGIN_OP_CONV_TRANSPOSE) return false;
   int32_t t = kit_operand(n, 1),
           w = t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT ? p->tensor[t].weight : -1;
@@ -40,12 +41,12 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
   const int64_t *d = p->weight[w].dim, taps = d[2] * (p->weight[w].rank == 4 ? d[3] : 1);
   *out = (cpu_conv){.w = w, .groups = groups, .rows = d[0] / groups, .k = d[1] * taps};
   if (n->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) { /* w[C,O/g,taps] */
-    out->form = CPU_CONV_TRANSPOSED;
+    out->layout = CPU_CONV_TRANSPOSED;
     out->rows = d[1] * taps;
     out->k = d[0] / groups;
   } else if (d[1] == 1 && groups > 1) {
     int64_t span = (taps - 1) * kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
-    out->form =
+    out->layout =
         over_rows(n) && groups == d[0] && span <= CPU_CONV_SPAN ? CPU_CONV_TAPS : CPU_CONV_PLANES;
   }
   return true;
@@ -53,7 +54,7 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
 
 bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
   cpu_conv unused;
-  return operand == 1 && describe(p, n, &unused);
+  return operand == 1 && describe_conv(p, n, &unused);
 }
 
 static const accel_plugin_format coded_format = {.store = ACCEL_PLUGIN_I8,
@@ -63,24 +64,24 @@ static const accel_plugin_format coded_format = {.store = ACCEL_PLUGIN_I8,
                                                  .group_n = 1};
 
 static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
-  return (cpu_panel){.form = CPU_FORM_I8,
+  return (cpu_panel){.layout = CPU_LAYOUT_I8,
                      .kernels = k,
                      .format = &coded_format,
                      .k = cpu_conv_depth(c),
                      .block = c->block,
-                     .cols = k->linear[CPU_FORM_I8].cols};
+                     .cols = k->linear[CPU_LAYOUT_I8].cols};
 }
 
 enum { CODED_MOST = 1 << 15 }; /* k whose products are sure to fit a sum of 32 bits: 2^15 255 127 */
 
 /* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes
  * would cost what they save, those of 7 bits more often, which are also the least exact. */
-static bool coded(const accel_plugin_node *n, const cpu_conv *c, const accel_plugin_format *format,
-                  const cpu_kernels *k) {
-  const int64_t least = k->linear[CPU_FORM_I8].x == CPU_X_U7B ? 48 : 16;
-  return c->form == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 &&
-         !over_rows(n) && k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= least &&
-         c->block <= CODED_MOST;
+static bool runs_in_int8(const accel_plugin_node *n, const cpu_conv *c,
+                         const accel_plugin_format *format, const cpu_kernels *k) {
+  const int64_t least = k->linear[CPU_LAYOUT_I8].x == CPU_ACT_U7B ? 48 : 16;
+  return c->layout == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 &&
+         !over_rows(n) && k->linear[CPU_LAYOUT_I8].run && c->k >= CPU_ACT_STEP &&
+         c->rows >= least && c->block <= CODED_MOST;
 }
 
 /* k that are neighbours in an image that lies channels last, all of one scale: a row of the kernel,
@@ -90,7 +91,7 @@ static int64_t block_of(const accel_plugin_node *n, const accel_plugin_weight *w
   const int64_t *d = w->dim, axis = w->rank - 3;
   const bool tap = axis == 0 || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, (uint32_t)axis, 1) != 1;
   const int64_t block = tap ? d[1] : d[1] * d[2 + axis];
-  return block < CPU_X_STEP ? k : block;
+  return block < CPU_ACT_STEP ? k : block;
 }
 
 /* Short rows of a kernel as parts of a block, where not much is padded: k that windows can read in
@@ -99,7 +100,7 @@ static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w,
   if (w->rank != 4 || c->block != c->k || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 1, 1) != 1)
     return;
   const int64_t run = w->dim[1] * w->dim[3], part = (run + 7) / 8 * 8, depth = w->dim[2] * part;
-  if (run >= CPU_X_STEP || depth > (c->k + 15) / 16 * 18) return;
+  if (run >= CPU_ACT_STEP || depth > (c->k + 15) / 16 * 18) return;
   c->part = part;
   c->block = depth;
 }
@@ -108,14 +109,14 @@ static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w,
  * alone are worth it. */
 static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
                      const cpu_kernels *k) {
-  const cpu_linear_kernel *linear = &k->linear[CPU_FORM_I8];
-  return k->winograd_i16 && linear->x == CPU_X_U8B && cpu_conv_window(n, w->dim, w->rank) == 4 &&
+  const cpu_linear_kernel *linear = &k->linear[CPU_LAYOUT_I8];
+  return k->winograd_i16 && linear->x == CPU_ACT_U8B && cpu_conv_window(n, w->dim, w->rank) == 4 &&
          c->rows % linear->cols == 0 && w->dim[1] % CPU_WINOGRAD_WORDS == 0;
 }
 
 /* Tiles as equal in height as whole rows allow. */
-static void cut(cpu_conv *c, const cpu_kernels *k) {
-  if (c->form == CPU_CONV_I8) {
+static void cut_tiles(cpu_conv *c, const cpu_kernels *k) {
+  if (c->layout == CPU_CONV_I8) {
     const cpu_panel p = panel_of(c, k);
     c->height = p.cols;
     c->tiles = (c->rows + p.cols - 1) / p.cols;
@@ -128,11 +129,11 @@ static void cut(cpu_conv *c, const cpu_kernels *k) {
 }
 
 static int64_t floats_of(const cpu_conv *c) {
-  if (c->form == CPU_CONV_I8)
+  if (c->layout == CPU_CONV_I8)
     return (int64_t)((c->panel_bytes + c->word_bytes) / sizeof(float)) * c->tiles;
-  int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
+  int64_t rows = c->layout <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
   return c->groups * rows * cpu_conv_depth(c) *
-         (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
+         (c->layout == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
 }
 
 typedef struct packing {
@@ -230,12 +231,12 @@ static int32_t pack_winograd(const packing *p, int64_t index, float *rows,
 /* Tile `index` of all groups' tiles. */
 static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
   const cpu_conv *c = p->c;
-  if (c->form == CPU_CONV_I8) return pack_panel(p, index, rows, error);
+  if (c->layout == CPU_CONV_I8) return pack_panel(p, index, rows, error);
   const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
                 have = c->rows - row < c->height ? c->rows - row : c->height;
   float *to = c->packed + index * cpu_conv_depth(c) * c->height;
-  if (c->form == CPU_CONV_WINOGRAD) return pack_winograd(p, index, rows, error);
-  if (c->form == CPU_CONV_TRANSPOSED) {
+  if (c->layout == CPU_CONV_WINOGRAD) return pack_winograd(p, index, rows, error);
+  if (c->layout == CPU_CONV_TRANSPOSED) {
     for (int64_t k = 0; k < c->k; k++) {
       int32_t rc = read_rows(p, group * c->k + k, 1, rows, error);
       if (rc) return rc;
@@ -267,10 +268,10 @@ static void pack_task(void *arg, uint32_t task, uint32_t worker) {
 static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
   int64_t all = p->c->groups * p->c->tiles;
-  p->room = p->c->form == CPU_CONV_TRANSPOSED
+  p->room = p->c->layout == CPU_CONV_TRANSPOSED
                 ? p->c->rows
-                : p->c->height * p->c->k * (p->c->form == CPU_CONV_I8 ? 2 : 1);
-  if (p->c->form == CPU_CONV_WINOGRAD) p->room *= WINOGRAD_TAPS;
+                : p->c->height * p->c->k * (p->c->layout == CPU_CONV_I8 ? 2 : 1);
+  if (p->c->layout == CPU_CONV_WINOGRAD) p->room *= WINOGRAD_TAPS;
   if (p->c->word_bytes) p->room += 4 * p->c->k; /* 36 points of a column */
   p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
   p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
@@ -299,7 +300,7 @@ static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugi
 static int32_t pack_small(const packing *p, accel_plugin_error *error) {
   const cpu_conv *c = p->c;
   const int64_t outputs = c->groups * c->rows;
-  if (c->form == CPU_CONV_PLANES) return read_rows(p, 0, outputs, c->packed, error);
+  if (c->layout == CPU_CONV_PLANES) return read_rows(p, 0, outputs, c->packed, error);
   float *row = malloc((size_t)(c->k + 1) * sizeof *row);
   int32_t rc = row ? ACCEL_PLUGIN_OK : kit_no_memory(error, (uint64_t)c->k * 4);
   for (int64_t o = 0; !rc && o < outputs; o++) {
@@ -310,22 +311,22 @@ static int32_t pack_small(const packing *p, accel_plugin_error *error) {
   return rc;
 }
 
-static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_kernels *kernels,
-                    const accel_plugin_format *format, const accel_plugin_host *host,
-                    accel_plugin_error *error) {
+static int32_t pack_weights(const accel_plugin_program *program, cpu_conv *c,
+                            const cpu_kernels *kernels, const accel_plugin_format *format,
+                            const accel_plugin_host *host, accel_plugin_error *error) {
   packing p = {.c = c, .kernels = kernels, .weight = &program->weight[c->w], .format = format};
   c->packed = cpu_alloc_weights(host, (uint64_t)floats_of(c) * sizeof(float), error);
   if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
-  rc = c->form <= CPU_CONV_TRANSPOSED || c->form == CPU_CONV_I8 ? pack_tiles(&p, host, error)
-                                                                : pack_small(&p, error);
+  rc = c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error)
+                                                                    : pack_small(&p, error);
   host->weight_unmap(host->self, (uint32_t)c->w);
   return rc;
 }
 
-static bool same(const cpu_conv *a, const cpu_conv *b) {
-  return a->w == b->w && a->form == b->form && a->groups == b->groups && a->block == b->block &&
+static bool same_packing(const cpu_conv *a, const cpu_conv *b) {
+  return a->w == b->w && a->layout == b->layout && a->groups == b->groups && a->block == b->block &&
          a->word_bytes == b->word_bytes;
 }
 
@@ -335,34 +336,36 @@ static bool fits_pairs(const accel_plugin_format *format) {
   return format->store == ACCEL_PLUGIN_BF16 || format->store == ACCEL_PLUGIN_I8;
 }
 
-/* What a described node keeps of its weight in `format`: form and size. */
-static void settle(const accel_plugin_program *p, const accel_plugin_node *n,
-                   const cpu_kernels *kernels, const accel_plugin_format *format, cpu_conv *c) {
+/* What a described node keeps of its weight in `format`: layout and size. */
+static void choose_layout(const accel_plugin_program *p, const accel_plugin_node *n,
+                          const cpu_kernels *kernels, const accel_plugin_format *format,
+                          cpu_conv *c) {
   const accel_plugin_weight *w = &p->weight[c->w];
   const int64_t window = cpu_conv_window(n, w->dim, w->rank);
   c->block = block_of(n, w, c->k);
-  if (coded(n, c, format, kernels)) {
-    c->form = CPU_CONV_I8;
+  if (runs_in_int8(n, c, format, kernels)) {
+    c->layout = CPU_CONV_I8;
     take_parts(n, w, c);
   } else if (window) {
-    c->form = CPU_CONV_WINOGRAD;
+    c->layout = CPU_CONV_WINOGRAD;
     c->n = window;
     c->k = w->dim[1];
   }
   c->pairs = fits_pairs(format) && kernels->conv_pairs &&
-             (c->form == CPU_CONV_TILES || c->form == CPU_CONV_WINOGRAD);
+             (c->layout == CPU_CONV_TILES || c->layout == CPU_CONV_WINOGRAD);
   if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
-  cut(c, kernels);
-  if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))
-    c->word_bytes = (uint64_t)cpu_winograd_i16_panel(w->dim[1], kernels->linear[CPU_FORM_I8].cols);
+  cut_tiles(c, kernels);
+  if (c->layout == CPU_CONV_I8 && as_words(n, w, c, kernels))
+    c->word_bytes =
+        (uint64_t)cpu_winograd_i16_panel(w->dim[1], kernels->linear[CPU_LAYOUT_I8].cols);
 }
 
 /* What node `index` keeps of `weight`; false when it is no convolution over it. */
-static bool settle_of(const accel_plugin_program *p, uint32_t index, uint32_t weight,
-                      const cpu_kernels *kernels, const accel_plugin_format *format,
-                      cpu_conv *out) {
-  if (!describe(p, &p->node[index], out) || out->w != (int32_t)weight) return false;
-  settle(p, &p->node[index], kernels, format, out);
+static bool layout_of_node(const accel_plugin_program *p, uint32_t index, uint32_t weight,
+                           const cpu_kernels *kernels, const accel_plugin_format *format,
+                           cpu_conv *out) {
+  if (!describe_conv(p, &p->node[index], out) || out->w != (int32_t)weight) return false;
+  choose_layout(p, &p->node[index], kernels, format, out);
   return true;
 }
 
@@ -371,10 +374,10 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight,
   uint64_t bytes = 0;
   cpu_conv c, earlier;
   for (uint32_t i = 0; i < p->n_node; i++) {
-    if (!settle_of(p, i, weight, kernels, format, &c)) continue;
+    if (!layout_of_node(p, i, weight, kernels, format, &c)) continue;
     bool again = false; /* nodes of one packing share it */
     for (uint32_t j = 0; j < i && !again; j++)
-      again = settle_of(p, j, weight, kernels, format, &earlier) && same(&earlier, &c);
+      again = layout_of_node(p, j, weight, kernels, format, &earlier) && same_packing(&earlier, &c);
     if (!again) bytes += (uint64_t)floats_of(&c) * sizeof(float);
   }
   return bytes;
@@ -384,11 +387,11 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight,
 
 static const cpu_conv *coded_at(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
   const cpu_conv *w = c->of[node] >= 0 ? &c->at[c->of[node]] : NULL;
-  return w && w->form == CPU_CONV_I8 && p->node[node].out[0] >= 0 ? w : NULL;
+  return w && w->layout == CPU_CONV_I8 && p->node[node].out[0] >= 0 ? w : NULL;
 }
 
 /* A pool that can take codes and give codes: the largest of small windows. */
-static bool pools(const accel_plugin_program *p, uint32_t node) {
+static bool is_pool_of_codes(const accel_plugin_program *p, uint32_t node) {
   const accel_plugin_node *n = &p->node[node];
   const int64_t *list;
   if (n->op != ACCEL_PLUGIN_OP_POOL || n->out[0] < 0 || kit_operand(n, 0) < 0) return false;
@@ -403,13 +406,13 @@ static bool pools(const accel_plugin_program *p, uint32_t node) {
 }
 
 static bool gives_codes(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
-  return coded_at(p, c, node) || pools(p, node);
+  return coded_at(p, c, node) || is_pool_of_codes(p, node);
 }
 
 /* How the node at `node` reads its operand `k`, if not as codes: NONE. */
-static cpu_codes reads(const accel_plugin_program *p, const cpu_convs *c, uint32_t node,
-                       uint32_t k) {
-  if (pools(p, node)) return CPU_CODES_PIXEL;
+static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_convs *c, uint32_t node,
+                               uint32_t k) {
+  if (is_pool_of_codes(p, node)) return CPU_CODES_PIXEL;
   const cpu_conv *w = coded_at(p, c, node);
   const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
   if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
@@ -426,7 +429,7 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       const int32_t t = kit_operand(&p->node[i], k);
       if (t < 0 || !c->codes[t]) continue;
-      const cpu_codes how = reads(p, c, i, k);
+      const cpu_codes how = codes_read_by(p, c, i, k);
       if (how != CPU_CODES_PIXEL) c->codes[t] = (uint8_t)how;
     }
   for (uint32_t e = 0; e < p->n_entry; e++)
@@ -435,7 +438,7 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
     changed = false;
     for (uint32_t i = 0; i < p->n_node; i++) {
       if (!gives_codes(p, c, i)) continue;
-      const bool pool = pools(p, i);
+      const bool pool = is_pool_of_codes(p, i);
       const int32_t y = p->node[i].out[0], beside = kit_operand(&p->node[i], pool ? 0 : 3);
       const bool left = beside >= 0 && c->codes[y] && !c->codes[beside],
                  right = pool && !c->codes[y] && c->codes[beside];
@@ -448,13 +451,13 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
 
 /* Results of a ReLU, and what is pooled of such. */
 static void mark_positive(const accel_plugin_program *p, const cpu_kernels *kernels, cpu_convs *c) {
-  if (cpu_codes_flip(kernels->linear[CPU_FORM_I8].x)) return;
+  if (cpu_codes_flip(kernels->linear[CPU_LAYOUT_I8].x)) return;
   for (uint32_t i = 0; i < p->n_node; i++) {
     const accel_plugin_node *n = &p->node[i];
     if (!gives_codes(p, c, i) || !c->codes[n->out[0]]) continue;
     const bool relu =
         kit_attr_i(n, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) == ACCEL_PLUGIN_ACT_RELU;
-    if (pools(p, i) ? cpu_codes_positive(c, kit_operand(n, 0)) : relu)
+    if (is_pool_of_codes(p, i) ? cpu_codes_positive(c, kit_operand(n, 0)) : relu)
       c->codes[n->out[0]] |= CPU_CODES_POSITIVE;
   }
 }
@@ -471,15 +474,15 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     cpu_conv c;
     uint32_t at = 0;
     out->of[i] = -1;
-    if (!describe(program, &program->node[i], &c)) continue;
-    settle(program, &program->node[i], kernels, &format[c.w], &c);
-    while (at < out->n && !same(&out->at[at], &c)) at++;
+    if (!describe_conv(program, &program->node[i], &c)) continue;
+    choose_layout(program, &program->node[i], kernels, &format[c.w], &c);
+    while (at < out->n && !same_packing(&out->at[at], &c)) at++;
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
     out->at[out->n++] = c;
     if (host->cancelled && host->cancelled(host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    int32_t rc = pack(program, &out->at[at], kernels, &format[c.w], host, error);
+    int32_t rc = pack_weights(program, &out->at[at], kernels, &format[c.w], host, error);
     if (rc) return rc;
   }
   lay_codes(program, out);

@@ -21,7 +21,7 @@ enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most *
 
 typedef struct cpu_conv {
   int32_t w; /* weight index */
-  int32_t form;
+  int32_t layout;
   bool pairs;              /* TILES, WINOGRAD: neighbouring k are pairs of bf16 */
   int64_t groups, rows, k; /* of one group: rows and columns of its matrix; WINOGRAD: k channels */
   int64_t height, tiles;   /* I8: columns of a panel, panels */
@@ -61,8 +61,8 @@ static inline bool cpu_codes_positive(const cpu_convs *c, int32_t tensor) {
 
 /* The largest code that a kernel reading x takes, and the bits in which its codes differ from plain
  * unsigned ones. */
-static inline int cpu_codes_most(cpu_x x) { return x == CPU_X_U7B ? 127 : 255; }
-static inline uint8_t cpu_codes_flip(cpu_x x) { return x == CPU_X_S8B ? 0x80 : 0; }
+static inline int cpu_codes_most(cpu_act_format x) { return x == CPU_ACT_U7B ? 127 : 255; }
+static inline uint8_t cpu_codes_flip(cpu_act_format x) { return x == CPU_ACT_S8B ? 0x80 : 0; }
 
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
 bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node,

@@ -1,4 +1,5 @@
-/* cpu_elementwise.c - binary ops under any broadcasting, with pow and where; sine and cosine; cast. */
+/* cpu_elementwise.c - binary ops under any broadcasting, with pow and where; sine and cosine;
+ * cast. */
 #include "cpu_elementwise.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ static bool fuse_parallel(const nest *n, int left, int i) {
   return true;
 }
 
-static void join(nest *n) {
+static void join_dims(nest *n) {
   int at = 0;
   for (int i = 0; i < n->rank; i++) {
     if (n->dim[i] == 1) continue;
@@ -81,7 +82,7 @@ static void nest_task(void *arg, uint32_t task, uint32_t worker) {
 }
 
 /* One long row: cut, so that the threads share it. */
-static void cut(nest *n) {
+static void merge_dims(nest *n) {
   int64_t parts = 1;
   if (n->rank > 1) return;
   while (n->dim[0] % 2 == 0 && n->dim[0] > 8192) n->dim[0] /= 2, parts *= 2;
@@ -114,8 +115,8 @@ int32_t cpu_launch_nest(const cpu_self *s, const kit_launch *l, accel_plugin_err
     n.x[k] = kit_f32(&l->in[k]);
     steps(&l->in[k], out, n.step[k]);
   }
-  join(&n);
-  cut(&n);
+  join_dims(&n);
+  merge_dims(&n);
   for (int i = 0; i < n.rank - 1; i++) n.rows *= n.dim[i];
   double each = n.kind == ACCEL_PLUGIN_BINARY_POW ? NS_POWER : NS_SIMPLE;
   n.tasks = cpu_tasks(l, n.rows, 4 + each * (double)n.dim[n.rank - 1]);

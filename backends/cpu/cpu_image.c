@@ -1,5 +1,5 @@
-/* cpu_image.c - pool, resize, group_norm: channels of images are independent, one task takes some of
- * them. */
+/* cpu_image.c - pool, resize, group_norm: channels of images are independent, one task takes some
+ * of them. */
 #include "cpu_image.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 static const double NS_TAP = 0.15, NS_NORM = 1.5;
 
-static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
+static int64_t align_floats(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- pool ---- */
 
@@ -76,7 +76,7 @@ typedef struct pool_codes_job {
 
 static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
   const pool_codes_job *j = arg;
-  const cpu_x to = j->kernels->linear[CPU_FORM_I8].x;
+  const cpu_act_format to = j->kernels->linear[CPU_LAYOUT_I8].x;
   const int64_t image = index / j->plane.out[0], line = index % j->plane.out[0],
                 wide = j->plane.out[1];
   const cpu_image x = cpu_image_at(j->x, image, cpu_area(j->plane.in), j->channels),
@@ -111,7 +111,7 @@ static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const kit_
                       .channels = l->in[0].dim[1],
                       .whole_lines = cpu_codes_of(&s->convs, l->node->out[0]) == CPU_CODES_LINE,
                       .positive = cpu_codes_positive(&s->convs, kit_operand(l->node, 0))};
-  j.room = aligned(p->out[1] * j.channels);
+  j.room = align_floats(p->out[1] * j.channels);
   cpu_parallel(l, (uint32_t)(l->in[0].dim[0] * p->out[0]), pool_codes_task, &j);
 }
 
@@ -126,7 +126,7 @@ static void count(const kit_plane *p, int axis, bool pads, float *to) {
   }
 }
 
-static bool adaptive(const kit_launch *l) {
+static bool is_adaptive(const kit_launch *l) {
   const int64_t *sizes;
   return kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0;
 }
@@ -137,18 +137,18 @@ uint64_t cpu_pool_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   (void)self;
   (void)kernels;
   kit_plane p = kit_plane_of(l, NULL);
-  if (adaptive(l) || !l->out[0].elements) return 0;
+  if (is_adaptive(l) || !l->out[0].elements) return 0;
   if (!workers) workers = 1;
-  const int64_t planes = aligned(p.out[0]) + aligned(p.out[1]) +
-                         workers * aligned(cpu_depthwise_layout(&p).all),
-                lines = workers * aligned(p.out[1] * l->in[0].dim[1]);
+  const int64_t planes = align_floats(p.out[0]) + align_floats(p.out[1]) +
+                         workers * align_floats(cpu_depthwise_layout(&p).all),
+                lines = workers * align_floats(p.out[1] * l->in[0].dim[1]);
   return (uint64_t)(planes > lines ? planes : lines) * sizeof(float);
 }
 
 int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   pool_job j = {
-      .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .adaptive = adaptive(l)};
+      .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .adaptive = is_adaptive(l)};
   kit_plane *p = &j.g.plane;
   *p = kit_plane_of(l, NULL);
   if (!out->elements) return ACCEL_PLUGIN_OK;
@@ -165,13 +165,13 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.whole = cpu_area(p->out) == 1 && (j.adaptive || covers);
   if (!j.adaptive) {
     bool pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
-    float *rows = l->workspace, *cols = rows + aligned(p->out[0]);
+    float *rows = l->workspace, *cols = rows + align_floats(p->out[0]);
     count(p, 0, pads, rows);
     count(p, 1, pads, cols);
     j.g.row_count = rows;
     j.g.col_count = cols;
-    j.workspace = cols + aligned(p->out[1]);
-    j.room = aligned(cpu_depthwise_layout(p).all);
+    j.workspace = cols + align_floats(p->out[1]);
+    j.room = align_floats(cpu_depthwise_layout(p).all);
   }
   double cost = NS_TAP * (double)(j.whole || j.adaptive
                                       ? cpu_area(p->in)
@@ -217,7 +217,8 @@ uint64_t cpu_resize_workspace(const cpu_self *self, const cpu_kernels *kernels, 
   (void)kernels;
   int64_t in[2], out[2];
   sizes(l, in, out);
-  return (uint64_t)((workers ? workers : 1) * aligned(cpu_resize_floats(in, out))) * sizeof(float);
+  return (uint64_t)((workers ? workers : 1) * align_floats(cpu_resize_floats(in, out))) *
+         sizeof(float);
 }
 
 int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -245,7 +246,7 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
   }
   if (!rc) {
     j.planes = x->dim[0] * x->dim[1];
-    j.room = aligned(cpu_resize_floats(j.g.in, j.g.out));
+    j.room = align_floats(cpu_resize_floats(j.g.in, j.g.out));
     j.tasks =
         cpu_tasks(l, j.planes,
                   NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));

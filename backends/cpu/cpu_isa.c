@@ -18,7 +18,7 @@ static uint64_t saved_state(void) {
   return (uint64_t)d << 32 | a;
 }
 
-static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+static bool has_bits(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
 static bool has_isa(cpu_isa isa) {
   uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
@@ -29,28 +29,28 @@ static bool has_isa(cpu_isa isa) {
     return false;
   if (a >= 1) __get_cpuid_count(7, 1, &leaf7_1a, &b, &c, &d);
   uint64_t saved = saved_state();
-  bool avx2 = has(features, 1u << 12 | 1u << 29 | 1u << 28) && has(leaf7_b, 1u << 5) &&
+  bool avx2 = has_bits(features, 1u << 12 | 1u << 29 | 1u << 28) && has_bits(leaf7_b, 1u << 5) &&
               (saved & 0x6) == 0x6; /* FMA, F16C; xmm, ymm */
-  bool avx512 = avx2 && has(leaf7_b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
+  bool avx512 = avx2 && has_bits(leaf7_b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
                 (saved & 0xe6) == 0xe6; /* masks, both halves of zmm */
   switch (isa) {
     case CPU_ISA_AVX2:
       return avx2;
     case CPU_ISA_AVXVNNI:
-      return avx2 && has(leaf7_1a, 1u << 4);
+      return avx2 && has_bits(leaf7_1a, 1u << 4);
     case CPU_ISA_AVX512:
       return avx512;
     case CPU_ISA_AVX512VNNI:
-      return avx512 && has(leaf7_c, 1u << 11);
+      return avx512 && has_bits(leaf7_c, 1u << 11);
     default: /* AVX512BF16; its kernels use VNNI and VBMI, too */
-      return avx512 && has(leaf7_c, 1u << 11 | 1u << 1) && has(leaf7_1a, 1u << 5);
+      return avx512 && has_bits(leaf7_c, 1u << 11 | 1u << 1) && has_bits(leaf7_1a, 1u << 5);
   }
 }
 
 /* Whether the newest instructions gain something: vdpbf16ps multiplies pairs twice as fast as
  * vfmadd single ones on AMD's processors, but half as fast on an Intel Xeon (docs/performance.md),
  * where bf16 weights are better widened. */
-static bool gains(cpu_isa isa) {
+static bool is_faster(cpu_isa isa) {
   uint32_t most, b, c, d;
   return isa != CPU_ISA_AVX512BF16 || (__get_cpuid(0, &most, &b, &c, &d) && b == signature_AMD_ebx);
 }
@@ -61,37 +61,37 @@ static bool has_isa(cpu_isa isa) {
   const unsigned long asimddp = 1ul << 20;
   return isa <= CPU_ISA_NEON || (isa == CPU_ISA_NEONDOT && (getauxval(AT_HWCAP) & asimddp));
 }
-static bool gains(cpu_isa isa) {
+static bool is_faster(cpu_isa isa) {
   (void)isa;
   return true;
 }
 #else
 static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
-static bool gains(cpu_isa isa) {
+static bool is_faster(cpu_isa isa) {
   (void)isa;
   return true;
 }
 #endif
 
 /* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
-static bool known(cpu_isa isa, bool gaining) {
+static bool cached_answer(cpu_isa isa, bool gaining) {
   static atomic_uint answers; /* two bits of each, and one that is always set */
   unsigned bits = atomic_load_explicit(&answers, memory_order_relaxed);
   if (!bits) {
     bits = 1u << 2 * CPU_ISA_COUNT;
     for (int i = 0; i < CPU_ISA_COUNT; i++)
-      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)gains((cpu_isa)i)
+      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)is_faster((cpu_isa)i)
                                                        << (CPU_ISA_COUNT + i);
     atomic_store_explicit(&answers, bits, memory_order_relaxed);
   }
   return bits >> (gaining ? CPU_ISA_COUNT + isa : isa) & 1;
 }
-static bool runs(cpu_isa isa) { return known(isa, false); }
+static bool runs_isa(cpu_isa isa) { return cached_answer(isa, false); }
 
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
   int n = 0;
   for (int isa = CPU_ISA_COUNT; isa-- > 0;)
-    if (runs((cpu_isa)isa)) list[n++] = (cpu_isa)isa;
+    if (runs_isa((cpu_isa)isa)) list[n++] = (cpu_isa)isa;
   return n;
 }
 
@@ -105,7 +105,7 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   cpu_isa list[CPU_ISA_COUNT];
   int n = cpu_isa_list(list);
   const char *wanted = getenv("ACCEL_ISA");
-  const cpu_isa usual = list[n > 1 && !known(list[0], true)];
+  const cpu_isa usual = list[n > 1 && !cached_answer(list[0], true)];
   if (refused && size) refused[0] = 0;
   if (!wanted || !*wanted) return usual;
   if (!strcmp(wanted, "openblas")) return CPU_ISA_SCALAR; /* cpu_blas.c */
@@ -122,20 +122,20 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
   memset(out, 0, sizeof *out);
   bool allowed[CPU_ISA_COUNT];
-  for (int i = 0; i < CPU_ISA_COUNT; i++) allowed[i] = i <= (int)isa && runs((cpu_isa)i);
+  for (int i = 0; i < CPU_ISA_COUNT; i++) allowed[i] = i <= (int)isa && runs_isa((cpu_isa)i);
   out->isa = isa;
 #define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
-#define CPU_LINEAR(form, dtype, height, width, from, ISA, name) \
-  if (ALLOWED(ISA) && !out->linear[CPU_FORM_##form].run)        \
-    out->linear[CPU_FORM_##form] = (cpu_linear_kernel){         \
-        accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_X_##from};
-#define CPU_CONVERT(x, dtype, ISA, name)        \
-  if (ALLOWED(ISA) && !out->convert[CPU_X_##x]) \
-    out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
+#define CPU_LINEAR(layout, dtype, height, width, from, ISA, name) \
+  if (ALLOWED(ISA) && !out->linear[CPU_LAYOUT_##layout].run)      \
+    out->linear[CPU_LAYOUT_##layout] = (cpu_linear_kernel){       \
+        accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_ACT_##from};
+#define CPU_CONVERT(x, dtype, ISA, name)          \
+  if (ALLOWED(ISA) && !out->convert[CPU_ACT_##x]) \
+    out->convert[CPU_ACT_##x] = accel_##dtype##_convert_row__##name;
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
   if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
 #include "kernels/cpu_kernels.def"
-  out->tile_rows = out->linear[CPU_FORM_F32].rows;
-  out->panel_cols = out->linear[CPU_FORM_F32].cols;
+  out->tile_rows = out->linear[CPU_LAYOUT_F32].rows;
+  out->panel_cols = out->linear[CPU_LAYOUT_F32].cols;
   out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */
 }

@@ -1,4 +1,5 @@
-/* cpu_launch.c - what the kit asks of a node, answered by the line of its op in the table (cpu_ops.c).
+/* cpu_launch.c - what the kit asks of a node, answered by the line of its op in the table
+ * (cpu_ops.c).
  *
  * Ops without a line, and shapes that a launch does not take, go to the kit's scalar kernels; the
  * weights that those need row-major are kept so by cpu_weights.c. */

@@ -1,4 +1,5 @@
-/* cpu_launch.h - what the kit calls for each node (kit_backend's functions): a look into the table of ops. */
+/* cpu_launch.h - what the kit calls for each node (kit_backend's functions): a look into the table
+ * of ops. */
 #ifndef ACCEL_CPU_LAUNCH_H
 #define ACCEL_CPU_LAUNCH_H
 

@@ -1,6 +1,6 @@
-/* cpu_limit.c - what a kernel's instructions allow, for profiles: how long it takes over operands that
- * the caches hold, on all threads at once, as they may share cores.  Measured once for each kind of
- * step. */
+/* cpu_limit.c - what a kernel's instructions allow, for profiles: how long it takes over operands
+ * that the caches hold, on all threads at once, as they may share cores.  Measured once for each
+ * kind of step. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cpu_linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the
- * product is cut into tasks. */
+/* cpu_linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then
+ * the product is cut into tasks. */
 #include "cpu_linear.h"
 
 #include <stdlib.h>
@@ -15,13 +15,13 @@ typedef struct job {
   cpu_convert_fn *convert; /* NULL: x is read as it is */
   const float *from;       /* x before conversion */
   int64_t from_ld;
-  cpu_x x; /* after it */
+  cpu_act_format x; /* after it */
   uint32_t convert_tasks;
   int64_t rows, panels, n, k; /* panels and columns of all */
   uint32_t row_blocks, panel_groups;
 } job;
 
-static void task(void *arg, uint32_t index, uint32_t worker) {
+static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   uint32_t r = index / j->panel_groups, p = index % j->panel_groups;
   const int64_t row = cpu_share(j->rows, r, j->row_blocks),
@@ -37,9 +37,9 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-/* What a task of `rows` rows and `panels` panels takes, in rows of a panel: every register tile
- * costs a little more than its rows, no panel passes faster than it is fetched, and nobody asks for
- * a task's first one ahead. */
+/* What a task of `rows` rows and `panels` panels costs, in units of one row times one panel: every
+ * register tile costs a little more than its rows, a panel takes at least the time to fetch it from
+ * memory, and the first panel of a task is not prefetched. */
 static double task_cost(int64_t rows, int64_t panels, int64_t tile_rows) {
   const double tile = 0.25, first_panel = 0.2, fetched = 2.0 * (double)tile_rows;
   const double cost = (double)rows + tile * (double)((rows + tile_rows - 1) / tile_rows);
@@ -59,7 +59,7 @@ static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t ti
 /* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and
  * soonest.  `tall`: rows that a panel is worth fetching for; row blocks are not lower unless there
  * are too few panels for all workers. */
-static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) {
+static void split_grid(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) {
   const double gflops = 50, claim_ns = 500; /* gflops: of one core, at least */
   const uint32_t workers = cpu_workers(l);
   const double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops, /* ns */
@@ -94,10 +94,10 @@ static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) {
   return &s->linear[s->linear_of[l->index]];
 }
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) {
-  return &s->kernels.linear[w->form];
+  return &s->kernels.linear[w->layout];
 }
-static cpu_x x_of(const cpu_self *s, const cpu_linear *w) {
-  return cpu_x_beside(kernel_of(s, w)->x, w->k, w->format.group_k);
+static cpu_act_format x_of(const cpu_self *s, const cpu_linear *w) {
+  return cpu_act_format_beside(kernel_of(s, w)->x, w->k, w->format.group_k);
 }
 
 /* Floats as they are, further apart. */
@@ -110,11 +110,11 @@ static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void
 }
 
 /* What makes the rows that the kernel reads of rows ldx floats apart; NULL: it reads those.
- * Crowded ones are copied. */
+ * Rows that alias in the first-level cache are copied. */
 static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_t rows,
                                   int64_t ldx) {
   const cpu_linear_kernel *kernel = kernel_of(s, w);
-  if (kernel->x != CPU_X_F32) return s->kernels.convert[x_of(s, w)];
+  if (kernel->x != CPU_ACT_F32) return s->kernels.convert[x_of(s, w)];
   return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_aliases_l1(ldx * (int64_t)sizeof(float))
              ? copy_rows
              : NULL;
@@ -123,18 +123,18 @@ static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_
 /* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has
  * none in it. */
 static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
-  const cpu_x x = x_of(s, w);
-  const uint64_t row = (uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float);
+  const cpu_act_format x = x_of(s, w);
+  const uint64_t row = (uint64_t)(cpu_act_row(x, w->k) * cpu_act_bytes(x)) + 2 * sizeof(float);
   return convert_of(s, w, rows, ldx) ? ((uint64_t)rows * row + 63) / 64 * 64 : 0;
 }
 
-/* Makes g read rows of x that are, or will be, converted into `room`. */
-static void read_from(cpu_gemm *g, cpu_x x, int64_t rows, void *room) {
-  g->x = room;
-  g->ldx = cpu_x_row(x, g->k);
-  if (cpu_x_blocked(x)) return;
-  g->x_scale = (const float *)(const void *)((const char *)room +
-                                             (uint64_t)(rows * g->ldx * cpu_x_bytes(x)));
+/* Makes g read rows of x that are, or will be, converted into `scratch`. */
+static void read_from(cpu_gemm *g, cpu_act_format x, int64_t rows, void *scratch) {
+  g->x = scratch;
+  g->ldx = cpu_act_row(x, g->k);
+  if (cpu_act_blocked(x)) return;
+  g->x_scale = (const float *)(const void *)((const char *)scratch +
+                                             (uint64_t)(rows * g->ldx * cpu_act_bytes(x)));
   g->x_zero = g->x_scale + rows;
 }
 
@@ -145,15 +145,15 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
           end = cpu_share(j->rows, index + 1, j->convert_tasks);
   (void)worker;
   cpu_convert_rows(j->convert, j->x, j->from + row * j->from_ld, j->from_ld, end - row, j->k,
-                   (char *)g->x + row * g->ldx * cpu_x_bytes(j->x),
+                   (char *)g->x + row * g->ldx * cpu_act_bytes(j->x),
                    g->x_scale ? (float *)g->x_scale + row : NULL,
                    g->x_zero ? (float *)g->x_zero + row : NULL);
 }
 
 /* x for all nodes of the launch at once. */
-static void convert(job *j, const kit_launch *l, void *room) {
+static void convert_rows(job *j, const kit_launch *l, void *scratch) {
   const double bytes_per_ns = 8;
-  for (uint32_t m = 0; m < j->n_gemm; m++) read_from(&j->g[m], j->x, j->rows, room);
+  for (uint32_t m = 0; m < j->n_gemm; m++) read_from(&j->g[m], j->x, j->rows, scratch);
   j->convert_tasks = cpu_tasks(l, j->rows, (double)j->k * sizeof(float) / bytes_per_ns);
   cpu_parallel(l, j->convert_tasks, convert_task, j);
 }
@@ -163,7 +163,7 @@ static void convert(job *j, const kit_launch *l, void *room) {
 bool cpu_linear_fuse_parallel(const cpu_self *s, const accel_plugin_program *p,
                               const accel_plugin_node *first, const accel_plugin_node *other) {
   const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
-  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form &&
+  return a >= 0 && b >= 0 && s->linear[a].layout == s->linear[b].layout &&
          s->linear[a].k == s->linear[b].k && x_of(s, &s->linear[a]) == x_of(s, &s->linear[b]);
 }
 
@@ -225,16 +225,16 @@ static void add_gemm(job *j, const cpu_self *s, const kit_launch *l) {
 /* Whether weights are widened, to fp32 or from fp8 to bf16, before they are multiplied:
  * WIDENED_ROWS rows should share it.
  */
-static bool widens(const cpu_self *s, const cpu_linear *w) {
-  const cpu_x x = kernel_of(s, w)->x;
-  return (x == CPU_X_F32 && w->form != CPU_FORM_F32) ||
-         (x == CPU_X_BF16 && (w->form == CPU_FORM_E4M3 || w->form == CPU_FORM_E5M2));
+static bool widens_weights(const cpu_self *s, const cpu_linear *w) {
+  const cpu_act_format x = kernel_of(s, w)->x;
+  return (x == CPU_ACT_F32 && w->layout != CPU_LAYOUT_F32) ||
+         (x == CPU_ACT_BF16 && (w->layout == CPU_LAYOUT_E4M3 || w->layout == CPU_LAYOUT_E5M2));
 }
 enum { WIDENED_ROWS = 140 };
 
-/* Products of the same x, which is converted into `room` where the kernel wants that. */
-static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l,
-                     void *room) {
+/* Products of the same x, which is converted into `scratch` where the kernel wants that. */
+static void run_products(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l,
+                         void *scratch) {
   const cpu_linear_kernel *kernel = kernel_of(s, first);
   j->run = kernel->run;
   j->k = first->k;
@@ -242,9 +242,9 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
   j->from_ld = j->g[0].ldx;
   j->convert = convert_of(s, first, j->rows, j->from_ld);
   j->x = x_of(s, first);
-  if (j->convert) convert(j, l, room);
-  split(j, kernel->rows, widens(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
-  cpu_parallel(l, j->row_blocks * j->panel_groups, task, j);
+  if (j->convert) convert_rows(j, l, scratch);
+  split_grid(j, kernel->rows, widens_weights(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
+  cpu_parallel(l, j->row_blocks * j->panel_groups, product_task, j);
 }
 
 /* ---- two linears, the second over the result of the first ---- */
@@ -262,37 +262,37 @@ typedef struct chain {
   cpu_gemm g[2];
   cpu_linear_fn *run[2];
   cpu_convert_fn *convert[2];
-  cpu_x x[2];
-  uint64_t at[3]; /* bytes in a worker's room: x of each, what is between them */
+  cpu_act_format x[2];
+  uint64_t at[3]; /* bytes in a worker's scratch memory: x of each, what is between them */
   int64_t between_ld;
   int64_t panels[2], rows;
   /* columns of a panel of the first, when what is between is converted strip by strip; else 0 */
   int64_t width;
   uint32_t blocks;
-  char *room; /* [workers][room_bytes] */
-  uint64_t room_bytes;
+  char *scratch; /* [workers][scratch_bytes] */
+  uint64_t scratch_bytes;
 } chain;
 
-static bool chained(const kit_launch *l) {
+static bool is_chain(const kit_launch *l) {
   return l->n_fused == 1 && l->joined[0].in[0].id == l->out[0].id;
 }
 
 /* Whether the second reads x by blocks: then a strip of columns of the first is enough to
  * convert. */
 static bool by_strips(const cpu_self *s, const cpu_linear *next) {
-  return cpu_x_blocked(x_of(s, next));
+  return cpu_act_blocked(x_of(s, next));
 }
 
 /* Floats from a row to the next of what is between. */
-static int64_t between_ld(const cpu_linear *first) { return cpu_x_row(CPU_X_F32, first->n); }
+static int64_t between_ld(const cpu_linear *first) { return cpu_act_row(CPU_ACT_F32, first->n); }
 
-/* A worker's room for blocks of so many rows, ldx floats apart. */
+/* A worker's scratch memory for blocks of so many rows, ldx floats apart. */
 static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next,
                     int64_t rows, int64_t ldx, bool strips) {
   const int64_t between = strips ? STRIP : between_ld(first);
   c->at[1] = x_bytes(s, first, rows, ldx);
   c->at[2] = c->at[1] + x_bytes(s, next, rows, between);
-  c->room_bytes = c->at[2] + (uint64_t)(rows * between) * sizeof(float);
+  c->scratch_bytes = c->at[2] + (uint64_t)(rows * between) * sizeof(float);
 }
 
 /* Rows of a block: its part of what is between stays in the second-level cache until it is read,
@@ -302,10 +302,10 @@ static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_
                           int64_t rows, int64_t ldx, uint32_t workers) {
   const int64_t tile = kernel_of(s, first)->rows,
                 limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS,
-                least = widens(s, next) ? WIDENED_ROWS : LEAST_ROWS;
+                least = widens_weights(s, next) ? WIDENED_ROWS : LEAST_ROWS;
   chain one;
   lay_out(&one, s, first, next, 16, ldx, by_strips(s, next));
-  int64_t most = BETWEEN_BYTES / (int64_t)(one.room_bytes / 16 + 1);
+  int64_t most = BETWEEN_BYTES / (int64_t)(one.scratch_bytes / 16 + 1);
   most = most < least ? least : most > limit ? limit : most;
   most = (most + tile - 1) / tile * tile;
   return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
@@ -317,32 +317,32 @@ uint64_t cpu_linear_workspace(const cpu_self *s, const cpu_kernels *kernels, con
     return cpu_blas_wanted(kernels->isa) ? cpu_blas_workspace(l) : 0;
   const cpu_linear *first = linear_at(s, l);
   const int64_t rows = kit_row_count(&l->out[0]), ldx = l->in[0].row_stride;
-  if (!chained(l)) return x_bytes(s, first, rows, ldx);
+  if (!is_chain(l)) return x_bytes(s, first, rows, ldx);
   const cpu_linear *next = linear_at(s, l->joined);
   const int64_t most = block_rows(s, first, next, rows, ldx, workers);
   chain c;
   lay_out(&c, s, first, next, most ? most : rows, ldx, most && by_strips(s, next));
-  return c.room_bytes * (most ? workers : 1);
+  return c.scratch_bytes * (most ? workers : 1);
 }
 
 /* Makes g read `rows` rows of x, at stride ldx. */
 static void read_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows,
-                      void *room) {
+                      void *scratch) {
   g->x = x;
   g->ldx = ldx;
   if (!c->convert[m]) return;
-  read_from(g, c->x[m], rows, room);
-  cpu_convert_rows(c->convert[m], c->x[m], x, ldx, rows, g->k, room, (float *)g->x_scale,
+  read_from(g, c->x[m], rows, scratch);
+  cpu_convert_rows(c->convert[m], c->x[m], x, ldx, rows, g->k, scratch, (float *)g->x_scale,
                    (float *)g->x_zero);
 }
 
 /* The first linear of a block of rows STRIP columns at a time, each converted at once to what the
  * second one reads. */
 static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, int64_t rows,
-                        float *strip, void *room) {
+                        float *strip, void *scratch) {
   const int64_t panels = STRIP / c->width;
-  read_from(next, c->x[1], rows, room);
-  float *scale = cpu_x_scales(room, next->k), *zero = scale + cpu_x_blocks(c->x[1], next->k);
+  read_from(next, c->x[1], rows, scratch);
+  float *scale = cpu_act_scales(scratch, next->k), *zero = scale + cpu_act_blocks(c->x[1], next->k);
   for (int64_t p = 0, col = 0; p < c->panels[0]; p += panels, col += STRIP) {
     cpu_gemm g = *first;
     g.w = (const char *)first->w + p * first->panel_bytes;
@@ -353,16 +353,16 @@ static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, i
     if (g.bias_gate) g.bias_gate += col;
     if (g.residual) g.residual += col;
     c->run[0](&g, 0, rows, 0, c->panels[0] - p < panels ? c->panels[0] - p : panels);
-    const int64_t block = col / cpu_x_block(c->x[1]);
-    c->convert[1](strip, STRIP, rows, g.n, (char *)room + col, next->ldx, scale + block,
-                  zero + block * cpu_x_zeros(c->x[1]));
+    const int64_t block = col / cpu_act_block(c->x[1]);
+    c->convert[1](strip, STRIP, rows, g.n, (char *)scratch + col, next->ldx, scale + block,
+                  zero + block * cpu_act_zeros(c->x[1]));
   }
 }
 
 static void chain_task(void *arg, uint32_t index, uint32_t worker) {
   const chain *c = arg;
-  char *room = c->room + worker * c->room_bytes;
-  float *between = (float *)(void *)(room + c->at[2]);
+  char *scratch = c->scratch + worker * c->scratch_bytes;
+  float *between = (float *)(void *)(scratch + c->at[2]);
   const int64_t row = cpu_share(c->rows, index, c->blocks),
                 rows = cpu_share(c->rows, index + 1, c->blocks) - row;
   cpu_gemm g[2] = {c->g[0], c->g[1]};
@@ -371,12 +371,12 @@ static void chain_task(void *arg, uint32_t index, uint32_t worker) {
   g[1].y += row * g[1].ldy;
   for (int m = 0; m < 2; m++)
     if (g[m].residual) g[m].residual += row * g[m].ldr;
-  read_rows(c, 0, &g[0], (const float *)g[0].x + row * g[0].ldx, g[0].ldx, rows, room);
+  read_rows(c, 0, &g[0], (const float *)g[0].x + row * g[0].ldx, g[0].ldx, rows, scratch);
   if (c->width) {
-    make_strips(c, &g[0], &g[1], rows, between, room + c->at[1]);
+    make_strips(c, &g[0], &g[1], rows, between, scratch + c->at[1]);
   } else {
     c->run[0](&g[0], 0, rows, 0, c->panels[0]);
-    read_rows(c, 1, &g[1], between, g[0].ldy, rows, room + c->at[1]);
+    read_rows(c, 1, &g[1], between, g[0].ldy, rows, scratch + c->at[1]);
   }
   c->run[1](&g[1], 0, rows, 0, c->panels[1]);
 }
@@ -384,16 +384,16 @@ static void chain_task(void *arg, uint32_t index, uint32_t worker) {
 /* Few rows: one after the other, each on all threads. */
 static void one_by_one(const cpu_self *s, const kit_launch *l, const chain *c) {
   job j = {.rows = c->rows};
-  float *between = (float *)(void *)(c->room + c->at[2]);
+  float *between = (float *)(void *)(c->scratch + c->at[2]);
   add_gemm(&j, s, l);
   j.g[0].y = between;
   j.g[0].ldy = c->between_ld;
-  multiply(&j, s, linear_at(s, l), l, c->room);
+  run_products(&j, s, linear_at(s, l), l, c->scratch);
   j = (job){.rows = c->rows};
   add_gemm(&j, s, l->joined);
   j.g[0].x = between;
   j.g[0].ldx = c->between_ld;
-  multiply(&j, s, linear_at(s, l->joined), l, c->room + c->at[1]);
+  run_products(&j, s, linear_at(s, l->joined), l, c->scratch + c->at[1]);
 }
 
 static void launch_chain(const cpu_self *s, const kit_launch *l) {
@@ -402,7 +402,7 @@ static void launch_chain(const cpu_self *s, const kit_launch *l) {
   const int64_t rows = kit_row_count(&l->out[0]), ldx = l->in[0].row_stride,
                 most = block_rows(s, first, next, rows, ldx, workers);
   const bool strips = most && by_strips(s, next);
-  chain c = {.rows = rows, .room = l->workspace, .between_ld = between_ld(first)};
+  chain c = {.rows = rows, .scratch = l->workspace, .between_ld = between_ld(first)};
   lay_out(&c, s, first, next, most ? most : rows, ldx, strips);
   if (strips) c.width = kernel_of(s, first)->cols / (first->glu == ACCEL_PLUGIN_GLU_NONE ? 1 : 2);
   if (!most) {
@@ -432,7 +432,7 @@ typedef struct repeated {
   float *y; /* [threads][floats] */
 } repeated;
 
-static void repeat(const void *arg, uint32_t i) {
+static void repeat_product(const void *arg, uint32_t i) {
   const repeated *r = arg;
   cpu_gemm g = r->g;
   g.y = r->y + i * r->floats;
@@ -446,7 +446,7 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   if (s->linear_of[l->index] < 0 || rows < 1 || rows > ROWS) return 0;
   const cpu_linear *w = linear_at(s, l);
   const cpu_linear_kernel *kernel = kernel_of(s, w);
-  const int64_t ldx = cpu_x_row(CPU_X_F32, w->k);
+  const int64_t ldx = cpu_act_row(CPU_ACT_F32, w->k);
   if (w->panel_bytes > 4 * CACHED) return 0;
   repeated r = {.run = kernel->run,
                 .g = gemm_of(w, l),
@@ -457,26 +457,26 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   r.floats = (rows * w->n + 15) / 16 * 16;
   r.g.residual = NULL;
   float *x = malloc((size_t)(rows * ldx) * sizeof *x);
-  void *room = kit_alloc_pages(x_bytes(s, w, rows, ldx) + 64);
+  void *scratch = kit_alloc_pages(x_bytes(s, w, rows, ldx) + 64);
   r.y = malloc((size_t)(cpu_workers(l) * r.floats) * sizeof *r.y);
   double us = 0;
-  if (x && room && r.y) {
+  if (x && scratch && r.y) {
     for (int64_t i = 0; i < rows * ldx; i++) x[i] = (float)(i % 17) / 17.0f;
     r.g.x = x;
     r.g.ldx = ldx;
     cpu_convert_fn *make = convert_of(s, w, rows, ldx);
     if (make) {
-      read_from(&r.g, x_of(s, w), rows, room);
-      cpu_convert_rows(make, x_of(s, w), x, ldx, rows, w->k, room, (float *)r.g.x_scale,
+      read_from(&r.g, x_of(s, w), rows, scratch);
+      cpu_convert_rows(make, x_of(s, w), x, ldx, rows, w->k, scratch, (float *)r.g.x_scale,
                        (float *)r.g.x_zero);
     }
     const int64_t key[CPU_LIMIT_KEY] = {
-        ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
-    us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels /
+        ACCEL_PLUGIN_OP_LINEAR, w->layout, w->glu, r.g.act, rows, w->k, r.panels};
+    us = cpu_limit(s->limits, l, key, repeat_product, &r) * (double)w->panels /
          (double)(r.panels * cpu_workers(l));
   }
   free(x);
-  free(room);
+  free(scratch);
   free(r.y);
   return us;
 }
@@ -488,13 +488,13 @@ int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_e
     return cpu_launch_blas(s, l, error);
   if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
   if (!l->out[0].elements) return ACCEL_PLUGIN_OK;
-  if (chained(l)) {
+  if (is_chain(l)) {
     launch_chain(s, l);
     return ACCEL_PLUGIN_OK;
   }
   job j = {.rows = kit_row_count(&l->out[0])};
   add_gemm(&j, s, l);
   for (uint32_t m = 0; m < l->n_fused; m++) add_gemm(&j, s, &l->joined[m]);
-  multiply(&j, s, linear_at(s, l), l, l->workspace);
+  run_products(&j, s, linear_at(s, l), l, l->workspace);
   return ACCEL_PLUGIN_OK;
 }

@@ -1,5 +1,5 @@
-/* cpu_matmul.c - products of two computed matrices: each task packs its columns of b and multiplies all
- * rows of a with them. */
+/* cpu_matmul.c - products of two computed matrices: each task packs its columns of b and multiplies
+ * all rows of a with them. */
 #include "cpu_matmul.h"
 
 #include "kit/kit_scalar.h"
@@ -31,7 +31,7 @@ static void pack_panel(const job *j, const float *b, int64_t panel, float *to) {
   }
 }
 
-static void task(void *arg, uint32_t index, uint32_t worker) {
+static void columns_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_kernels *k = &j->s->kernels;
   const int64_t first = cpu_share(j->panels, index % j->groups, j->groups),
@@ -52,7 +52,7 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
                 .panel_bytes = size * (int64_t)sizeof(float),
                 .y = y,
                 .ldy = j->n};
-  k->linear[CPU_FORM_F32].run(&g, 0, j->m, 0, last - first);
+  k->linear[CPU_LAYOUT_F32].run(&g, 0, j->m, 0, last - first);
   for (int64_t r = 0; j->scale != 1.0f && r < j->m; r++)
     k->binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n, cols);
 }
@@ -91,6 +91,6 @@ int32_t cpu_launch_matmul(const cpu_self *s, const kit_launch *l, accel_plugin_e
   uint32_t tasks = cpu_tasks(l, count * j.panels, cost / (double)j.panels);
   j.groups = (uint32_t)((tasks + count - 1) / count);
   if ((int64_t)j.groups > j.panels) j.groups = (uint32_t)j.panels;
-  cpu_parallel(l, (uint32_t)count * j.groups, task, &j);
+  cpu_parallel(l, (uint32_t)count * j.groups, columns_task, &j);
   return ACCEL_PLUGIN_OK;
 }

@@ -26,7 +26,7 @@ typedef struct job {
   char *rows;           /* such rows */
   const cpu_experts *e; /* at hand */
   const cpu_linear_kernel *kernel;
-  cpu_x x; /* what it reads */
+  cpu_act_format x; /* what it reads */
   const float *from;
   bool by_token; /* from: rows of tokens, else of places */
   int64_t from_ld, row_bytes, parts;
@@ -44,7 +44,7 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
        i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
     const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
     char *to = j->rows + i * j->row_bytes;
-    if (j->x == CPU_X_F32)
+    if (j->x == CPU_ACT_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
       cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
@@ -63,9 +63,9 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
-                .ldx = j->row_bytes / cpu_x_bytes(j->x),
-                .x_scale = cpu_x_blocked(j->x) ? NULL : j->scale + first,
-                .x_zero = cpu_x_blocked(j->x) ? NULL : j->zero + first,
+                .ldx = j->row_bytes / cpu_act_bytes(j->x),
+                .x_scale = cpu_act_blocked(j->x) ? NULL : j->scale + first,
+                .x_zero = cpu_act_blocked(j->x) ? NULL : j->zero + first,
                 .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
                 .panel_bytes = (int64_t)e->panel_bytes,
                 .group = e->format.group_k,
@@ -92,14 +92,14 @@ static void run_products(job *j) {
 static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld,
                      bool by_token, float *to) {
   j->e = e;
-  j->kernel = &j->kernels->linear[e->form];
-  j->x = cpu_x_beside(j->kernel->x, e->k, e->format.group_k);
+  j->kernel = &j->kernels->linear[e->layout];
+  j->x = cpu_act_format_beside(j->kernel->x, e->k, e->format.group_k);
   j->from = from;
   j->from_ld = from_ld;
   j->by_token = by_token;
   j->to = to;
-  j->row_bytes = cpu_x_row(j->x, e->k) * cpu_x_bytes(j->x);
-  if (!by_token && j->x == CPU_X_F32) { /* already in order */
+  j->row_bytes = cpu_act_row(j->x, e->k) * cpu_act_bytes(j->x);
+  if (!by_token && j->x == CPU_ACT_F32) { /* already in order */
     char *rows = j->rows;
     j->rows = (char *)from;
     j->row_bytes = from_ld * (int64_t)sizeof(float);
@@ -202,7 +202,7 @@ static int64_t tokens_of(const kit_launch *l) {
 }
 
 /* Places the parts of the workspace; answers its bytes. */
-static uint64_t lay(const kit_launch *l, char *base, job *j) {
+static uint64_t lay_out(const kit_launch *l, char *base, job *j) {
   const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
                 hidden = kit_cols(&l->in[X]);
   const int64_t inner = l->in[W_DOWN].dim[2], wide = l->in[W_UP].dim[1],
@@ -217,7 +217,7 @@ static uint64_t lay(const kit_launch *l, char *base, job *j) {
   PART(place, int32_t, pairs);
   PART(scale, float, pairs);
   PART(zero, float, pairs);
-  PART(rows, char, pairs *cpu_x_row(CPU_X_F32, widest) * 4);
+  PART(rows, char, pairs *cpu_act_row(CPU_ACT_F32, widest) * 4);
   PART(middle, float, pairs *inner);
   PART(down, float, pairs *widest);
   PART(up, float, pairs *wide);
@@ -230,7 +230,7 @@ uint64_t cpu_moe_workspace(const cpu_self *self, const cpu_kernels *kernels, con
   (void)self;
   (void)kernels;
   (void)workers;
-  return lay(l, NULL, NULL);
+  return lay_out(l, NULL, NULL);
 }
 
 int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -251,7 +251,7 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
   j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.alpha = kit_act_alpha(l->node, j.act);
   j.limit = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0);
-  lay(l, l->workspace, &j);
+  lay_out(l, l->workspace, &j);
   if (moe->fused || moe->glu == ACCEL_PLUGIN_GLU_NONE) j.up = NULL;
   for (j.token = 0; j.token < x->dim[0]; j.token += j.tokens) {
     j.tokens = x->dim[0] - j.token < tokens_of(l) ? x->dim[0] - j.token : tokens_of(l);

@@ -19,7 +19,7 @@ static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node 
 }
 
 /* w_gate_up[E, I or 2I, H], w_down[E, H, I] */
-static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_moe *out) {
+static bool describe_moe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_moe *out) {
   if (n->op != ACCEL_PLUGIN_OP_MOE) return false;
   int32_t up = weight_of(p, n, W_UP), down = weight_of(p, n, W_DOWN);
   if (up < 0 || down < 0) return false;
@@ -39,7 +39,7 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
 
 bool cpu_moe_packs(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
   cpu_moe unused;
-  return (operand == W_UP || operand == W_DOWN) && describe(p, n, &unused);
+  return (operand == W_UP || operand == W_DOWN) && describe_moe(p, n, &unused);
 }
 
 typedef struct packing {
@@ -90,8 +90,8 @@ static void run(packing *p, const accel_plugin_host *host) {
 static int32_t pack_all(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
   const int64_t rows = p->gated ? 2 * p->e->n : p->e->n;
   float *wide =
-      p->e->form == CPU_FORM_F32 ? malloc((size_t)(rows * p->e->k + 1) * sizeof *wide) : NULL;
-  int32_t rc = p->e->form == CPU_FORM_F32 && !wide
+      p->e->layout == CPU_LAYOUT_F32 ? malloc((size_t)(rows * p->e->k + 1) * sizeof *wide) : NULL;
+  int32_t rc = p->e->layout == CPU_LAYOUT_F32 && !wide
                    ? kit_no_memory(error, (uint64_t)(rows * p->e->k) * 4)
                    : ACCEL_PLUGIN_OK;
   for (int64_t i = 0; !rc && i < p->moe->experts; i++) {
@@ -106,17 +106,17 @@ static int32_t pack_all(packing *p, const accel_plugin_host *host, accel_plugin_
   return rc;
 }
 
-static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kernels,
-                    const accel_plugin_format *format, const accel_plugin_host *host,
-                    const cpu_moe *moe, cpu_experts *e, accel_plugin_error *error) {
+static int32_t pack_experts(const accel_plugin_program *program, const cpu_kernels *kernels,
+                            const accel_plugin_format *format, const accel_plugin_host *host,
+                            const cpu_moe *moe, cpu_experts *e, accel_plugin_error *error) {
   e->format = format[e->w];
-  e->form = cpu_layout_of(kernels, &e->format);
+  e->layout = cpu_layout_of(kernels, &e->format);
   packing p = {.moe = moe, .e = e, .gated = moe->fused && e == &moe->up};
-  p.shape = (cpu_panel){.form = e->form,
+  p.shape = (cpu_panel){.layout = e->layout,
                         .kernels = kernels,
                         .format = &e->format,
                         .k = e->k,
-                        .cols = kernels->linear[e->form].cols};
+                        .cols = kernels->linear[e->layout].cols};
   int64_t width = p.gated ? p.shape.cols / 2 : p.shape.cols;
   e->panels = (e->n + width - 1) / width;
   e->panel_bytes = cpu_panel_bytes(&p.shape);
@@ -131,7 +131,7 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
   return rc;
 }
 
-static bool same(const cpu_moe *a, const cpu_moe *b) {
+static bool same_packing(const cpu_moe *a, const cpu_moe *b) {
   return a->up.w == b->up.w && a->down.w == b->down.w && a->glu == b->glu && a->fused == b->fused;
 }
 
@@ -145,15 +145,16 @@ int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *ke
     cpu_moe m;
     uint32_t at = 0;
     out->of[i] = -1;
-    if (!describe(program, &program->node[i], &m)) continue;
-    while (at < out->n && !same(&out->at[at], &m)) at++;
+    if (!describe_moe(program, &program->node[i], &m)) continue;
+    while (at < out->n && !same_packing(&out->at[at], &m)) at++;
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
     out->at[out->n++] = m;
     if (host->cancelled && host->cancelled(host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    int32_t rc = pack(program, kernels, format, host, &out->at[at], &out->at[at].up, error);
-    if (!rc) rc = pack(program, kernels, format, host, &out->at[at], &out->at[at].down, error);
+    int32_t rc = pack_experts(program, kernels, format, host, &out->at[at], &out->at[at].up, error);
+    if (!rc)
+      rc = pack_experts(program, kernels, format, host, &out->at[at], &out->at[at].down, error);
     if (rc) return rc;
   }
   return ACCEL_PLUGIN_OK;

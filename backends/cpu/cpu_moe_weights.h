@@ -1,4 +1,5 @@
-/* cpu_moe_weights.h - weights of experts, packed at init by cpu_moe_weights.c in the panels of cpu_linear.c. */
+/* cpu_moe_weights.h - weights of experts, packed at init by cpu_moe_weights.c in the panels of
+ * cpu_linear.c. */
 #ifndef ACCEL_CPU_MOE_WEIGHTS_H
 #define ACCEL_CPU_MOE_WEIGHTS_H
 
@@ -9,7 +10,7 @@
 typedef struct cpu_experts {
   int32_t w; /* weight index */
   accel_plugin_format format;
-  cpu_layout form;
+  cpu_layout layout;
   int64_t n, k, panels; /* n: columns of the result */
   uint64_t panel_bytes;
   char *packed; /* [experts][panels][panel_bytes] */

@@ -8,8 +8,8 @@
 typedef struct cpu_op {
   cpu_launch_fn *launch;       /* runs a node; NULL: the kit's scalar kernel does */
   cpu_workspace_fn *workspace; /* bytes of scratch memory that `launch` needs */
-  /* Bit i: the rows of operand i may lie further apart than they are long (kit_backend.strided); only
-   * for the nodes that strided_when answers true for, where it is set. */
+  /* Bit i: the rows of operand i may lie further apart than they are long (kit_backend.strided);
+   * only for the nodes that strided_when answers true for, where it is set. */
   uint32_t strided;
   bool (*strided_when)(const accel_plugin_node *node);
   cpu_fuse_fn *fuse_parallel; /* kit_backend.fuse_parallel, for nodes of this op as the first */

@@ -1,59 +1,59 @@
-/* cpu_pack.c - the forms that weights are packed into, and the packer of fp32. */
+/* cpu_pack.c - the layouts that weights are packed into, and the packer of fp32. */
 #include "cpu_pack.h"
 
-typedef struct form_info {
+typedef struct layout_info {
   bool (*takes)(const accel_plugin_format *f); /* NULL: every format of its store */
   uint64_t (*bytes)(const cpu_panel *p);
   void (*pack)(const cpu_panel *p, const cpu_column *column, void *panel);
   /* NULL: rows are not read back */
   void (*row)(const cpu_panel *p, const void *panel, int32_t col, float *y);
-} form_info;
+} layout_info;
 
-static const form_info forms[CPU_FORM_COUNT] = {
-    [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack, cpu_f32_panel_row},
-    [CPU_FORM_BF16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
-    [CPU_FORM_F16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
-    [CPU_FORM_E4M3] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
-    [CPU_FORM_E5M2] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
-    [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack, cpu_i8_panel_row},
-    [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack, NULL},
+static const layout_info layouts[CPU_LAYOUT_COUNT] = {
+    [CPU_LAYOUT_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack, cpu_f32_panel_row},
+    [CPU_LAYOUT_BF16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
+    [CPU_LAYOUT_F16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
+    [CPU_LAYOUT_E4M3] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
+    [CPU_LAYOUT_E5M2] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
+    [CPU_LAYOUT_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack, cpu_i8_panel_row},
+    [CPU_LAYOUT_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack, NULL},
 };
 
-static cpu_layout natural(const accel_plugin_format *f) {
+static cpu_layout layout_of_store(const accel_plugin_format *f) {
   switch (f->store) {
     case ACCEL_PLUGIN_BF16:
-      return CPU_FORM_BF16;
+      return CPU_LAYOUT_BF16;
     case ACCEL_PLUGIN_F16:
-      return CPU_FORM_F16;
+      return CPU_LAYOUT_F16;
     case ACCEL_PLUGIN_E4M3:
-      return CPU_FORM_E4M3;
+      return CPU_LAYOUT_E4M3;
     case ACCEL_PLUGIN_E5M2:
-      return CPU_FORM_E5M2;
+      return CPU_LAYOUT_E5M2;
     case ACCEL_PLUGIN_I8:
-      return CPU_FORM_I8;
+      return CPU_LAYOUT_I8;
     case ACCEL_PLUGIN_I4:
     case ACCEL_PLUGIN_U4:
     case ACCEL_PLUGIN_E2M1:
-      return CPU_FORM_I4;
+      return CPU_LAYOUT_I4;
   }
-  return CPU_FORM_F32;
+  return CPU_LAYOUT_F32;
 }
 
 cpu_layout cpu_layout_of(const cpu_kernels *kernels, const accel_plugin_format *format) {
-  cpu_layout form = natural(format);
-  bool takes = forms[form].pack && (!forms[form].takes || forms[form].takes(format));
-  return takes && kernels->linear[form].run ? form : CPU_FORM_F32;
+  cpu_layout layout = layout_of_store(format);
+  bool takes = layouts[layout].pack && (!layouts[layout].takes || layouts[layout].takes(format));
+  return takes && kernels->linear[layout].run ? layout : CPU_LAYOUT_F32;
 }
 
 uint64_t cpu_panel_bytes(const cpu_panel *p) {
-  return (forms[p->form].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+  return (layouts[p->layout].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
-  forms[p->form].pack(p, column, panel);
+  layouts[p->layout].pack(p, column, panel);
 }
-bool cpu_panel_reads(cpu_layout form) { return forms[form].row; }
+bool cpu_panel_reads(cpu_layout layout) { return layouts[layout].row; }
 void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
-  forms[p->form].row(p, panel, col, y);
+  layouts[p->layout].row(p, panel, col, y);
 }
 
 /* ---- fp32: [k][cols] ---- */
@@ -63,7 +63,7 @@ uint64_t cpu_f32_panel_bytes(const cpu_panel *p) {
 }
 
 /* Columns [c, c + count) are rows of one matrix at equal steps. */
-static bool regular(const cpu_column *column, int64_t c, int64_t count) {
+static bool equal_steps(const cpu_column *column, int64_t c, int64_t count) {
   for (int64_t i = 1; i < count; i++)
     if (column[c + i].from != column[c].from ||
         column[c + i].row - column[c + i - 1].row != column[c + 1].row - column[c].row)
@@ -78,7 +78,7 @@ void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *pane
     const cpu_matrix *m = column[c].from;
     int64_t have = 0;
     while (have < v && column[c + have].from) have++;
-    if (have > 0 && !m->trans && regular(column, c, have)) {
+    if (have > 0 && !m->trans && equal_steps(column, c, have)) {
       int64_t step = have > 1 ? column[c + 1].row - column[c].row : 1;
       p->kernels->pack(m->f32 + column[c].row * p->k, step * p->k, have, p->k, to + c, p->cols);
       continue;

@@ -1,8 +1,8 @@
-/* cpu_pack_i8.c - int8 weights: one scale a column, or one for groups of k.  Zero points, and groups that blocks of x straddle,
- * are left to fp32 (cpu_pack.c).
+/* cpu_pack_i8.c - int8 weights: one scale a column, or one for groups of k.  Zero points, and
+ * groups that blocks of x straddle, are left to fp32 (cpu_pack.c).
  *
- *   block by block of k (cpu_x_block, or cpu_implicit_gemm.block):
- *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes; where x's blocks have parts (cpu_x_parted) instead
+ *   block by block of k (cpu_act_block, or cpu_implicit_gemm.block):
+ *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes; where x's blocks have parts (cpu_act_parted) instead
  *                              of the latter [pairs of parts][cols][2] int16_t: less the sums of their codes
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */
 #include <string.h>
@@ -15,14 +15,14 @@ enum { I8_STEP = 16 };
 static int64_t padded(int64_t k) { return (k + I8_STEP - 1) / I8_STEP * I8_STEP; }
 
 bool cpu_i8_takes(const accel_plugin_format *f) {
-  return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % cpu_x_block(CPU_X_U8B) == 0;
+  return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % cpu_act_block(CPU_ACT_U8B) == 0;
 }
 
-static cpu_x x_of(const cpu_panel *p) {
-  return cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k);
+static cpu_act_format x_of(const cpu_panel *p) {
+  return cpu_act_format_beside(p->kernels->linear[CPU_LAYOUT_I8].x, p->k, p->format->group_k);
 }
-static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_x_block(x_of(p)); }
-static bool parted(const cpu_panel *p) { return !p->block && cpu_x_parted(x_of(p)); }
+static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_act_block(x_of(p)); }
+static bool parted(const cpu_panel *p) { return !p->block && cpu_act_parted(x_of(p)); }
 /* Bytes before the codes of a block of k, and of all of it. */
 static uint64_t head_of(const cpu_panel *p, int64_t k) {
   return (uint64_t)(p->cols * cpu_i8_head(parted(p), k));
@@ -71,9 +71,9 @@ static void put_block(const cpu_panel *p, const cpu_column *column, int64_t at, 
     *sum = (float)put_codes(row, k, codes, p->cols);
     return;
   }
-  for (int64_t j = 0, part = 0; j < k; j += CPU_X_PART, part++)
+  for (int64_t j = 0, part = 0; j < k; j += CPU_ACT_PART, part++)
     less[part / 2 * 2 * p->cols + part % 2] = (int16_t)-put_codes(
-        row + j, k - j < CPU_X_PART ? k - j : CPU_X_PART, codes + j * p->cols, p->cols);
+        row + j, k - j < CPU_ACT_PART ? k - j : CPU_ACT_PART, codes + j * p->cols, p->cols);
 }
 
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {

@@ -1,11 +1,12 @@
-/* cpu_pack_narrow.c - bf16, fp16 and fp8 weights, by pairs of k (the last one filled up with zeros).
+/* cpu_pack_narrow.c - bf16, fp16 and fp8 weights, by pairs of k (the last one filled up with
+ * zeros).
  *
  *   bf16        [k/2][cols][2]
  *   fp16        [k/2][2][cols]
  *   E4M3, E5M2  scale[groups][cols] as fp32, then [k/2][cols][2] bytes
  *
- * Kernels read E4M3 as fp16 of 2^-8 times its value, so its scales are 2^8 times theirs; and because they would read NaN as
- * a number, the scale of a group that holds one is NaN. */
+ * Kernels read E4M3 as fp16 of 2^-8 times its value, so its scales are 2^8 times theirs; and
+ * because they would read NaN as a number, the scale of a group that holds one is NaN. */
 #include <string.h>
 
 #include "formats/weight_matrix.h"
@@ -24,7 +25,7 @@ static const uint8_t *row_of(const cpu_column *c, uint64_t bytes) {
 }
 
 void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
-  const bool apart = p->form == CPU_FORM_F16;
+  const bool apart = p->layout == CPU_LAYOUT_F16;
   /* from a k to the next, from a column to the next */
   const int64_t next = apart ? p->cols : 1, step = apart ? 1 : 2;
   uint16_t *to = panel;
@@ -40,7 +41,7 @@ void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *pan
 
 void cpu_half_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
   enum { CHUNK = 256 };
-  const bool apart = p->form == CPU_FORM_F16;
+  const bool apart = p->layout == CPU_LAYOUT_F16;
   const int64_t next = apart ? p->cols : 1, first = apart ? col : 2 * (int64_t)col;
   uint16_t chunk[CHUNK];
   for (int64_t at = 0, n; at < p->k; at += n) {
@@ -101,7 +102,7 @@ void cpu_f8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel
 }
 
 void cpu_f8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
-  const bool e4m3 = p->form == CPU_FORM_E4M3;
+  const bool e4m3 = p->layout == CPU_LAYOUT_E4M3;
   const int64_t groups = accel_groups(p->k, p->format->group_k),
                 size = p->format->group_k ? p->format->group_k : p->k;
   const float *scale = panel;

@@ -29,14 +29,14 @@ static double step_of(const float *w, int64_t k, int point) {
   return fmax(most / 32767, all * reach(point) / (0x1p31 - 0x1p28));
 }
 
-void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *room, void *panel) {
+void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *scratch, void *panel) {
   float *factor = panel;
   int16_t *words = (int16_t *)(void *)(factor + POINTS * cols);
   for (int64_t c = 0; c < cols; c++) {
     for (int64_t j = 0; j < k; j++)
-      cpu_winograd_transform(from_taps, SIDE, w + (c * k + j) * TAPS, room + j, k);
+      cpu_winograd_transform(from_taps, SIDE, w + (c * k + j) * TAPS, scratch + j, k);
     for (int p = 0; p < POINTS; p++) {
-      const float *point = room + p * k;
+      const float *point = scratch + p * k;
       const double step = step_of(point, k, p);
       factor[p * cols + c] = (float)step;
       for (int64_t j = 0; j < k; j++)

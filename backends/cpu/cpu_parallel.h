@@ -1,8 +1,8 @@
 /* cpu_parallel.h - how the work of one launch is split over the host's threads.
  *
- * The plugin has no threads of its own: the host lends a pool with `workers` threads, the calling one
- * among them (accel_plugin_host.parallel).  A launch is cut into tasks, which the pool hands out in
- * ascending order to whichever worker is free. */
+ * The plugin has no threads of its own: the host lends a pool with `workers` threads, the calling
+ * one among them (accel_plugin_host.parallel).  A launch is cut into tasks, and a
+ * worker that is free takes the next one. */
 #ifndef ACCEL_CPU_PARALLEL_H
 #define ACCEL_CPU_PARALLEL_H
 
@@ -11,13 +11,14 @@
 /* Threads that run the tasks of a launch, the calling one included: 1 where the host lends none. */
 uint32_t cpu_workers(const kit_launch *launch);
 
-/* Runs fn(arg, i, worker) for all i < n on the host's threads and returns when all are done; worker <
- * cpu_workers tells tasks that run at the same time apart.  On the calling thread alone, as worker 0,
- * when n is 1 or there are no others. */
+/* Runs fn(arg, i, worker) for all i < n on the host's threads and returns when all are done; worker
+ * < cpu_workers tells tasks that run at the same time apart.  On the calling thread alone, as
+ * worker 0, when n is 1 or there are no others. */
 void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn, void *arg);
 
-/* Into how many tasks to split `rows` rows that take about `cost` nanoseconds each: 1 when waking the
- * other threads would take longer than they save, else a few for each worker; never more than rows. */
+/* Into how many tasks to split `rows` rows that take about `cost` nanoseconds each: 1 when waking
+ * the other threads would take longer than they save, else a few for each worker; never more than
+ * rows. */
 uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
 
 /* Where part i of n equal parts of `all` begins; part i ends where part i + 1 begins. */

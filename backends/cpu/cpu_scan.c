@@ -1,5 +1,5 @@
-/* cpu_scan.c - selective_scan: a task takes a vector of columns of one sequence through all its rows,
- * their states at hand. */
+/* cpu_scan.c - selective_scan: a task takes a vector of columns of one sequence through all its
+ * rows, their states at hand. */
 #include "cpu_scan.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@ typedef struct job {
   const cpu_kernels *kernels;
   const kit_rows *rows;
   kit_state_view *state; /* [items], or NULL */
-  float *workspace;      /* [workers][room] */
+  float *workspace;      /* [workers][scratch_floats] */
   /* p columns a head, cut into blocks of a vector (without rates: per head) */
-  int64_t heads, p, n, groups, blocks, room;
+  int64_t heads, p, n, groups, blocks, scratch_floats;
   cpu_scan g;
   uint32_t tasks;
 } job;
@@ -54,11 +54,12 @@ static void run_block(const job *j, int32_t item, int64_t block, float *workspac
   j->kernels->scan(&g, cols, workspace);
 }
 
-static void task(void *arg, uint32_t index, uint32_t worker) {
+static void scan_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const int64_t all = j->rows->items * j->blocks;
   for (int64_t i = cpu_share(all, index, j->tasks); i < cpu_share(all, index + 1, j->tasks); i++)
-    run_block(j, (int32_t)(i / j->blocks), i % j->blocks, j->workspace + worker * j->room);
+    run_block(j, (int32_t)(i / j->blocks), i % j->blocks,
+              j->workspace + worker * j->scratch_floats);
 }
 
 static int64_t items_of(const kit_launch *l) {
@@ -70,15 +71,16 @@ static int64_t state_floats(const kit_launch *l) {
   return (items_of(l) * (int64_t)(sizeof(kit_state_view) / sizeof(float)) + 15) / 16 * 16;
 }
 
-static int64_t room_of(const cpu_kernels *k, const kit_launch *l) {
+static int64_t scratch_floats_of(const cpu_kernels *k, const kit_launch *l) {
   return 2 * kit_cols(&l->in[B]) * k->vector;
 }
 
-/* The states of the items, then room for each worker. */
+/* The states of the items, then scratch memory for each worker. */
 uint64_t cpu_scan_workspace(const cpu_self *self, const cpu_kernels *k, const kit_launch *l,
                             uint32_t workers) {
   (void)self;
-  return (uint64_t)(state_floats(l) + (workers ? workers : 1) * room_of(k, l)) * sizeof(float);
+  return (uint64_t)(state_floats(l) + (workers ? workers : 1) * scratch_floats_of(k, l)) *
+         sizeof(float);
 }
 
 int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -95,7 +97,7 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.p = rates ? cols : cols / j.heads; /* with rates all columns are alike: one head of them */
   j.n = kit_cols(b) / j.groups;
   j.blocks = (j.p + vector - 1) / vector * (rates ? 1 : j.heads);
-  j.room = room_of(&s->kernels, l);
+  j.scratch_floats = scratch_floats_of(&s->kernels, l);
   j.workspace = (float *)l->workspace + state_floats(l);
   j.g = (cpu_scan){.y = kit_f32(&l->out[0]),
                    .ldx = x->row_stride,
@@ -123,6 +125,6 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
   double each = (double)j.n * (double)vector * (rates ? 0.6 : 0.2) * (double)rows.rows /
                 (double)(rows.items ? rows.items : 1);
   j.tasks = cpu_tasks(l, all, each);
-  cpu_parallel(l, j.tasks, task, &j);
+  cpu_parallel(l, j.tasks, scan_task, &j);
   return ACCEL_PLUGIN_OK;
 }

@@ -103,7 +103,7 @@ int32_t cpu_launch_fold(const cpu_self *s, const kit_launch *l, accel_plugin_err
 typedef struct topk_job {
   const cpu_kernels *kernels;
   const float *x;
-  float *values, *room; /* room: [workers][k] values and indices */
+  float *values, *scratch; /* scratch: [workers][k] values and indices */
   int32_t *indices;
   int64_t rows, n, k;
   bool sorted;
@@ -157,7 +157,7 @@ static int ascending(const void *a, const void *b) {
 
 static void topk_task(void *arg, uint32_t task, uint32_t worker) {
   const topk_job *j = arg;
-  float *best = j->room + (int64_t)worker * 2 * j->k;
+  float *best = j->scratch + (int64_t)worker * 2 * j->k;
   int32_t *at = (int32_t *)(best + j->k);
   for (int64_t r = cpu_share(j->rows, task, j->tasks); r < cpu_share(j->rows, task + 1, j->tasks);
        r++) {
@@ -186,7 +186,7 @@ int32_t cpu_launch_topk(const cpu_self *s, const kit_launch *l, accel_plugin_err
                 .x = kit_f32(x),
                 .values = kit_f32(&l->out[0]),
                 .indices = kit_i32(&l->out[1]),
-                .room = l->workspace,
+                .scratch = l->workspace,
                 .rows = kit_row_count(x),
                 .n = kit_cols(x),
                 .k = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_K, 1),

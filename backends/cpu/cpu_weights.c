@@ -30,7 +30,8 @@ static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node 
 
 /* The packing a linear node asks for; false when its matrices are not weights of rank 2 (the scalar
  * kernel then runs it). */
-static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_linear *out) {
+static bool describe_linear(const accel_plugin_program *p, const accel_plugin_node *n,
+                            cpu_linear *out) {
   if (n->op != ACCEL_PLUGIN_OP_LINEAR) return false;
   int32_t glu = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE),
           trans = kit_attr_i(n, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
@@ -56,25 +57,26 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
 }
 
 /* Is the operand a table whose rows are gathered?  Then any format will do. */
-static bool gathers(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+static bool is_gathered_table(const accel_plugin_program *p, const accel_plugin_node *n,
+                              uint32_t operand) {
   int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0);
   int32_t w = weight_of(p, n, operand);
   return n->op == ACCEL_PLUGIN_OP_GATHER && operand == 0 && w >= 0 && p->weight[w].rank == 2 &&
          (axis == 0 || axis == -2);
 }
 
-static bool small(const accel_plugin_weight *w) {
+static bool is_small(const accel_plugin_weight *w) {
   return (uint64_t)kit_weight_elements(w) * sizeof(float) < SMALL;
 }
 
 /* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather
  * needs no table then. */
-static bool holds_rows(const cpu_linear *l, int32_t w) {
+static bool panels_hold_rows(const cpu_linear *l, int32_t w) {
   return l->w == w && l->gate < 0 && l->glu == ACCEL_PLUGIN_GLU_NONE && !l->trans &&
-         cpu_panel_reads(l->form);
+         cpu_panel_reads(l->layout);
 }
 
-static bool same(const cpu_linear *a, const cpu_linear *b) {
+static bool same_packing(const cpu_linear *a, const cpu_linear *b) {
   return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu &&
          a->trans == b->trans;
 }
@@ -82,13 +84,13 @@ static bool same(const cpu_linear *a, const cpu_linear *b) {
 /* Decides how a linear is packed.  Transposed matrices are packed as fp32 only, and two of unlike
  * formats; so are rows of one block or two whose x would be codes of 7 bits, or rounded to bf16:
  * too few for errors to even out, and x would be filled up with more zeros than it has elements. */
-static void settle(const cpu_kernels *kernels, const accel_plugin_format *w,
-                   const accel_plugin_format *gate, cpu_linear *l) {
+static void choose_layout(const cpu_kernels *kernels, const accel_plugin_format *w,
+                          const accel_plugin_format *gate, cpu_linear *l) {
   l->format = *w;
-  l->form = l->trans ? CPU_FORM_F32 : cpu_layout_of(kernels, &l->format);
-  if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
-  const cpu_x x = kernels->linear[l->form].x;
-  if (l->k < CPU_X_STEP && (x == CPU_X_U7B || x == CPU_X_BF16)) l->form = CPU_FORM_F32;
+  l->layout = l->trans ? CPU_LAYOUT_F32 : cpu_layout_of(kernels, &l->format);
+  if (gate && memcmp(gate, w, sizeof *w)) l->layout = CPU_LAYOUT_F32;
+  const cpu_act_format x = kernels->linear[l->layout].x;
+  if (l->k < CPU_ACT_STEP && (x == CPU_ACT_U7B || x == CPU_ACT_BF16)) l->layout = CPU_LAYOUT_F32;
   cpu_panel shape = cpu_linear_shape(kernels, l);
   int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
   l->panels = (l->n + width - 1) / width;
@@ -98,7 +100,7 @@ static void settle(const cpu_kernels *kernels, const accel_plugin_format *w,
 /* Tables whose rows are read from panels. */
 static void find_rows(cpu_self *s) {
   for (uint32_t i = 0; i < s->n_linear; i++)
-    if (holds_rows(&s->linear[i], s->linear[i].w))
+    if (panels_hold_rows(&s->linear[i], s->linear[i].w))
       s->weight[s->linear[i].w].panels = (int32_t)i + 1;
 }
 
@@ -107,7 +109,8 @@ static bool op_packs(const accel_plugin_program *p, const accel_plugin_node *n, 
   return op->packs && op->packs(p, n, operand);
 }
 
-static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
+static int32_t plan_weights(cpu_self *s, const accel_plugin_format *format,
+                            accel_plugin_error *error) {
   const accel_plugin_program *p = s->program;
   s->weight = calloc(p->n_weight + 1, sizeof *s->weight);
   s->linear = calloc(p->n_node + 1, sizeof *s->linear);
@@ -116,20 +119,20 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     return kit_no_memory(error, p->n_node * sizeof *s->linear);
   for (uint32_t i = 0; i < p->n_node; i++) {
     cpu_linear l;
-    bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
+    bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe_linear(p, &p->node[i], &l);
     s->linear_of[i] = -1;
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
       if ((!packed || (k != 1 && k != 4)) && !op_packs(p, &p->node[i], k)) {
         int32_t w = weight_of(p, &p->node[i], k);
-        if (w >= 0 && gathers(p, &p->node[i], k))
+        if (w >= 0 && is_gathered_table(p, &p->node[i], k))
           s->weight[w].gathered = true;
         else if (w >= 0)
           s->weight[w].raw = true;
       }
     if (!packed) continue;
     uint32_t at = 0;
-    while (at < s->n_linear && !same(&s->linear[at], &l)) at++;
-    settle(&s->kernels, &format[l.w], l.gate >= 0 ? &format[l.gate] : NULL, &l);
+    while (at < s->n_linear && !same_packing(&s->linear[at], &l)) at++;
+    choose_layout(&s->kernels, &format[l.w], l.gate >= 0 ? &format[l.gate] : NULL, &l);
     if (at == s->n_linear) s->linear[s->n_linear++] = l;
     s->linear_of[i] = (int32_t)at;
   }
@@ -145,7 +148,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
 /* ---- memory ---- */
 
 /* Bytes of one linear in the arena; places its parts when base is given. */
-static uint64_t place(cpu_linear *l, char *base) {
+static uint64_t place_panels(cpu_linear *l, char *base) {
   uint64_t panels = (uint64_t)l->panels * l->panel_bytes;
   uint64_t bias = l->bias >= 0 ? (uint64_t)cpu_aligned(l->n * (int64_t)sizeof(float)) : 0;
   if (base) {
@@ -161,10 +164,11 @@ static uint64_t place(cpu_linear *l, char *base) {
 static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
   uint64_t at = 0;
   s->arena_bytes = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place(&s->linear[i], NULL);
+  for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place_panels(&s->linear[i], NULL);
   s->arena = cpu_alloc_weights(host, s->arena_bytes, error);
   if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
-  for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    at += place_panels(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -208,7 +212,7 @@ static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-static float *copied(const void *data, uint64_t bytes, accel_plugin_error *error) {
+static float *copy_of(const void *data, uint64_t bytes, accel_plugin_error *error) {
   float *copy = malloc(bytes ? bytes : 1);
   if (copy)
     memcpy(copy, data, bytes);
@@ -217,19 +221,19 @@ static float *copied(const void *data, uint64_t bytes, accel_plugin_error *error
   return copy;
 }
 
-static const float *readable(const void *data, uint64_t bytes, float **copy,
-                             accel_plugin_error *error) {
+static const float *aligned_f32(const void *data, uint64_t bytes, float **copy,
+                                accel_plugin_error *error) {
   *copy = NULL;
   if ((uintptr_t)data % sizeof(float) == 0) return data;
-  return *copy = copied(data, bytes, error);
+  return *copy = copy_of(data, bytes, error);
 }
 
 /* All of a weight as fp32: the mapping itself, or a copy. */
-static const float *widened(const accel_plugin_weight *w, const accel_plugin_format *format,
-                            const accel_plugin_weight_view *view, float **copy,
-                            accel_plugin_error *error) {
+static const float *all_as_f32(const accel_plugin_weight *w, const accel_plugin_format *format,
+                               const accel_plugin_weight_view *view, float **copy,
+                               accel_plugin_error *error) {
   const uint64_t bytes = (uint64_t)kit_weight_elements(w) * sizeof(float);
-  if (format->store == ACCEL_PLUGIN_F32) return readable(view->data, bytes, copy, error);
+  if (format->store == ACCEL_PLUGIN_F32) return aligned_f32(view->data, bytes, copy, error);
   int64_t n, k;
   kit_weight_matrix(w, &n, &k);
   *copy = malloc(bytes ? bytes : 1);
@@ -250,13 +254,13 @@ typedef struct source {
 } source;
 
 static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index,
-                           cpu_layout form, source *out, accel_plugin_error *error) {
+                           cpu_layout layout, source *out, accel_plugin_error *error) {
   const accel_plugin_weight *w = &s->program->weight[index];
   *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
   kit_weight_matrix(w, &out->m.n, &out->m.k);
   int32_t rc = o->host->weight_map(o->host->self, (uint32_t)index, &out->m.view, error);
-  if (rc || form != CPU_FORM_F32) return rc;
-  out->m.f32 = widened(w, out->m.format, &out->m.view, &out->copy, error);
+  if (rc || layout != CPU_LAYOUT_F32) return rc;
+  out->m.f32 = all_as_f32(w, out->m.format, &out->m.view, &out->copy, error);
   if (out->m.f32) return ACCEL_PLUGIN_OK;
   o->host->weight_unmap(o->host->self, (uint32_t)index);
   return ACCEL_PLUGIN_E_HOST_MEMORY;
@@ -280,7 +284,7 @@ static void run_packing(packing *p, const accel_plugin_host *host) {
 static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
                           accel_plugin_error *error) {
   source bias;
-  int32_t rc = source_open(s, o, l->bias, CPU_FORM_F32, &bias, error);
+  int32_t rc = source_open(s, o, l->bias, CPU_LAYOUT_F32, &bias, error);
   for (int64_t i = 0; !rc && i < l->n; i++) {
     l->bias_gate[i] = bias.m.f32[2 * i];
     l->bias_up[i] = bias.m.f32[2 * i + 1];
@@ -293,9 +297,9 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
                            accel_plugin_error *error) {
   source w, gate;
   const bool two = l->gate >= 0;
-  int32_t rc = source_open(s, o, l->w, l->form, &w, error);
+  int32_t rc = source_open(s, o, l->w, l->layout, &w, error);
   if (rc) return rc;
-  if (two) rc = source_open(s, o, l->gate, l->form, &gate, error);
+  if (two) rc = source_open(s, o, l->gate, l->layout, &gate, error);
   if (!rc) {
     packing p = {
         .l = l, .shape = cpu_linear_shape(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
@@ -329,11 +333,11 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
     /* checks the parts */
     return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error);
   }
-  w->data = format->store == ACCEL_PLUGIN_F32 && small(&s->program->weight[i])
-                ? w->copy = copied(
+  w->data = format->store == ACCEL_PLUGIN_F32 && is_small(&s->program->weight[i])
+                ? w->copy = copy_of(
                       view.data,
                       (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), error)
-                : widened(&s->program->weight[i], format, &view, &w->copy, error);
+                : all_as_f32(&s->program->weight[i], format, &view, &w->copy, error);
   if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
   if (w->copy) {
     host->weight_unmap(host->self, i);
@@ -357,7 +361,7 @@ static int32_t pack_all(cpu_self *s, const accel_plugin_options *o, accel_plugin
 
 /* ---- panels kept on disk ---- */
 
-static uint64_t hash(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
+static uint64_t fnv1a(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
   for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
   return h;
 }
@@ -369,10 +373,10 @@ static void cache_key(const cpu_self *s, char *key, size_t size) {
   bool coded = false;
   for (uint32_t i = 0; i < s->n_linear; i++) {
     const cpu_linear *l = &s->linear[i];
-    const int64_t layout[] = {l->w, l->gate, l->bias, l->glu,    l->trans,
-                              l->n, l->k,    l->form, l->panels, (int64_t)l->panel_bytes};
+    const int64_t layout[] = {l->w, l->gate, l->bias,   l->glu,    l->trans,
+                              l->n, l->k,    l->layout, l->panels, (int64_t)l->panel_bytes};
     coded |= l->format.store > ACCEL_PLUGIN_BF16;
-    h = hash(hash(h, layout, sizeof layout), &l->format, sizeof l->format);
+    h = fnv1a(fnv1a(h, layout, sizeof layout), &l->format, sizeof l->format);
   }
   key[0] = 0;
   if (coded)
@@ -398,9 +402,9 @@ static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plug
   return rc;
 }
 
-static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   const accel_plugin_host *host = o->host;
-  int32_t rc = plan(s, o->precision.format, error);
+  int32_t rc = plan_weights(s, o->precision.format, error);
   if (!rc) rc = make_arena(s, host, error);
   if (!rc) rc = fill_arena(s, o, error);
   if (!rc)
@@ -437,7 +441,7 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
     return kit_fail(
         error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
         "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
-  return load(s, open->options, error);
+  return load_weights(s, open->options, error);
 }
 
 void cpu_unmap(cpu_self *s, const accel_plugin_host *host) {
@@ -477,7 +481,7 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
     return ACCEL_PLUGIN_NO;
   }
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
-  if (cpu_layout_of(&kernels, format) != CPU_FORM_F32) return ACCEL_PLUGIN_NATIVE;
+  if (cpu_layout_of(&kernels, format) != CPU_LAYOUT_F32) return ACCEL_PLUGIN_NATIVE;
   snprintf(why, why_size, "weight '%s' is widened to fp32 while loading",
            program->weight[index].name);
   return ACCEL_PLUGIN_EMULATED;
@@ -491,13 +495,13 @@ static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index,
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   uint64_t bytes = cpu_conv_bytes(p, (uint32_t)index, format, &kernels);
   for (uint32_t i = 0; i < p->n_node; i++) {
-    if (!describe(p, &p->node[i], &l) || (l.w != index && l.gate != index)) continue;
+    if (!describe_linear(p, &p->node[i], &l) || (l.w != index && l.gate != index)) continue;
     bool again = false; /* linears of one packing share it */
     for (uint32_t j = 0; j < i && !again; j++)
-      again = describe(p, &p->node[j], &earlier) && same(&earlier, &l);
+      again = describe_linear(p, &p->node[j], &earlier) && same_packing(&earlier, &l);
     if (again) continue;
-    settle(&kernels, format, NULL, &l);
-    bytes += place(&l, NULL) / (l.gate >= 0 ? 2 : 1);
+    choose_layout(&kernels, format, NULL, &l);
+    bytes += place_panels(&l, NULL) / (l.gate >= 0 ? 2 : 1);
   }
   return bytes;
 }
@@ -521,11 +525,11 @@ static readers readers_of(const accel_plugin_program *p, uint32_t index,
       if (weight_of(p, n, k) != (int32_t)index || cpu_conv_packs(p, n, k)) continue;
       if (cpu_moe_packs(p, n, k)) {
         r.experts = true;
-      } else if (gathers(p, n, k)) {
+      } else if (is_gathered_table(p, n, k)) {
         r.gathered = true;
-      } else if ((k == 1 || k == 4) && describe(p, n, &l)) {
-        settle(&kernels, format, NULL, &l);
-        rows |= holds_rows(&l, (int32_t)index);
+      } else if ((k == 1 || k == 4) && describe_linear(p, n, &l)) {
+        choose_layout(&kernels, format, NULL, &l);
+        rows |= panels_hold_rows(&l, (int32_t)index);
       } else {
         r.raw = true;
       }
@@ -549,6 +553,6 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index,
 bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index,
                       const accel_plugin_format *format) {
   const readers r = readers_of(p, index, format);
-  return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !small(&p->weight[index])
+  return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !is_small(&p->weight[index])
                                            : r.gathered && !r.raw;
 }

@@ -18,7 +18,8 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 /* kit_backend.weight_in_place: whether it is read where the core mapped it. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
-/* kit_backend.weight_format: accel_plugin_level; below NATIVE *why says what happens to it. */
+/* kit_backend.weight_format: an accel_plugin_answer; *why says what it means unless that is
+ * NATIVE. */
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format, char *why, size_t why_size);
 

@@ -51,7 +51,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
   const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols,
                 size = panels * k->panel_cols * s->k;
   const int64_t copies = COPIES_BYTES / (size * (int64_t)sizeof(float)) + 1;
-  const int64_t ldx = cpu_x_row(CPU_X_F32, s->k); /* as cpu_linear.c has it */
+  const int64_t ldx = cpu_act_row(CPU_ACT_F32, s->k); /* as cpu_linear.c has it */
   float *x = numbers(s->m * ldx), *w = numbers(s->n * s->k * copies),
         *packed = numbers(size * copies), *y = numbers(s->m * s->n),
         *bias = calloc((size_t)s->n, sizeof *bias);
@@ -80,7 +80,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
                     .ldy = s->n,
                     .bias = bias,
                     .act = s->act};
-      k->linear[CPU_FORM_F32].run(&g, 0, s->m, 0, panels);
+      k->linear[CPU_LAYOUT_F32].run(&g, 0, s->m, 0, panels);
     }
     ours[r] = (double)n * flop / (now() - start);
     /* before and after: the clock changes with what other cores do */

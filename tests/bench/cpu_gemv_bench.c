@@ -36,7 +36,7 @@ static void multiply(const void *arg, int thread, int threads) {
   for (int64_t c = 0; c < w->copies; c++) {
     cpu_gemm g = k->g;
     g.w = integer_gemm(w, c).w;
-    k->kernels->linear[w->shape.form].run(&g, 0, k->rows, first, last);
+    k->kernels->linear[w->shape.layout].run(&g, 0, k->rows, first, last);
   }
 }
 
@@ -63,7 +63,7 @@ static double cached_rate(const work *model) {
   double start = now();
   for (; now() - start < 0.02; n += 8)
     for (int i = 0; i < 8; i++)
-      model->kernels->linear[w->shape.form].run(&g, 0, model->rows, 0, panels);
+      model->kernels->linear[w->shape.layout].run(&g, 0, model->rows, 0, panels);
   return (double)n * bytes / (now() - start);
 }
 
@@ -72,7 +72,7 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
   integer_weights w;
   if (!integer_weights_make(&w, kernels, format, n, k, mib << 20))
     return fprintf(stderr, "out of memory\n"), false;
-  const int64_t ld = cpu_x_row(w.x, k);
+  const int64_t ld = cpu_act_row(w.x, k);
   float *x = malloc((size_t)(rows * k) * 4), *y = malloc((size_t)(rows * n) * 4), scale[MAX_ROWS],
         zero[MAX_ROWS];
   uint8_t *codes = aligned_alloc(64, (size_t)(rows * ld));

@@ -93,8 +93,8 @@ static bool run(const shape *s, const cpu_kernels *kernels, const integer_format
   integer_weights w;
   if (!integer_weights_make(&w, kernels, format, s->n, s->k, COPIES_BYTES))
     return fprintf(stderr, "out of memory\n"), false;
-  const cpu_linear_kernel *kernel = &kernels->linear[w.shape.form];
-  const int64_t ld = cpu_x_row(w.x, s->k);
+  const cpu_linear_kernel *kernel = &kernels->linear[w.shape.layout];
+  const int64_t ld = cpu_act_row(w.x, s->k);
   float *x = malloc((size_t)(s->m * s->k) * 4), *y = malloc((size_t)(s->m * s->n) * 4),
         *bias = calloc((size_t)s->n, 4), *scale = malloc((size_t)s->m * 8);
   uint8_t *codes = aligned_alloc(64, (size_t)(s->m * ld));

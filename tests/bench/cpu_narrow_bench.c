@@ -2,7 +2,7 @@
  * on the same matrices, in interleaved rounds: GFLOP/s and their share of the register-only FMA rate, bytes of weights a
  * second and their share of what the core reads from memory.
  *
- *   cpu_narrow_bench [--isa NAME] [--rounds N] [--form bf16|fp16|e4m3|e5m2] [--shape M,N,K]
+ *   cpu_narrow_bench [--isa NAME] [--rounds N] [--layout bf16|fp16|e4m3|e5m2] [--shape M,N,K]
  *
  * Weights are walked through as a model does: as many copies as make 192 MiB, a different one each call.  Medians over the
  * rounds. */
@@ -58,22 +58,22 @@ static const shape shapes[] = {
     {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
 };
 
-static const struct form {
+static const struct layout {
   const char *name;
-  cpu_layout form;
+  cpu_layout layout;
   accel_plugin_format format;
-} forms[] = {
-    {"fp32", CPU_FORM_F32, {.store = ACCEL_PLUGIN_F32, .scale = ACCEL_PLUGIN_NO_DTYPE}},
-    {"bf16", CPU_FORM_BF16, {.store = ACCEL_PLUGIN_BF16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
-    {"fp16", CPU_FORM_F16, {.store = ACCEL_PLUGIN_F16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
+} layouts[] = {
+    {"fp32", CPU_LAYOUT_F32, {.store = ACCEL_PLUGIN_F32, .scale = ACCEL_PLUGIN_NO_DTYPE}},
+    {"bf16", CPU_LAYOUT_BF16, {.store = ACCEL_PLUGIN_BF16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
+    {"fp16", CPU_LAYOUT_F16, {.store = ACCEL_PLUGIN_F16, .scale = ACCEL_PLUGIN_NO_DTYPE}},
     {"e4m3",
-     CPU_FORM_E4M3,
+     CPU_LAYOUT_E4M3,
      {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
     {"e5m2",
-     CPU_FORM_E5M2,
+     CPU_LAYOUT_E5M2,
      {ACCEL_PLUGIN_E5M2, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
 };
-enum { FORMS = sizeof forms / sizeof *forms };
+enum { FORMS = sizeof layouts / sizeof *layouts };
 
 typedef struct weights {
   char *panels;
@@ -81,12 +81,14 @@ typedef struct weights {
 } weights;
 
 /* The bits of the codes do not matter for speed as long as they are ordinary numbers. */
-static bool make_weights(const shape *s, const struct form *f, const cpu_kernels *k, weights *out) {
-  const int32_t cols = k->linear[f->form].cols;
-  cpu_panel panel = {.form = f->form, .kernels = k, .format = &f->format, .k = s->k, .cols = cols};
-  const size_t unit = f->form == CPU_FORM_F32                               ? 4
-                      : f->form == CPU_FORM_BF16 || f->form == CPU_FORM_F16 ? 2
-                                                                            : 1;
+static bool make_weights(const shape *s, const struct layout *f, const cpu_kernels *k,
+                         weights *out) {
+  const int32_t cols = k->linear[f->layout].cols;
+  cpu_panel panel = {
+      .layout = f->layout, .kernels = k, .format = &f->format, .k = s->k, .cols = cols};
+  const size_t unit = f->layout == CPU_LAYOUT_F32                                   ? 4
+                      : f->layout == CPU_LAYOUT_BF16 || f->layout == CPU_LAYOUT_F16 ? 2
+                                                                                    : 1;
   *out =
       (weights){.count = (s->n + cols - 1) / cols, .panel_bytes = (int64_t)cpu_panel_bytes(&panel)};
   const int64_t bytes = out->count * out->panel_bytes;
@@ -115,9 +117,9 @@ static bool make_weights(const shape *s, const struct form *f, const cpu_kernels
 }
 
 /* room: for x as the kernel reads it; converting it counts. */
-static double time_of(const shape *s, const struct form *f, const cpu_kernels *k, const weights *w,
-                      const float *x, void *room, float *y) {
-  const cpu_linear_kernel *kernel = &k->linear[f->form];
+static double time_of(const shape *s, const struct layout *f, const cpu_kernels *k,
+                      const weights *w, const float *x, void *room, float *y) {
+  const cpu_linear_kernel *kernel = &k->linear[f->layout];
   int64_t n = 0;
   double start = now();
   for (; now() - start < SECONDS; n++) {
@@ -130,10 +132,10 @@ static double time_of(const shape *s, const struct form *f, const cpu_kernels *k
                   .store = f->format.store,
                   .y = y,
                   .ldy = s->n};
-    if (kernel->x != CPU_X_F32) {
+    if (kernel->x != CPU_ACT_F32) {
       cpu_convert_rows(k->convert[kernel->x], kernel->x, x, s->k, s->m, s->k, room, NULL, NULL);
       g.x = room;
-      g.ldx = cpu_x_row(kernel->x, s->k);
+      g.ldx = cpu_act_row(kernel->x, s->k);
     }
     kernel->run(&g, 0, s->m, 0, w->count);
   }
@@ -144,21 +146,21 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
                 int rounds) {
   weights w[FORMS] = {{0}};
   float *x = huge((size_t)(s->m * s->k) * 4), *y = huge((size_t)(s->m * s->n) * 4);
-  void *room = huge((size_t)(s->m * cpu_x_row(CPU_X_BF16, s->k) * cpu_x_bytes(CPU_X_BF16)));
+  void *room = huge((size_t)(s->m * cpu_act_row(CPU_ACT_BF16, s->k) * cpu_act_bytes(CPU_ACT_BF16)));
   static double seconds[FORMS][MAX_ROUNDS], top[MAX_ROUNDS], read[MAX_ROUNDS];
   if (!x || !y || !room) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t i = 0; i < s->m * s->k; i++)
     x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   memset(y, 0, (size_t)(s->m * s->n) * 4);
   for (int f = 0; f < FORMS; f++)
-    if ((!f || !only || !strcmp(only, forms[f].name)) && k->linear[forms[f].form].run &&
-        !make_weights(s, &forms[f], k, &w[f]))
+    if ((!f || !only || !strcmp(only, layouts[f].name)) && k->linear[layouts[f].layout].run &&
+        !make_weights(s, &layouts[f], k, &w[f]))
       return fprintf(stderr, "out of memory\n"), false;
   for (int r = 0; r < rounds; r++) {
     top[r] = fma_peak(32 * (int)k->vector);
     read[r] = read_rate(data);
     for (int f = 0; f < FORMS; f++)
-      if (w[f].panels) seconds[f][r] = time_of(s, &forms[f], k, &w[f], x, room, y);
+      if (w[f].panels) seconds[f][r] = time_of(s, &layouts[f], k, &w[f], x, room, y);
   }
   double ratio[FORMS];
   for (int f = 0; f < FORMS; f++) {
@@ -177,7 +179,7 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
         "%5.1f %% of %5.1f; x %.2f of "
         "fp32\n",
         cpu_isa_name(k->isa), s->name, (long long)s->m, (long long)s->n, (long long)s->k,
-        forms[f].name, rate, 100 * rate / p, p, bytes, 100 * bytes / b, b, ratio[f]);
+        layouts[f].name, rate, 100 * rate / p, p, bytes, 100 * bytes / b, b, ratio[f]);
     free(w[f].panels);
   }
   fflush(stdout);
@@ -189,20 +191,20 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
 
 int main(int argc, char **argv) {
   int rounds = 9;
-  const char *isa = NULL, *form = NULL;
+  const char *isa = NULL, *layout = NULL;
   shape given = {.name = "given"};
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "--isa") && i + 1 < argc)
       isa = argv[++i];
-    else if (!strcmp(argv[i], "--form") && i + 1 < argc)
-      form = argv[++i];
+    else if (!strcmp(argv[i], "--layout") && i + 1 < argc)
+      layout = argv[++i];
     else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = atoi(argv[++i]);
     else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
       continue;
     else
       return fprintf(stderr,
-                     "usage: cpu_narrow_bench [--isa NAME] [--rounds N] [--form NAME] [--shape "
+                     "usage: cpu_narrow_bench [--isa NAME] [--rounds N] [--layout NAME] [--shape "
                      "M,N,K]\n"),
              2;
   }
@@ -218,8 +220,8 @@ int main(int argc, char **argv) {
       continue;
     cpu_kernels_of(list[i], &k);
     for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++)
-      if (!given.m && !run(&shapes[j], &k, form, data, rounds)) return 1;
-    if (given.m && !run(&given, &k, form, data, rounds)) return 1;
+      if (!given.m && !run(&shapes[j], &k, layout, data, rounds)) return 1;
+    if (given.m && !run(&given, &k, layout, data, rounds)) return 1;
   }
   free(data);
   return 0;

@@ -94,7 +94,7 @@ static void fill(uint8_t dtype, uint8_t *to, uint64_t bytes) {
 typedef struct weights {
   const struct weight_format *f;
   const cpu_linear_kernel *kernel;
-  cpu_x x; /* what it reads */
+  cpu_act_format x; /* what it reads */
   cpu_convert_fn *convert;
   int64_t n, k, panels, panel_bytes, copies;
   char *packed; /* [copies][panels][panel_bytes] */
@@ -103,15 +103,17 @@ typedef struct weights {
 static bool weights_make(weights *w, const cpu_kernels *kernels, const struct weight_format *f,
                          int64_t n, int64_t k) {
   accel_matrix_bytes bytes = {0};
-  cpu_panel panel = {
-      .form = cpu_layout_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
-  panel.cols = kernels->linear[panel.form].cols;
+  cpu_panel panel = {.layout = cpu_layout_of(kernels, &f->format),
+                     .kernels = kernels,
+                     .format = &f->format,
+                     .k = k};
+  panel.cols = kernels->linear[panel.layout].cols;
   *w = (weights){.f = f,
-                 .kernel = &kernels->linear[panel.form],
+                 .kernel = &kernels->linear[panel.layout],
                  .n = n,
                  .k = k,
                  .panels = (n + panel.cols - 1) / panel.cols};
-  w->x = cpu_x_beside(w->kernel->x, k, f->format.group_k);
+  w->x = cpu_act_format_beside(w->kernel->x, k, f->format.group_k);
   w->convert = kernels->convert[w->x];
   w->panel_bytes = (int64_t)cpu_panel_bytes(&panel);
   const int64_t one = w->panels * w->panel_bytes;
@@ -290,7 +292,7 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
   const char *const names[] = {"", " repacked"};
   float *x = malloc((size_t)k * 4), *y = malloc((size_t)(n + 64) * 4),
         *source = malloc((size_t)(n * k) * 4);
-  void *room = aligned_alloc(64, (size_t)(k + 2 * CPU_X_STEP) * 4 / 64 * 64);
+  void *room = aligned_alloc(64, (size_t)(k + 2 * CPU_ACT_STEP) * 4 / 64 * 64);
   uint64_t seed = 1;
   for (int64_t i = 0; i < k; i++) x[i] = random_unit(&seed);
   for (int64_t i = 0; i < n * k; i++) source[i] = random_unit(&seed);

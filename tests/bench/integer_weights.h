@@ -31,7 +31,7 @@ enum { INTEGER_FORMATS = sizeof integer_formats / sizeof *integer_formats };
 
 typedef struct integer_weights {
   cpu_panel shape;
-  cpu_x x; /* what the kernel reads */
+  cpu_act_format x; /* what the kernel reads */
   int64_t n, panels, panel_bytes, copies;
   char *packed; /* [copies][panels][panel_bytes] */
 } integer_weights;
@@ -68,12 +68,12 @@ static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
   cpu_matrix source;
   void *part[4] = {0};
   *w = (integer_weights){.n = n};
-  w->shape = (cpu_panel){.form = cpu_layout_of(kernels, &format->format),
+  w->shape = (cpu_panel){.layout = cpu_layout_of(kernels, &format->format),
                          .kernels = kernels,
                          .format = &format->format,
                          .k = k};
-  w->shape.cols = kernels->linear[w->shape.form].cols;
-  w->x = cpu_x_beside(kernels->linear[w->shape.form].x, k, format->format.group_k);
+  w->shape.cols = kernels->linear[w->shape.layout].cols;
+  w->x = cpu_act_format_beside(kernels->linear[w->shape.layout].x, k, format->format.group_k);
   w->panels = (n + w->shape.cols - 1) / w->shape.cols;
   w->panel_bytes = (int64_t)cpu_panel_bytes(&w->shape);
   const int64_t one = w->panels * w->panel_bytes;

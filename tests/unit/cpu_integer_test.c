@@ -23,15 +23,15 @@
 /* ---- conversion ---- */
 
 typedef struct rows {
-  cpu_x to;
+  cpu_act_format to;
   int64_t m, k, ldx, ld;
   float *x;
   uint8_t *code;
   float *scale, *zero;
 } rows;
 
-static rows make_rows(cpu_x to, int64_t m, int64_t k) {
-  rows r = {.to = to, .m = m, .k = k, .ldx = k + pick(0, 3), .ld = cpu_x_row(to, k)};
+static rows make_rows(cpu_act_format to, int64_t m, int64_t k) {
+  rows r = {.to = to, .m = m, .k = k, .ldx = k + pick(0, 3), .ld = cpu_act_row(to, k)};
   const float offset = pick(0, 2) ? 0 : 3 * noise(), size = powf(10, 3 * noise());
   r.x = filled(m ? (m - 1) * r.ldx + k : 0);
   for (int64_t i = 0; m && i < (m - 1) * r.ldx + k; i++) r.x[i] = size * (r.x[i] + offset);
@@ -46,7 +46,9 @@ static void convert(const rows *r) {
                    r->zero);
 }
 
-static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B || x == CPU_X_S8W; }
+static bool is_signed(cpu_act_format x) {
+  return x == CPU_ACT_S8 || x == CPU_ACT_S8B || x == CPU_ACT_S8W;
+}
 static int code_of(const rows *r, int64_t i, int64_t j) {
   const uint8_t code = r->code[i * r->ld + j];
   return is_signed(r->to) ? (int8_t)code : code;
@@ -54,29 +56,30 @@ static int code_of(const rows *r, int64_t i, int64_t j) {
 
 /* What element j of row i was converted with. */
 static const void *scales_of(const rows *r, int64_t i) {
-  return r->code + i * r->ld + cpu_x_padded(r->k);
+  return r->code + i * r->ld + cpu_act_padded(r->k);
 }
 static float scale_of(const rows *r, int64_t i, int64_t j) {
-  if (!cpu_x_blocked(r->to)) return r->scale[i];
-  const int64_t block = cpu_x_block(r->to);
+  if (!cpu_act_blocked(r->to)) return r->scale[i];
+  const int64_t block = cpu_act_block(r->to);
   const float *scale = scales_of(r, i);
-  const int16_t *steps = (const int16_t *)(const void *)(scale + cpu_x_blocks(r->to, r->k));
-  if (!cpu_x_parted(r->to)) return scale[j / block];
-  return scale[j / block] * steps[j / block * (block / CPU_X_PART) * 2 + j % block / CPU_X_PART];
+  const int16_t *steps = (const int16_t *)(const void *)(scale + cpu_act_blocks(r->to, r->k));
+  if (!cpu_act_parted(r->to)) return scale[j / block];
+  return scale[j / block] *
+         steps[j / block * (block / CPU_ACT_PART) * 2 + j % block / CPU_ACT_PART];
 }
 static float zero_of(const rows *r, int64_t i, int64_t j) {
-  if (!cpu_x_blocked(r->to)) return r->zero[i];
-  const int64_t block = cpu_x_block(r->to), parts = block / CPU_X_PART;
-  const float *zero = (const float *)scales_of(r, i) + cpu_x_blocks(r->to, r->k);
-  if (!cpu_x_parted(r->to)) return zero[j / block];
+  if (!cpu_act_blocked(r->to)) return r->zero[i];
+  const int64_t block = cpu_act_block(r->to), parts = block / CPU_ACT_PART;
+  const float *zero = (const float *)scales_of(r, i) + cpu_act_blocks(r->to, r->k);
+  if (!cpu_act_parted(r->to)) return zero[j / block];
   const int16_t *steps =
-      (const int16_t *)(const void *)zero + j / block * parts * 2 + j % block / CPU_X_PART;
+      (const int16_t *)(const void *)zero + j / block * parts * 2 + j % block / CPU_ACT_PART;
   return steps[0] ? (float)steps[parts] / steps[0] : 0;
 }
 
 /* The equal steps that elements [first, end) of row i take at least. */
 static double step_of(const rows *r, int64_t i, int64_t first, int64_t end) {
-  const int most = cpu_x_parted(r->to) ? 127 : 255;
+  const int most = cpu_act_parted(r->to) ? 127 : 255;
   double low = 0, high = 0;
   for (int64_t j = first; j < end; j++)
     low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
@@ -87,7 +90,7 @@ static double step_of(const rows *r, int64_t i, int64_t first, int64_t end) {
  * needed. */
 static void check_block(const rows *r, int64_t i, int64_t first, int64_t end, double unit) {
   const int least = is_signed(r->to) ? -128 : 0,
-            most = is_signed(r->to) || cpu_x_parted(r->to) ? 127 : 255;
+            most = is_signed(r->to) || cpu_act_parted(r->to) ? 127 : 255;
   const float scale = scale_of(r, i, first), zero = zero_of(r, i, first);
   const double step = step_of(r, i, first, end);
   check("scale", scale, step + unit / 2, 1e-6 * (step + unit) + unit / 2);
@@ -103,33 +106,34 @@ static void check_block(const rows *r, int64_t i, int64_t first, int64_t end, do
 /* A parted block: steps are multiples of a 255th of the largest. */
 static void check_parts(const rows *r, int64_t i, int64_t first, int64_t end) {
   double largest = 0;
-  for (int64_t j = first; j < end; j += CPU_X_PART)
-    largest = fmax(largest, step_of(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end));
-  for (int64_t j = first; j < end; j += CPU_X_PART)
-    check_block(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end,
-                fmax(largest / CPU_X_MOST_STEP, 0x1p-126));
+  for (int64_t j = first; j < end; j += CPU_ACT_PART)
+    largest = fmax(largest, step_of(r, i, j, j + CPU_ACT_PART < end ? j + CPU_ACT_PART : end));
+  for (int64_t j = first; j < end; j += CPU_ACT_PART)
+    check_block(r, i, j, j + CPU_ACT_PART < end ? j + CPU_ACT_PART : end,
+                fmax(largest / CPU_ACT_MOST_STEP, 0x1p-126));
 }
 
 static void check_rows(const rows *r) {
-  const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->to) : r->k + !r->k;
+  const int64_t block = cpu_act_blocked(r->to) ? cpu_act_block(r->to) : r->k + !r->k;
   for (int64_t i = 0; i < r->m; i++) {
     for (int64_t j = 0; j < r->k; j += block) {
       const int64_t end = j + block < r->k ? j + block : r->k;
-      if (cpu_x_parted(r->to))
+      if (cpu_act_parted(r->to))
         check_parts(r, i, j, end);
       else
         check_block(r, i, j, end, 0);
     }
-    for (int64_t j = r->k; j < cpu_x_padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
+    for (int64_t j = r->k; j < cpu_act_padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
   }
 }
 
 static void test_convert(void **state) {
   (void)state;
-  for (int to = CPU_X_U8; to < CPU_X_COUNT; to++) {
+  for (int to = CPU_ACT_U8; to < CPU_ACT_COUNT; to++) {
     if (!kernels.convert[to]) continue;
     for (int i = 0; i < 300; i++) {
-      rows r = make_rows((cpu_x)to, pick(0, 5), pick(0, 9) ? pick(0, 200) : pick(900, 1200));
+      rows r =
+          make_rows((cpu_act_format)to, pick(0, 5), pick(0, 9) ? pick(0, 200) : pick(900, 1200));
       convert(&r);
       check_rows(&r);
       release();
@@ -142,10 +146,10 @@ static void test_convert_special(void **state) {
   const float cases[][3] = {{0, 0, 0},       {1e-45f, -1e-45f, 0}, {3e38f, -3e38f, 1}, {5, 5, 5},
                             {-5, -5, -5},    {INFINITY, 1, 2},     {1, -INFINITY, 2},  {1, NAN, 2},
                             {NAN, NAN, NAN}, {0x1p-126f, 0, -0.0f}};
-  for (int to = CPU_X_U8; to < CPU_X_COUNT; to++)
+  for (int to = CPU_ACT_U8; to < CPU_ACT_COUNT; to++)
     for (size_t c = 0; kernels.convert[to] && c < sizeof cases / sizeof *cases; c++)
       for (int k = 3; k < 80; k += 19) { /* the case at the end, in a tail and in a whole vector */
-        rows r = make_rows((cpu_x)to, 1, k);
+        rows r = make_rows((cpu_act_format)to, 1, k);
         memset(r.x, 0, (size_t)k * 4);
         memcpy(r.x + k - 3, cases[c], sizeof *cases);
         convert(&r);
@@ -228,7 +232,7 @@ typedef struct linear {
 } linear;
 
 static const cpu_linear_kernel *kernel_of(const linear *t) {
-  return &kernels.linear[t->shape.form];
+  return &kernels.linear[t->shape.layout];
 }
 
 static void pack(linear *t) {
@@ -257,10 +261,10 @@ static void pack(linear *t) {
 static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k) {
   linear t = {.format = *f, .n = n};
   t.w = make_weights(f, n, k);
-  t.shape = (cpu_panel){.form = cpu_layout_of(&kernels, f), .kernels = &kernels, .k = k};
-  assert_true(t.shape.form == CPU_FORM_I8 || t.shape.form == CPU_FORM_I4);
+  t.shape = (cpu_panel){.layout = cpu_layout_of(&kernels, f), .kernels = &kernels, .k = k};
+  assert_true(t.shape.layout == CPU_LAYOUT_I8 || t.shape.layout == CPU_LAYOUT_I4);
   t.shape.cols = kernel_of(&t)->cols;
-  t.x = make_rows(cpu_x_beside(kernel_of(&t)->x, k, f->group_k), m, k);
+  t.x = make_rows(cpu_act_format_beside(kernel_of(&t)->x, k, f->group_k), m, k);
   return t;
 }
 
@@ -276,8 +280,8 @@ static cpu_gemm gemm_of(const linear *t, float *y) {
                     .k = t->x.k,
                     .x = t->x.code,
                     .ldx = t->x.ld,
-                    .x_scale = cpu_x_blocked(t->x.to) ? NULL : t->x.scale,
-                    .x_zero = cpu_x_blocked(t->x.to) ? NULL : t->x.zero,
+                    .x_scale = cpu_act_blocked(t->x.to) ? NULL : t->x.scale,
+                    .x_zero = cpu_act_blocked(t->x.to) ? NULL : t->x.zero,
                     .w = t->packed,
                     .panel_bytes = t->panel_bytes,
                     .group = t->format.group_k,
@@ -314,7 +318,7 @@ static double product(const linear *t, const weights *w, int64_t i, int64_t j, d
 
 /* Sums in fp32 that make an element: of blocks of x, or of groups of weights. */
 static int64_t additions(const linear *t) {
-  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(t->x.to, t->x.k)
+  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_act_blocks(t->x.to, t->x.k)
                                             : accel_groups(t->x.k, t->format.group_k);
 }
 
@@ -426,22 +430,23 @@ typedef struct image {
   float *scale, *zero;
 } image;
 
-static image make_image(cpu_x to, int64_t high, int64_t wide, int64_t channels, bool lines) {
+static image make_image(cpu_act_format to, int64_t high, int64_t wide, int64_t channels,
+                        bool lines) {
   image m = {high, wide, channels, NULL, filled(high * wide), filled(high * wide)};
   const int64_t n = high * wide * channels;
   m.code = guard_bytes((uint64_t)n + 15); /* what may be read behind */
-  for (int64_t i = 0; i < n + 15; i++) m.code[i] = (uint8_t)pick(0, to == CPU_X_U7B ? 127 : 255);
+  for (int64_t i = 0; i < n + 15; i++) m.code[i] = (uint8_t)pick(0, to == CPU_ACT_U7B ? 127 : 255);
   for (int64_t i = 0; i < high * wide; i++) {
     const bool again = lines && i % wide;
     m.scale[i] = again ? m.scale[i - 1] : 0.01f + fabsf(m.scale[i]);
-    m.zero[i] =
-        again ? m.zero[i - 1]
-              : (float)pick(is_signed(to) ? -128 : 0, is_signed(to) || to == CPU_X_U7B ? 127 : 255);
+    m.zero[i] = again ? m.zero[i - 1]
+                      : (float)pick(is_signed(to) ? -128 : 0,
+                                    is_signed(to) || to == CPU_ACT_U7B ? 127 : 255);
   }
   return m;
 }
 
-static double pixel_of(cpu_x to, const image *m, int64_t pixel, int64_t c) {
+static double pixel_of(cpu_act_format to, const image *m, int64_t pixel, int64_t c) {
   const uint8_t code = m->code[pixel * m->channels + c];
   return (double)m->scale[pixel] * ((is_signed(to) ? (int8_t)code : code) - (double)m->zero[pixel]);
 }
@@ -473,13 +478,13 @@ static void test_windows(void **state) {
   (void)state;
   for (int round = 0; round < 80; round++) {
     const bool by_line = round % 2, single = round % 5 > 2,
-               positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_FORM_I8].x);
+               positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_LAYOUT_I8].x);
     const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37),
                   channels = pick(1, 40), n = pick(1, 70), taps = single ? 1 : 6,
                   k = taps * channels, m = lines * line, high = (lines - 1) * stride + 2,
                   wide = (line - 1) * stride + 3;
     linear t = make_linear(&formats[0], 1, n, k);
-    const cpu_x to = kernel_of(&t)->x;
+    const cpu_act_format to = kernel_of(&t)->x;
     image x = make_image(to, high, wide, channels, by_line),
           r = make_image(to, lines, line, n, false);
     if (positive) forget_zeros(&x), forget_zeros(&r);
@@ -518,7 +523,7 @@ static void test_windows(void **state) {
     prepare(&t);
     float *y = guard(m * n), *again = guard(m * n);
     cpu_gemm g = gemm_of(&t, y);
-    g.x = x.code, g.ldx = stride * channels, g.windows = &w;
+    g.x = x.code, g.ldx = stride * channels, g.implicit_gemm = &w;
     kernel_of(&t)->run(&g, 0, m, 0, t.panels);
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = i % CHECK_EVERY; j < n; j += CHECK_EVERY) {
@@ -555,7 +560,7 @@ static void test_parts(void **state) {
                   n = pick(1, 70), ldx = pick(1, 9), wide = (m - 1) * ldx + part + pick(0, 9),
                   zero_at = 0;
     linear t = make_linear(&formats[0], 1, n, k);
-    const cpu_x to = kernel_of(&t)->x;
+    const cpu_act_format to = kernel_of(&t)->x;
     image x = make_image(to, parts, 1, wide, true);
     cpu_implicit_gemm w = {.line = m,
                            .block = k,
@@ -568,7 +573,7 @@ static void test_parts(void **state) {
     prepare(&t);
     float *y = guard(m * n);
     cpu_gemm g = gemm_of(&t, y);
-    g.x = x.code, g.ldx = ldx, g.windows = &w;
+    g.x = x.code, g.ldx = ldx, g.implicit_gemm = &w;
     kernel_of(&t)->run(&g, 0, m, 0, t.panels);
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < n; j++) {
@@ -624,9 +629,9 @@ static void test_extremes(void **state) {
       linear t = make_linear(&formats[f], 5, 33, 4096);
       for (int64_t i = 0; i < 5; i++)
         for (int64_t k = 0; k < 4096; k++)
-          t.x.x[i * t.x.ldx + k] = i % 3 == 0                          ? 1.0f
-                                   : i % 3 == 1 || k % CPU_X_PART == 0 ? -1.0f
-                                                                       : 0.0f;
+          t.x.x[i * t.x.ldx + k] = i % 3 == 0                            ? 1.0f
+                                   : i % 3 == 1 || k % CPU_ACT_PART == 0 ? -1.0f
+                                                                         : 0.0f;
       accel_matrix_bytes bytes;
       assert_true(accel_matrix_sizes(&t.format, t.n, t.x.k, &bytes));
       memset((void *)(uintptr_t)t.w.m.data,
@@ -650,7 +655,7 @@ static void test_refused(void **state) {
       FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1),
       FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 36, 1), FORMAT(I4, F16, U8, NO_DTYPE, 64, 1)};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    assert_int_equal(cpu_layout_of(&kernels, &others[i]), CPU_FORM_F32);
+    assert_int_equal(cpu_layout_of(&kernels, &others[i]), CPU_LAYOUT_F32);
 }
 
 int main(void) {
@@ -666,7 +671,7 @@ int main(void) {
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
     seed = 12345;
     cpu_kernels_of(list[i], &kernels);
-    if (!kernels.linear[CPU_FORM_I8].run) continue;
+    if (!kernels.linear[CPU_LAYOUT_I8].run) continue;
     failures += cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, NULL, NULL);
   }
   return failures;

@@ -102,7 +102,7 @@ static void run_linear(const linear *t, bool in_place) {
         *part = guard(t->m * t->n);
   cpu_gemm g = gemm_of(t, y);
   if (in_place) g.residual = y;
-  kernels.linear[CPU_FORM_F32].run(&g, 0, t->m, 0, panels(t));
+  kernels.linear[CPU_LAYOUT_F32].run(&g, 0, t->m, 0, panels(t));
   for (int64_t i = 0; i<t->m; i += t->m> 100 ? 31 : 1)
     for (int64_t j = 0; j<t->n; j += t->n> 300 ? 17 : 1)
       check("linear", y[i * t->n + j], expected(t, i, j),
@@ -110,7 +110,7 @@ static void run_linear(const linear *t, bool in_place) {
   g = gemm_of(t, part);
   for (int64_t i = 0; i < t->m; i++)
     for (int64_t p = 0; p < panels(t); p += 3)
-      kernels.linear[CPU_FORM_F32].run(&g, i, i + 1, p, p + 3 < panels(t) ? p + 3 : panels(t));
+      kernels.linear[CPU_LAYOUT_F32].run(&g, i, i + 1, p, p + 3 < panels(t) ? p + 3 : panels(t));
   assert_int_equal(memcmp(y, part, (size_t)(t->m * t->n) * 4), 0);
 }
 
@@ -150,14 +150,14 @@ static void test_linear_special(void **state) {
   run_linear(&t, false);
   float *y = guard(9 * 40);
   cpu_gemm g = gemm_of(&t, y);
-  kernels.linear[CPU_FORM_F32].run(&g, 0, 9, 0, panels(&t));
+  kernels.linear[CPU_LAYOUT_F32].run(&g, 0, 9, 0, panels(&t));
   for (int i = 0; i < 9; i++)
     for (int j = 0; j < 40; j++) assert_int_equal(isnan(y[i * 40 + j]) != 0, i == 2);
   release();
   /* no columns of x: the bias alone */
   t = make_linear(3, 5, 0, ACCEL_PLUGIN_ACT_NONE, false, true, false);
   run_linear(&t, false);
-  kernels.linear[CPU_FORM_F32].run(&g, 0, 0, 0, 1); /* no rows: nothing is touched */
+  kernels.linear[CPU_LAYOUT_F32].run(&g, 0, 0, 0, 1); /* no rows: nothing is touched */
   release();
 }
 
@@ -362,7 +362,7 @@ static void test_table(void **state) {
   assert_non_null(strstr(why, "mmx"));
   unsetenv("ACCEL_ISA");
   assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
-  assert_true(kernels.linear[CPU_FORM_F32].run && kernels.pack && kernels.attention &&
+  assert_true(kernels.linear[CPU_LAYOUT_F32].run && kernels.pack && kernels.attention &&
               kernels.decode && kernels.norm && kernels.softmax && kernels.activate &&
               kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
 }

@@ -69,7 +69,7 @@ static matrix make_matrix(const accel_plugin_format *format, int64_t n, int64_t 
 
 typedef struct linear {
   int64_t m, n, k, ldx, panels, panel_bytes;
-  cpu_layout form;
+  cpu_layout layout;
   matrix w, gate;
   float *x, *bias, *bias_gate, *residual;
   char *packed, *converted; /* x as the kernel reads it, or NULL */
@@ -79,9 +79,9 @@ typedef struct linear {
 
 /* Packs the weights and converts x. */
 static void prepare(linear *t) {
-  const int32_t cols = kernels.linear[t->form].cols, width = t->glu ? cols / 2 : cols;
+  const int32_t cols = kernels.linear[t->layout].cols, width = t->glu ? cols / 2 : cols;
   const cpu_panel shape = {
-      .form = t->form, .kernels = &kernels, .format = &t->w.format, .k = t->k, .cols = cols};
+      .layout = t->layout, .kernels = &kernels, .format = &t->w.format, .k = t->k, .cols = cols};
   t->w.m.format = &t->w.format;
   t->gate.m.format = &t->gate.format;
   t->panels = (t->n + width - 1) / width;
@@ -96,10 +96,10 @@ static void prepare(linear *t) {
     }
     cpu_panel_pack(&shape, column, t->packed + p * t->panel_bytes);
   }
-  const cpu_x to = kernels.linear[t->form].x;
-  if (to == CPU_X_F32) return;
+  const cpu_act_format to = kernels.linear[t->layout].x;
+  if (to == CPU_ACT_F32) return;
   if (!t->converted)
-    t->converted = guard_bytes((size_t)(t->m * cpu_x_row(to, t->k) * cpu_x_bytes(to)));
+    t->converted = guard_bytes((size_t)(t->m * cpu_act_row(to, t->k) * cpu_act_bytes(to)));
   cpu_convert_rows(kernels.convert[to], to, t->x, t->ldx, t->m, t->k, t->converted, NULL, NULL);
 }
 
@@ -107,15 +107,16 @@ enum { BIAS = 1, RESIDUAL = 2, GLU = 4 };
 static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k, int act,
                           int parts) {
   linear t = {.m = m, .n = n, .k = k, .ldx = k + (m % 2 ? 3 : 0), .act = act, .glu = parts & GLU};
-  t.form = cpu_layout_of(&kernels, f);
-  assert_int_not_equal(t.form, CPU_FORM_F32);
+  t.layout = cpu_layout_of(&kernels, f);
+  assert_int_not_equal(t.layout, CPU_LAYOUT_F32);
   t.x = filled(m > 0 ? (m - 1) * t.ldx + k : 0); /* the last row has no gap after it */
   t.w = make_matrix(f, n, k);
   if (t.glu) t.gate = make_matrix(f, n, k);
   if (parts & BIAS) t.bias = filled(n);
   if (parts & BIAS && t.glu) t.bias_gate = filled(n);
   if (parts & RESIDUAL) t.residual = filled(m * n);
-  if (kernels.linear[t.form].x == CPU_X_BF16) /* what sums are compared with has no rounding in x */
+  if (kernels.linear[t.layout].x ==
+      CPU_ACT_BF16) /* what sums are compared with has no rounding in x */
     for (int64_t i = 0; m > 0 && i < (m - 1) * t.ldx + k; i++)
       t.x[i] = accel_bf16_to_f32(accel_f32_to_bf16(t.x[i]));
   prepare(&t);
@@ -143,9 +144,9 @@ static void run_rows(const linear *t, float *y, int64_t row, int64_t row_end, in
                 .glu = t->glu};
   if (t->converted) {
     g.x = t->converted;
-    g.ldx = cpu_x_row(kernels.linear[t->form].x, t->k);
+    g.ldx = cpu_act_row(kernels.linear[t->layout].x, t->k);
   }
-  kernels.linear[t->form].run(&g, row, row_end, panel, panel_end);
+  kernels.linear[t->layout].run(&g, row, row_end, panel, panel_end);
 }
 
 static double product(const linear *t, const matrix *w, const float *bias, int64_t i, int64_t j,
@@ -179,7 +180,7 @@ static void run_linear(const linear *t) {
     for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 13 : 1)) {
       double size = 1, want = expected(t, i, j, &size), got = y[i * t->n + j];
       if (!(fabs(got - want) <= 2e-6 * size) && !(isnan(got) && isnan(want)))
-        fail_msg("form %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->form,
+        fail_msg("layout %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->layout,
                  cpu_isa_name(kernels.isa), (int)t->m, (int)t->n, (int)t->k, (int)i, (int)j, got,
                  want);
     }
@@ -262,8 +263,8 @@ static void test_empty(void **state) {
   for_each_isa(empty);
 }
 
-/* Whether products of this form read denormals as zeros. */
-static bool flushes(cpu_layout form) { return kernels.linear[form].x == CPU_X_BF16; }
+/* Whether products of this layout read denormals as zeros. */
+static bool flushes(cpu_layout layout) { return kernels.linear[layout].x == CPU_ACT_BF16; }
 
 /* Every code alone against x = 1: the decoded weight itself, scaled. */
 static void every_code(void) {
@@ -285,9 +286,9 @@ static void every_code(void) {
       run_rows(&t, y, 0, m, 0, t.panels);
       for (int64_t i = 0; i < m * t.n; i++) {
         float want = t.w.decoded[i % t.n];
-        if (flushes(t.form) && fpclassify(want) == FP_SUBNORMAL) want = 0;
+        if (flushes(t.layout) && fpclassify(want) == FP_SUBNORMAL) want = 0;
         if (!(y[i] == want) && !(isnan(y[i]) && isnan(want)))
-          fail_msg("form %d on %s: code %x gives %.9g, expected %.9g", t.form,
+          fail_msg("layout %d on %s: code %x gives %.9g, expected %.9g", t.layout,
                    cpu_isa_name(kernels.isa), (unsigned)(i % t.n), y[i], want);
       }
       release();
@@ -309,7 +310,7 @@ static void gelu(void) {
     ((uint16_t *)t.w.m.view.data)[0] = formats[f].store == ACCEL_PLUGIN_F16 ? 0x3c00 : 0x3f80;
     for (int64_t i = 0; i < SAMPLES; i++) {
       const float x = (float)(i - SAMPLES / 2) * (i % 9 ? 0.004f : 0.5f);
-      t.x[i * t.ldx] = flushes(t.form) ? accel_bf16_to_f32(accel_f32_to_bf16(x)) : x;
+      t.x[i * t.ldx] = flushes(t.layout) ? accel_bf16_to_f32(accel_f32_to_bf16(x)) : x;
     }
     t.x[0] = INFINITY;
     t.x[t.ldx] = -INFINITY;
@@ -321,7 +322,7 @@ static void gelu(void) {
     for (int64_t i = 3; i < SAMPLES; i++) {
       const double x = t.x[i * t.ldx], want = x * 0.5 * erfc(-x / sqrt(2));
       if (!(fabs(y[i] - want) <= 5e-6 * fmax(1, fabs(x))))
-        fail_msg("form %d on %s: gelu(%.9g) is %.9g, expected %.9g", t.form,
+        fail_msg("layout %d on %s: gelu(%.9g) is %.9g, expected %.9g", t.layout,
                  cpu_isa_name(kernels.isa), x, y[i], want);
     }
     release();
@@ -393,15 +394,15 @@ static void bf16_rows(void) {
   static const float special[] = {INFINITY,   -INFINITY, NAN,         -0.0f,      0x1p-127f,
                                   -0x1p-149f, 3.4e38f,   1.00390625f, 1.01171875f};
   enum { SPECIAL = sizeof special / sizeof *special };
-  if (!kernels.convert[CPU_X_BF16]) return;
+  if (!kernels.convert[CPU_ACT_BF16]) return;
   for (int64_t k = 0; k < 140; k += 1 + k / 9)
     for (int64_t m = 1; m < 4; m++) {
-      const int64_t ldx = k + m - 1, ld = cpu_x_row(CPU_X_BF16, k);
+      const int64_t ldx = k + m - 1, ld = cpu_act_row(CPU_ACT_BF16, k);
       float *x = filled((m - 1) * ldx + k);
       uint16_t *y = guard_bytes((size_t)(m * ld) * 2);
       for (int64_t i = 0; i < SPECIAL && i < k; i++) x[(m - 1) * ldx + k - 1 - i] = special[i];
       memset(y, 0xff, (size_t)(m * ld) * 2);
-      cpu_convert_rows(kernels.convert[CPU_X_BF16], CPU_X_BF16, x, ldx, m, k, y, NULL, NULL);
+      cpu_convert_rows(kernels.convert[CPU_ACT_BF16], CPU_ACT_BF16, x, ldx, m, k, y, NULL, NULL);
       for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < ld; j++) {
           const float from = j < k ? x[i * ldx + j] : 0.0f, got = accel_bf16_to_f32(y[i * ld + j]),
@@ -431,9 +432,9 @@ static void test_refused(void **state) {
                                     0,
                                     1};
   cpu_kernels_of(CPU_ISA_SCALAR, &kernels);
-  assert_int_equal(cpu_layout_of(&kernels, &odd), CPU_FORM_F32);
-  assert_int_equal(cpu_layout_of(&kernels, &wide), CPU_FORM_F32);
-  assert_int_equal(cpu_layout_of(&kernels, &zero), CPU_FORM_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &odd), CPU_LAYOUT_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &wide), CPU_LAYOUT_F32);
+  assert_int_equal(cpu_layout_of(&kernels, &zero), CPU_LAYOUT_F32);
 }
 
 int main(void) {

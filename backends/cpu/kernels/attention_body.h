@@ -354,7 +354,7 @@ static const float *queries(const block *b, int64_t *ldq) {
 #else
   *ldq = a->ldq;
   if (b->rows <= CPU_WAYS || !cpu_aliases_l1(a->ldq * (int64_t)sizeof *q)) return q;
-  *ldq = cpu_x_row(CPU_X_F32, a->dk);
+  *ldq = cpu_act_row(CPU_ACT_F32, a->dk);
   for (int64_t i = 0; i < b->rows; i++)
     memcpy(b->q + i * *ldq, q + i * a->ldq, (size_t)a->dk * sizeof *q);
 #endif

@@ -1,5 +1,5 @@
-/* attention_i8_body.h - attention of one head of one sequence on 8-bit codes (kernels.h: cpu_attention_i8_fn), included by
- * attention_i8_<isa>.c after dot_<isa>.h.
+/* attention_i8_body.h - attention of one head of one sequence on 8-bit codes (kernels.h:
+ * cpu_attention_i8_fn), included by attention_i8_<isa>.c after dot_<isa>.h.
  *
  * Products are sums of codes, exact in any order; everything between them is fp32.
  *   q   a scale for each row: code = round(q / scale) + 128
@@ -7,11 +7,12 @@
  *       scale for each key
  *   weights   exponentials beside the row's largest, 0..255; divided by the sum of what they were before rounding
  *   v   less the middle of each channel's range, which is added to the result; a scale for each channel
- * What rounding takes from weights thus goes to the middle of v.  A scale is NaN where it stands for an infinity or NaN;
- * keys above 1e33 may give NaN, too.
+ * What rounding takes from weights thus goes to the middle of v.  A scale is NaN where it stands
+ * for an infinity or NaN; keys above 1e33 may give NaN, too.
  *
- * A panel of keys or values begins with scale[COLS] and offset[COLS] as fp32; codes are [rows / 4][COLS][4].  Scores are
- * scale * sum + offset, -infinity for keys that are not there or hidden. */
+ * A panel of keys or values begins with scale[COLS] and offset[COLS] as fp32; codes are [rows /
+ * 4][COLS][4].  Scores are scale * sum + offset, -infinity for keys that are not there or
+ * hidden. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -286,18 +287,18 @@ static void run_strip(const head *h, int64_t i, int64_t rows) {
 void DOT_NAME(f32, attention_i8, head)(const cpu_attention *a, int64_t row, int64_t row_end,
                                        float *workspace) {
   const cpu_attention_i8_plan p = cpu_attention_i8_layout(a->keys, a->dk, a->dv);
-  char *room = (char *)workspace;
+  char *scratch = (char *)workspace;
   const head h = {.a = a,
                   .keys = p.keys,
                   .dk = p.dk,
                   .dv = p.dv,
-                  .k = room,
-                  .v = room + p.v,
-                  .middle = (float *)(void *)(room + p.middle),
-                  .turned = (float *)(void *)(room + p.turned),
-                  .score = (float *)(void *)(room + p.score),
-                  .q = (uint8_t *)room + p.q,
-                  .code = (uint8_t *)room + p.code,
+                  .k = scratch,
+                  .v = scratch + p.v,
+                  .middle = (float *)(void *)(scratch + p.middle),
+                  .turned = (float *)(void *)(scratch + p.turned),
+                  .score = (float *)(void *)(scratch + p.score),
+                  .q = (uint8_t *)scratch + p.q,
+                  .code = (uint8_t *)scratch + p.code,
                   .plain = !a->bias && !a->relative};
   if (row >= row_end) return;
   pack_keys(&h);

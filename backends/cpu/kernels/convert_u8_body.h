@@ -104,7 +104,7 @@ V_INLINE void convert_rows(const float *x, int64_t ldx, int64_t rows, int64_t k,
     const int n = rows - row < AT_ONCE ? (int)(rows - row) : AT_ONCE;
     for (int i = 0; i < n; i++)
       p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
-    convert_pieces(n, p, k, cpu_x_padded(k));
+    convert_pieces(n, p, k, cpu_act_padded(k));
   }
 }
 
@@ -117,10 +117,10 @@ V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, fl
 }
 
 /* By blocks of a row: whole ones, then the last of each row if that is shorter. */
-V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
-                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block,
-                padded = cpu_x_padded(k);
+V_INLINE void convert_blocks(const cpu_act_format to, const float *x, int64_t ldx, int64_t rows,
+                             int64_t k, uint8_t *y, int64_t ldy, float *scale, float *zero) {
+  const int64_t block = cpu_act_block(to), whole = k / block, rest = k - whole * block,
+                padded = cpu_act_padded(k);
   piece p[AT_ONCE];
   int n = 0;
   for (int64_t i = 0; i < rows; i++)
@@ -139,7 +139,7 @@ V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_
 }
 
 /* ---- codes of seven bits: blocks of parts, whose steps are whole multiples of a
- * CPU_X_MOST_STEP-th of the largest ---- */
+ * CPU_ACT_MOST_STEP-th of the largest ---- */
 
 enum { MOST_PARTS = 16 }; /* of a block, and a whole vector at least */
 
@@ -156,9 +156,9 @@ V_INLINE void find_ranges(parted *b, int64_t all) {
   for (int64_t p = 0; p < all; p += AT_ONCE) {
     vf lows[AT_ONCE], highs[AT_ONCE], un;
     for (int64_t i = 0; i < AT_ONCE; i++) {
-      const int64_t at = (p + i) * CPU_X_PART, left = b->k - at;
-      if (left >= CPU_X_PART) /* a length that compilers know */
-        range(b->at.x + at, CPU_X_PART, &lows[i], &highs[i], &un);
+      const int64_t at = (p + i) * CPU_ACT_PART, left = b->k - at;
+      if (left >= CPU_ACT_PART) /* a length that compilers know */
+        range(b->at.x + at, CPU_ACT_PART, &lows[i], &highs[i], &un);
       else
         range(b->at.x + at, left, &lows[i], &highs[i], &un);
       bad = v_add(bad, un);
@@ -180,11 +180,11 @@ V_INLINE void find_steps(parted *b, int64_t all) {
     v_store(b->high + p, least);
     most = v_max(most, least);
   }
-  const float wanted = v_largest(most) / CPU_X_MOST_STEP,
+  const float wanted = v_largest(most) / CPU_ACT_MOST_STEP,
               unit = wanted > 0x1p-126f ? wanted : 0x1p-126f;
   for (int64_t p = 0; p < all; p += V) {
     const vf up = v_rint(v_fma(v_load(b->high + p), v_set(1.0f / unit), v_set(0.5f))),
-             n = v_min(v_max(up, v_set(1)), v_set(CPU_X_MOST_STEP)), size = v_mul(n, v_set(unit));
+             n = v_min(v_max(up, v_set(1)), v_set(CPU_ACT_MOST_STEP)), size = v_mul(n, v_set(unit));
     v_store(b->inverse + p, v_div(v_set(1), size));
     v_store(b->zero + p, v_rint(v_div(v_load(b->low + p), size)));
     v_store(times + p, n);
@@ -202,8 +202,9 @@ V_INLINE void put_parts(const parted *b) {
     return;
   }
   int64_t p = 0, at = 0;
-  for (; b->k - at >= CPU_X_PART; p++, at += CPU_X_PART)
-    convert_row(127, b->at.x + at, CPU_X_PART, b->at.y + at, CPU_X_PART, b->inverse[p], b->zero[p]);
+  for (; b->k - at >= CPU_ACT_PART; p++, at += CPU_ACT_PART)
+    convert_row(127, b->at.x + at, CPU_ACT_PART, b->at.y + at, CPU_ACT_PART, b->inverse[p],
+                b->zero[p]);
   if (at < b->k)
     convert_row(127, b->at.x + at, b->k - at, b->at.y + at, b->padded - at, b->inverse[p],
                 b->zero[p]);
@@ -212,10 +213,10 @@ V_INLINE void put_parts(const parted *b) {
 }
 
 /* Several blocks at once: each is a chain of steps that wait for one another. */
-V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
-                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k),
-                padded = cpu_x_padded(k);
+V_INLINE void convert_parted(const cpu_act_format to, const float *x, int64_t ldx, int64_t rows,
+                             int64_t k, uint8_t *y, int64_t ldy, float *scale, float *zero) {
+  const int64_t block = cpu_act_block(to), all = cpu_act_zeros(to), blocks = cpu_act_blocks(to, k),
+                padded = cpu_act_padded(k);
   parted b[AT_ONCE];
   for (int64_t i = 0, at = 0; blocks && i < rows;) {
     int n = 0;
@@ -250,23 +251,24 @@ void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void
     zero[i] -= 128.0f;
   }
 }
-V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows,
-                                    int64_t k, uint8_t *y, int64_t ldy, float *scale, float *zero) {
+V_INLINE void convert_signed_blocks(const cpu_act_format to, const float *x, int64_t ldx,
+                                    int64_t rows, int64_t k, uint8_t *y, int64_t ldy, float *scale,
+                                    float *zero) {
   convert_blocks(to, x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     float *at = (float *)(void *)((char *)zero + i * ldy);
     make_signed(y + i * ldy, k);
-    for (int64_t b = 0; b < cpu_x_blocks(to, k); b++) at[b] -= 128.0f;
+    for (int64_t b = 0; b < cpu_act_blocks(to, k); b++) at[b] -= 128.0f;
   }
 }
-CONVERT(s8b, convert_signed_blocks(CPU_X_S8B, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(s8w, convert_signed_blocks(CPU_X_S8W, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(s8b, convert_signed_blocks(CPU_ACT_S8B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(s8w, convert_signed_blocks(CPU_ACT_S8W, x, ldx, rows, k, y, ldy, scale, zero))
 #else
 CONVERT(u8, convert_rows(x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8b, convert_blocks(CPU_X_U8B, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8w, convert_blocks(CPU_X_U8W, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u7b, convert_parted(CPU_X_U7B, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u7w, convert_parted(CPU_X_U7W, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8b, convert_blocks(CPU_ACT_U8B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8w, convert_blocks(CPU_ACT_U8W, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u7b, convert_parted(CPU_ACT_U7B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u7w, convert_parted(CPU_ACT_U7W, x, ldx, rows, k, y, ldy, scale, zero))
 #endif
 
 /* ---- planes ---- */

@@ -10,7 +10,7 @@
 enum {
   /* of a chunk, between two steps of the softmax; a page is some of them */
   DECODE_KEYS = 64,
-  /* keys that are asked into the first-level cache ahead */
+  /* a key is prefetched into the first-level cache so many keys before it is used */
   DECODE_AHEAD = 12,
   /* rows that go past a chunk together, at most: heads of one query row */
   DECODE_ROWS = 8,
@@ -50,17 +50,17 @@ static chunk chunk_at(const cpu_attention *a, int64_t from, int64_t high) {
 
 /* The lines that begin in a row: of rows one behind the other each line is asked for once. */
 V_INLINE const char *first_line(const char *row) { return row + (-(uintptr_t)row & 63); }
-V_INLINE void ask_for(const char *row, int64_t bytes) {
+V_INLINE void prefetch_row(const char *row, int64_t bytes) {
   for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch(line);
 }
-V_INLINE void ask_far(const char *row, int64_t bytes) {
+V_INLINE void prefetch_row_far(const char *row, int64_t bytes) {
   for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch_far(line);
 }
 
-/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: for the values
+/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  prefetch: also the values
  * meanwhile. */
 V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const float *q,
-                   const chunk *at, bool asks, decode_scores *s) {
+                   const chunk *at, bool prefetch, decode_scores *s) {
   const int64_t dk = a->dk, n = at->n;
   for (int64_t j = 0; j < n; j += V) {
     vf part[DECODE_FEW][V];
@@ -70,9 +70,9 @@ V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const f
       if (j + c >= n) continue;
       const char *row = at->k + (j + c) * at->k_row;
       int64_t d = 0;
-      if (asks) {
-        if (j + c + DECODE_AHEAD < n) ask_for(row + DECODE_AHEAD * at->k_row, at->k_bytes);
-        ask_far(at->v + (j + c) * at->v_row, at->v_bytes);
+      if (prefetch) {
+        if (j + c + DECODE_AHEAD < n) prefetch_row(row + DECODE_AHEAD * at->k_row, at->k_bytes);
+        prefetch_row_far(at->v + (j + c) * at->v_row, at->v_bytes);
       }
       for (; d + 2 * V <= dk; d += 2 * V) {
         const vf k = load_kv(kv, row, d, V), next = load_kv(kv, row, d + V, V);
@@ -104,14 +104,14 @@ V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, 
                 k_share = (V * at->k_row / steps + 63) / 64 * 64,
                 v_share = (V * at->v_row / steps + 63) / 64 * 64;
   for (int64_t j = 0; j < n; j += V) {
-    const char *row[V], *ahead = at->k + (j + V) * at->k_row, *value = at->v + j * at->v_row;
+    const char *row[V], *next_keys = at->k + (j + V) * at->k_row, *value = at->v + j * at->v_row;
     vf sum[DECODE_ROWS], more[DECODE_ROWS], x[V];
     for (int64_t c = 0; c < V; c++) row[c] = at->k + (j + c < n ? j + c : n - 1) * at->k_row;
     MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = more[r] = v_zero();
-    for (int64_t d = 0; d < dk; d += V, ahead += k_share, value += v_share) {
+    for (int64_t d = 0; d < dk; d += V, next_keys += k_share, value += v_share) {
       const float *q = turned + d * rows;
-      if (j + V < n) ask_for(ahead, k_share);
-      ask_far(value, v_share);
+      if (j + V < n) prefetch_row(next_keys, k_share);
+      prefetch_row_far(value, v_share);
       MICRO_UNROLL for (int c = 0; c < V; c++) x[c] = load_kv(kv, row[c], d, dk - d);
       v_transpose(x);
       MICRO_UNROLL for (int i = 0; i < V; i++) {
@@ -162,8 +162,8 @@ static void turn(const cpu_attention *a, const float *q, int64_t rows, float *tu
       turned[d * width + r] = d < a->dk && r < rows ? q[r * a->ldq + d] : 0.0f;
 }
 
-/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[j]; meanwhile asks for the keys
- * at `next`. */
+/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[j]; meanwhile prefetches the
+ * keys at `next`. */
 V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const cpu_attention *a,
                           const decode_scores *s, const chunk *at, const char *next, int64_t d,
                           const float *factor, float *const *total) {
@@ -177,7 +177,7 @@ V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const
   for (int64_t j = 0; j < at->n; j++, row += at->v_row) {
     const float scale = scale_of(kv, row, a->v_scale);
     vf w[DECODE_FEW];
-    if (next) ask_far(next + j * at->k_row, at->k_bytes);
+    if (next) prefetch_row_far(next + j * at->k_row, at->k_bytes);
     MICRO_UNROLL for (int r = 0; r < rows; r++) w[r] = v_set(s[r][j] * scale);
     MICRO_UNROLL for (int i = 0; i < vectors; i++) {
       const vf v = load_kv(kv, row, d + i * V, left - i * V);

@@ -53,10 +53,10 @@ static void code_rows(const cpu_attention *a, const float *q, int64_t rows, int1
   for (int64_t r = 0; r < rows; r++) unit[r] = code(q + r * a->ldq, a->dk, codes + r * a->dk);
 }
 
-/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: meanwhile for the values,
+/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  prefetch: meanwhile the values,
  * and keys to come. */
 V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *q,
-                         const float *unit, const chunk *at, bool asks, decode_scores *s) {
+                         const float *unit, const chunk *at, bool prefetch, decode_scores *s) {
   const int64_t dk = a->dk, n = at->n;
   for (int64_t j = 0; j < n; j += V) {
     vf part[DECODE_FEW][V];
@@ -66,8 +66,8 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
       MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = pairs_none();
       if (j + c < n) {
         const char *row = at->k + (j + c) * at->k_row;
-        if (asks) ask_for(at->v + (j + c) * at->v_row, at->v_bytes);
-        if (asks && at->far_k) ask_far(at->far_k + (j + c) * at->k_row, at->k_bytes);
+        if (prefetch) prefetch_row(at->v + (j + c) * at->v_row, at->v_bytes);
+        if (prefetch && at->far_k) prefetch_row_far(at->far_k + (j + c) * at->k_row, at->k_bytes);
         for (int64_t d = 0; d < dk; d += 2 * V) {
           const vi k = pairs_at(row, d);
           MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] =
@@ -83,7 +83,7 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
 }
 
 /* total[r][d .. d + 2V groups) = total * factor + sum of w[r][j] v[j], w as codes
- * [rows][DECODE_KEYS] with step unit[r]; meanwhile asks for the keys at `next`, and the values
+ * [rows][DECODE_KEYS] with step unit[r]; meanwhile prefetches the keys at `next`, and the values
  * after these. */
 V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, const float *unit,
                         const chunk *at, const char *next, int64_t d, const float *factor,
@@ -96,9 +96,9 @@ V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, cons
     /* of weight 0 */
     const char *row = at->v + j * at->v_row, *other = j + 1 < at->n ? row + at->v_row : row;
     vi pair[DECODE_ROWS];
-    if (next) ask_for(next + j * at->k_row, at->k_bytes);
-    if (next && j + 1 < at->n) ask_for(next + (j + 1) * at->k_row, at->k_bytes);
-    if (next && at->far_v) ask_far(at->far_v + j * at->v_row, at->v_row + at->v_bytes);
+    if (next) prefetch_row(next + j * at->k_row, at->k_bytes);
+    if (next && j + 1 < at->n) prefetch_row(next + (j + 1) * at->k_row, at->k_bytes);
+    if (next && at->far_v) prefetch_row_far(at->far_v + j * at->v_row, at->v_row + at->v_bytes);
     MICRO_UNROLL for (int r = 0; r < rows; r++) {
       int32_t both;
       memcpy(&both, w + r * DECODE_KEYS + j, sizeof both);

@@ -1,5 +1,5 @@
 /* dot_avx2.h - the vocabulary of dot_body.h on 8 sums: AVX2.  Two products are added in 16 bits: x
- * is CPU_X_U7B, or weights are small. */
+ * is CPU_ACT_U7B, or weights are small. */
 #ifndef ACCEL_CPU_DOT_AVX2_H
 #define ACCEL_CPU_DOT_AVX2_H
 

@@ -1,5 +1,5 @@
 /* dot_avx512.h - the vocabulary of dot_body.h on 16 sums: AVX-512 BW without VNNI.  Two products
- * are added in 16 bits: x is CPU_X_U7B, or weights are small. */
+ * are added in 16 bits: x is CPU_ACT_U7B, or weights are small. */
 #ifndef ACCEL_CPU_DOT_AVX512_H
 #define ACCEL_CPU_DOT_AVX512_H
 

@@ -1,21 +1,22 @@
-/* dot_body.h - what the linears over 8-bit and 4-bit codes have in common, included by gemm_i8_body.h and gemm_i4_body.h
- * after dot_<isa>.h.
+/* dot_body.h - what the linears over 8-bit and 4-bit codes have in common, included by
+ * gemm_i8_body.h and gemm_i4_body.h after dot_<isa>.h.
  *
  * dot_<isa>.h adds to vec_<isa>.h a vector `vi` of V sums of 32 bits, or of 4V codes of 8 bits:
  *   i_zero, i_add, i_load   plain
  *   i_four(p)               four codes at p, repeated
- *   i_dot(&sum, x, w)       sum += four products of codes each, x unsigned (as wide as the kernel's cpu_x), w signed
+ *   i_dot(&sum, x, w)       sum += four products of codes each, x unsigned (as wide as the kernel's cpu_act_format), w signed
  *   i_float(x)              sums to fp32
- * and, where words are multiplied, i_dot_words (two products of 16 bits each), which DOT_PRODUCT then names instead of
- * i_dot.  Where i_dot adds two products in 16 bits, it defines DOT_TIMES, i_dot_words and
+ * and, where words are multiplied, i_dot_words (two products of 16 bits each), which DOT_PRODUCT
+ * then names instead of i_dot.  Where i_dot adds two products in 16 bits, it defines DOT_TIMES,
+ * i_dot_words and
  *   i_word(p)                        the word at p, repeated
  *   i_dot_times(&sum, x, w, times)   sum += four products, times such words
  *
  * A panel begins with factor[COLS] and sum[COLS] as fp32:
  *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w
  * when x has one scale a row; see gemm_i8_body.h for others.
- * Sums of codes are integers and exact in any order; those of groups are added in ascending order, whatever the tile: a
- * row's result does not depend on its batch. */
+ * Sums of codes are integers and exact in any order; those of groups are added in ascending order,
+ * whatever the tile: a row's result does not depend on its batch. */
 #ifndef ACCEL_CPU_DOT_BODY_H
 #define ACCEL_CPU_DOT_BODY_H
 
@@ -75,8 +76,8 @@ V_INLINE void dot_begin(const int rows, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
 }
 
 V_INLINE void dot_more(const int rows, const int chains, const int round, int64_t steps,
-                       const uint8_t *from, int64_t ldx, const char *w, const char *ahead,
-                       int64_t ahead_step, const vi *times, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+                       const uint8_t *from, int64_t ldx, const char *w, const char *prefetch_at,
+                       int64_t prefetch_step, const vi *times, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const uint8_t *x[4] = {from, rows > 4 ? from + 4 * ldx : from, rows > 8 ? from + 8 * ldx : from,
                          rows > 12 ? from + 12 * ldx : from};
   int64_t ldx3 = 3 * ldx;
@@ -84,15 +85,15 @@ V_INLINE void dot_more(const int rows, const int chains, const int round, int64_
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { DOT_KEEP(x[i]); }
     DOT_KEEP(ldx);
     DOT_KEEP(ldx3);
-    if (ahead) {
-      v_prefetch_far(ahead);
-      v_prefetch_far(ahead + 64);
-      if (ahead_step > 128) {
+    if (prefetch_at) {
+      v_prefetch_far(prefetch_at);
+      v_prefetch_far(prefetch_at + 64);
+      if (prefetch_step > 128) {
         MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) {
-          v_prefetch_far(ahead + 64 * i);
+          v_prefetch_far(prefetch_at + 64 * i);
         }
       }
-      ahead += ahead_step;
+      prefetch_at += prefetch_step;
     }
     MICRO_UNROLL for (int u = 0; u < round; u++) {
       dot_step(rows, x, ldx, ldx3, w, u, u % chains, times, sum);
@@ -113,13 +114,13 @@ V_INLINE void dot_end(const int rows, const int chains, vi (*sum)[GEMM_VECS * DO
 }
 
 /* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into
- * sum[i][j * DOT_CHAINS]. Meanwhile asks for `ahead`, ahead_step bytes further in each round; not
- * when it is NULL. */
+ * sum[i][j * DOT_CHAINS]. Meanwhile prefetches from prefetch_at on, prefetch_step bytes further in
+ * each round; not when it is NULL. */
 V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps,
-                       const uint8_t *from, int64_t ldx, const char *w, const char *ahead,
-                       int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+                       const uint8_t *from, int64_t ldx, const char *w, const char *prefetch_at,
+                       int64_t prefetch_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   dot_begin(rows, sum);
-  dot_more(rows, chains, round, steps, from, ldx, w, ahead, ahead_step, NULL, sum);
+  dot_more(rows, chains, round, steps, from, ldx, w, prefetch_at, prefetch_step, NULL, sum);
   dot_end(rows, chains, sum);
 }
 

@@ -1,5 +1,5 @@
 /* dot_neon.h - the vocabulary of dot_body.h on 4 sums: 64-bit Arm.  Codes of x are signed here
- * (CPU_X_S8), as the products of this ISA want them. */
+ * (CPU_ACT_S8), as the products of this ISA want them. */
 #ifndef ACCEL_CPU_DOT_NEON_H
 #define ACCEL_CPU_DOT_NEON_H
 

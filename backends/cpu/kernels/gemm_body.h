@@ -12,7 +12,7 @@
 /* ---- the walk ---- */
 
 /* Few rows are as fast as their weights arrive: one panel after the other, a single stream that the
- * processor fetches ahead by itself, and no asking for the next panel.  Panels side by side, for
+ * processor fetches ahead by itself, without prefetching the next panel.  Panels side by side, for
  * more chains, are faster in caches only. */
 enum { FEW_ROWS = 4 };
 
@@ -41,7 +41,7 @@ void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
     for (int64_t p = panel; p < panel_end; p++)
       for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) {
         rows = micro_height(row_end - i);
-        expect(g, i, rows, p);
+        prefetch_result(g, i, rows, p);
         micro_of_rows[rows](depth, x + i * ldx, ldx, w + p * size, tile, GEMM_COLS,
                             w + (p + 1) * size + t * step * (depth / MICRO_STEPS), step);
         finish(g, tile, i, rows, p);

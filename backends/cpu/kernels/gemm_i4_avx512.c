@@ -4,5 +4,5 @@
 #define GEMM_ROWS 8
 #define GEMM_VECS 2
 #define GEMM_TILE 8x32
-#define I4_ASK(p) v_prefetch_far(p)
+#define I4_PREFETCH(p) v_prefetch_far(p)
 #include "kernels/gemm_i4_body.h"

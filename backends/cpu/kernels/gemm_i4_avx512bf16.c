@@ -1,7 +1,7 @@
 /* gemm_i4_avx512bf16.c - linear over four-bit weights for AVX-512 with VNNI on AMD's processors:
- * codes are asked into the first level (gemm_i4_body.h: I4_ASK), and the tile is so low that its
- * fp32 sums stay in registers (DOT_HOLDS): there a store costs as much as two products, and blocks
- * are as short as 16. */
+ * codes are prefetched into the first level (gemm_i4_body.h: I4_PREFETCH), and the tile is so low
+ * that its fp32 sums stay in registers (DOT_HOLDS): there a store costs as much as two products,
+ * and blocks are as short as 16. */
 #include "kernels/dot_avx512vnni.h"
 
 #undef DOT_NAME_

@@ -1,7 +1,8 @@
 /* gemm_i4_body.h - linear over four-bit weights (i4.h), included by gemm_i4_<isa>.c.
  *
- * Few rows take the codes apart in registers.  For more, the codes of some blocks of a panel are first written out as bytes,
- * which all rows then read.  Sums of a block are integers; total = scale * sum + total in ascending order in both.
+ * Few rows take the codes apart in registers.  For more, the codes of some blocks of a panel are
+ * first written out as bytes, which all rows then read.  Sums of a block are integers; total =
+ * scale * sum + total in ascending order in both.
  *
  * dot_<isa>.h adds for this
  *   i_low, i_high(w)         the nibbles of w as bytes
@@ -20,8 +21,8 @@
 /* Where codes of few rows are asked to.  Into the first-level cache on AMD's processors
  * (docs/performance.md: Zen 4 reads a quarter to a half more of them); files for processors where
  * that was not measured say otherwise. */
-#if !defined(I4_ASK)
-#define I4_ASK(p) v_prefetch(p)
+#if !defined(I4_PREFETCH)
+#define I4_PREFETCH(p) v_prefetch(p)
 #endif
 #if V_REGISTERS >= 16 && GEMM_VECS <= 2
 #define FEW_ROWS 8
@@ -63,9 +64,11 @@ V_INLINE vi value_of(const int store, vi codes, vi zero) {
 
 /* ---- few rows ---- */
 
-/* Columns [vec V, (vec + vecs) V) of a panel; asks: for codes ahead. */
-V_INLINE void few(const int store, const int rows, const int vecs, const int vec, const bool asks,
-                  const cpu_gemm *g, int64_t row, const char *panel, float *tile) {
+/* Columns [vec V, (vec + vecs) V) of a panel; prefetch: also what is read
+ * FAR bytes later. */
+V_INLINE void few(const int store, const int rows, const int vecs, const int vec,
+                  const bool prefetch, const cpu_gemm *g, int64_t row, const char *panel,
+                  float *tile) {
   const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
   const char *block = panel + HEAD;
   const uint8_t *x[2] = {(const uint8_t *)g->x + row * g->ldx,
@@ -83,12 +86,12 @@ V_INLINE void few(const int store, const int rows, const int vecs, const int vec
       zero[j] = zeros_of(store, &l, block, vec + j);
       MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = i_zero(); }
     }
-    if (asks) I4_ASK(block + FAR);
+    if (prefetch) I4_PREFETCH(block + FAR);
     for (int64_t s = 0; s < steps; s++, w += DOT_STEP) {
       vi low[GEMM_VECS], high[GEMM_VECS];
       DOT_KEEP(ldx);
       DOT_KEEP(ldx3);
-      MICRO_UNROLL for (int j = 0; asks && j < DOT_STEP; j += 64) { I4_ASK(w + FAR + j); }
+      MICRO_UNROLL for (int j = 0; prefetch && j < DOT_STEP; j += 64) { I4_PREFETCH(w + FAR + j); }
       MICRO_UNROLL for (int j = 0; j < vecs; j++) {
         const vi codes = i_load(w + (vec + j) * 4 * V);
         low[j] = value_of(store, i_low(codes), zero[j]);
@@ -194,10 +197,10 @@ static const char *write_e2m1(const cpu_gemm *g, const char *block, int64_t k, b
   return write_out(ACCEL_PLUGIN_E2M1, g, block, k, to);
 }
 
-/* tile[rows][COLS] += the part of k that is written out; x is at its first k.  Meanwhile asks for
- * as many codes at `ahead`, if it is not NULL. */
+/* tile[rows][COLS] += the part of k that is written out; x is at its first k.  Meanwhile
+ * prefetches as many codes from prefetch_at on, if it is not NULL. */
 V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w,
-                         const char *ahead, float *tile) {
+                         const char *prefetch_at, float *tile) {
   const char *codes = w->codes;
   const float *scale = w->scale;
   vf total[GEMM_ROWS][GEMM_VECS];
@@ -207,9 +210,9 @@ V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const by
   for (int64_t at = 0; at < w->k; at += w->block, scale += GEMM_COLS) {
     const int64_t steps = ((w->k - at < w->block ? w->k - at : w->block) + 7) / 8 * 2;
     dot_sums sum;
-    dot_rows(rows, 1, 2, steps, x + at, ldx, codes, ahead, w->read, sum);
+    dot_rows(rows, 1, 2, steps, x + at, ldx, codes, prefetch_at, w->read, sum);
     codes += steps * DOT_STEP;
-    if (ahead) ahead += steps / 2 * w->read;
+    if (prefetch_at) prefetch_at += steps / 2 * w->read;
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf s = v_load(scale + j * V);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -227,11 +230,12 @@ V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const by
   }
 }
 
-typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile);
-#define DOT_TILE(rows)                                                                      \
-  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, \
-                          float *tile) {                                                    \
-    add_blocks(rows, x, ldx, w, ahead, tile);                                               \
+typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, const char *prefetch_at,
+                     float *tile);
+#define DOT_TILE(rows)                                                                            \
+  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, const char *prefetch_at, \
+                          float *tile) {                                                          \
+    add_blocks(rows, x, ldx, w, prefetch_at, tile);                                               \
   }
 DOT_TILES
 

@@ -1,7 +1,7 @@
 /* gemm_i8_neondot.c - linear over int8 weights for 64-bit Arm with its dot product. */
 #include "kernels/dot_neon.h"
 
-#define DOT_X     CPU_X_S8B
+#define DOT_ACT   CPU_ACT_S8B
 #define GEMM_ROWS 6
 #define GEMM_VECS 4
 #define GEMM_TILE 6x16

@@ -1,7 +1,7 @@
 /* gemm_i8_scalar.c - linear over int8 weights for plain C. */
 #include "kernels/dot_scalar.h"
 
-#define DOT_X     CPU_X_U8B
+#define DOT_ACT   CPU_ACT_U8B
 #define GEMM_ROWS 4
 #define GEMM_VECS 2
 #define GEMM_TILE 4x8

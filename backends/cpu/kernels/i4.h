@@ -1,4 +1,5 @@
-/* i4.h - how four-bit weights lie in a panel (CPU_FORM_I4); cpu_pack_i4.c writes it, gemm_i4_body.h reads it.
+/* i4.h - how four-bit weights lie in a panel (CPU_LAYOUT_I4); cpu_pack_i4.c writes it,
+ * gemm_i4_body.h reads it.
  *
  *   factor[cols], sum[cols]  fp32 (dot_body.h)
  *   then block by block of `block` k, the last one cut to a multiple of 8:
@@ -6,8 +7,9 @@
  *     zero[cols]             bytes; uint4 only
  *     codes [block/8][cols][4 bytes]: k .. k+3 in the low nibbles, k+4 .. k+7 in the high ones
  *
- * A code is what is stored, int4 codes plus 8; its value is (code - zero) scale factor, of int4 with zero 8; E2M1 codes
- * stand for twice their value (-12 to 12).  E4M3 scales are read as 2^-8 times their value.  Both are made good in factor.
+ * A code is what is stored, int4 codes plus 8; its value is (code - zero) scale factor, of int4
+ * with zero 8; E2M1 codes stand for twice their value (-12 to 12).  E4M3 scales are read as 2^-8
+ * times their value.  Both are made good in factor.
  */
 #ifndef ACCEL_CPU_I4_H
 #define ACCEL_CPU_I4_H

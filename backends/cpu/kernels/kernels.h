@@ -1,8 +1,13 @@
 /* kernels.h - what the CPU plugin's kernels compute; the list of them is cpu_kernels.def.
  *
- * Kernels are pure: no allocation, no threads, no state.  Matrices are fp32 where nothing else is
- * said, row-major, strides in elements, any alignment. A kernel reads and writes exactly the
- * elements that its comment names. */
+ * A kernel runs on one core.  It is pure: no allocation, no threads, no state.  Each has a type
+ * here or in ops.h (cpu_<slot>_fn) whose comment says what it computes, and one function for each
+ * instruction set, compiled from a shared body: kernels/<family>_body.h, instantiated by
+ * <family>_<isa>.c.  The launches (cpu_linear.c, cpu_attention.c, ...) call them through the table
+ * cpu_kernels.
+ *
+ * Matrices are fp32 unless said otherwise, row-major, strides in elements, any alignment.  A kernel
+ * reads and writes exactly the elements that its comment names. */
 #ifndef ACCEL_CPU_KERNELS_H
 #define ACCEL_CPU_KERNELS_H
 
@@ -12,6 +17,9 @@
 #include <stdint.h>
 
 #include "accel/plugin.h"
+#include "kernels/act_format.h"
+#include "kernels/attention_layout.h"
+#include "kernels/implicit_gemm.h"
 #include "kernels/ops.h"
 
 /* Oldest first: ACCEL_ISA names one, and kernels of it and of all before it that the machine runs
@@ -32,118 +40,23 @@ typedef enum cpu_isa {
 /* ---- linear ---- */
 
 /* How the weights of a linear lie in memory.  They are cut into panels: blocks of `cols` columns of
- * the result, one after the other, each holding all it needs (codes, scales, sums).  pack_<form>.c
- * says how a panel is laid out; k beyond the matrix and missing columns are zeros. */
+ * the result, one after the other, each holding all that its columns need (codes, scales, sums).
+ * cpu_pack*.c say how a panel is laid out; k beyond the matrix and missing columns are zeros. */
 typedef enum cpu_layout {
-  CPU_FORM_F32,  /* [k][cols] */
-  CPU_FORM_BF16, /* pairs of k: [k/2][cols][2] */
-  CPU_FORM_F16,  /* [k/2][2][cols] */
-  CPU_FORM_E4M3, /* scales, then [k/2][cols][2] */
-  CPU_FORM_E5M2,
-  CPU_FORM_I8, /* [k/4][cols][4] */
-  CPU_FORM_I4, /* codes of int4, uint4 or e2m1 */
-  CPU_FORM_COUNT
+  CPU_LAYOUT_F32,  /* [k][cols] */
+  CPU_LAYOUT_BF16, /* pairs of k: [k/2][cols][2] */
+  CPU_LAYOUT_F16,  /* [k/2][2][cols] */
+  CPU_LAYOUT_E4M3, /* scales, then [k/2][cols][2] */
+  CPU_LAYOUT_E5M2,
+  CPU_LAYOUT_I8, /* [k/4][cols][4] */
+  CPU_LAYOUT_I4, /* codes of int4, uint4 or e2m1 */
+  CPU_LAYOUT_COUNT
 } cpu_layout;
 
-/* What a linear kernel reads its x as; all but F32 are converted row by row before. */
-typedef enum cpu_x {
-  CPU_X_F32,
-  CPU_X_BF16, /* rounded to nearest even, denormals to zero; k rounded up to CPU_X_STEP */
-  /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
-  CPU_X_U8,
-  CPU_X_S8,  /* the same less 128, for ISAs that multiply signed codes */
-  CPU_X_U8B, /* as U8, by blocks of the row: cpu_x_block */
-  CPU_X_S8B, /* as S8, by blocks */
-  /* codes 0..127, whose products with int8 weights fit 16 bits by twos; a block is parts, x =
-   * (code - zero) * step * scale.  A part's step is an integer, by which kernels multiply those
-   * 16 bits */
-  CPU_X_U7B,
-  CPU_X_U8W, /* as U8B, S8B and U7B, by wide blocks: cpu_x_beside */
-  CPU_X_S8W,
-  CPU_X_U7W,
-  CPU_X_COUNT
-} cpu_x;
-enum { CPU_X_STEP = 64 };
-/* codes of a row */
-static inline int64_t cpu_x_padded(int64_t k) {
-  return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
-}
-/* of an element */
-static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; }
-
-/* k of one scale of a blocked cpu_x: a few large columns of a layer norm's result then spoil their
- * own block only, or, with the seven bits that suffer most from them, their own part of it. */
-static inline bool cpu_x_blocked(cpu_x x) { return x >= CPU_X_U8B && x <= CPU_X_U7W; }
-static inline bool cpu_x_parted(cpu_x x) { return x == CPU_X_U7B || x == CPU_X_U7W; }
-static inline int64_t cpu_x_block(cpu_x x) {
-  return x >= CPU_X_U8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP;
-}
-enum { CPU_X_PART = 32, CPU_X_MOST_STEP = 255 }; /* sums of a wide block then fit 32 bits */
-/* What a kernel that reads x reads rows of k elements as beside weights with a scale for `group` of
- * them (0: one a column). Every block's end costs as much as a dozen k: long rows, where more
- * blocks remain for errors to even out, have wide ones when no block straddles two scales. */
-static inline cpu_x cpu_x_beside(cpu_x x, int64_t k, uint32_t group) {
-  const bool wide =
-      x >= CPU_X_U8B && x <= CPU_X_U7B && k >= 8 * CPU_X_STEP && group % (4 * CPU_X_STEP) == 0;
-  return wide ? (cpu_x)(x + CPU_X_U8W - CPU_X_U8B) : x;
-}
-/* Floats that stand for a block's zero: one, or steps and zeros times steps of its parts as 16
- * bits. */
-static inline int64_t cpu_x_zeros(cpu_x x) {
-  return cpu_x_parted(x) ? cpu_x_block(x) / CPU_X_PART : 1;
-}
-static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) {
-  return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0;
-}
-/* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12
- * lines in it: fewer than a high register tile has rows.  One line more between them, and they do
- * not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA rate). */
-static inline bool cpu_aliases_l1(int64_t bytes) { return bytes && bytes % 4096 == 0; }
-enum { CPU_WAYS = 8 };
-/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has
- * scale[blocks] and zero[blocks], or, when these are parted, step[parts], zero times step[parts]
- * for each block, int16_t. */
-static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
-  const int64_t codes = cpu_x_padded(k),
-                scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
-                row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP
-                                       : codes;
-  return cpu_aliases_l1(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
-}
-/* Rows of x that are windows over an image as codes, channels last, instead of lying one after the
- * other (int8 weights; the panels are cut into blocks of `block` k, too).  The result is act(x w^T
- * + bias + residual). */
-typedef struct cpu_implicit_gemm {
-  /* rows of a line, within which they are ldx bytes apart; bytes from a line's first to the
-   * next's.      Ranges of rows are whole lines */
-  int64_t line, line_bytes;
-  /* k that are neighbours and have one scale; k is a multiple of it.  Up to 15 bytes behind a block
-   * are read */
-  int64_t block;
-  /* [k / block]: where a block begins, in bytes from its row's beginning */
-  const int64_t *x_at;
-  const float *scale, *zero;     /* x = (code - zero) * scale: of row 0; zero NULL: 0 all over */
-  int64_t scale_row, scale_line; /* floats further in the next row, the next line, */
-  const int64_t *scale_at;       /* [k / block] and in a block */
-  const uint8_t *residual;       /* codes [rows][ldr], or NULL */
-  const float *residual_scale, *residual_zero; /* [rows]; residual_zero NULL: 0 */
-  /* What is asked for meanwhile, by tiles that go straight to y: what another call will read and
-   * write.  In bytes from a row's x and residual, 0 nothing; codes [rows][ldr], or NULL. */
-  int64_t x_ahead, residual_ahead;
-  uint8_t *y_ahead;
-  /* What y reaches, lane by lane of a vector, for who codes it next (cpu_pixels); NULL: nobody
-   * asks.  high[rows][vector]: the largest of 0 and y, low likewise of 0 and -y; they begin anew
-   * with the first panel of a call.  Only where no NaN can arise.  low NULL: act is a ReLU, which
-   * may be left to who codes y. */
-  float *high, *low;
-  /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other in
-   * x */
-  int64_t part, part_bytes;
-} cpu_implicit_gemm;
 /* Bytes for each column before the codes of a block of k int8 weights: the scale, and what x's
  * zeros are multiplied by. */
 static inline int64_t cpu_i8_head(bool parted, int64_t k) {
-  const int64_t pairs = parted ? (k + 2 * CPU_X_PART - 1) / (2 * CPU_X_PART) : 1;
+  const int64_t pairs = parted ? (k + 2 * CPU_ACT_PART - 1) / (2 * CPU_ACT_PART) : 1;
   return (int64_t)sizeof(float) + pairs * 4;
 }
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
@@ -153,12 +66,12 @@ enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, a
  * y = (act(gate) * up) + residual. */
 typedef struct cpu_gemm {
   int64_t n, k;
-  const void *x; /* cpu_x elements */
+  const void *x; /* cpu_act_format elements */
   int64_t ldx;
   const float *x_scale, *x_zero; /* [m]; U8 and S8 only, else NULL */
   const void *w;                 /* panels */
   int64_t panel_bytes;
-  uint32_t group;       /* k of one scale in panels of grouped forms; 0: one scale a column */
+  uint32_t group;       /* k of one scale in panels of grouped layouts; 0: one scale a column */
   uint8_t store, scale; /* accel_plugin_dtype of the codes and of the scales they came with */
   float *y;
   int64_t ldy;
@@ -167,31 +80,33 @@ typedef struct cpu_gemm {
   int64_t ldr;
   int32_t act, glu;
   float alpha;
-  const cpu_implicit_gemm *windows; /* NULL: rows of x follow each other */
+  const cpu_implicit_gemm *implicit_gemm; /* NULL: rows of x follow each other */
 } cpu_gemm;
 /* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend
  * on which others there are. */
 typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                            int64_t panel_end);
 
-/* Rows of x as a cpu_x: y [rows][ldy] (codes past k up to a multiple of CPU_X_STEP are zeros);
- * scale[rows] and zero[rows] for the integers, NULL else; for the blocked ones those of the first
- * row's blocks, the next row's ldy bytes further, so that a row can be converted by parts that are
- * multiples of a block.  A row or block with an infinity or NaN gets a scale that is NaN. */
+/* Rows of x as a cpu_act_format: y [rows][ldy] (codes past k up to a multiple of CPU_ACT_STEP are
+ * zeros); scale[rows] and zero[rows] for the integers, NULL else; for the blocked ones those of the
+ * first row's blocks, the next row's ldy bytes further, so that a row can be converted by parts
+ * that are multiples of a block.  A row or block with an infinity or NaN gets a scale that is
+ * NaN. */
 typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y,
                             int64_t ldy, float *scale, float *zero);
-/* Where a blocked row's scales are; its zeros are cpu_x_blocks further. */
-static inline float *cpu_x_scales(void *row, int64_t k) {
-  return (float *)(void *)((char *)row + cpu_x_padded(k));
+/* Where a blocked row's scales are; its zeros are cpu_act_blocks further. */
+static inline float *cpu_act_scales(void *row, int64_t k) {
+  return (float *)(void *)((char *)row + cpu_act_padded(k));
 }
-/* Whole rows, ldy = cpu_x_row; scale and zero are not used by blocked ones. */
-static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *x, int64_t ldx,
-                                    int64_t rows, int64_t k, void *y, float *scale, float *zero) {
-  if (cpu_x_blocked(to)) {
-    scale = cpu_x_scales(y, k);
-    zero = scale + cpu_x_blocks(to, k);
+/* Whole rows, ldy = cpu_act_row; scale and zero are not used by blocked ones. */
+static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_act_format to, const float *x,
+                                    int64_t ldx, int64_t rows, int64_t k, void *y, float *scale,
+                                    float *zero) {
+  if (cpu_act_blocked(to)) {
+    scale = cpu_act_scales(y, k);
+    zero = scale + cpu_act_blocks(to, k);
   }
-  run(x, ldx, rows, k, y, cpu_x_row(to, k), scale, zero);
+  run(x, ldx, rows, k, y, cpu_act_row(to, k), scale, zero);
 }
 
 /* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V
@@ -201,13 +116,7 @@ typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 
 /* ---- attention ---- */
 
-enum {
-  CPU_ATTENTION_ROWS = 448, /* query rows of one block, at most: they share packed keys */
-  /* of these, at most, or a register tile: their scores stay in the first-level cache */
-  CPU_ATTENTION_STRIP = 24,
-  CPU_ATTENTION_KEYS = 512, /* keys of one tile: longer sequences are gone through tile by tile */
-  CPU_PAGE_ROWS = 256       /* rows of a page of keys and values */
-};
+enum { CPU_PAGE_ROWS = 256 }; /* rows of a page of keys and values */
 
 /* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].
  * A row that sees no key gives zeros. Query row i stands at key i * step + shift: what a window, a
@@ -282,63 +191,11 @@ static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
                  : (const char *)a->v + j * row;
 }
 
-/* Where things lie in the workspace, in floats. */
-typedef struct cpu_attention_plan {
-  /* keys of a tile and dv, rounded up to whole panels */
-  int64_t keys, columns;
-  int64_t v, position, key_side, score, total, q, all; /* offsets, and all of it */
-  /* of a block and of a part of it, whole register tiles */
-  int64_t rows, strip;
-} cpu_attention_plan;
-/* Floats of a query row as pairs of bf16. */
-static inline int64_t cpu_attention_pairs(int64_t dk) { return (dk + 15) / 16 * 8; }
-/* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
-static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv,
-                                                      int64_t relative_columns, int whole,
-                                                      int64_t tile_rows, int64_t panel_cols) {
-  cpu_attention_plan p;
-  const int64_t tile = whole || keys < CPU_ATTENTION_KEYS ? keys : CPU_ATTENTION_KEYS;
-  p.keys = (tile + panel_cols - 1) / panel_cols * panel_cols;
-  p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
-  p.strip = CPU_ATTENTION_STRIP / tile_rows * tile_rows;
-  p.rows = tile < keys ? CPU_ATTENTION_ROWS / tile_rows * tile_rows : p.strip;
-  p.v = p.keys * dk;
-  p.position = p.v + p.keys * p.columns;
-  p.key_side = p.position + p.keys;
-  p.score = (p.key_side + tile * relative_columns + 15) / 16 * 16;
-  p.total = p.score + p.strip * (p.keys + relative_columns) + 16;
-  p.q = p.total + p.rows * p.columns;
-  p.all = p.q + p.strip * cpu_x_row(CPU_X_F32, dk);
-  return p;
-}
-
 /* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile,
  * and of the above only q, k, v, y with F32 rows in one piece, a positive scale, mask (from key 0
  * on), bias and relative are read. */
 typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end,
                                  float *workspace);
-
-/* multiples of any register tile, or above it */
-enum { CPU_ATTENTION_I8_ROWS = 16, CPU_ATTENTION_I8_COLS = 32 };
-/* Where things lie in its workspace, in bytes, and how far keys, dk and dv are filled up. */
-typedef struct cpu_attention_i8_plan {
-  int64_t keys, dk, dv, v, middle, turned, score, q, code, all;
-} cpu_attention_i8_plan;
-static inline cpu_attention_i8_plan cpu_attention_i8_layout(int64_t keys, int64_t dk, int64_t dv) {
-  const int64_t cols = CPU_ATTENTION_I8_COLS, rows = CPU_ATTENTION_I8_ROWS,
-                head = 2 * (int64_t)sizeof(float);
-  cpu_attention_i8_plan p = {.keys = (keys + cols - 1) / cols * cols,
-                             .dk = (dk + 15) / 16 * 16,
-                             .dv = (dv + cols - 1) / cols * cols};
-  p.v = p.keys * (p.dk + head);
-  p.middle = p.v + p.dv * (p.keys + head);
-  p.turned = p.middle + p.dk * (int64_t)sizeof(float);
-  p.score = p.turned + p.dk * 16 * (int64_t)sizeof(float); /* the longest vector */
-  p.q = p.score + rows * p.keys * (int64_t)sizeof(float);
-  p.code = p.q + rows * p.dk;
-  p.all = p.code + rows * p.keys;
-  return p;
-}
 
 /* ---- rows ---- */
 
@@ -391,7 +248,7 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
 
 /* ---- the table ---- */
 
-#define CPU_LINEAR(form, dtype, rows, cols, from, ISA, isa) \
+#define CPU_LINEAR(layout, dtype, rows, cols, from, ISA, isa) \
   cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
 #define CPU_CONVERT(x, dtype, ISA, isa)      cpu_convert_fn accel_##dtype##_convert_row__##isa;
 #define CPU_KERNEL(slot, op, tile, ISA, isa) cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
@@ -400,7 +257,7 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
 typedef struct cpu_linear_kernel {
   cpu_linear_fn *run; /* NULL: this ISA has none */
   int32_t rows, cols; /* of a register tile; cols is also a panel's */
-  cpu_x x;
+  cpu_act_format x;
 } cpu_linear_kernel;
 
 /* The kernels that one ISA uses: of each kind the newest that it can run. */
@@ -408,8 +265,8 @@ typedef struct cpu_kernels {
   cpu_isa isa;
   /* floats of a vector; columns and rows of the fp32 register tile */
   int64_t vector, panel_cols, tile_rows;
-  cpu_linear_kernel linear[CPU_FORM_COUNT];
-  cpu_convert_fn *convert[CPU_X_COUNT];
+  cpu_linear_kernel linear[CPU_LAYOUT_COUNT];
+  cpu_convert_fn *convert[CPU_ACT_COUNT];
   cpu_pack_fn *pack;
   cpu_attention_fn *attention;
   cpu_attention_i8_fn *attention_i8;     /* NULL: codes are not multiplied faster here */
@@ -456,7 +313,8 @@ static inline int cpu_decodes_bf16(const cpu_kernels *k, const cpu_attention *a)
   return k->decode_bf16 && a->kv == ACCEL_PLUGIN_BF16 && cpu_takes_pairs(a, k->vector);
 }
 
-/* cpu_isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
+/* cpu_isa.c.  What the machine and its system run, newest first; the last is always
+ * CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
 /* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be

@@ -29,7 +29,7 @@ V_INLINE vf v_former(vf a, vf b) {
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
-enum { MICRO_NEAR = 512 }; /* floats of b that are asked into the first-level cache ahead */
+enum { MICRO_NEAR = 512 }; /* floats of b that are prefetched into the first-level cache */
 
 /* Elements of n numbers. */
 static inline int64_t micro_depth(int64_t n) { return (n + MICRO_PER - 1) / MICRO_PER; }
@@ -50,10 +50,11 @@ V_INLINE void micro_step(const int rows, const char *const *x, int64_t row, int6
 }
 
 /* a: rows at stride lda.  b: row k at b + k * GEMM_COLS.  c: rows at stride ldc; `on`: the chains
- * of sums go on from what is in c. Meanwhile asks for `ahead`, ahead_step floats further in each
- * round: what will be b after this. */
+ * of sums go on from what is in c. Meanwhile prefetches from prefetch_at on, prefetch_step floats
+ * further in each round: what the next call will read as b. */
 V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float *a, int64_t lda,
-                    const float *b, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
+                    const float *b, float *c, int64_t ldc, const float *prefetch_at,
+                    int64_t prefetch_step) {
   micro_sums sum;
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
@@ -67,17 +68,17 @@ V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float 
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
     MICRO_KEEP(row);
     MICRO_KEEP(row3);
-    v_prefetch_far(ahead);
-    v_prefetch_far(ahead + 16);
-    if (ahead_step > 32) {
-      MICRO_UNROLL for (int i = 2; i < 4; i++) { v_prefetch_far(ahead + 16 * i); }
+    v_prefetch_far(prefetch_at);
+    v_prefetch_far(prefetch_at + 16);
+    if (prefetch_step > 32) {
+      MICRO_UNROLL for (int i = 2; i < 4; i++) { v_prefetch_far(prefetch_at + 16 * i); }
     }
-    if (ahead_step > 64) {
+    if (prefetch_step > 64) {
       MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) {
-        v_prefetch_far(ahead + 16 * i);
+        v_prefetch_far(prefetch_at + 16 * i);
       }
     }
-    ahead += ahead_step;
+    prefetch_at += prefetch_step;
     MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) {
       v_prefetch(b + MICRO_NEAR + i);
     }
@@ -98,12 +99,12 @@ V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float 
 }
 
 typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, float *c,
-                         int64_t ldc, const float *ahead, int64_t ahead_step);
+                         int64_t ldc, const float *prefetch_at, int64_t prefetch_step);
 
 #define MICRO_FN(name, rows, on)                                                           \
   static void name(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, \
-                   int64_t ldc, const float *ahead, int64_t ahead_step) {                  \
-    micro(rows, on, k_count, a, lda, b, c, ldc, ahead, ahead_step);                        \
+                   int64_t ldc, const float *prefetch_at, int64_t prefetch_step) {         \
+    micro(rows, on, k_count, a, lda, b, c, ldc, prefetch_at, prefetch_step);               \
   }
 #define MICRO(rows) MICRO_FN(micro_##rows, rows, false)
 /* clang-format off */

@@ -23,22 +23,22 @@ V_INLINE __m256i e4m3_halves(__m256i upper_bytes) {
 }
 
 /* Two k of a panel, exactly; E4M3 times 2^-8. */
-V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
+V_INLINE void widen_pair(const int layout, const uint8_t *p, vf (*w)[GEMM_VECS]) {
   vf *even = w[0], *odd = w[1];
-  if (form == CPU_FORM_BF16) {
+  if (layout == CPU_LAYOUT_BF16) {
     for (int j = 0; j < 2; j++) {
       __m256i codes = _mm256_loadu_si256((const __m256i *)(p + 32 * j));
       even[j] = _mm256_castsi256_ps(_mm256_slli_epi32(codes, 16));
       odd[j] = _mm256_castsi256_ps(_mm256_and_si256(codes, _mm256_set1_epi32((int)0xffff0000u)));
     }
-  } else if (form == CPU_FORM_F16) {
+  } else if (layout == CPU_LAYOUT_F16) {
     for (int j = 0; j < 2; j++) {
       even[j] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * j)));
       odd[j] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 32 + 16 * j)));
     }
   } else {
     const __m256i codes = _mm256_loadu_si256((const __m256i *)p), low = _mm256_slli_epi16(codes, 8);
-    if (form == CPU_FORM_E4M3) {
+    if (layout == CPU_LAYOUT_E4M3) {
       widen_halves(e4m3_halves(low), even);
       widen_halves(e4m3_halves(codes), odd);
     } else {
@@ -50,7 +50,7 @@ V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
 
 #include "kernels/narrow_body.h"
 
-NARROW(CPU_FORM_BF16, accel_bf16_linear_6x16__avx2)
-NARROW(CPU_FORM_F16, accel_f16_linear_6x16__avx2)
-NARROW(CPU_FORM_E4M3, accel_e4m3_linear_6x16__avx2)
-NARROW(CPU_FORM_E5M2, accel_e5m2_linear_6x16__avx2)
+NARROW(CPU_LAYOUT_BF16, accel_bf16_linear_6x16__avx2)
+NARROW(CPU_LAYOUT_F16, accel_f16_linear_6x16__avx2)
+NARROW(CPU_LAYOUT_E4M3, accel_e4m3_linear_6x16__avx2)
+NARROW(CPU_LAYOUT_E5M2, accel_e5m2_linear_6x16__avx2)

@@ -23,22 +23,22 @@ V_INLINE __m512i e4m3_halves(__m512i upper_bytes) {
 }
 
 /* Two k of a panel, exactly; E4M3 times 2^-8. */
-V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
+V_INLINE void widen_pair(const int layout, const uint8_t *p, vf (*w)[GEMM_VECS]) {
   vf *even = w[0], *odd = w[1];
-  if (form == CPU_FORM_BF16) {
+  if (layout == CPU_LAYOUT_BF16) {
     for (int j = 0; j < 2; j++) {
       __m512i codes = _mm512_loadu_si512(p + 64 * j);
       even[j] = _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16));
       odd[j] = _mm512_castsi512_ps(_mm512_and_si512(codes, _mm512_set1_epi32((int)0xffff0000u)));
     }
-  } else if (form == CPU_FORM_F16) {
+  } else if (layout == CPU_LAYOUT_F16) {
     for (int j = 0; j < 2; j++) {
       even[j] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p + 32 * j)));
       odd[j] = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p + 64 + 32 * j)));
     }
   } else {
     const __m512i codes = _mm512_loadu_si512(p), low = _mm512_slli_epi16(codes, 8);
-    if (form == CPU_FORM_E4M3) {
+    if (layout == CPU_LAYOUT_E4M3) {
       widen_halves(e4m3_halves(low), even);
       widen_halves(e4m3_halves(codes), odd);
     } else {
@@ -50,7 +50,7 @@ V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
 
 #include "kernels/narrow_body.h"
 
-NARROW(CPU_FORM_BF16, accel_bf16_linear_14x32__avx512)
-NARROW(CPU_FORM_F16, accel_f16_linear_14x32__avx512)
-NARROW(CPU_FORM_E4M3, accel_e4m3_linear_14x32__avx512)
-NARROW(CPU_FORM_E5M2, accel_e5m2_linear_14x32__avx512)
+NARROW(CPU_LAYOUT_BF16, accel_bf16_linear_14x32__avx512)
+NARROW(CPU_LAYOUT_F16, accel_f16_linear_14x32__avx512)
+NARROW(CPU_LAYOUT_E4M3, accel_e4m3_linear_14x32__avx512)
+NARROW(CPU_LAYOUT_E5M2, accel_e5m2_linear_14x32__avx512)

@@ -47,8 +47,8 @@ V_INLINE __m512i look_up(const uint8_t *table, __m512i codes) { /* by the low se
 }
 
 /* Two k of a panel, exactly: a pair of each column. */
-V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
-  const magnitudes *m = form == CPU_FORM_E4M3 ? &e4m3 : &e5m2;
+V_INLINE void widen_pair(const int layout, const uint8_t *p, vf (*w)[GEMM_VECS]) {
+  const magnitudes *m = layout == CPU_LAYOUT_E4M3 ? &e4m3 : &e5m2;
   /* four columns of either half by turns, which unpacking undoes */
   const __m512i codes = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7),
                                                  _mm512_loadu_si512(p)),
@@ -61,5 +61,5 @@ V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
 
 #include "kernels/narrow_body.h"
 
-NARROW(CPU_FORM_E4M3, accel_e4m3_linear_14x32__avx512bf16)
-NARROW(CPU_FORM_E5M2, accel_e5m2_linear_14x32__avx512bf16)
+NARROW(CPU_LAYOUT_E4M3, accel_e4m3_linear_14x32__avx512bf16)
+NARROW(CPU_LAYOUT_E5M2, accel_e5m2_linear_14x32__avx512bf16)

@@ -21,13 +21,14 @@ enum {
   NARROW_LENGTH = 1536,
   NARROW_ROWS = 140,  /* that share what was widened, at most */
   NARROW_X = 3 << 19, /* bytes of x that stay in the second-level cache while all panels pass */
-  /* bytes that a panel is asked into the second-level cache ahead of its use: the first level */
+  /* A panel is prefetched NARROW_FAR bytes before its use into the second-level cache, and
+   * NARROW_NEAR bytes before into the first: that can wait for too few lines at once to read as
+   * fast as memory does (Zen 4: 75 % of its rate without the first step, 95 % and more with it). */
   NARROW_FAR = 2048,
-  /* can wait for too few lines at once to read as fast as memory (Zen 4: 75 %, so 95 and more) */
   NARROW_NEAR = 512
 };
 
-/* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of
+/* One panel: scales [blocks of the format][cols] (eight-bit layouts only), then codes by pairs of
  * k. */
 typedef struct narrow {
   const uint8_t *codes;
@@ -35,15 +36,17 @@ typedef struct narrow {
   int64_t block; /* k of one chain */
 } narrow;
 
-V_INLINE bool narrow_scaled(const int form) {
-  return form == CPU_FORM_E4M3 || form == CPU_FORM_E5M2;
+V_INLINE bool narrow_scaled(const int layout) {
+  return layout == CPU_LAYOUT_E4M3 || layout == CPU_LAYOUT_E5M2;
 }
 
-V_INLINE int narrow_pair_bytes(const int form) { return (narrow_scaled(form) ? 2 : 4) * GEMM_COLS; }
+V_INLINE int narrow_pair_bytes(const int layout) {
+  return (narrow_scaled(layout) ? 2 : 4) * GEMM_COLS;
+}
 
-V_INLINE narrow narrow_panel(const int form, const cpu_gemm *g, int64_t panel) {
+V_INLINE narrow narrow_panel(const int layout, const cpu_gemm *g, int64_t panel) {
   const uint8_t *at = (const uint8_t *)g->w + panel * g->panel_bytes;
-  if (!narrow_scaled(form)) return (narrow){.codes = at, .block = g->k};
+  if (!narrow_scaled(layout)) return (narrow){.codes = at, .block = g->k};
   return (narrow){.codes = at + (g->group ? (g->k + g->group - 1) / g->group : 1) * GEMM_COLS *
                                     (int64_t)sizeof(float),
                   .scale = (const float *)at,
@@ -51,14 +54,14 @@ V_INLINE narrow narrow_panel(const int form, const cpu_gemm *g, int64_t panel) {
 }
 
 /* total[rows][cols] += scale * chain; without scales the chain went on from the total. */
-V_INLINE void narrow_add(const int form, const int rows, const float *scale, const vf *chain,
+V_INLINE void narrow_add(const int layout, const int rows, const float *scale, const vf *chain,
                          float *total) {
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-    vf s = narrow_scaled(form) ? v_load(scale + j * V) : v_zero();
+    vf s = narrow_scaled(layout) ? v_load(scale + j * V) : v_zero();
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
       float *t = total + i * GEMM_COLS + j * V;
       const vf more = chain[i * GEMM_VECS + j];
-      v_store(t, narrow_scaled(form) ? v_fma(s, more, v_load(t)) : more);
+      v_store(t, narrow_scaled(layout) ? v_fma(s, more, v_load(t)) : more);
     }
   }
 }
@@ -107,12 +110,12 @@ typedef vf narrow_sums[NARROW_PANELS][NARROW_FEW][GEMM_VECS];
 
 /* Two k, or the first element of them when there is no second.  x holds every fourth row, the
  * others are at 1, 2 and 3 times `row` bytes from it. */
-V_INLINE void narrow_step(const int form, const int rows, const int panels, const int steps,
+V_INLINE void narrow_step(const int layout, const int rows, const int panels, const int steps,
                           const char *const *x, int64_t row, int64_t row3, const uint8_t *const *at,
                           float *kept, vf (*sum)[NARROW_FEW][GEMM_VECS]) {
   MICRO_UNROLL for (int p = 0; p < panels; p++) {
     vf w[NARROW_STEPS][GEMM_VECS];
-    widen_pair(form, at[p], w);
+    widen_pair(layout, at[p], w);
     MICRO_UNROLL for (int u = 0; u < steps; u++) {
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
         if (kept) v_store(kept + u * GEMM_COLS + j * V, w[u][j]);
@@ -125,7 +128,7 @@ V_INLINE void narrow_step(const int form, const int rows, const int panels, cons
   }
 }
 
-V_INLINE void narrow_sum(const int form, const int rows, const int panels, const bool keep,
+V_INLINE void narrow_sum(const int layout, const int rows, const int panels, const bool keep,
                          const narrow_chain *c, vf (*sum)[NARROW_FEW][GEMM_VECS]) {
   const uint8_t *at[NARROW_PANELS];
   const char *x[(NARROW_FEW + 3) / 4];
@@ -143,96 +146,96 @@ V_INLINE void narrow_sum(const int form, const int rows, const int panels, const
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
     MICRO_KEEP(row);
     MICRO_UNROLL for (int p = 0; p < panels; p++) {
-      MICRO_UNROLL for (int i = 0; i < narrow_pair_bytes(form); i += 64) {
+      MICRO_UNROLL for (int i = 0; i < narrow_pair_bytes(layout); i += 64) {
         v_prefetch_far(at[p] + NARROW_FAR + i);
         v_prefetch(at[p] + NARROW_NEAR + i);
       }
     }
-    narrow_step(form, rows, panels, NARROW_STEPS, x, row, row3, at, keep ? kept : NULL, sum);
-    MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] += narrow_pair_bytes(form); }
+    narrow_step(layout, rows, panels, NARROW_STEPS, x, row, row3, at, keep ? kept : NULL, sum);
+    MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] += narrow_pair_bytes(layout); }
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * NARROW_STEPS; }
     if (keep) kept += NARROW_STEPS * GEMM_COLS;
   }
-  if (c->count % 2) narrow_step(form, rows, panels, 1, x, row, row3, at, keep ? kept : NULL, sum);
+  if (c->count % 2) narrow_step(layout, rows, panels, 1, x, row, row3, at, keep ? kept : NULL, sum);
 }
 
-V_INLINE void narrow_few(const int form, const int rows, const int panels, const cpu_gemm *g,
+V_INLINE void narrow_few(const int layout, const int rows, const int panels, const cpu_gemm *g,
                          int64_t row, int64_t panel) {
   float total[NARROW_PANELS][NARROW_FEW * GEMM_COLS] __attribute__((aligned(64)));
-  const narrow w = narrow_panel(form, g, panel);
+  const narrow w = narrow_panel(layout, g, panel);
   for (int p = 0; p < panels; p++)
     for (int64_t j = 0; j < rows * GEMM_COLS; j += V) v_store(total[p] + j, v_zero());
   for (int64_t k = 0; k < g->k; k += w.block) {
     const narrow_chain c = {.x = (const float *)g->x + (row * g->ldx + k) / MICRO_PER,
-                            .codes = w.codes + k / 2 * narrow_pair_bytes(form),
+                            .codes = w.codes + k / 2 * narrow_pair_bytes(layout),
                             .ldx = g->ldx / MICRO_PER,
                             .panel_bytes = g->panel_bytes,
                             .count = g->k - k < w.block ? g->k - k : w.block};
     narrow_sums sum;
-    narrow_sum(form, rows, panels, false, &c, sum);
+    narrow_sum(layout, rows, panels, false, &c, sum);
     MICRO_UNROLL for (int p = 0; p < panels; p++) {
-      narrow_add(form, rows, narrow_scaled(form) ? narrow_scale(g, &w, k, p) : NULL, sum[p][0],
+      narrow_add(layout, rows, narrow_scaled(layout) ? narrow_scale(g, &w, k, p) : NULL, sum[p][0],
                  total[p]);
     }
   }
   for (int p = 0; p < panels; p++) finish(g, total[p], row, rows, panel + p);
 }
 
-V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, const cpu_gemm *g,
+V_INLINE void narrow_few_rows(const int layout, const int rows, const int panels, const cpu_gemm *g,
                               int64_t row, int64_t panel, int64_t panel_end) {
   for (; panels > 1 && panel + panels <= panel_end; panel += panels)
-    narrow_few(form, rows, panels, g, row, panel);
-  for (; panel < panel_end; panel++) narrow_few(form, rows, 1, g, row, panel);
+    narrow_few(layout, rows, panels, g, row, panel);
+  for (; panel < panel_end; panel++) narrow_few(layout, rows, 1, g, row, panel);
 }
 
 /* ---- weights widened into the cache ---- */
 
-/* Rows [row, stop) of one panel; total: room for them.  In each block of k, `most` long without
+/* Rows [row, stop) of one panel; total: scratch for them.  In each block of k, `most` long without
  * scales, the `first` of them widen for all. */
-V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t most,
+V_INLINE void narrow_panel_rows(const int layout, const int first, const int64_t most,
                                 const cpu_gemm *g, int64_t row, int64_t stop, int64_t panel,
                                 float *total) {
   float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
       tile[(NARROW_FEW > GEMM_ROWS ? NARROW_FEW : GEMM_ROWS) * GEMM_COLS]
       __attribute__((aligned(64)));
-  const narrow w = narrow_panel(form, g, panel);
+  const narrow w = narrow_panel(layout, g, panel);
   const int64_t pieces = g->k > most ? (g->k + most - 1) / most : 1,
                 piece = (g->k + pieces - 1) / pieces, /* as equal as rounds of a tile allow */
       length =
-          narrow_scaled(form) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
+          narrow_scaled(layout) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
                 tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
-                step = (MICRO_STEPS / NARROW_STEPS * narrow_pair_bytes(form) / 4 + tiles - 1) /
+                step = (MICRO_STEPS / NARROW_STEPS * narrow_pair_bytes(layout) / 4 + tiles - 1) /
                        tiles, /* of prefetching, in floats */
       ldx = g->ldx / MICRO_PER;
   /* then tiles are done at once, in the same lines */
-  const bool whole = !narrow_scaled(form) && g->k > 0 && pieces == 1;
+  const bool whole = !narrow_scaled(layout) && g->k > 0 && pieces == 1;
   for (int64_t j = 0; !whole && j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
   if (!g->k) finish(g, total, row, stop - row, panel);
   for (int64_t k = 0; k < g->k; k += length) {
     const float *x = (const float *)g->x + row * ldx + k / MICRO_PER,
-                *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
+                *scale = narrow_scaled(layout) ? narrow_scale(g, &w, k, 0) : NULL;
     const narrow_chain c = {.x = x,
-                            .codes = w.codes + k / 2 * narrow_pair_bytes(form),
+                            .codes = w.codes + k / 2 * narrow_pair_bytes(layout),
                             .ldx = ldx,
                             .count = g->k - k < length ? g->k - k : length,
                             .kept = block,
-                            .from = narrow_scaled(form) || !k ? NULL : total};
+                            .from = narrow_scaled(layout) || !k ? NULL : total};
     const float *ahead =
-        (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
+        (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(layout));
     const int64_t depth = micro_depth(c.count);
     narrow_sums sum;
     const bool last = k + length >= g->k;
-    if (last) expect(g, row, first, panel);
-    narrow_sum(form, first, 1, true, &c, sum);
-    narrow_add(form, first, scale, sum[0][0], whole ? tile : total);
+    if (last) prefetch_result(g, row, first, panel);
+    narrow_sum(layout, first, 1, true, &c, sum);
+    narrow_add(layout, first, scale, sum[0][0], whole ? tile : total);
     if (last) finish(g, whole ? tile : total, row, first, panel);
     for (int64_t i = first, rows; i < stop - row; i += rows) {
       rows = micro_height(stop - row - i);
-      if (last) expect(g, row + i, rows, panel);
-      if (narrow_scaled(form)) {
+      if (last) prefetch_result(g, row + i, rows, panel);
+      if (narrow_scaled(layout)) {
         micro_of_rows[rows](depth, x + i * ldx, ldx, block, tile, GEMM_COLS, ahead, step);
         for (int64_t r = 0; r < rows; r++)
-          narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS),
+          narrow_add(layout, 1, scale, (const vf *)(tile + r * GEMM_COLS),
                      total + (i + r) * GEMM_COLS);
       } else {
         (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block,
@@ -245,14 +248,14 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
   }
 }
 
-V_INLINE void narrow_two_tiles(const int form, const cpu_gemm *g, int64_t row, int64_t row_end,
+V_INLINE void narrow_two_tiles(const int layout, const cpu_gemm *g, int64_t row, int64_t row_end,
                                int64_t panel, int64_t panel_end) {
   float total[2 * NARROW_HALF * GEMM_COLS] __attribute__((aligned(64)));
   for (; panel < panel_end; panel++)
-    narrow_panel_rows(form, NARROW_HALF, NARROW_SHORT, g, row, row_end, panel, total);
+    narrow_panel_rows(layout, NARROW_HALF, NARROW_SHORT, g, row, row_end, panel, total);
 }
 
-V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end,
+V_INLINE void narrow_many_rows(const int layout, const cpu_gemm *g, int64_t row, int64_t row_end,
                                int64_t panel, int64_t panel_end) {
   float total[NARROW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   int64_t most = NARROW_X / (4 * (g->k ? micro_depth(g->k) : 1));
@@ -263,7 +266,7 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
     int64_t first = row + (row_end - row) * c / chunks,
             stop = row + (row_end - row) * (c + 1) / chunks;
     for (int64_t p = panel; p < panel_end; p++)
-      narrow_panel_rows(form, NARROW_FEW, NARROW_LENGTH, g, first, stop, p, total);
+      narrow_panel_rows(layout, NARROW_FEW, NARROW_LENGTH, g, first, stop, p, total);
   }
 }
 
@@ -272,29 +275,29 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
 /* Of so many rows, how many panels side by side: enough chains to hide what a sum waits for. */
 /* clang-format off */
 #if V_REGISTERS >= 32
-#define NARROW_HEIGHTS(X, form) \
-  X(form, 1, 4) X(form, 2, 4) X(form, 3, 2) X(form, 4, 2) X(form, 5, 2) X(form, 6, 1) X(form, 7, 1) X(form, 8, 1) \
-  X(form, 9, 1) X(form, 10, 1) X(form, 11, 1) X(form, 12, 1)
+#define NARROW_HEIGHTS(X, layout) \
+  X(layout, 1, 4) X(layout, 2, 4) X(layout, 3, 2) X(layout, 4, 2) X(layout, 5, 2) X(layout, 6, 1) X(layout, 7, 1) X(layout, 8, 1) \
+  X(layout, 9, 1) X(layout, 10, 1) X(layout, 11, 1) X(layout, 12, 1)
 #else
-#define NARROW_HEIGHTS(X, form) X(form, 1, 4) X(form, 2, 2) X(form, 3, 1) X(form, 4, 1) X(form, 5, 1)
+#define NARROW_HEIGHTS(X, layout) X(layout, 1, 4) X(layout, 2, 2) X(layout, 3, 1) X(layout, 4, 1) X(layout, 5, 1)
 #endif
 /* clang-format on */
-#define NARROW_CASE(form, rows, panels)                            \
-  case rows:                                                       \
-    narrow_few_rows(form, rows, panels, g, row, panel, panel_end); \
+#define NARROW_CASE(layout, rows, panels)                            \
+  case rows:                                                         \
+    narrow_few_rows(layout, rows, panels, g, row, panel, panel_end); \
     return;
-#define NARROW(form, name)                                                                       \
+#define NARROW(layout, name)                                                                     \
   static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,         \
                          int64_t panel_end) {                                                    \
-    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                 \
+    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, layout) }                               \
   }                                                                                              \
   void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
     if (row_end - row <= NARROW_FEW)                                                             \
       name##_few(g, row, row_end, panel, panel_end);                                             \
     else if (row_end - row <= 2 * NARROW_HALF)                                                   \
-      narrow_two_tiles(form, g, row, row_end, panel, panel_end);                                 \
+      narrow_two_tiles(layout, g, row, row_end, panel, panel_end);                               \
     else                                                                                         \
-      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                 \
+      narrow_many_rows(layout, g, row, row_end, panel, panel_end);                               \
   }
 
 #endif

@@ -24,7 +24,7 @@ V_INLINE vf widen_halves(const void *p) {
 #include "kernels/narrow_four.h"
 #include "kernels/narrow_body.h"
 
-NARROW(CPU_FORM_BF16, accel_bf16_linear_4x8__scalar)
-NARROW(CPU_FORM_F16, accel_f16_linear_4x8__scalar)
-NARROW(CPU_FORM_E4M3, accel_e4m3_linear_4x8__scalar)
-NARROW(CPU_FORM_E5M2, accel_e5m2_linear_4x8__scalar)
+NARROW(CPU_LAYOUT_BF16, accel_bf16_linear_4x8__scalar)
+NARROW(CPU_LAYOUT_F16, accel_f16_linear_4x8__scalar)
+NARROW(CPU_LAYOUT_E4M3, accel_e4m3_linear_4x8__scalar)
+NARROW(CPU_LAYOUT_E5M2, accel_e5m2_linear_4x8__scalar)

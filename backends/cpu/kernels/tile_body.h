@@ -77,8 +77,8 @@ static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int6
   return false;
 }
 
-/* Asks for what finish() will write and add: many rows of y lie on as many pages. */
-V_INLINE void expect(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel) {
+/* Prefetches what finish() will write to and add: many rows of y lie on as many pages. */
+V_INLINE void prefetch_result(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width;
   for (int64_t i = row; i < row + rows; i++)
     for (int64_t j = col; j < col + width && j < g->n; j += 16) {

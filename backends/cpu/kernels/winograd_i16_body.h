@@ -28,12 +28,12 @@ typedef struct scaling {
 } scaling;
 
 /* The scale that all lines of a row of windows get, NaN where one of them has no number, for words
- * `room` times as large as codes: what their transform has of the 16 bits, with zeros anywhere or
+ * `gain` times as large as codes: what their transform has of the 16 bits, with zeros anywhere or
  * at 0. */
-static float common_scale(const cpu_winograd_i16 *g, int64_t row, float *room) {
+static float common_scale(const cpu_winograd_i16 *g, int64_t row, float *gain) {
   const float *scale = g->scale + row * WINDOW * g->line;
   float most = 0;
-  *room = g->zero ? 1.25f : 1.875f;
+  *gain = g->zero ? 1.25f : 1.875f;
   for (int l = 0; l < SIDE; l++) {
     if (!(scale[l * g->line] <= 3.4e38f)) return NAN;
     most = fmaxf(most, scale[l * g->line]);
@@ -42,11 +42,11 @@ static float common_scale(const cpu_winograd_i16 *g, int64_t row, float *room) {
 }
 
 static void scale_lines(const cpu_winograd_i16 *g, int64_t row, scaling *s) {
-  float room;
-  const float common = common_scale(g, row, &room);
+  float gain;
+  const float common = common_scale(g, row, &gain);
   for (int l = 0; l < SIDE; l++) {
     const int64_t at = (row * WINDOW + l) * g->line;
-    const int factor = common > 0 ? (int)lrintf(g->scale[at] / common * room * 8192.0f) : 0,
+    const int factor = common > 0 ? (int)lrintf(g->scale[at] / common * gain * 8192.0f) : 0,
               zero = common > 0 && g->zero ? (int)g->zero[at] : 0;
     s->factor[l] = i_words(factor);
     s->less[l] = i_words(16 - (zero * factor >> 8));
@@ -97,13 +97,13 @@ static void transform_words(const cpu_winograd_i16 *g, int64_t row, int64_t c, c
 
 /* sums[rows][36][COLS] = x[rows][k] w. */
 typedef void tile_fn(int64_t k, const int16_t *x, const char *w, const char *ahead,
-                     int64_t ahead_step, int32_t *sums);
+                     int64_t prefetch_step, int32_t *sums);
 #define DOT_TILE(rows)                                                                            \
   static void tile_##rows(int64_t k, const int16_t *x, const char *w, const char *ahead,          \
-                          int64_t ahead_step, int32_t *sums) {                                    \
+                          int64_t prefetch_step, int32_t *sums) {                                 \
     dot_sums sum;                                                                                 \
     dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, k * (int64_t)sizeof *x, w, \
-             ahead, ahead_step, sum);                                                             \
+             ahead, prefetch_step, sum);                                                          \
     MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                 \
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                          \
         i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                   \
@@ -116,14 +116,15 @@ DOT_TILES
 static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
   const int64_t windows = g->rows * g->wide, bytes = g->k * GEMM_COLS * (int64_t)sizeof(int16_t),
                 tiles = (windows + GEMM_ROWS - 1) / GEMM_ROWS,
-                ahead_step = ROUND * DOT_STEP / tiles;
+                prefetch_step = ROUND * DOT_STEP / tiles;
   const char *w = panel + HEAD;
   for (int p = 0; p < POINTS; p++, w += bytes) {
     const int16_t *x = g->points + p * cpu_winograd_i16_step(windows, g->k);
     const char *ahead = w + bytes;
-    for (int64_t at = 0, rows; at < windows; at += rows, ahead += g->k / 2 / ROUND * ahead_step) {
+    for (int64_t at = 0, rows; at < windows;
+         at += rows, ahead += g->k / 2 / ROUND * prefetch_step) {
       rows = dot_height(windows - at);
-      tile_of[rows](g->k, x + at * g->k, w, ahead, ahead_step,
+      tile_of[rows](g->k, x + at * g->k, w, ahead, prefetch_step,
                     g->sums + (at * POINTS + p) * GEMM_COLS);
     }
   }
@@ -188,9 +189,9 @@ static void put_panel(const cpu_winograd_i16 *g, int64_t panel, bool begins) {
   const float *factor = (const float *)(const void *)(g->w + panel * g->panel_bytes);
   const int32_t *sums = g->sums;
   for (int64_t row = 0; row < g->rows; row++) {
-    float room;
-    const float common = common_scale(g, row, &room);
-    const vf scale = v_set(common / room);
+    float gain;
+    const float common = common_scale(g, row, &gain);
+    const vf scale = v_set(common / gain);
     for (int64_t w = 0; w < g->wide; w++, sums += POINTS * GEMM_COLS)
       for (int j = 0; j < GEMM_VECS; j++) {
         vf y[WINDOW][WINDOW];
