@@ -16,6 +16,6 @@
 void *accel__block_alloc(size_t bytes);
 void *accel__block_calloc(size_t bytes);
 void accel__block_free(void *block); /* NULL and what malloc gave as well */
-void accel__block_cache_trim(void); /* what is kept goes back to the system */
+void accel__block_cache_trim(void);  /* what is kept goes back to the system */
 
 #endif

@@ -22,17 +22,19 @@
 
 /* ---- the table: every call counted, any one of them failing ---- */
 
-#define CALLS(C)                                                                               \
-  C(retain)                                                                                    \
-  C(allocate)                                                                                  \
-  C(host_allocate)                                                                             \
-  C(host_address)                                                                              \
-  C(to_device)                                                                                 \
-  C(from_device)                                                                               \
-  C(within)                                                                                    \
-  C(stream_new)                                                                                \
-  C(stream_wait) C(event_new) C(event_record) C(event_ms) C(module_load) C(function) C(launch) \
-      C(enter) C(create) C(compile) C(code)
+#define CALLS(C)   \
+  C(retain)        \
+  C(allocate)      \
+  C(host_allocate) \
+  C(host_address)  \
+  C(to_device)     \
+  C(from_device)   \
+  C(within)        \
+  C(stream_new)    \
+  C(stream_wait)   \
+  C(event_new)     \
+  C(event_record)  \
+  C(event_ms) C(module_load) C(function) C(launch) C(enter) C(create) C(compile) C(code)
 typedef enum call {
 #define NUMBER(name) CALL_##name,
   CALLS(NUMBER)

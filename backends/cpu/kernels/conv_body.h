@@ -145,9 +145,8 @@ V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
       v_storen(g->y + (row + i) * g->cols + c, sum[i], left);
     }
   }
-  if (g->act != ACCEL_PLUGIN_ACT_NONE)
-    CPU_NAME(activate, row)
-    (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
+  if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)
+  (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
 }
 
 void CPU_NAME(taps, row)(const cpu_tap *g, int64_t rows) {

@@ -27,11 +27,11 @@
 #define E5M2_LOW(m)   (uint8_t)(E5M2_BITS(m) & 0xff),
 #define FOUR(F, m)    F(m) F((m) + 1) F((m) + 2) F((m) + 3)
 #define SIXTEEN(F, m) FOUR(F, m) FOUR(F, (m) + 4) FOUR(F, (m) + 8) FOUR(F, (m) + 12)
-#define MAGNITUDES(F)                                                                         \
-  {                                                                                           \
-    SIXTEEN(F, 0)                                                                             \
-    SIXTEEN(F, 16) SIXTEEN(F, 32) SIXTEEN(F, 48) SIXTEEN(F, 64) SIXTEEN(F, 80) SIXTEEN(F, 96) \
-        SIXTEEN(F, 112)                                                                       \
+#define MAGNITUDES(F)                                                                          \
+  {                                                                                            \
+    SIXTEEN(F, 0)                                                                              \
+    SIXTEEN(F, 16)                                                                             \
+    SIXTEEN(F, 32) SIXTEEN(F, 48) SIXTEEN(F, 64) SIXTEEN(F, 80) SIXTEEN(F, 96) SIXTEEN(F, 112) \
   }
 
 typedef struct magnitudes {
