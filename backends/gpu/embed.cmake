@@ -1,17 +1,21 @@
 # embed.cmake - the kernels of gpu_kernels.def for one API, run at build:
 #   cmake -DAPI=<api> -DHERE=<backends/gpu> -DOUT=<file> -DCC=<C compiler> -DMODE=<table|c|text> -P embed.cmake
-# Every kernel goes through the C preprocessor with dialect/dialect_<api>.h, its _begin.h and its _end.h.
+# Every line goes through the C preprocessor with dialect/dialect_<api>.h, its _begin.h and its _end.h.
 #   table  OUT is a C file that defines gpu_kernels[] (API is `table`)
-#   c      OUT is a C file that defines `const char *const gpu_kernel_text[GPU_KERNELS]`; NULL where a kernel is for another API
-#   text   OUT is a folder that receives <name>.txt for each kernel, for a compiler that runs at build; files keep their time when unchanged
-include(${HERE}/gpu_kernels.cmake)
-gpu_kernel_list(${HERE}/gpu_kernels.def kernels)
+#   c      OUT is a C file that defines `const char *const gpu_kernel_text[GPU_KERNELS]`; NULL where a line is for another API
+#   text   OUT is a folder that receives <name>.txt for each line, for a compiler that runs at build; files keep their time when unchanged
+file(STRINGS ${HERE}/gpu_kernels.def lines REGEX "^GPU_KERNEL\\(")
 set(out "/* made by embed.cmake */\n#include \"gpu/gpu.h\"\n")
 set(list "")
-foreach(kernel IN LISTS kernels)
-  gpu_kernel_fields("${kernel}")
-  separate_arguments(defines UNIX_COMMAND "${defines}")
-  if(NOT apis STREQUAL "" AND NOT " ${apis} " MATCHES " ${API} " AND NOT MODE STREQUAL table)
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^GPU_KERNEL\\(([a-z0-9_]+), ([a-z0-9_]+), \"([^\"]*)\", \"([a-z ]*)\"\\)$")
+    message(FATAL_ERROR "gpu_kernels.def: cannot read ${line}")
+  endif()
+  set(name ${CMAKE_MATCH_1})
+  set(file ${CMAKE_MATCH_2})
+  set(only "${CMAKE_MATCH_4}")
+  separate_arguments(defines UNIX_COMMAND "${CMAKE_MATCH_3}")
+  if(NOT only STREQUAL "" AND NOT " ${only} " MATCHES " ${API} " AND NOT MODE STREQUAL table)
     string(APPEND list "  [GPU_K_${name}] = 0,\n")
     continue()
   endif()
@@ -27,7 +31,7 @@ foreach(kernel IN LISTS kernels)
     endif()
     string(REGEX MATCH "^([^,]*),([^,]*),([^,]*)$" whole "${CMAKE_MATCH_1}")
     string(APPEND out "_Static_assert((${CMAKE_MATCH_2}) <= GPU_BINDINGS && 4 * (${CMAKE_MATCH_2}) + (${CMAKE_MATCH_3}) <= GPU_PARAMS && (${CMAKE_MATCH_3}) > 0, \"${name}: too many buffers or parameters\");\n")
-    string(APPEND list "  [GPU_K_${name}] = {\"${name}\", \"${apis}\", GPU_K_${subgroup}, ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2}, ${CMAKE_MATCH_3}},\n")
+    string(APPEND list "  [GPU_K_${name}] = {\"${name}\", \"${only}\", ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2}, ${CMAKE_MATCH_3}},\n")
   elseif(MODE STREQUAL c)
     string(HEX "${text}" bytes)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")

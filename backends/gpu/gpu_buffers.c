@@ -5,31 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_layer.h"
+#include "gpu/gpu_ops.h"
 
 enum { WORD = 4 };
 
-/* A device that is open because it has such buffers. */
-typedef struct open_device {
-  struct open_device *next;
+typedef struct held { /* a device with buffers */
+  struct held *next;
   gpu_device *device;
   gpu_limits limits;
-  uint32_t index, buffers;
-} open_device;
+  uint32_t index, users;
+} held;
 
 typedef struct device_buffer {
-  open_device *on;
+  held *on;
   gpu_buffer *buffer;
   uint64_t bytes; /* a multiple of WORD */
 } device_buffer;
 
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and its counts */
-static open_device *open_devices;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and its counts */
+static held *list;
 
-/* The device, opened for its first buffer; one more buffer is counted.  With the lock held. */
-static int32_t acquire_device(uint32_t index, open_device **out, accel_plugin_error *error) {
+/* With the lock held. */
+static int32_t hold(uint32_t index, held **out, accel_plugin_error *error) {
   static const accel_plugin_options options = {.size = sizeof options};
-  open_device *h = open_devices;
+  held *h = list;
   while (h && h->index != index) h = h->next;
   if (!h) {
     h = calloc(1, sizeof *h);
@@ -40,18 +39,17 @@ static int32_t acquire_device(uint32_t index, open_device **out, accel_plugin_er
       return rc;
     }
     h->index = index;
-    h->next = open_devices;
-    open_devices = h;
+    h->next = list;
+    list = h;
   }
-  h->buffers++;
+  h->users++;
   *out = h;
   return ACCEL_PLUGIN_OK;
 }
 
-/* With the lock held. */
-static void release_device(open_device *h) {
-  if (--h->buffers) return;
-  open_device **at = &open_devices;
+static void let_go(held *h) {
+  if (--h->users) return;
+  held **at = &list;
   while (*at != h) at = &(*at)->next;
   *at = h->next;
   gpu_plugin_api.close(h->device);
@@ -62,8 +60,8 @@ int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_e
   *out = NULL;
   device_buffer *b = calloc(1, sizeof *b);
   if (!b) return kit_no_memory(error, sizeof *b);
-  pthread_mutex_lock(&devices_lock);
-  int32_t rc = acquire_device(device, &b->on, error);
+  pthread_mutex_lock(&lock);
+  int32_t rc = hold(device, &b->on, error);
   if (!rc) {
     const uint64_t most = b->on->limits.buffer;
     b->bytes = n ? (n < UINT64_MAX - WORD ? n + WORD - 1 : n) / WORD * WORD : WORD;
@@ -73,9 +71,9 @@ int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_e
                         "cut the tensor",
                         (unsigned long long)n, (unsigned long long)most)
              : gpu_plugin_api.alloc(b->on->device, b->bytes, false, &b->buffer, NULL, error);
-    if (rc) release_device(b->on);
+    if (rc) let_go(b->on);
   }
-  pthread_mutex_unlock(&devices_lock);
+  pthread_mutex_unlock(&lock);
   if (rc)
     free(b);
   else
@@ -87,10 +85,10 @@ void gpu_buffer_free(uint32_t device, void *buffer) {
   device_buffer *b = buffer;
   (void)device;
   if (!b) return;
-  pthread_mutex_lock(&devices_lock);
+  pthread_mutex_lock(&lock);
   gpu_plugin_api.release(b->on->device, b->buffer);
-  release_device(b->on);
-  pthread_mutex_unlock(&devices_lock);
+  let_go(b->on);
+  pthread_mutex_unlock(&lock);
   free(b);
 }
 

@@ -1,9 +1,9 @@
-/* gpu_run.c - one run of an endpoint: its stream, the constants that its kernels read, the checks of
- * indices that they make for the host, and how one dispatch of it is put together. */
+/* gpu_run.c - one run: its stream, the constants its kernels read, the checks they make for the host;
+ * and one dispatch of it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_layer.h"
+#include "gpu/gpu_ops.h"
 
 enum { BLOCK = 65536 }; /* bytes of a block of constants */
 
@@ -37,7 +37,7 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   return rc;
 }
 
-/* Fails with the first index outside its range that a kernel found, in the order of the program. */
+/* The first position that a check found bad, in the order of the program. */
 static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;
   if (!word) return kit_no_memory(error, run->n_check * sizeof *word);
@@ -200,13 +200,28 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
   gpu_float(c, (double)m->w.outer);
 }
 
+static bool same(gpu_binding a, gpu_binding b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
+}
+
+bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to) {
+  const gpu_kept was = run->kept;
+  run->kept = (gpu_kept){.kernel = kernel,
+                         .launch = run->launches,
+                         .id = x->id,
+                         .rows = rows,
+                         .from = gpu_at(run, x),
+                         .to = to};
+  return was.kernel == kernel && run->launches - was.launch <= 1 && was.id == x->id &&
+         was.rows == rows && same(was.from, run->kept.from) && same(was.to, to);
+}
+
 /* ---- dispatches ---- */
 
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
-  const bool subgroup = run->self->variants & GPU_VARIANT_SUB_GROUPS;
   return (gpu_call){.run = run,
                     .launch = l,
-                    .kernel = subgroup ? gpu_kernels[kernel].subgroup : kernel,
+                    .kernel = gpu_variant_kernel(run->self->variants, kernel),
                     .widest = -1};
 }
 
@@ -243,8 +258,8 @@ void gpu_float(gpu_call *c, double value) {
   c->n_param++;
 }
 
-/* The error names the largest operand: it is the one that passes a binding, or that has more elements
- * than a 32-bit index counts. */
+/* Names the largest operand: it is what a buffer has no room for, or whose elements are too
+ * many. */
 static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
   static const char advice[] = "a smaller batch, shorter inputs or another device";
   const char *name =

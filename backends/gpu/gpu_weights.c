@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/weight_matrix.h"
-#include "gpu/gpu_layer.h"
+#include "gpu/gpu_ops.h"
 
 enum { STAGING = 4 << 20 };
 
@@ -88,7 +88,22 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   return ACCEL_PLUGIN_NATIVE;
 }
 
-/* The weight's shape and format on the device; memory is not allocated yet. */
+/* Of the nodes that read it: linear ones that take it as [n, k], others. */
+static void readers(const accel_plugin_program *p, uint32_t index, bool *linear, bool *others) {
+  *linear = *others = false;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t < 0 || p->tensor[t].kind != ACCEL_PLUGIN_TENSOR_WEIGHT ||
+          p->tensor[t].weight != (int32_t)index)
+        continue;
+      const bool rows = p->node[i].op == ACCEL_PLUGIN_OP_LINEAR && (k == 1 || k == 4) &&
+                        !kit_attr_i(&p->node[i], ACCEL_PLUGIN_ATTR_TRANS, 0);
+      *(rows ? linear : others) = true;
+    }
+}
+
+/* All of a gpu_weight but its memory. */
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
                          const accel_plugin_format *f) {
   gpu_weight w = {.outer = 1.0f};
@@ -144,7 +159,7 @@ static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, i
   return ACCEL_PLUGIN_OK;
 }
 
-/* Writes the word or two that kernels read of one group (enum gpu_scale). */
+/* The word or two of one group (gpu_scale). */
 static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
   const accel_plugin_format *f = l->format;
   const float scale = accel_scale_at(f->scale, l->view->scale, group),
@@ -174,7 +189,7 @@ static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint3
   }
 }
 
-/* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the last. */
+/* All parts of the format are there; outer is read. */
 static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
   if (!w->scale_kind) return ACCEL_PLUGIN_OK;
   if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
@@ -216,7 +231,7 @@ static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, i
   return rc;
 }
 
-/* The weight lies in one piece where one allocation can hold it, else in panels of rows. */
+/* In one piece where an allocation can hold it, else in panels of rows. */
 static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row,
                  most = l->self->limits.buffer;
@@ -242,6 +257,89 @@ static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *err
   return rc;
 }
 
+/* ---- panels of 16 columns for CPU devices (kernels/panel.k) ---- */
+
+enum { PANEL = 16 };
+
+/* Codes of row r of the panel. */
+static void pack_row(const gpu_weight *w, const void *row, uint8_t flip, int r, void *panel) {
+  switch (store_bits[w->store]) {
+    case 32:
+      for (int64_t k = 0; k < w->k; k++)
+        memcpy((uint32_t *)panel + k * PANEL + r, (const char *)row + 4 * k, 4);
+      break;
+    case 16:
+      for (int64_t k = 0; k < w->k; k++)
+        memcpy((uint16_t *)panel + k * PANEL + r, (const char *)row + 2 * k, 2);
+      break;
+    case 8:
+      for (int64_t k = 0; k < w->k; k++)
+        ((uint8_t *)panel)[k * PANEL + r] = ((const uint8_t *)row)[k];
+      break;
+    case 4:
+      for (int64_t k = 0; k < w->k; k++) {
+        const uint8_t code = (((const uint8_t *)row)[k / 2] >> (k % 2 ? 4 : 0) & 15) ^ flip;
+        ((uint8_t *)panel)[k * (PANEL / 2) + r % 8] |= (uint8_t)(code << (r < 8 ? 0 : 4));
+      }
+      break;
+  }
+}
+
+/* Factor and offset of every group of a panel. */
+static void pack_factors(const loader *l, gpu_weight *w, int64_t panel, float *to) {
+  for (int64_t g = 0; g < w->groups_k; g++)
+    for (int64_t r = 0; r < PANEL; r++) {
+      const int64_t row = panel * PANEL + r, group = row / w->group_n * w->groups_k + g;
+      float *pair = to + g * 2 * PANEL + r;
+      pair[0] = pair[PANEL] = 0.0f;
+      if (row >= w->n) continue;
+      const float zero = (l->format->zero == ACCEL_PLUGIN_NO_DTYPE
+                              ? 0.0f
+                              : accel_scale_at(l->format->zero, l->view->zero, group)) +
+                         (l->format->store == ACCEL_PLUGIN_I4 ? 8.0f : 0.0f);
+      pair[0] = accel_scale_at(l->format->scale, l->view->scale, group) * w->outer;
+      pair[PANEL] = -zero * pair[0];
+      if (zero != 0.0f) w->offsets = true;
+    }
+}
+
+static int32_t load_factors(const loader *l, gpu_weight *w, int64_t panels,
+                            accel_plugin_error *error) {
+  const uint64_t each = (uint64_t)w->groups_k * 2 * PANEL * 4;
+  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->factors, error);
+  for (int64_t p = 0; !rc && p < panels; p++) {
+    pack_factors(l, w, p, (float *)l->staging);
+    rc = gpu_upload(l->self, w->factors, (uint64_t)p * each, l->staging, each, error);
+  }
+  return rc;
+}
+
+static int32_t load_panels(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const int64_t panels = (w->n + PANEL - 1) / PANEL;
+  const uint64_t each = (uint64_t)w->panel_words * 4, row = accel_row_bytes(l->format->store, w->k);
+  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->packed, error);
+  for (int64_t p = 0; !rc && p < panels; p++) {
+    memset(l->staging, 0, each);
+    for (int r = 0; r < PANEL && p * PANEL + r < w->n; r++)
+      pack_row(w, (const char *)l->view->data + (uint64_t)(p * PANEL + r) * row,
+               l->format->store == ACCEL_PLUGIN_I4 ? 8 : 0, r, l->staging);
+    rc = gpu_upload(l->self, w->packed, (uint64_t)p * each, l->staging, each, error);
+  }
+  return rc || !w->scale_kind ? rc : load_factors(l, w, panels, error);
+}
+
+/* Whether panels fit the staging buffer and one allocation; a format that is turned into fp32 stays
+ * as it is. */
+static bool packs(const loader *l, const gpu_weight *w) {
+  const uint64_t words = (uint64_t)w->k * PANEL * store_bits[w->store] / 32,
+                 panels = (uint64_t)(w->n + PANEL - 1) / PANEL;
+  gpu_store given;
+  return l->self->limits.cpu && l->self->limits.vector && w->n && w->k &&
+         store_of(l->format->store, &given) && given == w->store && words * 4 <= STAGING &&
+         (uint64_t)w->groups_k * 2 * PANEL * 4 <= STAGING &&
+         words * 4 * panels <= l->self->limits.buffer;
+}
+
 static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging,
                     accel_plugin_error *error) {
   const accel_plugin_host *host = open->options->host;
@@ -259,8 +357,15 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
   if (!view.data)
     rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
   if (!rc) rc = parts_of(&l, w, error);
-  if (!rc) rc = load_scales(&l, w, error);
-  if (!rc) rc = load_data(&l, w, error);
+  bool linear, others;
+  readers(open->program, index, &linear, &others);
+  const bool packed = linear && packs(&l, w);
+  if (!rc && (others || !packed)) rc = load_scales(&l, w, error);
+  if (!rc && (others || !packed)) rc = load_data(&l, w, error);
+  if (!rc && packed) {
+    w->panel_words = (uint32_t)((uint64_t)w->k * PANEL * store_bits[w->store] / 32);
+    rc = load_panels(&l, w, error);
+  }
   host->weight_unmap(host->self, index);
   return rc;
 }
@@ -297,6 +402,8 @@ void gpu_weights_free(gpu_self *self) {
     gpu_weight *w = &self->weight[i];
     gpu_pool_give(&self->pool, w->data);
     gpu_pool_give(&self->pool, w->scale);
+    gpu_pool_give(&self->pool, w->packed);
+    gpu_pool_give(&self->pool, w->factors);
     for (uint32_t k = 0; w->panel && k < w->n_panel; k++) gpu_pool_give(&self->pool, w->panel[k]);
     free(w->panel);
   }

@@ -25,7 +25,7 @@ enum { /* results that both vendors number alike */
        HIP_LAUNCH_FAILURE = 719
 };
 
-/* Attributes of a device that the host code reads; each runtime has its own numbers for them. */
+/* what is asked of a device; each runtime has its own numbers for them */
 typedef enum hip_attribute {
   HIP_THREADS_PER_BLOCK,
   HIP_SHARED_BYTES,
@@ -87,7 +87,7 @@ typedef struct hip_runtime {
   int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream,
                 void **arguments, void **extra);
-  /* Made of several calls of the vendor's by hip_rocm.c, hip_cuda.c and hip_emulated.c: */
+  /* Not the vendor's, but their runtime's in a few lines of C: */
   int (*retain)(int device, void **context); /* before a device is used, and once after */
   void (*drop)(int device, void *context);
   /* on this thread; whatever was current comes back with leave */
@@ -114,11 +114,11 @@ typedef struct hip_symbol {
 typedef struct hip_library {
   const char *what, *remedy;
   const char *const *names; /* for dlopen, NULL at the end */
-  const hip_symbol *calls, *vendor_calls;
-  size_t n_calls, n_vendor_calls;
+  const hip_symbol *calls, *own_calls;
+  size_t n_calls, n_own_calls;
 } hip_library;
 /* false: *why says what was tried, or what is missing, and the remedy. */
-bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *vendor, char *why,
+bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why,
                       size_t n);
 
 /* A run-time compiler; hiprtc and NVRTC have the same functions under their prefixes. */

@@ -2,7 +2,7 @@
  *
  * Everything that waits for its end has a stream of the runtime; streams are kept from run to run.
  * Errors from which a vendor's runtime does not recover (an illegal address, a failed launch) make
- * the device lost until all endpoints that share it are closed. */
+ * the device lost until all who hold it have let go. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * ocl_stream.c: allocations, copies, runs.
  *
  * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as
- * long as the process, shared by all endpoints; a lost device is released when its last endpoint
+ * long as the process, shared by all endpoints; a lost device is let go when its last endpoint
  * closes.
  */
 #ifndef ACCEL_OPENCL_H

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "opencl/ocl.h"
-#include "shared/hash.h"
 
 /* What stands before a kernel: conversions of fp16 by arithmetic or by the device's own type; DOT4
  * of packed bytes by its instruction or without; sub-groups. */
@@ -25,6 +24,18 @@ static const char dot_arithmetic[] =
     "}\n";
 static const char sub_groups[] = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n";
 
+/* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the
+ * language's own prefetch does nothing on PoCL. */
+static const char prefetching[] =
+    "#ifdef __has_builtin\n"
+    "#if __has_builtin(__builtin_prefetch)\n"
+    "#define ocl_prefetch(p) __builtin_prefetch((const void *)(size_t)(p))\n"
+    "#endif\n"
+    "#endif\n"
+    "#ifndef ocl_prefetch\n"
+    "#define ocl_prefetch(p)\n"
+    "#endif\n";
+
 enum { PARTS = 3 };
 typedef struct source {
   const char *part[PARTS], *options; /* the last part is the kernel's text */
@@ -34,20 +45,27 @@ static source source_of(const gpu_device *d, uint32_t id) {
   const char *text = gpu_kernel_text[id];
   const bool dots = strstr(text, "ocl_dot4") != NULL, native = dots && d->limits.int_dot;
   const bool subs = strstr(text, "sub_group_reduce") != NULL;
-  const char *before = native ? dot_instruction : dots ? dot_arithmetic : subs ? sub_groups : "";
+  const char *before = native                         ? dot_instruction
+                       : dots                         ? dot_arithmetic
+                       : subs                         ? sub_groups
+                       : strstr(text, "ocl_prefetch") ? prefetching
+                                                      : "";
   return (source){.part = {d->limits.fp16 ? half_instruction : half_arithmetic, before, text},
                   .options = native || (subs && d->version >= 3) ? "-cl-std=CL3.0"
                              : subs                              ? "-cl-std=CL2.0"
                                                                  : "-cl-std=CL1.2"};
 }
 
-/* The terminator included, so that neighbours do not run together. */
-static uint64_t hash(uint64_t h, const char *text) { return accel_hash(h, text, strlen(text) + 1); }
+static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator included */
+  do h = (h ^ (uint8_t)*text) * 0x100000001b3u;
+  while (*text++);
+  return h;
+}
 
 /* Everything the binary depends on. */
 static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
   const source s = source_of(d, id);
-  uint64_t h = ACCEL_HASH_SEED;
+  uint64_t h = 0xcbf29ce484222325u;
   for (int i = PARTS - 1; i >= 0; i--) h = hash(h, s.part[i]);
   h = hash(hash(hash(h, s.options), d->info.name), d->info.driver);
   snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name,

@@ -68,6 +68,9 @@ static void fill_limits(gpu_device *d) {
       .sub_groups = sub_groups_have(
           d->card, VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT),
       .cpu = vlk_is_cpu(d->card),
+      .broadcast = vlk_is_cpu(d->card) && sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BALLOT_BIT)
+                       ? d->card->subgroup.subgroupSize
+                       : 0,
       .matrix = matrices(d->card),
       .cooperative = matrices(d->card) != 0,
       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
