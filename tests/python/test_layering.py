@@ -9,7 +9,7 @@ ROOT = os.environ.get("ACCEL_SOURCE") or os.path.dirname(os.path.dirname(os.path
 # Top to bottom.  Layers of one line are neighbours and may not include each other.
 LAYERS = [["cli"], ["bench"], ["tool"], ["api"], ["verify"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
           ["models"], ["modeling"], ["program"],
-          ["text", "vision", "audio"], ["weights"], ["core"], ["formats"]]
+          ["text", "vision", "audio"], ["weights"], ["core"], ["formats", "shared"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}
 # The public headers.  accel.h includes the others of applications, which include each other downwards; plugin.h stands alone.
 APPLICATION = ["accel/accel.h", "accel/chat.h", "accel/generate.h", "accel/media_tasks.h", "accel/text_tasks.h", "accel/inference.h",
@@ -83,8 +83,8 @@ def include_problems(path, text, exists):
             folder = name.split("/")[0]
             own = exists("/".join(parts[:2]) + "/" + name)
             shared = folder == "gpu" and parts[1] in OVER_GPU
-            if name not in BACKEND_MAY and folder not in ("formats", "kit", parts[1]) and not own and not shared:
-                yield f"{where}: a backend may include accel/plugin.h, formats/ and kit/ only"
+            if name not in BACKEND_MAY and folder not in ("formats", "shared", "kit", parts[1]) and not own and not shared:
+                yield f"{where}: a backend may include accel/plugin.h, formats/, shared/ and kit/ only"
         elif parts[0] == "src" and name not in PUBLIC:
             own, other = HEIGHT.get(parts[1]), HEIGHT.get(name.split("/")[0])
             if own is None:
