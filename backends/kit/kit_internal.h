@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "kit/kit.h"
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 /* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest
  * zero. */

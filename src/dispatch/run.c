@@ -7,7 +7,7 @@
 #include "dispatch/endpoint.h"
 #include "dispatch/run_scratch.h"
 #include "modeling/default_row.h"
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 

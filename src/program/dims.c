@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "program/program_internal.h"
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 /* Result in *out; false on overflow or division by zero. */
 static bool apply(int op, int64_t a, int64_t b, int64_t *out) {

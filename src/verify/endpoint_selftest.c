@@ -12,7 +12,7 @@
 #include "verify/compare.h"
 #include "tasks/open.h"
 #include "processing/result.h"
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 /* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is
  * slow at true shapes. */

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 enum { SYMBOLS = 3, DIMS = 24, INPUTS = 3, RANK = 2 };
 

@@ -11,7 +11,7 @@
 
 #include "dispatch/endpoint.h"
 #include "dispatch/run_scratch.h"
-#include "shared/dims.h"
+#include "shared/dim_expr.h"
 
 static void operators(void **state) {
   (void)state;

@@ -1,4 +1,4 @@
-/* dims.h - arithmetic of symbolic dims, for the library and its plugins alike: one operator, all dims
+/* dim_expr.h - arithmetic of symbolic dims, for the library and its plugins alike: one operator, all dims
  * from the symbols, and the symbols from the shapes of an entry's inputs.
  *
  * Everything is checked: what overflows 64 bits, is divided by zero or stems from something unknown
@@ -6,8 +6,8 @@
  * negative numbers.  Programs are read by index: their strides are sizeof, as in those of
  * accel__program_view and kit_program_copy, and their indices are valid.
  */
-#ifndef ACCEL_SHARED_DIMS_H
-#define ACCEL_SHARED_DIMS_H
+#ifndef ACCEL_SHARED_DIM_EXPR_H
+#define ACCEL_SHARED_DIM_EXPR_H
 
 #include <stdbool.h>
 #include <stdint.h>
