@@ -1,6 +1,6 @@
 """`accel verify` on the goldens (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl).
 
-All of them at fp32, and the first golden of every model at fp16 and int8, smallest models first; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
+All of them at fp32, and one golden of each model class, of its smallest model, at fp16 and int8; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
 With ACCEL_TEST_GPU_CLASSES=1 one golden of each model class, of its smallest model, at each of the three: waves of 64 (hip-emulated:64) in the long tier.
 A device that is not there is skipped with its reason."""
 import json
@@ -49,7 +49,7 @@ class GpuGoldens(unittest.TestCase):
             if CLASSES:
                 goldens = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
             self.check(device, "fp32", goldens)
-            first = goldens if CLASSES else smallest(goldens, lambda line: line[0])
+            first = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
             for precision in ("fp16", "int8"):
                 self.check(device, precision, goldens if ALL else first)
 

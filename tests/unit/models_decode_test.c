@@ -120,8 +120,8 @@ static void run(const fixture *f, const char *name, accel_plugin_session *sessio
       .size = sizeof r, .sequence = ids, .n_sequence = session ? n : 0, .host = &f->ep->host};
   while (strcmp(accel__program_view(f->ep->model->program)->entry[r.entry].name, name)) r.entry++;
   accel_plugin_error error = {.size = sizeof error};
-  if (f->ep->placed.plugin->handler(f->ep->placed.handle, session, &r, in, e->n_inputs, out, e->n_outputs,
-                             &error))
+  if (f->ep->placed.plugin->handler(f->ep->placed.handle, session, &r, in, e->n_inputs, out,
+                                    e->n_outputs, &error))
     fail_msg("%s: %s: %s", f->ep->name, name, error.message);
   if (session && strcmp(name, "encode"))
     for (uint32_t i = 0; i < n; i++) s[i]->past_len += rows[i];
@@ -165,8 +165,8 @@ static void start(const fixture *f, sequence *s) {
 static void forget(const fixture *f, sequence *s) {
   accel_plugin_error error = {.size = sizeof error};
   for (int i = 0; i < SEQUENCES; i++) {
-    f->ep->placed.plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL, NULL,
-                                   &error);
+    f->ep->placed.plugin->session_control(f->session, ACCEL_PLUGIN_SESSION_RESET, s[i].id, 0, NULL,
+                                          NULL, &error);
     s[i].past_len = 0;
   }
 }

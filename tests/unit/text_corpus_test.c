@@ -286,14 +286,28 @@ static void test_corpus(void **state) { /* the generator itself: every code poin
     (void)state;                          \
     compare(#name);                       \
   }
-#define FIXTURES(X)                                                                            \
-  X(wordpiece_uncased)                                                                         \
-  X(wordpiece_cased)                                                                           \
-  X(wordpiece_accents)                                                                         \
-  X(wordpiece_kept_accents)                                                                    \
-  X(wordpiece_mpnet) X(wordpiece_sequence) X(wordlevel_nfd) X(wordlevel_nfc) X(wordlevel_nfkd) \
-      X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) X(bpe_suffix)          \
-          X(bpe_prefix) X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
+/* clang-format off */
+#define FIXTURES(X) \
+  X(wordpiece_uncased) \
+  X(wordpiece_cased) \
+  X(wordpiece_accents) \
+  X(wordpiece_kept_accents) \
+  X(wordpiece_mpnet) \
+  X(wordpiece_sequence) \
+  X(wordlevel_nfd) \
+  X(wordlevel_nfc) \
+  X(wordlevel_nfkd) \
+  X(bpe_roberta) \
+  X(bpe_modernbert) \
+  X(bpe_prefix_space) \
+  X(bpe_split) \
+  X(bpe_suffix) \
+  X(bpe_prefix) \
+  X(bpe_llama) \
+  X(unigram_xlmr) \
+  X(unigram_albert) \
+  X(unigram_deberta)
+/* clang-format on */
 FIXTURES(FIXTURE)
 #define TEST(name) cmocka_unit_test(test_##name),
 
