@@ -1,24 +1,29 @@
-/* gpu.h - what the GPU plugins share: one op layer and one set of kernels over the few calls in which OpenCL, Vulkan and
- * HIP/CUDA differ.
+/* gpu.h - what the GPU plugins share: one op layer and one set of kernels over the few calls in
+ * which OpenCL, Vulkan and HIP/CUDA differ.
  *
- *   kit (program, plan, sessions)  ->  gpu (op -> dispatches, weights, memory, constants of a run)  ->  gpu_api of opencl/,
- *   vulkan/ or hip/ (memory, kernels, queues)
+ *   kit (program, plan, sessions)
+ *     -> gpu (op -> dispatches, weights, memory, constants of a run)
+ *     -> gpu_api of opencl/, vulkan/ or hip/ (memory, kernels, queues)
  *
- * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in gpu_layer.h.
+ * This header is the seam between the two lower layers: what an API layer needs to see. What ops
+ * see is in gpu_layer.h.
  *
- * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
- * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
- * gpu_kernels.def lists them; embed.cmake runs the preprocessor over every one.  A kernel for some APIs only (matrix units,
+ * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from
+ * the same text: OpenCL C 1.2 at run time, GLSL to SPIR-V at build, HIP and CUDA device code at
+ * build or by hiprtc / NVRTC, plain C++ for the emulator. gpu_kernels.def lists them;
+ * embed.cmake runs the preprocessor over every one. A kernel for some APIs only (matrix units,
  * sub-groups) names them there.
  *
- * Every activation is fp32 in device memory; weights keep the format they are given in (gpu_weights.c).  A kernel addresses its
- * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
- * bound as panels of rows.  No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
- * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (gpu_variants.c).
+ * Every activation is fp32 in device memory; weights keep the format they are given in
+ * (gpu_weights.c). A kernel addresses its buffers by 32-bit element indices within the range
+ * bound, which is at most gpu_limits.binding bytes: larger weights are bound as panels of rows.
+ * No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
+ * integer dot products and matrix units are chosen by gpu_limits and proven on the device first
+ * (gpu_variants.c).
  *
- * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
- * gpu_plugin_api`, and its kernels' text or binaries.  gpu_plugin.c makes the plugin's table of it.
- */
+ * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin()
+ * (backends/gpu/CMakeLists.txt), a `const gpu_api gpu_plugin_api`, and its kernels' text or
+ * binaries. gpu_plugin.c makes the plugin's table of it. */
 #ifndef ACCEL_GPU_H
 #define ACCEL_GPU_H
 
@@ -54,7 +59,8 @@ typedef struct gpu_limits {
   /* the kernels called *_native have it, the others do without (Vulkan) */
   bool int_dot_native;
   bool sub_groups; /* the kernels *_sub run: sums and maxima over sub-groups */
-  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix_unit.h) */
+  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes
+   * (kernels/matrix_unit.h) */
   uint32_t matrix;
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
@@ -184,8 +190,8 @@ typedef enum gpu_kernel_id {
   GPU_KERNELS
 } gpu_kernel_id;
 
-/* Of the kernels that one GPU_KERNEL_STORES line makes, the one that reads `store`.  f32: the line's
- * first, GPU_K_<name>_f32.  The line must have as many stores. */
+/* Of the kernels that one GPU_KERNEL_STORES line makes, the one that reads `store`. f32: the
+ * line's first, GPU_K_<name>_f32. The line must have as many stores. */
 static inline uint32_t gpu_kernel_of_store(gpu_kernel_id f32, gpu_store store) {
   return (uint32_t)f32 + (uint32_t)store;
 }

@@ -1,6 +1,6 @@
-/* gpu_attention_common.c - what attention over operands (gpu_op_attention.c) and over a session's pages
- * (gpu_op_kv.c) share: the kernel's flags, its tables of biases and listed heads, and the check of a
- * dense bias. */
+/* gpu_attention_common.c - what attention over operands (gpu_op_attention.c) and over a
+ * session's pages (gpu_op_kv.c) share: the kernel's flags, its tables of biases and listed
+ * heads, and the check of a dense bias. */
 #include "gpu/gpu_attention_common.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* gpu_backend.c - the kit's hooks for endpoints and launches; those for memory are in gpu_memory.c. */
+/* gpu_backend.c - the kit's hooks for endpoints and launches; those for memory are in
+ * gpu_memory.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* gpu_buffers.c - device memory that belongs to no endpoint: buffer_alloc, buffer_free, buffer_copy.
+/* gpu_buffers.c - device memory that belongs to no endpoint: buffer_alloc, buffer_free,
+ * buffer_copy.
  *
- * A device is held open while it has such buffers.  gpu_bindings are whole words: sizes are rounded
- * up, offsets must be multiples of 4, and the last bytes of a copy go through a word. */
+ * A device is held open while it has such buffers. gpu_bindings are whole words: sizes are
+ * rounded up, offsets must be multiples of 4, and the last bytes of a copy go through a word. */
 #include <stdlib.h>
 #include <string.h>
 

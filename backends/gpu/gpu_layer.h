@@ -10,14 +10,15 @@
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
- * and a line in gpu_ops.c.  Results without elements never reach an op.
+ * and a line in gpu_ops.c. Results without elements never reach an op.
  *
- * Files, from the top: gpu_plugin.c (the plugin's table), gpu_backend.c (the kit's hooks: support, open, launch),
- * gpu_buffers.c (memory of no endpoint), gpu_variants.c (which kernels of some devices an endpoint takes; gpu_probe*.c try
- * and time them), gpu_split.c (nodes whose operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops),
- * gpu_product.c and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
- * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download).  Each calls only those that follow it.
- */
+ * Files, from the top: gpu_plugin.c (the plugin's table), gpu_backend.c (the kit's hooks:
+ * support, open, launch), gpu_buffers.c (memory of no endpoint), gpu_variants.c (which kernels
+ * of some devices an endpoint takes; gpu_probe*.c try and time them), gpu_split.c (nodes whose
+ * operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops), gpu_product.c
+ * and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
+ * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download). Each calls only those
+ * that follow it. */
 #ifndef ACCEL_GPU_LAYER_H
 #define ACCEL_GPU_LAYER_H
 
@@ -154,8 +155,8 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* The activations that gpu_op_linear_q.c quantised last, and where: the next launch uses them again when
- * it wants the same. */
+/* The activations that gpu_op_linear_q.c quantised last, and where: the next launch uses them
+ * again when it wants the same. */
 typedef struct gpu_quantized {
   uint32_t kernel; /* that wrote them; 0: none were written yet */
   uint64_t launch; /* gpu_run.launches then */

@@ -1,6 +1,7 @@
-/* gpu_memory.c - device memory of an endpoint: a pool that divides few allocations of the API into many
- * parts, and the kit's hooks over it.  A chunk, one allocation, has CHUNK bytes or as many as one larger
- * part needs; a part goes into the smallest free hole of all chunks that has room for it. */
+/* gpu_memory.c - device memory of an endpoint: a pool that divides few allocations of the API
+ * into many parts, and the kit's hooks over it. A chunk, one allocation, has CHUNK bytes or as
+ * many as one larger part needs; a part goes into the smallest free hole of all chunks that has
+ * room for it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +71,8 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
   return ACCEL_PLUGIN_OK;
 }
 
-/* The chunk of the smallest hole with room for `bytes`, NULL when there is none; *at is the link to that
- * hole. */
+/* The chunk of the smallest hole with room for `bytes`, NULL when there is none; *at is the link
+ * to that hole. */
 static gpu_chunk *best_fit(const gpu_pool *pool, uint64_t bytes, hole ***at) {
   gpu_chunk *best = NULL;
   for (gpu_chunk *c = pool->chunks; c; c = c->next)

@@ -43,7 +43,8 @@ static int32_t prepare(gpu_run *run, const kit_launch *l, gpu_attention *a,
   return rc ? rc : gpu_attention_more(run, l, a, error);
 }
 
-/* Dispatches the kernel for y or, with `probs`, the one for the probabilities of the listed heads. */
+/* Dispatches the kernel for y or, with `probs`, the one for the probabilities of the listed
+ * heads. */
 static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs,
                       accel_plugin_error *error) {
   const int64_t rows = l->in[GPU_Q].dim[0];

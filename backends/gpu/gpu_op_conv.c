@@ -123,8 +123,8 @@ static gpu_binding state_at(const void *buffer, uint64_t elements) {
            : (gpu_binding){0};
 }
 
-/* Each item has state memory of its own, so it has a dispatch of its own, and another that copies its
- * last rows into the state for the next run. */
+/* Each item has state memory of its own, so it has a dispatch of its own, and another that
+ * copies its last rows into the state for the next run. */
 static int32_t conv_item(gpu_run *run, const kit_launch *l, rows_conv *r, const kit_rows *rows,
                          int32_t item, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];

@@ -75,7 +75,8 @@ GPU_OP(cast) {
 
 enum { RANK = ACCEL_PLUGIN_MAX_RANK };
 
-/* An operand's strides along the dims of the result, the last dim first; 0 where it is broadcast. */
+/* An operand's strides along the dims of the result, the last dim first; 0 where it is
+ * broadcast. */
 static void strides(const kit_tensor *t, const kit_tensor *out, int64_t step[RANK]) {
   int64_t n = 1;
   for (int i = 1; i <= out->rank; i++) {
@@ -85,8 +86,8 @@ static void strides(const kit_tensor *t, const kit_tensor *out, int64_t step[RAN
   }
 }
 
-/* Element i of the result takes element (i / div) % mod of an operand.  That covers every operand whose
- * dims of more than 1 are neighbours; pattern_of is false for others. */
+/* Element i of the result takes element (i / div) % mod of an operand. That covers every operand
+ * whose dims of more than 1 are neighbours; pattern_of is false for others. */
 typedef struct pattern {
   int64_t div, mod;
 } pattern;

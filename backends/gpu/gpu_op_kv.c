@@ -1,10 +1,11 @@
-/* gpu_op_kv.c - attention over the keys and values of a session's KV cache: this run's rows are appended
- * to its pages, then the queries attend to the pages.
+/* gpu_op_kv.c - attention over the keys and values of a session's KV cache: this run's rows are
+ * appended to its pages, then the queries attend to the pages.
  *
- * A kernel binds one chunk of the memory pool, while pages may lie in several.  Each dispatch takes, for
- * every item, the next pages that lie in one chunk; the maximum, sum and output of each row so far are
- * carried from dispatch to dispatch in the workspace.  Keys are taken in the same groups wherever one
- * dispatch ends and the next begins, so results do not depend on where pages lie. */
+ * A kernel binds one chunk of the memory pool, while pages may lie in several. Each dispatch
+ * takes, for every item, the next pages that lie in one chunk; the maximum, sum and output of
+ * each row so far are carried from dispatch to dispatch in the workspace. Keys are taken in the
+ * same groups wherever one dispatch ends and the next begins, so results do not depend on where
+ * pages lie. */
 #include "gpu/gpu_op_kv.h"
 
 #include <math.h>
@@ -131,8 +132,8 @@ static int32_t append(kv *s, int32_t item, accel_plugin_error *error) {
 
 /* ---- pages ---- */
 
-/* Uploads the kernel's buffer k_pos, the positions of every item's keys one item after the other, where
- * some item's are not 0, 1, 2 and so on. */
+/* Uploads the kernel's buffer k_pos, the positions of every item's keys one item after the
+ * other, where some item's are not 0, 1, 2 and so on. */
 static int32_t upload_positions(kv *s, accel_plugin_error *error) {
   int64_t n = 0;
   for (int32_t i = 0; i < s->items; i++) {
@@ -185,8 +186,8 @@ static const gpu_memory *first_page(const kv *s) {
   return NULL;
 }
 
-/* One dispatch over the pages in page's chunk: for y or, with `probs`, for the listed heads.  page NULL:
- * there are no keys. */
+/* One dispatch over the pages in page's chunk: for y or, with `probs`, for the listed heads.
+ * page NULL: there are no keys. */
 static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool probs, int32_t carried,
                       accel_plugin_error *error) {
   const kit_launch *l = s->l;
@@ -234,8 +235,8 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
 }
 
-/* One pass over all pages.  Probabilities take two: the first finds the maximum and sum of each listed
- * row, the second (`writes`) reads these and writes the probabilities. */
+/* One pass over all pages. Probabilities take two: the first finds the maximum and sum of each
+ * listed row, the second (`writes`) reads these and writes the probabilities. */
 static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *error) {
   const size_t words = (size_t)s->items * WORDS + (size_t)s->n_pages + 1;
   int32_t *table = malloc(words * sizeof *table), carried = 0, rc = ACCEL_PLUGIN_OK;

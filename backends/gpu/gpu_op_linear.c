@@ -1,5 +1,6 @@
-/* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight, or those of
- * gpu_op_linear_q.c.  A gated layer (GLU) computes both products into the workspace and combines them. */
+/* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight,
+ * or those of gpu_op_linear_q.c. A gated layer (GLU) computes both products into the workspace
+ * and combines them. */
 #include "gpu/gpu_op_linear.h"
 
 #include "gpu/gpu_op_linear_q.h"

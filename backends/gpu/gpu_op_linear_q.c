@@ -1,9 +1,10 @@
-/* gpu_op_linear_q.c - products with activations of the weight's own kind of number: x is quantised to
- * signed bytes or narrowed to halves, a row at a time (kernels/codes.k), then multiplied by integer dot
- * products (kernels/linear_dot*.k) or matrix units (kernels/linear_matrix*.k).
+/* gpu_op_linear_q.c - products with activations of the weight's own kind of number: x is
+ * quantised to signed bytes or narrowed to halves, a row at a time (kernels/codes.k), then
+ * multiplied by integer dot products (kernels/linear_dot*.k) or matrix units
+ * (kernels/linear_matrix*.k).
  *
- * A row's result depends on nothing but the row, whatever else is in the batch: sums of bytes are whole
- * numbers, and matrix units sum in the same order for few rows and many. */
+ * A row's result depends on nothing but the row, whatever else is in the batch: sums of bytes
+ * are whole numbers, and matrix units sum in the same order for few rows and many. */
 #include "gpu/gpu_op_linear_q.h"
 
 enum {
@@ -22,9 +23,9 @@ static bool same_place(gpu_binding a, gpu_binding b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
 }
 
-/* Whether the launch before this one, or this launch, left just these activations where `now` wants
- * them.  A tensor has one value in a run and stays in place while a launch that reads it is to come, so
- * Q, K and V, or gate and up, use what the first of them wrote. */
+/* Whether the launch before this one, or this launch, left just these activations where `now`
+ * wants them. A tensor has one value in a run and stays in place while a launch that reads it is
+ * to come, so Q, K and V, or gate and up, use what the first of them wrote. */
 static bool are_there(const gpu_run *run, const gpu_quantized *now) {
   const gpu_quantized *last = &run->quantized;
   return last->kernel == now->kernel && now->launch - last->launch <= 1 &&
@@ -103,7 +104,8 @@ static gpu_way way_of(const gpu_run *run, const gpu_product *p) {
 
 /* ---- the product ---- */
 
-/* The columns of the result that rows [first, first + count) of the weight make; `rows` binds them. */
+/* The columns of the result that rows [first, first + count) of the weight make; `rows` binds
+ * them. */
 static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p,
                              const activations *a, gpu_binding rows, int64_t first, int64_t count,
                              accel_plugin_error *error) {

@@ -1,5 +1,5 @@
-/* gpu_op_moe.c - mixture of experts: up, gate and down products of the experts that each row is routed to,
- * then their weighted sum. */
+/* gpu_op_moe.c - mixture of experts: up, gate and down products of the experts that each row is
+ * routed to, then their weighted sum. */
 #include "gpu/gpu_layer.h"
 
 enum { SEGMENTS = 8 };

@@ -8,7 +8,8 @@
 
 enum { ROPE_FLOAT = 1, ROPE_SECTIONS = 2, ROPE_BY_ROW = 4 };
 
-/* The rotation frequencies, computed in double and rounded to float as the reference plugin does. */
+/* The rotation frequencies, computed in double and rounded to float as the reference plugin
+ * does. */
 static int32_t frequencies(gpu_run *run, const kit_launch *l, int64_t pairs, gpu_binding *out,
                            accel_plugin_error *error) {
   const double theta = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0);

@@ -1,4 +1,5 @@
-/* gpu_op_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements are moved, none is computed. */
+/* gpu_op_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements are moved, none
+ * is computed. */
 #include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 

@@ -1,4 +1,5 @@
-/* gpu_ops.c - the table of ops.  An op without a line is refused by name when a program asks for it. */
+/* gpu_ops.c - the table of ops. An op without a line is refused by name when a program asks for
+ * it. */
 #include "gpu/gpu_layer.h"
 
 static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {

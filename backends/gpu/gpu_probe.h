@@ -29,14 +29,15 @@ typedef struct gpu_probe {
   gpu_memory *memory[GPU_PROBE_MEMORIES];
 } gpu_probe;
 
-/* Makes room for products of up to m rows of k numbers with a weight [n, k] in `store`, by the variants
- * that probe->self takes now.  probe->self and ->host are set, all else is zero.  What the memory holds
- * is the caller's to upload.  gpu_probe_close is called after failure, too. */
+/* Makes room for products of up to m rows of k numbers with a weight [n, k] in `store`, by the
+ * variants that probe->self takes now. probe->self and ->host are set, all else is zero. What
+ * the memory holds is the caller's to upload. gpu_probe_close is called after failure, too. */
 int32_t gpu_probe_open(gpu_probe *probe, gpu_store store, int64_t m, int64_t n, int64_t k,
                        accel_plugin_error *error);
 void gpu_probe_close(gpu_probe *probe);
 
-/* One run of `times` products of m rows.  *ms: the device's milliseconds, 0 where it has no clock. */
+/* One run of `times` products of m rows. *ms: the device's milliseconds, 0 where it has no
+ * clock. */
 int32_t gpu_probe_products(gpu_probe *probe, int64_t m, int times, double *ms,
                            accel_plugin_error *error);
 /* One run of `times` logarithms of the softmax of x [rows, columns], into y. */

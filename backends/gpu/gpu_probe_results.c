@@ -14,8 +14,8 @@ enum { N = 70, K = 228, MOST_M = 70 };
 
 /* ---- products ---- */
 
-/* Whole numbers of at most eight for halves; for bytes codes of the whole range, with a 127 in every
- * row, so that quantising gives the same codes.  Sums of K products stay below 2^24. */
+/* Whole numbers of at most eight for halves; for bytes codes of the whole range, with a 127 in
+ * every row, so that quantising gives the same codes. Sums of K products stay below 2^24. */
 static int x_code(gpu_store store, int r, int c) {
   if (store == GPU_STORE_I8) return c == r % K ? 127 : (r * 37 + c * 11) % 255 - 127;
   return (r * 5 + c * 3) % 17 - 8;
@@ -63,7 +63,8 @@ static void fill(product_data *d) {
   }
 }
 
-/* A vendor's division may be off by a few units in the last place; a wrong product is off by more. */
+/* A vendor's division may be off by a few units in the last place; a wrong product is off by
+ * more. */
 static bool products_match(const product_data *d, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (!(fabsf(d->got[i] - d->want[i]) <= 1e-6f * fabsf(d->want[i]) + 1e-3f)) return false;

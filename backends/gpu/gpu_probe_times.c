@@ -1,5 +1,6 @@
-/* gpu_probe_times.c - is a kernel variant faster than the plain kernels on a device?  Measured by the
- * device's clock, on products of the sizes of a decoder's prompts and steps, and on softmaxes. */
+/* gpu_probe_times.c - is a kernel variant faster than the plain kernels on a device? Measured by
+ * the device's clock, on products of the sizes of a decoder's prompts and steps, and on
+ * softmaxes. */
 #include "gpu/gpu_probe_times.h"
 
 #include <math.h>
@@ -33,8 +34,8 @@ static int32_t open_products(gpu_probe *probe, gpu_store store, int64_t m,
   return rc ? rc : fill(probe->self, probe->memory[GPU_PROBE_SCALE], one[GPU_STORE_F32], error);
 }
 
-/* The fastest of up to ROUNDS runs, ms; 0 where the device has no clock.  The first run, which compiles
- * the kernels, does not count. */
+/* The fastest of up to ROUNDS runs, ms; 0 where the device has no clock. The first run, which
+ * compiles the kernels, does not count. */
 static int32_t time_products(gpu_probe *probe, int64_t m, double *best, accel_plugin_error *error) {
   double spent = 0;
   for (int r = 0; r <= 1 || (r <= ROUNDS && spent < ENOUGH_MS); r++, spent += *best) {

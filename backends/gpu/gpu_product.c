@@ -1,5 +1,5 @@
-/* gpu_product.c - what both ways to compute a linear product share: its grid, the size of its tiles,
- * and which weights are multiplied with quantised activations. */
+/* gpu_product.c - what both ways to compute a linear product share: its grid, the size of its
+ * tiles, and which weights are multiplied with quantised activations. */
 #include "gpu/gpu_product.h"
 
 enum { LONGEST_K = 1 << 17 }; /* sums of more products of two signed bytes could pass 31 bits */

@@ -1,7 +1,8 @@
-/* gpu_product.h - one product y[m, n] = act(x w^T + bias) + residual, as the two ways to compute it and
- * the benchmark of kernels describe it: with fp32 activations (gpu_op_linear.c), or with activations
- * quantised or narrowed to the weight's own kind of number (gpu_op_linear_q.c): signed bytes for int8
- * weights, fp16 or bf16 for theirs, on devices with integer dot products or matrix units. */
+/* gpu_product.h - one product y[m, n] = act(x w^T + bias) + residual, as the two ways to compute
+ * it and the benchmark of kernels describe it: with fp32 activations (gpu_op_linear.c), or with
+ * activations quantised or narrowed to the weight's own kind of number (gpu_op_linear_q.c):
+ * signed bytes for int8 weights, fp16 or bf16 for theirs, on devices with integer dot products
+ * or matrix units. */
 #ifndef ACCEL_GPU_PRODUCT_H
 #define ACCEL_GPU_PRODUCT_H
 
@@ -41,12 +42,12 @@ int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n,
  * says, or by the product's size when that is 0. */
 bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int64_t columns);
 
-/* x w^T with a weight of shape [n, k] stored as F32, F16, BF16, or I8 with a scale for each row.  The
- * caller adds x, m and the buffers. */
+/* x w^T with a weight of shape [n, k] stored as F32, F16, BF16, or I8 with a scale for each row.
+ * The caller adds x, m and the buffers. */
 gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k);
 
-/* The bit of `variants` whose kernels multiply activations of the weight's own kind with this weight;
- * 0: none of them does. */
+/* The bit of `variants` whose kernels multiply activations of the weight's own kind with this
+ * weight; 0: none of them does. */
 uint32_t gpu_activations_q_variant(uint32_t variants, const gpu_weight *w, bool trans);
 /* Bytes of gpu_product.activations_q for m rows; 0 where no such variant is used. */
 uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);

@@ -1,5 +1,5 @@
-/* gpu_run.c - one run of an endpoint: its stream, the constants that its kernels read, the checks of
- * indices that they make for the host, and how one dispatch of it is put together. */
+/* gpu_run.c - one run of an endpoint: its stream, the constants that its kernels read, the
+ * checks of indices that they make for the host, and how one dispatch of it is put together. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,8 +243,8 @@ void gpu_float(gpu_call *c, double value) {
   c->n_param++;
 }
 
-/* The error names the largest operand: it is the one that passes a binding, or that has more elements
- * than a 32-bit index counts. */
+/* The error names the largest operand: it is the one that passes a binding, or that has more
+ * elements than a 32-bit index counts. */
 static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
   static const char advice[] = "a smaller batch, shorter inputs or another device";
   const char *name =

@@ -1,15 +1,15 @@
-/* gpu_split.c - nodes whose operands pass what one binding holds, launched in parts along the first dim
- * of their result, where each part of it depends on one part of the operands alone.  Linear layers
- * cut themselves (gpu_op_linear.c), weights are panels (gpu_weights.c); what is left is refused with the
- * tensor's name (gpu_run.c). */
+/* gpu_split.c - nodes whose operands pass what one binding holds, launched in parts along the
+ * first dim of their result, where each part of it depends on one part of the operands alone.
+ * Linear layers cut themselves (gpu_op_linear.c), weights are panels (gpu_weights.c); what is
+ * left is refused with the tensor's name (gpu_run.c). */
 #include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 /* Operands of fewer dims than the result, or with a first dim of 1, are whole in every part. */
 enum { BROADCASTS = 1u << 31 };
 
-/* Operands (bit i) of which each part of the result needs the same part alone; 0: the op needs all of
- * every operand at once. */
+/* Operands (bit i) of which each part of the result needs the same part alone; 0: the op needs
+ * all of every operand at once. */
 static uint32_t split_operands(uint32_t op) {
   switch (op) {
     case ACCEL_PLUGIN_OP_UNARY:
@@ -33,8 +33,8 @@ static uint32_t split_operands(uint32_t op) {
   }
 }
 
-/* Whether each entry of the result's first dim depends on that entry of the split operands alone, with
- * the node's attributes as they are. */
+/* Whether each entry of the result's first dim depends on that entry of the split operands
+ * alone, with the node's attributes as they are. */
 static bool splits_first_dim(const kit_launch *l) {
   const accel_plugin_node *n = l->node;
   const kit_tensor *x = &l->in[0], *y = &l->out[0];

@@ -1,20 +1,20 @@
-/* gpu_variants.c - kernels for what only some devices have (gpu_limits.int_dot, .sub_groups, .matrix):
- * chosen by what the device says of itself, and only after they gave the right numbers there
- * (gpu_probe_results.c).
+/* gpu_variants.c - kernels for what only some devices have (gpu_limits.int_dot, .sub_groups,
+ * .matrix): chosen by what the device says of itself, and only after they gave the right numbers
+ * there (gpu_probe_results.c).
  *
- * A variant is tried when the first endpoint could use it.  One that fails or is wrong is left out, with
- * a warning, and the plain kernels do its work.  One that is right but slower there (gpu_probe_times.c)
- * is left out, too, unless ACCEL_GPU_VARIANTS names it.  Verdicts are kept in the process and in the
- * host's cache under device and driver, so that a device's numbers do not change from run to run.  Small
- * models are not kept waiting for measurements.
+ * A variant is tried when the first endpoint could use it. One that fails or is wrong is left out,
+ * with a warning, and the plain kernels do its work. One that is right but slower there
+ * (gpu_probe_times.c) is left out, too, unless ACCEL_GPU_VARIANTS names it. Verdicts are kept in
+ * the process and in the host's cache under device and driver, so that a device's numbers do not
+ * change from run to run. Small models are not kept waiting for measurements.
  *
  * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16,
- * matrix_bf16, matrix_i8; integer dot products are then also taken where the device has no instruction
- * for them, and sub-groups also on a CPU behind the API.  For tests the list may hold
+ * matrix_bf16, matrix_i8; integer dot products are then also taken where the device has no
+ * instruction for them, and sub-groups also on a CPU behind the API. For tests the list may hold
  *   wmma            the emulator takes the kernels of RDNA3's matrix units
  *   cooperative     the emulator takes the kernels of Vulkan's cooperative matrices
  *   small_bindings  a kernel sees 64 KiB of a buffer at most
- *   measure         variants are timed on processors, too, though their times say nothing of cards */
+ *   measure         variants are timed on processors, too; that says nothing of cards */
 #include "gpu/gpu_variants.h"
 
 #include <stdio.h>
@@ -46,8 +46,9 @@ typedef struct verdicts {
   char reason[VARIANTS][REASON]; /* why one that was tried is not right */
 } verdicts;
 
-/* By index of the device.  The lock is held to read and write verdicts alone, never while kernels are
- * compiled or run: endpoints that open at once may each try a variant, and the first verdict stays. */
+/* By index of the device. The lock is held to read and write verdicts alone, never while kernels
+ * are compiled or run: endpoints that open at once may each try a variant, and the first verdict
+ * stays. */
 static verdicts known[DEVICES];
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 

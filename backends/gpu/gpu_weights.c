@@ -1,5 +1,5 @@
-/* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a time,
- * so that the host holds no more than STAGING bytes of a weight beside the mapped file. */
+/* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a
+ * time, so that the host holds no more than STAGING bytes of a weight beside the mapped file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +174,8 @@ static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint3
   }
 }
 
-/* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the last. */
+/* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the
+ * last. */
 static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
   if (!w->scale_kind) return ACCEL_PLUGIN_OK;
   if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||

@@ -1,14 +1,17 @@
-/* hip.h - the calls in which ROCm's HIP runtime, NVIDIA's driver and the emulator differ, and the host code above them.
+/* hip.h - the calls in which ROCm's HIP runtime, NVIDIA's driver and the emulator differ, and
+ * the host code above them.
  *
- *   gpu_api (hip_api.c, hip_devices.c)  ->  hip_runtime, one per process, filled by hip_plugin_vendor.load of
+ *   gpu_api (hip_api.c, hip_devices.c)  ->  hip_runtime, one per process, which is filled by
+ *   hip_plugin_vendor.load of
  *     hip_rocm.c      libamdhip64.so.{7,6,5} by dlopen         libaccel_rocm.so
  *     hip_cuda.c      libcuda.so.1 by dlopen                   libaccel_cuda.so
  *     hip_emulated.c  the emulator (hip_emulator.h)                libaccel_hip-emulated.so
  *
- * HIP took its driver-level calls from CUDA, argument for argument: one table of pointers serves both.  Device addresses are
- * uint64_t (a CUdeviceptr is one, HIP's pointers are as wide), handles void *, results the vendor's code with 0 for success;
- * the numbers of errors are CUDA's in both.  Nothing of a vendor is linked, and no struct of theirs is read whose layout
- * changed between releases (hipDeviceProp_t). */
+ * HIP took its driver-level calls from CUDA, argument for argument: one table of pointers serves
+ * both. Device addresses are uint64_t (a CUdeviceptr is one, HIP's pointers are as wide),
+ * handles void *, results the vendor's code with 0 for success; the numbers of errors are CUDA's
+ * in both. Nothing of a vendor is linked, and no struct of theirs is read whose layout changed
+ * between releases (hipDeviceProp_t). */
 #ifndef ACCEL_HIP_H
 #define ACCEL_HIP_H
 
@@ -144,8 +147,8 @@ typedef struct hip_vendor {
 } hip_vendor;
 extern const hip_vendor hip_plugin_vendor;
 
-/* hip_image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when
- * no compiler was there), and the kernels' text for the run-time compiler. */
+/* hip_image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030",
+ * "" when no compiler was there), and the kernels' text for the run-time compiler. */
 extern const char *const hip_built_for;
 const void *hip_image(void); /* NULL: none */
 const char *hip_source(void);

@@ -1,5 +1,5 @@
-/* hip_code.c - the kernels' code for a device: what the build compiled, else what the run-time compiler
- * makes of their text. */
+/* hip_code.c - the kernels' code for a device: what the build compiled, else what the run-time
+ * compiler makes of their text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

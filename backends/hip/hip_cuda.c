@@ -1,5 +1,5 @@
-/* hip_cuda.c - hip_runtime over NVIDIA's driver library.  The names with _v2 are those that today's CUDA
- * headers mean without it. */
+/* hip_cuda.c - hip_runtime over NVIDIA's driver library. The names with _v2 are those that
+ * today's CUDA headers mean without it. */
 #include <stdio.h>
 #include <string.h>
 

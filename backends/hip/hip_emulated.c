@@ -1,7 +1,7 @@
-/* hip_emulated.c - hip_runtime over the emulator: device memory is host memory, a launch is complete when
- * the call returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
- * (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default every launch takes the
- * next of the three. */
+/* hip_emulated.c - hip_runtime over the emulator: device memory is host memory, a launch is
+ * complete when the call returns. Two devices, which schedule waves of 32 and of 64 lanes.
+ * ACCEL_EMULATED_ORDER (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default
+ * every launch takes the next of the three. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* hip_prelude.h - before the kernels of a unit for HIP or CUDA: what the two spell differently.  hipcc,
- * nvcc, hiprtc and NVRTC read it; the run-time compilers have no headers and need none. */
+/* hip_prelude.h - before the kernels of a unit for HIP or CUDA: what the two spell differently.
+ * hipcc, nvcc, hiprtc and NVRTC read it; the run-time compilers have no headers and need none. */
 #if !defined(__CUDACC__) && !defined(__HIPCC_RTC__)
 #include <hip/hip_runtime.h>
 #endif

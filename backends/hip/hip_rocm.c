@@ -1,6 +1,6 @@
-/* hip_rocm.c - hip_runtime over AMD's HIP runtime, release 5, 6 or 7, by functions whose signatures have
- * been the same since HIP 4.  The numbers of attributes are hipDeviceAttribute_t's, the same in 5
- * and 6. */
+/* hip_rocm.c - hip_runtime over AMD's HIP runtime, release 5, 6 or 7, by functions whose
+ * signatures have been the same since HIP 4. The numbers of attributes are
+ * hipDeviceAttribute_t's, the same in 5 and 6. */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>

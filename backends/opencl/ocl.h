@@ -1,13 +1,12 @@
 /* ocl.h - what the files of the OpenCL plugin share.
  *
- * ocl_library.c: the loader library by dlopen, platforms and devices, once for the process.  ocl_device.c:
- * their description, memory, opening.  ocl_program.c: kernels, built when first used, binaries cached.
- * ocl_stream.c: allocations, copies, runs.
+ * ocl_library.c: the loader library by dlopen, platforms and devices, once for the process.
+ * ocl_device.c: their description, memory, opening. ocl_program.c: kernels, built when first
+ * used, binaries cached. ocl_stream.c: allocations, copies, runs.
  *
- * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as
+ * The API is OpenCL 1.2 and no extension is needed. A device's context and built kernels live as
  * long as the process, shared by all endpoints; a lost device is released when its last endpoint
- * closes.
- */
+ * closes. */
 #ifndef ACCEL_OPENCL_H
 #define ACCEL_OPENCL_H
 

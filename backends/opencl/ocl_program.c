@@ -1,5 +1,5 @@
-/* ocl_program.c - one program for each kernel, so that only what is used is compiled; its binary goes
- * into the host's cache. */
+/* ocl_program.c - one program for each kernel, so that only what is used is compiled; its binary
+ * goes into the host's cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -155,7 +155,8 @@ static VkResult make_device(gpu_device *d) {
   return result;
 }
 
-/* Everything of it, unless work may still run on it: then all of it is left where it is. */
+/* Destroys the logical device and everything made on it, unless work may still run there: then
+ * nothing is destroyed. */
 static void destroy(gpu_device *d) {
   if (d->handle && !atomic_load(&d->stuck) && d->DestroyDevice) {
     vlk_streams_free(d);
