@@ -37,6 +37,9 @@ enum {
   GPU_UPDATE = 65536 /* bytes of one gpu_api.update, at most */
 };
 
+/* Kernels that an API layer has for CPUs behind it (gpu_layer.h; opencl/cpu/ocl_cpu.h). */
+typedef struct gpu_cpu_kernels gpu_cpu_kernels;
+
 /* What a device can do.  Filled by gpu_api.open. */
 typedef struct gpu_limits {
   /* largest range of one binding, bytes (Vulkan: maxStorageBufferRange less its offset
@@ -52,8 +55,10 @@ typedef struct gpu_limits {
   uint32_t wave;                    /* lanes that run together; 1 on CPU devices */
   uint32_t units;                   /* compute units, 0: unknown */
   bool cpu;                         /* a CPU behind the API, such as PoCL's and lavapipe's */
-  bool unified;                     /* device memory is host memory */
-  bool fp16;                        /* halves are numbers of the device's language */
+  /* used for linear layers, attention and norms in place of the GPUs'; NULL: the GPUs' run */
+  const gpu_cpu_kernels *cpu_kernels;
+  bool unified; /* device memory is host memory */
+  bool fp16;    /* halves are numbers of the device's language */
   /* four products of signed bytes and their sum are one fast instruction (DOT4) */
   bool int_dot;
   /* the kernels called *_native have it, the others do without (Vulkan) */
@@ -91,11 +96,11 @@ typedef struct gpu_binding {
 
 /* One kernel over a grid.  Commands of a stream behave as if each ended before the next began. */
 typedef struct gpu_dispatch {
-  uint32_t kernel; /* gpu_kernel_id */
+  uint32_t kernel; /* gpu_kernel_id, or GPU_KERNELS + index of gpu_cpu_kernels.kernels */
   uint32_t n_bind;
   const gpu_binding *bind; /* [n_bind], in the order of the kernel's BUFFERS */
   const void *params;      /* the kernel's PARAMS: 32-bit words, native order */
-  uint32_t params_bytes;   /* that kernel's gpu_kernels[].params_bytes */
+  uint32_t params_bytes;   /* that kernel's gpu_kernel.params_bytes */
   uint32_t groups[3];      /* each >= 1 and within gpu_limits.groups */
   uint32_t node;           /* program node: for errors and profiles */
 } gpu_dispatch;

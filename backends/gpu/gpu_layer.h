@@ -86,7 +86,23 @@ typedef struct gpu_weight {
   gpu_memory **panel;
   uint32_t n_panel;
   int64_t rows_per_panel;
+  /* of gpu_cpu_kernels.pack; then data and scale are NULL where linear nodes alone read it */
+  struct gpu_packed *packed;
 } gpu_weight;
+
+/* A weight that is being loaded: what the host gives, and room to arrange parts of it. */
+typedef struct gpu_weight_source {
+  struct gpu_self *self;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  const accel_plugin_weight_view *view;
+  uint32_t *staging; /* GPU_STAGING bytes */
+} gpu_weight_source;
+enum { GPU_STAGING = 4 << 20 };
+
+extern const uint8_t gpu_store_bits[GPU_STORES];
+/* Whether kernels read weights stored as this accel_plugin_dtype; *out: as which store. */
+bool gpu_store_of(uint8_t dtype, gpu_store *out);
 
 /* accel_plugin_answer, and why not. */
 int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
@@ -155,8 +171,8 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* The activations that gpu_op_linear_q.c quantised last, and where: the next launch uses them
- * again when it wants the same. */
+/* The activations that were quantised (gpu_op_linear_q.c) or packed (opencl/cpu) last, and where:
+ * the next launch uses them again when it wants the same. */
 typedef struct gpu_quantized {
   uint32_t kernel; /* that wrote them; 0: none were written yet */
   uint64_t launch; /* gpu_run.launches then */
@@ -223,7 +239,8 @@ void gpu_tensor(gpu_call *c, const kit_tensor *t);
 void gpu_int(gpu_call *c, int64_t value);
 void gpu_float(gpu_call *c, double value);
 /* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
- * groups along x: the last two are cut to the limit, kernels loop. */
+ * groups along x: the last two are cut to the limit, and for a CPU's own kernels to eight groups a
+ * compute unit; kernels loop. */
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error);
 int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error);
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error);
@@ -247,6 +264,26 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
 /* Where the launch's workspace lies, from byte `offset`. */
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);
+
+/* ---- kernels of CPUs, by the API layer ---- */
+
+struct gpu_product; /* gpu_product.h */
+
+struct gpu_cpu_kernels {
+  const gpu_kernel *kernels; /* kernels[i] is kernel GPU_KERNELS + i */
+  /* Taken for GPU_K_norm_rows, and for GPU_K_attention_rows but with disentangled biases: kernels
+   * with the same buffers and parameters, of which a workgroup has a run of rows. */
+  uint32_t attention_rows, norm_rows;
+  uint32_t vector; /* floats of a vector register */
+  /* Sets w->packed, or leaves it NULL when this weight is not packed.  On failure what was
+   * allocated stays in w->packed. */
+  int32_t (*pack)(const gpu_weight_source *source, gpu_weight *w, accel_plugin_error *error);
+  void (*packed_free)(gpu_self *self, gpu_weight *w);
+  /* Bytes of gpu_product.activations_q for m rows. */
+  uint64_t (*packed_workspace)(const gpu_self *self, const gpu_weight *w, int64_t m);
+  int32_t (*packed_multiply)(gpu_run *run, const kit_launch *l, const struct gpu_product *p,
+                             accel_plugin_error *error);
+};
 
 /* ---- gpu_split.c ---- */
 

@@ -48,7 +48,12 @@ static int32_t prepare(gpu_run *run, const kit_launch *l, gpu_attention *a,
 static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs,
                       accel_plugin_error *error) {
   const int64_t rows = l->in[GPU_Q].dim[0];
-  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : GPU_K_attention_rows);
+  const gpu_cpu_kernels *cpu =
+      a->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED ? NULL : run->self->limits.cpu_kernels;
+  gpu_call c = gpu_call_new(run, l,
+                            probs ? GPU_K_attention_probs
+                            : cpu ? cpu->attention_rows
+                                  : GPU_K_attention_rows);
   for (int i = GPU_Q; i <= GPU_REL_Q; i++) gpu_tensor(&c, &l->in[i]);
   gpu_bind(&c, a->q_start);
   gpu_bind(&c, a->kv_start);

@@ -1,5 +1,5 @@
 /* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight,
- * or those of gpu_op_linear_q.c. A gated layer (GLU) computes both products into the workspace
+ * those of gpu_op_linear_q.c, or a CPU's own (gpu_cpu_kernels). A gated layer (GLU) computes both products into the workspace
  * and combines them. */
 #include "gpu/gpu_op_linear.h"
 
@@ -53,6 +53,8 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
 int32_t gpu_linear_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
                             accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
+  if (p->w.w.packed && !p->trans)
+    return run->self->limits.cpu_kernels->packed_multiply(run, l, p, error);
   if (gpu_activations_q_variant(run->self->variants, &p->w.w, p->trans) && !p->w.plain.bytes)
     return gpu_linear_q_multiply(run, l, p, error);
   for (int64_t first = 0; !rc && first < p->w.w.n;) {
@@ -140,7 +142,8 @@ static uint64_t activations_q_bytes(const gpu_self *self, const kit_launch *l, i
   const gpu_weight *weight = &self->weight[l->in[w].weight];
   const bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   const int64_t m = kit_row_count(&l->out[0]);
-  return gpu_activations_q_bytes(self, weight, trans, m);
+  return weight->packed && !trans ? self->limits.cpu_kernels->packed_workspace(self, weight, m)
+                                  : gpu_activations_q_bytes(self, weight, trans, m);
 }
 
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {

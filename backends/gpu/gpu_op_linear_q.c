@@ -19,35 +19,13 @@ typedef struct activations {
   gpu_binding codes, scales; /* m rows of w.row_words words, and a float for each row */
 } activations;
 
-static bool same_place(gpu_binding a, gpu_binding b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
-}
-
-/* Whether the launch before this one, or this launch, left just these activations where `now`
- * wants them. A tensor has one value in a run and stays in place while a launch that reads it is
- * to come, so Q, K and V, or gate and up, use what the first of them wrote. */
-static bool are_there(const gpu_run *run, const gpu_quantized *now) {
-  const gpu_quantized *last = &run->quantized;
-  return last->kernel == now->kernel && now->launch - last->launch <= 1 &&
-         last->tensor == now->tensor && last->rows == now->rows &&
-         same_place(last->from, now->from) && same_place(last->to, now->to);
-}
-
 static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
                         const activations *a, accel_plugin_error *error) {
   const gpu_store store = p->w.w.store;
   const uint32_t kernel = store == GPU_STORE_F16    ? GPU_K_codes_f16
                           : store == GPU_STORE_BF16 ? GPU_K_codes_bf16
                                                     : GPU_K_codes_i8;
-  const gpu_quantized now = {.kernel = kernel,
-                             .launch = run->launches,
-                             .tensor = p->x->id,
-                             .rows = p->m,
-                             .from = gpu_at(run, p->x),
-                             .to = a->codes};
-  const bool there = are_there(run, &now);
-  run->quantized = now;
-  if (there) return ACCEL_PLUGIN_OK;
+  if (gpu_activations_are_there(run, p, kernel, a->codes)) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(run, l, kernel);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, a->codes);

@@ -10,7 +10,8 @@ GPU_OP(norm) {
   if (groups < 1 || cols % groups)
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns in %lld groups",
                            (long long)cols, (long long)groups);
-  gpu_call c = gpu_call_new(run, l, GPU_K_norm_rows);
+  const gpu_cpu_kernels *cpu = run->self->limits.cpu_kernels;
+  gpu_call c = gpu_call_new(run, l, cpu ? cpu->norm_rows : GPU_K_norm_rows);
   for (int i = 0; i < 4; i++) gpu_tensor(&c, &l->in[i]);
   gpu_tensor(&c, &l->out[0]);
   gpu_tensor(&c, &l->out[1]);

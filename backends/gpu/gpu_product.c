@@ -1,5 +1,5 @@
 /* gpu_product.c - what both ways to compute a linear product share: its grid, the size of its
- * tiles, and which weights are multiplied with quantised activations. */
+ * tiles, which weights are multiplied with quantised activations, and whether these are there. */
 #include "gpu/gpu_product.h"
 
 enum { LONGEST_K = 1 << 17 }; /* sums of more products of two signed bytes could pass 31 bits */
@@ -65,4 +65,23 @@ uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool
   return gpu_activations_q_variant(self->variants, w, trans)
              ? gpu_activations_q_scales(w, m) + aligned((uint64_t)m * 4)
              : 0;
+}
+
+static bool same_place(gpu_binding a, gpu_binding b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
+}
+
+/* A tensor has one value in a run and stays in place while a launch that reads it is to come, so Q,
+ * K and V, or gate and up, use what the first of them wrote. */
+bool gpu_activations_are_there(gpu_run *run, const gpu_product *p, uint32_t kernel,
+                               gpu_binding to) {
+  const gpu_quantized last = run->quantized;
+  run->quantized = (gpu_quantized){.kernel = kernel,
+                                   .launch = run->launches,
+                                   .tensor = p->x->id,
+                                   .rows = p->m,
+                                   .from = gpu_at(run, p->x),
+                                   .to = to};
+  return last.kernel == kernel && run->launches - last.launch <= 1 && last.tensor == p->x->id &&
+         last.rows == p->m && same_place(last.from, run->quantized.from) && same_place(last.to, to);
 }

@@ -16,7 +16,8 @@ typedef struct gpu_product {
   gpu_matrix w;
   const kit_tensor *bias, *residual; /* kit_has is false where there is none */
   gpu_binding y;
-  gpu_binding activations_q; /* workspace of gpu_activations_q_bytes */
+  /* workspace of gpu_activations_q_bytes, or of gpu_cpu_kernels.packed_workspace */
+  gpu_binding activations_q;
   int64_t m, n, k, y_stride; /* in elements */
   int32_t act;
   float alpha;
@@ -53,5 +54,9 @@ uint32_t gpu_activations_q_variant(uint32_t variants, const gpu_weight *w, bool 
 uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
 /* Where the rows' scales begin in it: bytes behind m rows of codes. */
 uint64_t gpu_activations_q_scales(const gpu_weight *w, int64_t m);
+
+/* Whether the launch before this one, or this launch, left p->x as `kernel` writes it at `to`; it
+ * is taken to be there from now on: where it was not, the caller dispatches the kernel. */
+bool gpu_activations_are_there(gpu_run *run, const gpu_product *p, uint32_t kernel, gpu_binding to);
 
 #endif

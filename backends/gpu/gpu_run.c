@@ -202,8 +202,14 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
 
 /* ---- dispatches ---- */
 
+/* Description of a gpu_dispatch.kernel. */
+static const gpu_kernel *kernel_of(const gpu_run *run, uint32_t kernel) {
+  return kernel < GPU_KERNELS ? &gpu_kernels[kernel]
+                              : &run->self->limits.cpu_kernels->kernels[kernel - GPU_KERNELS];
+}
+
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
-  const bool subgroup = run->self->variants & GPU_VARIANT_SUB_GROUPS;
+  const bool subgroup = kernel < GPU_KERNELS && run->self->variants & GPU_VARIANT_SUB_GROUPS;
   return (gpu_call){.run = run,
                     .launch = l,
                     .kernel = subgroup ? gpu_kernels[kernel].subgroup : kernel,
@@ -260,7 +266,7 @@ static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
 }
 
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error) {
-  const gpu_kernel *k = &gpu_kernels[c->kernel];
+  const gpu_kernel *k = kernel_of(c->run, c->kernel);
   const uint32_t *most = c->run->self->limits.groups;
   if (c->n_bind != k->n_bind || c->n_param * 4 != k->params_bytes)
     return kit_launch_fail(
@@ -280,12 +286,14 @@ int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_pl
 }
 
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error) {
-  const int64_t most = c->run->self->limits.groups[0];
+  const gpu_limits *limits = &c->run->self->limits;
+  const int64_t most = c->kernel < GPU_KERNELS ? (int64_t)limits->groups[0]
+                                               : 8 * (int64_t)(limits->units ? limits->units : 1);
   return gpu_dispatch_grid(c, groups < most ? groups : most, 1, 1, error);
 }
 
 int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error) {
-  const int64_t local = gpu_kernels[c->kernel].local;
+  const int64_t local = kernel_of(c->run, c->kernel)->local;
   return gpu_dispatch_rows(c, (items + local - 1) / local, error);
 }
 

@@ -13,6 +13,7 @@
  * instruction for them, and sub-groups also on a CPU behind the API. For tests the list may hold
  *   wmma            the emulator takes the kernels of RDNA3's matrix units
  *   cooperative     the emulator takes the kernels of Vulkan's cooperative matrices
+ *   card            a CPU behind the API takes the kernels of GPUs, large tiles with them
  *   small_bindings  a kernel sees 64 KiB of a buffer at most
  *   measure         variants are timed on processors, too; that says nothing of cards */
 #include "gpu/gpu_variants.h"
@@ -71,6 +72,10 @@ void gpu_limits_from_env(gpu_limits *limits) {
   if (env && names(env, "small_bindings")) limits->binding = 65536;
   if (env && names(env, "wmma")) limits->wmma = limits->wave == 32;
   if (env && names(env, "cooperative")) limits->cooperative = limits->wave == 32;
+  if (env && names(env, "card")) {
+    limits->cpu = false;
+    limits->cpu_kernels = NULL;
+  }
   /* cooperative matrices have no bf16 */
   if (limits->cooperative) limits->matrix &= GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8;
 }

@@ -1,5 +1,5 @@
 /* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a
- * time, so that the host holds no more than STAGING bytes of a weight beside the mapped file. */
+ * time, so that the host holds no more than GPU_STAGING bytes of a weight beside the mapped file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,11 @@
 #include "formats/weight_matrix.h"
 #include "gpu/gpu_layer.h"
 
-enum { STAGING = 4 << 20 };
-
-static const uint8_t store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
+const uint8_t gpu_store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
 
 /* ---- formats ---- */
 
-static bool store_of(uint8_t dtype, gpu_store *out) {
+bool gpu_store_of(uint8_t dtype, gpu_store *out) {
   static const struct {
     uint8_t dtype;
     gpu_store store;
@@ -75,7 +73,7 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   int64_t rows, k;
   kit_weight_matrix(&program->weight[index], &rows, &k);
   gpu_store store;
-  if (!accel_format_known(f) || !store_of(f->store, &store)) {
+  if (!accel_format_known(f) || !gpu_store_of(f->store, &store)) {
     snprintf(why, n, "weight '%.60s': store %u with scale %u, zero %u, outer %u is unknown",
              program->weight[index].name, f->store, f->scale, f->zero, f->outer);
     return ACCEL_PLUGIN_NO;
@@ -88,18 +86,34 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   return ACCEL_PLUGIN_NATIVE;
 }
 
+/* Of the nodes that read it: whether some are linear layers that take it as [n, k], and whether
+ * others read it as well. */
+static void readers(const accel_plugin_program *p, uint32_t index, bool *linear, bool *others) {
+  *linear = *others = false;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t < 0 || p->tensor[t].kind != ACCEL_PLUGIN_TENSOR_WEIGHT ||
+          p->tensor[t].weight != (int32_t)index)
+        continue;
+      const bool rows = p->node[i].op == ACCEL_PLUGIN_OP_LINEAR && (k == 1 || k == 4) &&
+                        !kit_attr_i(&p->node[i], ACCEL_PLUGIN_ATTR_TRANS, 0);
+      *(rows ? linear : others) = true;
+    }
+}
+
 /* The weight's shape and format on the device; memory is not allocated yet. */
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
                          const accel_plugin_format *f) {
   gpu_weight w = {.outer = 1.0f};
   kit_weight_matrix(&p->weight[index], &w.n, &w.k);
   gpu_store store = GPU_STORE_F32;
-  (void)store_of(f->store, &store);
+  (void)gpu_store_of(f->store, &store);
   if (keeps_format(p, index, store)) {
     w.store = store;
     w.scale_kind = scale_of(f);
   }
-  w.row_words = (uint32_t)(((uint64_t)w.k * store_bits[w.store] + 31) / 32);
+  w.row_words = (uint32_t)(((uint64_t)w.k * gpu_store_bits[w.store] + 31) / 32);
   w.group_k = w.scale_kind && f->group_k && (int64_t)f->group_k < w.k ? f->group_k
                                                                       : (uint32_t)(w.k ? w.k : 1);
   w.group_n = w.scale_kind && f->group_n ? f->group_n : (uint32_t)(w.n ? w.n : 1);
@@ -120,17 +134,9 @@ uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 
 /* ---- upload ---- */
 
-typedef struct loader {
-  gpu_self *self;
-  const accel_plugin_weight *weight;
-  const accel_plugin_format *format;
-  const accel_plugin_weight_view *view;
-  uint32_t *staging;
-} loader;
-
 /* Rows [first, first + count) as the device keeps them. */
-static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, int64_t count,
-                          accel_plugin_error *error) {
+static int32_t stage_rows(const gpu_weight_source *l, const gpu_weight *w, int64_t first,
+                          int64_t count, accel_plugin_error *error) {
   if (w->store == GPU_STORE_F32)
     return kit_weight_rows(l->weight, l->format, l->view, first, count, (float *)l->staging, error);
   const uint64_t bytes = accel_row_bytes(l->format->store, w->k);
@@ -145,7 +151,8 @@ static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, i
 }
 
 /* Writes the word or two that kernels read of one group (enum gpu_scale). */
-static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
+static void put_scale(const gpu_weight_source *l, const gpu_weight *w, int64_t group,
+                      uint32_t *to) {
   const accel_plugin_format *f = l->format;
   const float scale = accel_scale_at(f->scale, l->view->scale, group),
               zero = (f->zero == ACCEL_PLUGIN_NO_DTYPE
@@ -176,7 +183,7 @@ static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint3
 
 /* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the
  * last. */
-static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+static int32_t parts_of(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   if (!w->scale_kind) return ACCEL_PLUGIN_OK;
   if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
       (l->format->outer != ACCEL_PLUGIN_NO_DTYPE && !l->view->outer))
@@ -187,11 +194,11 @@ static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *erro
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+static int32_t load_scales(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
   if (!bytes) return ACCEL_PLUGIN_OK;
   int32_t rc = gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
-  const uint64_t groups = bytes / 4 / each, most = STAGING / 4 / each;
+  const uint64_t groups = bytes / 4 / each, most = GPU_STAGING / 4 / each;
   for (uint64_t at = 0; !rc && at < groups; at += most) {
     const uint64_t n = groups - at < most ? groups - at : most;
     for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
@@ -200,10 +207,10 @@ static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *e
   return rc;
 }
 
-static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, int64_t first,
-                         int64_t count, accel_plugin_error *error) {
+static int32_t load_rows(const gpu_weight_source *l, const gpu_weight *w, gpu_memory *to,
+                         int64_t first, int64_t count, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4;
-  int64_t most = (int64_t)(STAGING / row);
+  int64_t most = (int64_t)(GPU_STAGING / row);
   int32_t rc = ACCEL_PLUGIN_OK;
   if (most < 1)
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
@@ -218,7 +225,7 @@ static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, i
 }
 
 /* The weight lies in one piece where one allocation can hold it, else in panels of rows. */
-static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+static int32_t load_data(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row,
                  most = l->self->limits.buffer;
   if (!all) return ACCEL_PLUGIN_OK;
@@ -248,11 +255,11 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
   const accel_plugin_host *host = open->options->host;
   accel_plugin_weight_view view = {0};
   gpu_weight *w = &self->weight[index];
-  const loader l = {.self = self,
-                    .weight = &open->program->weight[index],
-                    .format = &open->options->precision.format[index],
-                    .view = &view,
-                    .staging = staging};
+  const gpu_weight_source l = {.self = self,
+                               .weight = &open->program->weight[index],
+                               .format = &open->options->precision.format[index],
+                               .view = &view,
+                               .staging = staging};
   *w = layout(open->program, index, l.format);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
   int32_t rc = host->weight_map(host->self, index, &view, error);
@@ -260,8 +267,12 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
   if (!view.data)
     rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
   if (!rc) rc = parts_of(&l, w, error);
-  if (!rc) rc = load_scales(&l, w, error);
-  if (!rc) rc = load_data(&l, w, error);
+  const gpu_cpu_kernels *cpu = self->limits.cpu_kernels;
+  bool linear, others;
+  readers(open->program, index, &linear, &others);
+  if (!rc && cpu && linear) rc = cpu->pack(&l, w, error);
+  if (!rc && (others || !w->packed)) rc = load_scales(&l, w, error);
+  if (!rc && (others || !w->packed)) rc = load_data(&l, w, error);
   host->weight_unmap(host->self, index);
   return rc;
 }
@@ -271,8 +282,8 @@ int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_erro
   if (n && (!open->options->host || !open->options->host->weight_map))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
   self->weight = calloc(n + 1, sizeof *self->weight);
-  uint32_t *staging = malloc(STAGING);
-  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, STAGING);
+  uint32_t *staging = malloc(GPU_STAGING);
+  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, GPU_STAGING);
   for (uint32_t i = 0; !rc && i < n; i++) rc = load(self, open, i, staging, error);
   free(staging);
   return rc;
@@ -298,6 +309,7 @@ void gpu_weights_free(gpu_self *self) {
     gpu_weight *w = &self->weight[i];
     gpu_pool_give(&self->pool, w->data);
     gpu_pool_give(&self->pool, w->scale);
+    if (w->packed) self->limits.cpu_kernels->packed_free(self, w);
     for (uint32_t k = 0; w->panel && k < w->n_panel; k++) gpu_pool_give(&self->pool, w->panel[k]);
     free(w->panel);
   }

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "gpu/gpu.h"
+#include "opencl/cpu/ocl_cpu.h"
 
 /* ---- ocl_library.c ---- */
 
@@ -58,7 +59,10 @@ typedef struct ocl_functions {
 #undef OCL_MEMBER
 } ocl_functions;
 
-enum { OCL_DEVICES = 16 };
+enum {
+  OCL_DEVICES = 16,
+  OCL_KERNELS = GPU_KERNELS + OCL_CPU_KERNELS /* numbers of kernels: gpu_dispatch.kernel */
+};
 
 typedef struct ocl_kernel {
   pthread_mutex_t lock; /* of building, and of arguments with the launch that takes them */
@@ -88,7 +92,7 @@ struct gpu_device {
   uint32_t users;
   cl_context context; /* NULL until first opened */
   ocl_queue *idle;
-  ocl_kernel kernel[GPU_KERNELS];
+  ocl_kernel kernel[OCL_KERNELS];
   ocl_used *left; /* by commands whose end is not known, as the device was lost */
   _Atomic uint64_t allocated;
   atomic_bool lost;
@@ -116,6 +120,7 @@ void ocl_close(gpu_device *device);
 /* ---- ocl_program.c ---- */
 
 extern const char *const gpu_kernel_text[GPU_KERNELS]; /* by embed.cmake */
+const gpu_kernel *ocl_kernel_info(uint32_t id);
 /* The kernel, built or from the cache of `host` (may be NULL).  Its lock is to be held. */
 int32_t ocl_kernel_get(gpu_device *device, uint32_t id, const accel_plugin_host *host,
                        accel_plugin_error *error);

@@ -116,6 +116,8 @@ void ocl_describe(gpu_device *d) {
                    .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
                    .int_dot = has_int_dot(d, extensions),
                    .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
+  if (l->cpu)
+    l->cpu_kernels = ocl_cpu_kernels_for((uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;
   l->binding = l->buffer;
   i->type = l->cpu                         ? ACCEL_PLUGIN_DEVICE_SOFTWARE
