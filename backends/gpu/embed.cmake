@@ -1,26 +1,29 @@
-# embed.cmake - the kernels of gpu_kernels.def for one API, run at build:
-#   cmake -DAPI=<api> -DHERE=<backends/gpu> -DOUT=<file> -DCC=<C compiler> -DMODE=<table|c|text> -P embed.cmake
-# Every line goes through the C preprocessor with dialect/dialect_<api>.h, its _begin.h and its _end.h.
-#   table  OUT is a C file that defines gpu_kernels[] (API is `table`)
-#   c      OUT is a C file that defines `const char *const gpu_kernel_text[GPU_KERNELS]`; NULL where a line is for another API
-#   text   OUT is a folder that receives <name>.txt for each line, for a compiler that runs at build; files keep their time when unchanged
-file(STRINGS ${HERE}/gpu_kernels.def lines REGEX "^GPU_KERNEL\\(")
-set(out "/* made by embed.cmake */\n#include \"gpu/gpu.h\"\n")
+# embed.cmake - the kernels of a list for one API, run at build:
+#   cmake -DAPI=<api> -DHERE=<backends/gpu> -DDEF=<list> -DOUT=<file> -DCC=<C compiler> -DMODE=<table|c|text> -P embed.cmake
+# The list gpu/gpu_kernels.def has its kernels in gpu/kernels, its numbers GPU_K_<name>, GPU_KERNELS in gpu/gpu.h, and makes gpu_kernels[] and
+# gpu_kernel_text[]; another one, FOLDER/PREFIX_kernels.def, in the same way has FOLDER/kernels, FOLDER/PREFIX.h, and so on.
+# Every kernel goes through the C preprocessor with dialect/dialect_<api>.h, its _begin.h and its _end.h.
+#   table  OUT is a C file that defines `const gpu_kernel PREFIX_kernels[]` (API is `table`)
+#   c      OUT is a C file that defines `const char *const PREFIX_kernel_text[]`; NULL where a kernel is for another API
+#   text   OUT is a folder that receives <name>.txt for each kernel, for a compiler that runs at build; files keep their time when unchanged
+include(${HERE}/gpu_kernels.cmake)
+gpu_kernel_list(${DEF} kernels)
+get_filename_component(folder ${DEF} DIRECTORY)
+get_filename_component(prefix ${DEF} NAME_WE)
+string(REGEX REPLACE "_kernels$" "" prefix ${prefix})
+string(TOUPPER ${prefix} upper)
+file(RELATIVE_PATH header ${HERE}/.. ${folder}/${prefix}.h)
+set(out "/* made by embed.cmake */\n#include \"${header}\"\n")
 set(list "")
-foreach(line IN LISTS lines)
-  if(NOT line MATCHES "^GPU_KERNEL\\(([a-z0-9_]+), ([a-z0-9_]+), \"([^\"]*)\", \"([a-z ]*)\"\\)$")
-    message(FATAL_ERROR "gpu_kernels.def: cannot read ${line}")
-  endif()
-  set(name ${CMAKE_MATCH_1})
-  set(file ${CMAKE_MATCH_2})
-  set(only "${CMAKE_MATCH_4}")
-  separate_arguments(defines UNIX_COMMAND "${CMAKE_MATCH_3}")
-  if(NOT only STREQUAL "" AND NOT " ${only} " MATCHES " ${API} " AND NOT MODE STREQUAL table)
-    string(APPEND list "  [GPU_K_${name}] = 0,\n")
+foreach(kernel IN LISTS kernels)
+  gpu_kernel_fields("${kernel}")
+  separate_arguments(defines UNIX_COMMAND "${defines}")
+  if(NOT apis STREQUAL "" AND NOT " ${apis} " MATCHES " ${API} " AND NOT MODE STREQUAL table)
+    string(APPEND list "  [${upper}_K_${name}] = 0,\n")
     continue()
   endif()
-  execute_process(COMMAND ${CC} -std=c11 -E -P -x c -I${HERE}/dialect -I${HERE}/kernels -DNAME=${name} ${defines}
-      "-DKERNEL_BEGIN=\"dialect_${API}_begin.h\"" "-DKERNEL_END=\"dialect_${API}_end.h\"" -include ${HERE}/dialect/dialect_${API}.h ${HERE}/kernels/${file}.k
+  execute_process(COMMAND ${CC} -std=c11 -E -P -x c -I${HERE}/dialect -I${HERE}/kernels -I${folder}/kernels -DNAME=${name} ${defines}
+      "-DKERNEL_BEGIN=\"dialect_${API}_begin.h\"" "-DKERNEL_END=\"dialect_${API}_end.h\"" -include ${HERE}/dialect/dialect_${API}.h ${folder}/kernels/${file}.k
     OUTPUT_VARIABLE text ERROR_VARIABLE problem RESULT_VARIABLE rc)
   if(NOT rc EQUAL 0)
     message(FATAL_ERROR "kernel ${name}:\n${problem}")
@@ -31,12 +34,12 @@ foreach(line IN LISTS lines)
     endif()
     string(REGEX MATCH "^([^,]*),([^,]*),([^,]*)$" whole "${CMAKE_MATCH_1}")
     string(APPEND out "_Static_assert((${CMAKE_MATCH_2}) <= GPU_BINDINGS && 4 * (${CMAKE_MATCH_2}) + (${CMAKE_MATCH_3}) <= GPU_PARAMS && (${CMAKE_MATCH_3}) > 0, \"${name}: too many buffers or parameters\");\n")
-    string(APPEND list "  [GPU_K_${name}] = {\"${name}\", \"${only}\", ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2}, ${CMAKE_MATCH_3}},\n")
+    string(APPEND list "  [${upper}_K_${name}] = {\"${name}\", \"${apis}\", ${upper}_K_${subgroup}, ${CMAKE_MATCH_1}, ${CMAKE_MATCH_2}, ${CMAKE_MATCH_3}},\n")
   elseif(MODE STREQUAL c)
     string(HEX "${text}" bytes)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
     string(APPEND out "static const char text_${name}[] = {${bytes}0};\n")
-    string(APPEND list "  [GPU_K_${name}] = text_${name},\n")
+    string(APPEND list "  [${upper}_K_${name}] = text_${name},\n")
   else()
     file(WRITE ${OUT}/${name}.new "${text}")
     file(COPY_FILE ${OUT}/${name}.new ${OUT}/${name}.txt ONLY_IF_DIFFERENT)
@@ -44,7 +47,7 @@ foreach(line IN LISTS lines)
   endif()
 endforeach()
 if(MODE STREQUAL table)
-  file(WRITE ${OUT} "${out}const gpu_kernel gpu_kernels[GPU_KERNELS] = {\n${list}};\n")
+  file(WRITE ${OUT} "${out}const gpu_kernel ${prefix}_kernels[${upper}_KERNELS] = {\n${list}};\n")
 elseif(MODE STREQUAL c)
-  file(WRITE ${OUT} "${out}extern const char *const gpu_kernel_text[GPU_KERNELS];\nconst char *const gpu_kernel_text[GPU_KERNELS] = {\n${list}};\n")
+  file(WRITE ${OUT} "${out}extern const char *const ${prefix}_kernel_text[${upper}_KERNELS];\nconst char *const ${prefix}_kernel_text[${upper}_KERNELS] = {\n${list}};\n")
 endif()

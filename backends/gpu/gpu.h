@@ -1,24 +1,29 @@
-/* gpu.h - what the GPU plugins share: one op layer and one set of kernels over the few calls in which OpenCL, Vulkan and
- * HIP/CUDA differ.
+/* gpu.h - what the GPU plugins share: one op layer and one set of kernels over the few calls in
+ * which OpenCL, Vulkan and HIP/CUDA differ.
  *
- *   kit (program, plan, sessions)  ->  gpu (op -> dispatches, weights, memory, constants of a run)  ->  gpu_api of opencl/,
- *   vulkan/ or hip/ (memory, kernels, queues)
+ *   kit (program, plan, sessions)
+ *     -> gpu (op -> dispatches, weights, memory, constants of a run)
+ *     -> gpu_api of opencl/, vulkan/ or hip/ (memory, kernels, queues)
  *
- * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in gpu_ops.h.
+ * This header is the seam between the two lower layers: what an API layer needs to see. What ops
+ * see is in gpu_layer.h.
  *
- * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
- * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
- * gpu_kernels.def lists them; embed.cmake runs the preprocessor over every line of it.  A kernel that only one API has (packed
- * panels for OpenCL's CPU devices, matrix cores) is one more line with that API's name.
+ * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from
+ * the same text: OpenCL C 1.2 at run time, GLSL to SPIR-V at build, HIP and CUDA device code at
+ * build or by hiprtc / NVRTC, plain C++ for the emulator. gpu_kernels.def lists them;
+ * embed.cmake runs the preprocessor over every one. A kernel for some APIs only (matrix units,
+ * sub-groups) names them there.
  *
- * Every activation is fp32 in device memory; weights keep the format they are given in (gpu_weights.c).  A kernel addresses its
- * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
- * bound as panels of rows.  No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
- * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (gpu_variants.c).
+ * Every activation is fp32 in device memory; weights keep the format they are given in
+ * (gpu_weights.c). A kernel addresses its buffers by 32-bit element indices within the range
+ * bound, which is at most gpu_limits.binding bytes: larger weights are bound as panels of rows.
+ * No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
+ * integer dot products and matrix units are chosen by gpu_limits and proven on the device first
+ * (gpu_variants.c).
  *
- * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
- * gpu_plugin_api`, and its kernels' text or binaries.  gpu_plugin.c makes the plugin's table of it.
- */
+ * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin()
+ * (backends/gpu/CMakeLists.txt), a `const gpu_api gpu_plugin_api`, and its kernels' text or
+ * binaries. gpu_plugin.c makes the plugin's table of it. */
 #ifndef ACCEL_GPU_H
 #define ACCEL_GPU_H
 
@@ -31,6 +36,9 @@ enum {
   GPU_PARAMS = 128,
   GPU_UPDATE = 65536 /* bytes of one gpu_api.update, at most */
 };
+
+/* Kernels that an API layer has for CPUs behind it (gpu_layer.h; opencl/cpu/ocl_cpu.h). */
+typedef struct gpu_cpu_kernels gpu_cpu_kernels;
 
 /* What a device can do.  Filled by gpu_api.open. */
 typedef struct gpu_limits {
@@ -46,10 +54,9 @@ typedef struct gpu_limits {
   uint32_t local_size, local_bytes; /* invocations and shared memory of a workgroup */
   uint32_t wave;                    /* lanes that run together; 1 on CPU devices */
   uint32_t units;                   /* compute units, 0: unknown */
-  bool cpu;                         /* a CPU behind the API: panel kernels, few barriers */
-  uint32_t vector;                  /* floats of a vector register, on CPU devices; 0 elsewhere */
-  /* lanes that read one another's numbers, on CPU devices behind Vulkan; else 0 */
-  uint32_t broadcast;
+  bool cpu;                         /* a CPU behind the API, such as PoCL's and lavapipe's */
+  /* used for linear layers, attention and norms in place of the GPUs'; NULL: the GPUs' run */
+  const gpu_cpu_kernels *cpu_kernels;
   bool unified; /* device memory is host memory */
   bool fp16;    /* halves are numbers of the device's language */
   /* four products of signed bytes and their sum are one fast instruction (DOT4) */
@@ -57,12 +64,13 @@ typedef struct gpu_limits {
   /* the kernels called *_native have it, the others do without (Vulkan) */
   bool int_dot_native;
   bool sub_groups; /* the kernels *_sub run: sums and maxima over sub-groups */
-  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes
+   * (kernels/matrix_unit.h) */
   uint32_t matrix;
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
   bool emulated;    /* a card that the processor plays: its times tell nothing */
-  bool small_tiles; /* they were faster than large ones (gpu_choice.c) */
+  bool small_tiles; /* they were faster than large ones (gpu_probe_times.c) */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (gpu_variants.c). */
@@ -88,11 +96,11 @@ typedef struct gpu_binding {
 
 /* One kernel over a grid.  Commands of a stream behave as if each ended before the next began. */
 typedef struct gpu_dispatch {
-  uint32_t kernel; /* gpu_kernel_id */
+  uint32_t kernel; /* gpu_kernel_id, or GPU_KERNELS + index of gpu_cpu_kernels.kernels */
   uint32_t n_bind;
   const gpu_binding *bind; /* [n_bind], in the order of the kernel's BUFFERS */
   const void *params;      /* the kernel's PARAMS: 32-bit words, native order */
-  uint32_t params_bytes;   /* that kernel's gpu_kernels[].params_bytes */
+  uint32_t params_bytes;   /* that kernel's gpu_kernel.params_bytes */
   uint32_t groups[3];      /* each >= 1 and within gpu_limits.groups */
   uint32_t node;           /* program node: for errors and profiles */
 } gpu_dispatch;
@@ -143,19 +151,63 @@ static inline void gpu_add_us(double *us, double more) { *us = (*us == *us ? *us
 /* Each plugin defines this one. */
 extern const gpu_api gpu_plugin_api;
 
-/* ---- kernels: one line each in gpu_kernels.def ---- */
+/* ---- kernels: gpu_kernels.def ---- */
 
+/* Stores of weights as kernels know them (kernels/weight.h and gpu_kernels.cmake have the same
+ * numbers). */
+typedef enum gpu_store {
+  GPU_STORE_F32 = 0,
+  GPU_STORE_F16 = 1,
+  GPU_STORE_BF16 = 2,
+  GPU_STORE_I8 = 3,
+  GPU_STORE_U4 = 4, /* int4 too: codes are stored offset by 8, which is their zero */
+  GPU_STORE_E4M3 = 5,
+  GPU_STORE_E5M2 = 6,
+  GPU_STORE_E2M1 = 7,
+  GPU_STORE_U8 = 8,
+  GPU_STORES = 9
+} gpu_store;
+
+/* GPU_K_<name> for every kernel, in the order of gpu_kernel_list (gpu_kernels.cmake). */
 typedef enum gpu_kernel_id {
-#define GPU_KERNEL(name, file, defines, only) GPU_K_##name,
+#define GPU_SUBGROUP_0(name)
+#define GPU_SUBGROUP_1(name) GPU_K_##name##_sub,
+#define GPU_STORES_3(name, end) \
+  GPU_K_##name##_f32##end, GPU_K_##name##_f16##end, GPU_K_##name##_bf16##end,
+#define GPU_STORES_4(name, end) GPU_STORES_3(name, end) GPU_K_##name##_i8##end,
+#define GPU_STORES_9(name, end)                                               \
+  GPU_STORES_4(name, end)                                                     \
+  GPU_K_##name##_u4##end, GPU_K_##name##_e4m3##end, GPU_K_##name##_e5m2##end, \
+      GPU_K_##name##_e2m1##end, GPU_K_##name##_u8##end,
+#define GPU_STORES_SUBGROUP_0(name, count)
+#define GPU_STORES_SUBGROUP_1(name, count)              GPU_STORES_##count(name, _sub)
+#define GPU_KERNEL(name, file, defines, apis, subgroup) GPU_K_##name, GPU_SUBGROUP_##subgroup(name)
+#define GPU_KERNEL_STORES(name, file, defines, apis, subgroup, count) \
+  GPU_STORES_##count(name, ) GPU_STORES_SUBGROUP_##subgroup(name, count)
 #include "gpu/gpu_kernels.def"
+#undef GPU_SUBGROUP_0
+#undef GPU_SUBGROUP_1
+#undef GPU_STORES_3
+#undef GPU_STORES_4
+#undef GPU_STORES_9
+#undef GPU_STORES_SUBGROUP_0
+#undef GPU_STORES_SUBGROUP_1
   GPU_KERNELS
 } gpu_kernel_id;
+
+/* Of the kernels that one GPU_KERNEL_STORES line makes, the one that reads `store`. f32: the
+ * line's first, GPU_K_<name>_f32. The line must have as many stores. */
+static inline uint32_t gpu_kernel_of_store(gpu_kernel_id f32, gpu_store store) {
+  return (uint32_t)f32 + (uint32_t)store;
+}
 
 /* Made by embed.cmake from the kernels' own lists, so that host and device agree. */
 typedef struct gpu_kernel {
   const char *name; /* entry point, file-scope name in every API */
   const char *only; /* APIs it is for, a space between; "" all */
-  uint32_t local;   /* invocations of a workgroup, along x */
+  /* gpu_kernel_id of the variant by sub-groups; the kernel's own where it has none */
+  uint32_t subgroup;
+  uint32_t local; /* invocations of a workgroup, along x */
   uint32_t n_bind, params_bytes;
 } gpu_kernel;
 extern const gpu_kernel gpu_kernels[GPU_KERNELS];

@@ -1,9 +1,11 @@
-/* gpu_backend.c - the kit's hooks: endpoints, device memory, launches. */
+/* gpu_backend.c - the kit's hooks for endpoints and launches; those for memory are in
+ * gpu_memory.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
+#include "gpu/gpu_variants.h"
 
 enum { NONE_BYTES = 256 };
 
@@ -69,33 +71,6 @@ void gpu_close(void *self) {
 
 void *gpu_weight_buffer(void *self, uint32_t index) {
   return ((gpu_self *)self)->weight[index].data;
-}
-
-/* ---- memory ---- */
-
-int32_t gpu_alloc(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error) {
-  gpu_memory *m = NULL;
-  const int32_t rc = gpu_pool_take(&((gpu_self *)self)->pool, bytes, &m, error);
-  *buffer = m;
-  return rc;
-}
-
-void gpu_release(void *self, void *buffer) { gpu_pool_give(&((gpu_self *)self)->pool, buffer); }
-
-int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
-                   accel_plugin_error *error) {
-  const gpu_memory *m = buffer;
-  const gpu_binding to = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
-  return bytes ? gpu_plugin_api.write(((gpu_self *)self)->device, &to, source, error)
-               : ACCEL_PLUGIN_OK;
-}
-
-int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
-                     accel_plugin_error *error) {
-  const gpu_memory *m = buffer;
-  const gpu_binding from = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
-  return bytes ? gpu_plugin_api.read(((gpu_self *)self)->device, destination, &from, error)
-               : ACCEL_PLUGIN_OK;
 }
 
 /* ---- launches ---- */

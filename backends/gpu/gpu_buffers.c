@@ -1,34 +1,36 @@
-/* gpu_buffers.c - device memory that belongs to no endpoint: buffer_alloc, buffer_free, buffer_copy.
+/* gpu_buffers.c - device memory that belongs to no endpoint: buffer_alloc, buffer_free,
+ * buffer_copy.
  *
- * A device is held open while it has such buffers.  gpu_bindings are whole words: sizes are rounded
- * up, offsets must be multiples of 4, and the last bytes of a copy go through a word. */
+ * A device is held open while it has such buffers. gpu_bindings are whole words: sizes are
+ * rounded up, offsets must be multiples of 4, and the last bytes of a copy go through a word. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { WORD = 4 };
 
-typedef struct held { /* a device with buffers */
-  struct held *next;
+/* A device that is open because it has such buffers. */
+typedef struct open_device {
+  struct open_device *next;
   gpu_device *device;
   gpu_limits limits;
-  uint32_t index, users;
-} held;
+  uint32_t index, buffers;
+} open_device;
 
 typedef struct device_buffer {
-  held *on;
+  open_device *on;
   gpu_buffer *buffer;
   uint64_t bytes; /* a multiple of WORD */
 } device_buffer;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and its counts */
-static held *list;
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and its counts */
+static open_device *open_devices;
 
-/* With the lock held. */
-static int32_t hold(uint32_t index, held **out, accel_plugin_error *error) {
+/* The device, opened for its first buffer; one more buffer is counted.  With the lock held. */
+static int32_t acquire_device(uint32_t index, open_device **out, accel_plugin_error *error) {
   static const accel_plugin_options options = {.size = sizeof options};
-  held *h = list;
+  open_device *h = open_devices;
   while (h && h->index != index) h = h->next;
   if (!h) {
     h = calloc(1, sizeof *h);
@@ -39,17 +41,18 @@ static int32_t hold(uint32_t index, held **out, accel_plugin_error *error) {
       return rc;
     }
     h->index = index;
-    h->next = list;
-    list = h;
+    h->next = open_devices;
+    open_devices = h;
   }
-  h->users++;
+  h->buffers++;
   *out = h;
   return ACCEL_PLUGIN_OK;
 }
 
-static void let_go(held *h) {
-  if (--h->users) return;
-  held **at = &list;
+/* With the lock held. */
+static void release_device(open_device *h) {
+  if (--h->buffers) return;
+  open_device **at = &open_devices;
   while (*at != h) at = &(*at)->next;
   *at = h->next;
   gpu_plugin_api.close(h->device);
@@ -60,8 +63,8 @@ int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_e
   *out = NULL;
   device_buffer *b = calloc(1, sizeof *b);
   if (!b) return kit_no_memory(error, sizeof *b);
-  pthread_mutex_lock(&lock);
-  int32_t rc = hold(device, &b->on, error);
+  pthread_mutex_lock(&devices_lock);
+  int32_t rc = acquire_device(device, &b->on, error);
   if (!rc) {
     const uint64_t most = b->on->limits.buffer;
     b->bytes = n ? (n < UINT64_MAX - WORD ? n + WORD - 1 : n) / WORD * WORD : WORD;
@@ -71,9 +74,9 @@ int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_e
                         "cut the tensor",
                         (unsigned long long)n, (unsigned long long)most)
              : gpu_plugin_api.alloc(b->on->device, b->bytes, false, &b->buffer, NULL, error);
-    if (rc) let_go(b->on);
+    if (rc) release_device(b->on);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&devices_lock);
   if (rc)
     free(b);
   else
@@ -85,10 +88,10 @@ void gpu_buffer_free(uint32_t device, void *buffer) {
   device_buffer *b = buffer;
   (void)device;
   if (!b) return;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&devices_lock);
   gpu_plugin_api.release(b->on->device, b->buffer);
-  let_go(b->on);
-  pthread_mutex_unlock(&lock);
+  release_device(b->on);
+  pthread_mutex_unlock(&devices_lock);
   free(b);
 }
 

@@ -1,9 +1,11 @@
-/* gpu_memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what
- * is larger, as large as that; parts are best fit among the holes of all chunks. */
+/* gpu_memory.c - device memory of an endpoint: a pool that divides few allocations of the API
+ * into many parts, and the kit's hooks over it. A chunk, one allocation, has CHUNK bytes or as
+ * many as one larger part needs; a part goes into the smallest free hole of all chunks that has
+ * room for it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 static const uint64_t CHUNK = 32u << 20;
 
@@ -69,7 +71,8 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
   return ACCEL_PLUGIN_OK;
 }
 
-/* The smallest hole that is large enough; *at is the link to it. */
+/* The chunk of the smallest hole with room for `bytes`, NULL when there is none; *at is the link
+ * to that hole. */
 static gpu_chunk *best_fit(const gpu_pool *pool, uint64_t bytes, hole ***at) {
   gpu_chunk *best = NULL;
   for (gpu_chunk *c = pool->chunks; c; c = c->next)
@@ -155,4 +158,31 @@ void gpu_pool_give(gpu_pool *pool, gpu_memory *m) {
 
 gpu_binding gpu_pool_chunk(const gpu_memory *m) {
   return (gpu_binding){.buffer = m->buffer, .offset = 0, .bytes = m->chunk->bytes};
+}
+
+/* ---- the kit's hooks over an endpoint's pool ---- */
+
+int32_t gpu_alloc(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error) {
+  gpu_memory *m = NULL;
+  const int32_t rc = gpu_pool_take(&((gpu_self *)self)->pool, bytes, &m, error);
+  *buffer = m;
+  return rc;
+}
+
+void gpu_release(void *self, void *buffer) { gpu_pool_give(&((gpu_self *)self)->pool, buffer); }
+
+int32_t gpu_upload(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
+                   accel_plugin_error *error) {
+  const gpu_memory *m = buffer;
+  const gpu_binding to = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
+  return bytes ? gpu_plugin_api.write(((gpu_self *)self)->device, &to, source, error)
+               : ACCEL_PLUGIN_OK;
+}
+
+int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
+                     accel_plugin_error *error) {
+  const gpu_memory *m = buffer;
+  const gpu_binding from = {.buffer = m->buffer, .offset = m->offset + offset, .bytes = bytes};
+  return bytes ? gpu_plugin_api.read(((gpu_self *)self)->device, destination, &from, error)
+               : ACCEL_PLUGIN_OK;
 }

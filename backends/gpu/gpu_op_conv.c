@@ -1,11 +1,11 @@
 /* gpu_op_conv.c - conv over planes and over the rows of sequences, conv_transpose. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 enum { TILE = 64, FEW = 8 }; /* groups of fewer outputs than FEW would leave tiles empty */
 enum { BIAS = 1, RESIDUAL = 2 };
 
-/* w as the matrix [its first dim, the rest], bound whole. */
+/* The weight as a matrix [first dim, all others], which must fit one binding. */
 static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu_binding *part,
                            accel_plugin_error *error) {
   const kit_tensor *w = &l->in[1];
@@ -24,7 +24,8 @@ static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu
   return ACCEL_PLUGIN_OK;
 }
 
-/* What all kernels take first: outputs, channels and outputs of a group, flags, activation. */
+/* The parameters that all kernels of convolutions begin with: outputs, channels and outputs of a
+ * group, flags, activation. */
 static void put_common(gpu_call *c, const kit_launch *l, int64_t outputs, int64_t groups,
                        int64_t channels) {
   const int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
@@ -44,7 +45,7 @@ static void put_plane(gpu_call *c, const kit_plane *p) {
   }
 }
 
-/* Tiles over points, outputs and groups, or an invocation per result. */
+/* Dispatches either tiles of points x outputs for each group, or an invocation for each result. */
 static int32_t start(gpu_call *c, bool tiles, int64_t points, int64_t outputs, int64_t groups,
                      accel_plugin_error *error) {
   if (!tiles) return gpu_dispatch_items(c, points * outputs, error);
@@ -65,8 +66,8 @@ static int32_t conv_planes(gpu_run *run, const kit_launch *l, accel_plugin_error
   gpu_binding part;
   const int32_t rc = bind_weight(run, l, &m, &part, error);
   if (rc) return rc;
-  gpu_call c =
-      gpu_call_new(run, l, (tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32) + m.w.store);
+  gpu_call c = gpu_call_new(
+      run, l, gpu_kernel_of_store(tiles ? GPU_K_conv_tile_f32 : GPU_K_conv_direct_f32, m.w.store));
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);
@@ -93,7 +94,9 @@ static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r,
                           int64_t items, int64_t rows, accel_plugin_error *error) {
   if (!rows) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(
-      run, l, (r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32) + r->m.w.store);
+      run, l,
+      gpu_kernel_of_store(r->tiles ? GPU_K_conv_rows_tile_f32 : GPU_K_conv_rows_direct_f32,
+                          r->m.w.store));
   gpu_tensor(&c, &l->in[0]);
   gpu_matrix_bind(&c, &r->m, r->part);
   gpu_tensor(&c, &l->in[2]);
@@ -120,8 +123,8 @@ static gpu_binding state_at(const void *buffer, uint64_t elements) {
            : (gpu_binding){0};
 }
 
-/* Each item has state memory of its own: a dispatch for it, and one that leaves its last rows for
- * the next run. */
+/* Each item has state memory of its own, so it has a dispatch of its own, and another that
+ * copies its last rows into the state for the next run. */
 static int32_t conv_item(gpu_run *run, const kit_launch *l, rows_conv *r, const kit_rows *rows,
                          int32_t item, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
@@ -185,7 +188,7 @@ GPU_OP(conv_transpose) {
   gpu_binding part;
   const int32_t rc = bind_weight(run, l, &m, &part, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(run, l, GPU_K_conv_transpose_f32 + m.w.store);
+  gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_conv_transpose_f32, m.w.store));
   gpu_tensor(&c, x);
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { TO_INT = 100, TO_FLOAT = 101 }; /* kinds of unary_i32.k beside those of ops.def */
 
@@ -32,8 +32,8 @@ static int32_t saturate(double v) {
   return v >= INT32_MAX ? INT32_MAX : v <= INT32_MIN ? INT32_MIN : (int32_t)v;
 }
 
-static int32_t words(gpu_run *run, const kit_launch *l, int32_t kind, double alpha, double beta,
-                     accel_plugin_error *error) {
+static int32_t dispatch_i32(gpu_run *run, const kit_launch *l, int32_t kind, double alpha,
+                            double beta, accel_plugin_error *error) {
   gpu_call c = gpu_call_new(run, l, GPU_K_unary_i32);
   gpu_tensor(&c, &l->in[0]);
   gpu_tensor(&c, &l->out[0]);
@@ -51,7 +51,7 @@ GPU_OP(unary) {
   const int32_t kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1);
   const double alpha = (double)kit_unary_alpha(l->node, kind),
                beta = (double)kit_unary_beta(l->node, kind);
-  if (x->dtype == ACCEL_PLUGIN_I32) return words(run, l, kind, alpha, beta, error);
+  if (x->dtype == ACCEL_PLUGIN_I32) return dispatch_i32(run, l, kind, alpha, beta, error);
   gpu_call c = gpu_call_new(run, l, GPU_K_unary_f32);
   gpu_tensor(&c, x);
   gpu_tensor(&c, &l->out[0]);
@@ -66,7 +66,7 @@ GPU_OP(cast) {
   const kit_tensor *x = &l->in[0], *y = &l->out[0];
   const gpu_binding from = gpu_at(run, x), to = gpu_at(run, y);
   if (x->dtype != y->dtype)
-    return words(run, l, y->dtype == ACCEL_PLUGIN_I32 ? TO_INT : TO_FLOAT, 0.0, 0.0, error);
+    return dispatch_i32(run, l, y->dtype == ACCEL_PLUGIN_I32 ? TO_INT : TO_FLOAT, 0.0, 0.0, error);
   if (from.buffer == to.buffer && from.offset == to.offset) return ACCEL_PLUGIN_OK;
   return gpu_copy(run, to, from, error);
 }
@@ -75,7 +75,8 @@ GPU_OP(cast) {
 
 enum { RANK = ACCEL_PLUGIN_MAX_RANK };
 
-/* Strides of an operand along the result's dims, last dim first; 0 where it repeats. */
+/* An operand's strides along the dims of the result, the last dim first; 0 where it is
+ * broadcast. */
 static void strides(const kit_tensor *t, const kit_tensor *out, int64_t step[RANK]) {
   int64_t n = 1;
   for (int i = 1; i <= out->rank; i++) {
@@ -85,8 +86,8 @@ static void strides(const kit_tensor *t, const kit_tensor *out, int64_t step[RAN
   }
 }
 
-/* Element (i / div) % mod for element i of the result: when the operand's dims of more than 1 are
- * neighbours. */
+/* Element i of the result takes element (i / div) % mod of an operand. That covers every operand
+ * whose dims of more than 1 are neighbours; pattern_of is false for others. */
 typedef struct pattern {
   int64_t div, mod;
 } pattern;

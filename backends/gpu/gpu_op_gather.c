@@ -1,5 +1,5 @@
 /* gpu_op_gather.c - rows of a table by index, decoded when the table is a weight. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 GPU_OP(gather) {
@@ -11,7 +11,7 @@ GPU_OP(gather) {
   int32_t word, rc = gpu_check_indices(run, l, "index", idx, a.n, &errors, &word, error);
   for (int64_t first = 0; !rc && first < t.w.n;) {
     const int64_t rows = gpu_matrix_rows(run, &t, first, &part);
-    gpu_call c = gpu_call_new(run, l, GPU_K_gather_f32 + t.w.store);
+    gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_gather_f32, t.w.store));
     gpu_matrix_bind(&c, &t, part);
     gpu_tensor(&c, idx);
     gpu_tensor(&c, out);
@@ -23,7 +23,7 @@ GPU_OP(gather) {
     gpu_int(&c, t.w.k);
     gpu_int(&c, rows);
     gpu_int(&c, word);
-    /* bits as they are */
+    /* 1: words are copied without arithmetic, which keeps integers and NaNs as they are */
     gpu_int(&c, t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32));
     gpu_float(&c, factor);
     gpu_matrix_params(&c, &t, first);

@@ -1,7 +1,7 @@
 /* gpu_op_image.c - pool and resize: planes are independent, and so are their pixels. */
 #include <stdlib.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 GPU_OP(pool) {

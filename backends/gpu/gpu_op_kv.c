@@ -1,15 +1,18 @@
-/* gpu_op_kv.c - attention over the keys that a session keeps: this run's rows go into its pages, then
- * the pages are attended to.
+/* gpu_op_kv.c - attention over the keys and values of a session's KV cache: this run's rows are
+ * appended to its pages, then the queries attend to the pages.
  *
- * A kernel binds one chunk of the pool, and pages lie in several.  Each dispatch takes, of every
- * item, the next pages that lie in one chunk; what is known of each row by then waits in the
- * workspace.  Chunks of keys are alike wherever dispatches part, so results do not depend on where
+ * A kernel binds one chunk of the memory pool, while pages may lie in several. Each dispatch
+ * takes, for every item, the next pages that lie in one chunk; the maximum, sum and output of
+ * each row so far are carried from dispatch to dispatch in the workspace. Keys are taken in the
+ * same groups wherever one dispatch ends and the next begins, so results do not depend on where
  * pages lie. */
+#include "gpu/gpu_op_kv.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_op_attention.h"
+#include "gpu/gpu_attention_common.h"
 
 enum {
   WORDS = 6,
@@ -37,8 +40,10 @@ typedef struct kv {
 
 static const gpu_memory *page_of(const sequence *s, int32_t page) { return s->view.page[page]; }
 static uint32_t element_bytes(uint8_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
-static uint32_t variant_of(uint8_t dtype) {
-  return dtype == ACCEL_PLUGIN_F32 ? 0 : dtype == ACCEL_PLUGIN_F16 ? 1 : 2;
+static gpu_store store_of(uint8_t dtype) {
+  return dtype == ACCEL_PLUGIN_F32   ? GPU_STORE_F32
+         : dtype == ACCEL_PLUGIN_F16 ? GPU_STORE_F16
+                                     : GPU_STORE_BF16;
 }
 
 /* ---- rows into pages ---- */
@@ -68,7 +73,8 @@ static int32_t write_chunk(kv *s, const gpu_memory *page, const kit_state_view *
   gpu_binding rows;
   const int32_t rc = gpu_constant(s->run, place, (uint64_t)k->dim[0] * 8, &rows, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(s->run, s->l, GPU_K_kv_write_f32 + variant_of(v->dtype));
+  gpu_call c =
+      gpu_call_new(s->run, s->l, gpu_kernel_of_store(GPU_K_kv_write_f32, store_of(v->dtype)));
   gpu_tensor(&c, k);
   gpu_tensor(&c, value);
   gpu_bind(&c, rows);
@@ -126,7 +132,8 @@ static int32_t append(kv *s, int32_t item, accel_plugin_error *error) {
 
 /* ---- pages ---- */
 
-/* k_pos: every item's positions, one after the other; only when some are not 0, 1, 2 .. */
+/* Uploads the kernel's buffer k_pos, the positions of every item's keys one item after the
+ * other, where some item's are not 0, 1, 2 and so on. */
 static int32_t upload_positions(kv *s, accel_plugin_error *error) {
   int64_t n = 0;
   for (int32_t i = 0; i < s->items; i++) {
@@ -171,7 +178,7 @@ static bool next_pages(kv *s, const gpu_chunk *chunk, int32_t *table) {
   return more;
 }
 
-/* The first item with pages left, or an item all of whose pages are done. */
+/* The next page of the first item that has one left; NULL when all are attended to. */
 static const gpu_memory *first_page(const kv *s) {
   for (int32_t i = 0; i < s->items; i++)
     if (s->sequence[i].next < s->sequence[i].end)
@@ -179,7 +186,8 @@ static const gpu_memory *first_page(const kv *s) {
   return NULL;
 }
 
-/* y, or with `probs` what attention.k does for the listed heads. */
+/* One dispatch over the pages in page's chunk: for y or, with `probs`, for the listed heads.
+ * page NULL: there are no keys. */
 static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool probs, int32_t carried,
                       accel_plugin_error *error) {
   const kit_launch *l = s->l;
@@ -189,7 +197,8 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   const int64_t rows = l->in[GPU_Q].dim[0];
   gpu_call c = gpu_call_new(
       s->run, l,
-      (probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32) + variant_of(v->dtype));
+      gpu_kernel_of_store(probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32,
+                          store_of(v->dtype)));
   gpu_tensor(&c, &l->in[GPU_Q]);
   gpu_bind(&c, page ? gpu_pool_chunk(page) : gpu_none(s->run));
   gpu_tensor(&c, &l->in[GPU_BIAS]);
@@ -226,8 +235,8 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
 }
 
-/* Once over all pages.  probs: the maximum and sum of each listed row, which the next pass reads
- * (`writes`). */
+/* One pass over all pages. Probabilities take two: the first finds the maximum and sum of each
+ * listed row, the second (`writes`) reads these and writes the probabilities. */
 static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *error) {
   const size_t words = (size_t)s->items * WORDS + (size_t)s->n_pages + 1;
   int32_t *table = malloc(words * sizeof *table), carried = 0, rc = ACCEL_PLUGIN_OK;
@@ -301,8 +310,8 @@ static int32_t find_keys(kv *s, accel_plugin_error *error) {
   return rc;
 }
 
-/* Rows were only put away: the result is zeros. */
-static int32_t nothing(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+/* A node without queries only appends keys and values: its result is zeros. */
+static int32_t write_zeros(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
   const gpu_binding to = gpu_at(run, &l->out[0]);
   gpu_binding zeros;
   void *data = calloc(1, to.bytes);
@@ -328,7 +337,7 @@ int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_erro
       if (!rc) rc = attend_all(&s, true, true, error);
     }
   } else if (!rc && kit_has(&l->out[0])) {
-    rc = nothing(run, l, error);
+    rc = write_zeros(run, l, error);
   }
   free(s.sequence);
   return rc;

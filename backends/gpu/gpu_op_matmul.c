@@ -1,7 +1,7 @@
 /* gpu_op_matmul.c - matmul of activations; leading dims broadcast. */
 #include <stdlib.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 /* First element of the matrix of `t` that belongs to result matrix `index`. */
 static int64_t matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index) {

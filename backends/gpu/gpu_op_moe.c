@@ -1,6 +1,6 @@
-/* gpu_op_moe.c - the routed experts: up, gate and down products of the chosen ones alone, then their
- * weighted sum. */
-#include "gpu/gpu_ops.h"
+/* gpu_op_moe.c - mixture of experts: up, gate and down products of the experts that each row is
+ * routed to, then their weighted sum. */
+#include "gpu/gpu_layer.h"
 
 enum { SEGMENTS = 8 };
 
@@ -17,7 +17,7 @@ static int32_t product(gpu_run *run, const kit_launch *l, gpu_binding x, int64_t
       rc = gpu_check_indices(run, l, "expert", idx, weight->dim[0], &errors, &word, error);
   for (int64_t first = 0; !rc && first < m.w.n;) {
     const int64_t rows = gpu_matrix_rows(run, &m, first, &part);
-    gpu_call c = gpu_call_new(run, l, GPU_K_moe_f32 + m.w.store);
+    gpu_call c = gpu_call_new(run, l, gpu_kernel_of_store(GPU_K_moe_f32, m.w.store));
     gpu_bind(&c, x);
     gpu_matrix_bind(&c, &m, part);
     gpu_tensor(&c, bias);
@@ -71,7 +71,8 @@ static uint64_t aligned(int64_t elements) {
   return ((uint64_t)elements * 4 + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 
-/* Three parts: both products [pairs, wide], h [pairs, inner], d [pairs, hidden]. */
+/* Three buffers, a pair being a row and one of its experts: up and gate [pairs, wide], their
+ * combination [pairs, inner], down [pairs, hidden]. */
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *l) {
   const int64_t pairs = l->in[1].elements;
   (void)self;

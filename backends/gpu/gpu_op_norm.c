@@ -1,5 +1,5 @@
 /* gpu_op_norm.c - norm over the last dim or groups of it, with the residual sum. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 GPU_OP(norm) {
   const kit_tensor *x = &l->in[0];
@@ -10,7 +10,8 @@ GPU_OP(norm) {
   if (groups < 1 || cols % groups)
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns in %lld groups",
                            (long long)cols, (long long)groups);
-  gpu_call c = gpu_call_new(run, l, gpu_wide(run) ? GPU_K_norm_cpu : GPU_K_norm_rows);
+  const gpu_cpu_kernels *cpu = run->self->limits.cpu_kernels;
+  gpu_call c = gpu_call_new(run, l, cpu ? cpu->norm_rows : GPU_K_norm_rows);
   for (int i = 0; i < 4; i++) gpu_tensor(&c, &l->in[i]);
   gpu_tensor(&c, &l->out[0]);
   gpu_tensor(&c, &l->out[1]);
@@ -23,6 +24,5 @@ GPU_OP(norm) {
                   (kit_has(&l->in[3]) ? 4 : 0) | (kit_has(&l->out[1]) ? 8 : 0));
   gpu_float(&c, eps);
   gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0));
-  const int64_t items = kit_row_count(x) * groups;
-  return gpu_dispatch_rows(&c, gpu_wide(run) ? gpu_pieces(run, items) : items, error);
+  return gpu_dispatch_rows(&c, kit_row_count(x) * groups, error);
 }

@@ -1,5 +1,5 @@
 /* gpu_op_reduce.c - reduce and group_norm. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 /* Rows as long as this are worth a workgroup each. */

@@ -1,8 +1,8 @@
-/* gpu_op_scan.c - selective_scan, an item after the other: each has a state of its own. */
+/* gpu_op_scan.c - selective_scan, one dispatch for each item, as each has a state of its own. */
 #include <float.h>
 #include <math.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { X, DT, A, B, C, D, Z, DT_BIAS };
 enum {

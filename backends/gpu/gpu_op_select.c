@@ -2,13 +2,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 /* ---- rope ---- */
 
 enum { ROPE_FLOAT = 1, ROPE_SECTIONS = 2, ROPE_BY_ROW = 4 };
 
-/* Rounded as the reference rounds them. */
+/* The rotation frequencies, computed in double and rounded to float as the reference plugin
+ * does. */
 static int32_t frequencies(gpu_run *run, const kit_launch *l, int64_t pairs, gpu_binding *out,
                            accel_plugin_error *error) {
   const double theta = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0);
@@ -20,7 +21,7 @@ static int32_t frequencies(gpu_run *run, const kit_launch *l, int64_t pairs, gpu
   return rc;
 }
 
-/* The row of pos that each pair reads. */
+/* For each pair of columns the row of pos that its section reads (M-RoPE). */
 static int32_t sections(gpu_run *run, const kit_launch *l, int64_t pairs, gpu_binding *out,
                         accel_plugin_error *error) {
   const int64_t *section;

@@ -1,5 +1,6 @@
-/* gpu_op_shape.c - reshape, transpose, slice, broadcast, concat, pad: words move, none is computed. */
-#include "gpu/gpu_ops.h"
+/* gpu_op_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements are moved, none
+ * is computed. */
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 enum { SHALLOW = 3, DEEP = 6 }; /* dims that move_3 and move_6 walk */
@@ -10,7 +11,7 @@ typedef struct moves {
   int64_t dim[DEEP], from[DEEP], to[DEEP];
 } moves;
 
-/* Dims of 1 gone, neighbours joined that are one run in both. */
+/* Drops dims of 1 and merges neighbours that are contiguous in both x and y. */
 static void join(moves *m) {
   int n = 0;
   for (int i = 0; i < m->rank; i++) {
@@ -64,7 +65,7 @@ GPU_OP(move) {
               gpu_at(run, &l->out[0]), all, error);
 }
 
-/* Only when the program asks for another number of elements is this no alias. */
+/* The kit makes most reshapes aliases of their operand, which are not launched. */
 GPU_OP(reshape) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (x->elements != out->elements)

@@ -1,5 +1,5 @@
 /* gpu_op_softmax.c - softmax over one axis. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
 GPU_OP(softmax) {

@@ -1,5 +1,6 @@
-/* gpu_ops.c - the table of ops.  An op without a line is refused by name when a program asks for it. */
-#include "gpu/gpu_ops.h"
+/* gpu_ops.c - the table of ops. An op without a line is refused by name when a program asks for
+ * it. */
+#include "gpu/gpu_layer.h"
 
 static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_SOFTMAX] = {gpu_op_softmax, NULL, 0, NULL},

@@ -1,7 +1,7 @@
 /* gpu_plugin.c - the table of a GPU plugin, compiled once for each: GPU_PLUGIN_NAME and
  * GPU_IMPLEMENTATION are its strings.  All but devices and memory is the kit's over the hooks of
  * the op layer. */
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 #include "kit/kit_plugin_table.h"
 
 static const kit_backend backend = {

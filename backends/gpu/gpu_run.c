@@ -1,9 +1,9 @@
-/* gpu_run.c - one run: its stream, the constants its kernels read, the checks they make for the host;
- * and one dispatch of it. */
+/* gpu_run.c - one run of an endpoint: its stream, the constants that its kernels read, the
+ * checks of indices that they make for the host, and how one dispatch of it is put together. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum { BLOCK = 65536 }; /* bytes of a block of constants */
 
@@ -37,7 +37,7 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   return rc;
 }
 
-/* The first position that a check found bad, in the order of the program. */
+/* Fails with the first index outside its range that a kernel found, in the order of the program. */
 static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;
   if (!word) return kit_no_memory(error, run->n_check * sizeof *word);
@@ -200,28 +200,19 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
   gpu_float(c, (double)m->w.outer);
 }
 
-static bool same(gpu_binding a, gpu_binding b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
-}
-
-bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to) {
-  const gpu_kept was = run->kept;
-  run->kept = (gpu_kept){.kernel = kernel,
-                         .launch = run->launches,
-                         .id = x->id,
-                         .rows = rows,
-                         .from = gpu_at(run, x),
-                         .to = to};
-  return was.kernel == kernel && run->launches - was.launch <= 1 && was.id == x->id &&
-         was.rows == rows && same(was.from, run->kept.from) && same(was.to, to);
-}
-
 /* ---- dispatches ---- */
 
+/* Description of a gpu_dispatch.kernel. */
+static const gpu_kernel *kernel_of(const gpu_run *run, uint32_t kernel) {
+  return kernel < GPU_KERNELS ? &gpu_kernels[kernel]
+                              : &run->self->limits.cpu_kernels->kernels[kernel - GPU_KERNELS];
+}
+
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
+  const bool subgroup = kernel < GPU_KERNELS && run->self->variants & GPU_VARIANT_SUB_GROUPS;
   return (gpu_call){.run = run,
                     .launch = l,
-                    .kernel = gpu_variant_kernel(run->self->variants, kernel),
+                    .kernel = subgroup ? gpu_kernels[kernel].subgroup : kernel,
                     .widest = -1};
 }
 
@@ -258,8 +249,8 @@ void gpu_float(gpu_call *c, double value) {
   c->n_param++;
 }
 
-/* Names the largest operand: it is what a buffer has no room for, or whose elements are too
- * many. */
+/* The error names the largest operand: it is the one that passes a binding, or that has more
+ * elements than a 32-bit index counts. */
 static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
   static const char advice[] = "a smaller batch, shorter inputs or another device";
   const char *name =
@@ -275,7 +266,7 @@ static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
 }
 
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error) {
-  const gpu_kernel *k = &gpu_kernels[c->kernel];
+  const gpu_kernel *k = kernel_of(c->run, c->kernel);
   const uint32_t *most = c->run->self->limits.groups;
   if (c->n_bind != k->n_bind || c->n_param * 4 != k->params_bytes)
     return kit_launch_fail(
@@ -295,12 +286,14 @@ int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_pl
 }
 
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error) {
-  const int64_t most = c->run->self->limits.groups[0];
+  const gpu_limits *limits = &c->run->self->limits;
+  const int64_t most = c->kernel < GPU_KERNELS ? (int64_t)limits->groups[0]
+                                               : 8 * (int64_t)(limits->units ? limits->units : 1);
   return gpu_dispatch_grid(c, groups < most ? groups : most, 1, 1, error);
 }
 
 int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error) {
-  const int64_t local = gpu_kernels[c->kernel].local;
+  const int64_t local = kernel_of(c->run, c->kernel)->local;
   return gpu_dispatch_rows(c, (items + local - 1) / local, error);
 }
 

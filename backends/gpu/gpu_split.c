@@ -1,16 +1,16 @@
-/* gpu_split.c - nodes whose operands pass what one binding holds, launched in parts along the first dim
- * of their result, where each part of it depends on one part of the operands alone.  Linear layers
- * cut themselves (gpu_op_linear.c), weights are panels (gpu_weights.c); what is left is refused with the
- * tensor's name (gpu_run.c). */
-#include "gpu/gpu_ops.h"
+/* gpu_split.c - nodes whose operands pass what one binding holds, launched in parts along the
+ * first dim of their result, where each part of it depends on one part of the operands alone.
+ * Linear layers cut themselves (gpu_op_linear.c), weights are panels (gpu_weights.c); what is
+ * left is refused with the tensor's name (gpu_run.c). */
+#include "gpu/gpu_layer.h"
 #include "kit/kit_scalar.h"
 
-/* operands of fewer dims, or with a first dim of 1, are whole in every part */
+/* Operands of fewer dims than the result, or with a first dim of 1, are whole in every part. */
 enum { BROADCASTS = 1u << 31 };
 
-/* Operands (bit i) that have a part for each part of the result; 0: the op needs all of them at
- * once. */
-static uint32_t parted(uint32_t op) {
+/* Operands (bit i) of which each part of the result needs the same part alone; 0: the op needs
+ * all of every operand at once. */
+static uint32_t split_operands(uint32_t op) {
   switch (op) {
     case ACCEL_PLUGIN_OP_UNARY:
     case ACCEL_PLUGIN_OP_CAST:
@@ -33,8 +33,9 @@ static uint32_t parted(uint32_t op) {
   }
 }
 
-/* Do the node's own settings keep the first dim's entries apart? */
-static bool apart(const kit_launch *l) {
+/* Whether each entry of the result's first dim depends on that entry of the split operands
+ * alone, with the node's attributes as they are. */
+static bool splits_first_dim(const kit_launch *l) {
   const accel_plugin_node *n = l->node;
   const kit_tensor *x = &l->in[0], *y = &l->out[0];
   switch (n->op) {
@@ -62,7 +63,7 @@ static kit_tensor part_of(const kit_tensor *t, int64_t first, int64_t count) {
   return part;
 }
 
-static bool is_parted(const kit_launch *l, uint32_t mask, uint32_t i) {
+static bool is_split(const kit_launch *l, uint32_t mask, uint32_t i) {
   const kit_tensor *t = &l->in[i], *y = &l->out[0];
   return i < 31 && mask >> i & 1 && kit_has(t) && t->rank &&
          (!(mask & BROADCASTS) || t->rank == y->rank) && t->dim[0] == y->dim[0];
@@ -78,7 +79,7 @@ static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
   bool passes = false;
   for (uint32_t i = 0; i < l->n_in + l->n_out; i++) {
     const kit_tensor *t = i < l->n_in ? &l->in[i] : &l->out[i - l->n_in];
-    if (!kit_has(t) || (i < l->n_in && !is_parted(l, mask, i))) continue;
+    if (!kit_has(t) || (i < l->n_in && !is_split(l, mask, i))) continue;
     if (i >= l->n_in && (!t->rank || t->dim[0] != all)) return all;
     const uint64_t bytes =
         (uint64_t)(kit_row_count(t) * (t->rank > 1 ? t->row_stride : kit_cols(t))) * 4;
@@ -90,9 +91,9 @@ static int64_t entries(const gpu_run *run, const kit_launch *l, uint32_t mask) {
 
 int32_t gpu_launch_split(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
   const gpu_op *op = gpu_op_of(l->node->op);
-  const uint32_t mask = parted(l->node->op);
+  const uint32_t mask = split_operands(l->node->op);
   const bool may = mask && l->n_in <= GPU_BINDINGS && l->n_out <= 2 && kit_has(&l->out[0]) &&
-                   l->out[0].rank && l->out[0].dim[0] > 1 && apart(l);
+                   l->out[0].rank && l->out[0].dim[0] > 1 && splits_first_dim(l);
   const int64_t all = may ? l->out[0].dim[0] : 1, most = may ? entries(run, l, mask) : 1;
   if (most >= all) return op->launch(run, l, error);
   kit_tensor in[GPU_BINDINGS + 1], out[2];
@@ -104,7 +105,7 @@ int32_t gpu_launch_split(gpu_run *run, const kit_launch *l, accel_plugin_error *
     const int64_t count = gpu_least(most, all - first);
     for (uint32_t i = 0; i < GPU_BINDINGS; i++) in[i].id = -1;
     for (uint32_t i = 0; i < l->n_in; i++)
-      in[i] = is_parted(l, mask, i) ? part_of(&l->in[i], first, count) : l->in[i];
+      in[i] = is_split(l, mask, i) ? part_of(&l->in[i], first, count) : l->in[i];
     out[1].id = -1;
     for (uint32_t i = 0; i < l->n_out; i++)
       out[i] = kit_has(&l->out[i]) ? part_of(&l->out[i], first, count) : l->out[i];

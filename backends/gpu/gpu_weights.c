@@ -1,19 +1,17 @@
-/* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a time,
- * so that the host holds no more than STAGING bytes of a weight beside the mapped file. */
+/* gpu_weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a
+ * time, so that the host holds no more than GPU_STAGING bytes of a weight beside the mapped file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/weight_matrix.h"
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
-enum { STAGING = 4 << 20 };
-
-static const uint8_t store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
+const uint8_t gpu_store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
 
 /* ---- formats ---- */
 
-static bool store_of(uint8_t dtype, gpu_store *out) {
+bool gpu_store_of(uint8_t dtype, gpu_store *out) {
   static const struct {
     uint8_t dtype;
     gpu_store store;
@@ -75,7 +73,7 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   int64_t rows, k;
   kit_weight_matrix(&program->weight[index], &rows, &k);
   gpu_store store;
-  if (!accel_format_known(f) || !store_of(f->store, &store)) {
+  if (!accel_format_known(f) || !gpu_store_of(f->store, &store)) {
     snprintf(why, n, "weight '%.60s': store %u with scale %u, zero %u, outer %u is unknown",
              program->weight[index].name, f->store, f->scale, f->zero, f->outer);
     return ACCEL_PLUGIN_NO;
@@ -88,7 +86,8 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   return ACCEL_PLUGIN_NATIVE;
 }
 
-/* Of the nodes that read it: linear ones that take it as [n, k], others. */
+/* Of the nodes that read it: whether some are linear layers that take it as [n, k], and whether
+ * others read it as well. */
 static void readers(const accel_plugin_program *p, uint32_t index, bool *linear, bool *others) {
   *linear = *others = false;
   for (uint32_t i = 0; i < p->n_node; i++)
@@ -103,18 +102,18 @@ static void readers(const accel_plugin_program *p, uint32_t index, bool *linear,
     }
 }
 
-/* All of a gpu_weight but its memory. */
+/* The weight's shape and format on the device; memory is not allocated yet. */
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
                          const accel_plugin_format *f) {
   gpu_weight w = {.outer = 1.0f};
   kit_weight_matrix(&p->weight[index], &w.n, &w.k);
   gpu_store store = GPU_STORE_F32;
-  (void)store_of(f->store, &store);
+  (void)gpu_store_of(f->store, &store);
   if (keeps_format(p, index, store)) {
     w.store = store;
     w.scale_kind = scale_of(f);
   }
-  w.row_words = (uint32_t)(((uint64_t)w.k * store_bits[w.store] + 31) / 32);
+  w.row_words = (uint32_t)(((uint64_t)w.k * gpu_store_bits[w.store] + 31) / 32);
   w.group_k = w.scale_kind && f->group_k && (int64_t)f->group_k < w.k ? f->group_k
                                                                       : (uint32_t)(w.k ? w.k : 1);
   w.group_n = w.scale_kind && f->group_n ? f->group_n : (uint32_t)(w.n ? w.n : 1);
@@ -135,17 +134,9 @@ uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 
 /* ---- upload ---- */
 
-typedef struct loader {
-  gpu_self *self;
-  const accel_plugin_weight *weight;
-  const accel_plugin_format *format;
-  const accel_plugin_weight_view *view;
-  uint32_t *staging;
-} loader;
-
 /* Rows [first, first + count) as the device keeps them. */
-static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, int64_t count,
-                          accel_plugin_error *error) {
+static int32_t stage_rows(const gpu_weight_source *l, const gpu_weight *w, int64_t first,
+                          int64_t count, accel_plugin_error *error) {
   if (w->store == GPU_STORE_F32)
     return kit_weight_rows(l->weight, l->format, l->view, first, count, (float *)l->staging, error);
   const uint64_t bytes = accel_row_bytes(l->format->store, w->k);
@@ -159,8 +150,9 @@ static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, i
   return ACCEL_PLUGIN_OK;
 }
 
-/* The word or two of one group (gpu_scale). */
-static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
+/* Writes the word or two that kernels read of one group (enum gpu_scale). */
+static void put_scale(const gpu_weight_source *l, const gpu_weight *w, int64_t group,
+                      uint32_t *to) {
   const accel_plugin_format *f = l->format;
   const float scale = accel_scale_at(f->scale, l->view->scale, group),
               zero = (f->zero == ACCEL_PLUGIN_NO_DTYPE
@@ -189,8 +181,9 @@ static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint3
   }
 }
 
-/* All parts of the format are there; outer is read. */
-static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+/* Fails when the host lacks scales, zeros or the outer factor that the format has; reads the
+ * last. */
+static int32_t parts_of(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   if (!w->scale_kind) return ACCEL_PLUGIN_OK;
   if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
       (l->format->outer != ACCEL_PLUGIN_NO_DTYPE && !l->view->outer))
@@ -201,11 +194,11 @@ static int32_t parts_of(const loader *l, gpu_weight *w, accel_plugin_error *erro
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+static int32_t load_scales(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
   if (!bytes) return ACCEL_PLUGIN_OK;
   int32_t rc = gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
-  const uint64_t groups = bytes / 4 / each, most = STAGING / 4 / each;
+  const uint64_t groups = bytes / 4 / each, most = GPU_STAGING / 4 / each;
   for (uint64_t at = 0; !rc && at < groups; at += most) {
     const uint64_t n = groups - at < most ? groups - at : most;
     for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
@@ -214,10 +207,10 @@ static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *e
   return rc;
 }
 
-static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, int64_t first,
-                         int64_t count, accel_plugin_error *error) {
+static int32_t load_rows(const gpu_weight_source *l, const gpu_weight *w, gpu_memory *to,
+                         int64_t first, int64_t count, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4;
-  int64_t most = (int64_t)(STAGING / row);
+  int64_t most = (int64_t)(GPU_STAGING / row);
   int32_t rc = ACCEL_PLUGIN_OK;
   if (most < 1)
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
@@ -231,8 +224,8 @@ static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, i
   return rc;
 }
 
-/* In one piece where an allocation can hold it, else in panels of rows. */
-static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+/* The weight lies in one piece where one allocation can hold it, else in panels of rows. */
+static int32_t load_data(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row,
                  most = l->self->limits.buffer;
   if (!all) return ACCEL_PLUGIN_OK;
@@ -257,99 +250,16 @@ static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *err
   return rc;
 }
 
-/* ---- panels of 16 columns for CPU devices (kernels/panel.k) ---- */
-
-enum { PANEL = 16 };
-
-/* Codes of row r of the panel. */
-static void pack_row(const gpu_weight *w, const void *row, uint8_t flip, int r, void *panel) {
-  switch (store_bits[w->store]) {
-    case 32:
-      for (int64_t k = 0; k < w->k; k++)
-        memcpy((uint32_t *)panel + k * PANEL + r, (const char *)row + 4 * k, 4);
-      break;
-    case 16:
-      for (int64_t k = 0; k < w->k; k++)
-        memcpy((uint16_t *)panel + k * PANEL + r, (const char *)row + 2 * k, 2);
-      break;
-    case 8:
-      for (int64_t k = 0; k < w->k; k++)
-        ((uint8_t *)panel)[k * PANEL + r] = ((const uint8_t *)row)[k];
-      break;
-    case 4:
-      for (int64_t k = 0; k < w->k; k++) {
-        const uint8_t code = (((const uint8_t *)row)[k / 2] >> (k % 2 ? 4 : 0) & 15) ^ flip;
-        ((uint8_t *)panel)[k * (PANEL / 2) + r % 8] |= (uint8_t)(code << (r < 8 ? 0 : 4));
-      }
-      break;
-  }
-}
-
-/* Factor and offset of every group of a panel. */
-static void pack_factors(const loader *l, gpu_weight *w, int64_t panel, float *to) {
-  for (int64_t g = 0; g < w->groups_k; g++)
-    for (int64_t r = 0; r < PANEL; r++) {
-      const int64_t row = panel * PANEL + r, group = row / w->group_n * w->groups_k + g;
-      float *pair = to + g * 2 * PANEL + r;
-      pair[0] = pair[PANEL] = 0.0f;
-      if (row >= w->n) continue;
-      const float zero = (l->format->zero == ACCEL_PLUGIN_NO_DTYPE
-                              ? 0.0f
-                              : accel_scale_at(l->format->zero, l->view->zero, group)) +
-                         (l->format->store == ACCEL_PLUGIN_I4 ? 8.0f : 0.0f);
-      pair[0] = accel_scale_at(l->format->scale, l->view->scale, group) * w->outer;
-      pair[PANEL] = -zero * pair[0];
-      if (zero != 0.0f) w->offsets = true;
-    }
-}
-
-static int32_t load_factors(const loader *l, gpu_weight *w, int64_t panels,
-                            accel_plugin_error *error) {
-  const uint64_t each = (uint64_t)w->groups_k * 2 * PANEL * 4;
-  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->factors, error);
-  for (int64_t p = 0; !rc && p < panels; p++) {
-    pack_factors(l, w, p, (float *)l->staging);
-    rc = gpu_upload(l->self, w->factors, (uint64_t)p * each, l->staging, each, error);
-  }
-  return rc;
-}
-
-static int32_t load_panels(const loader *l, gpu_weight *w, accel_plugin_error *error) {
-  const int64_t panels = (w->n + PANEL - 1) / PANEL;
-  const uint64_t each = (uint64_t)w->panel_words * 4, row = accel_row_bytes(l->format->store, w->k);
-  int32_t rc = gpu_pool_take(&l->self->pool, (uint64_t)panels * each, &w->packed, error);
-  for (int64_t p = 0; !rc && p < panels; p++) {
-    memset(l->staging, 0, each);
-    for (int r = 0; r < PANEL && p * PANEL + r < w->n; r++)
-      pack_row(w, (const char *)l->view->data + (uint64_t)(p * PANEL + r) * row,
-               l->format->store == ACCEL_PLUGIN_I4 ? 8 : 0, r, l->staging);
-    rc = gpu_upload(l->self, w->packed, (uint64_t)p * each, l->staging, each, error);
-  }
-  return rc || !w->scale_kind ? rc : load_factors(l, w, panels, error);
-}
-
-/* Whether panels fit the staging buffer and one allocation; a format that is turned into fp32 stays
- * as it is. */
-static bool packs(const loader *l, const gpu_weight *w) {
-  const uint64_t words = (uint64_t)w->k * PANEL * store_bits[w->store] / 32,
-                 panels = (uint64_t)(w->n + PANEL - 1) / PANEL;
-  gpu_store given;
-  return l->self->limits.cpu && l->self->limits.vector && w->n && w->k &&
-         store_of(l->format->store, &given) && given == w->store && words * 4 <= STAGING &&
-         (uint64_t)w->groups_k * 2 * PANEL * 4 <= STAGING &&
-         words * 4 * panels <= l->self->limits.buffer;
-}
-
 static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging,
                     accel_plugin_error *error) {
   const accel_plugin_host *host = open->options->host;
   accel_plugin_weight_view view = {0};
   gpu_weight *w = &self->weight[index];
-  const loader l = {.self = self,
-                    .weight = &open->program->weight[index],
-                    .format = &open->options->precision.format[index],
-                    .view = &view,
-                    .staging = staging};
+  const gpu_weight_source l = {.self = self,
+                               .weight = &open->program->weight[index],
+                               .format = &open->options->precision.format[index],
+                               .view = &view,
+                               .staging = staging};
   *w = layout(open->program, index, l.format);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
   int32_t rc = host->weight_map(host->self, index, &view, error);
@@ -357,15 +267,12 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
   if (!view.data)
     rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
   if (!rc) rc = parts_of(&l, w, error);
+  const gpu_cpu_kernels *cpu = self->limits.cpu_kernels;
   bool linear, others;
   readers(open->program, index, &linear, &others);
-  const bool packed = linear && packs(&l, w);
-  if (!rc && (others || !packed)) rc = load_scales(&l, w, error);
-  if (!rc && (others || !packed)) rc = load_data(&l, w, error);
-  if (!rc && packed) {
-    w->panel_words = (uint32_t)((uint64_t)w->k * PANEL * store_bits[w->store] / 32);
-    rc = load_panels(&l, w, error);
-  }
+  if (!rc && cpu && linear) rc = cpu->pack(&l, w, error);
+  if (!rc && (others || !w->packed)) rc = load_scales(&l, w, error);
+  if (!rc && (others || !w->packed)) rc = load_data(&l, w, error);
   host->weight_unmap(host->self, index);
   return rc;
 }
@@ -375,8 +282,8 @@ int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_erro
   if (n && (!open->options->host || !open->options->host->weight_map))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
   self->weight = calloc(n + 1, sizeof *self->weight);
-  uint32_t *staging = malloc(STAGING);
-  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, STAGING);
+  uint32_t *staging = malloc(GPU_STAGING);
+  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, GPU_STAGING);
   for (uint32_t i = 0; !rc && i < n; i++) rc = load(self, open, i, staging, error);
   free(staging);
   return rc;
@@ -402,8 +309,7 @@ void gpu_weights_free(gpu_self *self) {
     gpu_weight *w = &self->weight[i];
     gpu_pool_give(&self->pool, w->data);
     gpu_pool_give(&self->pool, w->scale);
-    gpu_pool_give(&self->pool, w->packed);
-    gpu_pool_give(&self->pool, w->factors);
+    if (w->packed) self->limits.cpu_kernels->packed_free(self, w);
     for (uint32_t k = 0; w->panel && k < w->n_panel; k++) gpu_pool_give(&self->pool, w->panel[k]);
     free(w->panel);
   }

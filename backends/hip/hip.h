@@ -1,14 +1,17 @@
-/* hip.h - the calls in which ROCm's HIP runtime, NVIDIA's driver and the emulator differ, and the host code above them.
+/* hip.h - the calls in which ROCm's HIP runtime, NVIDIA's driver and the emulator differ, and
+ * the host code above them.
  *
- *   gpu_api (hip_api.c, hip_devices.c)  ->  hip_runtime, one per process, filled by hip_plugin_vendor.load of
+ *   gpu_api (hip_api.c, hip_devices.c)  ->  hip_runtime, one per process, which is filled by
+ *   hip_plugin_vendor.load of
  *     hip_rocm.c      libamdhip64.so.{7,6,5} by dlopen         libaccel_rocm.so
  *     hip_cuda.c      libcuda.so.1 by dlopen                   libaccel_cuda.so
  *     hip_emulated.c  the emulator (hip_emulator.h)                libaccel_hip-emulated.so
  *
- * HIP took its driver-level calls from CUDA, argument for argument: one table of pointers serves both.  Device addresses are
- * uint64_t (a CUdeviceptr is one, HIP's pointers are as wide), handles void *, results the vendor's code with 0 for success;
- * the numbers of errors are CUDA's in both.  Nothing of a vendor is linked, and no struct of theirs is read whose layout
- * changed between releases (hipDeviceProp_t). */
+ * HIP took its driver-level calls from CUDA, argument for argument: one table of pointers serves
+ * both. Device addresses are uint64_t (a CUdeviceptr is one, HIP's pointers are as wide),
+ * handles void *, results the vendor's code with 0 for success; the numbers of errors are CUDA's
+ * in both. Nothing of a vendor is linked, and no struct of theirs is read whose layout changed
+ * between releases (hipDeviceProp_t). */
 #ifndef ACCEL_HIP_H
 #define ACCEL_HIP_H
 
@@ -25,7 +28,7 @@ enum { /* results that both vendors number alike */
        HIP_LAUNCH_FAILURE = 719
 };
 
-/* what is asked of a device; each runtime has its own numbers for them */
+/* Attributes of a device that the host code reads; each runtime has its own numbers for them. */
 typedef enum hip_attribute {
   HIP_THREADS_PER_BLOCK,
   HIP_SHARED_BYTES,
@@ -87,7 +90,7 @@ typedef struct hip_runtime {
   int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                 unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream,
                 void **arguments, void **extra);
-  /* Not the vendor's, but their runtime's in a few lines of C: */
+  /* Made of several calls of the vendor's by hip_rocm.c, hip_cuda.c and hip_emulated.c: */
   int (*retain)(int device, void **context); /* before a device is used, and once after */
   void (*drop)(int device, void *context);
   /* on this thread; whatever was current comes back with leave */
@@ -114,11 +117,11 @@ typedef struct hip_symbol {
 typedef struct hip_library {
   const char *what, *remedy;
   const char *const *names; /* for dlopen, NULL at the end */
-  const hip_symbol *calls, *own_calls;
-  size_t n_calls, n_own_calls;
+  const hip_symbol *calls, *vendor_calls;
+  size_t n_calls, n_vendor_calls;
 } hip_library;
 /* false: *why says what was tried, or what is missing, and the remedy. */
-bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why,
+bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *vendor, char *why,
                       size_t n);
 
 /* A run-time compiler; hiprtc and NVRTC have the same functions under their prefixes. */
@@ -144,8 +147,8 @@ typedef struct hip_vendor {
 } hip_vendor;
 extern const hip_vendor hip_plugin_vendor;
 
-/* hip_image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030", "" when
- * no compiler was there), and the kernels' text for the run-time compiler. */
+/* hip_image.c: what was compiled at build for the architectures `built_for` ("gfx90a gfx1030",
+ * "" when no compiler was there), and the kernels' text for the run-time compiler. */
 extern const char *const hip_built_for;
 const void *hip_image(void); /* NULL: none */
 const char *hip_source(void);

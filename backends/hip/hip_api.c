@@ -1,8 +1,9 @@
-/* hip_api.c - gpu_api over the runtime's table: devices that are opened once and shared, memory, runs.
+/* hip_api.c - gpu_api over the runtime's table: devices that are opened once and shared, memory,
+ * runs.
  *
- * Everything that waits for its end has a stream of the runtime; streams are kept from run to run.
- * Errors from which a vendor's runtime does not recover (an illegal address, a failed launch) make
- * the device lost until all who hold it have let go. */
+ * Everything that waits for its end has a stream of the runtime; streams are kept from run to
+ * run. Errors from which a vendor's runtime does not recover (an illegal address, a failed
+ * launch) make the device lost until all endpoints that share it are closed. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,17 +1,12 @@
-/* hip_code.c - the kernels' code for a device: what the build compiled, else what the run-time compiler
- * makes of their text. */
+/* hip_code.c - the kernels' code for a device: what the build compiled, else what the run-time
+ * compiler makes of their text. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hip/hip.h"
-
-static uint64_t hash_text(const char *text) { /* FNV-1a */
-  uint64_t h = 0xcbf29ce484222325u;
-  for (; *text; text++) h = (h ^ (uint8_t)*text) * 0x100000001b3u;
-  return h;
-}
+#include "shared/hash.h"
 
 static int32_t compiler_fail(const hip_compiler *c, void *program, const char *arch, int code,
                              accel_plugin_error *error) {
@@ -79,7 +74,8 @@ static int32_t compiled(const hip_runtime *r, const char *arch, const accel_plug
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1,
                     "no kernels for %s in this build (%s), and none can be compiled here: %.120s",
                     arch, *hip_built_for ? hip_built_for : "no compiler was there", why);
-  snprintf(key, sizeof key, "rtc-%s-%.64s-%016" PRIx64, c->what, arch, hash_text(hip_source()));
+  snprintf(key, sizeof key, "rtc-%s-%.64s-%016" PRIx64, c->what, arch,
+           accel_hash_text(ACCEL_HASH_SEED, hip_source()));
   for (char *k = key; *k; k++)
     if (*k == ' ' || *k == ':' || *k == '/') *k = '_';
   bool cached = from_cache(host, key, &code, &n);

@@ -1,11 +1,11 @@
-/* hip_cuda.c - the table from NVIDIA's driver.  The names with _v2 are those that today's headers mean
- * without it. */
+/* hip_cuda.c - hip_runtime over NVIDIA's driver library. The names with _v2 are those that
+ * today's CUDA headers mean without it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "hip/hip.h"
 
-typedef struct cuda_own { /* what only this file calls */
+typedef struct cuda_driver { /* functions that only this file calls */
   int (*driver_version)(int *version);
   int (*device_get)(int *device, int ordinal);
   int (*name)(char *name, int n, int device);
@@ -17,47 +17,25 @@ typedef struct cuda_own { /* what only this file calls */
   int (*push)(void *context);
   int (*pop)(void **context);
   int (*error_string)(int code, const char **text);
-} cuda_own;
-static cuda_own own;
+} cuda_driver;
+static cuda_driver cuda;
 
-#define CALL(name, field) \
-  { name, offsetof(hip_runtime, field), false }
 static const hip_symbol calls[] = {
-    CALL("cuInit", init),
-    CALL("cuDeviceGetCount", count),
-    CALL("cuMemGetInfo_v2", memory_free),
-    CALL("cuMemAlloc_v2", allocate),
-    CALL("cuMemFree_v2", release),
-    CALL("cuMemHostAlloc", host_allocate),
-    CALL("cuMemFreeHost", host_release),
-    CALL("cuMemHostGetDevicePointer_v2", host_address),
-    CALL("cuMemcpyHtoDAsync_v2", to_device),
-    CALL("cuMemcpyDtoHAsync_v2", from_device),
-    CALL("cuMemcpyDtoDAsync_v2", within),
-    CALL("cuStreamCreate", stream_new),
-    CALL("cuStreamDestroy_v2", stream_free),
-    CALL("cuStreamSynchronize", stream_wait),
-    CALL("cuEventCreate", event_new),
-    CALL("cuEventDestroy_v2", event_free),
-    CALL("cuEventRecord", event_record),
-    CALL("cuEventElapsedTime", event_ms),
-    CALL("cuModuleLoadData", module_load),
-    CALL("cuModuleUnload", module_free),
-    CALL("cuModuleGetFunction", function),
-    CALL("cuLaunchKernel", launch),
+#define HIP_SYMBOL(field, rocm, cuda) {cuda, offsetof(hip_runtime, field), false},
+#include "hip/hip_symbols.def"
 };
-static const hip_symbol own_calls[] = {
-    {"cuDriverGetVersion", offsetof(cuda_own, driver_version), false},
-    {"cuDeviceGet", offsetof(cuda_own, device_get), false},
-    {"cuDeviceGetName", offsetof(cuda_own, name), false},
-    {"cuDeviceTotalMem_v2", offsetof(cuda_own, total), false},
-    {"cuDeviceGetPCIBusId", offsetof(cuda_own, address), false},
-    {"cuDeviceGetAttribute", offsetof(cuda_own, attribute), false},
-    {"cuDevicePrimaryCtxRetain", offsetof(cuda_own, retain), false},
-    {"cuDevicePrimaryCtxRelease_v2", offsetof(cuda_own, drop), false},
-    {"cuCtxPushCurrent_v2", offsetof(cuda_own, push), false},
-    {"cuCtxPopCurrent_v2", offsetof(cuda_own, pop), false},
-    {"cuGetErrorString", offsetof(cuda_own, error_string), false},
+static const hip_symbol cuda_calls[] = {
+    {"cuDriverGetVersion", offsetof(cuda_driver, driver_version), false},
+    {"cuDeviceGet", offsetof(cuda_driver, device_get), false},
+    {"cuDeviceGetName", offsetof(cuda_driver, name), false},
+    {"cuDeviceTotalMem_v2", offsetof(cuda_driver, total), false},
+    {"cuDeviceGetPCIBusId", offsetof(cuda_driver, address), false},
+    {"cuDeviceGetAttribute", offsetof(cuda_driver, attribute), false},
+    {"cuDevicePrimaryCtxRetain", offsetof(cuda_driver, retain), false},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(cuda_driver, drop), false},
+    {"cuCtxPushCurrent_v2", offsetof(cuda_driver, push), false},
+    {"cuCtxPopCurrent_v2", offsetof(cuda_driver, pop), false},
+    {"cuGetErrorString", offsetof(cuda_driver, error_string), false},
 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -78,47 +56,47 @@ static const int numbers[HIP_ATTRIBUTES] = {
     [HIP_MEMORY_BUS_BITS] = 37,
 };
 
-/* The driver's handles in place of ordinals. */
+/* The driver takes handles where hip_runtime has ordinals of devices. */
 static int device_name(char *name, int n, int device) {
-  int handle, code = own.device_get(&handle, device);
-  return code ? code : own.name(name, n, handle);
+  int handle, code = cuda.device_get(&handle, device);
+  return code ? code : cuda.name(name, n, handle);
 }
 static int device_memory(size_t *bytes, int device) {
-  int handle, code = own.device_get(&handle, device);
-  return code ? code : own.total(bytes, handle);
+  int handle, code = cuda.device_get(&handle, device);
+  return code ? code : cuda.total(bytes, handle);
 }
 static int device_address(char *id, int n, int device) {
-  int handle, code = own.device_get(&handle, device);
-  return code ? code : own.address(id, n, handle);
+  int handle, code = cuda.device_get(&handle, device);
+  return code ? code : cuda.address(id, n, handle);
 }
 static int attribute(int *value, int number, int device) {
-  int handle, code = own.device_get(&handle, device);
-  return code ? code : own.attribute(value, number, handle);
+  int handle, code = cuda.device_get(&handle, device);
+  return code ? code : cuda.attribute(value, number, handle);
 }
 
 static int retain(int device, void **context) {
-  int handle, code = own.device_get(&handle, device);
-  return code ? code : own.retain(context, handle);
+  int handle, code = cuda.device_get(&handle, device);
+  return code ? code : cuda.retain(context, handle);
 }
 static void drop(int device, void *context) {
   int handle;
   (void)context;
-  if (!own.device_get(&handle, device)) own.drop(handle);
+  if (!cuda.device_get(&handle, device)) cuda.drop(handle);
 }
 static int enter(int device, void *context, void **before) {
   (void)device;
   *before = NULL;
-  return own.push(context);
+  return cuda.push(context);
 }
 static void leave(int device, void *before) {
   void *mine;
   (void)device, (void)before;
-  own.pop(&mine);
+  cuda.pop(&mine);
 }
 
 static const char *text(int code) {
   const char *said = NULL;
-  return !own.error_string(code, &said) && said ? said : "no text";
+  return !cuda.error_string(code, &said) && said ? said : "no text";
 }
 
 static void arch(int device, char *out, size_t n) {
@@ -135,13 +113,13 @@ static const hip_library driver = {.what = "NVIDIA's driver",
                                    .names = driver_names,
                                    .calls = calls,
                                    .n_calls = COUNT(calls),
-                                   .own_calls = own_calls,
-                                   .n_own_calls = COUNT(own_calls)};
+                                   .vendor_calls = cuda_calls,
+                                   .n_vendor_calls = COUNT(cuda_calls)};
 
 static bool load(hip_runtime *r, char *why, size_t n) {
   int version = 0;
-  if (!hip_library_load(&driver, r, &own, why, n)) return false;
-  own.driver_version(&version);
+  if (!hip_library_load(&driver, r, &cuda, why, n)) return false;
+  cuda.driver_version(&version);
   snprintf(r->what, sizeof r->what, "CUDA driver %d.%d", version / 1000, version % 1000 / 10);
   memcpy(r->attribute_number, numbers, sizeof numbers);
   r->device_name = device_name;

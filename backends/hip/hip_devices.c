@@ -12,7 +12,7 @@ static struct {
   pthread_once_t once, compiler_once;
   hip_runtime runtime;
   hip_compiler compiler;
-  bool good, compiler_good;
+  bool usable, compiler_usable;
   char why[400], compiler_why[300];
   int count;
 } found = {.once = PTHREAD_ONCE_INIT, .compiler_once = PTHREAD_ONCE_INIT};
@@ -28,7 +28,7 @@ static void find_runtime(void) {
     if (!code || answer == HIP_NO_DEVICE) code = answer;
   }
   if (!code && found.count <= 0) code = HIP_NO_DEVICE;
-  found.good = !code;
+  found.usable = !code;
   if (code)
     snprintf(found.why, sizeof found.why, "%s finds no device: error %d, %s", r->what, code,
              r->text(code));
@@ -37,18 +37,18 @@ static void find_runtime(void) {
 const hip_runtime *hip_runtime_get(const char **why) {
   pthread_once(&found.once, find_runtime);
   *why = found.why;
-  return found.good ? &found.runtime : NULL;
+  return found.usable ? &found.runtime : NULL;
 }
 
 static void find_compiler(void) {
-  found.compiler_good = hip_rtc_load(hip_plugin_vendor.rtc, &found.compiler, found.compiler_why,
-                                     sizeof found.compiler_why);
+  found.compiler_usable = hip_rtc_load(hip_plugin_vendor.rtc, &found.compiler, found.compiler_why,
+                                       sizeof found.compiler_why);
 }
 
 const hip_compiler *hip_compiler_get(const char **why) {
   pthread_once(&found.compiler_once, find_compiler);
   *why = found.compiler_why;
-  return found.compiler_good ? &found.compiler : NULL;
+  return found.compiler_usable ? &found.compiler : NULL;
 }
 
 /* ---- devices ---- */

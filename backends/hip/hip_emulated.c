@@ -1,7 +1,7 @@
-/* hip_emulated.c - the table from the emulator: device memory is memory, a launch is over when it
- * returns.  Two devices, which schedule waves of 32 and of 64 lanes.  ACCEL_EMULATED_ORDER
- * (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default every launch takes the
- * next of the three. */
+/* hip_emulated.c - hip_runtime over the emulator: device memory is host memory, a launch is
+ * complete when the call returns. Two devices, which schedule waves of 32 and of 64 lanes.
+ * ACCEL_EMULATED_ORDER (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default
+ * every launch takes the next of the three. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,15 +172,15 @@ static const char *detail(void *s) { return ((stream *)s)->why; }
 
 static void choose_order(emulated_launch *l) {
   unsigned turn = atomic_fetch_add(&launches, 1);
-  const char *wish = getenv("ACCEL_EMULATED_ORDER");
+  const char *env = getenv("ACCEL_EMULATED_ORDER");
   l->order = (emulated_order)(turn % 3);
   l->seed = turn;
-  if (!wish) return;
-  if (!strncmp(wish, "forward", 7)) l->order = EMULATED_FORWARD;
-  if (!strncmp(wish, "reverse", 7)) l->order = EMULATED_REVERSE;
-  if (!strncmp(wish, "shuffled", 8)) {
+  if (!env) return;
+  if (!strncmp(env, "forward", 7)) l->order = EMULATED_FORWARD;
+  if (!strncmp(env, "reverse", 7)) l->order = EMULATED_REVERSE;
+  if (!strncmp(env, "shuffled", 8)) {
     l->order = EMULATED_SHUFFLED;
-    if (wish[8] == ':') l->seed = (uint32_t)strtoul(wish + 9, NULL, 10) + turn;
+    if (env[8] == ':') l->seed = (uint32_t)strtoul(env + 9, NULL, 10) + turn;
   }
 }
 

@@ -1,5 +1,5 @@
-/* hip_emulated.h - what stands behind the dialect's words in the emulator's unit: buffers and shared
- * arrays that check, and C's functions over floats by the names the dialect has for them. */
+/* hip_emulated.h - what stands behind the dialect's words in the emulator's unit: buffers and
+ * shared arrays that check, and C's functions over floats by the names the dialect has for them. */
 #ifndef ACCEL_HIP_EMULATED_H
 #define ACCEL_HIP_EMULATED_H
 

@@ -1,11 +1,11 @@
-/* hip_emulator.h - runs the dialect's kernels on this machine's processor, lane by lane, and watches
- * them: the third provider beside HIP and CUDA.  Read by C (hip_emulator.c) and by the kernels' C++
- * (gpu/dialect/dialect_emulator.h).
+/* hip_emulator.h - runs the dialect's kernels on this machine's processor, lane by lane, and
+ * watches them: the third provider beside HIP and CUDA. Read by C (hip_emulator.c) and by the
+ * kernels' C++ (gpu/dialect/dialect_emulator.h).
  *
- * Every lane of a block is a fiber.  Lanes run in an order that may be forward, reverse or
- * shuffled; each runs until a BARRIER and the block goes on when all of its lanes stand at the same
- * one.  A kernel that is right gives the same results in every order.  Reported as an error that
- * names kernel, group, lane and line, never as an abort:
+ * Every lane of a block is a fiber. Lanes run in an order that may be forward, reverse or
+ * shuffled; each runs until a BARRIER and the block goes on when all of its lanes stand at the
+ * same one. A kernel that is right gives the same results in every order. Reported as an error
+ * that names kernel, group, lane and line, never as an abort:
  *  - an element outside the range bound, of a buffer or a shared array;
  *  - lanes at different barriers, or one at a barrier and one at the end;
  *  - a shared element that two lanes touch between two barriers, one of them writing: on a GPU a

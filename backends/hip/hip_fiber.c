@@ -1,6 +1,5 @@
-/* hip_fiber.c - see hip_fiber.h.  The instructions save what the calling conventions (System V AMD64,
- * AAPCS64) ask a callee to keep.
- */
+/* hip_fiber.c - see hip_fiber.h. The instructions save what the calling conventions (System V
+ * AMD64, AAPCS64) ask a callee to keep. */
 #include "hip/hip_fiber.h"
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
-/* hip_fiber.h - one stack of its own for a piece of work that pauses and goes on: the lanes of an
- * emulated block.
+/* hip_fiber.h - one stack of its own for a piece of work that pauses and goes on: the lanes of
+ * an emulated block.
  *
- * Switching is a dozen instructions on x86-64 and AArch64 (hip_fiber.c), ucontext elsewhere.  A fiber
- * runs on the thread that resumes it and must be resumed by one thread at a time. */
+ * Switching is a dozen instructions on x86-64 and AArch64 (hip_fiber.c), ucontext elsewhere. A
+ * fiber runs on the thread that resumes it and must be resumed by one thread at a time. */
 #ifndef ACCEL_HIP_FIBER_H
 #define ACCEL_HIP_FIBER_H
 

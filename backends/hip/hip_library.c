@@ -12,7 +12,7 @@ static void *open_first(const char *const *names, char *why, size_t n) {
     void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library) return library;
     const char *said = dlerror();
-    /* a file that is there and does not load is the news; absent ones are listed */
+    /* a file that is there but does not load is reported; absent ones are listed together */
     if (said && !strstr(said, "No such file")) {
       snprintf(why, n, "%s", said);
       return NULL;
@@ -36,7 +36,7 @@ static bool find_symbols(void *library, const hip_symbol *list, size_t n_list, v
   return true;
 }
 
-bool hip_library_load(const hip_library *l, hip_runtime *r, void *own, char *why, size_t n) {
+bool hip_library_load(const hip_library *l, hip_runtime *r, void *vendor, char *why, size_t n) {
   char said[256];
   void *library = open_first(l->names, said, sizeof said);
   if (!library) {
@@ -44,7 +44,7 @@ bool hip_library_load(const hip_library *l, hip_runtime *r, void *own, char *why
     return false;
   }
   if (find_symbols(library, l->calls, l->n_calls, r, said, sizeof said) &&
-      find_symbols(library, l->own_calls, l->n_own_calls, own, said, sizeof said))
+      find_symbols(library, l->vendor_calls, l->n_vendor_calls, vendor, said, sizeof said))
     return true;
   snprintf(why, n, "%s is too old or damaged: %s", l->what, said);
   return false;
@@ -71,15 +71,15 @@ bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *c, char *why, size_t n) {
     return false;
   }
   void *library = open_first(rtc->names, said, sizeof said);
-  bool good = library;
-  for (size_t i = 0; good && i < sizeof rtc_calls / sizeof *rtc_calls; i++) {
+  bool complete = library;
+  for (size_t i = 0; complete && i < sizeof rtc_calls / sizeof *rtc_calls; i++) {
     const char *after = rtc_calls[i].after;
     snprintf(name, sizeof name, "%s%s%s%s", rtc->prefix, rtc_calls[i].before,
              after ? rtc->code : "", after ? after : "");
-    good = find_symbols(library, &(hip_symbol){name, rtc_calls[i].offset, false}, 1, c, said,
-                        sizeof said);
+    complete = find_symbols(library, &(hip_symbol){name, rtc_calls[i].offset, false}, 1, c, said,
+                            sizeof said);
   }
-  if (!good) {
+  if (!complete) {
     snprintf(why, n, "%s: %s", rtc->what, said);
     return false;
   }

@@ -1,5 +1,5 @@
-/* hip_prelude.h - before the kernels of a unit for HIP or CUDA: what the two spell differently.  hipcc,
- * nvcc, hiprtc and NVRTC read it; the run-time compilers have no headers and need none. */
+/* hip_prelude.h - before the kernels of a unit for HIP or CUDA: what the two spell differently.
+ * hipcc, nvcc, hiprtc and NVRTC read it; the run-time compilers have no headers and need none. */
 #if !defined(__CUDACC__) && !defined(__HIPCC_RTC__)
 #include <hip/hip_runtime.h>
 #endif
@@ -37,7 +37,7 @@ static __device__ inline int accel_dot4(uint a, uint b, int c) {
 #endif
 }
 
-/* MATRIX_MULTIPLY of kernels/matrix.h for its three units and stores 1, 2, 3: c += a b, by the
+/* MATRIX_MULTIPLY of kernels/matrix_unit.h for its three units and stores 1, 2, 3: c += a b, by the
  * wave's matrix unit.  Where the architecture has none, c stays as it is: such a kernel is not
  * chosen there, and its trial would fail (gpu/gpu_variants.c).
  */

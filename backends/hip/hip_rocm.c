@@ -1,6 +1,6 @@
-/* hip_rocm.c - the table from AMD's HIP runtime, release 5, 6 or 7.  Only functions whose form has
- * been the same since HIP 4. The numbers of attributes are hipDeviceAttribute_t's, the same in 5
- * and 6. */
+/* hip_rocm.c - hip_runtime over AMD's HIP runtime, release 5, 6 or 7, by functions whose
+ * signatures have been the same since HIP 4. The numbers of attributes are
+ * hipDeviceAttribute_t's, the same in 5 and 6. */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -8,51 +8,26 @@
 
 #include "hip/hip.h"
 
-typedef struct hip_own { /* what only this file calls */
+typedef struct hip_functions { /* functions that only this file calls */
   int (*runtime_version)(int *version);
   int (*set_device)(int device);
   int (*get_device)(int *device);
   int (*properties)(void *out, int device);
   const char *(*error_string)(int code);
-} hip_own;
-static hip_own own;
+} hip_functions;
+static hip_functions hip;
 
-#define CALL(name, field) \
-  { name, offsetof(hip_runtime, field), false }
 static const hip_symbol calls[] = {
-    CALL("hipInit", init),
-    CALL("hipGetDeviceCount", count),
-    CALL("hipDeviceGetName", device_name),
-    CALL("hipDeviceTotalMem", device_memory),
-    CALL("hipDeviceGetPCIBusId", device_address),
-    CALL("hipDeviceGetAttribute", attribute),
-    CALL("hipMemGetInfo", memory_free),
-    CALL("hipMalloc", allocate),
-    CALL("hipFree", release),
-    CALL("hipHostMalloc", host_allocate),
-    CALL("hipHostFree", host_release),
-    CALL("hipHostGetDevicePointer", host_address),
-    CALL("hipMemcpyHtoDAsync", to_device),
-    CALL("hipMemcpyDtoHAsync", from_device),
-    CALL("hipMemcpyDtoDAsync", within),
-    CALL("hipStreamCreateWithFlags", stream_new),
-    CALL("hipStreamDestroy", stream_free),
-    CALL("hipStreamSynchronize", stream_wait),
-    CALL("hipEventCreateWithFlags", event_new),
-    CALL("hipEventDestroy", event_free),
-    CALL("hipEventRecord", event_record),
-    CALL("hipEventElapsedTime", event_ms),
-    CALL("hipModuleLoadData", module_load),
-    CALL("hipModuleUnload", module_free),
-    CALL("hipModuleGetFunction", function),
-    CALL("hipModuleLaunchKernel", launch),
+#define HIP_SYMBOL(field, rocm, cuda) {rocm, offsetof(hip_runtime, field), false},
+#define HIP_SYMBOL_ROCM(field, rocm)  {rocm, offsetof(hip_runtime, field), false},
+#include "hip/hip_symbols.def"
 };
-static const hip_symbol own_calls[] = {
-    {"hipRuntimeGetVersion", offsetof(hip_own, runtime_version), true},
-    {"hipSetDevice", offsetof(hip_own, set_device), false},
-    {"hipGetDevice", offsetof(hip_own, get_device), false},
-    {"hipGetDeviceProperties", offsetof(hip_own, properties), true},
-    {"hipGetErrorString", offsetof(hip_own, error_string), true},
+static const hip_symbol hip_calls[] = {
+    {"hipRuntimeGetVersion", offsetof(hip_functions, runtime_version), true},
+    {"hipSetDevice", offsetof(hip_functions, set_device), false},
+    {"hipGetDevice", offsetof(hip_functions, get_device), false},
+    {"hipGetDeviceProperties", offsetof(hip_functions, properties), true},
+    {"hipGetErrorString", offsetof(hip_functions, error_string), true},
 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -82,17 +57,17 @@ static void drop(int device, void *context) { (void)device, (void)context; }
 static int enter(int device, void *context, void **before) {
   (void)context;
   int old = -1;
-  if (own.get_device(&old) != 0) old = -1;
+  if (hip.get_device(&old) != 0) old = -1;
   *before = (void *)(intptr_t)old;
-  return own.set_device(device);
+  return hip.set_device(device);
 }
 static void leave(int device, void *before) {
   int old = (int)(intptr_t)before;
-  if (old >= 0 && old != device) own.set_device(old);
+  if (old >= 0 && old != device) hip.set_device(old);
 }
 
 static const char *text(int code) {
-  const char *said = own.error_string ? own.error_string(code) : NULL;
+  const char *said = hip.error_string ? hip.error_string(code) : NULL;
   return said ? said : "no text";
 }
 
@@ -104,7 +79,7 @@ static void arch(int device, char *out, size_t n) {
   static _Thread_local char properties[ROOM];
   *out = 0;
   memset(properties, 0, sizeof properties);
-  if (!own.properties || own.properties(properties, device) != 0) return;
+  if (!hip.properties || hip.properties(properties, device) != 0) return;
   for (size_t i = NAME; i + 64 < ROOM; i++)
     if (!memcmp(properties + i, "gfx", 3) && isxdigit((unsigned char)properties[i + 3])) {
       snprintf(out, n, "%.63s", properties + i);
@@ -125,13 +100,13 @@ static const hip_library runtime = {
     .names = runtime_names,
     .calls = calls,
     .n_calls = COUNT(calls),
-    .own_calls = own_calls,
-    .n_own_calls = COUNT(own_calls)};
+    .vendor_calls = hip_calls,
+    .n_vendor_calls = COUNT(hip_calls)};
 
 static bool load(hip_runtime *r, char *why, size_t n) {
   int version = 0;
-  if (!hip_library_load(&runtime, r, &own, why, n)) return false;
-  if (own.runtime_version && own.runtime_version(&version) == 0 && version > 0)
+  if (!hip_library_load(&runtime, r, &hip, why, n)) return false;
+  if (hip.runtime_version && hip.runtime_version(&version) == 0 && version > 0)
     snprintf(r->what, sizeof r->what, "HIP runtime %d.%d.%d", version / 10000000,
              version / 100000 % 100, version % 100000);
   else

@@ -1,18 +1,14 @@
 # unit.cmake - the preprocessed kernels as one C++ unit, each in a namespace of its own (they repeat their helpers), run at build:
 #   cmake -DDEF=<gpu_kernels.def> -DTEXT=<folder of NAME.txt> -DPRELUDE=<file> -DAPI=<hip|emulator> -DOUT=<file> -P unit.cmake
 # For the emulator the unit ends with the table of its kernels.
-file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
+include(${CMAKE_CURRENT_LIST_DIR}/../gpu/gpu_kernels.cmake)
+gpu_kernel_list(${DEF} kernels)
 file(READ ${PRELUDE} unit)
 set(table "")
-foreach(line IN LISTS lines)
-  string(REGEX MATCH "^GPU_KERNEL\\(([a-z0-9_]+), [a-z0-9_]+, \"[^\"]*\", \"([a-z ]*)\"\\)$" whole "${line}")
-  set(name ${CMAKE_MATCH_1})
-  set(only "${CMAKE_MATCH_2}")
-  if(NOT only STREQUAL "" AND NOT " ${only} " MATCHES " ${API} ")
+foreach(kernel IN LISTS kernels)
+  gpu_kernel_fields("${kernel}")
+  if(NOT apis STREQUAL "" AND NOT " ${apis} " MATCHES " ${API} ")
     continue()
-  endif()
-  if(NOT name)
-    message(FATAL_ERROR "gpu_kernels.def: cannot read ${line}")
   endif()
   file(READ ${TEXT}/${name}.txt text)
   string(APPEND unit "namespace kernel_${name} {\n${text}\n}\n")

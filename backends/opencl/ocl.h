@@ -1,13 +1,12 @@
 /* ocl.h - what the files of the OpenCL plugin share.
  *
- * ocl_library.c: the loader library by dlopen, platforms and devices, once for the process.  ocl_device.c:
- * their description, memory, opening.  ocl_program.c: kernels, built when first used, binaries cached.
- * ocl_stream.c: allocations, copies, runs.
+ * ocl_library.c: the loader library by dlopen, platforms and devices, once for the process.
+ * ocl_device.c: their description, memory, opening. ocl_program.c: kernels, built when first
+ * used, binaries cached. ocl_stream.c: allocations, copies, runs.
  *
- * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as
- * long as the process, shared by all endpoints; a lost device is let go when its last endpoint
- * closes.
- */
+ * The API is OpenCL 1.2 and no extension is needed. A device's context and built kernels live as
+ * long as the process, shared by all endpoints; a lost device is released when its last endpoint
+ * closes. */
 #ifndef ACCEL_OPENCL_H
 #define ACCEL_OPENCL_H
 
@@ -17,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "gpu/gpu.h"
+#include "opencl/cpu/ocl_cpu.h"
 
 /* ---- ocl_library.c ---- */
 
@@ -59,7 +59,10 @@ typedef struct ocl_functions {
 #undef OCL_MEMBER
 } ocl_functions;
 
-enum { OCL_DEVICES = 16 };
+enum {
+  OCL_DEVICES = 16,
+  OCL_KERNELS = GPU_KERNELS + OCL_CPU_KERNELS /* numbers of kernels: gpu_dispatch.kernel */
+};
 
 typedef struct ocl_kernel {
   pthread_mutex_t lock; /* of building, and of arguments with the launch that takes them */
@@ -89,7 +92,7 @@ struct gpu_device {
   uint32_t users;
   cl_context context; /* NULL until first opened */
   ocl_queue *idle;
-  ocl_kernel kernel[GPU_KERNELS];
+  ocl_kernel kernel[OCL_KERNELS];
   ocl_used *left; /* by commands whose end is not known, as the device was lost */
   _Atomic uint64_t allocated;
   atomic_bool lost;
@@ -117,6 +120,7 @@ void ocl_close(gpu_device *device);
 /* ---- ocl_program.c ---- */
 
 extern const char *const gpu_kernel_text[GPU_KERNELS]; /* by embed.cmake */
+const gpu_kernel *ocl_kernel_info(uint32_t id);
 /* The kernel, built or from the cache of `host` (may be NULL).  Its lock is to be held. */
 int32_t ocl_kernel_get(gpu_device *device, uint32_t id, const accel_plugin_host *host,
                        accel_plugin_error *error);

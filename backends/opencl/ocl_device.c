@@ -1,4 +1,4 @@
-/* ocl_device.c - what a device is and can do, its memory, and endpoints' hold on it. */
+/* ocl_device.c - a device's description and limits, its memory, and opening it for endpoints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,22 +102,22 @@ void ocl_describe(gpu_device *d) {
   (void)ocl.clGetPlatformInfo(d->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL);
   snprintf(i->driver, sizeof i->driver, "%.40s %.20s", platform, driver);
   (void)ocl.clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
-  *l = (gpu_limits){
-      .buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-      .align = 256,
-      .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
-      .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
-      .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
-      .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
-      .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
-      .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
-      .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
-      .vector =
-          type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
-      .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
-      .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
-      .int_dot = has_int_dot(d, extensions),
-      .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
+  *l =
+      (gpu_limits){.buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+                   .align = 256,
+                   .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
+                   .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
+                   .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                   .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
+                   .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
+                   .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
+                   .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
+                   .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
+                   .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
+                   .int_dot = has_int_dot(d, extensions),
+                   .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
+  if (l->cpu)
+    l->cpu_kernels = ocl_cpu_kernels_for((uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;
   l->binding = l->buffer;
   i->type = l->cpu                         ? ACCEL_PLUGIN_DEVICE_SOFTWARE

@@ -45,7 +45,7 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
     d->platform = platform;
     d->id = id[i];
     pthread_mutex_init(&d->lock, NULL);
-    for (int k = 0; k < GPU_KERNELS; k++) pthread_mutex_init(&d->kernel[k].lock, NULL);
+    for (int k = 0; k < OCL_KERNELS; k++) pthread_mutex_init(&d->kernel[k].lock, NULL);
     ocl_describe(d);
   }
 }

@@ -1,10 +1,11 @@
-/* ocl_program.c - one program for each kernel, so that only what is used is compiled; its binary goes
- * into the host's cache. */
+/* ocl_program.c - one program for each kernel, so that only what is used is compiled; its binary
+ * goes into the host's cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "opencl/ocl.h"
+#include "shared/hash.h"
 
 /* What stands before a kernel: conversions of fp16 by arithmetic or by the device's own type; DOT4
  * of packed bytes by its instruction or without; sub-groups. */
@@ -24,17 +25,13 @@ static const char dot_arithmetic[] =
     "}\n";
 static const char sub_groups[] = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n";
 
-/* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the
- * language's own prefetch does nothing on PoCL. */
-static const char prefetching[] =
-    "#ifdef __has_builtin\n"
-    "#if __has_builtin(__builtin_prefetch)\n"
-    "#define ocl_prefetch(p) __builtin_prefetch((const void *)(size_t)(p))\n"
-    "#endif\n"
-    "#endif\n"
-    "#ifndef ocl_prefetch\n"
-    "#define ocl_prefetch(p)\n"
-    "#endif\n";
+const gpu_kernel *ocl_kernel_info(uint32_t id) {
+  return id < GPU_KERNELS ? &gpu_kernels[id] : &ocl_cpu_kernels[id - GPU_KERNELS];
+}
+
+static const char *text_of(uint32_t id) {
+  return id < GPU_KERNELS ? gpu_kernel_text[id] : ocl_cpu_kernel_text[id - GPU_KERNELS];
+}
 
 enum { PARTS = 3 };
 typedef struct source {
@@ -42,13 +39,13 @@ typedef struct source {
 } source;
 
 static source source_of(const gpu_device *d, uint32_t id) {
-  const char *text = gpu_kernel_text[id];
+  const char *text = text_of(id);
   const bool dots = strstr(text, "ocl_dot4") != NULL, native = dots && d->limits.int_dot;
   const bool subs = strstr(text, "sub_group_reduce") != NULL;
   const char *before = native                         ? dot_instruction
                        : dots                         ? dot_arithmetic
                        : subs                         ? sub_groups
-                       : strstr(text, "ocl_prefetch") ? prefetching
+                       : strstr(text, "ocl_prefetch") ? ocl_cpu_prefetch
                                                       : "";
   return (source){.part = {d->limits.fp16 ? half_instruction : half_arithmetic, before, text},
                   .options = native || (subs && d->version >= 3) ? "-cl-std=CL3.0"
@@ -56,19 +53,16 @@ static source source_of(const gpu_device *d, uint32_t id) {
                                                                  : "-cl-std=CL1.2"};
 }
 
-static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator included */
-  do h = (h ^ (uint8_t)*text) * 0x100000001b3u;
-  while (*text++);
-  return h;
-}
+/* The terminator included, so that neighbours do not run together. */
+static uint64_t hash(uint64_t h, const char *text) { return accel_hash(h, text, strlen(text) + 1); }
 
 /* Everything the binary depends on. */
 static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
   const source s = source_of(d, id);
-  uint64_t h = 0xcbf29ce484222325u;
+  uint64_t h = ACCEL_HASH_SEED;
   for (int i = PARTS - 1; i >= 0; i--) h = hash(h, s.part[i]);
   h = hash(hash(hash(h, s.options), d->info.name), d->info.driver);
-  snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name,
+  snprintf(out, n, "opencl-%s-%016llx", ocl_kernel_info(id)->name,
            (unsigned long long)hash(h, d->info.arch));
 }
 
@@ -133,7 +127,7 @@ static int32_t compile(gpu_device *d, uint32_t id, cl_program *out, accel_plugin
   kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1,
            "the driver of %.40s does not compile kernel %s (%s): update the driver, or use another "
            "device",
-           d->info.name, gpu_kernels[id].name, log[0] ? log : ocl_code(code));
+           d->info.name, ocl_kernel_info(id)->name, log[0] ? log : ocl_code(code));
   if (error) error->native = code;
   return ACCEL_PLUGIN_E_DRIVER;
 }
@@ -144,9 +138,9 @@ int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host
   char key[96];
   cl_int code;
   if (k->kernel) return ACCEL_PLUGIN_OK;
-  if (!gpu_kernel_text[id])
+  if (!text_of(id))
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s is not for OpenCL",
-                    gpu_kernels[id].name);
+                    ocl_kernel_info(id)->name);
   cache_key(d, id, key, sizeof key);
   cl_program program = from_cache(d, id, key, host);
   if (!program) {
@@ -154,7 +148,7 @@ int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host
     if (rc) return rc;
     to_cache(program, key, host);
   }
-  cl_kernel kernel = ocl.clCreateKernel(program, gpu_kernels[id].name, &code);
+  cl_kernel kernel = ocl.clCreateKernel(program, ocl_kernel_info(id)->name, &code);
   if (code) {
     ocl.clReleaseProgram(program);
     return ocl_fail(d, code, "clCreateKernel", error);
@@ -165,7 +159,7 @@ int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host
 }
 
 void ocl_kernels_free(gpu_device *d) {
-  for (int i = 0; i < GPU_KERNELS; i++) {
+  for (int i = 0; i < OCL_KERNELS; i++) {
     ocl_kernel *k = &d->kernel[i];
     if (!k->kernel) continue;
     ocl.clReleaseKernel(k->kernel);

@@ -246,7 +246,7 @@ static cl_int set_arguments(const gpu_dispatch *what, cl_kernel kernel) {
 
 int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error *error) {
   ocl_kernel *k = &s->device->kernel[what->kernel];
-  const size_t local[3] = {gpu_kernels[what->kernel].local, 1, 1};
+  const size_t local[3] = {ocl_kernel_info(what->kernel)->local, 1, 1};
   const size_t global[3] = {what->groups[0] * local[0], what->groups[1], what->groups[2]};
   pthread_mutex_lock(&k->lock);
   const int32_t rc = ocl_kernel_get(s->device, what->kernel, s->host, error);
@@ -258,7 +258,7 @@ int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
                                         event_of(s));
   }
   pthread_mutex_unlock(&k->lock);
-  return rc ? rc : queued(s, code, gpu_kernels[what->kernel].name, error);
+  return rc ? rc : queued(s, code, ocl_kernel_info(what->kernel)->name, error);
 }
 
 int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,

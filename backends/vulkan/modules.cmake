@@ -1,12 +1,12 @@
 # modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, deflated, run at build:
 #   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<gpu_kernels.def> -DOUT=<file> -P modules.cmake
 # OUT defines vlk_modules[].  A kernel whose text did not change, nor this file, is not compiled again.
-file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
+include(${CMAKE_CURRENT_LIST_DIR}/../gpu/gpu_kernels.cmake)
+gpu_kernel_list(${DEF} kernels)
 set(out "/* made by modules.cmake */\n#include \"vulkan/vlk.h\"\n")
 set(list "")
-foreach(line IN LISTS lines)
-  string(REGEX MATCH "^GPU_KERNEL\\(([a-z0-9_]+)" whole "${line}")
-  set(name ${CMAKE_MATCH_1})
+foreach(kernel IN LISTS kernels)
+  gpu_kernel_fields("${kernel}")
   set(text ${IN}/${name}.txt)
   set(spirv ${IN}/${name}.inc)
   if(NOT EXISTS ${text})
@@ -25,9 +25,6 @@ foreach(line IN LISTS lines)
       string(APPEND more "#extension GL_KHR_shader_subgroup_basic : require\n#extension GL_KHR_memory_scope_semantics : require\n"
         "#extension GL_NV_cooperative_matrix : require\n#extension GL_NV_integer_cooperative_matrix : require\n"
         "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require\n")
-    endif()
-    if(body MATCHES "subgroupBroadcast")
-      string(APPEND more "#extension GL_KHR_shader_subgroup_ballot : require\n")
     endif()
     file(WRITE ${IN}/${name}.comp "#version 450\n#extension GL_EXT_control_flow_attributes : require\n${more}${body}")
     execute_process(COMMAND ${GLSLC} -O --target-env=vulkan1.1 -fshader-stage=compute -o ${IN}/${name}.spv ${IN}/${name}.comp

@@ -2,15 +2,14 @@
  * core.
  *
  * Nothing of Vulkan is linked: libvulkan.so.1 is opened at the first question, functions come by
- * vkGet*ProcAddr, the headers are a build dependency only.  One instance lives from then on to the
- * end of the process, and so does the VkDevice of a card once it was opened, with its pipelines:
- * compiling them again costs more than keeping them.  Only a device that was lost is taken down,
- * when its last endpoint closes, so that the next one starts afresh.
+ * vkGet*ProcAddr, the headers are a build dependency only. One instance lives from then on to
+ * the end of the process, and so does the VkDevice of a card once it was opened, with its
+ * pipelines: compiling them again costs more than keeping them. Only a device that was lost is
+ * taken down, when its last endpoint closes, so that the next one starts afresh.
  *
- * Files: vlk_loader.c (library, instance) vlk_device.c (what there is) vlk_open.c (logical devices, limits)
- * vlk_memory.c (buffers, copies) vlk_pipeline.c (kernels, cache) vlk_stream.c (commands of a run) vlk_api.c (the
- * gpu_api).
- */
+ * Files: vlk_loader.c (library, instance) vlk_device.c (what there is) vlk_open.c (logical
+ * devices, limits) vlk_memory.c (buffers, copies) vlk_pipeline.c (kernels, cache) vlk_stream.c
+ * (commands of a run) vlk_api.c (the gpu_api). */
 #ifndef ACCEL_VULKAN_VLK_H
 #define ACCEL_VULKAN_VLK_H
 
@@ -66,7 +65,7 @@ typedef struct vlk_loader {
 /* The loader with its cards; NULL when there is none, with `why` filled.  What failed is tried
  * again at the next call. */
 const vlk_loader *vlk_load(char *why, size_t n);
-/* gpu_variant: of those kernels' sizes (kernels/matrix.h), which a list of
+/* gpu_variant: of those kernels' sizes (kernels/matrix_unit.h), which a list of
  * vkGetPhysicalDeviceCooperativeMatrixPropertiesNV has. */
 uint32_t vlk_matrix_sizes(const VkCooperativeMatrixPropertiesNV *list, uint32_t n);
 /* Text of a VkResult's number. */

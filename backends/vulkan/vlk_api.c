@@ -1,4 +1,4 @@
-/* vlk_api.c - what the op layer calls. */
+/* vlk_api.c - the table gpu_plugin_api of the Vulkan plugin, which the op layer calls. */
 #include "vulkan/vlk.h"
 
 const gpu_api gpu_plugin_api = {

@@ -5,22 +5,23 @@
 #include "vulkan/vlk.h"
 
 static const VkMemoryPropertyFlags LOCAL = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-                                   SEEN = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
-                                          VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
+                                   VISIBLE = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                             VK_MEMORY_PROPERTY_HOST_COHERENT_BIT,
                                    CACHED = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
-/* What a memory type must have and must not have. */
-typedef struct wish {
+/* Properties that a memory type must have, and those of which it must lack at least one. */
+typedef struct memory_kind {
   VkMemoryPropertyFlags with, without;
-} wish;
+} memory_kind;
 
-/* Best first, ended by with 0.  On a card of its own, memory of the host is never taken for memory
- * of the device. */
-static const wish *wishes(const gpu_device *d, bool host) {
-  static const wish staging[] = {{SEEN | CACHED, LOCAL}, {SEEN | CACHED, 0}, {SEEN, 0}, {0, 0}},
-                    shared[] = {{LOCAL | SEEN | CACHED, 0}, {LOCAL | SEEN, 0}, {LOCAL, 0},
-                                {SEEN | CACHED, 0},         {SEEN, 0},         {0, 0}},
-                    card[] = {{LOCAL, SEEN}, {LOCAL, 0}, {0, 0}};
+/* The kinds that serve, the best first; the list ends where `with` is 0. On a discrete card,
+ * memory of the host is never taken for memory of the device. */
+static const memory_kind *memory_kinds(const gpu_device *d, bool host) {
+  static const memory_kind
+      staging[] = {{VISIBLE | CACHED, LOCAL}, {VISIBLE | CACHED, 0}, {VISIBLE, 0}, {0, 0}},
+      shared[] = {{LOCAL | VISIBLE | CACHED, 0}, {LOCAL | VISIBLE, 0}, {LOCAL, 0},
+                  {VISIBLE | CACHED, 0},         {VISIBLE, 0},         {0, 0}},
+      card[] = {{LOCAL, VISIBLE}, {LOCAL, 0}, {0, 0}};
   return host ? staging : d->limits.unified ? shared : card;
 }
 
@@ -28,7 +29,7 @@ static VkResult allocate(gpu_device *d, const VkMemoryRequirements *need, bool h
                          VkMemoryPropertyFlags *flags) {
   VkResult result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
   uint32_t tried = 0;
-  for (const wish *w = wishes(d, host); w->with; w++)
+  for (const memory_kind *w = memory_kinds(d, host); w->with; w++)
     for (uint32_t i = 0; i < d->card->memory.memoryTypeCount; i++) {
       VkMemoryPropertyFlags has = d->card->memory.memoryTypes[i].propertyFlags;
       if (!(need->memoryTypeBits & 1u << i) || tried & 1u << i || (has & w->with) != w->with ||
@@ -63,7 +64,7 @@ static VkResult fill(gpu_device *d, uint64_t bytes, bool host, gpu_buffer *b) {
   d->GetBufferMemoryRequirements(d->handle, b->handle, &need);
   result = allocate(d, &need, host, b, &flags);
   if (result == VK_SUCCESS) result = d->BindBufferMemory(d->handle, b->handle, b->memory, 0);
-  if (result == VK_SUCCESS && (flags & SEEN) == SEEN && (host || d->limits.unified))
+  if (result == VK_SUCCESS && (flags & VISIBLE) == VISIBLE && (host || d->limits.unified))
     result = d->MapMemory(d->handle, b->memory, 0, VK_WHOLE_SIZE, 0, &b->mapped);
   b->bytes = bytes;
   return result;
@@ -126,7 +127,8 @@ static int32_t through(gpu_device *d, const gpu_binding *to, const gpu_binding *
   return rc ? rc : end;
 }
 
-/* Piece by piece through the staging buffer; `in` or `out` is host memory, the other NULL. */
+/* Copies piece by piece through the staging buffer: from host memory `in`, or to host memory
+ * `out`; the other is NULL. */
 static int32_t staged(gpu_device *d, const gpu_binding *far, const char *in, char *out,
                       accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;

@@ -68,9 +68,6 @@ static void fill_limits(gpu_device *d) {
       .sub_groups = sub_groups_have(
           d->card, VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT),
       .cpu = vlk_is_cpu(d->card),
-      .broadcast = vlk_is_cpu(d->card) && sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BALLOT_BIT)
-                       ? d->card->subgroup.subgroupSize
-                       : 0,
       .matrix = matrices(d->card),
       .cooperative = matrices(d->card) != 0,
       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
@@ -158,7 +155,8 @@ static VkResult make_device(gpu_device *d) {
   return result;
 }
 
-/* Everything of it, unless work may still run on it: then all of it is left where it is. */
+/* Destroys the logical device and everything made on it, unless work may still run there: then
+ * nothing is destroyed. */
 static void destroy(gpu_device *d) {
   if (d->handle && !atomic_load(&d->stuck) && d->DestroyDevice) {
     vlk_streams_free(d);

@@ -44,7 +44,7 @@ static VkResult make(gpu_device *d, uint32_t kernel, VkPipeline *out) {
   return result;
 }
 
-/* What the device lacks for a kernel, or an empty text. */
+/* Writes what the device lacks for a kernel; an empty text when it lacks nothing. */
 static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
   const gpu_kernel *k = &gpu_kernels[kernel];
   uint32_t most = d->card->properties.limits.maxPerStageDescriptorStorageBuffers;
@@ -94,7 +94,7 @@ static void cache_key(const gpu_device *d, char *key, size_t n) {
     at += snprintf(key + at, n - (size_t)at, "%02x", p->pipelineCacheUUID[i]);
 }
 
-/* The driver checks the header as well; some are said to trust it. */
+/* Drivers should check the header, too, but some are said to trust it. */
 static bool is_ours(const gpu_device *d, const void *data, uint64_t n) {
   const VkPhysicalDeviceProperties *p = &d->card->properties;
   VkPipelineCacheHeaderVersionOne head;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 struct gpu_buffer {
   uint64_t bytes;

@@ -1,6 +1,7 @@
 /* codes.h - what products of codes share: y = act((x . w^T) * xf[row] * wf[column] + bias) + residual, where x and w are signed bytes, four
  * to a word, and their sums whole numbers: the same in every order, so that all of these kernels give the same numbers.
- * The kernel has the buffers and parameters of CODES_BUFFERS and CODES_PARAMS; flags: 1 bias, 2 residual.  scale: wf as words, one for
+ * The kernel has the buffers and parameters of CODES_BUFFERS and CODES_PARAMS, all of them the same list; only products of halves read segment.
+ * flags: 1 bias, 2 residual.  scale: wf as words, one for
  * P(group_n) rows of the whole matrix; y_first: the first of the part's rows in it. */
 #ifndef GPU_CODES_H
 #define GPU_CODES_H
@@ -8,7 +9,8 @@
 
 #define CODES_BUFFERS(IN, OVER, OUT)                                                                                         \
   IN(0, uint, x) IN(1, float, xf) IN(2, uint, w) IN(3, uint, scale) IN(4, float, bias) OVER(5, float, residual) OUT(6, float, y)
-#define CODES_PARAMS(I, F) I(m) I(n) I(words) I(y_stride) I(y_first) I(group_n) I(flags) I(act) F(alpha)
+#define CODES_PARAMS(I, F) I(m) I(n) I(words) I(y_stride) I(y_first) I(group_n) I(flags) I(act) F(alpha) \
+  I(segment)
 
 /* Stores the result of row r and column c (< P(n)) of the part, from the sum of its products. */
 #define CODES_STORE(sum, r, c)                                                                    \

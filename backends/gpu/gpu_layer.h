@@ -1,4 +1,4 @@
-/* gpu_ops.h - the op layer's own header: what the files of backends/gpu share.
+/* gpu_layer.h - the op layer's own header: what the files of backends/gpu share.
  *
  * An op is a function that turns one node into dispatches:
  *
@@ -10,13 +10,17 @@
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
- * and a line in gpu_ops.c.  Results without elements never reach an op.  Files: gpu_backend.c (the kit's hooks), gpu_memory.c (pool),
- * gpu_weights.c (formats, upload), gpu_variants.c (kernels of some devices), gpu_choice.c (which of two are faster), gpu_run.c (constants,
- * checks, dispatch), gpu_buffers.c (memory of no endpoint), gpu_split.c (what passes a binding), gpu_ops.c (the table), op_*.c (the
- * ops), gpu_plugin.c (the plugin's table).
- */
-#ifndef ACCEL_GPU_OPS_H
-#define ACCEL_GPU_OPS_H
+ * and a line in gpu_ops.c. Results without elements never reach an op.
+ *
+ * Files, from the top: gpu_plugin.c (the plugin's table), gpu_backend.c (the kit's hooks:
+ * support, open, launch), gpu_buffers.c (memory of no endpoint), gpu_variants.c (which kernels
+ * of some devices an endpoint takes; gpu_probe*.c try and time them), gpu_split.c (nodes whose
+ * operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops), gpu_product.c
+ * and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
+ * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download). Each calls only those
+ * that follow it. */
+#ifndef ACCEL_GPU_LAYER_H
+#define ACCEL_GPU_LAYER_H
 
 #include <pthread.h>
 
@@ -59,20 +63,6 @@ gpu_binding gpu_pool_chunk(const gpu_memory *memory);
 
 /* ---- gpu_weights.c ---- */
 
-/* Stores as kernels know them (kernels/weight.h has the same numbers). */
-typedef enum gpu_store {
-  GPU_STORE_F32 = 0,
-  GPU_STORE_F16 = 1,
-  GPU_STORE_BF16 = 2,
-  GPU_STORE_I8 = 3,
-  GPU_STORE_U4 = 4, /* int4 too: codes are stored offset by 8, which is their zero */
-  GPU_STORE_E4M3 = 5,
-  GPU_STORE_E5M2 = 6,
-  GPU_STORE_E2M1 = 7,
-  GPU_STORE_U8 = 8,
-  GPU_STORES = 9
-} gpu_store;
-
 /* What a group's scale is stored as: w = (code - zero) * scale * outer. */
 typedef enum gpu_scale {
   GPU_SCALE_NONE = 0, /* plain stores */
@@ -96,12 +86,23 @@ typedef struct gpu_weight {
   gpu_memory **panel;
   uint32_t n_panel;
   int64_t rows_per_panel;
-  /* CPU devices: as panel.k reads it, where linear nodes use it; data is NULL when nothing else
-   * does. */
-  gpu_memory *packed, *factors;
-  uint32_t panel_words;
-  bool offsets;
+  /* of gpu_cpu_kernels.pack; then data and scale are NULL where linear nodes alone read it */
+  struct gpu_packed *packed;
 } gpu_weight;
+
+/* A weight that is being loaded: what the host gives, and room to arrange parts of it. */
+typedef struct gpu_weight_source {
+  struct gpu_self *self;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  const accel_plugin_weight_view *view;
+  uint32_t *staging; /* GPU_STAGING bytes */
+} gpu_weight_source;
+enum { GPU_STAGING = 4 << 20 };
+
+extern const uint8_t gpu_store_bits[GPU_STORES];
+/* Whether kernels read weights stored as this accel_plugin_dtype; *out: as which store. */
+bool gpu_store_of(uint8_t dtype, gpu_store *out);
 
 /* accel_plugin_answer, and why not. */
 int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
@@ -129,15 +130,6 @@ typedef struct gpu_self { /* an endpoint */
   uint8_t kv_dtype;
   uint32_t variants; /* gpu_variant: those that may be taken */
 } gpu_self;
-
-/* ---- gpu_variants.c ---- */
-
-/* What ACCEL_GPU_VARIANTS makes of a device. */
-void gpu_limits_from_env(gpu_limits *limits);
-/* Sets self->variants, when the weights are there. */
-void gpu_variants_open(gpu_self *self, const kit_open *open);
-/* `kernel`, or the one beside it that the variants taken have. */
-uint32_t gpu_variant_kernel(uint32_t variants, uint32_t kernel);
 
 /* The kit_backend hooks; gpu_plugin.c puts them into the plugin's table. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
@@ -179,15 +171,15 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* An operand as a launch brought it into its workspace (gpu_op_linear.c packs x, gpu_op_linear_q.c encodes
- * it): what the next launch finds there when its workspace is the same. */
-typedef struct gpu_kept {
-  uint32_t kernel; /* that wrote it; 0: nothing */
+/* The activations that were quantised (gpu_op_linear_q.c) or packed (opencl/cpu) last, and where:
+ * the next launch uses them again when it wants the same. */
+typedef struct gpu_quantized {
+  uint32_t kernel; /* that wrote them; 0: none were written yet */
   uint64_t launch; /* gpu_run.launches then */
-  int32_t id;      /* of the tensor */
+  int32_t tensor;  /* its id */
   int64_t rows;
   gpu_binding from, to;
-} gpu_kept;
+} gpu_quantized;
 
 typedef struct gpu_run {
   gpu_self *self;
@@ -203,7 +195,7 @@ typedef struct gpu_run {
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
   uint64_t launches;  /* so far, the one at hand with them */
-  gpu_kept kept;
+  gpu_quantized quantized;
 } gpu_run;
 
 /* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
@@ -222,11 +214,6 @@ int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what,
                           const kit_tensor *idx, int64_t limit, gpu_binding *errors, int32_t *word,
                           accel_plugin_error *error);
 
-/* Did this launch or the one just before it write the first `rows` rows of x to `to` by `kernel`?
- * A tensor has one value in a run, and lives on while a launch that reads it is to come: Q, K and
- * V, or gate and up, share what the first of them wrote. If not, the caller writes it now. */
-bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to);
-
 /* ---- gpu_run.c: one dispatch ---- */
 
 typedef struct gpu_call {
@@ -243,7 +230,7 @@ typedef struct gpu_call {
   int32_t widest;   /* tensor that it is; -1: none of the program's */
 } gpu_call;
 
-/* Of the kernel that gpu_variant_kernel answers. */
+/* A call of `kernel`, or of its variant by sub-groups where the endpoint takes these. */
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel);
 void gpu_bind(gpu_call *c, gpu_binding binding);
 /* Where a tensor lies; absent ones are the zeros of gpu_self.none. */
@@ -252,21 +239,13 @@ void gpu_tensor(gpu_call *c, const kit_tensor *t);
 void gpu_int(gpu_call *c, int64_t value);
 void gpu_float(gpu_call *c, double value);
 /* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
- * groups along x: the last two are cut to the limit, kernels loop. */
+ * groups along x: the last two are cut to the limit, and for a CPU's own kernels to eight groups a
+ * compute unit; kernels loop. */
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error);
 int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error);
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error);
 /* A copy on the device between tensors or parts of them. */
 int32_t gpu_copy(gpu_run *run, gpu_binding to, gpu_binding from, accel_plugin_error *error);
-/* CPU devices behind OpenCL have kernels of their own for what takes time (*_cpu.k, panel.k): one
- * invocation a workgroup, vectors of 16 floats; work of `items` is cut into that many runs. */
-static inline bool gpu_wide(const gpu_run *run) {
-  return run->self->limits.cpu && run->self->limits.vector;
-}
-static inline int64_t gpu_pieces(const gpu_run *run, int64_t items) {
-  const int64_t pieces = 8 * (int64_t)(run->self->limits.units ? run->self->limits.units : 1);
-  return items < pieces ? items : pieces;
-}
 static inline gpu_binding gpu_part(gpu_binding b, uint64_t offset, uint64_t bytes) {
   return (gpu_binding){.buffer = b.buffer, .offset = b.offset + offset, .bytes = bytes};
 }
@@ -285,6 +264,26 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
 /* Where the launch's workspace lies, from byte `offset`. */
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);
+
+/* ---- kernels of CPUs, by the API layer ---- */
+
+struct gpu_product; /* gpu_product.h */
+
+struct gpu_cpu_kernels {
+  const gpu_kernel *kernels; /* kernels[i] is kernel GPU_KERNELS + i */
+  /* Taken for GPU_K_norm_rows, and for GPU_K_attention_rows but with disentangled biases: kernels
+   * with the same buffers and parameters, of which a workgroup has a run of rows. */
+  uint32_t attention_rows, norm_rows;
+  uint32_t vector; /* floats of a vector register */
+  /* Sets w->packed, or leaves it NULL when this weight is not packed.  On failure what was
+   * allocated stays in w->packed. */
+  int32_t (*pack)(const gpu_weight_source *source, gpu_weight *w, accel_plugin_error *error);
+  void (*packed_free)(gpu_self *self, gpu_weight *w);
+  /* Bytes of gpu_product.activations_q for m rows. */
+  uint64_t (*packed_workspace)(const gpu_self *self, const gpu_weight *w, int64_t m);
+  int32_t (*packed_multiply)(gpu_run *run, const kit_launch *l, const struct gpu_product *p,
+                             accel_plugin_error *error);
+};
 
 /* ---- gpu_split.c ---- */
 

@@ -1,9 +1,9 @@
-/* gpu_op_attention.h - what attention over operands (gpu_op_attention.c) and over a session's pages
- * (gpu_op_kv.c) share. */
-#ifndef ACCEL_GPU_OP_ATTENTION_H
-#define ACCEL_GPU_OP_ATTENTION_H
+/* gpu_attention_common.h - what attention over operands (gpu_op_attention.c) and over a
+ * session's pages (gpu_op_kv.c) share. */
+#ifndef ACCEL_GPU_ATTENTION_COMMON_H
+#define ACCEL_GPU_ATTENTION_COMMON_H
 
-#include "gpu/gpu_ops.h"
+#include "gpu/gpu_layer.h"
 
 enum {
   GPU_Q,
@@ -28,14 +28,14 @@ typedef struct gpu_attention {
   uint32_t n_probs;
 } gpu_attention;
 
-/* The kernel's buffer `more`; its flags 1 to 64. */
+/* Fills a->more, the kernel's buffer `more`: what it needs of a dense bias, the heads whose
+ * probabilities are outputs, and the table of relative positions (kernels/attention.k). */
 int32_t gpu_attention_more(gpu_run *run, const kit_launch *l, gpu_attention *a,
                            accel_plugin_error *error);
+/* The kernel's flags 1 to 64: causal, and which operands are there. */
 int32_t gpu_attention_flags(const kit_launch *l);
-/* A dense bias too small for `rows` queries and `keys` keys. */
+/* Fails when a dense bias, or the output of probabilities, is too small for `rows` queries and
+ * `keys` keys. */
 int32_t gpu_attention_check(const kit_launch *l, const gpu_attention *a, int32_t rows, int32_t keys,
                             accel_plugin_error *error);
-/* gpu_op_kv.c: the whole op, for nodes with a state. */
-int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
-
 #endif
