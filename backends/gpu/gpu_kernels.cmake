@@ -1,7 +1,7 @@
 # gpu_kernels.cmake - reads gpu_kernels.def, for the scripts that run at build: embed.cmake, hip/unit.cmake, vulkan/modules.cmake.
 
-# gpu_kernel_list(DEF OUT): a list with an element "name|file|defines|APIs|subgroup variant" for each kernel, in the order of enum gpu_kernel_id (gpu.h);
-# the last is the kernel's own name where it has no variant.
+# gpu_kernel_list(DEF OUT): a list with an element "name|file|defines|APIs|subgroup variant|line" for each kernel, in the order of enum gpu_kernel_id (gpu.h);
+# the variant is the kernel's own name where it has none, the line is the name that stands in the list.
 function(gpu_kernel_list def out)
   set(stores f32 f16 bf16 i8 u4 e4m3 e5m2 e2m1 u8) # enum gpu_store
   file(STRINGS ${def} lines REGEX "^GPU_KERNEL")
@@ -31,10 +31,10 @@ function(gpu_kernel_list def out)
         math(EXPR store "${store} + 1")
       endif()
       if(subgroup)
-        list(APPEND list "${name}|${file}|${own}|${apis}|${name}_sub")
-        list(APPEND variants "${name}_sub|${file}|${own} -DSUB_GROUPS|opencl vulkan|${name}_sub")
+        list(APPEND list "${name}|${file}|${own}|${apis}|${name}_sub|${base}")
+        list(APPEND variants "${name}_sub|${file}|${own} -DSUB_GROUPS|opencl vulkan|${name}_sub|${base}")
       else()
-        list(APPEND list "${name}|${file}|${own}|${apis}|${name}")
+        list(APPEND list "${name}|${file}|${own}|${apis}|${name}|${base}")
       endif()
     endforeach()
     list(APPEND list ${variants})
@@ -42,12 +42,13 @@ function(gpu_kernel_list def out)
   set(${out} "${list}" PARENT_SCOPE)
 endfunction()
 
-# gpu_kernel_fields(ENTRY): sets name, file, defines, apis and subgroup from an element of that list.
+# gpu_kernel_fields(ENTRY): sets name, file, defines, apis, subgroup and line from an element of that list.
 macro(gpu_kernel_fields entry)
-  string(REGEX MATCH "^([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)$" whole "${entry}")
+  string(REGEX MATCH "^([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|([^|]*)$" whole "${entry}")
   set(name ${CMAKE_MATCH_1})
   set(file ${CMAKE_MATCH_2})
   set(defines "${CMAKE_MATCH_3}")
   set(apis "${CMAKE_MATCH_4}")
   set(subgroup ${CMAKE_MATCH_5})
+  set(line ${CMAKE_MATCH_6})
 endmacro()

@@ -6,7 +6,8 @@
  *     gpu_call c = gpu_call_new(run, l, GPU_K_softmax_rows);
  *     gpu_tensor(&c, &l->in[0]);             buffers, in the order of the kernel's BUFFERS
  *     gpu_tensor(&c, &l->out[0]);
- *     gpu_int(&c, rows);                     parameters, in the order of PARAMS
+ *     const gpu_params_softmax_rows params = {.rows = rows, .cols = cols};
+ *     gpu_set_softmax_rows(&c, &params);     parameters: made of the kernel's PARAMS
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
@@ -220,6 +221,7 @@ typedef struct gpu_call {
   gpu_run *run;
   const kit_launch *launch;
   uint32_t kernel, n_bind, n_param;
+  uint32_t params; /* gpu_kernel.params of the parameters that were set */
   gpu_binding bind[GPU_BINDINGS];
   union {
     int32_t i;
@@ -236,8 +238,13 @@ void gpu_bind(gpu_call *c, gpu_binding binding);
 /* Where a tensor lies; absent ones are the zeros of gpu_self.none. */
 gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t);
 void gpu_tensor(gpu_call *c, const kit_tensor *t);
+/* One parameter more; for gpu_params.h and its like alone. */
 void gpu_int(gpu_call *c, int64_t value);
 void gpu_float(gpu_call *c, double value);
+/* By embed.cmake of the kernels' PARAMS: for each line <name> of gpu_kernels.def the struct
+ * gpu_params_<name> and gpu_set_<name>(), which gives a call these parameters. Integers are wide
+ * here, so that one that passes 31 bits fails at the dispatch with the tensor's name. */
+#include "gpu/gpu_params.h"
 /* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
  * groups along x: the last two are cut to the limit, and for a CPU's own kernels to eight groups a
  * compute unit; kernels loop. */
@@ -258,9 +265,13 @@ typedef struct gpu_matrix {
 gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t);
 /* As gpu_weight_rows. */
 int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out);
-/* The two buffers `w` and `scale` of kernels/weight.h for a part, and its WEIGHT_PARAMS. */
+/* The two buffers `w` and `scale` of kernels/weight.h for a part. */
 void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows);
-void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
+/* Initialisers of its WEIGHT_PARAMS, for matrix *m whose rows from `first` on are bound. */
+#define GPU_WEIGHT_PARAMS(m, first)                                                        \
+  .row_words = (m)->w.row_words, .row_first = (first), .group_k = (m)->w.group_k,          \
+  .group_n = (m)->w.group_n, .groups_k = (m)->w.groups_k, .scale_kind = (m)->w.scale_kind, \
+  .outer = (double)(m)->w.outer
 /* Where the launch's workspace lies, from byte `offset`. */
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);

@@ -35,18 +35,21 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_tensor(&c, p->bias);
   gpu_tensor(&c, p->residual);
   gpu_bind(&c, p->y);
-  gpu_int(&c, p->m);
-  gpu_int(&c, n);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
-  gpu_int(&c, p->y_stride);
-  gpu_int(&c, p->trans ? 0 : first);
-  gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 32);
-  gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) |
-                  (p->trans ? TRANS : 0));
-  gpu_int(&c, p->act);
-  gpu_float(&c, (double)p->alpha);
-  gpu_matrix_params(&c, &p->w, first);
+  const gpu_params_linear params = {
+      .m = p->m,
+      .n = n,
+      .k = p->k,
+      .x_stride = p->x->row_stride,
+      .y_stride = p->y_stride,
+      .y_first = p->trans ? 0 : first,
+      .segment = gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 32,
+      .flags = (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) |
+               (p->trans ? TRANS : 0),
+      .act = p->act,
+      .alpha = (double)p->alpha,
+      GPU_WEIGHT_PARAMS(&p->w, first),
+  };
+  gpu_set_linear(&c, &params);
   return gpu_dispatch_way(&c, &way, p->m, n, error);
 }
 
@@ -81,16 +84,25 @@ static int32_t combine(gpu_run *run, const kit_launch *l, int64_t glu, gpu_bindi
   gpu_bind(&c, h);
   gpu_tensor(&c, residual);
   gpu_tensor(&c, out);
-  gpu_int(&c, m * n);
-  gpu_int(&c, n);
-  gpu_int(&c, apart ? n : 2 * n);
-  gpu_int(&c, between ? 2 : 1);
-  gpu_int(&c, apart ? m * n : last ? n : 0); /* SEPARATE: all of up, then all of gate */
-  gpu_int(&c, apart ? 0 : last ? 0 : between ? 1 : n);
-  gpu_int(&c, (kit_has(residual) ? RESIDUAL : 0) |
-                  (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0));
-  gpu_int(&c, act);
-  gpu_float(&c, (double)kit_act_alpha(l->node, act));
+  const gpu_params_glu params = {
+      .items = m * n,
+      .n = n,
+      .h_stride = apart ? n : 2 * n,
+      .step = between ? 2 : 1,
+      /* SEPARATE: all of up, then all of gate */
+      .gate_first = apart  ? m * n
+                    : last ? n
+                           : 0,
+      .up_first = apart     ? 0
+                  : last    ? 0
+                  : between ? 1
+                            : n,
+      .flags = (kit_has(residual) ? RESIDUAL : 0) |
+               (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0),
+      .act = act,
+      .alpha = (double)kit_act_alpha(l->node, act),
+  };
+  gpu_set_glu(&c, &params);
   return gpu_dispatch_items(&c, m * n, error);
 }
 

@@ -30,10 +30,13 @@ static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
   gpu_tensor(&c, p->x);
   gpu_bind(&c, a->codes);
   gpu_bind(&c, a->scales);
-  gpu_int(&c, p->m);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
-  gpu_int(&c, p->w.w.row_words);
+  const gpu_params_codes_i8 params = {
+      .m = p->m,
+      .k = p->k,
+      .x_stride = p->x->row_stride,
+      .row_words = p->w.w.row_words,
+  };
+  gpu_set_codes_i8(&c, &params);
   return gpu_dispatch_rows(&c, p->m, error);
 }
 
@@ -96,18 +99,21 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_tensor(&c, p->bias);
   gpu_tensor(&c, p->residual);
   gpu_bind(&c, p->y);
-  gpu_int(&c, p->m);
-  gpu_int(&c, count);
-  gpu_int(&c, w->row_words);
-  gpu_int(&c, p->y_stride);
-  gpu_int(&c, first);
-  gpu_int(&c, w->group_n);
-  gpu_int(&c, (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
-                  (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0));
-  gpu_int(&c, p->act);
-  gpu_float(&c, (double)p->alpha);
-  /* a segment in words of two halves, a multiple of 16 of them */
-  gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16);
+  const gpu_params_linear_dot params = {
+      .m = p->m,
+      .n = count,
+      .words = w->row_words,
+      .y_stride = p->y_stride,
+      .y_first = first,
+      .group_n = w->group_n,
+      .flags = (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
+               (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0),
+      .act = p->act,
+      .alpha = (double)p->alpha,
+      /* a segment in words of two halves, a multiple of 16 of them */
+      .segment = gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16,
+  };
+  gpu_set_linear_dot(&c, &params);
   return gpu_dispatch_way(&c, &way, p->m, count, error);
 }
 

@@ -85,9 +85,13 @@ int32_t gpu_probe_softmax(gpu_probe *probe, int64_t rows, int64_t columns, int t
     gpu_call c = gpu_call_new(run, &l, GPU_K_softmax_rows);
     gpu_bind(&c, gpu_part(gpu_memory_at(probe->memory[GPU_PROBE_X]), 0, bytes));
     gpu_bind(&c, gpu_part(gpu_memory_at(probe->memory[GPU_PROBE_Y]), 0, bytes));
-    gpu_int(&c, rows);
-    gpu_int(&c, columns);
-    gpu_int(&c, 1); /* the logarithm */
+    const gpu_params_softmax_rows params = {
+        .rows = rows,
+        .cols = columns,
+        /* the logarithm */
+        .take_log = 1,
+    };
+    gpu_set_softmax_rows(&c, &params);
     rc = gpu_dispatch_rows(&c, rows, error);
   }
   return finish(probe, run, rc, ms, error);
