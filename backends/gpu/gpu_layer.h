@@ -138,6 +138,8 @@ int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node
 int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void gpu_close(void *self);
 void *gpu_weight_buffer(void *self, uint32_t index);
+bool gpu_fuse_parallel(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *other);
 int32_t gpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
 bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
                  uint32_t operand);
@@ -172,16 +174,6 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* The activations that were quantised (gpu_op_linear_q.c) or packed (opencl/cpu) last, and where:
- * the next launch uses them again when it wants the same. */
-typedef struct gpu_quantized {
-  uint32_t kernel; /* that wrote them; 0: none were written yet */
-  uint64_t launch; /* gpu_run.launches then */
-  int32_t tensor;  /* its id */
-  int64_t rows;
-  gpu_binding from, to;
-} gpu_quantized;
-
 typedef struct gpu_run {
   gpu_self *self;
   gpu_stream *stream;
@@ -195,10 +187,10 @@ typedef struct gpu_run {
   uint32_t n_block, room_block;
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
-  uint64_t launches;  /* so far, the one at hand with them */
-  gpu_quantized quantized;
 } gpu_run;
 
+/* What the device does from here to the next mark counts for `node` of a profiled run. */
+int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error);
 /* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
  * until the run ends. bytes > 0 and a multiple of 4. */
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
@@ -312,6 +304,9 @@ typedef struct gpu_op {
   uint32_t strided; /* bit i: operand i may be a column slice (kit_tensor.row_stride) */
   /* Bytes of workspace for these shapes (kit_backend.workspace).  NULL: none. */
   uint64_t (*workspace)(const gpu_self *self, const kit_launch *shapes);
+  /* Whether `launch` takes both nodes at once (kit_backend.fuse_parallel).  NULL: never. */
+  bool (*fuse_parallel)(const gpu_self *self, const accel_plugin_program *program,
+                        const accel_plugin_node *first, const accel_plugin_node *other);
 } gpu_op;
 const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
 
@@ -344,6 +339,8 @@ GPU_OP(allreduce);
 GPU_OP(selective_scan);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node,
                           char *why, size_t why_size);
+bool gpu_fuse_linear(const gpu_self *self, const accel_plugin_program *program,
+                     const accel_plugin_node *first, const accel_plugin_node *other);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);

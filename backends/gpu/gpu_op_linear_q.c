@@ -25,7 +25,8 @@ static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
   const uint32_t kernel = store == GPU_STORE_F16    ? GPU_K_codes_f16
                           : store == GPU_STORE_BF16 ? GPU_K_codes_bf16
                                                     : GPU_K_codes_i8;
-  if (gpu_activations_are_there(run, p, kernel, a->codes)) return ACCEL_PLUGIN_OK;
+  const gpu_quantized want = gpu_quantized_of(run, p, kernel, a->codes);
+  if (gpu_quantized_same(p->quantized, &want)) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(run, l, kernel);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, a->codes);
@@ -37,7 +38,9 @@ static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
       .row_words = p->w.w.row_words,
   };
   gpu_set_codes_i8(&c, &params);
-  return gpu_dispatch_rows(&c, p->m, error);
+  const int32_t rc = gpu_dispatch_rows(&c, p->m, error);
+  if (!rc) *p->quantized = want;
+  return rc;
 }
 
 /* ---- which kernel ---- */

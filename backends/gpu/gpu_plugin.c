@@ -13,6 +13,7 @@ static const kit_backend backend = {
     .close = gpu_close,
     .weight = gpu_weight_buffer,
     .launch = gpu_launch,
+    .fuse_parallel = gpu_fuse_parallel,
     .strided = gpu_strided,
     .workspace = gpu_workspace,
     .alloc = gpu_alloc,

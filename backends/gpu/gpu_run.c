@@ -37,6 +37,11 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   return rc;
 }
 
+int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error) {
+  return run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[node], error)
+                      : ACCEL_PLUGIN_OK;
+}
+
 /* Fails with the first index outside its range that a kernel found, in the order of the program. */
 static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;

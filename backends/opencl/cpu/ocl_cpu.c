@@ -43,7 +43,8 @@ static uint64_t packed_bytes(const gpu_self *self, const gpu_weight *w, int64_t 
 static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding packed,
                       accel_plugin_error *error) {
   const register_tile *tile = tile_of(run->self);
-  if (gpu_activations_are_there(run, p, tile->packing, packed)) return ACCEL_PLUGIN_OK;
+  const gpu_quantized want = gpu_quantized_of(run, p, tile->packing, packed);
+  if (gpu_quantized_same(p->quantized, &want)) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(run, l, tile->packing);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, packed);
@@ -53,8 +54,10 @@ static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, g
       .x_stride = p->x->row_stride,
   };
   ocl_cpu_set_panel_x14(&c, &params);
-  return gpu_dispatch_grid(&c, gpu_ceil_div(p->k, PANEL_K), gpu_ceil_div(p->m, tile->rows), 1,
-                           error);
+  const int32_t rc =
+      gpu_dispatch_grid(&c, gpu_ceil_div(p->k, PANEL_K), gpu_ceil_div(p->m, tile->rows), 1, error);
+  if (!rc) *p->quantized = want;
+  return rc;
 }
 
 /* A call of panel_one.k or panel.k, whose parameters are the same. */
