@@ -13,7 +13,7 @@ from test_layering import ROOT, sources
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 COLUMNS = 100
 # Pages that are not wrapped yet (scripts/wrap-docs).
-UNWRAPPED = {"docs/cuda.md", "docs/opencl.md", "docs/python.md", "docs/rocm.md", "docs/vulkan.md"}
+UNWRAPPED = {"docs/opencl.md", "docs/vulkan.md"}
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 
 
