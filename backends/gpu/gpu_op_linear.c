@@ -1,6 +1,7 @@
 /* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight,
- * those of gpu_op_linear_q.c, or a CPU's own (gpu_cpu_kernels). A gated layer (GLU) computes both products into the workspace
- * and combines them. */
+ * those of gpu_op_linear_q.c, or a CPU's own (gpu_cpu_kernels). A gated layer (GLU) computes both
+ * products into the workspace and combines them. Nodes that read the same x as codes, halves or
+ * packed are one launch. */
 #include "gpu/gpu_op_linear.h"
 
 #include "gpu/gpu_op_linear_q.h"
