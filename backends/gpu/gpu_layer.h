@@ -132,7 +132,7 @@ typedef struct gpu_self { /* an endpoint */
   uint32_t variants; /* gpu_variant: those that may be taken */
 } gpu_self;
 
-/* The kit_backend hooks; gpu_plugin.c puts them into the plugin's table. */
+/* The kit_backend hooks. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
                     const accel_plugin_precision *precision, char *why, size_t why_size);
 int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error);
@@ -152,6 +152,14 @@ int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offse
                      accel_plugin_error *error);
 int32_t gpu_begin(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
 int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
+
+/* Initialisers of a kit_backend: all of its hooks that the GPU plugins have. */
+#define GPU_BACKEND_HOOKS                                                                       \
+  .support = gpu_support, .weight_format = gpu_weight_format, .weight_bytes = gpu_weight_bytes, \
+  .open = gpu_open, .close = gpu_close, .weight = gpu_weight_buffer, .launch = gpu_launch,      \
+  .fuse_parallel = gpu_fuse_parallel, .strided = gpu_strided, .workspace = gpu_workspace,       \
+  .alloc = gpu_alloc, .release = gpu_release, .upload = gpu_upload, .download = gpu_download,   \
+  .begin = gpu_begin, .finish = gpu_finish
 
 /* ---- gpu_buffers.c: the plugin's buffer_* ---- */
 

@@ -78,23 +78,7 @@ const gpu_api gpu_plugin_api = {.open = fake_open,
                                 .dispatch = fake_dispatch,
                                 .mark = fake_mark,
                                 .end = fake_end};
-static const kit_backend backend = {.name = "fake",
-                                    .support = gpu_support,
-                                    .weight_format = gpu_weight_format,
-                                    .weight_bytes = gpu_weight_bytes,
-                                    .open = gpu_open,
-                                    .close = gpu_close,
-                                    .weight = gpu_weight_buffer,
-                                    .launch = gpu_launch,
-                                    .fuse_parallel = gpu_fuse_parallel,
-                                    .strided = gpu_strided,
-                                    .workspace = gpu_workspace,
-                                    .alloc = gpu_alloc,
-                                    .release = gpu_release,
-                                    .upload = gpu_upload,
-                                    .download = gpu_download,
-                                    .begin = gpu_begin,
-                                    .finish = gpu_finish};
+static const kit_backend backend = {.name = "fake", GPU_BACKEND_HOOKS};
 
 enum { ROWS = 4, COLS = 8, PRODUCTS = 4, FULL = 1 }; /* product FULL has an fp32 weight */
 static uint32_t steps, nodes, device_steps;
