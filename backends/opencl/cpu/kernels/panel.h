@@ -47,8 +47,7 @@ static inline float16 minifloat(uint16 c) {
   bits = select(bits, as_uint16(convert_float16(magnitude) * 1.52587890625e-5f), magnitude < 4u);
   return as_float16(bits | (c & 0x80u) << 24);
 }
-#else /* a store without vectors of its own: one code after the other */
-#include "weight.h"
+#else /* a store without vectors of its own: one code of weight.h after the other */
 #define CODES(wp, at) one_by_one((global const uchar *)(wp) + CODES_BYTES * (at))
 static inline float16 one_by_one(global const uchar *c) {
   float v[16];
