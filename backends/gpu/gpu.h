@@ -211,6 +211,7 @@ typedef struct gpu_kernel {
   uint32_t subgroup;
   uint32_t local; /* invocations of a workgroup, along x */
   uint32_t n_bind, params_bytes;
+  uint32_t params; /* number of its list of parameters: equal lists have the same */
 } gpu_kernel;
 extern const gpu_kernel gpu_kernels[GPU_KERNELS];
 

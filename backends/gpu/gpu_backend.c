@@ -75,16 +75,24 @@ void *gpu_weight_buffer(void *self, uint32_t index) {
 
 /* ---- launches ---- */
 
+static bool any_result(const kit_launch *l) {
+  for (uint32_t i = 0; i < l->n_out; i++)
+    if (kit_has(&l->out[i]) && l->out[i].elements) return true;
+  return l->node->state >= 0;
+}
+
 int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
-  bool anything = l->node->state >= 0;
+  bool anything = any_result(l);
   (void)self;
-  for (uint32_t i = 0; i < l->n_out; i++) anything |= kit_has(&l->out[i]) && l->out[i].elements > 0;
-  gpu_run *run = l->run;
-  run->launches++;
-  int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error)
-                            : ACCEL_PLUGIN_OK;
-  if (!rc && anything) rc = gpu_launch_split(run, l, error);
-  return rc;
+  for (uint32_t m = 0; m < l->n_fused; m++) anything |= any_result(&l->joined[m]);
+  const int32_t rc = gpu_mark(l->run, l->index, error);
+  return rc || !anything ? rc : gpu_launch_split(l->run, l, error);
+}
+
+bool gpu_fuse_parallel(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *other) {
+  const gpu_op *op = gpu_op_of(first->op);
+  return self && op->fuse_parallel && op->fuse_parallel(self, program, first, other);
 }
 
 bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,

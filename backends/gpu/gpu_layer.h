@@ -6,7 +6,8 @@
  *     gpu_call c = gpu_call_new(run, l, GPU_K_softmax_rows);
  *     gpu_tensor(&c, &l->in[0]);             buffers, in the order of the kernel's BUFFERS
  *     gpu_tensor(&c, &l->out[0]);
- *     gpu_int(&c, rows);                     parameters, in the order of PARAMS
+ *     const gpu_params_softmax_rows params = {.rows = rows, .cols = cols};
+ *     gpu_set_softmax_rows(&c, &params);     parameters: made of the kernel's PARAMS
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
@@ -131,12 +132,14 @@ typedef struct gpu_self { /* an endpoint */
   uint32_t variants; /* gpu_variant: those that may be taken */
 } gpu_self;
 
-/* The kit_backend hooks; gpu_plugin.c puts them into the plugin's table. */
+/* The kit_backend hooks. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
                     const accel_plugin_precision *precision, char *why, size_t why_size);
 int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void gpu_close(void *self);
 void *gpu_weight_buffer(void *self, uint32_t index);
+bool gpu_fuse_parallel(void *self, const accel_plugin_program *program,
+                       const accel_plugin_node *first, const accel_plugin_node *other);
 int32_t gpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
 bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node,
                  uint32_t operand);
@@ -149,6 +152,14 @@ int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offse
                      accel_plugin_error *error);
 int32_t gpu_begin(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
 int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
+
+/* Initialisers of a kit_backend: all of its hooks that the GPU plugins have. */
+#define GPU_BACKEND_HOOKS                                                                       \
+  .support = gpu_support, .weight_format = gpu_weight_format, .weight_bytes = gpu_weight_bytes, \
+  .open = gpu_open, .close = gpu_close, .weight = gpu_weight_buffer, .launch = gpu_launch,      \
+  .fuse_parallel = gpu_fuse_parallel, .strided = gpu_strided, .workspace = gpu_workspace,       \
+  .alloc = gpu_alloc, .release = gpu_release, .upload = gpu_upload, .download = gpu_download,   \
+  .begin = gpu_begin, .finish = gpu_finish
 
 /* ---- gpu_buffers.c: the plugin's buffer_* ---- */
 
@@ -171,16 +182,6 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
-/* The activations that were quantised (gpu_op_linear_q.c) or packed (opencl/cpu) last, and where:
- * the next launch uses them again when it wants the same. */
-typedef struct gpu_quantized {
-  uint32_t kernel; /* that wrote them; 0: none were written yet */
-  uint64_t launch; /* gpu_run.launches then */
-  int32_t tensor;  /* its id */
-  int64_t rows;
-  gpu_binding from, to;
-} gpu_quantized;
-
 typedef struct gpu_run {
   gpu_self *self;
   gpu_stream *stream;
@@ -194,10 +195,10 @@ typedef struct gpu_run {
   uint32_t n_block, room_block;
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
-  uint64_t launches;  /* so far, the one at hand with them */
-  gpu_quantized quantized;
 } gpu_run;
 
+/* What the device does from here to the next mark counts for `node` of a profiled run. */
+int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error);
 /* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
  * until the run ends. bytes > 0 and a multiple of 4. */
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
@@ -220,6 +221,7 @@ typedef struct gpu_call {
   gpu_run *run;
   const kit_launch *launch;
   uint32_t kernel, n_bind, n_param;
+  uint32_t params; /* gpu_kernel.params of the parameters that were set */
   gpu_binding bind[GPU_BINDINGS];
   union {
     int32_t i;
@@ -236,8 +238,13 @@ void gpu_bind(gpu_call *c, gpu_binding binding);
 /* Where a tensor lies; absent ones are the zeros of gpu_self.none. */
 gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t);
 void gpu_tensor(gpu_call *c, const kit_tensor *t);
+/* One parameter more; for gpu_params.h and its like alone. */
 void gpu_int(gpu_call *c, int64_t value);
 void gpu_float(gpu_call *c, double value);
+/* By embed.cmake of the kernels' PARAMS: for each line <name> of gpu_kernels.def the struct
+ * gpu_params_<name> and gpu_set_<name>(), which gives a call these parameters. Integers are wide
+ * here, so that one that passes 31 bits fails at the dispatch with the tensor's name. */
+#include "gpu/gpu_params.h"
 /* The grid as given (each within the device's limit), over `items` invocations along x, or `groups`
  * groups along x: the last two are cut to the limit, and for a CPU's own kernels to eight groups a
  * compute unit; kernels loop. */
@@ -258,9 +265,13 @@ typedef struct gpu_matrix {
 gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t);
 /* As gpu_weight_rows. */
 int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out);
-/* The two buffers `w` and `scale` of kernels/weight.h for a part, and its WEIGHT_PARAMS. */
+/* The two buffers `w` and `scale` of kernels/weight.h for a part. */
 void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows);
-void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
+/* Initialisers of its WEIGHT_PARAMS, for matrix *m whose rows from `first` on are bound. */
+#define GPU_WEIGHT_PARAMS(m, first)                                                        \
+  .row_words = (m)->w.row_words, .row_first = (first), .group_k = (m)->w.group_k,          \
+  .group_n = (m)->w.group_n, .groups_k = (m)->w.groups_k, .scale_kind = (m)->w.scale_kind, \
+  .outer = (double)(m)->w.outer
 /* Where the launch's workspace lies, from byte `offset`. */
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);
@@ -301,6 +312,9 @@ typedef struct gpu_op {
   uint32_t strided; /* bit i: operand i may be a column slice (kit_tensor.row_stride) */
   /* Bytes of workspace for these shapes (kit_backend.workspace).  NULL: none. */
   uint64_t (*workspace)(const gpu_self *self, const kit_launch *shapes);
+  /* Whether `launch` takes both nodes at once (kit_backend.fuse_parallel).  NULL: never. */
+  bool (*fuse_parallel)(const gpu_self *self, const accel_plugin_program *program,
+                        const accel_plugin_node *first, const accel_plugin_node *other);
 } gpu_op;
 const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
 
@@ -333,6 +347,8 @@ GPU_OP(allreduce);
 GPU_OP(selective_scan);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node,
                           char *why, size_t why_size);
+bool gpu_fuse_linear(const gpu_self *self, const accel_plugin_program *program,
+                     const accel_plugin_node *first, const accel_plugin_node *other);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);

@@ -59,20 +59,25 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a,
   gpu_bind(&c, a->kv_start);
   gpu_bind(&c, a->more);
   gpu_tensor(&c, &l->out[probs ? 1 : 0]);
-  gpu_int(&c, rows);
-  gpu_int(&c, a->q.items);
-  gpu_int(&c, a->heads);
-  gpu_int(&c, a->heads / a->kv_heads);
-  gpu_int(&c, a->dk);
-  gpu_int(&c, a->dv);
-  for (int i = GPU_Q; i <= GPU_V; i++) gpu_int(&c, l->in[i].row_stride);
-  gpu_int(&c, gpu_attention_flags(l));
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1));
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1));
-  gpu_int(&c, a->bias_kind);
-  gpu_float(&c,
-            kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0));
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0));
+  const gpu_params_attention_rows params = {
+      .rows = rows,
+      .items = a->q.items,
+      .heads = a->heads,
+      .share = a->heads / a->kv_heads,
+      .dk = a->dk,
+      .dv = a->dv,
+      .q_stride = l->in[GPU_Q].row_stride,
+      .k_stride = l->in[GPU_K].row_stride,
+      .v_stride = l->in[GPU_V].row_stride,
+      .flags = gpu_attention_flags(l),
+      .left = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
+      .right = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1),
+      .bias_kind = a->bias_kind,
+      .scale =
+          kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0),
+      .softcap = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
+  };
+  gpu_set_attention_rows(&c, &params);
   return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
 }
 

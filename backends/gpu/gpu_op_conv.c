@@ -24,25 +24,42 @@ static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu
   return ACCEL_PLUGIN_OK;
 }
 
-/* The parameters that all kernels of convolutions begin with: outputs, channels and outputs of a
- * group, flags, activation. */
-static void put_common(gpu_call *c, const kit_launch *l, int64_t outputs, int64_t groups,
-                       int64_t channels) {
-  const int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
-  gpu_int(c, outputs);
-  gpu_int(c, channels);
-  gpu_int(c, outputs / groups);
-  gpu_int(c, (kit_has(&l->in[2]) ? BIAS : 0) | (kit_has(&l->in[3]) ? RESIDUAL : 0));
-  gpu_int(c, act);
-  gpu_float(c, (double)kit_act_alpha(l->node, act));
+static int64_t flags_of(const kit_launch *l) {
+  return (kit_has(&l->in[2]) ? BIAS : 0) | (kit_has(&l->in[3]) ? RESIDUAL : 0);
 }
 
-static void put_plane(gpu_call *c, const kit_plane *p) {
-  const int64_t *const pairs[] = {p->in, p->out, p->kernel, p->stride, p->begin, p->dilation};
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-    gpu_int(c, pairs[i][0]);
-    gpu_int(c, pairs[i][1]);
-  }
+static int32_t act_of(const kit_launch *l) {
+  return (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+}
+
+/* What convolutions of planes and their transposes have alike: results to compute, all outputs, the
+ * channels of a group. */
+static gpu_params_conv_tile plane_params(const kit_launch *l, const kit_plane *p,
+                                         const gpu_matrix *m, int64_t points, int64_t outputs,
+                                         int64_t channels) {
+  const int32_t act = act_of(l);
+  return (gpu_params_conv_tile){
+      .points = points,
+      .outputs = outputs,
+      .cg = channels,
+      .og = outputs / kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
+      .flags = flags_of(l),
+      .act = act,
+      .alpha = (double)kit_act_alpha(l->node, act),
+      .h = p->in[0],
+      .w_in = p->in[1],
+      .oh = p->out[0],
+      .ow = p->out[1],
+      .kh = p->kernel[0],
+      .kw = p->kernel[1],
+      .sy = p->stride[0],
+      .sx = p->stride[1],
+      .by = p->begin[0],
+      .bx = p->begin[1],
+      .dy = p->dilation[0],
+      .dx = p->dilation[1],
+      GPU_WEIGHT_PARAMS(m, 0),
+  };
 }
 
 /* Dispatches either tiles of points x outputs for each group, or an invocation for each result. */
@@ -73,10 +90,8 @@ static int32_t conv_planes(gpu_run *run, const kit_launch *l, accel_plugin_error
   gpu_tensor(&c, &l->in[2]);
   gpu_tensor(&c, &l->in[3]);
   gpu_tensor(&c, out);
-  gpu_int(&c, points);
-  put_common(&c, l, outputs, groups, w->dim[1]);
-  put_plane(&c, &p);
-  gpu_matrix_params(&c, &m, 0);
+  const gpu_params_conv_tile params = plane_params(l, &p, &m, points, outputs, w->dim[1]);
+  gpu_set_conv_tile(&c, &params);
   return start(&c, tiles, points, outputs, groups, error);
 }
 
@@ -104,16 +119,25 @@ static int32_t conv_items(gpu_run *run, const kit_launch *l, const rows_conv *r,
   gpu_bind(&c, gpu_part(r->starts, (uint64_t)first * 4, (uint64_t)(items + 1) * 4));
   gpu_bind(&c, r->carried.bytes ? r->carried : gpu_none(run));
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, rows);
-  put_common(&c, l, r->outputs, r->groups, r->width);
-  gpu_int(&c, items);
-  gpu_int(&c, r->channels);
-  gpu_int(&c, r->taps);
-  gpu_int(&c, r->dilation);
-  gpu_int(&c, r->before);
-  gpu_int(&c, l->in[0].row_stride);
-  gpu_int(&c, r->carried.bytes != 0);
-  gpu_matrix_params(&c, &r->m, 0);
+  const int32_t act = act_of(l);
+  const gpu_params_conv_rows_tile params = {
+      .points = rows,
+      .outputs = r->outputs,
+      .cg = r->width,
+      .og = r->outputs / r->groups,
+      .flags = flags_of(l),
+      .act = act,
+      .alpha = (double)kit_act_alpha(l->node, act),
+      .items = items,
+      .channels = r->channels,
+      .taps = r->taps,
+      .dilation = r->dilation,
+      .before = r->before,
+      .x_stride = l->in[0].row_stride,
+      .has_carried = r->carried.bytes != 0,
+      GPU_WEIGHT_PARAMS(&r->m, 0),
+  };
+  gpu_set_conv_rows_tile(&c, &params);
   return start(&c, r->tiles, rows, r->outputs, r->groups, error);
 }
 
@@ -142,11 +166,12 @@ static int32_t conv_item(gpu_run *run, const kit_launch *l, rows_conv *r, const 
   gpu_bind(&c, n ? gpu_part(all, from, all.bytes - from) : gpu_none(run));
   gpu_bind(&c, r->carried.bytes ? r->carried : gpu_none(run));
   gpu_bind(&c, state_at(state.next, elements));
-  gpu_int(&c, n);
-  gpu_int(&c, r->before);
-  gpu_int(&c, r->channels);
-  gpu_int(&c, x->row_stride);
-  gpu_int(&c, r->carried.bytes != 0);
+  const gpu_params_conv_carry params = {.n = n,
+                                        .before = r->before,
+                                        .channels = r->channels,
+                                        .x_stride = x->row_stride,
+                                        .has_carried = r->carried.bytes != 0};
+  gpu_set_conv_carry(&c, &params);
   return gpu_dispatch_items(&c, (int64_t)elements, error);
 }
 
@@ -193,9 +218,8 @@ GPU_OP(conv_transpose) {
   gpu_matrix_bind(&c, &m, part);
   gpu_tensor(&c, &l->in[2]);
   gpu_tensor(&c, out);
-  gpu_int(&c, out->elements);
-  put_common(&c, l, w->dim[1] * groups, groups, x->dim[1] / groups);
-  put_plane(&c, &p);
-  gpu_matrix_params(&c, &m, 0);
+  const gpu_params_conv_transpose params =
+      plane_params(l, &p, &m, out->elements, w->dim[1] * groups, x->dim[1] / groups);
+  gpu_set_conv_transpose(&c, &params);
   return gpu_dispatch_items(&c, out->elements, error);
 }

@@ -37,12 +37,13 @@ static int32_t dispatch_i32(gpu_run *run, const kit_launch *l, int32_t kind, dou
   gpu_call c = gpu_call_new(run, l, GPU_K_unary_i32);
   gpu_tensor(&c, &l->in[0]);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, l->in[0].elements);
-  gpu_int(&c, kind);
-  gpu_float(&c, alpha);
-  gpu_float(&c, beta);
-  gpu_int(&c, saturate(alpha));
-  gpu_int(&c, saturate(beta));
+  const gpu_params_unary_i32 params = {.n = l->in[0].elements,
+                                       .kind = kind,
+                                       .alpha = alpha,
+                                       .beta = beta,
+                                       .alpha_int = saturate(alpha),
+                                       .beta_int = saturate(beta)};
+  gpu_set_unary_i32(&c, &params);
   return gpu_dispatch_items(&c, l->in[0].elements, error);
 }
 
@@ -55,10 +56,9 @@ GPU_OP(unary) {
   gpu_call c = gpu_call_new(run, l, GPU_K_unary_f32);
   gpu_tensor(&c, x);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, x->elements);
-  gpu_int(&c, kind);
-  gpu_float(&c, alpha);
-  gpu_float(&c, beta);
+  const gpu_params_unary_f32 params = {
+      .n = x->elements, .kind = kind, .alpha = alpha, .beta = beta};
+  gpu_set_unary_f32(&c, &params);
   return gpu_dispatch_items(&c, x->elements, error);
 }
 
@@ -144,13 +144,23 @@ GPU_OP(binary) {
   if (!simple) rc = general(&c, t, out, error);
   if (rc) return rc;
   gpu_tensor(&c, out);
-  gpu_int(&c, out->elements);
-  gpu_int(&c, kind);
-  gpu_int(&c, (out->dtype == ACCEL_PLUGIN_I32 ? 1 : 0) | (t[0]->dtype == ACCEL_PLUGIN_I32 ? 2 : 0));
-  if (!simple) gpu_int(&c, out->rank);
-  for (int i = 0; simple && i < 3; i++) {
-    gpu_int(&c, p[i].div);
-    gpu_int(&c, p[i].mod);
+  const int64_t flags =
+      (out->dtype == ACCEL_PLUGIN_I32 ? 1 : 0) | (t[0]->dtype == ACCEL_PLUGIN_I32 ? 2 : 0);
+  if (simple) {
+    const gpu_params_binary params = {.n = out->elements,
+                                      .kind = kind,
+                                      .flags = flags,
+                                      .a_div = p[0].div,
+                                      .a_mod = p[0].mod,
+                                      .b_div = p[1].div,
+                                      .b_mod = p[1].mod,
+                                      .c_div = p[2].div,
+                                      .c_mod = p[2].mod};
+    gpu_set_binary(&c, &params);
+  } else {
+    const gpu_params_binary_general params = {
+        .n = out->elements, .kind = kind, .flags = flags, .rank = out->rank};
+    gpu_set_binary_general(&c, &params);
   }
   return gpu_dispatch_items(&c, out->elements, error);
 }

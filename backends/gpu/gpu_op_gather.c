@@ -16,17 +16,20 @@ GPU_OP(gather) {
     gpu_tensor(&c, idx);
     gpu_tensor(&c, out);
     gpu_bind(&c, errors);
-    gpu_int(&c, a.outer);
-    gpu_int(&c, a.n);
-    gpu_int(&c, a.inner);
-    gpu_int(&c, idx->elements);
-    gpu_int(&c, t.w.k);
-    gpu_int(&c, rows);
-    gpu_int(&c, word);
-    /* 1: words are copied without arithmetic, which keeps integers and NaNs as they are */
-    gpu_int(&c, t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32));
-    gpu_float(&c, factor);
-    gpu_matrix_params(&c, &t, first);
+    const gpu_params_gather params = {
+        .slices = a.outer,
+        .n = a.n,
+        .inner = a.inner,
+        .count = idx->elements,
+        .cols = t.w.k,
+        .rows = rows,
+        .word = word,
+        /* 1: words are copied without arithmetic, which keeps integers and NaNs as they are */
+        .bits = t.w.store == GPU_STORE_F32 && (factor == 1.0 || out->dtype == ACCEL_PLUGIN_I32),
+        .factor = factor,
+        GPU_WEIGHT_PARAMS(&t, first),
+    };
+    gpu_set_gather(&c, &params);
     rc = gpu_dispatch_rows(&c, a.outer * idx->elements, error);
     first += rows;
   }

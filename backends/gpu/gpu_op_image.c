@@ -10,19 +10,29 @@ GPU_OP(pool) {
   const bool adaptive = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0,
              max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) ==
                    ACCEL_PLUGIN_POOL_MAX;
-  const int64_t *const pairs[] = {p.in, p.out, p.kernel, p.stride, p.begin, p.end};
   gpu_call c = gpu_call_new(run, l, GPU_K_pool_planes);
   gpu_tensor(&c, &l->in[0]);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, l->out[0].elements);
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-    gpu_int(&c, pairs[i][0]);
-    gpu_int(&c, pairs[i][1]);
-  }
-  gpu_int(&c, adaptive && l->in[0].rank == 4);
-  gpu_int(&c, adaptive);
-  gpu_int(&c, max);
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0);
+  const gpu_params_pool_planes params = {
+      .n = l->out[0].elements,
+      .h = p.in[0],
+      .w = p.in[1],
+      .oh = p.out[0],
+      .ow = p.out[1],
+      .kh = p.kernel[0],
+      .kw = p.kernel[1],
+      .sy = p.stride[0],
+      .sx = p.stride[1],
+      .by = p.begin[0],
+      .bx = p.begin[1],
+      .ey = p.end[0],
+      .ex = p.end[1],
+      .adapt_y = adaptive && l->in[0].rank == 4,
+      .adapt_x = adaptive,
+      .maximum = max,
+      .count_pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0,
+  };
+  gpu_set_pool_planes(&c, &params);
   return gpu_dispatch_items(&c, l->out[0].elements, error);
 }
 
@@ -60,13 +70,16 @@ GPU_OP(resize) {
     gpu_tensor(&c, x);
     for (int i = 0; i < 4; i++) gpu_bind(&c, table[i]);
     gpu_tensor(&c, out);
-    gpu_int(&c, out->elements);
-    gpu_int(&c, two ? x->dim[2] : 1);
-    gpu_int(&c, kit_cols(x));
-    gpu_int(&c, oh);
-    gpu_int(&c, ow);
-    gpu_int(&c, taps[0].width);
-    gpu_int(&c, taps[1].width);
+    const gpu_params_resize_planes params = {
+        .n = out->elements,
+        .h = two ? x->dim[2] : 1,
+        .w = kit_cols(x),
+        .oh = oh,
+        .ow = ow,
+        .ty = taps[0].width,
+        .tx = taps[1].width,
+    };
+    gpu_set_resize_planes(&c, &params);
     rc = gpu_dispatch_items(&c, out->elements, error);
   }
   kit_taps_free(taps);

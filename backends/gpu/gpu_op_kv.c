@@ -79,12 +79,15 @@ static int32_t write_chunk(kv *s, const gpu_memory *page, const kit_state_view *
   gpu_tensor(&c, value);
   gpu_bind(&c, rows);
   gpu_bind(&c, gpu_pool_chunk(page));
-  gpu_int(&c, k->dim[0]);
-  gpu_int(&c, (int64_t)v->k_row / 4);
-  gpu_int(&c, (int64_t)v->v_row / 4);
-  gpu_int(&c, (int64_t)v->v_offset / 4);
-  gpu_int(&c, k->row_stride);
-  gpu_int(&c, value->row_stride);
+  const gpu_params_kv_write params = {
+      .rows = k->dim[0],
+      .k_words = (int64_t)v->k_row / 4,
+      .v_words = (int64_t)v->v_row / 4,
+      .v_at = (int64_t)v->v_offset / 4,
+      .k_stride = k->row_stride,
+      .v_stride = value->row_stride,
+  };
+  gpu_set_kv_write(&c, &params);
   return gpu_dispatch_rows(&c, k->dim[0], error);
 }
 
@@ -214,24 +217,27 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   gpu_tensor(&c, &l->in[GPU_REL_Q]);
   gpu_bind(&c, gpu_workspace_at(l, 0, l->workspace_bytes));
   gpu_tensor(&c, &l->out[probs ? 1 : 0]);
-  gpu_int(&c, rows);
-  gpu_int(&c, s->items);
-  gpu_int(&c, a->heads);
-  gpu_int(&c, a->heads / a->kv_heads);
-  gpu_int(&c, a->dk);
-  gpu_int(&c, a->dv);
-  gpu_int(&c, l->in[GPU_Q].row_stride);
-  gpu_int(&c, (int64_t)(v->k_row / bytes));
-  gpu_int(&c, (int64_t)(v->v_row / bytes));
-  gpu_int(&c, (int64_t)(v->v_offset / bytes));
-  gpu_int(&c,
-          (gpu_attention_flags(l) & ~BY_POSITION) | (s->by_position ? BY_POSITION : 0) | carried);
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1));
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1));
-  gpu_int(&c, a->bias_kind);
-  gpu_float(&c,
-            kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0));
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0));
+  const gpu_params_attention_pages params = {
+      .rows = rows,
+      .items = s->items,
+      .heads = a->heads,
+      .share = a->heads / a->kv_heads,
+      .dk = a->dk,
+      .dv = a->dv,
+      .q_stride = l->in[GPU_Q].row_stride,
+      .k_stride = (int64_t)(v->k_row / bytes),
+      .v_stride = (int64_t)(v->v_row / bytes),
+      .v_at = (int64_t)(v->v_offset / bytes),
+      .flags =
+          (gpu_attention_flags(l) & ~BY_POSITION) | (s->by_position ? BY_POSITION : 0) | carried,
+      .left = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
+      .right = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1),
+      .bias_kind = a->bias_kind,
+      .scale =
+          kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0),
+      .softcap = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
+  };
+  gpu_set_attention_pages(&c, &params);
   return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
 }
 

@@ -1,6 +1,7 @@
 /* gpu_op_linear.c - linear layers: kernels of tiles for many rows, linear_few for up to eight,
- * those of gpu_op_linear_q.c, or a CPU's own (gpu_cpu_kernels). A gated layer (GLU) computes both products into the workspace
- * and combines them. */
+ * those of gpu_op_linear_q.c, or a CPU's own (gpu_cpu_kernels). A gated layer (GLU) computes both
+ * products into the workspace and combines them. Nodes that read the same x as codes, halves or
+ * packed are one launch. */
 #include "gpu/gpu_op_linear.h"
 
 #include "gpu/gpu_op_linear_q.h"
@@ -35,18 +36,21 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_tensor(&c, p->bias);
   gpu_tensor(&c, p->residual);
   gpu_bind(&c, p->y);
-  gpu_int(&c, p->m);
-  gpu_int(&c, n);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
-  gpu_int(&c, p->y_stride);
-  gpu_int(&c, p->trans ? 0 : first);
-  gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 32);
-  gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) |
-                  (p->trans ? TRANS : 0));
-  gpu_int(&c, p->act);
-  gpu_float(&c, (double)p->alpha);
-  gpu_matrix_params(&c, &p->w, first);
+  const gpu_params_linear params = {
+      .m = p->m,
+      .n = n,
+      .k = p->k,
+      .x_stride = p->x->row_stride,
+      .y_stride = p->y_stride,
+      .y_first = p->trans ? 0 : first,
+      .segment = gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 32,
+      .flags = (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) |
+               (p->trans ? TRANS : 0),
+      .act = p->act,
+      .alpha = (double)p->alpha,
+      GPU_WEIGHT_PARAMS(&p->w, first),
+  };
+  gpu_set_linear(&c, &params);
   return gpu_dispatch_way(&c, &way, p->m, n, error);
 }
 
@@ -81,16 +85,25 @@ static int32_t combine(gpu_run *run, const kit_launch *l, int64_t glu, gpu_bindi
   gpu_bind(&c, h);
   gpu_tensor(&c, residual);
   gpu_tensor(&c, out);
-  gpu_int(&c, m * n);
-  gpu_int(&c, n);
-  gpu_int(&c, apart ? n : 2 * n);
-  gpu_int(&c, between ? 2 : 1);
-  gpu_int(&c, apart ? m * n : last ? n : 0); /* SEPARATE: all of up, then all of gate */
-  gpu_int(&c, apart ? 0 : last ? 0 : between ? 1 : n);
-  gpu_int(&c, (kit_has(residual) ? RESIDUAL : 0) |
-                  (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0));
-  gpu_int(&c, act);
-  gpu_float(&c, (double)kit_act_alpha(l->node, act));
+  const gpu_params_glu params = {
+      .items = m * n,
+      .n = n,
+      .h_stride = apart ? n : 2 * n,
+      .step = between ? 2 : 1,
+      /* SEPARATE: all of up, then all of gate */
+      .gate_first = apart  ? m * n
+                    : last ? n
+                           : 0,
+      .up_first = apart     ? 0
+                  : last    ? 0
+                  : between ? 1
+                            : n,
+      .flags = (kit_has(residual) ? RESIDUAL : 0) |
+               (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0),
+      .act = act,
+      .alpha = (double)kit_act_alpha(l->node, act),
+  };
+  gpu_set_glu(&c, &params);
   return gpu_dispatch_items(&c, m * n, error);
 }
 
@@ -128,11 +141,25 @@ static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
   return rc;
 }
 
-/* Workspace for both products of a gated layer. */
+/* ---- workspace: both products of a gated layer, then the activations ---- */
+
+/* The nodes that run in a launch: the launch's own, then those fused with it. */
+static const kit_launch *member(const kit_launch *l, uint32_t m) {
+  return m ? &l->joined[m - 1] : l;
+}
+
+/* Of all nodes of the launch, which use it one after the other. */
 static uint64_t halves_bytes(const kit_launch *l) {
-  const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE);
-  const uint64_t bytes = glu == ACCEL_PLUGIN_GLU_NONE ? 0 : (uint64_t)l->out[0].elements * 8;
-  return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+  uint64_t most = 0;
+  for (uint32_t m = 0; m <= l->n_fused; m++) {
+    const kit_launch *n = member(l, m);
+    const uint64_t bytes = (uint64_t)n->out[0].elements * 8;
+    if (kit_attr_i(n->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE) !=
+            ACCEL_PLUGIN_GLU_NONE &&
+        bytes > most)
+      most = bytes;
+  }
+  return (most + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 
 /* Workspace of the activations for weight operand `w`.  An estimate is made before the device is
@@ -147,11 +174,37 @@ static uint64_t activations_q_bytes(const gpu_self *self, const kit_launch *l, i
 }
 
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {
-  const uint64_t first = activations_q_bytes(self, l, 1), second = activations_q_bytes(self, l, 4);
-  return halves_bytes(l) + (first > second ? first : second);
+  uint64_t most = 0;
+  for (uint32_t m = 0; m <= l->n_fused; m++)
+    for (int w = 1; w <= 4; w += 3) {
+      const uint64_t bytes = activations_q_bytes(self, member(l, m), w);
+      if (bytes > most) most = bytes;
+    }
+  return halves_bytes(l) + most;
 }
 
-GPU_OP(linear) {
+/* ---- the op ---- */
+
+/* A number for how a node's activations are written into the workspace; 0: they are not. */
+static uint32_t activations_of(const gpu_self *self, const accel_plugin_program *p,
+                               const accel_plugin_node *n) {
+  const accel_plugin_tensor *w = &p->tensor[n->in[1]];
+  if (w->kind != ACCEL_PLUGIN_TENSOR_WEIGHT || kit_attr_i(n, ACCEL_PLUGIN_ATTR_TRANS, 0)) return 0;
+  const gpu_weight *weight = &self->weight[w->weight];
+  if (weight->packed) return GPU_STORES + 1;
+  return gpu_activations_q_variant(self->variants, weight, false) ? (uint32_t)weight->store + 1 : 0;
+}
+
+/* Q, K and V, or gate and up, read activations that were quantised or packed once. */
+bool gpu_fuse_linear(const gpu_self *self, const accel_plugin_program *program,
+                     const accel_plugin_node *first, const accel_plugin_node *other) {
+  const uint32_t how = activations_of(self, program, first);
+  return how && how == activations_of(self, program, other);
+}
+
+/* One node of the launch; `at`: where the activations begin in its workspace. */
+static int32_t linear(gpu_run *run, const kit_launch *l, uint64_t at, gpu_quantized *quantized,
+                      accel_plugin_error *error) {
   static const kit_tensor absent = {.id = -1};
   const kit_tensor *out = &l->out[0];
   const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE),
@@ -170,7 +223,7 @@ GPU_OP(linear) {
       .act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE),
       .trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0};
   p.alpha = kit_act_alpha(l->node, p.act);
-  const uint64_t at = halves_bytes(l);
+  p.quantized = quantized;
   if (l->workspace_bytes > at) p.activations_q = gpu_workspace_at(l, at, l->workspace_bytes - at);
   if (glu == ACCEL_PLUGIN_GLU_NONE) return multiply(run, l, &p, error);
   const gpu_binding h = gpu_workspace_at(l, 0, 2 * half);
@@ -187,4 +240,15 @@ GPU_OP(linear) {
     rc = multiply(run, l, &p, error);
   }
   return rc ? rc : combine(run, l, glu, h, error);
+}
+
+GPU_OP(linear) {
+  const uint64_t at = halves_bytes(l);
+  gpu_quantized quantized = {0};
+  int32_t rc = linear(run, l, at, &quantized, error);
+  for (uint32_t m = 0; !rc && m < l->n_fused; m++) {
+    rc = gpu_mark(run, l->joined[m].index, error);
+    if (!rc) rc = linear(run, &l->joined[m], at, &quantized, error);
+  }
+  return rc;
 }

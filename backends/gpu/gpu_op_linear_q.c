@@ -25,16 +25,22 @@ static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
   const uint32_t kernel = store == GPU_STORE_F16    ? GPU_K_codes_f16
                           : store == GPU_STORE_BF16 ? GPU_K_codes_bf16
                                                     : GPU_K_codes_i8;
-  if (gpu_activations_are_there(run, p, kernel, a->codes)) return ACCEL_PLUGIN_OK;
+  const gpu_quantized want = gpu_quantized_of(run, p, kernel, a->codes);
+  if (gpu_quantized_same(p->quantized, &want)) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(run, l, kernel);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, a->codes);
   gpu_bind(&c, a->scales);
-  gpu_int(&c, p->m);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
-  gpu_int(&c, p->w.w.row_words);
-  return gpu_dispatch_rows(&c, p->m, error);
+  const gpu_params_codes_i8 params = {
+      .m = p->m,
+      .k = p->k,
+      .x_stride = p->x->row_stride,
+      .row_words = p->w.w.row_words,
+  };
+  gpu_set_codes_i8(&c, &params);
+  const int32_t rc = gpu_dispatch_rows(&c, p->m, error);
+  if (!rc) *p->quantized = want;
+  return rc;
 }
 
 /* ---- which kernel ---- */
@@ -96,18 +102,21 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_tensor(&c, p->bias);
   gpu_tensor(&c, p->residual);
   gpu_bind(&c, p->y);
-  gpu_int(&c, p->m);
-  gpu_int(&c, count);
-  gpu_int(&c, w->row_words);
-  gpu_int(&c, p->y_stride);
-  gpu_int(&c, first);
-  gpu_int(&c, w->group_n);
-  gpu_int(&c, (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
-                  (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0));
-  gpu_int(&c, p->act);
-  gpu_float(&c, (double)p->alpha);
-  /* a segment in words of two halves, a multiple of 16 of them */
-  gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16);
+  const gpu_params_linear_dot params = {
+      .m = p->m,
+      .n = count,
+      .words = w->row_words,
+      .y_stride = p->y_stride,
+      .y_first = first,
+      .group_n = w->group_n,
+      .flags = (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
+               (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0),
+      .act = p->act,
+      .alpha = (double)p->alpha,
+      /* a segment in words of two halves, a multiple of 16 of them */
+      .segment = gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16,
+  };
+  gpu_set_linear_dot(&c, &params);
   return gpu_dispatch_way(&c, &way, p->m, count, error);
 }
 

@@ -47,12 +47,15 @@ GPU_OP(matmul) {
   gpu_tensor(&c, &l->in[1]);
   gpu_bind(&c, first);
   gpu_tensor(&c, out);
-  gpu_int(&c, batch);
-  gpu_int(&c, m);
-  gpu_int(&c, n);
-  gpu_int(&c, k);
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS_B, 0) != 0);
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0));
+  const gpu_params_matmul params = {
+      .batch = batch,
+      .m = m,
+      .n = n,
+      .k = k,
+      .trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS_B, 0) != 0,
+      .factor = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0),
+  };
+  gpu_set_matmul(&c, &params);
   return gpu_dispatch_grid(&c, (n + 31) / 32, rows < most[1] ? rows : most[1],
                            batch < most[2] ? batch : most[2], error);
 }

@@ -24,17 +24,20 @@ static int32_t product(gpu_run *run, const kit_launch *l, gpu_binding x, int64_t
     gpu_tensor(&c, idx);
     gpu_bind(&c, y);
     gpu_bind(&c, errors);
-    gpu_int(&c, pairs);
-    gpu_int(&c, kit_cols(idx));
-    gpu_int(&c, weight->dim[0]);
-    gpu_int(&c, n);
-    gpu_int(&c, m.w.k);
-    gpu_int(&c, x_stride);
-    gpu_int(&c, rows);
-    gpu_int(&c, ((m.w.k + SEGMENTS - 1) / SEGMENTS + 31) / 32 * 32);
-    gpu_int(&c, (kit_has(bias) ? BIAS : 0) | (by_pair ? BY_PAIR : 0));
-    gpu_int(&c, word);
-    gpu_matrix_params(&c, &m, first);
+    const gpu_params_moe params = {
+        .pairs = pairs,
+        .choices = kit_cols(idx),
+        .experts = weight->dim[0],
+        .n = n,
+        .k = m.w.k,
+        .x_stride = x_stride,
+        .rows = rows,
+        .segment = ((m.w.k + SEGMENTS - 1) / SEGMENTS + 31) / 32 * 32,
+        .flags = (kit_has(bias) ? BIAS : 0) | (by_pair ? BY_PAIR : 0),
+        .word = word,
+        GPU_WEIGHT_PARAMS(&m, first),
+    };
+    gpu_set_moe(&c, &params);
     const int64_t columns = (n + 7) / 8;
     rc = gpu_dispatch_grid(&c, columns < most[0] ? columns : most[0],
                            pairs < most[1] ? pairs : most[1], 1, error);
@@ -54,16 +57,21 @@ static int32_t gate(gpu_run *run, const kit_launch *l, gpu_binding both, gpu_bin
   gpu_call c = gpu_call_new(run, l, GPU_K_moe_gate);
   gpu_bind(&c, both);
   gpu_bind(&c, h);
-  gpu_int(&c, pairs);
-  gpu_int(&c, n);
-  gpu_int(&c, wide);
-  gpu_int(&c, between ? 2 : 1);
-  gpu_int(&c, last ? n : 0);
-  gpu_int(&c, !gated || last ? 0 : between ? 1 : n);
-  gpu_int(&c, (gated ? GATED : 0) | (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0));
-  gpu_int(&c, act);
-  gpu_float(&c, (double)kit_act_alpha(l->node, act));
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0));
+  const gpu_params_moe_gate params = {
+      .pairs = pairs,
+      .n = n,
+      .wide = wide,
+      .step = between ? 2 : 1,
+      .gate = last ? n : 0,
+      .up = !gated || last ? 0
+            : between      ? 1
+                           : n,
+      .flags = (gated ? GATED : 0) | (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0),
+      .act = act,
+      .alpha = (double)kit_act_alpha(l->node, act),
+      .limit = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0),
+  };
+  gpu_set_moe_gate(&c, &params);
   return gpu_dispatch_items(&c, pairs * n, error);
 }
 
@@ -98,8 +106,11 @@ GPU_OP(moe) {
   gpu_bind(&c, d);
   gpu_tensor(&c, wt);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, kit_row_count(x));
-  gpu_int(&c, n);
-  gpu_int(&c, kit_cols(idx));
+  const gpu_params_moe_sum params = {
+      .tokens = kit_row_count(x),
+      .n = n,
+      .choices = kit_cols(idx),
+  };
+  gpu_set_moe_sum(&c, &params);
   return gpu_dispatch_items(&c, kit_row_count(x) * n, error);
 }

@@ -15,14 +15,17 @@ GPU_OP(norm) {
   for (int i = 0; i < 4; i++) gpu_tensor(&c, &l->in[i]);
   gpu_tensor(&c, &l->out[0]);
   gpu_tensor(&c, &l->out[1]);
-  gpu_int(&c, kit_row_count(x) * groups);
-  gpu_int(&c, cols / groups);
-  gpu_int(&c, cols);
-  gpu_int(&c, x->row_stride);
-  gpu_int(&c, kind);
-  gpu_int(&c, (kit_has(&l->in[1]) ? 1 : 0) | (kit_has(&l->in[2]) ? 2 : 0) |
-                  (kit_has(&l->in[3]) ? 4 : 0) | (kit_has(&l->out[1]) ? 8 : 0));
-  gpu_float(&c, eps);
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0));
+  const gpu_params_norm_rows params = {
+      .items = kit_row_count(x) * groups,
+      .size = cols / groups,
+      .cols = cols,
+      .x_stride = x->row_stride,
+      .kind = kind,
+      .flags = (kit_has(&l->in[1]) ? 1 : 0) | (kit_has(&l->in[2]) ? 2 : 0) |
+               (kit_has(&l->in[3]) ? 4 : 0) | (kit_has(&l->out[1]) ? 8 : 0),
+      .eps = eps,
+      .offset = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0),
+  };
+  gpu_set_norm_rows(&c, &params);
   return gpu_dispatch_rows(&c, kit_row_count(x) * groups, error);
 }

@@ -11,10 +11,13 @@ static int32_t reduce_rows(gpu_run *run, const kit_launch *l, kit_around a, int6
   gpu_tensor(&c, &l->in[0]);
   gpu_tensor(&c, &l->in[1]);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, a.outer);
-  gpu_int(&c, a.n);
-  gpu_int(&c, kind);
-  gpu_int(&c, kit_has(&l->in[1]));
+  const gpu_params_reduce_rows params = {
+      .rows = a.outer,
+      .n = a.n,
+      .kind = kind,
+      .weighted = kit_has(&l->in[1]),
+  };
+  gpu_set_reduce_rows(&c, &params);
   return gpu_dispatch_rows(&c, a.outer, error);
 }
 
@@ -42,12 +45,15 @@ GPU_OP(reduce) {
   gpu_tensor(&c, &l->in[1]);
   gpu_bind(&c, start);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, outer);
-  gpu_int(&c, a.n);
-  gpu_int(&c, a.inner);
-  gpu_int(&c, kind);
-  gpu_int(&c, kit_has(&l->in[1]));
-  gpu_int(&c, spaced);
+  const gpu_params_reduce_strided params = {
+      .outer = outer,
+      .n = a.n,
+      .inner = a.inner,
+      .kind = kind,
+      .weighted = kit_has(&l->in[1]),
+      .spaced = spaced,
+  };
+  gpu_set_reduce_strided(&c, &params);
   return gpu_dispatch_items(&c, outer * a.inner, error);
 }
 
@@ -59,14 +65,17 @@ GPU_OP(group_norm) {
   gpu_call c = gpu_call_new(run, l, GPU_K_group_norm);
   for (int i = 0; i < 3; i++) gpu_tensor(&c, &l->in[i]); /* x, gamma, beta */
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, items);
-  gpu_int(&c, groups);
-  gpu_int(&c, x->dim[1] / groups);
-  gpu_int(&c, kit_split(x, 1).inner);
-  gpu_int(&c, kit_has(&l->in[1]));
-  gpu_int(&c, kit_has(&l->in[2]));
-  gpu_int(&c, act);
-  gpu_float(&c, kit_act_alpha(n, act));
-  gpu_float(&c, kit_attr_f(n, ACCEL_PLUGIN_ATTR_EPS, 1e-5));
+  const gpu_params_group_norm params = {
+      .items = items,
+      .groups = groups,
+      .per = x->dim[1] / groups,
+      .inner = kit_split(x, 1).inner,
+      .has_gamma = kit_has(&l->in[1]),
+      .has_beta = kit_has(&l->in[2]),
+      .act = act,
+      .alpha = kit_act_alpha(n, act),
+      .eps = kit_attr_f(n, ACCEL_PLUGIN_ATTR_EPS, 1e-5),
+  };
+  gpu_set_group_norm(&c, &params);
   return gpu_dispatch_rows(&c, items, error);
 }

@@ -33,24 +33,27 @@ static int32_t scan_item(gpu_run *run, const kit_launch *l, int32_t from, int32_
   gpu_bind(&c, vector_at(run, state->current));
   gpu_tensor(&c, &l->out[0]);
   gpu_bind(&c, vector_at(run, state->next));
-  gpu_int(&c, from);
-  gpu_int(&c, to - from);
-  gpu_int(&c, cols);
-  gpu_int(&c, cols / heads);
-  gpu_int(&c, kit_cols(&l->in[B]) / groups);
-  gpu_int(&c, heads / groups);
-  gpu_int(&c, x->row_stride);
-  gpu_int(&c, l->in[DT].row_stride);
-  gpu_int(&c, l->in[B].row_stride);
-  gpu_int(&c, l->in[C].row_stride);
-  gpu_int(&c, kit_has(&l->in[Z]) ? l->in[Z].row_stride : 0);
-  gpu_int(&c, (rates ? RATES : 0) |
-                  (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) ? SOFTPLUS : 0) |
-                  (kit_has(&l->in[D]) ? HAS_D : 0) | (kit_has(&l->in[Z]) ? HAS_Z : 0) |
-                  (kit_has(&l->in[DT_BIAS]) ? HAS_DT_BIAS : 0) | (state->current ? BEFORE : 0) |
-                  (state->next ? AFTER : 0));
-  gpu_float(&c, fmax(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -FLT_MAX), -FLT_MAX));
-  gpu_float(&c, fmin(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, FLT_MAX), FLT_MAX));
+  const gpu_params_selective_scan params = {
+      .first = from,
+      .rows = to - from,
+      .cols = cols,
+      .p = cols / heads,
+      .n = kit_cols(&l->in[B]) / groups,
+      .share = heads / groups,
+      .x_stride = x->row_stride,
+      .dt_stride = l->in[DT].row_stride,
+      .b_stride = l->in[B].row_stride,
+      .c_stride = l->in[C].row_stride,
+      .z_stride = kit_has(&l->in[Z]) ? l->in[Z].row_stride : 0,
+      .flags = (rates ? RATES : 0) |
+               (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) ? SOFTPLUS : 0) |
+               (kit_has(&l->in[D]) ? HAS_D : 0) | (kit_has(&l->in[Z]) ? HAS_Z : 0) |
+               (kit_has(&l->in[DT_BIAS]) ? HAS_DT_BIAS : 0) | (state->current ? BEFORE : 0) |
+               (state->next ? AFTER : 0),
+      .low = fmax(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -FLT_MAX), -FLT_MAX),
+      .high = fmin(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, FLT_MAX), FLT_MAX),
+  };
+  gpu_set_selective_scan(&c, &params);
   return gpu_dispatch_rows(&c, cols, error);
 }
 

@@ -58,18 +58,21 @@ GPU_OP(rope) {
   gpu_bind(&c, frequency);
   gpu_bind(&c, section);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, kit_row_count(x));
-  gpu_int(&c, cols / head);
-  gpu_int(&c, head);
-  gpu_int(&c, pairs);
-  gpu_int(&c, half);
-  gpu_int(&c, x->row_stride);
-  gpu_int(&c, kit_cols(pos));
-  gpu_int(&c, kit_has(inv) ? inv->row_stride : 0);
-  gpu_int(&c, (pos->dtype == ACCEL_PLUGIN_I32 ? 0 : ROPE_FLOAT) |
-                  (pos->rank == 2 ? ROPE_SECTIONS : 0) |
-                  (kit_has(inv) && inv->rank == 2 ? ROPE_BY_ROW : 0));
-  gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0));
+  const gpu_params_rope params = {
+      .rows = kit_row_count(x),
+      .heads = cols / head,
+      .head = head,
+      .pairs = pairs,
+      .apart = half,
+      .x_stride = x->row_stride,
+      .pos_stride = kit_cols(pos),
+      .f_stride = kit_has(inv) ? inv->row_stride : 0,
+      .flags = (pos->dtype == ACCEL_PLUGIN_I32 ? 0 : ROPE_FLOAT) |
+               (pos->rank == 2 ? ROPE_SECTIONS : 0) |
+               (kit_has(inv) && inv->rank == 2 ? ROPE_BY_ROW : 0),
+      .mscale = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0),
+  };
+  gpu_set_rope(&c, &params);
   return gpu_dispatch_items(&c, kit_row_count(x) * cols / head * (head - pairs), error);
 }
 
@@ -96,11 +99,14 @@ GPU_OP(scatter_rows) {
   gpu_tensor(&c, src);
   gpu_tensor(&c, out);
   gpu_bind(&c, errors);
-  gpu_int(&c, rows);
-  gpu_int(&c, cols);
-  gpu_int(&c, idx->elements);
-  gpu_int(&c, word);
-  gpu_int(&c, add ? ADD | (out->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) : 0);
+  const gpu_params_scatter_rows params = {
+      .rows = rows,
+      .cols = cols,
+      .count = idx->elements,
+      .word = word,
+      .flags = add ? ADD | (out->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) : 0,
+  };
+  gpu_set_scatter_rows(&c, &params);
   return gpu_dispatch_items(&c, cols, error);
 }
 
@@ -127,11 +133,14 @@ GPU_OP(topk) {
   gpu_tensor(&c, x);
   gpu_tensor(&c, values);
   gpu_tensor(&c, indices);
-  gpu_int(&c, rows);
-  gpu_int(&c, n);
-  gpu_int(&c, k);
-  gpu_int(&c, (x->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) | (kit_has(values) ? VALUES : 0) |
-                  (kit_has(indices) ? INDICES : 0) |
-                  (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SORTED, 1) ? 0 : UNSORTED));
+  const gpu_params_topk params = {
+      .rows = rows,
+      .n = n,
+      .k = k,
+      .flags = (x->dtype == ACCEL_PLUGIN_I32 ? INTEGER : 0) | (kit_has(values) ? VALUES : 0) |
+               (kit_has(indices) ? INDICES : 0) |
+               (kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SORTED, 1) ? 0 : UNSORTED),
+  };
+  gpu_set_topk(&c, &params);
   return gpu_dispatch_rows(&c, rows, error);
 }

@@ -29,6 +29,59 @@ static void join(moves *m) {
   m->rank = n;
 }
 
+/* Gives m `rank` dims; those in front are 1. */
+static void widen(moves *m, int rank) {
+  const moves narrow = *m;
+  const int more = rank - m->rank;
+  for (int i = 0; i < rank; i++) {
+    m->dim[i] = i < more ? 1 : narrow.dim[i - more];
+    m->from[i] = i < more ? 0 : narrow.from[i - more];
+    m->to[i] = i < more ? 0 : narrow.to[i - more];
+  }
+  m->rank = rank;
+}
+
+static void set_move_3(gpu_call *c, int64_t n, moves *m) {
+  widen(m, SHALLOW);
+  const gpu_params_move_3 params = {
+      .n = n,
+      .d2 = m->dim[2],
+      .s2 = m->from[2],
+      .t2 = m->to[2],
+      .d1 = m->dim[1],
+      .s1 = m->from[1],
+      .t1 = m->to[1],
+      .s0 = m->from[0],
+      .t0 = m->to[0],
+  };
+  gpu_set_move_3(c, &params);
+}
+
+static void set_move_6(gpu_call *c, int64_t n, moves *m) {
+  widen(m, DEEP);
+  const gpu_params_move_6 params = {
+      .n = n,
+      .d5 = m->dim[5],
+      .s5 = m->from[5],
+      .t5 = m->to[5],
+      .d4 = m->dim[4],
+      .s4 = m->from[4],
+      .t4 = m->to[4],
+      .d3 = m->dim[3],
+      .s3 = m->from[3],
+      .t3 = m->to[3],
+      .d2 = m->dim[2],
+      .s2 = m->from[2],
+      .t2 = m->to[2],
+      .d1 = m->dim[1],
+      .s1 = m->from[1],
+      .t1 = m->to[1],
+      .s0 = m->from[0],
+      .t0 = m->to[0],
+  };
+  gpu_set_move_6(c, &params);
+}
+
 static int32_t move(gpu_run *run, const kit_launch *l, gpu_binding x, gpu_binding y, moves m,
                     accel_plugin_error *error) {
   int64_t n = 1;
@@ -36,17 +89,14 @@ static int32_t move(gpu_run *run, const kit_launch *l, gpu_binding x, gpu_bindin
   for (int i = 0; i < m.rank; i++) n *= m.dim[i];
   if (m.rank == 0 || (m.rank == 1 && m.from[0] == 1 && m.to[0] == 1))
     return gpu_copy(run, gpu_part(y, 0, (uint64_t)n * 4), gpu_part(x, 0, (uint64_t)n * 4), error);
-  const int room = m.rank <= SHALLOW ? SHALLOW : DEEP;
-  gpu_call c = gpu_call_new(run, l, room == SHALLOW ? GPU_K_move_3 : GPU_K_move_6);
+  const bool shallow = m.rank <= SHALLOW;
+  gpu_call c = gpu_call_new(run, l, shallow ? GPU_K_move_3 : GPU_K_move_6);
   gpu_bind(&c, x);
   gpu_bind(&c, y);
-  gpu_int(&c, n);
-  for (int i = room - 1; i >= 0; i--) { /* the last dim first; those in front are 1 */
-    const int at = i - (room - m.rank);
-    if (i) gpu_int(&c, at < 0 ? 1 : m.dim[at]);
-    gpu_int(&c, at < 0 ? 0 : m.from[at]);
-    gpu_int(&c, at < 0 ? 0 : m.to[at]);
-  }
+  if (shallow)
+    set_move_3(&c, n, &m);
+  else
+    set_move_6(&c, n, &m);
   return gpu_dispatch_items(&c, n, error);
 }
 
@@ -110,14 +160,35 @@ GPU_OP(pad) {
   gpu_call c = gpu_call_new(run, l, GPU_K_pad_words);
   gpu_tensor(&c, x);
   gpu_tensor(&c, out);
-  gpu_int(&c, out->elements);
-  gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT));
-  gpu_int(&c, (int32_t)kit_pad_value(l));
-  for (int i = DEEP - 1; i >= 0; i--) {
-    const int at = i - (DEEP - x->rank);
-    if (i) gpu_int(&c, at < 0 ? 1 : out->dim[at]);
-    gpu_int(&c, at < 0 ? 1 : x->dim[at]);
-    gpu_int(&c, at < 0 ? 0 : before[at]);
+  int64_t o[DEEP], from[DEEP], b[DEEP];
+  for (int i = 0; i < DEEP; i++) {
+    const int at = i - (DEEP - x->rank); /* dims in front are 1 */
+    o[i] = at < 0 ? 1 : out->dim[at];
+    from[i] = at < 0 ? 1 : x->dim[at];
+    b[i] = at < 0 ? 0 : before[at];
   }
+  const gpu_params_pad_words params = {
+      .n = out->elements,
+      .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT),
+      .fill = (int32_t)kit_pad_value(l),
+      .o5 = o[5],
+      .x5 = from[5],
+      .b5 = b[5],
+      .o4 = o[4],
+      .x4 = from[4],
+      .b4 = b[4],
+      .o3 = o[3],
+      .x3 = from[3],
+      .b3 = b[3],
+      .o2 = o[2],
+      .x2 = from[2],
+      .b2 = b[2],
+      .o1 = o[1],
+      .x1 = from[1],
+      .b1 = b[1],
+      .x0 = from[0],
+      .b0 = b[0],
+  };
+  gpu_set_pad_words(&c, &params);
   return gpu_dispatch_items(&c, out->elements, error);
 }

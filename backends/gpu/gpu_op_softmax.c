@@ -9,10 +9,13 @@ GPU_OP(softmax) {
   gpu_call c = gpu_call_new(run, l, a.inner == 1 ? GPU_K_softmax_rows : GPU_K_softmax_strided);
   gpu_tensor(&c, x);
   gpu_tensor(&c, &l->out[0]);
-  gpu_int(&c, a.outer);
-  gpu_int(&c, a.n);
-  if (a.inner != 1) gpu_int(&c, a.inner);
-  gpu_int(&c, logarithm);
-  return a.inner == 1 ? gpu_dispatch_rows(&c, a.outer, error)
-                      : gpu_dispatch_items(&c, a.outer * a.inner, error);
+  if (a.inner == 1) {
+    const gpu_params_softmax_rows params = {.rows = a.outer, .cols = a.n, .take_log = logarithm};
+    gpu_set_softmax_rows(&c, &params);
+    return gpu_dispatch_rows(&c, a.outer, error);
+  }
+  const gpu_params_softmax_strided params = {
+      .outer = a.outer, .n = a.n, .inner = a.inner, .take_log = logarithm};
+  gpu_set_softmax_strided(&c, &params);
+  return gpu_dispatch_items(&c, a.outer * a.inner, error);
 }

@@ -4,24 +4,7 @@
 #include "gpu/gpu_layer.h"
 #include "kit/kit_plugin_table.h"
 
-static const kit_backend backend = {
-    .name = GPU_PLUGIN_NAME,
-    .support = gpu_support,
-    .weight_format = gpu_weight_format,
-    .weight_bytes = gpu_weight_bytes,
-    .open = gpu_open,
-    .close = gpu_close,
-    .weight = gpu_weight_buffer,
-    .launch = gpu_launch,
-    .strided = gpu_strided,
-    .workspace = gpu_workspace,
-    .alloc = gpu_alloc,
-    .release = gpu_release,
-    .upload = gpu_upload,
-    .download = gpu_download,
-    .begin = gpu_begin,
-    .finish = gpu_finish,
-};
+static const kit_backend backend = {.name = GPU_PLUGIN_NAME, GPU_BACKEND_HOOKS};
 
 static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
                        uint32_t *n, accel_plugin_error *error) {

@@ -8,9 +8,8 @@ int32_t gpu_probe_open(gpu_probe *probe, gpu_store store, int64_t m, int64_t n, 
   gpu_self *s = probe->self;
   gpu_product *p = &probe->product;
   *p = gpu_bare_product(store, n, k);
-  const uint64_t rows_of_x = (uint64_t)(m * k) * 4,
-                 activations_q = gpu_activations_q_bytes(s, &p->w.w, false, m),
-                 bytes[GPU_PROBE_MEMORIES] = {[GPU_PROBE_X] = 2 * rows_of_x,
+  const uint64_t activations_q = gpu_activations_q_bytes(s, &p->w.w, false, m),
+                 bytes[GPU_PROBE_MEMORIES] = {[GPU_PROBE_X] = (uint64_t)(m * k) * 4,
                                               [GPU_PROBE_W] = (uint64_t)n * p->w.w.row_words * 4,
                                               [GPU_PROBE_SCALE] = (uint64_t)n * 4,
                                               [GPU_PROBE_Y] = (uint64_t)(m * (n > k ? n : k)) * 4,
@@ -19,16 +18,13 @@ int32_t gpu_probe_open(gpu_probe *probe, gpu_store store, int64_t m, int64_t n, 
   for (int i = 0; !rc && i < GPU_PROBE_MEMORIES; i++)
     rc = gpu_pool_take(&s->pool, bytes[i] ? bytes[i] : 4, &probe->memory[i], error);
   if (rc) return rc;
-  for (int i = 0; i < 2; i++)
-    probe->x[i] = (kit_tensor){.id = i,
-                               .dtype = ACCEL_PLUGIN_F32,
-                               .rank = 2,
-                               .dim = {m, k},
-                               .elements = m * k,
-                               .row_stride = k,
-                               .buffer = probe->memory[GPU_PROBE_X],
-                               .offset = i ? rows_of_x : 0,
-                               .weight = -1};
+  probe->x = (kit_tensor){.dtype = ACCEL_PLUGIN_F32,
+                          .rank = 2,
+                          .dim = {m, k},
+                          .elements = m * k,
+                          .row_stride = k,
+                          .buffer = probe->memory[GPU_PROBE_X],
+                          .weight = -1};
   p->w.w.data = probe->memory[GPU_PROBE_W];
   p->w.w.scale = store == GPU_STORE_I8 ? probe->memory[GPU_PROBE_SCALE] : NULL;
   p->y = gpu_part(gpu_memory_at(probe->memory[GPU_PROBE_Y]), 0, (uint64_t)(m * n) * 4);
@@ -63,14 +59,15 @@ int32_t gpu_probe_products(gpu_probe *probe, int64_t m, int times, double *ms,
   void *run = NULL;
   int32_t rc = begin(probe, &run, error);
   if (rc) return rc;
-  probe->product.m = m;
+  probe->product.m = probe->x.dim[0] = m;
+  probe->x.elements = m * probe->product.k;
+  probe->product.x = &probe->x;
   for (int i = 0; !rc && i < times; i++) {
-    kit_tensor *x = &probe->x[i % 2];
-    x->dim[0] = m;
-    x->elements = m * probe->product.k;
-    probe->product.x = x;
+    gpu_quantized none = {0};
+    probe->product.quantized = &none;
     rc = gpu_linear_multiply(run, &l, &probe->product, error);
   }
+  probe->product.quantized = NULL;
   return finish(probe, run, rc, ms, error);
 }
 
@@ -85,9 +82,13 @@ int32_t gpu_probe_softmax(gpu_probe *probe, int64_t rows, int64_t columns, int t
     gpu_call c = gpu_call_new(run, &l, GPU_K_softmax_rows);
     gpu_bind(&c, gpu_part(gpu_memory_at(probe->memory[GPU_PROBE_X]), 0, bytes));
     gpu_bind(&c, gpu_part(gpu_memory_at(probe->memory[GPU_PROBE_Y]), 0, bytes));
-    gpu_int(&c, rows);
-    gpu_int(&c, columns);
-    gpu_int(&c, 1); /* the logarithm */
+    const gpu_params_softmax_rows params = {
+        .rows = rows,
+        .cols = columns,
+        /* the logarithm */
+        .take_log = 1,
+    };
+    gpu_set_softmax_rows(&c, &params);
     rc = gpu_dispatch_rows(&c, rows, error);
   }
   return finish(probe, run, rc, ms, error);

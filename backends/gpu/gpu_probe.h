@@ -23,9 +23,7 @@ typedef struct gpu_probe {
   gpu_self *self;
   const accel_plugin_host *host;
   gpu_product product;
-  /* Two tensors of the rows of x, taken in turns: a product that finds the quantised activations of
-   * the one before would leave out part of its work. */
-  kit_tensor x[2];
+  kit_tensor x;
   gpu_memory *memory[GPU_PROBE_MEMORIES];
 } gpu_probe;
 

@@ -71,17 +71,12 @@ static bool same_place(gpu_binding a, gpu_binding b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.bytes == b.bytes;
 }
 
-/* A tensor has one value in a run and stays in place while a launch that reads it is to come, so Q,
- * K and V, or gate and up, use what the first of them wrote. */
-bool gpu_activations_are_there(gpu_run *run, const gpu_product *p, uint32_t kernel,
+gpu_quantized gpu_quantized_of(const gpu_run *run, const gpu_product *p, uint32_t kernel,
                                gpu_binding to) {
-  const gpu_quantized last = run->quantized;
-  run->quantized = (gpu_quantized){.kernel = kernel,
-                                   .launch = run->launches,
-                                   .tensor = p->x->id,
-                                   .rows = p->m,
-                                   .from = gpu_at(run, p->x),
-                                   .to = to};
-  return last.kernel == kernel && run->launches - last.launch <= 1 && last.tensor == p->x->id &&
-         last.rows == p->m && same_place(last.from, run->quantized.from) && same_place(last.to, to);
+  return (gpu_quantized){.kernel = kernel, .rows = p->m, .from = gpu_at(run, p->x), .to = to};
+}
+
+bool gpu_quantized_same(const gpu_quantized *a, const gpu_quantized *b) {
+  return a->kernel == b->kernel && a->rows == b->rows && same_place(a->from, b->from) &&
+         same_place(a->to, b->to);
 }

@@ -11,6 +11,14 @@
 enum { GPU_LARGE_ROWS = 128 };                         /* rows of a large tile of the result */
 enum { GPU_LINEAR_BIAS = 1, GPU_LINEAR_RESIDUAL = 2 }; /* flags of all kernels of linear */
 
+/* Which activations lie in a launch's workspace as codes, halves (gpu_op_linear_q.c) or packed
+ * (opencl/cpu): its other products of the same x read them there. */
+typedef struct gpu_quantized {
+  uint32_t kernel; /* that wrote them; 0: there are none yet */
+  int64_t rows;
+  gpu_binding from, to;
+} gpu_quantized;
+
 typedef struct gpu_product {
   const kit_tensor *x;
   gpu_matrix w;
@@ -18,6 +26,7 @@ typedef struct gpu_product {
   gpu_binding y;
   /* workspace of gpu_activations_q_bytes, or of gpu_cpu_kernels.packed_workspace */
   gpu_binding activations_q;
+  gpu_quantized *quantized;  /* what lies there: the launch's, kept from product to product */
   int64_t m, n, k, y_stride; /* in elements */
   int32_t act;
   float alpha;
@@ -55,8 +64,9 @@ uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool
 /* Where the rows' scales begin in it: bytes behind m rows of codes. */
 uint64_t gpu_activations_q_scales(const gpu_weight *w, int64_t m);
 
-/* Whether the launch before this one, or this launch, left p->x as `kernel` writes it at `to`; it
- * is taken to be there from now on: where it was not, the caller dispatches the kernel. */
-bool gpu_activations_are_there(gpu_run *run, const gpu_product *p, uint32_t kernel, gpu_binding to);
+/* p->x as `kernel` writes it at `to`. */
+gpu_quantized gpu_quantized_of(const gpu_run *run, const gpu_product *p, uint32_t kernel,
+                               gpu_binding to);
+bool gpu_quantized_same(const gpu_quantized *a, const gpu_quantized *b);
 
 #endif

@@ -37,6 +37,11 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   return rc;
 }
 
+int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error) {
+  return run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[node], error)
+                      : ACCEL_PLUGIN_OK;
+}
+
 /* Fails with the first index outside its range that a kernel found, in the order of the program. */
 static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;
@@ -190,16 +195,6 @@ void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows) {
   gpu_bind(c, m->w.scale ? gpu_memory_at(m->w.scale) : gpu_none(c->run));
 }
 
-void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
-  gpu_int(c, m->w.row_words);
-  gpu_int(c, first);
-  gpu_int(c, m->w.group_k);
-  gpu_int(c, m->w.group_n);
-  gpu_int(c, m->w.groups_k);
-  gpu_int(c, (int64_t)m->w.scale_kind);
-  gpu_float(c, (double)m->w.outer);
-}
-
 /* ---- dispatches ---- */
 
 /* Description of a gpu_dispatch.kernel. */
@@ -268,11 +263,11 @@ static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error) {
   const gpu_kernel *k = kernel_of(c->run, c->kernel);
   const uint32_t *most = c->run->self->limits.groups;
-  if (c->n_bind != k->n_bind || c->n_param * 4 != k->params_bytes)
-    return kit_launch_fail(
-        c->launch, error, ACCEL_PLUGIN_E_UNSUPPORTED,
-        "a mistake of the op layer: %s takes %u buffers and %u parameters, given %u and %u",
-        k->name, k->n_bind, k->params_bytes / 4, c->n_bind, c->n_param);
+  if (c->n_bind != k->n_bind || c->params != k->params)
+    return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                           "a mistake of the op layer: %s takes %u buffers, given %u%s", k->name,
+                           k->n_bind, c->n_bind,
+                           c->params == k->params ? "" : ", and parameters of other kernels");
   if (c->too_large || x > most[0] || y > most[1] || z > most[2]) return too_large(c, error);
   if (x < 1 || y < 1 || z < 1) return ACCEL_PLUGIN_OK;
   const gpu_dispatch d = {.kernel = c->kernel,

@@ -44,7 +44,7 @@ struct gpu_stream {
   void *before; /* whose device was current on the run's thread */
 };
 
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* of opened and its users */
 static gpu_device *opened[MAX_DEVICES];
 
 /* ---- errors ---- */
@@ -228,6 +228,17 @@ static void fill_limits(const gpu_device *d, gpu_limits *l) {
   fill_units(d, l);
 }
 
+/* The open device, or `made` from now on where there is none: NULL when that is NULL, too. Kernels
+ * are compiled without the lock, so two threads that open a device at once may both make it. */
+static gpu_device *use_opened(uint32_t index, gpu_device *made) {
+  pthread_mutex_lock(&opening);
+  if (!opened[index]) opened[index] = made;
+  gpu_device *d = opened[index];
+  if (d) d->users++;
+  pthread_mutex_unlock(&opening);
+  return d;
+}
+
 static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
                         gpu_limits *limits, accel_plugin_error *error) {
   const char *why;
@@ -237,15 +248,16 @@ static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu
   int n = 0;
   if (r->count(&n) || index >= (uint32_t)n || index >= MAX_DEVICES)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u: there are %d", index, n);
-  int32_t rc = ACCEL_PLUGIN_OK;
-  pthread_mutex_lock(&opening);
-  if (!opened[index])
-    rc = device_new(r, index, options ? options->host : NULL, &opened[index], error);
-  if (!rc) opened[index]->users++;
-  *out = rc ? NULL : opened[index];
-  pthread_mutex_unlock(&opening);
-  if (!rc) fill_limits(*out, limits);
-  return rc;
+  *out = use_opened(index, NULL);
+  if (!*out) {
+    gpu_device *made = NULL;
+    const int32_t rc = device_new(r, index, options ? options->host : NULL, &made, error);
+    if (rc) return rc;
+    *out = use_opened(index, made);
+    if (*out != made) device_free(made);
+  }
+  fill_limits(*out, limits);
+  return ACCEL_PLUGIN_OK;
 }
 
 static void hip_close(gpu_device *d) {

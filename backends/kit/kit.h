@@ -10,8 +10,8 @@
  * Files, top to bottom: kit_answers.c (supports, estimate), kit_run.c (handler), kit_session.c
  * (sessions, with kit_sequence.c, kit_sequence_file.c, kit_state.c and kit_pages.c under it),
  * kit_endpoint.c (open, close), kit_profile.c, kit_frame.c (what one run needs to itself),
- * kit_plan_cache.c, kit_plan.c (memory plans), kit_memory.c (limit, free list), kit_bind.c (dims, row
- * spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
+ * kit_plan_cache.c, kit_plan.c (memory plans), kit_constants.c (on the device), kit_memory.c (limit, free
+ * list), kit_bind.c (dims, row spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
  * kit_scalar_*.c (every op in plain C).
  */
 #ifndef ACCEL_KIT_H
@@ -222,7 +222,7 @@ typedef struct kit_backend {
    * (lengths differ from run to run under one plan), self is NULL in estimates.  NULL hook:
    * none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
-  /* Device memory (scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
+  /* Device memory (constants, scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
   int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
   void (*release)(void *self, void *buffer);
   int32_t (*upload)(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/kit_constants.h"
 #include "kit/kit_internal.h"
 
 bool kit_abi_compatible(uint32_t core_abi) {
@@ -181,6 +182,9 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   }
   e.peak_load = e.weights + largest;
   if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);
+  uint64_t constants = 0;
+  if (!rc && backend->alloc) rc = kit_constants_size(p, &constants, error);
+  e.scratch += constants;
   if (e.scratch && !backend->alloc) e.scratch = kit_alloc_pages_size(e.scratch);
   estimate_states(p, &o, &e);
   kit_program_free(p);

@@ -131,11 +131,12 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   kit_memory_init(&e->memory, backend);
   kit_plan_cache_init(&e->plans);
   int32_t rc = kit_program_copy(program, &e->program, error);
-  kit_frame_pool_init(&e->frames, e->program, &e->memory);
+  kit_frame_pool_init(&e->frames, e->program, &e->memory, &e->constants);
   if (!rc) rc = refuse(backend, e->program, &o.precision, error);
   if (!rc) rc = check_options(backend, &o, error);
   if (!rc) rc = count_weights(e, &o, error);
   if (!rc) rc = open_backend(e, device, &o, error);
+  if (!rc) rc = kit_constants_open(&e->constants, e->program, &e->memory, error);
   if (rc)
     kit_cleanup(e, o.host);
   else
@@ -156,6 +157,7 @@ void kit_cleanup(accel_plugin_endpoint *e, const accel_plugin_host *host) {
   kit_trim(e, NULL, NULL);
   kit_frame_pool_destroy(&e->frames);
   kit_plan_cache_destroy(&e->plans);
+  kit_constants_close(&e->constants, &e->memory);
   if (e->self && e->backend->close) e->backend->close(e->self);
   kit_memory_destroy(&e->memory);
   kit_program_free(e->program);

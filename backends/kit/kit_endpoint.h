@@ -21,6 +21,7 @@ struct accel_plugin_endpoint {
   uint64_t max_tokens; /* of a sequence; 0: no limit */
   uint32_t max_sequences;
   uint64_t identity; /* of program, build and precision: exported sequences are bound to it */
+  kit_constants constants;
   kit_plan_cache plans;
   kit_frame_pool frames;
 };

@@ -90,8 +90,8 @@ static kit_frame *frame_new(const kit_frame_pool *pool) {
 }
 
 void kit_frame_pool_init(kit_frame_pool *pool, const accel_plugin_program *program,
-                         kit_memory *memory) {
-  *pool = (kit_frame_pool){.program = program, .memory = memory};
+                         kit_memory *memory, const kit_constants *constants) {
+  *pool = (kit_frame_pool){.program = program, .memory = memory, .constants = constants};
   pthread_mutex_init(&pool->lock, NULL);
 }
 
@@ -147,6 +147,7 @@ void kit_frame_locate(const kit_frame_pool *pool, const kit_frame *f, kit_tensor
   const kit_backend *backend = pool->memory->backend;
   const kit_location *at = &f->plan->location[t->id];
   const accel_plugin_entry *e = &pool->program->entry[f->plan->entry];
+  uint64_t offset = at->offset;
   char *base = NULL;
   switch (at->storage) {
     case KIT_STORAGE_SCRATCH:
@@ -159,7 +160,9 @@ void kit_frame_locate(const kit_frame_pool *pool, const kit_frame *f, kit_tensor
       base = kit_view_data(&f->out[at->index]);
       break;
     case KIT_STORAGE_CONST:
-      base = (char *)pool->program->tensor[t->id].data;
+      base =
+          backend->alloc ? pool->constants->buffer : (char *)pool->program->tensor[at->index].data;
+      if (backend->alloc) offset += pool->constants->offset[at->index];
       break;
     case KIT_STORAGE_WEIGHT:
       base = backend->weight ? backend->weight(pool->memory->self, at->index) : NULL;
@@ -167,12 +170,12 @@ void kit_frame_locate(const kit_frame_pool *pool, const kit_frame *f, kit_tensor
   }
   if (backend->alloc) {
     t->buffer = base;
-    t->offset = at->offset;
+    t->offset = offset;
     /* inputs that the caller gave in host memory can be read there as well */
     for (uint32_t i = 0; i < e->n_in; i++)
       if (e->in[i] == t->id) t->data = f->in[i].host;
   } else {
-    t->data = base ? base + at->offset : NULL;
+    t->data = base ? base + offset : NULL;
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "kit/kit_constants.h"
 #include "kit/kit_internal.h"
 #include "kit/kit_memory.h"
 
@@ -39,10 +40,11 @@ typedef struct kit_frame_pool {
   uint32_t n_idle;
   const accel_plugin_program *program;
   kit_memory *memory;
+  const kit_constants *constants; /* of the endpoint */
 } kit_frame_pool;
 
 void kit_frame_pool_init(kit_frame_pool *pool, const accel_plugin_program *program,
-                         kit_memory *memory);
+                         kit_memory *memory, const kit_constants *constants);
 void kit_frame_pool_destroy(kit_frame_pool *pool); /* no run is under way */
 /* The idle frame with the most scratch, or a new one; NULL: no memory. */
 kit_frame *kit_frame_take(kit_frame_pool *pool);

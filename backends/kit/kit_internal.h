@@ -40,8 +40,8 @@ typedef enum kit_storage {
 
 typedef struct kit_location {
   uint8_t storage; /* kit_storage */
-  uint32_t index;  /* input or output of the entry, weight */
-  uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight */
+  uint32_t index;  /* input or output of the entry, weight, tensor that is the constant */
+  uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight, constant */
   uint64_t bytes;  /* of the elements */
 } kit_location;
 

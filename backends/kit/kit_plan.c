@@ -361,8 +361,7 @@ static void lifetimes(planner *w) {
 
 /* ---- 5. locations ---- */
 
-/* Locations of everything that does not live in scratch; on a device inputs and constants are copied in
- * first. */
+/* Locations of everything that does not live in scratch; on a device inputs are copied in first. */
 static void fixed_locations(planner *w) {
   kit_plan *plan = w->plan;
   for (uint32_t i = 0; i < w->p->n_tensor; i++) {
@@ -372,8 +371,9 @@ static void fixed_locations(planner *w) {
     if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
       at->storage = KIT_STORAGE_WEIGHT;
       at->index = (uint32_t)t->weight;
-    } else if (t->kind == ACCEL_PLUGIN_TENSOR_CONST && !w->device) {
+    } else if (t->kind == ACCEL_PLUGIN_TENSOR_CONST) {
       at->storage = KIT_STORAGE_CONST;
+      at->index = i;
     } else if (t->kind == ACCEL_PLUGIN_TENSOR_INPUT && !w->device) {
       at->storage = KIT_STORAGE_INPUT;
       for (uint32_t k = 0; k < w->e->n_in; k++)

@@ -135,17 +135,11 @@ static int32_t make_rows(job *j, accel_plugin_error *error) {
 
 /* ---- inputs and outputs on a device ---- */
 
-/* Inputs given in host memory, and constants, into scratch. */
+/* Inputs given in host memory, into scratch. */
 static int32_t upload(job *j, accel_plugin_error *error) {
   const kit_memory *m = &j->endpoint->memory;
-  const accel_plugin_program *p = j->endpoint->program;
   void *scratch = j->frame->buffer;
   int32_t rc = ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; !rc && i < p->n_tensor; i++) {
-    const kit_location *at = &j->plan->location[i];
-    if (p->tensor[i].kind == ACCEL_PLUGIN_TENSOR_CONST && at->storage == KIT_STORAGE_SCRATCH)
-      rc = kit_memory_write(m, scratch, at->offset, p->tensor[i].data, at->bytes, error);
-  }
   for (uint32_t i = 0; !rc && i < j->n_in; i++) {
     const accel_plugin_view *v = &j->frame->in[i];
     const kit_location *at = &j->plan->location[j->entry->in[i]];

@@ -141,10 +141,11 @@ struct gpu_device {
   atomic_ullong replayed;  /* submissions of commands recorded earlier */
   double ms_per_tick;
   uint64_t timeout_ns; /* of one submission */
-  pthread_mutex_t queue_lock, staging_lock, pipeline_lock, stream_lock;
+  pthread_mutex_t queue_lock, staging_lock, cache_lock, stream_lock;
   gpu_buffer *staging;
   VkPipelineCache cache;
-  uint32_t made, saved; /* pipelines, and how many of them the cache on disk knows */
+  atomic_uint made; /* pipelines */
+  uint32_t saved;   /* how many of them the cache on disk knows */
   vlk_layout layout[GPU_BINDINGS + 1];
   _Atomic(VkPipeline) pipeline[GPU_KERNELS];
   gpu_stream *idle;

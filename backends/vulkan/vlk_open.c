@@ -172,7 +172,7 @@ static void destroy(gpu_device *d) {
   }
   pthread_mutex_destroy(&d->queue_lock);
   pthread_mutex_destroy(&d->staging_lock);
-  pthread_mutex_destroy(&d->pipeline_lock);
+  pthread_mutex_destroy(&d->cache_lock);
   pthread_mutex_destroy(&d->stream_lock);
   free(d);
 }
@@ -190,7 +190,7 @@ static int32_t make(const vlk_loader *loader, uint32_t index, gpu_device **out,
   atomic_init(&d->quota, VLK_QUOTA);
   pthread_mutex_init(&d->queue_lock, NULL);
   pthread_mutex_init(&d->staging_lock, NULL);
-  pthread_mutex_init(&d->pipeline_lock, NULL);
+  pthread_mutex_init(&d->cache_lock, NULL);
   pthread_mutex_init(&d->stream_lock, NULL);
   fill_limits(d);
   VkResult result = make_device(d);

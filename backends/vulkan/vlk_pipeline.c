@@ -58,6 +58,8 @@ static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
     snprintf(why, n, "it reads %u buffers, the device allows %u", k->n_bind, most);
 }
 
+/* No lock is held while the driver compiles: of two threads that need a kernel at once both make it,
+ * and the first one's stays. */
 int32_t vlk_pipeline(gpu_device *d, uint32_t kernel, VkPipeline *out, accel_plugin_error *error) {
   char why[160];
   *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire);
@@ -66,22 +68,18 @@ int32_t vlk_pipeline(gpu_device *d, uint32_t kernel, VkPipeline *out, accel_plug
   if (*why)
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s: %s",
                     gpu_kernels[kernel].name, why);
-  int32_t rc = ACCEL_PLUGIN_OK;
-  pthread_mutex_lock(&d->pipeline_lock);
-  *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_relaxed);
-  if (!*out) {
-    VkResult result = make(d, kernel, out);
-    snprintf(why, sizeof why, "kernel %s cannot be compiled by the driver",
-             gpu_kernels[kernel].name);
-    if (result != VK_SUCCESS) {
-      rc = vlk_fail(d, error, result, why);
-    } else {
-      d->made++;
-      atomic_store_explicit(&d->pipeline[kernel], *out, memory_order_release);
-    }
+  VkPipeline made, none = VK_NULL_HANDLE;
+  const VkResult result = make(d, kernel, &made);
+  snprintf(why, sizeof why, "kernel %s cannot be compiled by the driver", gpu_kernels[kernel].name);
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, why);
+  if (atomic_compare_exchange_strong(&d->pipeline[kernel], &none, made)) {
+    atomic_fetch_add(&d->made, 1);
+    *out = made;
+  } else {
+    d->DestroyPipeline(d->handle, made, NULL);
+    *out = none;
   }
-  pthread_mutex_unlock(&d->pipeline_lock);
-  return rc;
+  return ACCEL_PLUGIN_OK;
 }
 
 /* ---- the cache on disk ---- */
@@ -128,8 +126,9 @@ void vlk_cache_save(gpu_device *d, const accel_plugin_host *host) {
   char key[128];
   size_t n = 0;
   if (!host || !host->cache_put || !d->cache) return;
-  pthread_mutex_lock(&d->pipeline_lock);
-  bool more = d->made > d->saved &&
+  pthread_mutex_lock(&d->cache_lock);
+  const uint32_t made = atomic_load(&d->made);
+  bool more = made > d->saved &&
               d->GetPipelineCacheData(d->handle, d->cache, &n, NULL) == VK_SUCCESS &&
               n > sizeof(VkPipelineCacheHeaderVersionOne);
   void *data = more ? malloc(n) : NULL;
@@ -138,7 +137,7 @@ void vlk_cache_save(gpu_device *d, const accel_plugin_host *host) {
     cache_key(d, key, sizeof key);
     host->cache_put(host->self, key, &part, 1);
   }
-  d->saved = d->made;
-  pthread_mutex_unlock(&d->pipeline_lock);
+  d->saved = made;
+  pthread_mutex_unlock(&d->cache_lock);
   free(data);
 }

@@ -12,8 +12,6 @@ from test_layering import ROOT, sources
 
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 COLUMNS = 100
-# Pages that are not wrapped yet (scripts/wrap-docs).
-UNWRAPPED = {"docs/cuda.md", "docs/opencl.md", "docs/python.md", "docs/rocm.md", "docs/vulkan.md"}
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 
 
@@ -86,9 +84,7 @@ class Documents(unittest.TestCase):
         self.none_of(p for path in pages() for p in link_problems(path, read(path), self.page))
 
     def test_lines(self):
-        self.none_of(p for path in pages() if path not in UNWRAPPED for p in width_problems(path, read(path)))
-        for path in UNWRAPPED:
-            self.assertTrue(list(width_problems(path, read(path))), f"{path} needs no entry in UNWRAPPED any more")
+        self.none_of(p for path in pages() for p in width_problems(path, read(path)))
 
     def test_every_page_is_reached_from_the_readme(self):
         found, new = set(), ["README.md"]

@@ -238,7 +238,8 @@ static bool reads_strides(const accel_plugin_program *p, const accel_plugin_node
   return n->op == ACCEL_PLUGIN_OP_NORM && (operand == 0 || operand == 3);
 }
 /* Device memory that is really host memory, and counts. */
-static int live_buffers;
+static int live_buffers, uploads;
+static uint64_t downloaded; /* bytes */
 static int32_t far_alloc(void *self, uint64_t n, void **out, accel_plugin_error *error) {
   (void)self, (void)error;
   *out = malloc(n ? n : 1);
@@ -254,12 +255,14 @@ static int32_t far_up(void *self, void *buffer, uint64_t offset, const void *fro
                       accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy((char *)buffer + offset, from, n);
+  uploads++;
   return 0;
 }
 static int32_t far_down(void *self, void *to, void *buffer, uint64_t offset, uint64_t n,
                         accel_plugin_error *error) {
   (void)self, (void)error;
   memcpy(to, (char *)buffer + offset, n);
+  downloaded += n;
   return 0;
 }
 static int32_t far_launch(void *self, const kit_launch *given, accel_plugin_error *error) {
@@ -363,8 +366,83 @@ static void chains_reuse_one_block(void **state) {
   accel__program_free(&p);
 }
 
+/* y = x + c and the constant itself as an output: c goes to the device when the endpoint opens, x with
+ * every run; the constant's buffer goes back when it closes. */
+static void constants_are_uploaded_once(void **state) {
+  static const float c[4] = {10, 20, 30, 40};
+  (void)state;
+  accel__program *p = accel__program_new("constant");
+  accel__dim dims[2] = {accel__symbol(p, "T", 1, 64, 8), accel__const_dim(p, 4)};
+  accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dims),
+                k = accel__constant_f32(p, "c", 1, (int64_t[]){4}, c),
+                out[2] = {
+                    accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, k),
+                    accel__reshape(p, k, 2,
+                                   (accel__dim[]){accel__const_dim(p, 2), accel__const_dim(p, 2)})};
+  accel__entry(p, "run", &x, 1, out, 2);
+  assert_int_equal(accel__program_finish(p), ACCEL_OK);
+  const kit_backend *backends[] = {&toy, &far_toy};
+  for (int b = 0; b < 2; b++) {
+    toy_host h;
+    toy_host_init(&h, NULL);
+    uploads = 0;
+    accel_plugin_endpoint *e = toy_init(backends[b], p, &h, 0);
+    assert_int_equal(uploads, b);
+    for (int run = 1; run <= 3; run++) {
+      float rows[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8], again[4];
+      accel_plugin_view in = toy_view(0, rows, 2, 2, 4),
+                        to[2] = {{.size = sizeof in, .host = y, .capacity = sizeof y},
+                                 {.size = sizeof in, .host = again, .capacity = sizeof again}};
+      accel_plugin_run r = {.size = sizeof r, .host = &h.host};
+      accel_plugin_error error = {.size = sizeof error};
+      assert_int_equal(kit_handler(e, NULL, &r, &in, 1, to, 2, &error), 0);
+      assert_int_equal(uploads, b * (1 + run));
+      for (int i = 0; i < 8; i++) assert_true(y[i] == rows[i] + c[i % 4]);
+      assert_memory_equal(again, c, sizeof c);
+    }
+    kit_cleanup(e, &h.host);
+  }
+  assert_int_equal(live_buffers, 0);
+  accel__program_free(&p);
+}
+
+/* Of two results only the one that is wanted comes to the host: of a prompt the logits of each
+ * sequence's last row, not those of all rows. */
+static void only_wanted_results_come_to_the_host(void **state) {
+  (void)state;
+  accel__program *p = accel__program_new("wanted");
+  accel__dim dims[2] = {accel__symbol(p, "T", 1, 64, 8), accel__const_dim(p, 4)};
+  accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dims),
+                out[2] = {accel__slice(p, accel__unary(p, ACCEL_PLUGIN_UNARY_NEG, x), 0, 0, 1),
+                          accel__unary(p, ACCEL_PLUGIN_UNARY_ABS, x)};
+  accel__entry(p, "run", &x, 1, out, 2);
+  assert_int_equal(accel__program_finish(p), ACCEL_OK);
+  toy_host h;
+  toy_host_init(&h, NULL);
+  accel_plugin_endpoint *e = toy_init(&far_toy, p, &h, 0);
+  float rows[8] = {1, 2, 3, 4, 5, 6, 7, 8}, first[4], all[8];
+  const uint64_t bytes[3] = {0, sizeof first, sizeof first + sizeof all};
+  for (int wanted = 1; wanted <= 2; wanted++) {
+    accel_plugin_view in = toy_view(0, rows, 2, 2, 4),
+                      to[2] = {{.size = sizeof in, .host = first, .capacity = sizeof first},
+                               {.size = sizeof in,
+                                .host = wanted == 2 ? all : NULL,
+                                .capacity = sizeof all}};
+    accel_plugin_run r = {.size = sizeof r, .host = &h.host};
+    accel_plugin_error error = {.size = sizeof error};
+    downloaded = 0;
+    assert_int_equal(kit_handler(e, NULL, &r, &in, 1, to, 2, &error), 0);
+    assert_int_equal(downloaded, bytes[wanted]);
+    for (int i = 0; i < 4; i++) assert_true(first[i] == -rows[i]);
+  }
+  kit_cleanup(e, &h.host);
+  accel__program_free(&p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(random_programs),
+                                     cmocka_unit_test(constants_are_uploaded_once),
+                                     cmocka_unit_test(only_wanted_results_come_to_the_host),
                                      cmocka_unit_test(chains_reuse_one_block)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ uint gpu_as_uint(float x) { return floatBitsToUint(x); }
 uint gpu_as_uint(int x) { return uint(x); }
 int gpu_as_int(float x) { return floatBitsToInt(x); }
 int gpu_as_int(uint x) { return int(x); }
-#ifdef COOPERATIVE /* words of kernels/matrix.h */
+#ifdef COOPERATIVE /* words of kernels/matrix_unit.h */
 #define SUB_LANE int(gl_SubgroupInvocationID)
 #if STORE == 3
 #define MATRIX_A(a) icoopmatNV<8, gl_ScopeSubgroup, 16, 32> a

@@ -4,6 +4,7 @@
 
 #include "gpu/gpu_product.h"
 #include "opencl/cpu/ocl_cpu_pack.h"
+#include "opencl/ocl_cpu_params.h" /* by embed.cmake */
 
 /* PANELS_ONE: panel_one.k's PANELS; BLOCK_TILES and PANEL_K: panel.k's TILES and KC. */
 enum { PANELS_ONE = 4, BLOCK_TILES = 20, PANEL_K = 128, OFFSETS = 16 };
@@ -42,15 +43,21 @@ static uint64_t packed_bytes(const gpu_self *self, const gpu_weight *w, int64_t 
 static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding packed,
                       accel_plugin_error *error) {
   const register_tile *tile = tile_of(run->self);
-  if (gpu_activations_are_there(run, p, tile->packing, packed)) return ACCEL_PLUGIN_OK;
+  const gpu_quantized want = gpu_quantized_of(run, p, tile->packing, packed);
+  if (gpu_quantized_same(p->quantized, &want)) return ACCEL_PLUGIN_OK;
   gpu_call c = gpu_call_new(run, l, tile->packing);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, packed);
-  gpu_int(&c, p->m);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
-  return gpu_dispatch_grid(&c, gpu_ceil_div(p->k, PANEL_K), gpu_ceil_div(p->m, tile->rows), 1,
-                           error);
+  const ocl_cpu_params_panel_x14 params = {
+      .m = p->m,
+      .k = p->k,
+      .x_stride = p->x->row_stride,
+  };
+  ocl_cpu_set_panel_x14(&c, &params);
+  const int32_t rc =
+      gpu_dispatch_grid(&c, gpu_ceil_div(p->k, PANEL_K), gpu_ceil_div(p->m, tile->rows), 1, error);
+  if (!rc) *p->quantized = want;
+  return rc;
 }
 
 /* A call of panel_one.k or panel.k, whose parameters are the same. */
@@ -65,19 +72,21 @@ static gpu_call panel_call(gpu_run *run, const kit_launch *l, const gpu_product 
   gpu_tensor(&c, p->bias);
   gpu_tensor(&c, p->residual);
   gpu_bind(&c, p->y);
-  gpu_int(&c, p->m);
-  gpu_int(&c, p->n);
-  gpu_int(&c, p->k);
-  gpu_int(&c, p->y_stride);
-  gpu_int(&c, packed->panel_words);
-  gpu_int(&c, w->group_k);
-  gpu_int(&c, w->groups_k);
-  gpu_int(&c, block);
-  gpu_int(&c, (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
-                  (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0) |
-                  (packed->offsets ? OFFSETS : 0));
-  gpu_int(&c, p->act);
-  gpu_float(&c, (double)p->alpha);
+  const ocl_cpu_params_panel14 params = {
+      .m = p->m,
+      .n = p->n,
+      .k = p->k,
+      .y_stride = p->y_stride,
+      .panel_words = packed->panel_words,
+      .group_k = w->group_k,
+      .groups_k = w->groups_k,
+      .block = block,
+      .flags = (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) |
+               (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0) | (packed->offsets ? OFFSETS : 0),
+      .act = p->act,
+      .alpha = (double)p->alpha,
+  };
+  ocl_cpu_set_panel14(&c, &params);
   return c;
 }
 
