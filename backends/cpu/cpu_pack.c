@@ -21,20 +21,14 @@ static const layout_info layouts[CPU_LAYOUT_COUNT] = {
 
 static cpu_layout layout_of_store(const accel_plugin_format *f) {
   switch (f->store) {
-    case ACCEL_PLUGIN_BF16:
-      return CPU_LAYOUT_BF16;
-    case ACCEL_PLUGIN_F16:
-      return CPU_LAYOUT_F16;
-    case ACCEL_PLUGIN_E4M3:
-      return CPU_LAYOUT_E4M3;
-    case ACCEL_PLUGIN_E5M2:
-      return CPU_LAYOUT_E5M2;
-    case ACCEL_PLUGIN_I8:
-      return CPU_LAYOUT_I8;
-    case ACCEL_PLUGIN_I4:
-    case ACCEL_PLUGIN_U4:
-    case ACCEL_PLUGIN_E2M1:
-      return CPU_LAYOUT_I4;
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) \
+  case ACCEL_PLUGIN_##name:                           \
+    return CPU_LAYOUT_##name;
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  case ACCEL_PLUGIN_##name:                                                                      \
+    return CPU_LAYOUT_##cpu;
+#include "formats/formats.def"
   }
   return CPU_LAYOUT_F32;
 }

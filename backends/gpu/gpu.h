@@ -153,43 +153,45 @@ extern const gpu_api gpu_plugin_api;
 
 /* ---- kernels: gpu_kernels.def ---- */
 
-/* Stores of weights as kernels know them (kernels/weight.h and gpu_kernels.cmake have the same
- * numbers). */
+/* Stores of weights as kernels know them, numbered in the order of formats.def (gpu_kernels.cmake
+ * reads the same lines).  The first four are always these: some kernels have them alone. */
 typedef enum gpu_store {
-  GPU_STORE_F32 = 0,
-  GPU_STORE_F16 = 1,
-  GPU_STORE_BF16 = 2,
-  GPU_STORE_I8 = 3,
-  GPU_STORE_U4 = 4, /* int4 too: codes are stored offset by 8, which is their zero */
-  GPU_STORE_E4M3 = 5,
-  GPU_STORE_E5M2 = 6,
-  GPU_STORE_E2M1 = 7,
-  GPU_STORE_U8 = 8,
-  GPU_STORES = 9
+#define GPU_STORE_own(name)                           GPU_STORE_##name,
+#define GPU_STORE_as_u4(name)                         /* codes are stored offset by 8, which is their zero */
+#define GPU_STORE_none(name)                          /* widened to fp32 */
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) GPU_STORE_##gpu(name)
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  GPU_STORE_##gpu(name)
+#include "formats/formats.def"
+#undef GPU_STORE_own
+#undef GPU_STORE_as_u4
+#undef GPU_STORE_none
+  GPU_STORES
 } gpu_store;
+_Static_assert(GPU_STORE_F32 == 0 && GPU_STORE_F16 == 1 && GPU_STORE_BF16 == 2 && GPU_STORE_I8 == 3,
+               "numbers of kernels that are for some stores alone");
 
-/* GPU_K_<name> for every kernel, in the order of gpu_kernel_list (gpu_kernels.cmake). */
+/* Kernels of a GPU_KERNEL_STORES line by its `count`. */
+enum { GPU_STORES_3 = 3, GPU_STORES_4 = 4, GPU_STORES_all = GPU_STORES };
+
+/* GPU_K_<name> for every kernel, in the order of gpu_kernel_list (gpu_kernels.cmake); of the kernels of
+ * a store for the first and the last (gpu_kernel_of_store). */
 typedef enum gpu_kernel_id {
 #define GPU_SUBGROUP_0(name)
 #define GPU_SUBGROUP_1(name) GPU_K_##name##_sub,
-#define GPU_STORES_3(name, end) \
-  GPU_K_##name##_f32##end, GPU_K_##name##_f16##end, GPU_K_##name##_bf16##end,
-#define GPU_STORES_4(name, end) GPU_STORES_3(name, end) GPU_K_##name##_i8##end,
-#define GPU_STORES_9(name, end)                                               \
-  GPU_STORES_4(name, end)                                                     \
-  GPU_K_##name##_u4##end, GPU_K_##name##_e4m3##end, GPU_K_##name##_e5m2##end, \
-      GPU_K_##name##_e2m1##end, GPU_K_##name##_u8##end,
 #define GPU_STORES_SUBGROUP_0(name, count)
-#define GPU_STORES_SUBGROUP_1(name, count)              GPU_STORES_##count(name, _sub)
+#define GPU_STORES_SUBGROUP_1(name, count) GPU_STORES_OF(name, _sub, count)
+#define GPU_STORES_OF(name, end, count) \
+  GPU_K_##name##_f32##end,              \
+      GPU_K_##name##_last##end = GPU_K_##name##_f32##end + GPU_STORES_##count - 1,
 #define GPU_KERNEL(name, file, defines, apis, subgroup) GPU_K_##name, GPU_SUBGROUP_##subgroup(name)
 #define GPU_KERNEL_STORES(name, file, defines, apis, subgroup, count) \
-  GPU_STORES_##count(name, ) GPU_STORES_SUBGROUP_##subgroup(name, count)
+  GPU_STORES_OF(name, , count) GPU_STORES_SUBGROUP_##subgroup(name, count)
 #include "gpu/gpu_kernels.def"
 #undef GPU_SUBGROUP_0
 #undef GPU_SUBGROUP_1
-#undef GPU_STORES_3
-#undef GPU_STORES_4
-#undef GPU_STORES_9
+#undef GPU_STORES_OF
 #undef GPU_STORES_SUBGROUP_0
 #undef GPU_STORES_SUBGROUP_1
   GPU_KERNELS

@@ -7,21 +7,33 @@
 #include "formats/weight_matrix.h"
 #include "gpu/gpu_layer.h"
 
-const uint8_t gpu_store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
+const uint8_t gpu_store_bits[GPU_STORES] = {
+#define BITS_own(name, bits) [GPU_STORE_##name] = bits,
+#define BITS_as_u4(name, bits)
+#define BITS_none(name, bits)
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) BITS_##gpu(name, bits)
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  BITS_##gpu(name, bits)
+#include "formats/formats.def"
+};
 
 /* ---- formats ---- */
 
 bool gpu_store_of(uint8_t dtype, gpu_store *out) {
-  static const struct {
-    uint8_t dtype;
-    gpu_store store;
-  } known[] = {{ACCEL_PLUGIN_F32, GPU_STORE_F32},   {ACCEL_PLUGIN_F16, GPU_STORE_F16},
-               {ACCEL_PLUGIN_BF16, GPU_STORE_BF16}, {ACCEL_PLUGIN_I8, GPU_STORE_I8},
-               {ACCEL_PLUGIN_I4, GPU_STORE_U4},     {ACCEL_PLUGIN_U4, GPU_STORE_U4},
-               {ACCEL_PLUGIN_E4M3, GPU_STORE_E4M3}, {ACCEL_PLUGIN_E5M2, GPU_STORE_E5M2},
-               {ACCEL_PLUGIN_E2M1, GPU_STORE_E2M1}, {ACCEL_PLUGIN_U8, GPU_STORE_U8}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (known[i].dtype == dtype) return *out = known[i].store, true;
+  switch (dtype) {
+#define STORE_own(name)   return *out = GPU_STORE_##name, true;
+#define STORE_as_u4(name) return *out = GPU_STORE_U4, true;
+#define STORE_none(name)  return false;
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) \
+  case ACCEL_PLUGIN_##name:                           \
+    STORE_##gpu(name)
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  case ACCEL_PLUGIN_##name:                                                                      \
+    STORE_##gpu(name)
+#include "formats/formats.def"
+  }
   return false;
 }
 
@@ -73,10 +85,15 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
   int64_t rows, k;
   kit_weight_matrix(&program->weight[index], &rows, &k);
   gpu_store store;
-  if (!accel_format_known(f) || !gpu_store_of(f->store, &store)) {
+  if (!accel_format_known(f)) {
     snprintf(why, n, "weight '%.60s': store %u with scale %u, zero %u, outer %u is unknown",
              program->weight[index].name, f->store, f->scale, f->zero, f->outer);
     return ACCEL_PLUGIN_NO;
+  }
+  if (!gpu_store_of(f->store, &store)) {
+    snprintf(why, n, "weight '%.60s' is widened to fp32 while loading",
+             program->weight[index].name);
+    return ACCEL_PLUGIN_EMULATED;
   }
   if (!accel_format_plain(f) && f->group_k && (int64_t)f->group_k < k && f->group_k % 8) {
     snprintf(why, n, "weight '%.60s': groups of %u columns; kernels need multiples of 8",
@@ -108,8 +125,7 @@ static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
   gpu_weight w = {.outer = 1.0f};
   kit_weight_matrix(&p->weight[index], &w.n, &w.k);
   gpu_store store = GPU_STORE_F32;
-  (void)gpu_store_of(f->store, &store);
-  if (keeps_format(p, index, store)) {
+  if (gpu_store_of(f->store, &store) && keeps_format(p, index, store)) {
     w.store = store;
     w.scale_kind = scale_of(f);
   }

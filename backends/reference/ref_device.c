@@ -13,11 +13,12 @@ int32_t ref_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
   if (capacity < 1) return ACCEL_PLUGIN_OK;
   if (out->size < sizeof *out)
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
-  accel_plugin_device d = {.size = out->size,
-                           .type = ACCEL_PLUGIN_DEVICE_SOFTWARE,
-                           .flags = ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY,
-                           .wave = 1,
-                           .units = 1};
+  accel_plugin_device d = {
+      .size = out->size,
+      .type = ACCEL_PLUGIN_DEVICE_SOFTWARE,
+      .flags = ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY | ACCEL_PLUGIN_DEVICE_REFERENCE,
+      .wave = 1,
+      .units = 1};
   snprintf(d.id, sizeof d.id, "reference");
   snprintf(d.name, sizeof d.name, "reference kernels in plain C");
   snprintf(d.arch, sizeof d.arch, "scalar");

@@ -632,7 +632,8 @@ enum {
   ACCEL_PLUGIN_DEVICE_I8DOT = 8,          /**< has dot products of 8-bit integers */
   ACCEL_PLUGIN_DEVICE_MATRIX_F16 = 16,    /**< has matrix units for halves */
   ACCEL_PLUGIN_DEVICE_MATRIX_I8 = 32,     /**< has matrix units for 8-bit integers */
-  ACCEL_PLUGIN_DEVICE_AMD = 64            /**< is an AMD GPU */
+  ACCEL_PLUGIN_DEVICE_AMD = 64,           /**< is an AMD GPU */
+  ACCEL_PLUGIN_DEVICE_REFERENCE = 128     /**< others are tested against it: tested at fp32 alone */
 };
 
 /** One device of a plugin. */

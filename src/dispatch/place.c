@@ -166,7 +166,7 @@ static accel_status remember(accel_endpoint *ep, accel__device *device,
 static accel_status prove(accel__hardware *hardware, accel__device *device, const char *precision) {
   if (!accel__registry_precision_name(precision)) return ACCEL_OK; /* try_candidate refuses it */
   if (device->facts.type == ACCEL_PLUGIN_DEVICE_CPU || !strcmp(precision, "fp32") ||
-      !strcmp(device->info.plugin, "reference"))
+      device->facts.flags & ACCEL_PLUGIN_DEVICE_REFERENCE)
     return ACCEL_OK;
   return accel__device_test_precision(hardware, device, precision);
 }

@@ -4,97 +4,14 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "formats/format_table.h"
 
-/* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables
- * of LEAST_TABLE embeddings or fewer, are kept in wider formats, and rows of LONG elements have
- * groups of twice as many bytes.  docs/decisions/ has the measurements. */
-enum {
-  GROUP = 32,
-  NV_GROUP = 16,
-  BYTE_GROUP = 128,
-  LEAST_FP8 = 64,
-  LEAST_GROUPED = 256,
-  LONG = 512,
-  LEAST_TABLE = 64
-};
+/* Rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables of LEAST_TABLE embeddings or fewer, are
+ * kept in wider formats, and rows of LONG elements have groups of twice as many bytes.
+ * docs/decisions/ has the measurements. */
+enum { LEAST_FP8 = 64, LEAST_GROUPED = 256, LONG = 512, LEAST_TABLE = 64 };
 
-#define PLAIN_FORMAT(dtype)                                                                       \
-  {                                                                                               \
-    ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, \
-        0                                                                                         \
-  }
-/* One scale a row: of the output channel, or of the embedding. */
-#define ROW_FORMAT(dtype) \
-  { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1 }
-
-typedef struct precision_row {
-  const char *name;
-  uint8_t compute, kv;
-  /* moe is as linear; plain weights are always fp32 */
-  accel_plugin_format linear, head, embedding, conv;
-} precision_row;
-
-static const precision_row table[] = {
-    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, PLAIN_FORMAT(F32), PLAIN_FORMAT(F32),
-     PLAIN_FORMAT(F32), PLAIN_FORMAT(F32)},
-    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, PLAIN_FORMAT(F16), PLAIN_FORMAT(F16),
-     PLAIN_FORMAT(F16), PLAIN_FORMAT(F16)},
-    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16),
-     PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16)},
-    {"int8",
-     ACCEL_PLUGIN_I8,
-     ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, BYTE_GROUP,
-      1},
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8)},
-    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ROW_FORMAT(E4M3), ROW_FORMAT(E4M3),
-     ROW_FORMAT(E4M3), PLAIN_FORMAT(F16)},
-    {"int4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8)},
-    {"uint4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8)},
-    {"fp4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_F32, NV_GROUP, 1},
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8),
-     ROW_FORMAT(I8)},
-};
-
-static const precision_row *find_row(const char *name) {
-  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-    if (!strcmp(table[i].name, name)) return &table[i];
-  return NULL;
-}
-
-static accel_plugin_format format_of(const precision_row *row, uint32_t use) {
-  switch (use) {
-    case ACCEL_PLUGIN_USE_LINEAR:
-    case ACCEL_PLUGIN_USE_MOE:
-      return row->linear;
-    case ACCEL_PLUGIN_USE_HEAD:
-      return row->head;
-    case ACCEL_PLUGIN_USE_EMBEDDING:
-      return row->embedding;
-    case ACCEL_PLUGIN_USE_CONV:
-      return row->conv;
-    default:
-      return table[0].linear; /* fp32 */
-  }
-}
+static bool is_plain(uint8_t store) { return store <= ACCEL_PLUGIN_BF16; }
 
 /* Of patterns[*n] those that hold at a precision, without "@precision". */
 static accel_status patterns_at(const char *precision, const char *const *patterns, uint32_t *n,
@@ -166,31 +83,40 @@ static void find_roles(const accel_plugin_program *p, const uint8_t *seen, uint8
 
 /* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output
  * channels only. */
-static accel_plugin_format weight_format(const accel_plugin_weight *w, const precision_row *row,
+static accel_plugin_format weight_format(const accel_plugin_weight *w, uint8_t store,
                                          uint8_t role) {
-  static const accel_plugin_format half = PLAIN_FORMAT(F16), byte = ROW_FORMAT(I8);
-  if (w->rank < 2) return table[0].linear;
+  const accel_plugin_format half = accel_format_facts_of(ACCEL_PLUGIN_F16)->format;
+  if (w->rank < 2) return accel_format_facts_of(ACCEL_PLUGIN_F32)->format;
   const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
-  accel_plugin_format format = head ? row->head : format_of(row, w->use);
-  if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
-  if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE &&
-      format.scale != ACCEL_PLUGIN_NO_DTYPE)
-    return half;
+  accel_plugin_format format = accel_format_for_use(store, head ? ACCEL_PLUGIN_USE_HEAD : w->use);
+  const bool coded = format.scale != ACCEL_PLUGIN_NO_DTYPE;
+  if (role & ROLE_TRANSPOSED && coded) return half;
+  if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE && coded) return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
-  if (format.group_k && k < LEAST_GROUPED) return byte;
-  if (format.group_k == BYTE_GROUP && k >= LONG) format.group_k = 2 * BYTE_GROUP;
+  if (format.group_k && k < LEAST_GROUPED) return accel_format_by_row(ACCEL_PLUGIN_I8);
+  if (format.group_k && accel_format_facts_of(format.store)->bits == 8 && k >= LONG)
+    format.group_k *= 2;
   return format;
+}
+
+accel_status accel__precision_unknown(const char *name, const char *also) {
+  accel__buffer known = {0};
+  accel__buffer_printf(&known, "%s", also);
+  for (uint32_t i = 0; i < ACCEL_FORMAT_NUMBERS; i++)
+    if (*accel_format_facts_of(i)->precision)
+      accel__buffer_printf(&known, " %s", accel_format_facts_of(i)->precision);
+  accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known:%s", name,
+              known.data ? known.data : "");
+  accel__buffer_free(&known);
+  return ACCEL_ERROR_ARGUMENT;
 }
 
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name,
                                   const char *const *keep_fp32, uint32_t n_keep,
                                   accel__arena *arena, accel_plugin_precision *out) {
-  const precision_row *row = find_row(name);
-  if (!row)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
-                       name);
+  const uint8_t store = accel_precision_store(name);
+  if (store == ACCEL_PLUGIN_NO_DTYPE) return accel__precision_unknown(name, "");
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint8_t *seen = accel__arena_array(arena, program->n_tensor, sizeof *seen);
@@ -202,11 +128,14 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   ACCEL_TRY(patterns_at(name, keep_fp32, &n_keep, arena, &patterns));
   for (uint32_t i = 0; i < program->n_weight; i++) {
     const bool keep = kept(program->weight[i].name, patterns, n_keep);
-    format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);
+    format[i] = weight_format(&program->weight[i], keep ? ACCEL_PLUGIN_F32 : store, role[i]);
   }
-  *out = (accel_plugin_precision){
-      .size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};
-  strncpy(out->name, row->name, sizeof out->name - 1);
+  const bool as_stored = is_plain(store) || store == ACCEL_PLUGIN_I8;
+  *out = (accel_plugin_precision){.size = sizeof *out,
+                                  .compute = as_stored ? store : ACCEL_PLUGIN_F32,
+                                  .kv = is_plain(store) ? store : ACCEL_PLUGIN_F16,
+                                  .format = format};
+  strncpy(out->name, name, sizeof out->name - 1);
   return ACCEL_OK;
 }
 

@@ -7,8 +7,9 @@
 
 /* Exact; the low four bits of code. */
 static inline float accel_e2m1_to_f32(uint8_t code) {
-  const float value = accel_minifloat_to_f32(code & 7u, 1, 1);
-  return code & 8 ? -value : value;
+  static const float values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+  return values[code & 15];
 }
 
 /* To nearest, ties to even; beyond 6, and NaN, becomes 6 with the sign of the value. */

@@ -5,13 +5,15 @@
 
 #include "formats/minifloat.h"
 
+/* (8 + m) * 2^(e - 10), below the normal numbers m * 2^-9 */
+#define ACCEL__E4M3(c)                                                           \
+  (((c)&0x7f) == 0x7f ? __builtin_nanf("")                                       \
+                      : ACCEL__SIGN(c) * (float)(((c)&7) + ((c)&0x78 ? 8 : 0)) * \
+                            (float)(1u << ((c)&0x78 ? (c) >> 3 & 15 : 1)) / 1024.0f)
+static const float accel__e4m3_values[256] = {ACCEL__256(ACCEL__E4M3)};
+
 /* Exact. */
-static inline float accel_e4m3_to_f32(uint8_t code) {
-  const uint32_t nan_bits = 0x7fc00000u;
-  float value = accel_minifloat_to_f32(code & 0x7fu, 3, 7);
-  if ((code & 0x7f) == 0x7f) memcpy(&value, &nan_bits, sizeof value);
-  return code & 0x80 ? -value : value;
-}
+static inline float accel_e4m3_to_f32(uint8_t code) { return accel__e4m3_values[code]; }
 
 /* To nearest, ties to even; beyond the largest value, infinity included, becomes the largest.  NaN
  * stays NaN. */

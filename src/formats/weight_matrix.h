@@ -14,11 +14,10 @@
 
 #include "accel/plugin.h"
 #include "formats/convert.h"
-#include "formats/e2m1.h"
-#include "formats/e4m3.h"
-#include "formats/e5m2.h"
 #include "formats/e8m0.h"
-#include "formats/int4.h"
+#include "formats/format_table.h"
+#define ACCEL_FORMAT_CODECS
+#include "formats/formats.def"
 
 /* Of the parts, what the format does not have is NULL.  No alignment is asked for. */
 typedef struct accel_matrix {
@@ -49,10 +48,7 @@ static inline bool accel_format_plain(const accel_plugin_format *f) {
 
 /* Can accel_matrix_rows read it? */
 static inline bool accel_format_known(const accel_plugin_format *f) {
-  bool coded = f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_U8 ||
-               f->store == ACCEL_PLUGIN_I4 || f->store == ACCEL_PLUGIN_U4 ||
-               f->store == ACCEL_PLUGIN_E4M3 || f->store == ACCEL_PLUGIN_E5M2 ||
-               f->store == ACCEL_PLUGIN_E2M1;
+  bool coded = accel_format_facts_of(f->store)->weights;
   bool scale = f->scale <= ACCEL_PLUGIN_BF16 || f->scale == ACCEL_PLUGIN_E8M0 ||
                f->scale == ACCEL_PLUGIN_E4M3;
   bool zero =
@@ -68,24 +64,7 @@ static inline bool accel_format_equal(const accel_plugin_format *a, const accel_
 
 /* Bits of one element of a dtype that a format may name; 0 for NO_DTYPE. */
 static inline uint32_t accel_format_bits(uint8_t dtype) {
-  switch (dtype) {
-    case ACCEL_PLUGIN_F64:
-    case ACCEL_PLUGIN_I64:
-      return 64;
-    case ACCEL_PLUGIN_F32:
-    case ACCEL_PLUGIN_I32:
-      return 32;
-    case ACCEL_PLUGIN_F16:
-    case ACCEL_PLUGIN_BF16:
-      return 16;
-    case ACCEL_PLUGIN_I4:
-    case ACCEL_PLUGIN_U4:
-    case ACCEL_PLUGIN_E2M1:
-      return 4;
-    case ACCEL_PLUGIN_NO_DTYPE:
-      return 0;
-  }
-  return 8;
+  return accel_format_facts_of(dtype)->bits;
 }
 
 static inline int64_t accel_groups(int64_t elements, uint32_t group) {
@@ -142,20 +121,40 @@ static inline float accel_scale_at(uint8_t dtype, const void *data, int64_t i) {
   return 0;
 }
 
-/* Value of code 0..15 of a four-bit store. */
-static inline float accel_code4_to_f32(uint8_t store, uint8_t code) {
-  return store == ACCEL_PLUGIN_I4   ? accel_int4_to_f32(code)
-         : store == ACCEL_PLUGIN_U4 ? accel_uint4_to_f32(code)
-                                    : accel_e2m1_to_f32(code);
+/* Codes of one store, one byte each (of four bits 0..15), that share a scale. */
+static inline void accel_decode_codes(uint8_t store, const uint8_t *codes, int64_t count,
+                                      float zero, float scale, float outer, float *out) {
+  switch (store) {
+#define ACCEL_CODED(name, bits, file, precision, type, zeros, outers, group, largest, codec, cpu, \
+                    gpu)                                                                          \
+  case ACCEL_PLUGIN_##name:                                                                       \
+    for (int64_t i = 0; i < count; i++)                                                           \
+      out[i] = (accel_##codec##_to_f32(codes[i]) - zero) * scale * outer;                         \
+    break;
+#include "formats/formats.def"
+  }
+}
+
+/* codes[i], one byte each = the nearest code of x[i] * inverse. */
+static inline void accel_encode_codes(uint8_t store, const float *x, int64_t count, float inverse,
+                                      uint8_t *codes) {
+  switch (store) {
+#define ACCEL_CODED(name, bits, file, precision, type, zeros, outers, group, largest, codec, cpu, \
+                    gpu)                                                                          \
+  case ACCEL_PLUGIN_##name:                                                                       \
+    for (int64_t i = 0; i < count; i++) codes[i] = accel_f32_to_##codec(x[i] * inverse);          \
+    break;
+#include "formats/formats.def"
+  }
 }
 
 /* Elements [first, first+count) of one row that share a scale: sixteen products, then look-ups. */
 static inline void accel__decode_codes4(uint8_t store, const uint8_t *row, int64_t first,
                                         int64_t count, float zero, float scale, float outer,
                                         float *out) {
+  static const uint8_t all[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   float value[16];
-  for (int c = 0; c < 16; c++)
-    value[c] = (accel_code4_to_f32(store, (uint8_t)c) - zero) * scale * outer;
+  accel_decode_codes(store, all, 16, zero, scale, outer, value);
   int64_t i = 0;
   if (first % 2 && count) out[i++] = value[row[first / 2] >> 4];
   for (const uint8_t *pair = row + (first + i) / 2; i + 1 < count; i += 2, pair++) {
@@ -163,49 +162,6 @@ static inline void accel__decode_codes4(uint8_t store, const uint8_t *row, int64
     out[i + 1] = value[*pair >> 4];
   }
   if (i < count) out[i] = value[row[(first + i) / 2] & 15];
-}
-
-/* All codes of the eight-bit floats; as constants, so that a look-up is all a code costs. */
-#define ACCEL__FOUR(f, c) f(c), f((c) + 1), f((c) + 2), f((c) + 3)
-#define ACCEL__16(f, c) \
-  ACCEL__FOUR(f, c), ACCEL__FOUR(f, (c) + 4), ACCEL__FOUR(f, (c) + 8), ACCEL__FOUR(f, (c) + 12)
-#define ACCEL__64(f, c) \
-  ACCEL__16(f, c), ACCEL__16(f, (c) + 16), ACCEL__16(f, (c) + 32), ACCEL__16(f, (c) + 48)
-#define ACCEL__256(f)  ACCEL__64(f, 0), ACCEL__64(f, 64), ACCEL__64(f, 128), ACCEL__64(f, 192)
-#define ACCEL__SIGN(c) ((c)&0x80 ? -1.0f : 1.0f)
-/* (8 + m) * 2^(e - 10), below the normal numbers m * 2^-9 */
-#define ACCEL__E4M3(c)                                                           \
-  (((c)&0x7f) == 0x7f ? __builtin_nanf("")                                       \
-                      : ACCEL__SIGN(c) * (float)(((c)&7) + ((c)&0x78 ? 8 : 0)) * \
-                            (float)(1u << ((c)&0x78 ? (c) >> 3 & 15 : 1)) / 1024.0f)
-/* (4 + m) * 2^(e - 17), below the normal numbers m * 2^-16 */
-#define ACCEL__E5M2(c)                                                             \
-  (((c)&0x7f) > 0x7c    ? __builtin_nanf("")                                       \
-   : ((c)&0x7f) == 0x7c ? ACCEL__SIGN(c) * __builtin_inff()                        \
-                        : ACCEL__SIGN(c) * (float)(((c)&3) + ((c)&0x7c ? 4 : 0)) * \
-                              (float)(1u << ((c)&0x7c ? (c) >> 2 & 31 : 1)) / 131072.0f)
-static const float accel__e4m3_values[256] = {ACCEL__256(ACCEL__E4M3)};
-static const float accel__e5m2_values[256] = {ACCEL__256(ACCEL__E5M2)};
-
-static inline void accel__decode_codes8(uint8_t store, const uint8_t *codes, int64_t count,
-                                        float zero, float scale, float outer, float *out) {
-#define ACCEL__DECODE(value) \
-  for (int64_t i = 0; i < count; i++) out[i] = ((value)-zero) * scale * outer
-  switch (store) {
-    case ACCEL_PLUGIN_I8:
-      ACCEL__DECODE((float)(int8_t)codes[i]);
-      break;
-    case ACCEL_PLUGIN_U8:
-      ACCEL__DECODE((float)codes[i]);
-      break;
-    case ACCEL_PLUGIN_E4M3:
-      ACCEL__DECODE(accel__e4m3_values[codes[i]]);
-      break;
-    case ACCEL_PLUGIN_E5M2:
-      ACCEL__DECODE(accel__e5m2_values[codes[i]]);
-      break;
-  }
-#undef ACCEL__DECODE
 }
 
 static inline void accel__decode_plain(uint8_t store, const unsigned char *from, int64_t count,
@@ -245,7 +201,7 @@ static inline void accel_matrix_rows(const accel_matrix *m, int64_t first, int64
       if (nibbles)
         accel__decode_codes4(f->store, row, at, elements, zero, scale, outer, out + at);
       else
-        accel__decode_codes8(f->store, row + at, elements, zero, scale, outer, out + at);
+        accel_decode_codes(f->store, row + at, elements, zero, scale, outer, out + at);
     }
   }
 }

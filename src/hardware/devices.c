@@ -8,8 +8,13 @@
 #include "hardware/hardware_internal.h"
 #include "registry/registry.h"
 
-const char *const accel__proof_precision[ACCEL__PROOFS] = {"fp32", "fp16",  "bf16", "int8",
-                                                           "int4", "uint4", "fp8",  "fp4"};
+const char *const accel__proof_precision[ACCEL__PROOFS] = {
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) precision,
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  precision,
+#include "formats/formats.def"
+};
 
 const char *accel__type_name(uint32_t type) {
   static const char *const names[] = {"other",      "cpu",      "discrete",

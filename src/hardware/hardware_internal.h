@@ -11,10 +11,18 @@
 #include "hardware/hardware.h"
 #include "hardware/selftest.h"
 
-/* all precisions; fp32, fp16, bf16: of detection */
-enum { ACCEL__PROOFS = 8, ACCEL__PROOFS_DETECTED = 3 };
+/* One for each storage format, in the order of formats.def; the first three are run at detection. */
+enum {
+#define ACCEL_PLAIN(name, bits, file, precision, gpu) ACCEL__PROOF_OF_##name,
+#define ACCEL_CODED(name, bits, file, precision, scale, zero, outer, group, largest, codec, cpu, \
+                    gpu)                                                                         \
+  ACCEL__PROOF_OF_##name,
+#include "formats/formats.def"
+  ACCEL__PROOFS,
+  ACCEL__PROOFS_DETECTED = 3
+};
 enum { ACCEL__PROOF_UNTRIED = -1 };
-extern const char *const accel__proof_precision[ACCEL__PROOFS];
+extern const char *const accel__proof_precision[ACCEL__PROOFS]; /* "": no precision makes it */
 
 typedef struct accel__entry accel__entry;
 

@@ -53,6 +53,7 @@ static accel_status add_file(accel__hardware *h, const char *path, const char *k
   file->why = why;
   file->name = file->implementation_type = file->version = file->build_id = "";
   file->known = verdict != ACCEL__VERDICT_UNSEEN;
+  /* by the file's name: before it is opened, there is nothing of the plugin's to ask */
   file->trusted = !strcmp(file->key, "cpu") || !strcmp(file->key, "reference");
   ACCEL_PUSH(&h->arena, h->file, h->n_files, h->files_capacity, file);
   return ACCEL_OK;

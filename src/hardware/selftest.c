@@ -8,12 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/bf16.h"
-#include "formats/e2m1.h"
-#include "formats/e4m3.h"
-#include "formats/e8m0.h"
-#include "formats/fp16.h"
-#include "formats/int4.h"
+#include "formats/weight_matrix.h"
 #include "hardware/selftest_host.h"
 
 enum { SELFTEST_T = 3, SELFTEST_C = 20, SELFTEST_F = 36, SELFTEST_WEIGHTS = 6 };
@@ -144,48 +139,36 @@ static const accel_plugin_program program = {.size = sizeof program,
 
 /* ---- the precisions ---- */
 #define NONE ACCEL_PLUGIN_NO_DTYPE
-static const struct precision {
-  const char *name;
-  uint8_t compute, kv;
-  /* of the root mean square of the expected values; where codes of 8 bits may be multiplied,
-   * theirs */
-  double bound;
-  accel_plugin_format format; /* of w1 and w2 */
-} precisions[] = {
-    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, 1e-4, {ACCEL_PLUGIN_F32, NONE, NONE, NONE, 0, 0}},
-    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, 1e-2, {ACCEL_PLUGIN_F16, NONE, NONE, NONE, 0, 0}},
-    {"bf16",
-     ACCEL_PLUGIN_BF16,
-     ACCEL_PLUGIN_BF16,
-     6e-2,
-     {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0}},
-    {"int8",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     6e-2,
-     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
-    {"int4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     6e-2,
-     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1}},
-    {"uint4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     6e-2,
-     {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1}},
-    {"fp8",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     6e-2,
-     {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
-    {"fp4",
-     ACCEL_PLUGIN_F32,
-     ACCEL_PLUGIN_F16,
-     6e-2,
-     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1}},
-};
-enum { PRECISIONS = sizeof precisions / sizeof *precisions };
+
+/* What code[] is divided by, so that the largest is a code of the store. */
+static float unit_of(uint8_t store) {
+  const float largest = accel_format_facts_of(store)->largest;
+  return largest > 0 && largest < 6 ? 6 / largest : 1;
+}
+
+/* Code of a coded store for a number of code[]. */
+static uint8_t encoded(uint8_t store, int q) {
+  const accel_format_facts *facts = accel_format_facts_of(store);
+  const float x = (float)(facts->format.zero == NONE ? q : q + 8) / unit_of(store);
+  uint8_t out = 0;
+  accel_encode_codes(store, &x, 1, 1, &out);
+  return out;
+}
+
+/* Error allowed at a store, of the root mean square of the expected values; where codes of 8 bits
+ * may be multiplied, theirs.  Stores that do not have all of code[] round it. */
+static double bound_of(uint8_t store) {
+  if (store == ACCEL_PLUGIN_F32) return 1e-4;
+  if (store == ACCEL_PLUGIN_F16) return 1e-2;
+  for (int i = 0; i < CODES && store > ACCEL_PLUGIN_BF16; i++) {
+    const uint8_t coded = encoded(store, code[i]);
+    const float zero = accel_format_facts_of(store)->format.zero == NONE ? 0 : 8;
+    float back = 0;
+    accel_decode_codes(store, &coded, 1, zero, unit_of(store), 1, &back);
+    if (back != (float)code[i]) return 0.25;
+  }
+  return 6e-2;
+}
 
 /* ---- weights in their formats ---- */
 typedef struct selftest_weights {
@@ -197,37 +180,29 @@ typedef struct selftest_weights {
 } selftest_weights;
 
 static void put_code(void *row, uint32_t k, uint8_t store, int q, float scale) {
-  if (store == ACCEL_PLUGIN_F32) ((float *)row)[k] = (float)q / scale;
-  if (store == ACCEL_PLUGIN_F16) ((uint16_t *)row)[k] = accel_f32_to_fp16((float)q / scale);
-  if (store == ACCEL_PLUGIN_BF16) ((uint16_t *)row)[k] = accel_f32_to_bf16((float)q / scale);
-  if (store == ACCEL_PLUGIN_I8) ((int8_t *)row)[k] = (int8_t)q;
-  if (store == ACCEL_PLUGIN_E4M3) ((uint8_t *)row)[k] = accel_f32_to_e4m3((float)q);
-  if (store == ACCEL_PLUGIN_I4) accel_nibble_set(row, k, accel_f32_to_int4((float)q));
-  if (store == ACCEL_PLUGIN_U4) accel_nibble_set(row, k, (uint8_t)(q + 8));
-  if (store == ACCEL_PLUGIN_E2M1) accel_nibble_set(row, k, accel_f32_to_e2m1((float)q));
-}
-
-static size_t bytes_of_row(uint8_t store, size_t k) {
-  const bool narrow = store == ACCEL_PLUGIN_I8 || store == ACCEL_PLUGIN_E4M3;
-  return store == ACCEL_PLUGIN_F32    ? 4 * k
-         : store <= ACCEL_PLUGIN_BF16 ? 2 * k
-         : narrow                     ? k
-                                      : (k + 1) / 2;
+  const float value = (float)q / scale;
+  if (store == ACCEL_PLUGIN_F32) ((float *)row)[k] = value;
+  if (store == ACCEL_PLUGIN_F16) ((uint16_t *)row)[k] = accel_f32_to_fp16(value);
+  if (store == ACCEL_PLUGIN_BF16) ((uint16_t *)row)[k] = accel_f32_to_bf16(value);
+  if (store <= ACCEL_PLUGIN_BF16) return;
+  if (accel_format_bits(store) == 4)
+    accel_nibble_set(row, k, encoded(store, q));
+  else
+    ((uint8_t *)row)[k] = encoded(store, q);
 }
 
 static void fill_matrix(selftest_weights *s, int w, const accel_plugin_format *format) {
   const formula *f = &weight_formula[w];
   const uint32_t rows = (uint32_t)weights[w].dim[0], k = (uint32_t)weights[w].dim[1];
   const uint32_t groups = format->group_k ? (k + format->group_k - 1) / format->group_k : 1;
+  const float scale = unit_of(format->store) / f->scale;
   for (uint32_t i = 0; i < f->n; i++)
-    put_code((char *)s->data[w] + i / k * bytes_of_row(format->store, k), i % k, format->store,
+    put_code((char *)s->data[w] + i / k * accel_row_bytes(format->store, k), i % k, format->store,
              formula_code(f, i), f->scale);
   for (uint32_t i = 0; i < rows * groups; i++) {
-    if (format->scale == ACCEL_PLUGIN_F32) s->scale[w][i] = 1 / f->scale;
-    if (format->scale == ACCEL_PLUGIN_F16)
-      ((uint16_t *)s->scale[w])[i] = accel_f32_to_fp16(1 / f->scale);
-    if (format->scale == ACCEL_PLUGIN_E8M0)
-      ((uint8_t *)s->scale[w])[i] = accel_f32_to_e8m0(1 / f->scale);
+    if (format->scale == ACCEL_PLUGIN_F32) s->scale[w][i] = scale;
+    if (format->scale == ACCEL_PLUGIN_F16) ((uint16_t *)s->scale[w])[i] = accel_f32_to_fp16(scale);
+    if (format->scale == ACCEL_PLUGIN_E8M0) ((uint8_t *)s->scale[w])[i] = accel_f32_to_e8m0(scale);
   }
   s->format[w] = *format;
   if (format->scale != NONE) s->view[w].scale = s->scale[w];
@@ -239,7 +214,7 @@ static void fill_weights(selftest_weights *s, const accel_plugin_format *format)
   memset(s->zero, 8, sizeof s->zero);
   for (int w = 0; w < SELFTEST_WEIGHTS; w++) {
     s->view[w].data = s->data[w];
-    s->format[w] = precisions[0].format;
+    s->format[w] = accel_format_facts_of(ACCEL_PLUGIN_F32)->format;
     for (uint32_t i = 0; i < weight_formula[w].n; i++)
       s->data[w][i] = formula_value(&weight_formula[w], i);
     if (weights[w].use == ACCEL_PLUGIN_USE_LINEAR) fill_matrix(s, w, format);
@@ -325,9 +300,8 @@ static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device,
 
 accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision,
                              const accel_plugin_host *base, char *why, size_t n) {
-  size_t p = 0;
-  while (p < PRECISIONS && strcmp(precisions[p].name, precision)) p++;
-  if (p == PRECISIONS) {
+  const uint8_t store = accel_precision_store(precision);
+  if (store == NONE) {
     snprintf(why, n, "the self-test knows no precision '%s'", precision);
     return ACCEL__PROOF_UNKNOWN;
   }
@@ -336,13 +310,15 @@ accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const 
     snprintf(why, n, "no memory for the self-test");
     return ACCEL__PROOF_WRONG;
   }
-  fill_weights(s, &precisions[p].format);
+  const accel_plugin_format format = accel_format_for_test(store);
+  const bool plain = accel_format_plain(&format);
+  fill_weights(s, &format);
   accel__test_lent lent = {.base = base, .weight = s->view, .n_weight = SELFTEST_WEIGHTS};
   accel_plugin_host host = accel__test_host(&lent);
   accel_plugin_options options = {.size = sizeof options, .host = &host, .extra = ""};
   options.precision = (accel_plugin_precision){.size = sizeof options.precision,
-                                               .compute = precisions[p].compute,
-                                               .kv = precisions[p].kv,
+                                               .compute = plain ? store : ACCEL_PLUGIN_F32,
+                                               .kv = plain ? store : ACCEL_PLUGIN_F16,
                                                .flags = ACCEL_PLUGIN_ALLOW_EMULATED,
                                                .format = s->format};
   snprintf(options.precision.name, sizeof options.precision.name, "%s", precision);
@@ -355,7 +331,7 @@ accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const 
     if (rc != ACCEL_PLUGIN_OK) {
       proof = accel__test_failed("init", rc, &error, why, n);
     } else {
-      proof = run_and_compare(plugin, endpoint, &host, precisions[p].bound, why, n);
+      proof = run_and_compare(plugin, endpoint, &host, bound_of(store), why, n);
       plugin->cleanup(endpoint, &host);
     }
   }

@@ -100,11 +100,7 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params,
   if (params->precision && *params->precision) {
     const char *canonical = accel__registry_precision_name(params->precision);
     request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
-    if (!request.precision)
-      return accel__fail(
-          ACCEL_ERROR_ARGUMENT,
-          "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
-          params->precision);
+    if (!request.precision) return accel__precision_unknown(params->precision, " auto");
   }
   if (entry) {
     request.keep_fp32 = entry->keep_fp32;

@@ -224,10 +224,7 @@ accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_pa
   asking a = {0};
   accel__choice devices = {0};
   const char *only = params->precision ? accel__registry_precision_name(params->precision) : NULL;
-  if (params->precision && !only)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
-                       params->precision);
+  if (params->precision && !only) return accel__precision_unknown(params->precision, "");
   a.report = accel__task_result(sizeof *a.report);
   if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   a.arena = accel__task_arena(a.report);

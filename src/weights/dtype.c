@@ -3,66 +3,51 @@
 #include <string.h>
 
 #include "formats/convert.h"
+#include "formats/format_table.h"
 #include "weights/safetensors.h"
 
-typedef struct stored_type {
+/* Types that only files have; those of plugin.h are in formats.def. */
+static const struct stored_type {
   int dtype;
   const char *name;
   uint32_t bits;
-  bool in_files; /* a dtype name of the file format */
-} stored_type;
-
-static const stored_type types[] = {
-    {ACCEL_PLUGIN_F32, "F32", 32, true},
-    {ACCEL_PLUGIN_F16, "F16", 16, true},
-    {ACCEL_PLUGIN_BF16, "BF16", 16, true},
-    {ACCEL_PLUGIN_I64, "I64", 64, true},
-    {ACCEL_PLUGIN_I32, "I32", 32, true},
-    {ACCEL_PLUGIN_I8, "I8", 8, true},
-    {ACCEL_PLUGIN_U8, "U8", 8, true},
-    {ACCEL_PLUGIN_F64, "F64", 64, true},
-    {ACCEL_PLUGIN_BOOL, "BOOL", 8, true},
-    {ACCEL_PLUGIN_E4M3, "F8_E4M3", 8, true},
-    {ACCEL_PLUGIN_E5M2, "F8_E5M2", 8, true},
-    {ACCEL_PLUGIN_E8M0, "F8_E8M0", 8, true},
-    {ACCEL_PLUGIN_E2M1, "F4", 4, true},
-    {ACCEL_PLUGIN_I4, "I4", 4, false},
-    {ACCEL_PLUGIN_U4, "U4", 4, false},
-    {ACCEL__STORED_I16, "I16", 16, true},
-    {ACCEL__STORED_U16, "U16", 16, true},
-    {ACCEL__STORED_U32, "U32", 32, true},
-    {ACCEL__STORED_U64, "U64", 64, true},
-    {ACCEL__STORED_C64, "C64", 64, true},
-    {ACCEL__STORED_E2M3, "F6_E2M3", 6, true},
-    {ACCEL__STORED_E3M2, "F6_E3M2", 6, true},
-    {ACCEL__STORED_E4M3FNUZ, "F8_E4M3FNUZ", 8, true},
-    {ACCEL__STORED_E5M2FNUZ, "F8_E5M2FNUZ", 8, true},
+} only_stored[] = {
+    {ACCEL__STORED_I16, "I16", 16},
+    {ACCEL__STORED_U16, "U16", 16},
+    {ACCEL__STORED_U32, "U32", 32},
+    {ACCEL__STORED_U64, "U64", 64},
+    {ACCEL__STORED_C64, "C64", 64},
+    {ACCEL__STORED_E2M3, "F6_E2M3", 6},
+    {ACCEL__STORED_E3M2, "F6_E3M2", 6},
+    {ACCEL__STORED_E4M3FNUZ, "F8_E4M3FNUZ", 8},
+    {ACCEL__STORED_E5M2FNUZ, "F8_E5M2FNUZ", 8},
 };
-enum { TYPES = sizeof types / sizeof *types };
+enum { ONLY_STORED = sizeof only_stored / sizeof *only_stored };
 
-static const stored_type *type_of(accel_plugin_dtype dtype) {
-  for (int i = 0; i < TYPES; i++) {
-    if (types[i].dtype == (int)dtype) return &types[i];
-  }
+static const struct stored_type *stored_only(accel_plugin_dtype dtype) {
+  for (int i = 0; i < ONLY_STORED; i++)
+    if (only_stored[i].dtype == (int)dtype) return &only_stored[i];
   return NULL;
 }
 
 uint64_t accel__dtype_bits(accel_plugin_dtype dtype) {
-  const stored_type *type = type_of(dtype);
-  return type ? type->bits : 0;
+  const struct stored_type *stored = stored_only(dtype);
+  return stored ? stored->bits : accel_format_facts_of(dtype)->bits;
 }
 
 const char *accel__dtype_name(accel_plugin_dtype dtype) {
-  const stored_type *type = type_of(dtype);
-  return type ? type->name : "unknown";
+  const struct stored_type *stored = stored_only(dtype);
+  if (stored) return stored->name;
+  const accel_format_facts *facts = accel_format_facts_of(dtype);
+  return *facts->file ? facts->file : facts->bits ? facts->name : "unknown";
 }
 
 bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out) {
-  for (int i = 0; i < TYPES; i++) {
-    if (!types[i].in_files || strcmp(types[i].name, name) != 0) continue;
-    *out = (accel_plugin_dtype)types[i].dtype;
-    return true;
-  }
+  for (uint32_t d = 0; *name && d < ACCEL_FORMAT_NUMBERS; d++)
+    if (!strcmp(accel_format_facts_of(d)->file, name)) return *out = (accel_plugin_dtype)d, true;
+  for (int i = 0; i < ONLY_STORED; i++)
+    if (!strcmp(only_stored[i].name, name))
+      return *out = (accel_plugin_dtype)only_stored[i].dtype, true;
   return false;
 }
 

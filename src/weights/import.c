@@ -62,25 +62,22 @@ static accel_status find_family(accel__import *import) {
 
 /* ---- what was found ---- */
 
-static const struct {
-  uint8_t store;
-  const char *precision;
-} precisions[] = {
-    {ACCEL_PLUGIN_I8, "int8"},  {ACCEL_PLUGIN_U8, "int8"},   {ACCEL_PLUGIN_I4, "int4"},
-    {ACCEL_PLUGIN_U4, "uint4"}, {ACCEL_PLUGIN_E4M3, "fp8"},  {ACCEL_PLUGIN_E2M1, "fp4"},
-    {ACCEL_PLUGIN_F16, "fp16"}, {ACCEL_PLUGIN_BF16, "bf16"}, {ACCEL_PLUGIN_F32, "fp32"},
-};
-enum { PRECISIONS = sizeof precisions / sizeof *precisions };
+/* Bytes with zeros, which no precision makes, count as its bytes. */
+static const char *precision_of(uint32_t store) {
+  return accel_format_facts_of(store == ACCEL_PLUGIN_U8 ? ACCEL_PLUGIN_I8 : store)->precision;
+}
 
 /* The precision with the most elements, and a sentence with what there is. */
 static accel_status sum_up(accel__import *import) {
-  double elements[PRECISIONS] = {0}, most = 0;
-  for (uint32_t i = 0; i < import->n; i++)
-    for (int p = 0; p < PRECISIONS; p++)
-      if (precisions[p].store == import->entry[i]->format.store)
-        elements[p] += (double)import->entry[i]->n * (double)import->entry[i]->k;
-  for (int p = 0; p < PRECISIONS; p++)
-    if (elements[p] > most) most = elements[p], import->precision = precisions[p].precision;
+  double elements[ACCEL_FORMAT_NUMBERS] = {0}, most = 0;
+  for (uint32_t i = 0; i < import->n; i++) {
+    const accel__import_entry *e = import->entry[i];
+    elements[e->format.store] += (double)e->n * (double)e->k;
+  }
+  for (int plain = 0; plain < 2; plain++) /* among equals: codes */
+    for (uint32_t store = 0; store < ACCEL_FORMAT_NUMBERS; store++)
+      if (plain == (store <= ACCEL_PLUGIN_BF16) && elements[store] > most)
+        most = elements[store], import->precision = precision_of(store);
   if (import->reordered)
     ACCEL_TRY(accel__import_note(
         import,

@@ -16,7 +16,6 @@ enum {
   UINT4_ZERO = 8    /* of scales over several rows */
 };
 static const float smallest = 0x1p-100f; /* peaks below count as zero */
-static const float largest_e2m1 = 6.0f, largest_e4m3 = 448.0f, largest_e5m2 = 57344.0f;
 
 /* What is wrong with a row; the first row with a fault is reported. */
 typedef enum fault { FAULT_NONE = 0, FAULT_NOT_FINITE = 1, FAULT_TOO_LARGE = 2 } fault;
@@ -47,20 +46,7 @@ static void note_fault(quantiser *z, int64_t row, fault what) {
 
 /* ---- scales ---- */
 
-/* The magnitude that the largest code stands for. */
-static float limit_of(uint8_t store) {
-  switch (store) {
-    case ACCEL_PLUGIN_I8:
-      return 127.0f;
-    case ACCEL_PLUGIN_E4M3:
-      return largest_e4m3;
-    case ACCEL_PLUGIN_E5M2:
-      return largest_e5m2;
-    case ACCEL_PLUGIN_E2M1:
-      return largest_e2m1;
-  }
-  return 7.0f; /* I4; U4 around 8 */
-}
+static float largest_of(uint8_t store) { return accel_format_facts_of(store)->largest; }
 
 /* Rounds a scale to the format's type and stores it as scale `index`; the value it then has, outer
  * included. */
@@ -98,7 +84,7 @@ static float power_above(float peak, float limit) {
 }
 
 static float absmax_scale(const quantiser *z, float peak) {
-  const float limit = limit_of(z->f->store);
+  const float limit = largest_of(z->f->store);
   return z->f->scale == ACCEL_PLUGIN_E8M0 ? power_above(peak, limit) : peak / limit;
 }
 
@@ -129,13 +115,6 @@ static uint32_t e2m1_candidates(const quantiser *z, float peak,
 
 /* ---- codes ---- */
 
-static void encode_floats(uint8_t store, const float *x, int64_t n, float inverse, uint8_t *codes) {
-  if (store == ACCEL_PLUGIN_E4M3)
-    for (int64_t i = 0; i < n; i++) codes[i] = accel_f32_to_e4m3(x[i] * inverse);
-  else
-    for (int64_t i = 0; i < n; i++) codes[i] = accel_f32_to_e5m2(x[i] * inverse);
-}
-
 /* x[n] with the scale it has, zero included; one byte a code. */
 static void encode_codes(const quantiser *z, const float *x, int64_t n, float scale, int32_t zero,
                          uint8_t *codes) {
@@ -154,7 +133,7 @@ static void encode_codes(const quantiser *z, const float *x, int64_t n, float sc
       accel__codes_e2m1(x, n, inverse, codes);
       break;
     default:
-      encode_floats(z->f->store, x, n, inverse, codes);
+      accel_encode_codes(z->f->store, x, n, inverse, codes);
   }
 }
 
@@ -289,8 +268,9 @@ static void settle_scales(quantiser *z, int64_t cells) {
   float whole = 0;
   for (int64_t i = 0; i < cells; i++) whole = peak_at(z, i) > whole ? peak_at(z, i) : whole;
   if (z->q->outer) {
-    z->outer = whole < smallest ? 1.0f : whole / limit_of(z->f->store);
-    if (z->f->scale == ACCEL_PLUGIN_E4M3 && z->outer != 1.0f) z->outer /= largest_e4m3;
+    z->outer = whole < smallest ? 1.0f : whole / largest_of(z->f->store);
+    if (z->f->scale == ACCEL_PLUGIN_E4M3 && z->outer != 1.0f)
+      z->outer /= largest_of(ACCEL_PLUGIN_E4M3);
     memcpy(z->q->outer, &z->outer, sizeof z->outer);
   }
   if (z->f->group_n == 1) return;
@@ -369,10 +349,9 @@ static accel_status measure(quantiser *z, accel__pool *pool) {
 }
 
 bool accel__quantise_known(const accel_plugin_format *f) {
+  const accel_format_facts *facts = accel_format_facts_of(f->store);
   if (accel_format_plain(f)) return true;
-  const bool zeros = f->store == ACCEL_PLUGIN_U4;
-  return accel_format_known(f) && f->store != ACCEL_PLUGIN_U8 &&
-         f->zero == (zeros ? ACCEL_PLUGIN_U8 : ACCEL_PLUGIN_NO_DTYPE);
+  return accel_format_known(f) && facts->largest > 0 && f->zero == facts->format.zero;
 }
 
 accel_status accel__quantise(const accel__values *values, accel__pool *pool, accel__quantised *q) {

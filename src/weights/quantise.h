@@ -1,7 +1,8 @@
 /* quantise.h - fp32 rows into the formats that cross the plugin interface, in chunks, on a pool.
  *
  * Plain formats (F32, F16, BF16) are conversions, to nearest even.  The others, per group of a row:
- *   I8, E4M3, E5M2   abs-max: the largest magnitude becomes 127, 448, 57344
+ *   I8, E4M3, E5M2   abs-max: the largest magnitude becomes 127, 448, 57344; so is every format of formats.def that has no
+ *                    search of its own below
  *   I4               16 candidate scales, the whole range -8..7 used with either sign of the scale (so scales may be
  *                    negative); each is refitted by least squares to the codes it gives, the least squared error wins
  *   U4               the same for the integer zero that spans the group, and its two neighbours; 0 is always in range

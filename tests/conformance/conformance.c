@@ -147,7 +147,11 @@ static int run(const settings *s, const conf_cases *cases) {
   snprintf(list, sizeof list, "%s", s->precision);
   char *rest = list;
   for (char *p; (p = strsep(&rest, ",")) != NULL;)
-    run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+    if (strcmp(p, "all") != 0)
+      run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+    else
+      for (uint32_t i = 0; (p = (char *)conf_precision_at(i)) != NULL; i++)
+        run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
   conf_result warned = {.verdict = plugin.warning[0] ? CONF_FAIL : CONF_PASS};
   snprintf(warned.why, sizeof warned.why, "%s", plugin.warning);
   judge(s, "warnings", warned, &total);

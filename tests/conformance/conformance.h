@@ -85,6 +85,7 @@ typedef struct conf_weights {
   accel_plugin_weight_view *view;
   void **memory;
 } conf_weights;
+const char *conf_precision_at(uint32_t i); /* all of formats.def; NULL: there are no more */
 bool conf_precision(const char *name, accel_plugin_precision *out); /* false: unknown name */
 const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision,
                              const float *const *values, conf_weights *out);

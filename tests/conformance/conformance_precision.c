@@ -1,114 +1,59 @@
-/* conformance_precision.c - the weight formats of each precision (the table of the design), and fp32 weights
- * put into them. */
+/* conformance_precision.c - the weight formats of each precision (formats.def), and fp32 weights put
+ * into them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conformance.h"
-#include "formats/bf16.h"
-#include "formats/e2m1.h"
-#include "formats/e4m3.h"
-#include "formats/e8m0.h"
-#include "formats/fp16.h"
-#include "formats/int4.h"
+#include "formats/weight_matrix.h"
 #include "kit/kit.h"
 
 #define NONE ACCEL_PLUGIN_NO_DTYPE
-static const accel_plugin_format plain_f32 = {ACCEL_PLUGIN_F32, NONE, NONE, NONE, 0, 0};
-static const accel_plugin_format plain_f16 = {ACCEL_PLUGIN_F16, NONE, NONE, NONE, 0, 0};
-static const accel_plugin_format plain_bf16 = {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0};
-static const accel_plugin_format i8_rows = {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1};
-static const accel_plugin_format e4m3_rows = {
-    ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1};
-static const accel_plugin_format i4_groups = {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1};
-static const accel_plugin_format u4_groups = {
-    ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1};
-static const accel_plugin_format mx_groups = {
-    ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1};
 
-static const struct precision {
-  const char *name;
-  uint8_t compute, kv;
-  /* linear and moe; lm_head and embedding; conv */
-  const accel_plugin_format *linear, *table, *conv;
-} precisions[] = {
-    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, &plain_f32, &plain_f32, &plain_f32},
-    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, &plain_f16, &plain_f16, &plain_f16},
-    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, &plain_bf16, &plain_bf16, &plain_bf16},
-    {"int8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, &i8_rows, &i8_rows, &i8_rows},
-    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, &e4m3_rows, &e4m3_rows, &plain_f16},
-    {"int4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, &i4_groups, &i8_rows, &i8_rows},
-    {"uint4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, &u4_groups, &i8_rows, &i8_rows},
-    {"fp4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, &mx_groups, &i8_rows, &i8_rows},
-};
-
-static const struct precision *find(const char *name) {
-  for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++)
-    if (strcmp(precisions[i].name, name) == 0) return &precisions[i];
+const char *conf_precision_at(uint32_t i) {
+  for (uint32_t store = 0; store < ACCEL_FORMAT_NUMBERS; store++)
+    if (*accel_format_facts_of(store)->precision && !i--)
+      return accel_format_facts_of(store)->precision;
   return NULL;
 }
 
 bool conf_precision(const char *name, accel_plugin_precision *out) {
-  const struct precision *p = find(name);
-  if (!p) return false;
+  const uint8_t store = accel_precision_store(name);
+  if (store == NONE) return false;
+  const bool plain = store <= ACCEL_PLUGIN_BF16;
   *out = (accel_plugin_precision){.size = sizeof *out,
-                                  .compute = p->compute,
-                                  .kv = p->kv,
+                                  .compute = plain ? store : ACCEL_PLUGIN_F32,
+                                  .kv = plain ? store : ACCEL_PLUGIN_F16,
                                   .flags = ACCEL_PLUGIN_ALLOW_EMULATED};
-  strncpy(out->name, p->name, sizeof out->name - 1);
+  strncpy(out->name, name, sizeof out->name - 1);
   return true;
 }
 
-static accel_plugin_format format_of(const struct precision *p, uint32_t use) {
-  switch (use) {
-    case ACCEL_PLUGIN_USE_LINEAR:
-    case ACCEL_PLUGIN_USE_MOE:
-      return *p->linear;
-    case ACCEL_PLUGIN_USE_HEAD:
-    case ACCEL_PLUGIN_USE_EMBEDDING:
-      return *p->table;
-    case ACCEL_PLUGIN_USE_CONV:
-      return *p->conv;
-  }
-  return plain_f32;
+static accel_plugin_format format_of(uint8_t store, uint32_t use) {
+  const bool linear = use == ACCEL_PLUGIN_USE_LINEAR || use == ACCEL_PLUGIN_USE_MOE;
+  return linear ? accel_format_for_test(store) : accel_format_for_use(store, use);
 }
 
 /* Codes of one group of k elements; returns its scale and zero. */
-static void encode_group(uint8_t store, const float *x, int64_t k, uint8_t *row, int64_t first,
-                         float *scale, float *zero) {
+static void encode_group(const accel_plugin_format *f, const float *x, int64_t k, uint8_t *row,
+                         int64_t first, float *scale, float *zero) {
+  const float largest = accel_format_facts_of(f->store)->largest;
   float low = 0, high = 0;
   for (int64_t i = 0; i < k; i++) low = fminf(low, x[i]), high = fmaxf(high, x[i]);
-  float most = fmaxf(high, -low);
-  *zero = 0;
-  switch (store) {
-    case ACCEL_PLUGIN_I8:
-      *scale = most > 0 ? most / 127 : 1;
-      break;
-    case ACCEL_PLUGIN_E4M3:
-      *scale = most > 0 ? most / 448 : 1;
-      break;
-    case ACCEL_PLUGIN_I4:
-      *scale = accel_fp16_to_f32(accel_f32_to_fp16(most > 0 ? most / 7 : 1));
-      break;
-    case ACCEL_PLUGIN_U4:
-      *scale = accel_fp16_to_f32(accel_f32_to_fp16(high > low ? (high - low) / 15 : 1));
-      *zero = rintf(-low / *scale);
-      break;
-    default:
-      *scale = accel_e8m0_to_f32(accel_f32_to_e8m0(most > 0 ? most / 6 : 1)); /* E2M1 */
-  }
+  const float most = fmaxf(high, -low);
+  *scale = most > 0 ? most / largest : 1;
+  if (f->zero != NONE) *scale = high > low ? (high - low) / 15 : 1;
+  if (f->scale == ACCEL_PLUGIN_F16) *scale = accel_fp16_to_f32(accel_f32_to_fp16(*scale));
+  if (f->scale == ACCEL_PLUGIN_E8M0) *scale = accel_e8m0_to_f32(accel_f32_to_e8m0(*scale));
+  *zero = f->zero != NONE ? rintf(-low / *scale) : 0;
   for (int64_t i = 0; i < k; i++) {
-    float q = x[i] / *scale + *zero;
-    if (store == ACCEL_PLUGIN_I8)
-      ((int8_t *)row)[first + i] = (int8_t)fmaxf(-127, fminf(127, rintf(q)));
-    else if (store == ACCEL_PLUGIN_E4M3)
-      row[first + i] = accel_f32_to_e4m3(q);
-    else if (store == ACCEL_PLUGIN_I4)
-      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_int4(q));
-    else if (store == ACCEL_PLUGIN_U4)
-      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_uint4(q));
+    const float q = x[i] / *scale + *zero;
+    uint8_t code = 0;
+    accel_encode_codes(f->store, &q, 1, 1, &code);
+    if (accel_format_bits(f->store) == 4)
+      accel_nibble_set(row, (size_t)(first + i), code);
     else
-      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_e2m1(q));
+      row[first + i] = code;
   }
 }
 
@@ -128,10 +73,7 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
   kit_weight_matrix(w, &n, &k);
   int64_t group = f->group_k ? f->group_k : (k ? k : 1), per_row = (k + group - 1) / group,
           scales = n * per_row;
-  int64_t row_bytes = f->store == ACCEL_PLUGIN_F32                                   ? k * 4
-                      : f->store <= ACCEL_PLUGIN_BF16                                ? k * 2
-                      : f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_E4M3 ? k
-                                                                                     : (k + 1) / 2;
+  int64_t row_bytes = (int64_t)accel_row_bytes(f->store, k);
   int64_t data_bytes = (n * row_bytes + 7) / 8 * 8;
   char *memory = calloc(1, (size_t)(16 + data_bytes + scales * 5));
   if (!memory) return NULL;
@@ -150,7 +92,7 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
         ((uint16_t *)row)[i] = accel_f32_to_bf16(x[r * k + i]);
       else if (i % group == 0) {
         float s, z;
-        encode_group(f->store, x + r * k + i, k - i < group ? k - i : group, row, i, &s, &z);
+        encode_group(f, x + r * k + i, k - i < group ? k - i : group, row, i, &s, &z);
         put_scale(f->scale, scale, r * per_row + i / group, s);
         zero[r * per_row + i / group] = (uint8_t)z;
       }
@@ -162,7 +104,7 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
 
 const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision,
                              const float *const *values, conf_weights *out) {
-  const struct precision *table = find(precision->name);
+  const uint8_t store = accel_precision_store(precision->name);
   memset(out, 0, sizeof *out);
   out->n = p->n_weight;
   out->format = calloc(p->n_weight + 1, sizeof *out->format);
@@ -170,7 +112,7 @@ const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_p
   out->memory = calloc(p->n_weight + 1, sizeof *out->memory);
   if (!out->format || !out->view || !out->memory) return "no memory";
   for (uint32_t i = 0; i < p->n_weight; i++) {
-    out->format[i] = format_of(table, p->weight[i].use);
+    out->format[i] = format_of(store, p->weight[i].use);
     out->memory[i] = encode(&p->weight[i], &out->format[i], values[i], &out->view[i]);
     if (!out->memory[i]) return "no memory";
   }

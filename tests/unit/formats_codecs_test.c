@@ -18,6 +18,7 @@
 #include "formats/e8m0.h"
 #include "formats/fp16.h"
 #include "formats/int4.h"
+#include "formats/weight_matrix.h"
 
 /* Value of a code by the definition: sign, exponent, mantissa, bias; subnormals; no special
  * codes. */
@@ -185,10 +186,50 @@ static void nibbles(void **state) {
   assert_int_equal(accel_f32_to_int4(NAN), 0);
 }
 
+/* Every line of formats.def: its codes come back, and no code is nearer than the one chosen. */
+static void table_codecs_are_nearest(void **state) {
+  (void)state;
+  int found = 0;
+  for (uint32_t store = ACCEL_PLUGIN_BF16 + 1; store < ACCEL_FORMAT_NUMBERS; store++) {
+    const accel_format_facts *facts = accel_format_facts_of(store);
+    if (!facts->weights) continue;
+    const int codes = 1 << facts->bits;
+    assert_true(facts->bits == 4 || facts->bits == 8);
+    float value[256], most = 0, largest = facts->largest > 0 ? facts->largest : 255;
+    for (int c = 0; c < codes; c++) {
+      const uint8_t code = (uint8_t)c;
+      uint8_t again = 0xee;
+      accel_decode_codes((uint8_t)store, &code, 1, 0, 1, 1, &value[c]);
+      accel_encode_codes((uint8_t)store, &value[c], 1, 1, &again);
+      if (isfinite(value[c])) most = fmaxf(most, fabsf(value[c]));
+      if (isfinite(value[c]) && again != code && fabsf(value[c]) <= largest) {
+        accel_decode_codes((uint8_t)store, &again, 1, 0, 1, 1, &value[c]); /* zero twice */
+        if (value[c] != 0) fail_msg("%s: code %#x becomes %#x", facts->name, c, again);
+      }
+    }
+    /* the largest code stands for what the line says; around zeros, and two's complement, one more */
+    assert_true(most >= largest && most <= 2 * largest + 1);
+    for (int i = -1000; i <= 1000; i++) {
+      const float x = largest * (float)i / 1000;
+      if (x < 0 && facts->format.zero != ACCEL_PLUGIN_NO_DTYPE) continue;
+      float got = 0, least = INFINITY;
+      uint8_t code = 0;
+      accel_encode_codes((uint8_t)store, &x, 1, 1, &code);
+      accel_decode_codes((uint8_t)store, &code, 1, 0, 1, 1, &got);
+      for (int c = 0; c < codes; c++) least = fminf(least, fabsf(value[c] - x)); /* not of NaN */
+      if (fabsf(got - x) > least)
+        fail_msg("%s: %g becomes %g", facts->name, (double)x, (double)got);
+    }
+    found++;
+  }
+  assert_true(found >= 7);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(codes_survive),           cmocka_unit_test(rounding_is_to_nearest_even),
       cmocka_unit_test(conversion_is_monotonic), cmocka_unit_test(limits_and_specials),
-      cmocka_unit_test(powers_of_two),           cmocka_unit_test(nibbles)};
+      cmocka_unit_test(powers_of_two),           cmocka_unit_test(nibbles),
+      cmocka_unit_test(table_codecs_are_nearest)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,8 @@ static void plain_products_stay_apart(void **state) {
   (void)state;
   run(p, 0);
   assert_int_equal(dispatched[GPU_K_codes_f16], 0);
-  assert_int_equal(dispatched[GPU_K_linear_few_f16], PRODUCTS - 1);
+  assert_int_equal(dispatched[gpu_kernel_of_store(GPU_K_linear_few_f32, GPU_STORE_F16)],
+                   PRODUCTS - 1);
   assert_int_equal(dispatched[GPU_K_linear_few_f32], 1);
   assert_int_equal(steps, PRODUCTS);
   accel__program_free(&p);

@@ -1,4 +1,4 @@
-/* weight.h - weights in the format they are given in, for a kernel compiled with -DSTORE=<gpu_store>.
+/* weight.h - weights in the format they are given in, for a kernel of a store (gpu_kernels.cmake: STORE, STORE_BITS, STORE_CODE).
  *
  * The kernel has buffers `w` (uint: rows of P(row_words) words) and `scale` (uint: a word or two for each group), and WEIGHT_PARAMS
  * among its parameters (gpu_weight_params of the op layer).  Rows are those of the part that is bound; row_first is its first in
@@ -9,16 +9,9 @@
 
 #define WEIGHT_PARAMS(I, F) I(row_words) I(row_first) I(group_k) I(group_n) I(groups_k) I(scale_kind) F(outer)
 
-#if STORE == 0
-#define WEIGHT_PER 1
-#elif STORE == 1 || STORE == 2
-#define WEIGHT_PER 2
-#elif STORE == 4 || STORE == 7
-#define WEIGHT_PER 8
-#else
-#define WEIGHT_PER 4
-#endif
+#define WEIGHT_PER (32 / STORE_BITS)
 
+/* One function for each store that has no case in gpu_code: the number of a code, before zero and scale. */
 /* e4m3: exponents move by 120; below the normal numbers steps of 2^-9; 0x7f is NaN. */
 FUNCTION float gpu_e4m3(uint c) {
   uint m = c & 0x7fu;
@@ -37,6 +30,9 @@ FUNCTION float gpu_e2m1(uint c) {
   return AS_FLOAT(bits | ((c & 8u) << 28));
 }
 
+FUNCTION float gpu_u4(uint c) { return FLOAT(c); }
+FUNCTION float gpu_u8(uint c) { return FLOAT(c); }
+
 /* Code j of a word, before zero and scale. */
 FUNCTION float gpu_code(uint word, int j) {
 #if STORE == 0
@@ -47,16 +43,8 @@ FUNCTION float gpu_code(uint word, int j) {
   return j == 0 ? BF16_LO(word) : BF16_HI(word);
 #elif STORE == 3
   return FLOAT(AS_INT(word << UINT(24 - 8 * j)) >> 24);
-#elif STORE == 4
-  return FLOAT((word >> UINT(4 * j)) & 15u);
-#elif STORE == 5
-  return gpu_e4m3((word >> UINT(8 * j)) & 0xffu);
-#elif STORE == 6
-  return gpu_e5m2((word >> UINT(8 * j)) & 0xffu);
-#elif STORE == 7
-  return gpu_e2m1((word >> UINT(4 * j)) & 15u);
 #else
-  return FLOAT((word >> UINT(8 * j)) & 0xffu);
+  return STORE_CODE((word >> UINT(STORE_BITS * j)) & ((1u << STORE_BITS) - 1u));
 #endif
 }
 

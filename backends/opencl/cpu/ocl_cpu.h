@@ -9,10 +9,8 @@
 /* Kernel GPU_KERNELS + OCL_CPU_K_<name> of a gpu_dispatch, for each in ocl_cpu_kernels.def. */
 typedef enum ocl_cpu_kernel_id {
 #define GPU_KERNEL(name, file, defines, apis, subgroup) OCL_CPU_K_##name,
-#define GPU_KERNEL_STORES(name, file, defines, apis, subgroup, count)                             \
-  OCL_CPU_K_##name##_f32, OCL_CPU_K_##name##_f16, OCL_CPU_K_##name##_bf16, OCL_CPU_K_##name##_i8, \
-      OCL_CPU_K_##name##_u4, OCL_CPU_K_##name##_e4m3, OCL_CPU_K_##name##_e5m2,                    \
-      OCL_CPU_K_##name##_e2m1, OCL_CPU_K_##name##_u8,
+#define GPU_KERNEL_STORES(name, file, defines, apis, subgroup, count) \
+  OCL_CPU_K_##name##_f32, OCL_CPU_K_##name##_last = OCL_CPU_K_##name##_f32 + GPU_STORES_##count - 1,
 #include "opencl/cpu/ocl_cpu_kernels.def"
   OCL_CPU_KERNELS
 } ocl_cpu_kernel_id;

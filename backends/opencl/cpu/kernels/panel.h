@@ -1,17 +1,9 @@
-/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for -DSTORE=<gpu_store>; CODES_BYTES long), and activations of sixteen.
+/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for the store of the kernel; CODES_BYTES long), and activations of sixteen.
  * A panel begins at a multiple of its vectors, which are loaded whole: PoCL would gather a vload16 of bytes piece by piece. */
 #ifndef GPU_PANEL_H
 #define GPU_PANEL_H
 
-#if STORE == 0
-#define CODES_BYTES 64
-#elif STORE <= 2
-#define CODES_BYTES 32
-#elif STORE == 4 || STORE == 7
-#define CODES_BYTES 8
-#else
-#define CODES_BYTES 16
-#endif
+#define CODES_BYTES (2 * STORE_BITS)
 
 #if STORE == 0
 #define CODES(wp, at) ((global const float16 *)(wp))[at]
@@ -21,15 +13,15 @@
 #define CODES(wp, at) as_float16(convert_uint16(((global const ushort16 *)(wp))[at]) << 16)
 #elif STORE == 3
 #define CODES(wp, at) convert_float16(as_char16(((global const uint4 *)(wp))[at]))
-#elif STORE == 8
+#elif defined STORE_U8
 #define CODES(wp, at) convert_float16(as_uchar16(((global const uint4 *)(wp))[at]))
-#elif STORE == 4
+#elif defined STORE_U4
 #define CODES(wp, at) nibbles(as_uchar8(((global const uint2 *)(wp))[at]))
 static inline float16 nibbles(uchar8 c) {
   int8 v = convert_int8(c);
   return (float16)(convert_float8(v & 15), convert_float8(v >> 4));
 }
-#elif STORE == 7
+#elif defined STORE_E2M1
 #define CODES(wp, at) nibbles(as_uchar8(((global const uint2 *)(wp))[at]))
 static inline float16 nibbles(uchar8 c) {
   uint8 v = convert_uint8(c);
@@ -39,7 +31,7 @@ static inline float16 nibbles(uchar8 c) {
   bits = select(bits, (uint16)0u, magnitude == 0u);
   return as_float16(bits | (code & 8u) << 28);
 }
-#elif STORE == 5
+#elif defined STORE_E4M3
 #define CODES(wp, at) minifloat(convert_uint16(as_uchar16(((global const uint4 *)(wp))[at])))
 static inline float16 minifloat(uint16 c) {
   uint16 magnitude = c & 0x7fu;
@@ -47,13 +39,20 @@ static inline float16 minifloat(uint16 c) {
   bits = select(bits, (uint16)0x7fc00000u, magnitude == 0x7fu);
   return as_float16(bits | (c & 0x80u) << 24);
 }
-#else
+#elif defined STORE_E5M2
 #define CODES(wp, at) minifloat(convert_uint16(as_uchar16(((global const uint4 *)(wp))[at])))
 static inline float16 minifloat(uint16 c) {
   uint16 magnitude = c & 0x7fu;
   uint16 bits = (magnitude << 21) + select((uint16)0x38000000u, (uint16)0x70000000u, magnitude >= 0x7cu);
   bits = select(bits, as_uint16(convert_float16(magnitude) * 1.52587890625e-5f), magnitude < 4u);
   return as_float16(bits | (c & 0x80u) << 24);
+}
+#else /* a store without vectors of its own: one code of weight.h after the other */
+#define CODES(wp, at) one_by_one((global const uchar *)(wp) + CODES_BYTES * (at))
+static inline float16 one_by_one(global const uchar *c) {
+  float v[16];
+  for (int i = 0; i < 16; i++) v[i] = STORE_CODE(STORE_BITS == 8 ? c[i] : c[i % 8] >> (i < 8 ? 0 : 4) & 15);
+  return vload16(0, v);
 }
 #endif
 
