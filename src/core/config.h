@@ -15,7 +15,10 @@ extern const size_t accel__config_count;
 /* Tests: from now on accel__fault obeys `points` instead of ACCEL_FAIL_AT, counting from zero; NULL
  * switches faults off. Not while another thread runs inside the library. Points of the core:
  * "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file"
- * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused).  The
+ * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused),
+ * "read_error" (a pread fails), "read_short" (a pread meets the file's end), "file_changed" (a file
+ * seems to be another than the one that was looked at), "address_space" (none is left to map a
+ * checkpoint).  The
  * layers above add their own. */
 void accel__fault_arm(const char *points);
 

@@ -46,20 +46,39 @@ static uint64_t nanoseconds(struct timespec t) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static accel__file_state state_of(const struct stat *info) {
+  return (accel__file_state){.bytes = (uint64_t)info->st_size,
+                             .modified = nanoseconds(info->st_mtim),
+                             .changed = nanoseconds(info->st_ctim), /* archives set mtimes */
+                             .inode = (uint64_t)info->st_ino,
+                             .device = (uint64_t)info->st_dev};
+}
+
 accel_status accel__file_open(const char *path, int *fd, accel__file_state *state) {
   struct stat info;
   ACCEL_TRY(open_file(path, false, fd, &info));
-  *state = (accel__file_state){.bytes = (uint64_t)info.st_size,
-                               .modified = nanoseconds(info.st_mtim),
-                               .changed = nanoseconds(info.st_ctim), /* archives set mtimes */
-                               .inode = (uint64_t)info.st_ino};
+  *state = state_of(&info);
   if (accel__fault("short_file")) state->bytes /= 2;
   return ACCEL_OK;
 }
 
+accel_status accel__file_look(int fd, const char *path, accel__file_state *state) {
+  struct stat info;
+  if (fstat(fd, &info)) return refused(path, "read", errno);
+  *state = state_of(&info);
+  return ACCEL_OK;
+}
+
+/* One pread; the fault points of every reader are here. */
+static ssize_t read_some(int fd, uint64_t offset, void *out, size_t n) {
+  if (accel__fault("read_error")) return errno = EIO, -1;
+  if (accel__fault("read_short")) return 0;
+  return pread(fd, out, n, (off_t)offset);
+}
+
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n) {
   for (size_t have = 0; have < n;) {
-    const ssize_t got = pread(fd, (char *)out + have, n - have, (off_t)(offset + have));
+    const ssize_t got = read_some(fd, offset + have, (char *)out + have, n - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return refused(path, "read", errno);
     if (!got)
@@ -75,7 +94,8 @@ accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void
 accel_status accel__file_same(const char *path, const accel__file_state *now,
                               const accel__file_state *expected) {
   if (now->bytes == expected->bytes && now->modified == expected->modified &&
-      now->changed == expected->changed && now->inode == expected->inode)
+      now->changed == expected->changed && now->inode == expected->inode &&
+      now->device == expected->device && !accel__fault("file_changed"))
     return ACCEL_OK;
   const bool resized = now->bytes != expected->bytes;
   const accel_status code = resized ? ACCEL_ERROR_FORMAT : ACCEL_ERROR_IO;
@@ -151,12 +171,28 @@ void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
   if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
 }
 
-uint64_t accel__resident_bytes(void) {
-  unsigned long long pages = 0;
+/* The first two numbers of statm, in bytes; 0 when the system does not tell. */
+static void process_memory(uint64_t *all, uint64_t *resident) {
+  unsigned long long pages[2] = {0, 0};
   FILE *f = fopen("/proc/self/statm", "r");
-  if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
+  if (f && fscanf(f, "%llu %llu", &pages[0], &pages[1]) != 2) pages[0] = pages[1] = 0;
   if (f) fclose(f);
-  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+  *all = pages[0] * (uint64_t)sysconf(_SC_PAGESIZE);
+  *resident = pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t accel__resident_bytes(void) {
+  uint64_t all, resident;
+  process_memory(&all, &resident);
+  return resident;
+}
+
+uint64_t accel__address_space_left(void) {
+  struct rlimit limit;
+  uint64_t all, resident;
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  process_memory(&all, &resident);
+  return limit.rlim_cur > all ? limit.rlim_cur - all : 0;
 }
 
 void accel__file_unmap(accel__mapping *m) {

@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "formats/bf16.h"
 #include "formats/fp16.h"
+#include "unit/mapped.h"
 #include "unit/temp.h"
 #include "weights/source.h"
 
@@ -105,7 +106,7 @@ static void in_place(void **state) {
       .name = "a", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {2, 3}};
   accel__source *s = source_of(&w, 1, sample, &f32);
   const void *data = map(s, 0);
-  assert_ptr_equal(data, accel__checkpoint_find(sample, "a")->data);
+  assert_ptr_equal(data, mapped(sample, accel__checkpoint_find(sample, "a")));
   assert_memory_equal(data, a_values, sizeof a_values);
   assert_ptr_equal(map(s, 0), data);
   accel__source_unmap(s, 0);
