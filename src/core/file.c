@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
-static accel_status refused(const char *path, const char *verb, int error) {
+accel_status accel__file_refused(const char *path, const char *verb, int error) {
   char sentence[128];
   const char *text = strerror_r(error, sentence, sizeof sentence);
   accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
@@ -25,6 +24,8 @@ static accel_status refused(const char *path, const char *verb, int error) {
                   path);
   if (error == ENOSPC || error == EDQUOT)
     accel__remedy(code, "free some space on the disk that holds %s", path);
+  if (error == EIO)
+    accel__remedy(code, "check the disk that holds %s, or fetch the file again", path);
   if (error == EMFILE) accel__remedy(code, "raise the limit of open files (ulimit -n)");
   return code;
 }
@@ -33,12 +34,13 @@ static accel_status refused(const char *path, const char *verb, int error) {
 static accel_status open_file(const char *path, bool any, int *fd, struct stat *info) {
   /* without `any` a FIFO must not block us before we saw its kind */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK));
-  if (*fd < 0) return refused(path, "open", errno);
+  if (*fd < 0) return accel__file_refused(path, "open", errno);
   int error = fstat(*fd, info) ? errno : S_ISDIR(info->st_mode) ? EISDIR : 0;
-  if (error) return close(*fd), refused(path, "read", error);
+  if (error) return close(*fd), accel__file_refused(path, "read", error);
   if (!any && !S_ISREG(info->st_mode))
     return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
-  if ((uint64_t)info->st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
+  if ((uint64_t)info->st_size > SIZE_MAX / 2)
+    return close(*fd), accel__file_refused(path, "read", EFBIG);
   return ACCEL_OK;
 }
 
@@ -64,28 +66,33 @@ accel_status accel__file_open(const char *path, int *fd, accel__file_state *stat
 
 accel_status accel__file_look(int fd, const char *path, accel__file_state *state) {
   struct stat info;
-  if (fstat(fd, &info)) return refused(path, "read", errno);
+  if (fstat(fd, &info)) return accel__file_refused(path, "read", errno);
   *state = state_of(&info);
   return ACCEL_OK;
 }
 
-/* One pread; the fault points of every reader are here. */
-static ssize_t read_some(int fd, uint64_t offset, void *out, size_t n) {
+ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n) {
+  ssize_t got;
   if (accel__fault("read_error")) return errno = EIO, -1;
   if (accel__fault("read_short")) return 0;
-  return pread(fd, out, n, (off_t)offset);
+  do got = pread(fd, out, n, (off_t)offset);
+  while (got < 0 && errno == EINTR);
+  return got;
+}
+
+accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64_t offset) {
+  accel__fail(ACCEL_ERROR_FORMAT,
+              "%s: ends at byte %" PRIu64 ", %" PRIu64 " bytes are due from byte %" PRIu64
+              " on (truncated?)",
+              path, end, n, offset);
+  return accel__remedy(ACCEL_ERROR_FORMAT, "fetch the file again: it is not complete");
 }
 
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n) {
   for (size_t have = 0; have < n;) {
-    const ssize_t got = read_some(fd, offset + have, (char *)out + have, n - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return refused(path, "read", errno);
-    if (!got)
-      return accel__fail(ACCEL_ERROR_FORMAT,
-                         "%s: ends at byte %" PRIu64 ", %zu bytes are due from byte %" PRIu64
-                         " on (truncated?)",
-                         path, offset + have, n, offset);
+    const ssize_t got = accel__file_pread(fd, offset + have, (char *)out + have, n - have);
+    if (got < 0) return accel__file_refused(path, "read", errno);
+    if (!got) return accel__file_ends(path, offset + have, n, offset);
     have += (size_t)got;
   }
   return ACCEL_OK;
@@ -113,7 +120,7 @@ accel_status accel__file_same(const char *path, const accel__file_state *now,
 static accel_status not_mapped(const char *path, uint64_t n, int error) {
   struct rlimit limit;
   const double gib = 1.0 / (1 << 30);
-  if (error != ENOMEM) return refused(path, "map", error);
+  if (error != ENOMEM) return accel__file_refused(path, "map", error);
   accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
               "%s: cannot map its %" PRIu64 " bytes (%.2f GiB): no address space is left", path, n,
               gib * (double)n);
@@ -211,7 +218,7 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
   for (size_t have = 0;;) {
     ssize_t got = read(fd, data + have, capacity - 1 - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return free(data), refused(path, "read", errno);
+    if (got < 0) return free(data), accel__file_refused(path, "read", errno);
     have += (size_t)got;
     if (have > max_bytes)
       return free(data), accel__fail(ACCEL_ERROR_FORMAT,
@@ -291,15 +298,16 @@ static int open_temporary(const char *path, char *name, size_t capacity) {
 /* Devices and pipes cannot be replaced by a renamed file: written in place. */
 static accel_status write_in_place(const char *path, const void *bytes, size_t n) {
   int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return refused(path, "open for writing", errno);
+  if (fd < 0) return accel__file_refused(path, "open for writing", errno);
   int error = write_all(fd, bytes, n);
   close(fd);
-  return error ? refused(path, "write", error) : ACCEL_OK;
+  return error ? accel__file_refused(path, "write", error) : ACCEL_OK;
 }
 
 accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
   struct stat info;
-  if (!stat(path, &info) && S_ISDIR(info.st_mode)) return refused(path, "write", EISDIR);
+  if (!stat(path, &info) && S_ISDIR(info.st_mode))
+    return accel__file_refused(path, "write", EISDIR);
   if (!stat(path, &info) && !S_ISREG(info.st_mode)) return write_in_place(path, bytes, n);
   size_t capacity = strlen(path) + 48;
   char *name = accel__fault("allocation") ? NULL : malloc(capacity);
@@ -307,13 +315,13 @@ accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
   accel_status status = ACCEL_OK;
   int fd = open_temporary(path, name, capacity);
   if (fd < 0) {
-    status = refused(path, "create", errno);
+    status = accel__file_refused(path, "create", errno);
   } else {
     int error = write_all(fd, bytes, n);
     if (close(fd) && !error) error = errno;
     if (!error && rename(name, path)) error = errno;
     if (error)
-      status = refused(path, "write", error), unlink(name);
+      status = accel__file_refused(path, "write", error), unlink(name);
     else
       sync_directory_of(path);
   }
@@ -341,7 +349,7 @@ accel_status accel__make_directories(const char *path) {
     *end = 0;
     int error = mkdir(part, 0700) ? errno : 0;
     if (error && !accel__is_directory(part))
-      status = refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
+      status = accel__file_refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
     *end = kept;
   }
   free(part);
@@ -359,7 +367,7 @@ static accel_status read_names(DIR *directory, const char *path, accel__arena *a
   for (;;) {
     errno = 0;
     struct dirent *entry = readdir(directory);
-    if (!entry && errno) return refused(path, "list", errno);
+    if (!entry && errno) return accel__file_refused(path, "list", errno);
     if (!entry) break;
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     if (count == capacity) {
@@ -383,7 +391,7 @@ accel_status accel__list_directory(const char *path, accel__arena *arena, char *
   *names = NULL;
   *n = 0;
   DIR *directory = opendir(path);
-  if (!directory) return refused(path, "list", errno);
+  if (!directory) return accel__file_refused(path, "list", errno);
   accel_status status = read_names(directory, path, arena, names, n);
   closedir(directory);
   return status;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/arena.h"
 #include "core/status.h"
@@ -27,6 +28,14 @@ typedef struct accel__file_state {
 accel_status accel__file_open(const char *path, int *fd, accel__file_state *state);
 /* The state of an open file now. */
 accel_status accel__file_look(int fd, const char *path, accel__file_state *state);
+/* pread, again after signals; -1 with errno.  All reading at offsets goes through it, and with it the
+ * fault points read_error and read_short. */
+ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n);
+/* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
+accel_status accel__file_refused(const char *path, const char *verb, int error);
+/* A file ended at byte `end` where n bytes from `offset` on were due: ACCEL_ERROR_FORMAT, with a
+ * remedy. */
+accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64_t offset);
 /* Exactly n bytes from `offset` on; a file that ends before is ACCEL_ERROR_FORMAT.  `path` is for
  * messages. */
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n);

@@ -523,11 +523,7 @@ accel_status accel__tensor_at(const accel__checkpoint *c, const accel__tensor_in
     *data = scratch;
     return ACCEL_OK;
   }
-  accel__wrap(status, "tensor '%.160s'", t->name);
-  return *accel__remedy_text()
-             ? status
-             : accel__remedy(status, "check the disk that holds %s, or fetch the file again",
-                             s->path);
+  return accel__wrap(status, "tensor '%.160s'", t->name);
 }
 
 accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
