@@ -28,7 +28,7 @@ enum {
 };
 
 typedef struct accel__range_options {
-  uint32_t threads; /* 1 to ACCEL__RANGE_MAX_THREADS; 0: 2 */
+  uint32_t threads; /* 1 to ACCEL__RANGE_MAX_THREADS; 0: so many */
   uint32_t slots;
   uint64_t slot_bytes;    /* the largest segment */
   uint64_t request_bytes; /* rounded up to whole blocks; 0: ACCEL__RANGE_REQUEST */
