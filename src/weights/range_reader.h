@@ -23,7 +23,7 @@
 
 enum {
   ACCEL__RANGE_BLOCK = 4096,      /* offsets and memory of O_DIRECT reads are multiples of it */
-  ACCEL__RANGE_REQUEST = 1 << 20, /* bytes of one pread unless other options are given */
+  ACCEL__RANGE_REQUEST = 4 << 20, /* bytes of one pread unless other options are given */
   ACCEL__RANGE_MAX_THREADS = 4
 };
 
