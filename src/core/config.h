@@ -17,9 +17,9 @@ extern const size_t accel__config_count;
  * "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file"
  * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused),
  * "read_error" (a pread fails), "read_short" (a pread meets the file's end), "file_changed" (a file
- * seems to be another than the one that was looked at), "address_space" (none is left to map a
- * checkpoint).  The
- * layers above add their own. */
+ * seems to be another than the one that was looked at), "address_space" (too little is left to map a
+ * checkpoint), "map_refused" (mmap finds none); of a reader of ranges "direct_refused" (a read around
+ * the page cache) and "segment_changed" (another checksum).  The layers above add their own. */
 void accel__fault_arm(const char *points);
 
 #endif

@@ -149,7 +149,8 @@ accel_status accel__file_map_same(const char *path, const accel__file_state *exp
   accel_status status = expected ? accel__file_same(path, &state, expected) : ACCEL_OK;
   m.n = (size_t)state.bytes;
   if (status == ACCEL_OK && m.n) {
-    void *data = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED)
+                                             : mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
       status = not_mapped(path, m.n, errno);
     } else {

@@ -62,7 +62,7 @@ accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint 
  * A mapped file that shrinks later ends the process at the next touch (SIGBUS), and one that is
  * overwritten gives new bytes; what is read is checked each time. */
 accel_status accel__checkpoint_map(accel__checkpoint *c);
-/* Opens the files for reading and maps none. */
+/* Opens the files for reading and maps none, also what was mapped.  Before c is shared. */
 accel_status accel__checkpoint_read(accel__checkpoint *c);
 /* Are the files mapped; of headers alone: would accel__checkpoint_map map them? */
 bool accel__checkpoint_in_memory(const accel__checkpoint *c);

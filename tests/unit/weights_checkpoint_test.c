@@ -465,7 +465,15 @@ static void ways_agree(void **state) {
     assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
     accel__fault_arm(NULL);
     assert_false(accel__checkpoint_in_memory(c));
-    assert_null(mapped(c, accel__checkpoint_find(c, accel__checkpoint_at(c, 0)->name)));
+    assert_null(mapped(c, accel__checkpoint_at(c, 0)));
+    has_all_bytes(c, whole);
+    accel__checkpoint_close(&c);
+    assert_int_equal(accel__checkpoint_open_headers(paths[k], &c), ACCEL_OK);
+    accel__fault_arm(k == 0 ? "map_refused:2" : "map_refused:1"); /* of shards: the second */
+    assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+    accel__fault_arm(NULL);
+    assert_false(accel__checkpoint_in_memory(c));
+    assert_null(mapped(c, accel__checkpoint_at(c, 0)));
     has_all_bytes(c, whole);
     accel__checkpoint_close(&c);
     assert_int_equal(accel__checkpoint_open_headers(paths[k], &c), ACCEL_OK);
