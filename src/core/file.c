@@ -77,7 +77,7 @@ ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n) {
   if (accel__fault("read_short")) return 0;
   do got = pread(fd, out, n, (off_t)offset);
   while (got < 0 && errno == EINTR);
-  return got;
+  return got > 1 && accel__fault("read_part") ? got / 2 + 1 : got;
 }
 
 accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64_t offset) {

@@ -488,6 +488,18 @@ static void ways_agree(void **state) {
   }
 }
 
+/* A system call may give less than it was asked for. */
+static void reads_in_parts(void **state) {
+  (void)state;
+  accel__checkpoint *c, *whole = opens(ACCEL_FIXTURES "/weights/sharded");
+  assert_int_equal(accel__checkpoint_open_headers(ACCEL_FIXTURES "/weights/sharded", &c), ACCEL_OK);
+  accel__fault_arm("read_part");
+  has_all_bytes(c, whole);
+  accel__fault_arm(NULL);
+  accel__checkpoint_close(&c);
+  accel__checkpoint_close(&whole);
+}
+
 /* ---- files that change ---- */
 
 enum { CHANGED_BYTES = 1 << 16 };
@@ -708,6 +720,7 @@ int main(void) {
       cmocka_unit_test(ways_agree),
       cmocka_unit_test(changed_files),
       cmocka_unit_test(failing_reads),
+      cmocka_unit_test(reads_in_parts),
       cmocka_unit_test(faults),
       cmocka_unit_test(models_are_found),
   };

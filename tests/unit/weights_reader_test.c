@@ -146,6 +146,10 @@ static void direct_reads_may_be_refused(void **state) {
     skip(); /* not on this file system */
   }
   reads(r, 5, 100);
+  accel__fault_arm("read_part:1"); /* what comes in parts goes on at a whole block */
+  reads(r, 4097, 100000);
+  accel__fault_arm(NULL);
+  assert_true(accel__range_reader_direct(r, 0));
   accel__fault_arm("direct_refused:1");
   reads(r, 4097, 100000);
   accel__fault_arm(NULL);
