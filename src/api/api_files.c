@@ -34,8 +34,9 @@ accel_status accel_tensors_read(const char *path, accel_tensors **out) {
     status = describe(path, accel__checkpoint_at(file, i), &like[i]);
   if (status == ACCEL_OK) status = accel__tensors_new(like, n, out);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
-    memcpy((*out)->item[i].data, accel__checkpoint_at(file, i)->data,
-           accel__checkpoint_at(file, i)->bytes);
+    status = accel__tensor_read(file, accel__checkpoint_at(file, i), 0,
+                                accel__checkpoint_at(file, i)->bytes, (*out)->item[i].data);
+  if (status != ACCEL_OK) accel__tensors_free(out);
   free(like);
   accel__checkpoint_close(&file);
   return status;

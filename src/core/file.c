@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
-static accel_status refused(const char *path, const char *verb, int error) {
+accel_status accel__file_refused(const char *path, const char *verb, int error) {
   char sentence[128];
   const char *text = strerror_r(error, sentence, sizeof sentence);
   accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
@@ -25,6 +24,8 @@ static accel_status refused(const char *path, const char *verb, int error) {
                   path);
   if (error == ENOSPC || error == EDQUOT)
     accel__remedy(code, "free some space on the disk that holds %s", path);
+  if (error == EIO)
+    accel__remedy(code, "check the disk that holds %s, or fetch the file again", path);
   if (error == EMFILE) accel__remedy(code, "raise the limit of open files (ulimit -n)");
   return code;
 }
@@ -33,12 +34,13 @@ static accel_status refused(const char *path, const char *verb, int error) {
 static accel_status open_file(const char *path, bool any, int *fd, struct stat *info) {
   /* without `any` a FIFO must not block us before we saw its kind */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK));
-  if (*fd < 0) return refused(path, "open", errno);
+  if (*fd < 0) return accel__file_refused(path, "open", errno);
   int error = fstat(*fd, info) ? errno : S_ISDIR(info->st_mode) ? EISDIR : 0;
-  if (error) return close(*fd), refused(path, "read", error);
+  if (error) return close(*fd), accel__file_refused(path, "read", error);
   if (!any && !S_ISREG(info->st_mode))
     return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
-  if ((uint64_t)info->st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
+  if ((uint64_t)info->st_size > SIZE_MAX / 2)
+    return close(*fd), accel__file_refused(path, "read", EFBIG);
   return ACCEL_OK;
 }
 
@@ -46,27 +48,51 @@ static uint64_t nanoseconds(struct timespec t) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static accel__file_state state_of(const struct stat *info) {
+  return (accel__file_state){.bytes = (uint64_t)info->st_size,
+                             .modified = nanoseconds(info->st_mtim),
+                             .changed = nanoseconds(info->st_ctim), /* archives set mtimes */
+                             .inode = (uint64_t)info->st_ino,
+                             .device = (uint64_t)info->st_dev};
+}
+
 accel_status accel__file_open(const char *path, int *fd, accel__file_state *state) {
   struct stat info;
   ACCEL_TRY(open_file(path, false, fd, &info));
-  *state = (accel__file_state){.bytes = (uint64_t)info.st_size,
-                               .modified = nanoseconds(info.st_mtim),
-                               .changed = nanoseconds(info.st_ctim), /* archives set mtimes */
-                               .inode = (uint64_t)info.st_ino};
+  *state = state_of(&info);
   if (accel__fault("short_file")) state->bytes /= 2;
   return ACCEL_OK;
 }
 
+accel_status accel__file_look(int fd, const char *path, accel__file_state *state) {
+  struct stat info;
+  if (fstat(fd, &info)) return accel__file_refused(path, "read", errno);
+  *state = state_of(&info);
+  return ACCEL_OK;
+}
+
+ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n) {
+  ssize_t got;
+  if (accel__fault("read_error")) return errno = EIO, -1;
+  if (accel__fault("read_short")) return 0;
+  do got = pread(fd, out, n, (off_t)offset);
+  while (got < 0 && errno == EINTR);
+  return got > 1 && accel__fault("read_part") ? got / 2 + 1 : got;
+}
+
+accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64_t offset) {
+  accel__fail(ACCEL_ERROR_FORMAT,
+              "%s: ends at byte %" PRIu64 ", %" PRIu64 " bytes are due from byte %" PRIu64
+              " on (truncated?)",
+              path, end, n, offset);
+  return accel__remedy(ACCEL_ERROR_FORMAT, "fetch the file again: it is not complete");
+}
+
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n) {
   for (size_t have = 0; have < n;) {
-    const ssize_t got = pread(fd, (char *)out + have, n - have, (off_t)(offset + have));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return refused(path, "read", errno);
-    if (!got)
-      return accel__fail(ACCEL_ERROR_FORMAT,
-                         "%s: ends at byte %" PRIu64 ", %zu bytes are due from byte %" PRIu64
-                         " on (truncated?)",
-                         path, offset + have, n, offset);
+    const ssize_t got = accel__file_pread(fd, offset + have, (char *)out + have, n - have);
+    if (got < 0) return accel__file_refused(path, "read", errno);
+    if (!got) return accel__file_ends(path, offset + have, n, offset);
     have += (size_t)got;
   }
   return ACCEL_OK;
@@ -75,7 +101,8 @@ accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void
 accel_status accel__file_same(const char *path, const accel__file_state *now,
                               const accel__file_state *expected) {
   if (now->bytes == expected->bytes && now->modified == expected->modified &&
-      now->changed == expected->changed && now->inode == expected->inode)
+      now->changed == expected->changed && now->inode == expected->inode &&
+      now->device == expected->device && !accel__fault("file_changed"))
     return ACCEL_OK;
   const bool resized = now->bytes != expected->bytes;
   const accel_status code = resized ? ACCEL_ERROR_FORMAT : ACCEL_ERROR_IO;
@@ -93,7 +120,7 @@ accel_status accel__file_same(const char *path, const accel__file_state *now,
 static accel_status not_mapped(const char *path, uint64_t n, int error) {
   struct rlimit limit;
   const double gib = 1.0 / (1 << 30);
-  if (error != ENOMEM) return refused(path, "map", error);
+  if (error != ENOMEM) return accel__file_refused(path, "map", error);
   accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
               "%s: cannot map its %" PRIu64 " bytes (%.2f GiB): no address space is left", path, n,
               gib * (double)n);
@@ -122,7 +149,8 @@ accel_status accel__file_map_same(const char *path, const accel__file_state *exp
   accel_status status = expected ? accel__file_same(path, &state, expected) : ACCEL_OK;
   m.n = (size_t)state.bytes;
   if (status == ACCEL_OK && m.n) {
-    void *data = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED)
+                                             : mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
       status = not_mapped(path, m.n, errno);
     } else {
@@ -151,12 +179,28 @@ void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
   if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
 }
 
-uint64_t accel__resident_bytes(void) {
-  unsigned long long pages = 0;
+/* The first two numbers of statm, in bytes; 0 when the system does not tell. */
+static void process_memory(uint64_t *all, uint64_t *resident) {
+  unsigned long long pages[2] = {0, 0};
   FILE *f = fopen("/proc/self/statm", "r");
-  if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
+  if (f && fscanf(f, "%llu %llu", &pages[0], &pages[1]) != 2) pages[0] = pages[1] = 0;
   if (f) fclose(f);
-  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+  *all = pages[0] * (uint64_t)sysconf(_SC_PAGESIZE);
+  *resident = pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t accel__resident_bytes(void) {
+  uint64_t all, resident;
+  process_memory(&all, &resident);
+  return resident;
+}
+
+uint64_t accel__address_space_left(void) {
+  struct rlimit limit;
+  uint64_t all, resident;
+  if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  process_memory(&all, &resident);
+  return limit.rlim_cur > all ? limit.rlim_cur - all : 0;
 }
 
 void accel__file_unmap(accel__mapping *m) {
@@ -175,7 +219,7 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
   for (size_t have = 0;;) {
     ssize_t got = read(fd, data + have, capacity - 1 - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return free(data), refused(path, "read", errno);
+    if (got < 0) return free(data), accel__file_refused(path, "read", errno);
     have += (size_t)got;
     if (have > max_bytes)
       return free(data), accel__fail(ACCEL_ERROR_FORMAT,
@@ -255,15 +299,16 @@ static int open_temporary(const char *path, char *name, size_t capacity) {
 /* Devices and pipes cannot be replaced by a renamed file: written in place. */
 static accel_status write_in_place(const char *path, const void *bytes, size_t n) {
   int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return refused(path, "open for writing", errno);
+  if (fd < 0) return accel__file_refused(path, "open for writing", errno);
   int error = write_all(fd, bytes, n);
   close(fd);
-  return error ? refused(path, "write", error) : ACCEL_OK;
+  return error ? accel__file_refused(path, "write", error) : ACCEL_OK;
 }
 
 accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
   struct stat info;
-  if (!stat(path, &info) && S_ISDIR(info.st_mode)) return refused(path, "write", EISDIR);
+  if (!stat(path, &info) && S_ISDIR(info.st_mode))
+    return accel__file_refused(path, "write", EISDIR);
   if (!stat(path, &info) && !S_ISREG(info.st_mode)) return write_in_place(path, bytes, n);
   size_t capacity = strlen(path) + 48;
   char *name = accel__fault("allocation") ? NULL : malloc(capacity);
@@ -271,13 +316,13 @@ accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
   accel_status status = ACCEL_OK;
   int fd = open_temporary(path, name, capacity);
   if (fd < 0) {
-    status = refused(path, "create", errno);
+    status = accel__file_refused(path, "create", errno);
   } else {
     int error = write_all(fd, bytes, n);
     if (close(fd) && !error) error = errno;
     if (!error && rename(name, path)) error = errno;
     if (error)
-      status = refused(path, "write", error), unlink(name);
+      status = accel__file_refused(path, "write", error), unlink(name);
     else
       sync_directory_of(path);
   }
@@ -305,7 +350,7 @@ accel_status accel__make_directories(const char *path) {
     *end = 0;
     int error = mkdir(part, 0700) ? errno : 0;
     if (error && !accel__is_directory(part))
-      status = refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
+      status = accel__file_refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
     *end = kept;
   }
   free(part);
@@ -323,7 +368,7 @@ static accel_status read_names(DIR *directory, const char *path, accel__arena *a
   for (;;) {
     errno = 0;
     struct dirent *entry = readdir(directory);
-    if (!entry && errno) return refused(path, "list", errno);
+    if (!entry && errno) return accel__file_refused(path, "list", errno);
     if (!entry) break;
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     if (count == capacity) {
@@ -347,7 +392,7 @@ accel_status accel__list_directory(const char *path, accel__arena *arena, char *
   *names = NULL;
   *n = 0;
   DIR *directory = opendir(path);
-  if (!directory) return refused(path, "list", errno);
+  if (!directory) return accel__file_refused(path, "list", errno);
   accel_status status = read_names(directory, path, arena, names, n);
   closedir(directory);
   return status;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/arena.h"
 #include "core/status.h"
@@ -17,7 +18,7 @@ typedef struct accel__mapping {
 
 /* What tells one state of a file from another: equal as long as nobody writes or replaces it. */
 typedef struct accel__file_state {
-  uint64_t bytes, modified, changed, inode; /* times in nanoseconds since 1970 */
+  uint64_t bytes, modified, changed, inode, device; /* times in nanoseconds since 1970 */
 } accel__file_state;
 
 /* Errors of this header name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND,
@@ -25,6 +26,16 @@ typedef struct accel__file_state {
 
 /* A regular file, open for reading; *fd is the caller's to close. */
 accel_status accel__file_open(const char *path, int *fd, accel__file_state *state);
+/* The state of an open file now. */
+accel_status accel__file_look(int fd, const char *path, accel__file_state *state);
+/* pread, again after signals; -1 with errno.  All reading at offsets goes through it, and with it the
+ * fault points read_error, read_short and read_part. */
+ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n);
+/* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
+accel_status accel__file_refused(const char *path, const char *verb, int error);
+/* A file ended at byte `end` where n bytes from `offset` on were due: ACCEL_ERROR_FORMAT, with a
+ * remedy. */
+accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64_t offset);
 /* Exactly n bytes from `offset` on; a file that ends before is ACCEL_ERROR_FORMAT.  `path` is for
  * messages. */
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n);
@@ -41,6 +52,9 @@ accel_status accel__file_same(const char *path, const accel__file_state *now,
  * file when touched. */
 void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);
 void accel__file_unmap(accel__mapping *m);
+/* Address space that this process may still take under its limit (ulimit -v); UINT64_MAX: no limit,
+ * or the system does not tell. */
+uint64_t accel__address_space_left(void);
 /* memory of this process, pages of files included; 0: the system does not tell */
 uint64_t accel__resident_bytes(void);
 

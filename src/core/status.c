@@ -7,8 +7,7 @@
 
 #include "core/text.h"
 
-enum { MESSAGE_BYTES = 1024, REMEDY_BYTES = 512 };
-static _Thread_local char message[MESSAGE_BYTES], remedy[REMEDY_BYTES];
+static _Thread_local char message[ACCEL__MESSAGE_BYTES], remedy[ACCEL__REMEDY_BYTES];
 
 /* Formats into text[capacity]; what does not fit ends in "..." behind a whole code point.  Control
  * bytes, which could come from a file and steer a terminal, become '?'. */
@@ -22,7 +21,7 @@ static void put(char *text, size_t capacity, const char *format, va_list args) {
 }
 
 accel_status accel__fail(accel_status code, const char *format, ...) {
-  char text[MESSAGE_BYTES]; /* arguments may point into `message` */
+  char text[ACCEL__MESSAGE_BYTES]; /* arguments may point into `message` */
   va_list args;
   va_start(args, format);
   put(text, sizeof text, format, args);
@@ -33,7 +32,7 @@ accel_status accel__fail(accel_status code, const char *format, ...) {
 }
 
 accel_status accel__wrap(accel_status code, const char *format, ...) {
-  char link[MESSAGE_BYTES], inner[MESSAGE_BYTES], kept[REMEDY_BYTES];
+  char link[ACCEL__MESSAGE_BYTES], inner[ACCEL__MESSAGE_BYTES], kept[ACCEL__REMEDY_BYTES];
   va_list args;
   va_start(args, format);
   put(link, sizeof link, format, args);
@@ -46,7 +45,7 @@ accel_status accel__wrap(accel_status code, const char *format, ...) {
 }
 
 accel_status accel__remedy(accel_status code, const char *format, ...) {
-  char text[REMEDY_BYTES];
+  char text[ACCEL__REMEDY_BYTES];
   va_list args;
   va_start(args, format);
   put(text, sizeof text, format, args);
@@ -58,6 +57,19 @@ accel_status accel__remedy(accel_status code, const char *format, ...) {
 accel_status accel__no_memory(size_t bytes) {
   return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "out of memory: the system refused %zu bytes",
                      bytes);
+}
+
+void accel__failure_keep(accel__failure *failure, accel_status status) {
+  failure->status = status;
+  memcpy(failure->message, message, sizeof message);
+  memcpy(failure->remedy, remedy, sizeof remedy);
+}
+
+accel_status accel__failure_raise(const accel__failure *failure) {
+  if (failure->status == ACCEL_OK) return ACCEL_OK;
+  memcpy(message, failure->message, sizeof message);
+  memcpy(remedy, failure->remedy, sizeof remedy);
+  return failure->status;
 }
 
 void accel__clear_error(void) { message[0] = remedy[0] = 0; }

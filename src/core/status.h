@@ -44,6 +44,17 @@ const char *accel__remedy_text(void);
     accel_status status_ = (call);                                     \
     if (status_ != ACCEL_OK) return accel__wrap(status_, __VA_ARGS__); \
   } while (0)
+/* A failure carried from the thread it happened on to the one that reports it. */
+enum { ACCEL__MESSAGE_BYTES = 1024, ACCEL__REMEDY_BYTES = 512 };
+typedef struct accel__failure {
+  accel_status status; /* ACCEL_OK: none */
+  char message[ACCEL__MESSAGE_BYTES], remedy[ACCEL__REMEDY_BYTES];
+} accel__failure; /* {0} is none */
+/* Keeps this thread's message and remedy with `status`. */
+void accel__failure_keep(accel__failure *failure, accel_status status);
+/* Makes them this thread's; returns the status. */
+accel_status accel__failure_raise(const accel__failure *failure);
+
 /* For functions with one exit: `status` and the label `done` must exist. */
 #define ACCEL_GOTO(call)               \
   do {                                 \

@@ -114,7 +114,7 @@ static void relax(void) {
 #endif
 }
 
-static uint64_t now_ns(void) {
+uint64_t accel__now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -126,7 +126,7 @@ static bool spin(atomic_uint *word, uint32_t value, bool equal) {
   for (uint64_t start = 0;;) {
     for (int i = 0; i < 64; i++, relax())
       if ((atomic_load_explicit(word, memory_order_acquire) == value) == equal) return true;
-    uint64_t now = now_ns();
+    uint64_t now = accel__now_ns();
     if (!start) start = now;
     if (now - start > SPIN_NS) return false;
   }
@@ -228,7 +228,7 @@ static void leave_queue(accel__pool *pool) {
 static atomic_uint *admit(accel__pool *pool, bool at_once) {
   waiter *w = pool->first;
   if (!w) return NULL;
-  bool starving = now_ns() > w->patient_until;
+  bool starving = accel__now_ns() > w->patient_until;
   if (at_once || starving) w->run = seat(pool, w->width);
   if (w->run) leave_queue(pool);
   atomic_store(&w->word, w->run ? GRANTED : TRY);
@@ -246,7 +246,7 @@ static void unlock_and_wake(accel__pool *pool, atomic_uint *word) {
 static atomic_uint *call_workers(accel__pool *pool, run *r, uint32_t most) {
   worker *called[64];
   uint32_t n = 0, quota = atomic_load(&r->quota);
-  if (pool->first || (pool->hold_until && now_ns() < pool->hold_until)) return NULL;
+  if (pool->first || (pool->hold_until && accel__now_ns() < pool->hold_until)) return NULL;
   if (most > quota) most = quota;
   while (n < 64 && pool->n_resting && pool->members < pool->size &&
          atomic_load(&r->members) < most) {
@@ -338,10 +338,10 @@ static run *try_seat(accel__pool *pool, waiter *w) {
 static run *wait_for_seat(accel__pool *pool, uint32_t width) {
   waiter w = {.width = width};
   pthread_mutex_lock(&pool->lock);
-  uint64_t now = pool->first ? now_ns() : 0;
+  uint64_t now = pool->first ? accel__now_ns() : 0;
   run *r = pool->first && now > pool->first->patient_until ? NULL : seat(pool, width);
   if (!r) {
-    w.patient_until = (now ? now : now_ns()) + PATIENCE_NS;
+    w.patient_until = (now ? now : accel__now_ns()) + PATIENCE_NS;
     *pool->last = &w;
     pool->last = &w.next;
   }
@@ -379,7 +379,7 @@ void accel__pool_leave(accel__pool_turn *turn) {
   r->active = false;
   atomic_fetch_sub(&r->members, 1);
   pool->members--;
-  pool->hold_until = --pool->active ? now_ns() + HOLD_NS : 0;
+  pool->hold_until = --pool->active ? accel__now_ns() + HOLD_NS : 0;
   if (pool->active) share_out(pool);
   unlock_and_wake(pool, admit(pool, false));
 }
@@ -416,26 +416,38 @@ void accel__pool_run(accel__pool *pool, uint32_t n, accel__task_fn fn, void *arg
 
 /* ---- life ---- */
 
-static accel_status start_workers(accel__pool *pool, uint32_t wanted) {
-  /* the application's signal handlers are not to run on our threads; faults stay deliverable */
-  sigset_t ours, callers;
-  sigfillset(&ours);
+int accel__thread_start(pthread_t *thread, size_t stack, const char *name, void *(*fn)(void *),
+                        void *arg) {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+  sigset_t ours, callers;
+  pthread_attr_t attributes;
+  if (accel__fault("thread")) return EAGAIN;
+  int error = pthread_attr_init(&attributes);
+  if (error) return error;
+  if (stack) error = pthread_attr_setstacksize(&attributes, stack);
+  sigfillset(&ours);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&ours, faults[i]);
   pthread_sigmask(SIG_SETMASK, &ours, &callers);
+  if (!error) error = pthread_create(thread, &attributes, fn, arg);
+  pthread_sigmask(SIG_SETMASK, &callers, NULL);
+  pthread_attr_destroy(&attributes);
+  if (!error) pthread_setname_np(*thread, name);
+  return error;
+}
+
+static accel_status start_workers(accel__pool *pool, uint32_t wanted) {
   int error = 0;
   for (pool->size = 1; pool->size < wanted; pool->size++) {
     worker *w = &pool->workers[pool->size - 1];
+    char name[20];
+    snprintf(name, sizeof name, "accel-%u", pool->size);
+    name[15] = 0; /* the most that a thread's name holds */
     w->pool = pool;
     w->number = pool->size;
-    error = accel__fault("thread") ? EAGAIN : pthread_create(&w->thread, NULL, work, w);
+    error = accel__thread_start(&w->thread, 0, name, work, w);
     if (error) break;
-    char name[16];
-    snprintf(name, sizeof name, "accel-%u", pool->size);
-    pthread_setname_np(w->thread, name);
     pool->resting[pool->n_resting++] = w;
   }
-  pthread_sigmask(SIG_SETMASK, &callers, NULL);
   if (!error) return ACCEL_OK;
   accel__fail(ACCEL_ERROR_LIMIT, "thread pool: the system refused thread %u of %u: %s",
               pool->size + 1, wanted, strerror(error));

@@ -9,7 +9,9 @@
 #ifndef ACCEL_CORE_THREADS_H
 #define ACCEL_CORE_THREADS_H
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/status.h"
@@ -54,6 +56,13 @@ void accel__pool_leave(accel__pool_turn *turn); /* in the reverse order of the e
  * from inside fn: runs inline, worker 0.  The caller takes part, and needs nobody: in the child of
  * a fork, where no worker exists, it does all the work. */
 void accel__pool_run(accel__pool *pool, uint32_t n, accel__task_fn fn, void *arg);
+
+/* Starts a thread of libaccel: the application's signal handlers do not run on it, faults stay
+ * deliverable.  name: at most 15 bytes.  stack: bytes, 0 the system's default.  0, or an errno. */
+int accel__thread_start(pthread_t *thread, size_t stack, const char *name, void *(*fn)(void *),
+                        void *arg);
+/* of the clock that only runs forward */
+uint64_t accel__now_ns(void);
 
 /* min(affinity, floor(cgroup quota), physical cores within the affinity), at least 1; *why (may be
  * NULL) gets a static sentence. */

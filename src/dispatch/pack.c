@@ -229,12 +229,7 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
   item->data = *owned = malloc(n * 4 + 1);
   if (!*owned) return accel__no_memory(n * 4);
   if (wanted == ACCEL_PLUGIN_I32) return to_i32(ep, t, n, *owned);
-  const accel__tensor_info info = {.name = t->name,
-                                   .dtype = (accel_plugin_dtype)t->dtype,
-                                   .elements = n,
-                                   .bytes = bytes,
-                                   .data = t->data};
-  return accel__tensor_to_f32(&info, 0, n, *owned);
+  return accel__elements_to_f32((accel_plugin_dtype)t->dtype, t->data, n, *owned);
 }
 
 accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d,

@@ -29,6 +29,8 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
   accel__pool_leave(&turn);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   ep->placed.handle = NULL;
+  /* of a weight: with all of its message, which a plugin's is too short for, and its remedy */
+  ACCEL_TRY(accel__source_failure(ep->placed.source));
   if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY)
     return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
   return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER

@@ -125,8 +125,9 @@ static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head
       return accel__fail(ACCEL_ERROR_INTERNAL,
                          "%s: tensor '%s' is not what the program was built from", ep->name,
                          d->weight);
-    ACCEL_TRY(accel__tensor_to_f32(weight, 0, weight->elements, list[i].weight));
-    if (bias) ACCEL_TRY(accel__tensor_to_f32(bias, 0, bias->elements, list[i].bias));
+    ACCEL_TRY(accel__tensor_to_f32(ep->checkpoint, weight, 0, weight->elements, list[i].weight));
+    if (bias)
+      ACCEL_TRY(accel__tensor_to_f32(ep->checkpoint, bias, 0, bias->elements, list[i].bias));
     if (plan->widest < (uint32_t)d->out) plan->widest = (uint32_t)d->out;
     plan->dim = (uint32_t)d->out;
   }

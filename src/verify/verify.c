@@ -28,9 +28,8 @@ static accel_status add_input(accel__arena *arena, accel__golden *g, const accel
   memcpy(in->dim, t->dim, t->rank * sizeof *t->dim);
   in->data = accel__arena_alloc(arena, t->bytes + 1);
   if (!in->data) return ACCEL_ERROR_OUT_OF_MEMORY;
-  memcpy(in->data, t->data, t->bytes);
   g->inputs.n++;
-  return ACCEL_OK;
+  return accel__tensor_read(g->file, t, 0, t->bytes, in->data);
 }
 
 /* Outputs that a model lists once more as they are when an argument is false, by that argument:
@@ -126,10 +125,13 @@ static accel_status output_mask(const accel__golden *g, const accel__tensor_info
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: tensor '%s' must be int64 and of the leading dims of '%s'", g->path,
                        name, want->name);
+  int64_t *kept = own ? accel__arena_alloc(arena, own->bytes) : NULL;
+  if (own && !kept) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (own) ACCEL_TRY(accel__tensor_read(g->file, own, 0, own->bytes, kept));
   uint64_t rows = own ? own->elements : (uint64_t)(want->dim[0] * want->dim[1]),
            row = rows ? want->elements / rows : 0;
   for (uint64_t i = 0; i < want->elements; i++)
-    mask[i] = own ? ((const int64_t *)own->data)[i / row] != 0 : element(attended, i / row) != 0;
+    mask[i] = own ? kept[i / row] != 0 : element(attended, i / row) != 0;
   *out = mask;
   return ACCEL_OK;
 }
@@ -152,7 +154,7 @@ static accel_status compare_output(const accel__golden *g, uint32_t k, const acc
     to->max_abs = INFINITY;
     return ACCEL_OK;
   }
-  ACCEL_TRY(accel__tensor_to_f32(want, 0, want->elements, reference));
+  ACCEL_TRY(accel__tensor_to_f32(g->file, want, 0, want->elements, reference));
   ACCEL_TRY(output_mask(g, want, arena, &mask));
   accel__compare(got->data, reference, mask, want->elements, &d);
   to->max_abs = d.max_abs;

@@ -162,8 +162,8 @@ static bool has_begin(const accel__golden *g, const accel__whisper_plan *plan) {
   const accel__tensor_info *t = wanted(g, "sequences");
   if (!t || t->dtype != ACCEL_PLUGIN_I64 || t->elements == 0) return false;
   int64_t first;
-  memcpy(&first, t->data, sizeof first);
-  return first == plan->begin[0].id[0];
+  return accel__tensor_read(g->file, t, 0, sizeof first, &first) == ACCEL_OK &&
+         first == plan->begin[0].id[0];
 }
 
 static int64_t row_length(const accel__whisper_transcript *t, bool begin) {

@@ -1,5 +1,5 @@
-/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping them,
- * finding tensors by name. */
+/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping or reading
+ * them, finding tensors by name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@ typedef struct shard {
   const char *path;        /* arena memory */
   accel__file_state state; /* of the file whose header was read */
   accel__mapping map;      /* {0}: not mapped */
+  int fd;                  /* for reading; -1: opened for each read */
   accel__safetensors header;
 } shard;
 
@@ -110,6 +111,7 @@ static accel_status open_shard(accel__checkpoint *c, const char *path, shard *s)
 static accel_status make_shards(accel__checkpoint *c, uint32_t n) {
   c->n_shard = n;
   c->shard = accel__arena_array(&c->arena, n, sizeof *c->shard);
+  for (uint32_t f = 0; c->shard && f < n; f++) c->shard[f].fd = -1;
   return c->shard ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -337,36 +339,64 @@ accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint 
   return status;
 }
 
-accel_status accel__checkpoint_map(accel__checkpoint *c) {
-  for (uint32_t f = 0; c && f < c->n_shard; f++) {
-    shard *s = &c->shard[f];
-    if (!s->map.data) ACCEL_TRY(accel__file_map_same(s->path, &s->state, &s->map));
-  }
-  for (uint32_t i = 0; c && i < c->n; i++)
-    c->tensor[i].data = c->shard[c->tensor[i].file].map.data + c->tensor[i].offset;
-  return ACCEL_OK;
+static void close_file(shard *s) {
+  accel__file_unmap(&s->map);
+  if (s->fd >= 0) close(s->fd);
+  s->fd = -1;
 }
 
-bool accel__checkpoint_is_mapped(const accel__checkpoint *c) {
+/* Address space that is taken by the files would be missing for what is made of them. */
+static bool room_to_map(const accel__checkpoint *c) {
+  const uint64_t left = accel__address_space_left();
+  uint64_t bytes = 0;
+  if (accel__fault("address_space")) return false;
+  for (uint32_t f = 0; f < c->n_shard; f++) bytes += c->shard[f].state.bytes;
+  return left == UINT64_MAX || bytes <= left / 2;
+}
+
+static bool all_mapped(const accel__checkpoint *c) {
   for (uint32_t f = 0; f < c->n_shard; f++)
     if (!c->shard[f].map.data) return false;
   return true;
 }
 
-accel_status accel__checkpoint_load(accel__checkpoint *c, const accel__tensor_info *t) {
-  const shard *s = &c->shard[t->file];
+accel_status accel__checkpoint_map(accel__checkpoint *c) {
+  if (!c || all_mapped(c)) return ACCEL_OK;
+  if (!room_to_map(c)) return accel__checkpoint_read(c);
+  for (uint32_t f = 0; f < c->n_shard; f++) {
+    shard *s = &c->shard[f];
+    if (s->map.data) continue;
+    const accel_status status = accel__file_map_same(s->path, &s->state, &s->map);
+    if (status == ACCEL_ERROR_DOES_NOT_FIT) return accel__checkpoint_read(c);
+    if (status != ACCEL_OK) return status;
+  }
+  return ACCEL_OK;
+}
+
+/* *fd is one of the file in the state of its header. */
+static accel_status open_same(const shard *s, int *fd) {
   accel__file_state now;
-  int fd;
-  if (t->data) return ACCEL_OK;
-  void *bytes = accel__arena_alloc(&c->arena, t->bytes + 1);
-  if (!bytes) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__file_open(s->path, &fd, &now));
-  accel_status status = accel__file_same(s->path, &now, &s->state);
-  if (status == ACCEL_OK)
-    status = accel__file_read_at(fd, s->path, t->offset, bytes, (size_t)t->bytes);
-  close(fd);
-  if (status == ACCEL_OK) c->tensor[t - c->tensor].data = bytes;
+  ACCEL_TRY(accel__file_open(s->path, fd, &now));
+  const accel_status status = accel__file_same(s->path, &now, &s->state);
+  if (status == ACCEL_OK) return ACCEL_OK;
+  close(*fd);
+  *fd = -1;
   return status;
+}
+
+accel_status accel__checkpoint_read(accel__checkpoint *c) {
+  accel__clear_error(); /* of a mapping that was tried before */
+  for (uint32_t f = 0; f < c->n_shard; f++) {
+    accel__file_unmap(&c->shard[f].map);
+    if (c->shard[f].fd < 0) ACCEL_TRY(open_same(&c->shard[f], &c->shard[f].fd));
+  }
+  return ACCEL_OK;
+}
+
+bool accel__checkpoint_in_memory(const accel__checkpoint *c) {
+  for (uint32_t f = 0; f < c->n_shard; f++)
+    if (c->shard[f].fd >= 0) return false;
+  return all_mapped(c) || room_to_map(c);
 }
 
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
@@ -406,7 +436,7 @@ accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **ot
   *other = NULL;
   uint32_t before = c->n_shard;
   accel_status status = append(c, o, prefix);
-  if (c->n_shard != before) o->n_shard = 0; /* the mappings are ours now */
+  if (c->n_shard != before) o->n_shard = 0; /* its files are ours now */
   while (o->joined) {                       /* o had joined others: ours, too */
     accel__checkpoint *inner = o->joined;
     o->joined = inner->joined;
@@ -421,8 +451,7 @@ accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **ot
 void accel__checkpoint_close(accel__checkpoint **c) {
   if (!*c) return;
   accel__checkpoint_close(&(*c)->joined);
-  for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++)
-    accel__file_unmap(&(*c)->shard[f].map);
+  for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++) close_file(&(*c)->shard[f]);
   accel__map_free(&(*c)->names);
   accel__arena_free(&(*c)->arena);
   free(*c);
@@ -457,7 +486,67 @@ const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) {
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {
-  const accel__mapping *map = &c->shard[t->file].map;
-  if (t->bytes && map->data)
-    accel__file_forget(map, (size_t)((const uint8_t *)t->data - map->data), t->bytes);
+  accel__file_forget(&c->shard[t->file].map, (size_t)t->offset, (size_t)t->bytes);
+}
+
+/* ---- bytes of tensors ---- */
+
+static accel_status read_bytes(const shard *s, uint64_t offset, uint64_t n, void *out) {
+  int fd = s->fd;
+  accel__file_state now;
+  if (fd < 0) ACCEL_TRY(open_same(s, &fd));
+  const accel_status status = accel__file_read_at(fd, s->path, offset, out, (size_t)n);
+  accel__failure failure;
+  if (status != ACCEL_OK) accel__failure_keep(&failure, status);
+  /* a writer changes the times before the bytes, so looking afterwards sees what happened before and
+   * while they were read */
+  accel_status same = accel__file_look(fd, s->path, &now);
+  if (same == ACCEL_OK) same = accel__file_same(s->path, &now, &s->state);
+  if (s->fd < 0) close(fd);
+  return same != ACCEL_OK || status == ACCEL_OK ? same : accel__failure_raise(&failure);
+}
+
+accel_status accel__tensor_at(const accel__checkpoint *c, const accel__tensor_info *t,
+                              uint64_t first, uint64_t n, void *scratch, const void **data) {
+  const shard *s = &c->shard[t->file];
+  *data = NULL;
+  if (first > t->bytes || n > t->bytes - first)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "tensor '%s': bytes %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name, first,
+                       n, t->bytes);
+  if (s->map.data) {
+    *data = s->map.data + t->offset + first;
+    return ACCEL_OK;
+  }
+  const accel_status status = n ? read_bytes(s, t->offset + first, n, scratch) : ACCEL_OK;
+  if (status == ACCEL_OK) {
+    *data = scratch;
+    return ACCEL_OK;
+  }
+  return accel__wrap(status, "tensor '%.160s'", t->name);
+}
+
+accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
+                                uint64_t first, uint64_t n, void *out) {
+  const void *data;
+  ACCEL_TRY(accel__tensor_at(c, t, first, n, out, &data));
+  if (n && data != out) memcpy(out, data, (size_t)n);
+  return ACCEL_OK;
+}
+
+accel_status accel__tensor_lend(const accel__checkpoint *c, const accel__tensor_info *t,
+                                accel__lent *out) {
+  *out = (accel__lent){0};
+  if (!c->shard[t->file].map.data) {
+    out->own = accel__fault("allocation") ? NULL : malloc((size_t)t->bytes + 1);
+    if (!out->own) return accel__no_memory((size_t)t->bytes);
+  }
+  const accel_status status = accel__tensor_at(c, t, 0, t->bytes, out->own, &out->data);
+  if (status != ACCEL_OK) accel__tensor_return(out);
+  return status;
+}
+
+void accel__tensor_return(accel__lent *lent) {
+  free(lent->own);
+  *lent = (accel__lent){0};
 }

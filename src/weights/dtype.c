@@ -61,15 +61,9 @@ bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out) {
   }                                               \
   return ACCEL_OK
 
-accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count,
-                                  float *out) {
-  if (first > t->elements || count > t->elements - first)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name,
-                       first, count, t->elements);
-  const unsigned char *from =
-      count ? (const unsigned char *)t->data + first * accel__dtype_bits(t->dtype) / 8 : NULL;
-  switch ((int)t->dtype) {
+accel_status accel__elements_to_f32(accel_plugin_dtype dtype, const void *from, uint64_t count,
+                                    float *out) {
+  switch ((int)dtype) {
     case ACCEL_PLUGIN_F32:
       if (count) memcpy(out, from, count * sizeof *out);
       return ACCEL_OK;
@@ -100,8 +94,27 @@ accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, u
     case ACCEL__STORED_U64:
       ELEMENTS(uint64_t, (float)x);
     default:
-      return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                         "tensor '%s': dtype %s cannot be read as plain numbers", t->name,
-                         accel__dtype_name(t->dtype));
+      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "dtype %s cannot be read as plain numbers",
+                         accel__dtype_name(dtype));
   }
+}
+
+accel_status accel__tensor_to_f32(const accel__checkpoint *c, const accel__tensor_info *t,
+                                  uint64_t first, uint64_t count, float *out) {
+  enum { BLOCK = 16384 }; /* bytes that are read at a time where the file is not mapped */
+  const uint64_t bytes = accel__dtype_bits(t->dtype) / 8, most = BLOCK / (bytes ? bytes : 1);
+  _Alignas(8) unsigned char block[BLOCK];
+  if (first > t->elements || count > t->elements - first)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name,
+                       first, count, t->elements);
+  if (t->dtype == ACCEL_PLUGIN_F32) return accel__tensor_read(c, t, first * 4, count * 4, out);
+  for (uint64_t at = 0; at < count;) {
+    const uint64_t n = count - at < most ? count - at : most;
+    const void *from;
+    ACCEL_TRY(accel__tensor_at(c, t, (first + at) * bytes, n * bytes, block, &from));
+    ACCEL_TRY_AS(accel__elements_to_f32(t->dtype, from, n, out + at), "tensor '%s'", t->name);
+    at += n;
+  }
+  return ACCEL_OK;
 }

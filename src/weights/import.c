@@ -96,7 +96,7 @@ static accel_status visit_all(accel__import *import) {
   return import->n ? sum_up(import) : ACCEL_OK;
 }
 
-accel_status accel__import_open(const accel__json_file *config, accel__checkpoint *checkpoint,
+accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint,
                                 accel__import **out) {
   *out = NULL;
   if (!checkpoint) return ACCEL_OK;
@@ -184,13 +184,40 @@ bool accel__import_find(const accel__import *import, const char *name, accel_plu
   return true;
 }
 
+/* Lends what the entry's `read` wants to see, reads, and returns it. */
+static accel_status read_entry(const accel__import *import, const accel__import_entry *e,
+                               accel__quantised *out) {
+  accel__import_bytes from = {0};
+  const struct {
+    const accel__tensor_info *tensor;
+    const void **bytes;
+  } wanted[] = {{e->as_stored ? NULL : e->codes, &from.codes},
+                {e->scale, &from.scale},
+                {e->zero, &from.zero},
+                {e->outer, &from.outer},
+                {e->order, &from.order}};
+  enum { WANTED = sizeof wanted / sizeof *wanted };
+  accel__lent lent[WANTED] = {{0}};
+  accel_status status =
+      e->as_stored ? accel__tensor_read(import->checkpoint, e->codes, 0, e->codes->bytes, out->data)
+                   : ACCEL_OK;
+  for (int i = 0; i < WANTED && status == ACCEL_OK; i++) {
+    if (!wanted[i].tensor) continue;
+    status = accel__tensor_lend(import->checkpoint, wanted[i].tensor, &lent[i]);
+    *wanted[i].bytes = lent[i].data;
+  }
+  if (status == ACCEL_OK) status = e->read(import, e, &from, out);
+  for (int i = 0; i < WANTED; i++) accel__tensor_return(&lent[i]);
+  return status;
+}
+
 accel_status accel__import_read(const accel__import *import, const char *name,
                                 accel__quantised *out) {
   *out = (accel__quantised){0};
   const accel__import_entry *entry = find(import, name);
   if (!entry) return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s' is not held in codes", name);
   ACCEL_TRY(accel__quantised_new(&entry->format, entry->n, entry->k, out));
-  accel_status status = entry->read(import, entry, out);
+  accel_status status = read_entry(import, entry, out);
   if (status != ACCEL_OK) accel__quantised_free(out);
   return status;
 }

@@ -26,12 +26,12 @@
 
 typedef struct accel__import accel__import; /* immutable once open: usable from any thread */
 
-/* *out NULL: the checkpoint is not quantised.  config and checkpoint are kept by reference; of a
- * checkpoint that is not mapped yet, the small tensors that formats depend on are read.
+/* *out NULL: the checkpoint is not quantised.  config and checkpoint are kept by reference; of the
+ * checkpoint, headers and the small tensors that formats depend on are read.
  * ACCEL_ERROR_UNSUPPORTED: a method, or a value of one of its fields, that is not read, named with
  * file and remedy; codes without a configuration too.  ACCEL_ERROR_FORMAT: tensors that are missing
  * or do not fit. */
-accel_status accel__import_open(const accel__json_file *config, accel__checkpoint *checkpoint,
+accel_status accel__import_open(const accel__json_file *config, const accel__checkpoint *checkpoint,
                                 accel__import **out);
 void accel__import_free(accel__import **import);
 

@@ -33,20 +33,20 @@ static accel_status configure(accel__import *import) {
   return ACCEL_OK;
 }
 
-static uint32_t word_at(const accel__tensor_info *t, uint64_t i) {
-  return (uint32_t)accel__import_i32(t, i);
+static uint32_t word_at(const void *bytes, uint64_t i) {
+  return (uint32_t)accel__import_i32(bytes, i);
 }
 
 static accel_status read(const accel__import *import, const accel__import_entry *e,
-                         accel__quantised *out) {
+                         const accel__import_bytes *from, accel__quantised *out) {
   const uint64_t words = (uint64_t)e->codes->dim[1], k = (uint64_t)e->k,
                  groups = (uint64_t)e->scale->dim[0],
                  row_bytes = accel_row_bytes(ACCEL_PLUGIN_U4, e->k);
   uint8_t *data = out->data, *zero = out->zero;
   for (uint64_t column = 0; column < k; column += 2) { /* a pair of columns is a byte of each row */
     for (uint64_t j = 0; j < words; j++) {
-      const uint32_t even = word_at(e->codes, column * words + j),
-                     odd = column + 1 < k ? word_at(e->codes, (column + 1) * words + j) : 0;
+      const uint32_t even = word_at(from->codes, column * words + j),
+                     odd = column + 1 < k ? word_at(from->codes, (column + 1) * words + j) : 0;
       for (uint32_t i = 0; i < 8; i++)
         data[(j * 8 + row_of_nibble[i]) * row_bytes + column / 2] =
             (uint8_t)((even >> 4 * i & 15) | (odd >> 4 * i & 15) << 4);
@@ -56,8 +56,8 @@ static accel_status read(const accel__import *import, const accel__import_entry 
     for (uint64_t j = 0; j < words; j++)
       for (uint32_t i = 0; i < 8; i++)
         zero[(j * 8 + row_of_nibble[i]) * groups + g] =
-            (uint8_t)(word_at(e->zero, g * words + j) >> 4 * i & 15);
-  return accel__import_scales(import, e->scale, true, out);
+            (uint8_t)(word_at(from->zero, g * words + j) >> 4 * i & 15);
+  return accel__import_scales(import, e->scale, from->scale, true, out);
 }
 
 static accel_status visit(accel__import *import, const accel__tensor_info *t) {

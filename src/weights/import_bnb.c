@@ -14,7 +14,7 @@
 
 enum { CODES = 16, NESTED_CODES = 256, MAX_STATE = 1 << 16 };
 typedef struct codebook {
-  const accel__tensor_info *map, *nested_absmax, *nested_map;
+  const accel__tensor_info *map, *nested_map; /* nested absmax is the entry's `outer` */
   int64_t block, nested_block;
   float offset;
 } codebook;
@@ -38,15 +38,14 @@ static accel_status configure(accel__import *import) {
 /* ---- int8 ---- */
 
 static accel_status read_rows(const accel__import *import, const accel__import_entry *e,
-                              accel__quantised *out) {
-  memcpy(out->data, e->codes->data, e->codes->bytes);
-  ACCEL_TRY(accel__import_scales(import, e->scale, false, out));
+                              const accel__import_bytes *from, accel__quantised *out) {
+  ACCEL_TRY(accel__import_read_scales(import, e, from, out));
   for (int64_t n = 0; n < e->n; n++) ((float *)out->scale)[n] /= 127.0f;
   return ACCEL_OK;
 }
 
 static accel_status rows(accel__import *import, const accel__tensor_info *t, size_t stem) {
-  accel__import_entry e = {.codes = t, .bits = 8, .read = read_rows};
+  accel__import_entry e = {.codes = t, .bits = 8, .as_stored = true, .read = read_rows};
   const accel__tensor_info *layout = accel__import_sibling(import, t->name, stem, ".weight_format");
   ACCEL_TRY(accel__import_need(import, t, stem, ".SCB", &e.scale));
   ACCEL_TRY(accel__import_shape2(import, t, -1, -1));
@@ -55,9 +54,10 @@ static accel_status rows(accel__import *import, const accel__tensor_info *t, siz
   if (e.n < 1 || e.k < 1) return accel__import_bad(import, t, "it is empty");
   ACCEL_TRY(accel__import_type(import, e.scale, ACCEL_PLUGIN_F32));
   ACCEL_TRY(accel__import_shape(import, e.scale, 1, &e.n));
-  if (layout) ACCEL_TRY(accel__import_load(import, layout));
-  if (layout && (layout->dtype != ACCEL_PLUGIN_U8 || layout->elements != 1 ||
-                 *(const uint8_t *)layout->data != 0))
+  uint8_t order = 0;
+  const bool one = layout && layout->dtype == ACCEL_PLUGIN_U8 && layout->elements == 1;
+  if (one) ACCEL_TRY(accel__tensor_read(import->checkpoint, layout, 0, 1, &order));
+  if (layout && (!one || order != 0))
     return accel__import_bad(import, layout, "only the row layout (0) is read");
   ACCEL_TRY(accel__import_mark(import, layout));
   e.format = (accel_plugin_format){.store = ACCEL_PLUGIN_I8,
@@ -70,25 +70,27 @@ static accel_status rows(accel__import *import, const accel__tensor_info *t, siz
 
 /* ---- 4 bits ---- */
 
-/* The scale of block b. */
-static float absmax_at(const accel__import_entry *e, uint64_t b) {
+/* The scale of block b; nested[256]: the values of nested_map. */
+static float absmax_at(const accel__import_entry *e, const accel__import_bytes *from,
+                       const float *nested, uint64_t b) {
   const codebook *c = e->more;
-  if (!c->nested_map) return accel__import_value(e->scale, b);
-  const uint8_t code = ((const uint8_t *)e->scale->data)[b];
-  return accel__import_value(c->nested_map, code) *
-             accel__import_value(c->nested_absmax, b / (uint64_t)c->nested_block) +
+  if (!c->nested_map) return accel__import_value(e->scale, from->scale, b);
+  const uint8_t code = ((const uint8_t *)from->scale)[b];
+  return nested[code] * accel__import_value(e->outer, from->outer, b / (uint64_t)c->nested_block) +
          c->offset;
 }
 
 static accel_status read_codebook(const accel__import *import, const accel__import_entry *e,
-                                  accel__quantised *out) {
+                                  const accel__import_bytes *from, accel__quantised *out) {
   const codebook *c = e->more;
-  const uint8_t *codes = e->codes->data;
+  const uint8_t *codes = from->codes;
   const uint64_t elements = (uint64_t)e->n * (uint64_t)e->k;
-  float value[CODES], scale = 0;
-  for (uint64_t i = 0; i < CODES; i++) value[i] = accel__import_value(c->map, i);
+  float value[CODES], nested[NESTED_CODES] = {0}, scale = 0;
+  ACCEL_TRY(accel__tensor_read(import->checkpoint, c->map, 0, sizeof value, value));
+  if (c->nested_map)
+    ACCEL_TRY(accel__tensor_read(import->checkpoint, c->nested_map, 0, sizeof nested, nested));
   for (uint64_t i = 0; i < elements; i++) {
-    if (i % (uint64_t)c->block == 0) scale = absmax_at(e, i / (uint64_t)c->block);
+    if (i % (uint64_t)c->block == 0) scale = absmax_at(e, from, nested, i / (uint64_t)c->block);
     const float w = value[codes[i / 2] >> (i % 2 ? 0 : 4) & 15] * scale;
     if (!isfinite(w))
       return accel__import_bad(import, e->scale, "block %" PRIu64 " is not finite",
@@ -143,8 +145,10 @@ static accel_status parse_state(accel__import *import, const accel__tensor_info 
   ACCEL_TRY(accel__import_type(import, state, ACCEL_PLUGIN_U8));
   if (state->bytes > MAX_STATE)
     return accel__import_bad(import, state, "%" PRIu64 " bytes are too many", state->bytes);
-  ACCEL_TRY(accel__import_load(import, state));
-  accel_status status = accel__json_parse(state->data, state->bytes, state->name, &json);
+  accel__lent lent;
+  ACCEL_TRY(accel__tensor_lend(import->checkpoint, state, &lent));
+  accel_status status = accel__json_parse(lent.data, state->bytes, state->name, &json);
+  accel__tensor_return(&lent);
   if (status == ACCEL_OK) status = read_state(&json, e, c);
   accel__json_free(&json);
   if (status == ACCEL_OK || status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
@@ -170,8 +174,8 @@ static accel_status check_codebook(const accel__import *import, const accel__imp
   if (c->nested_block < 1)
     return accel__import_bad(import, e->scale, "its state names no nested_blocksize");
   const int64_t outer = (blocks + c->nested_block - 1) / c->nested_block;
-  ACCEL_TRY(accel__import_type(import, c->nested_absmax, ACCEL_PLUGIN_F32));
-  return accel__import_shape(import, c->nested_absmax, 1, &outer);
+  ACCEL_TRY(accel__import_type(import, e->outer, ACCEL_PLUGIN_F32));
+  return accel__import_shape(import, e->outer, 1, &outer);
 }
 
 /* t: x.weight.quant_map. */
@@ -186,12 +190,11 @@ static accel_status fours(accel__import *import, const accel__tensor_info *t, si
     ACCEL_TRY(accel__import_need(import, t, stem, ".quant_state.bitsandbytes__fp4", &state));
   ACCEL_TRY(accel__import_need(import, t, stem, "", &e.codes));
   ACCEL_TRY(accel__import_need(import, t, stem, ".absmax", &e.scale));
-  c->nested_absmax = accel__import_sibling(import, t->name, stem, ".nested_absmax");
-  if (c->nested_absmax)
-    ACCEL_TRY(accel__import_need(import, t, stem, ".nested_quant_map", &c->nested_map));
+  e.outer = accel__import_sibling(import, t->name, stem, ".nested_absmax");
+  if (e.outer) ACCEL_TRY(accel__import_need(import, t, stem, ".nested_quant_map", &c->nested_map));
   ACCEL_TRY(parse_state(import, state, &e, c));
   ACCEL_TRY(check_codebook(import, &e, c));
-  const accel__tensor_info *parts[] = {state, c->map, c->nested_absmax, c->nested_map};
+  const accel__tensor_info *parts[] = {state, c->map, c->nested_map};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     ACCEL_TRY(accel__import_mark(import, parts[i]));
   return accel__import_add(import, &e, t->name, stem, "");

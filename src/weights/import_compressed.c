@@ -108,31 +108,33 @@ static accel_status check_range(const accel__import *import, const accel__import
 }
 
 /* Code i of row n, 0 .. 2^bits - 1. */
-static uint32_t packed_code(const accel__import_entry *e, uint64_t n, uint64_t i) {
+static uint32_t packed_code(const accel__import_entry *e, const void *codes, uint64_t n,
+                            uint64_t i) {
   const uint64_t words = (uint64_t)e->codes->dim[1];
-  return accel__import_code((const char *)e->codes->data + n * words * 4, 1, words, e->bits, i);
+  return accel__import_code((const char *)codes + n * words * 4, 1, words, e->bits, i);
 }
 
 /* The zero of group g of row n, likewise; 2^(bits-1) when symmetric. */
-static uint32_t packed_zero(const accel__import_entry *e, uint64_t g, uint64_t n) {
+static uint32_t packed_zero(const accel__import_entry *e, const void *zeros, uint64_t g,
+                            uint64_t n) {
   if (!e->zero) return 1u << (e->bits - 1);
   const uint64_t groups = (uint64_t)e->zero->dim[1];
-  return accel__import_code((const char *)e->zero->data + g * 4, groups, (uint64_t)e->zero->dim[0],
-                            e->bits, n);
+  return accel__import_code((const char *)zeros + g * 4, groups, (uint64_t)e->zero->dim[0], e->bits,
+                            n);
 }
 
 /* Up to 4 bits: symmetric I4 has the value itself, U4 (with zeros) code and zero; 5 to 8 bits: I8
  * has both less 2^(bits-1).
  */
 static accel_status read_packed(const accel__import *import, const accel__import_entry *e,
-                                accel__quantised *out) {
+                                const accel__import_bytes *from, accel__quantised *out) {
   const uint64_t row_bytes = accel_row_bytes(e->format.store, e->k), rows = (uint64_t)e->n;
   const uint32_t half = 1u << (e->bits - 1);
   const bool nibbles = e->bits <= 4;
   for (uint64_t n = 0; n < rows; n++) {
     uint8_t *row = (uint8_t *)out->data + n * row_bytes;
     for (uint64_t k = 0; k < (uint64_t)e->k; k++) {
-      const uint32_t code = packed_code(e, n, k);
+      const uint32_t code = packed_code(e, from->codes, n, k);
       if (nibbles)
         accel_nibble_set(row, k, (uint8_t)(e->zero ? code : code - half));
       else
@@ -143,19 +145,20 @@ static accel_status read_packed(const accel__import *import, const accel__import
   for (uint64_t n = 0; n < rows && out->zero; n++)
     for (uint64_t g = 0; g < groups; g++)
       ((uint8_t *)out->zero)[n * groups + g] =
-          (uint8_t)(packed_zero(e, g, n) - (nibbles ? 0 : half));
-  return accel__import_scales(import, e->scale, false, out);
+          (uint8_t)(packed_zero(e, from->zero, g, n) - (nibbles ? 0 : half));
+  return accel__import_scales(import, e->scale, from->scale, false, out);
 }
 
 /* Columns with an order of their own (actorder "group"): the numbers themselves. */
 static accel_status read_reordered(const accel__import *import, const accel__import_entry *e,
-                                   accel__quantised *out) {
+                                   const accel__import_bytes *from, accel__quantised *out) {
   const uint64_t groups = (uint64_t)e->scale->dim[1];
   for (uint64_t n = 0; n < (uint64_t)e->n; n++) {
     for (uint64_t k = 0; k < (uint64_t)e->k; k++) {
-      const uint64_t g = (uint64_t)accel__import_i32(e->order, k);
-      const float w = ((float)packed_code(e, n, k) - (float)packed_zero(e, g, n)) *
-                      accel__import_value(e->scale, n * groups + g);
+      const uint64_t g = (uint64_t)accel__import_i32(from->order, k);
+      const float w =
+          ((float)packed_code(e, from->codes, n, k) - (float)packed_zero(e, from->zero, g, n)) *
+          accel__import_value(e->scale, from->scale, n * groups + g);
       const uint16_t half = accel_f32_to_fp16(w);
       if (!isfinite(w) || (half & 0x7c00) == 0x7c00)
         return accel__import_bad(import, e->scale,
@@ -174,10 +177,10 @@ static accel_status packed_shape(const accel__import *import, accel__import_entr
     return accel__import_bad(import, shape, "it is stored as %s; I64 is due",
                              accel__dtype_name(shape->dtype));
   ACCEL_TRY(accel__import_shape(import, shape, 1, (int64_t[]){2}));
-  ACCEL_TRY(accel__import_load(import, shape));
-  for (uint64_t i = 0; i < 2; i++) {
-    dims[i] = shape->dtype == ACCEL_PLUGIN_I32 ? accel__import_i32(shape, i) : 0;
-    if (shape->dtype == ACCEL_PLUGIN_I64) memcpy(&dims[i], (const char *)shape->data + i * 8, 8);
+  ACCEL_TRY(accel__tensor_read(import->checkpoint, shape, 0, shape->bytes, dims));
+  if (shape->dtype == ACCEL_PLUGIN_I32) {
+    const int32_t narrow[2] = {accel__import_i32(dims, 0), accel__import_i32(dims, 1)};
+    dims[0] = narrow[0], dims[1] = narrow[1];
   }
   ACCEL_TRY(accel__import_shape2(import, e->codes, -1, -1));
   e->n = dims[0];
@@ -207,8 +210,9 @@ static accel_status packed_order(accel__import *import, accel__import_entry *e,
   ACCEL_TRY(accel__import_mark(import, order));
   ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape(import, order, 1, &e->k));
-  ACCEL_TRY(accel__import_load(import, order));
-  if (e->scale->rank != 2 || (e->k > 0 && accel__import_i32(order, 0) == -1)) return ACCEL_OK;
+  int32_t first = 0;
+  if (e->k > 0) ACCEL_TRY(accel__tensor_read(import->checkpoint, order, 0, sizeof first, &first));
+  if (e->scale->rank != 2 || first == -1) return ACCEL_OK;
   ACCEL_TRY(accel__import_order(import, order, e->k, e->scale->dim[1], &in_order, &group));
   if (in_order) return ACCEL_OK;
   e->order = order;
@@ -252,19 +256,18 @@ static accel_status packed_integers(accel__import *import, const accel__tensor_i
 /* ---- E2M1 ---- */
 
 static accel_status read_fours(const accel__import *import, const accel__import_entry *e,
-                               accel__quantised *out) {
-  memcpy(out->data, e->codes->data, e->codes->bytes);
+                               const accel__import_bytes *from, accel__quantised *out) {
   if (out->outer) {
-    const float divisor = accel__import_value(e->outer, 0), outer = 1.0f / divisor;
+    const float divisor = accel__import_value(e->outer, from->outer, 0), outer = 1.0f / divisor;
     if (!isfinite(divisor) || !isfinite(outer) || divisor <= 0)
       return accel__import_bad(import, e->outer, "%g is no scale to divide by", (double)divisor);
     memcpy(out->outer, &outer, sizeof outer);
   }
-  return accel__import_scales(import, e->scale, false, out);
+  return accel__import_scales(import, e->scale, from->scale, false, out);
 }
 
 static accel_status packed_fours(accel__import *import, const accel__tensor_info *t, size_t stem) {
-  accel__import_entry e = {.codes = t, .bits = 4, .read = read_fours};
+  accel__import_entry e = {.codes = t, .bits = 4, .as_stored = true, .read = read_fours};
   ACCEL_TRY(accel__import_need(import, t, stem, ".weight_scale", &e.scale));
   ACCEL_TRY(accel__import_shape2(import, t, -1, -1));
   if (t->dim[1] > INT64_MAX / 16) return accel__import_bad(import, t, "it is too large");
@@ -295,16 +298,15 @@ static accel_status packed_fours(accel__import *import, const accel__tensor_info
 /* ---- a byte a code ---- */
 
 static accel_status read_bytes(const accel__import *import, const accel__import_entry *e,
-                               accel__quantised *out) {
-  memcpy(out->data, e->codes->data, e->codes->bytes);
+                               const accel__import_bytes *from, accel__quantised *out) {
   for (uint64_t i = 0; out->zero && i < out->bytes.zero; i++)
-    ((int8_t *)out->zero)[i] = ((const int8_t *)e->zero->data)[e->zero->elements == 1 ? 0 : i];
-  return accel__import_scales(import, e->scale, false, out);
+    ((int8_t *)out->zero)[i] = ((const int8_t *)from->zero)[e->zero->elements == 1 ? 0 : i];
+  return accel__import_scales(import, e->scale, from->scale, false, out);
 }
 
 static accel_status whole_bytes(accel__import *import, const accel__tensor_info *t, size_t stem) {
   const compressed *s = import->settings;
-  accel__import_entry e = {.codes = t, .bits = 8, .read = read_bytes};
+  accel__import_entry e = {.codes = t, .bits = 8, .as_stored = true, .read = read_bytes};
   ACCEL_TRY(accel__import_need(import, t, stem, ".weight_scale", &e.scale));
   ACCEL_TRY(accel__import_shape2(import, t, -1, -1));
   e.n = t->dim[0];

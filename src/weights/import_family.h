@@ -11,6 +11,11 @@
 #include "core/text.h"
 #include "weights/import.h"
 
+/* The bytes of an entry's tensors while it is read; NULL: the entry has none. */
+typedef struct accel__import_bytes {
+  const void *codes, *scale, *zero, *outer, *order;
+} accel__import_bytes;
+
 typedef struct accel__import_entry {
   const char *name; /* of the weight: "x.weight" */
   accel_plugin_format format;
@@ -20,8 +25,10 @@ typedef struct accel__import_entry {
   /* of a code in a stream of bits */
   uint32_t bits;
   const void *more; /* of the family */
+  /* the codes are as the format has them: out->data holds them before `read`, which gets none */
+  bool as_stored;
   accel_status (*read)(const accel__import *import, const struct accel__import_entry *entry,
-                       accel__quantised *out);
+                       const accel__import_bytes *from, accel__quantised *out);
 } accel__import_entry;
 
 typedef struct accel__import_family {
@@ -37,8 +44,8 @@ enum { ACCEL__IMPORT_MAX_NOTES = 16 };
 struct accel__import {
   const accel__import_family *family;
   const accel__json_file *file;
-  const accel__json *config;     /* the quantization_config object */
-  accel__checkpoint *checkpoint; /* perhaps not mapped while weights are registered */
+  const accel__json *config; /* the quantization_config object */
+  const accel__checkpoint *checkpoint;
   accel__arena arena;
   accel__map names;            /* weight -> entry */
   accel__map used;             /* tensors that belong to weights in codes */
@@ -90,14 +97,12 @@ accel_status accel__import_shape(const accel__import *import, const accel__tenso
                                  uint32_t rank, const int64_t *dims);
 accel_status accel__import_shape2(const accel__import *import, const accel__tensor_info *tensor,
                                   int64_t rows, int64_t columns);
-/* Makes the tensor's bytes readable: needed before `visit` looks at values, because a checkpoint may
- * have its headers alone by then.  `read` needs it not. */
-accel_status accel__import_load(const accel__import *import, const accel__tensor_info *tensor);
-/* Element i of an I32 tensor. */
-int32_t accel__import_i32(const accel__tensor_info *tensor, uint64_t i);
+/* Element i of an I32 tensor with these bytes. */
+int32_t accel__import_i32(const void *bytes, uint64_t i);
 /* Element i as a number: floats, I8, U8 (as integers), E4M3, E8M0. */
-static inline float accel__import_value(const accel__tensor_info *tensor, uint64_t i) {
-  return accel_scale_at((uint8_t)tensor->dtype, tensor->data, (int64_t)i);
+static inline float accel__import_value(const accel__tensor_info *tensor, const void *bytes,
+                                        uint64_t i) {
+  return accel_scale_at((uint8_t)tensor->dtype, bytes, (int64_t)i);
 }
 
 /* ---- scales ---- */
@@ -113,10 +118,14 @@ accel_status accel__import_layout(const accel__import *import, const accel__tens
 /* F16 when every scale fits it exactly, else F32; reads the scales. */
 accel_status accel__import_scale_type(const accel__import *import, const accel__tensor_info *scale,
                                       uint8_t *dtype);
-/* Scales [n][groups] (or one for all) into out->scale, which is F16, F32, E4M3 or E8M0; transposed:
- * the file has [groups][n].  Not finite: an error. */
+/* Scales [n][groups] (or one for all) with these bytes into out->scale, which is F16, F32, E4M3 or
+ * E8M0; transposed: the file has [groups][n].  Not finite: an error. */
 accel_status accel__import_scales(const accel__import *import, const accel__tensor_info *scale,
-                                  bool transposed, accel__quantised *out);
+                                  const void *bytes, bool transposed, accel__quantised *out);
+/* `read` of codes that are as stored, with scales that are not transposed. */
+accel_status accel__import_read_scales(const accel__import *import,
+                                       const accel__import_entry *entry,
+                                       const accel__import_bytes *from, accel__quantised *out);
 
 /* ---- registering ---- */
 /* Copies the entry; its name is the first `stem` bytes of `of`, then `suffix`.  Marks the entry's

@@ -3,7 +3,6 @@
  * weight_block_size [rows, columns], or one number; F32, F16, BF16, or exponents (E8M0, or bytes of
  * it).  "mxfp8" is the same with blocks [1, 32].
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "weights/import_family.h"
@@ -48,17 +47,12 @@ static accel_status configure(accel__import *import) {
   return read_block_size(import, block);
 }
 
-static accel_status read(const accel__import *import, const accel__import_entry *e,
-                         accel__quantised *out) {
-  memcpy(out->data, e->codes->data, e->codes->bytes);
-  return accel__import_scales(import, e->scale, false, out);
-}
-
 static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   const size_t stem = accel__import_stem(t->name, ".weight");
   if (accel__import_stem(t->name, ".activation_scale")) return accel__import_mark(import, t);
   if (!stem || t->dtype != ACCEL_PLUGIN_E4M3) return ACCEL_OK;
-  accel__import_entry e = {.codes = t, .bits = 8, .read = read};
+  accel__import_entry e = {
+      .codes = t, .bits = 8, .as_stored = true, .read = accel__import_read_scales};
   ACCEL_TRY(accel__import_need(import, t, stem, ".weight_scale_inv", &e.scale));
   ACCEL_TRY(accel__import_shape2(import, t, -1, -1));
   e.n = t->dim[0];

@@ -56,10 +56,10 @@ static accel_status configure(accel__import *import) {
 /* ---- zeros ---- */
 
 /* The zero of group g and row n. */
-static uint32_t zero_at(const accel__import_entry *e, uint64_t g, uint64_t n) {
-  const accel__tensor_info *t = e->zero;
-  const uint64_t words = (uint64_t)t->dim[1];
-  const char *row = (const char *)t->data + g * words * 4;
+static uint32_t zero_at(const accel__import_entry *e, const accel__import_bytes *from, uint64_t g,
+                        uint64_t n) {
+  const uint64_t words = (uint64_t)e->zero->dim[1];
+  const char *row = (const char *)from->zero + g * words * 4;
   if (((const zeros *)e->more)->as_stored) return accel__import_code(row, 1, words, e->bits, n);
   if (e->bits == 3) return (accel__import_code(row, 1, words, 3, n) + 1) & 7;
   /* Version 1 files are made by subtracting one from every code of a word at once: a zero of 0
@@ -72,11 +72,12 @@ static uint32_t zero_at(const accel__import_entry *e, uint64_t g, uint64_t n) {
 }
 
 /* Are all stored zeros `value`? */
-static bool all_stored(const accel__tensor_info *t, uint32_t bits, uint64_t n, uint32_t value) {
+static bool all_stored(const accel__tensor_info *t, const void *bytes, uint32_t bits, uint64_t n,
+                       uint32_t value) {
   const uint64_t words = (uint64_t)t->dim[1];
   for (uint64_t g = 0; g < (uint64_t)t->dim[0]; g++)
     for (uint64_t i = 0; i < n; i++)
-      if (accel__import_code((const char *)t->data + g * words * 4, 1, words, bits, i) != value)
+      if (accel__import_code((const char *)bytes + g * words * 4, 1, words, bits, i) != value)
         return false;
   return n > 0 && t->dim[0] > 0;
 }
@@ -88,10 +89,12 @@ static accel_status settle_zeros(accel__import *import, accel__import_entry *e) 
   e->more = z;
   z->as_stored = s->stored_zero;
   if (!s->symmetric) return ACCEL_OK;
-  ACCEL_TRY(accel__import_load(import, e->zero));
+  accel__lent lent;
+  ACCEL_TRY(accel__tensor_lend(import->checkpoint, e->zero, &lent));
   const uint32_t half = 1u << (e->bits - 1);
-  const bool second = all_stored(e->zero, e->bits, (uint64_t)e->n, half),
-             first = all_stored(e->zero, e->bits, (uint64_t)e->n, half - 1);
+  const bool second = all_stored(e->zero, lent.data, e->bits, (uint64_t)e->n, half),
+             first = all_stored(e->zero, lent.data, e->bits, (uint64_t)e->n, half - 1);
+  accel__tensor_return(&lent);
   z->middle = first || second;
   if (z->middle) z->as_stored = second;
   return ACCEL_OK;
@@ -99,14 +102,14 @@ static accel_status settle_zeros(accel__import *import, accel__import_entry *e) 
 
 /* ---- reading ---- */
 
-static uint32_t code_at(const accel__import_entry *e, uint64_t k, uint64_t n) {
+static uint32_t code_at(const accel__import_entry *e, const void *codes, uint64_t k, uint64_t n) {
   const uint64_t stride = (uint64_t)e->codes->dim[1];
-  return accel__import_code((const char *)e->codes->data + n * 4, stride,
-                            (uint64_t)e->codes->dim[0], e->bits, k);
+  return accel__import_code((const char *)codes + n * 4, stride, (uint64_t)e->codes->dim[0],
+                            e->bits, k);
 }
 
 /* Eight codes of a column are one word, low nibble first: the words transposed are the rows. */
-static void transpose_words(const accel__import_entry *e, uint8_t *out) {
+static void transpose_words(const accel__import_entry *e, const void *codes, uint8_t *out) {
   enum { TILE = 64 };
   const uint64_t n = (uint64_t)e->n, words = (uint64_t)e->codes->dim[0],
                  row_bytes = accel_row_bytes(ACCEL_PLUGIN_U4, e->k);
@@ -114,7 +117,7 @@ static void transpose_words(const accel__import_entry *e, uint8_t *out) {
     for (uint64_t j = 0; j < words; j++) {
       for (uint64_t r = first; r < n && r < first + TILE; r++) {
         const uint64_t left = row_bytes - j * 4; /* the last word may hold less than eight */
-        memcpy(out + r * row_bytes + j * 4, (const char *)e->codes->data + (j * n + r) * 4,
+        memcpy(out + r * row_bytes + j * 4, (const char *)codes + (j * n + r) * 4,
                left < 4 ? left : 4);
       }
     }
@@ -122,12 +125,12 @@ static void transpose_words(const accel__import_entry *e, uint8_t *out) {
 }
 
 /* 2 and 3 bits as U4, 8 bits as I8, code - 128. */
-static void spread_codes(const accel__import_entry *e, uint8_t *out) {
+static void spread_codes(const accel__import_entry *e, const void *codes, uint8_t *out) {
   const uint64_t row_bytes = accel_row_bytes(e->format.store, e->k);
   for (uint64_t n = 0; n < (uint64_t)e->n; n++) {
     uint8_t *row = out + n * row_bytes;
     for (uint64_t k = 0; k < (uint64_t)e->k; k++) {
-      const uint8_t code = (uint8_t)code_at(e, k, n);
+      const uint8_t code = (uint8_t)code_at(e, codes, k, n);
       if (e->bits == 8)
         row[k] = code ^ 0x80;
       else
@@ -137,29 +140,29 @@ static void spread_codes(const accel__import_entry *e, uint8_t *out) {
 }
 
 static accel_status read_codes(const accel__import *import, const accel__import_entry *e,
-                               accel__quantised *out) {
+                               const accel__import_bytes *from, accel__quantised *out) {
   const uint64_t n = (uint64_t)e->n, groups = (uint64_t)e->scale->dim[0];
   if (e->bits == 4)
-    transpose_words(e, out->data);
+    transpose_words(e, from->codes, out->data);
   else
-    spread_codes(e, out->data);
+    spread_codes(e, from->codes, out->data);
   for (uint64_t g = 0; g < groups && out->zero; g++)
     for (uint64_t r = 0; r < n; r++)
       ((uint8_t *)out->zero)[r * groups + g] =
-          (uint8_t)(zero_at(e, g, r) ^ (e->bits == 8 ? 0x80u : 0));
-  return accel__import_scales(import, e->scale, true, out);
+          (uint8_t)(zero_at(e, from, g, r) ^ (e->bits == 8 ? 0x80u : 0));
+  return accel__import_scales(import, e->scale, from->scale, true, out);
 }
 
 /* Columns in an order of their own share no scales with their neighbours: the numbers themselves,
  * as fp16. */
 static accel_status read_numbers(const accel__import *import, const accel__import_entry *e,
-                                 accel__quantised *out) {
+                                 const accel__import_bytes *from, accel__quantised *out) {
   const uint64_t rows = (uint64_t)e->n, columns = (uint64_t)e->k;
   for (uint64_t n = 0; n < rows; n++) {
     for (uint64_t k = 0; k < columns; k++) {
-      const uint64_t g = (uint64_t)accel__import_i32(e->order, k);
-      const float q = (float)code_at(e, k, n) - (float)zero_at(e, g, n);
-      const float w = q * accel__import_value(e->scale, g * rows + n);
+      const uint64_t g = (uint64_t)accel__import_i32(from->order, k);
+      const float q = (float)code_at(e, from->codes, k, n) - (float)zero_at(e, from, g, n);
+      const float w = q * accel__import_value(e->scale, from->scale, g * rows + n);
       const uint16_t half = accel_f32_to_fp16(w);
       if (!isfinite(w) || (half & 0x7c00) == 0x7c00)
         return accel__import_bad(import, e->scale,

@@ -2,7 +2,6 @@
  * E2M1 codes of a group, low nibble first; x_scales U8 [E, N, K/32], E8M0.  The weight x is the
  * matrix [E*N, K] (transformers shows it as [E, K, N]).
  */
-#include <string.h>
 
 #include "weights/import_family.h"
 
@@ -10,16 +9,11 @@ enum { GROUP = 32 };
 
 static accel_status configure(accel__import *import) { return (void)import, ACCEL_OK; }
 
-static accel_status read(const accel__import *import, const accel__import_entry *e,
-                         accel__quantised *out) {
-  memcpy(out->data, e->codes->data, e->codes->bytes);
-  return accel__import_scales(import, e->scale, false, out);
-}
-
 static accel_status visit(accel__import *import, const accel__tensor_info *t) {
   const size_t stem = accel__import_stem(t->name, "_blocks");
   if (!stem) return ACCEL_OK;
-  accel__import_entry e = {.codes = t, .bits = 4, .read = read};
+  accel__import_entry e = {
+      .codes = t, .bits = 4, .as_stored = true, .read = accel__import_read_scales};
   ACCEL_TRY(accel__import_need(import, t, stem, "_scales", &e.scale));
   ACCEL_TRY(accel__import_type(import, t, ACCEL_PLUGIN_U8));
   ACCEL_TRY(accel__import_type(import, e.scale, ACCEL_PLUGIN_U8));

@@ -144,13 +144,9 @@ accel_status accel__import_shape2(const accel__import *import, const accel__tens
   return accel__import_shape(import, tensor, 2, (int64_t[]){rows, columns});
 }
 
-accel_status accel__import_load(const accel__import *import, const accel__tensor_info *tensor) {
-  return accel__checkpoint_load(import->checkpoint, tensor);
-}
-
-int32_t accel__import_i32(const accel__tensor_info *tensor, uint64_t i) {
+int32_t accel__import_i32(const void *bytes, uint64_t i) {
   int32_t value; /* data need not be aligned to its type */
-  memcpy(&value, (const char *)tensor->data + i * sizeof value, sizeof value);
+  memcpy(&value, (const char *)bytes + i * sizeof value, sizeof value);
   return value;
 }
 
@@ -191,24 +187,26 @@ accel_status accel__import_scale_type(const accel__import *import, const accel__
                                       uint8_t *dtype) {
   *dtype = ACCEL_PLUGIN_F16;
   if (scale->dtype == ACCEL_PLUGIN_F16) return ACCEL_OK;
-  ACCEL_TRY(accel__import_load(import, scale));
+  accel__lent lent;
+  ACCEL_TRY(accel__tensor_lend(import->checkpoint, scale, &lent));
   for (uint64_t i = 0; i < scale->elements && *dtype == ACCEL_PLUGIN_F16; i++) {
-    const float value = accel__import_value(scale, i);
+    const float value = accel__import_value(scale, lent.data, i);
     if (accel_fp16_to_f32(accel_f32_to_fp16(value)) != value) *dtype = ACCEL_PLUGIN_F32;
   }
+  accel__tensor_return(&lent);
   return ACCEL_OK;
 }
 
 /* Scale `from` of the file as scale `to` of ours; false: it is not a finite number. */
-static bool put_scale(uint8_t dtype, const accel__tensor_info *scale, uint64_t from, void *out,
+static bool put_scale(uint8_t dtype, uint8_t stored, const void *bytes, uint64_t from, void *out,
                       uint64_t to) {
   if (accel_format_bits(dtype) == 8) { /* E4M3, E8M0: as they are */
-    const uint8_t code = ((const uint8_t *)scale->data)[from];
+    const uint8_t code = ((const uint8_t *)bytes)[from];
     ((uint8_t *)out)[to] = code;
     return dtype == ACCEL_PLUGIN_E8M0 ? code != 0xff : (code & 0x7f) != 0x7f;
   }
-  const uint8_t type = scale->dtype == ACCEL_PLUGIN_U8 ? ACCEL_PLUGIN_E8M0 : (uint8_t)scale->dtype;
-  const float value = accel_scale_at(type, scale->data, (int64_t)from);
+  const uint8_t type = stored == ACCEL_PLUGIN_U8 ? ACCEL_PLUGIN_E8M0 : stored;
+  const float value = accel_scale_at(type, bytes, (int64_t)from);
   if (dtype == ACCEL_PLUGIN_F16)
     ((uint16_t *)out)[to] = accel_f32_to_fp16(value);
   else
@@ -217,17 +215,25 @@ static bool put_scale(uint8_t dtype, const accel__tensor_info *scale, uint64_t f
 }
 
 accel_status accel__import_scales(const accel__import *import, const accel__tensor_info *scale,
-                                  bool transposed, accel__quantised *out) {
+                                  const void *bytes, bool transposed, accel__quantised *out) {
   const uint64_t rows = (uint64_t)accel_groups(out->n, out->format.group_n),
                  columns = (uint64_t)accel_groups(out->k, out->format.group_k);
   for (uint64_t r = 0; r < rows; r++) {
     for (uint64_t c = 0; c < columns; c++) {
       const uint64_t from = scale->elements == 1 ? 0 : transposed ? c * rows + r : r * columns + c;
-      if (put_scale(out->format.scale, scale, from, out->scale, r * columns + c)) continue;
+      if (put_scale(out->format.scale, (uint8_t)scale->dtype, bytes, from, out->scale,
+                    r * columns + c))
+        continue;
       return accel__import_bad(import, scale, "scale %" PRIu64 " is not a finite number", from);
     }
   }
   return ACCEL_OK;
+}
+
+accel_status accel__import_read_scales(const accel__import *import,
+                                       const accel__import_entry *entry,
+                                       const accel__import_bytes *from, accel__quantised *out) {
+  return accel__import_scales(import, entry->scale, from->scale, false, out);
 }
 
 /* ---- bits ---- */
@@ -243,20 +249,30 @@ uint32_t accel__import_code(const void *words, uint64_t stride, uint64_t n_words
   return (uint32_t)(((uint64_t)high << 32 | low) >> shift) & ((1u << bits) - 1u);
 }
 
-accel_status accel__import_order(const accel__import *import, const accel__tensor_info *order,
-                                 int64_t k, int64_t groups, bool *in_order, int64_t *group) {
-  ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
-  ACCEL_TRY(accel__import_shape(import, order, 1, &k));
-  ACCEL_TRY(accel__import_load(import, order));
+/* accel__import_order for a tensor of the right type and shape, with its bytes. */
+static accel_status check_order(const accel__import *import, const accel__tensor_info *order,
+                                const void *bytes, int64_t groups, bool *in_order, int64_t *group) {
+  const int64_t k = order->dim[0];
   *group = 0;
-  while (*group < k && accel__import_i32(order, (uint64_t)*group) == 0) ++*group;
+  while (*group < k && accel__import_i32(bytes, (uint64_t)*group) == 0) ++*group;
   *in_order = *group > 0 && (k + *group - 1) / *group == groups;
   for (int64_t i = 0; i < k; i++) {
-    const int32_t g = accel__import_i32(order, (uint64_t)i);
+    const int32_t g = accel__import_i32(bytes, (uint64_t)i);
     if (g < 0 || g >= groups)
       return accel__import_bad(
           import, order, "column %" PRId64 " is of group %d, there are %" PRId64, i, g, groups);
     if (*in_order && g != i / *group) *in_order = false;
   }
   return ACCEL_OK;
+}
+
+accel_status accel__import_order(const accel__import *import, const accel__tensor_info *order,
+                                 int64_t k, int64_t groups, bool *in_order, int64_t *group) {
+  accel__lent lent;
+  ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
+  ACCEL_TRY(accel__import_shape(import, order, 1, &k));
+  ACCEL_TRY(accel__tensor_lend(import->checkpoint, order, &lent));
+  const accel_status status = check_order(import, order, lent.data, groups, in_order, group);
+  accel__tensor_return(&lent);
+  return status;
 }

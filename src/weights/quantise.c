@@ -34,7 +34,8 @@ typedef struct quantiser {
   _Atomic uint32_t *peak; /* bits of the largest magnitudes; NULL: not wanted */
   /* of a chunk */
   void (*rows)(struct quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes);
-  atomic_int status;      /* of the first read that failed */
+  atomic_int failed;      /* reads */
+  accel__failure failure; /* of the first of them */
   _Atomic uint64_t fault; /* row * 4 + fault of the first such row; UINT64_MAX: none */
 } quantiser;
 
@@ -295,7 +296,7 @@ static void run_task(void *arg, uint32_t index, uint32_t worker) {
     float *x = scratch ? scratch : (float *)z->q->data + at * k;
     const accel_status status = z->values->read(z->values->user, at, count, x);
     if (status != ACCEL_OK) {
-      atomic_store(&z->status, (int)status);
+      if (atomic_fetch_add(&z->failed, 1) == 0) accel__failure_keep(&z->failure, status);
       return;
     }
     z->rows(z, x, at, count, codes);
@@ -311,9 +312,7 @@ static accel_status walk(quantiser *z, accel__pool *pool,
     accel__pool_run(pool, (uint32_t)tasks, run_task, z);
   else
     for (int64_t i = 0; i < tasks; i++) run_task(z, (uint32_t)i, 0);
-  const accel_status status = (accel_status)atomic_load(&z->status);
-  if (status != ACCEL_OK)
-    return accel__fail(status, "%s cannot be read", z->values->name(z->values->user, 0));
+  if (atomic_load(&z->failed)) return accel__failure_raise(&z->failure);
   const uint64_t found = atomic_load(&z->fault);
   if (found == UINT64_MAX) return ACCEL_OK;
   const int64_t row = (int64_t)(found / 4);
@@ -373,7 +372,7 @@ accel_status accel__quantise(const accel__values *values, accel__pool *pool, acc
   z.group_k = q->format.group_k && q->format.group_k < k ? q->format.group_k : k;
   z.groups = accel_groups(k, q->format.group_k);
   atomic_init(&z.fault, UINT64_MAX);
-  atomic_init(&z.status, ACCEL_OK);
+  atomic_init(&z.failed, 0);
   accel_status status =
       make_scratch(&z, pool ? accel__pool_size(pool) : 1, q->format.store == ACCEL_PLUGIN_F32);
   if (status == ACCEL_OK && !plain && (q->format.group_n != 1 || q->outer))

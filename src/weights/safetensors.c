@@ -520,10 +520,3 @@ accel_status accel__safetensors_parse_header(const uint8_t *bytes, uint64_t n, u
   }
   return with_remedy(status);
 }
-
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
-                                      accel__arena *arena, accel__safetensors *out) {
-  ACCEL_TRY(accel__safetensors_parse_header(bytes, n, n, path, arena, out));
-  for (uint32_t i = 0; i < out->n; i++) out->tensor[i].data = bytes + out->tensor[i].offset;
-  return ACCEL_OK;
-}

@@ -30,7 +30,7 @@ typedef struct accel__safetensors {
 } accel__safetensors;
 
 /* Reads a header.  bytes[n]: the file from its first byte on, at least to the header's end, of
- * file_bytes in all.  Tensors get their `offset`, no `data`; names and metadata go to the arena.
+ * file_bytes in all.  Tensors get their `offset`; names and metadata go to the arena.
  * path: for messages only.  ACCEL_ERROR_FORMAT names file, tensor and field. */
 accel_status accel__safetensors_parse_header(const uint8_t *bytes, uint64_t n, uint64_t file_bytes,
                                              const char *path, accel__arena *arena,
@@ -38,9 +38,6 @@ accel_status accel__safetensors_parse_header(const uint8_t *bytes, uint64_t n, u
 /* Reads the first 8 bytes of a file of file_bytes: the length of the JSON behind them. */
 accel_status accel__safetensors_header_length(const uint8_t bytes[8], uint64_t file_bytes,
                                               const char *path, uint64_t *length);
-/* The same for a whole file in memory: tensor data points into bytes[n]. */
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path,
-                                      accel__arena *arena, accel__safetensors *out);
 
 /* "F32" -> dtype; false for a name the format does not know. */
 bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out);

@@ -1,5 +1,5 @@
-/* source.c - hands weights out in the format asked for: from the mapping as they are, converted,
- * quantised, joined, derived, or random from a seed. */
+/* source.c - hands weights out in the format asked for: as they are stored, converted, quantised,
+ * joined, derived, or random from a seed. */
 #include "weights/source.h"
 
 #include <pthread.h>
@@ -17,7 +17,8 @@ typedef struct slot {
   accel__part *part; /* [n_parts] */
   uint32_t n_parts, users;
   accel_plugin_weight_view view; /* valid while users > 0 */
-  accel__quantised buffer;       /* behind view when the memory is ours */
+  accel__quantised buffer;       /* behind view when it was made */
+  accel__lent stored;            /* behind view when it is as stored */
 } slot;
 
 struct accel__source {
@@ -26,7 +27,8 @@ struct accel__source {
   accel__part *part; /* of all slots */
   uint32_t n;
   accel__source_from from;
-  pthread_mutex_t lock; /* users, view, buffer of every slot */
+  pthread_mutex_t lock; /* users, view, buffer, stored of every slot; failure */
+  accel__failure failure;
 };
 
 /* ---- checking ---- */
@@ -109,7 +111,10 @@ accel_status accel__source_new(const accel__source_weight *weights, uint32_t n,
 
 void accel__source_free(accel__source **s) {
   if (!*s) return;
-  for (uint32_t i = 0; (*s)->slot && i < (*s)->n; i++) accel__quantised_free(&(*s)->slot[i].buffer);
+  for (uint32_t i = 0; (*s)->slot && i < (*s)->n; i++) {
+    accel__quantised_free(&(*s)->slot[i].buffer);
+    accel__tensor_return(&(*s)->slot[i].stored);
+  }
   pthread_mutex_destroy(&(*s)->lock);
   free((*s)->slot);
   free((*s)->part);
@@ -213,7 +218,7 @@ static accel_status fill(const accel__source *source, const accel__source_weight
   return w->derive ? fill_derived(source, w, s) : fill_from_parts(source, s);
 }
 
-/* Usable in place: one part of plain numbers, stored as wanted, aligned to its type. */
+/* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
   if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
       !accel_format_plain(&s->format))
@@ -227,32 +232,31 @@ static bool direct(const accel__source *source, const accel__source_weight *w, c
 static accel_status open_slot(accel__source *source, uint32_t index) {
   slot *s = &source->slot[index];
   const accel__source_weight *w = &source->weight[index];
-  if (direct(source, w, s)) {
-    s->view = (accel_plugin_weight_view){.data = s->part[0].tensor.data};
-    return ACCEL_OK;
-  }
-  accel_status status = fill(source, w, s);
+  const bool as_stored = direct(source, w, s);
+  accel_status status =
+      as_stored ? accel__tensor_lend(source->from.checkpoint, &s->part[0].tensor, &s->stored)
+                : fill(source, w, s);
   if (status != ACCEL_OK) {
     accel__quantised_free(&s->buffer);
     return accel__wrap(status, "weight '%s'", w->name);
   }
-  s->view =
-      (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero, s->buffer.outer};
+  s->view = as_stored ? (accel_plugin_weight_view){.data = s->stored.data}
+                      : (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero,
+                                                   s->buffer.outer};
   return ACCEL_OK;
 }
 
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out) {
   *out = (accel_plugin_weight_view){0};
   if (index >= s->n) return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u of %u", index, s->n);
-  if (s->from.checkpoint && !accel__checkpoint_is_mapped(s->from.checkpoint))
-    return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': its checkpoint is not mapped",
-                       s->weight[index].name);
   pthread_mutex_lock(&s->lock);
   slot *found = &s->slot[index];
   accel_status status = found->users ? ACCEL_OK : open_slot(s, index);
   if (status == ACCEL_OK) {
     found->users++;
     *out = found->view;
+  } else if (s->failure.status == ACCEL_OK) {
+    accel__failure_keep(&s->failure, status);
   }
   pthread_mutex_unlock(&s->lock);
   return status;
@@ -265,13 +269,22 @@ void accel__source_unmap(accel__source *s, uint32_t index) {
   if (found->users && --found->users == 0) {
     if (!found->buffer.block) accel__parts_forget(&s->from, found->part, found->n_parts);
     accel__quantised_free(&found->buffer);
+    accel__tensor_return(&found->stored);
     found->view = (accel_plugin_weight_view){0};
   }
   pthread_mutex_unlock(&s->lock);
 }
 
+accel_status accel__source_failure(accel__source *s) {
+  pthread_mutex_lock(&s->lock);
+  const accel_status status = accel__failure_raise(&s->failure);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
 bool accel__source_in_file(const accel__source *s, uint32_t index) {
-  return index < s->n && direct(s, &s->weight[index], &s->slot[index]);
+  return index < s->n && direct(s, &s->weight[index], &s->slot[index]) &&
+         accel__checkpoint_in_memory(s->from.checkpoint);
 }
 
 uint64_t accel__source_bytes(const accel__source *s) {

@@ -2,11 +2,12 @@
  * weight_map and weight_unmap.
  *
  * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true
- * shape).  Values are handed out straight from the mapping when the stored format is the wanted one
- * and the weight has one part; otherwise they are converted, quantised (quantise.h) or joined into
- * a buffer that weight_unmap frees.  That goes in chunks of rows whose pages of the file are
- * dropped at once, so beside what the plugin keeps a load takes one weight in its own format and a
- * few MB; weights with `derive` also take their parts as fp32.
+ * shape).  Values are handed out as they are stored (pages of the mapping, or a copy where files are
+ * read) when the stored format is the wanted one and the weight has one part; otherwise they are
+ * converted, quantised (quantise.h) or joined into a buffer that weight_unmap frees.  That goes in
+ * chunks of rows whose pages of the file are dropped at once, so beside what the plugin keeps a load
+ * takes one weight in its own format and a few MB; weights with `derive` also take their parts as
+ * fp32, and weights that a checkpoint holds in codes, where it is not mapped, their tensors.
  */
 #ifndef ACCEL_WEIGHTS_SOURCE_H
 #define ACCEL_WEIGHTS_SOURCE_H
@@ -75,12 +76,14 @@ accel_status accel__source_new(const accel__source_weight *weights, uint32_t n,
                                const accel__source_from *from, const accel_plugin_format *formats,
                                accel__source **out);
 void accel__source_free(accel__source **s);
-/* The checkpoint must be mapped (accel__checkpoint_map).  Thread-safe; a weight may be mapped several
- * times, and is unmapped as often.  Data is aligned to
+/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to
  * its type.  After the last unmap the buffer is gone and the checkpoint's pages are dropped.  NaN
  * or infinity in a weight that is to be quantised: ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
+/* The first failure of accel__source_map, with its message and remedy in full, again; ACCEL_OK:
+ * there was none. */
+accel_status accel__source_failure(accel__source *s);
 /* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their
  * own? */
 bool accel__source_in_file(const accel__source *s, uint32_t index);

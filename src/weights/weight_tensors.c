@@ -109,7 +109,6 @@ static bool take_rows(const accel__source_weight *w, int64_t first, int64_t rows
   if (part->coded) return true;
   t->bytes = t->elements * bits / 8;
   t->offset += skip * bits / 8;
-  if (t->data) t->data = (const unsigned char *)t->data + skip * bits / 8;
   return true;
 }
 
@@ -219,7 +218,8 @@ accel_status accel__parts_read(const void *user, int64_t first, int64_t count, f
     const overlap o = overlap_of(&p->part[i], begin, end, &at);
     if (!o.count) continue;
     if (!p->part[i].coded)
-      ACCEL_TRY(accel__tensor_to_f32(&p->part[i].tensor, o.first, o.count, out + o.offset));
+      ACCEL_TRY(accel__tensor_to_f32(p->from->checkpoint, &p->part[i].tensor, o.first, o.count,
+                                     out + o.offset));
     else /* whole rows: parts in codes have the weight's own */
       accel__dequantise_rows(&p->codes[i], p->part[i].first_row + (int64_t)o.first / p->k,
                              (int64_t)o.count / p->k, out + o.offset);
@@ -237,7 +237,7 @@ void accel__parts_forget_rows(const void *user, int64_t first, int64_t count) {
     if (!o.count || p->part[i].coded) continue;
     accel__tensor_info some = p->part[i].tensor;
     const uint64_t bytes = accel__dtype_bits(some.dtype) / 8;
-    some.data = (const unsigned char *)some.data + o.first * bytes;
+    some.offset += o.first * bytes;
     some.bytes = o.count * bytes;
     accel__checkpoint_forget(p->from->checkpoint, &some);
   }

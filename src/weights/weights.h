@@ -1,5 +1,7 @@
-/* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, mapped and checked before anything is
- * believed.
+/* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, checked before anything is believed.
+ *
+ * A tensor of a checkpoint is a place in a file.  Its bytes come from accel__tensor_at and what stands on it, which take
+ * them from the mapped file or read them: callers need not know which.
  *
  * Format of a safetensors file: u64 little-endian header length, then a JSON header, then the data:
  *   {"name": {"dtype","shape","data_offsets":[begin,end]}, ..., "__metadata__": {string: string}}
@@ -35,31 +37,35 @@ typedef struct accel__tensor_info {
   uint32_t rank;
   int64_t dim[8];
   uint64_t elements, bytes;
-  const void *data; /* its bytes in memory; NULL while its file is not mapped */
   uint32_t file;    /* index of the file it lives in */
   uint64_t offset;  /* of its first byte in that file */
+  const void *data; /* of a tensor for accel__safetensors_write; NULL in a checkpoint */
 } accel__tensor_info;
 
-/* immutable once it is mapped: usable from any thread */
+/* immutable once its files are mapped or opened: usable from any thread */
 typedef struct accel__checkpoint accel__checkpoint;
 
 /* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single
  * *.safetensors there), or a file. Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there:
  * ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code) and the remedy. Malformed:
- * ACCEL_ERROR_FORMAT naming file, tensor and field.  The files are mapped. */
+ * ACCEL_ERROR_FORMAT naming file, tensor and field.  The files are as accel__checkpoint_map leaves
+ * them. */
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
-/* The same, but only the headers are read: names, types and shapes are there, no tensor has `data`.
- * Takes no address space for the files, so that what a model would take can be told where it does
- * not fit. */
+/* The same, but only the headers are read.  No file stays open: tensors can be read, each time by
+ * opening its file, which does for a few small ones. */
 accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out);
-/* Maps what is not mapped yet and fills `data` of every tensor.  Before c is shared between threads;
- * c NULL: nothing to do.  ACCEL_ERROR_DOES_NOT_FIT: no address space; ACCEL_ERROR_IO: a file is not
- * the one whose header was read (shorter, rewritten, replaced). */
+/* Maps the files; or, where address space is limited and they would take more than half of what is
+ * left, or mmap finds none, opens them for reading.  Before c is shared between threads; c NULL:
+ * nothing to do.  ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is not the one whose header was read
+ * (of another size; rewritten, replaced).
+ *
+ * A mapped file that shrinks later ends the process at the next touch (SIGBUS), and one that is
+ * overwritten gives new bytes; what is read is checked each time. */
 accel_status accel__checkpoint_map(accel__checkpoint *c);
-bool accel__checkpoint_is_mapped(const accel__checkpoint *c);
-/* Reads one tensor of a checkpoint that may not be mapped into memory of the checkpoint, for the few
- * small ones that decide how others are understood; *t is one of c's.  Before c is shared. */
-accel_status accel__checkpoint_load(accel__checkpoint *c, const accel__tensor_info *t);
+/* Opens the files for reading and maps none, also what was mapped.  Before c is shared. */
+accel_status accel__checkpoint_read(accel__checkpoint *c);
+/* Are the files mapped; of headers alone: would accel__checkpoint_map map them? */
+bool accel__checkpoint_in_memory(const accel__checkpoint *c);
 void accel__checkpoint_close(accel__checkpoint **c);
 /* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in
  * front of their names. Before c is shared between threads. */
@@ -76,13 +82,36 @@ const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *k
 const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);
 /* of file sizes, times, inodes and headers: a cache key */
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
-/* Drops a tensor's pages from memory; they come back from the file when touched. */
+/* Drops a mapped tensor's pages from memory; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
-/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*,
+/* ---- bytes of a tensor of c (or of a part of one: `offset` and `bytes` count) ----
+ * Any thread.  A range outside the tensor is ACCEL_ERROR_ARGUMENT.  Where files are read, one that
+ * is not in the state of its header any more is ACCEL_ERROR_FORMAT (another size) or ACCEL_ERROR_IO,
+ * which name file, tensor and remedy. */
+
+/* Bytes [first, first+n): *data points into the mapping, or to scratch[n], into which they were
+ * read.  Nothing is said of their alignment. */
+accel_status accel__tensor_at(const accel__checkpoint *c, const accel__tensor_info *t,
+                              uint64_t first, uint64_t n, void *scratch, const void **data);
+/* The same, copied. */
+accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
+                                uint64_t first, uint64_t n, void *out);
+/* All of a tensor, lent until it is returned: pages of the mapping, or memory of its own. */
+typedef struct accel__lent {
+  const void *data;
+  void *own;   /* NULL: of the mapping */
+} accel__lent; /* {0} is nothing */
+accel_status accel__tensor_lend(const accel__checkpoint *c, const accel__tensor_info *t,
+                                accel__lent *out);
+void accel__tensor_return(accel__lent *lent); /* leaves {0} */
+/* Elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*,
  * F6_*, F4) and C64: ACCEL_ERROR_UNSUPPORTED. */
-accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count,
-                                  float *out);
+accel_status accel__tensor_to_f32(const accel__checkpoint *c, const accel__tensor_info *t,
+                                  uint64_t first, uint64_t count, float *out);
+/* The same for elements in memory, aligned or not. */
+accel_status accel__elements_to_f32(accel_plugin_dtype dtype, const void *from, uint64_t count,
+                                    float *out);
 
 /* Writes a safetensors file (tests, `accel preprocess`, random models); metadata pairs may be
  * NULL. */

@@ -57,6 +57,17 @@ static void a_file_may_be_short(void **state) {
   assert_true(refuse_each("short_file", ACCEL_ERROR_FORMAT, ACCEL_ERROR_FORMAT) > 1);
 }
 
+static void a_file_may_be_unreadable(void **state) {
+  (void)state;
+  /* its header, and where it is not mapped its tensors, one by one */
+  assert_true(refuse_each("read_error", ACCEL_ERROR_IO, ACCEL_ERROR_IO) >= 1);
+  assert_true(refuse_each("address_space,read_error", ACCEL_ERROR_IO, ACCEL_ERROR_IO) > 20);
+  assert_true(refuse_each("address_space,read_short", ACCEL_ERROR_FORMAT, ACCEL_ERROR_FORMAT) > 20);
+  assert_true(refuse_each("address_space,file_changed", ACCEL_ERROR_IO, ACCEL_ERROR_IO) > 20);
+  assert_true(refuse_each("address_space,allocation", ACCEL_ERROR_OUT_OF_MEMORY,
+                          ACCEL_ERROR_OUT_OF_MEMORY) > 20);
+}
+
 static void the_device_may_be_lost(void **state) {
   (void)state;
   assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE) >=
@@ -108,9 +119,8 @@ static void a_result_may_not_be_finite(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_allocation_may_fail),
-      cmocka_unit_test(a_file_may_be_short),
-      cmocka_unit_test(the_device_may_be_lost),
+      cmocka_unit_test(every_allocation_may_fail),  cmocka_unit_test(a_file_may_be_short),
+      cmocka_unit_test(a_file_may_be_unreadable),   cmocka_unit_test(the_device_may_be_lost),
       cmocka_unit_test(a_result_may_not_be_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "unit/mapped.h"
 #include "generate/logits.h"
 #include "weights/weights.h"
 
@@ -31,8 +32,9 @@ static void open_golden(golden *g) {
   assert_int_equal(accel__json_parse(cases, strlen(cases), "cases", &g->cases), ACCEL_OK);
   const accel__tensor_info *ids = accel__checkpoint_find(g->file, "ids"),
                            *scores = accel__checkpoint_find(g->file, "scores");
-  for (uint64_t i = 0; i < ids->elements; i++) g->ids[i] = (int32_t)((const int64_t *)ids->data)[i];
-  g->scores = (const float *)scores->data;
+  for (uint64_t i = 0; i < ids->elements; i++)
+    g->ids[i] = (int32_t)((const int64_t *)mapped(g->file, ids))[i];
+  g->scores = mapped(g->file, scores);
   g->vocab = scores->elements;
   uint32_t prompt = (uint32_t)atoi(accel__checkpoint_metadata(g->file, "prompt"));
   g->input =
@@ -58,7 +60,7 @@ static void check_case(const golden *g, const accel__json *config, uint32_t numb
   const accel__tensor_info *want = accel__checkpoint_find(g->file, name);
   assert_non_null(want);
   for (size_t i = 0; i < g->vocab; i++) {
-    float x = scores[i], y = ((const float *)want->data)[i];
+    float x = scores[i], y = ((const float *)mapped(g->file, want))[i];
     if (x != y && !(fabsf(x - y) <= 1e-5f * (1 + fabsf(y))))
       fail_msg("%s: token %zu has %.9g, expected %.9g", text, i, (double)x, (double)y);
   }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unit/mapped.h"
 #include "weights/quantise.h"
 #include "weights/weights.h"
 
@@ -19,6 +20,8 @@ static const accel__tensor_info *tensor(const char *name) {
   if (!t) fail_msg("no tensor '%s'", name);
   return t;
 }
+
+static const void *bytes_of(const char *name) { return mapped(goldens, tensor(name)); }
 
 static int open_goldens(void **state) {
   (void)state;
@@ -34,12 +37,11 @@ static int close_goldens(void **state) {
 static void codecs_agree(void **state) {
   (void)state;
   const accel__tensor_info *x = tensor("x");
-  const uint16_t *fp16 = tensor("fp16")->data, *bf16 = tensor("bf16")->data;
-  const uint8_t *e4m3 = tensor("e4m3")->data, *e5m2 = tensor("e5m2")->data,
-                *e2m1 = tensor("e2m1")->data;
+  const uint16_t *fp16 = bytes_of("fp16"), *bf16 = bytes_of("bf16");
+  const uint8_t *e4m3 = bytes_of("e4m3"), *e5m2 = bytes_of("e5m2"), *e2m1 = bytes_of("e2m1");
   assert_true(x->elements > 5000);
   for (uint64_t i = 0; i < x->elements; i++) {
-    const float v = ((const float *)x->data)[i];
+    const float v = ((const float *)mapped(goldens, x))[i];
     const bool same = accel_f32_to_fp16(v) == fp16[i] && accel_f32_to_bf16(v) == bf16[i] &&
                       accel_f32_to_e4m3(v) == e4m3[i] && accel_f32_to_e5m2(v) == e5m2[i] &&
                       accel_f32_to_e2m1(v) == e2m1[i];
@@ -48,8 +50,8 @@ static void codecs_agree(void **state) {
                accel_f32_to_fp16(v), fp16[i], accel_f32_to_bf16(v), bf16[i], accel_f32_to_e4m3(v),
                e4m3[i], accel_f32_to_e5m2(v), e5m2[i], accel_f32_to_e2m1(v), e2m1[i]);
   }
-  const float *powers = tensor("e8m0.x")->data;
-  const uint8_t *e8m0 = tensor("e8m0")->data;
+  const float *powers = bytes_of("e8m0.x");
+  const uint8_t *e8m0 = bytes_of("e8m0");
   for (uint64_t i = 0; i < tensor("e8m0.x")->elements; i++) {
     assert_int_equal(accel_f32_to_e8m0(powers[i]), e8m0[i]);
     assert_true(accel_e8m0_to_f32(e8m0[i]) == powers[i]);
@@ -60,7 +62,7 @@ static void codecs_agree(void **state) {
 static void arrays_are_elements(void **state) {
   (void)state;
   enum { N = 41 };
-  const float *x = tensor("x")->data;
+  const float *x = bytes_of("x");
   uint8_t halves[2 * N + 1];
   float back[N];
   for (size_t n = 0; n <= N; n++)
@@ -92,7 +94,7 @@ static void every_code_is_decoded(void **state) {
   float scale = 1;
   for (int c = 0; c < 256; c++) codes[c] = (uint8_t)c;
   for (int f = 0; f < 2; f++) {
-    const float *right = tensor(name[f])->data;
+    const float *right = bytes_of(name[f]);
     const accel__quantised q = {
         .format = {store[f], ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1},
         .n = 1,
@@ -112,7 +114,8 @@ static void every_code_is_decoded(void **state) {
 
 static accel_status read_rows(const void *user, int64_t first, int64_t count, float *out) {
   const accel__tensor_info *w = user;
-  return accel__tensor_to_f32(w, (uint64_t)(first * w->dim[1]), (uint64_t)(count * w->dim[1]), out);
+  return accel__tensor_to_f32(goldens, w, (uint64_t)(first * w->dim[1]),
+                              (uint64_t)(count * w->dim[1]), out);
 }
 static const char *name_rows(const void *user, int64_t row) {
   return (void)row, ((const accel__tensor_info *)user)->name;
@@ -134,11 +137,10 @@ static void absmax_agrees(void **state) {
         accel__quantise(&(accel__values){.read = read_rows, .name = name_rows, .user = w}, NULL,
                         &q),
         ACCEL_OK);
-    assert_memory_equal(q.scale, tensor(scales[f])->data, q.bytes.scale);
+    assert_memory_equal(q.scale, bytes_of(scales[f]), q.bytes.scale);
     int other = 0;
     for (uint64_t i = 0; i < q.bytes.data; i++) {
-      const int off =
-          abs(((const uint8_t *)q.data)[i] - ((const uint8_t *)tensor(codes[f])->data)[i]);
+      const int off = abs(((const uint8_t *)q.data)[i] - ((const uint8_t *)bytes_of(codes[f]))[i]);
       if (off > 1 && off != 255) fail_msg("%s: element %d", codes[f], (int)i);
       other += off != 0;
     }

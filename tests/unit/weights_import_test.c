@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "unit/mapped.h"
 #include "temp.h"
 #include "weights/import.h"
 #include "weights/source.h"
@@ -52,14 +53,14 @@ static void open_unit(const char *name, opened *o) {
 }
 
 /* Largest difference to the expected weight, in units of its largest magnitude. */
-static double difference(const char *unit, const accel__quantised *q,
+static double difference(const char *unit, const accel__quantised *q, const accel__checkpoint *c,
                          const accel__tensor_info *expected) {
   float *ours = malloc((size_t)(q->n * q->k) * sizeof *ours),
         *theirs = malloc((size_t)(q->n * q->k) * sizeof *theirs);
   double most = 0, worst = 0;
   assert_true(ours && theirs);
   assert_int_equal(expected->elements, q->n * q->k);
-  assert_int_equal(accel__tensor_to_f32(expected, 0, expected->elements, theirs), ACCEL_OK);
+  assert_int_equal(accel__tensor_to_f32(c, expected, 0, expected->elements, theirs), ACCEL_OK);
   accel__dequantise_rows(q, 0, q->n, ours);
   for (int64_t i = 0; i < q->n * q->k; i++) {
     if (!isfinite(ours[i])) fail_msg("%s: element %lld is %g", unit, (long long)i, (double)ours[i]);
@@ -70,6 +71,26 @@ static double difference(const char *unit, const accel__quantised *q,
   free(theirs);
   if (!(most > 0)) fail_msg("%s: all zeros were expected", unit);
   return worst / most;
+}
+
+/* The same weight, to the last bit, where the checkpoint is read and not mapped. */
+static void check_read(const char *unit, const char *weight, const accel__quantised *q) {
+  accel__quantised read;
+  opened o;
+  accel__fault_arm("address_space");
+  open_unit(unit, &o);
+  accel__fault_arm(NULL);
+  assert_false(accel__checkpoint_in_memory(o.checkpoint));
+  if (accel__import_read(o.import, weight, &read) != ACCEL_OK)
+    fail_msg("%s: %s", unit, accel__message());
+  assert_memory_equal(&read.format, &q->format, sizeof q->format);
+  assert_memory_equal(&read.bytes, &q->bytes, sizeof q->bytes);
+  assert_memory_equal(read.data, q->data, q->bytes.data);
+  if (q->bytes.scale) assert_memory_equal(read.scale, q->scale, q->bytes.scale);
+  if (q->bytes.zero) assert_memory_equal(read.zero, q->zero, q->bytes.zero);
+  if (q->bytes.outer) assert_memory_equal(read.outer, q->outer, q->bytes.outer);
+  accel__quantised_free(&read);
+  close_import(&o);
 }
 
 static void check_unit(const char *name) {
@@ -91,7 +112,8 @@ static void check_unit(const char *name) {
   if (accel__import_read(o.import, t->name, &q) != ACCEL_OK)
     fail_msg("%s: %s", name, accel__message());
   assert_memory_equal(&q.format, &format, sizeof format);
-  const double worst = difference(name, &q, t);
+  const double worst = difference(name, &q, expected, t);
+  check_read(name, t->name, &q);
   if (worst > 2e-7) fail_msg("%s: off by %g of the largest weight", name, worst);
   for (uint32_t i = 0; i < accel__checkpoint_count(o.checkpoint); i++)
     if (!accel__import_uses(o.import, accel__checkpoint_at(o.checkpoint, i)->name))
@@ -356,6 +378,7 @@ static void write_edited(const edit *e, const char *directory) {
     if (meant && e->what == DROP) continue;
     assert_true(n < 32);
     tensor[n] = *t;
+    tensor[n].data = mapped(c, t);
     if (meant) edit_tensor(e, &tensor[n], &poked);
     n++;
   }

@@ -1,8 +1,10 @@
 /* weights_memory_test.c - peak memory while weights are loaded at every precision, measured in a
  * fresh process each: what the plugin keeps, plus the largest weight in its own format, plus 20 MB.
+ * Mapped and read, and under an address space limit (RLIMIT_AS) below the checkpoint's size, the
+ * same bytes are kept.
  *
  * The checkpoint of 200 MB is made in the temporary directory.  This program runs itself as `TEST
- * child CHECKPOINT FORMAT`.
+ * child CHECKPOINT FORMAT WAY`.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "core/config.h"
+#include "core/text.h"
 #include "unit/temp.h"
 #include "weights/source.h"
 
@@ -53,23 +58,38 @@ static uint64_t status_kib(const char *key) {
   return found;
 }
 
+typedef enum way { MAPPED, READ, LIMITED, ROOMY } way;
+/* of address space, above what a fresh process has: too little for the 200 MiB of the checkpoint, and
+ * enough, but not for the weights as well */
+enum { LIMIT_MIB = 100, ROOMY_MIB = 300 };
+
+/* From now on this process may take so much more; false: the system refuses. */
+static bool limit_address_space(uint64_t more) {
+  const rlim_t limit = status_kib("VmSize:") * 1024 + more * MIB;
+  return setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0;
+}
+
 /* As a plugin loads: maps a weight, copies what it keeps, unmaps.  Prints "kept largest grown" in
- * bytes. */
-static int child(const char *path, const accel_plugin_format *format) {
+ * bytes, and a hash of what is kept. */
+static int child(const char *path, const accel_plugin_format *format, way how) {
   static char names[WEIGHTS][16];
   accel__source_weight w[WEIGHTS] = {{.name = NULL}};
   accel_plugin_format formats[WEIGHTS];
   accel__checkpoint *c = NULL;
   accel__pool *pool;
   accel__source *s;
-  uint64_t kept = 0, largest = 0;
+  uint64_t kept = 0, largest = 0, hash = 0;
   for (int i = 0; i < WEIGHTS; i++) {
     snprintf(names[i], sizeof names[i], "w%d", i);
     w[i] = (accel__source_weight){.name = names[i], .rank = 2, .dim = {rows_of(i), COLUMNS}};
     formats[i] = *format;
   }
-  if (strcmp(path, "random") != 0 && accel__checkpoint_open(path, &c) != ACCEL_OK) return 10;
   if (accel__pool_create_exactly(2, &pool) != ACCEL_OK) return 11;
+  if (how == LIMITED && !limit_address_space(LIMIT_MIB)) return 15;
+  if (how == ROOMY && !limit_address_space(ROOMY_MIB)) return 15;
+  if (how == READ) accel__fault_arm("address_space");
+  if (strcmp(path, "random") != 0 && accel__checkpoint_open(path, &c) != ACCEL_OK) return 10;
+  if (c && accel__checkpoint_in_memory(c) != (how == MAPPED)) return 16;
   const uint64_t before = status_kib("VmRSS:");
   if (accel__source_new(w, WEIGHTS, &(accel__source_from){.checkpoint = c, .pool = pool}, formats,
                         &s) != ACCEL_OK)
@@ -87,11 +107,12 @@ static int child(const char *path, const accel_plugin_format *format) {
     if (bytes.scale) memcpy(copy + bytes.data, view.scale, bytes.scale);
     if (bytes.zero) memcpy(copy + bytes.data + bytes.scale, view.zero, bytes.zero);
     accel__source_unmap(s, i);
+    hash = accel__hash(copy, all, hash);
     kept += all;
     if (all > largest) largest = all;
   }
-  printf("%llu %llu %llu\n", (unsigned long long)kept, (unsigned long long)largest,
-         (unsigned long long)(status_kib("VmHWM:") - before) * 1024);
+  printf("%llu %llu %llu %llu\n", (unsigned long long)kept, (unsigned long long)largest,
+         (unsigned long long)(status_kib("VmHWM:") - before) * 1024, (unsigned long long)hash);
   return 0; /* the copies stay to the end: they are what a plugin keeps */
 }
 
@@ -130,13 +151,16 @@ static void write_checkpoint(const char *path) {
   assert_int_equal(fclose(f), 0);
 }
 
-static void load(const char *path, int precision) {
-  char number[8], *argv[] = {self, "child", (char *)path, number, NULL};
-  unsigned long long kept, largest, grown;
+/* Returns the hash of what was kept. */
+static uint64_t load(const char *path, int precision, way how) {
+  static const char *const ways[] = {"file", "read", "limit", "roomy"};
+  char number[8], way_number[8], *argv[] = {self, "child", (char *)path, number, way_number, NULL};
+  unsigned long long kept, largest, grown, hash;
   posix_spawn_file_actions_t actions;
   int ends[2], status = 0;
   pid_t pid;
   snprintf(number, sizeof number, "%d", precision);
+  snprintf(way_number, sizeof way_number, "%d", (int)how);
   assert_int_equal(pipe(ends), 0);
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
@@ -145,18 +169,19 @@ static void load(const char *path, int precision) {
   close(ends[1]);
   FILE *f = fdopen(ends[0], "r");
   assert_non_null(f);
-  const int found = fscanf(f, "%llu %llu %llu", &kept, &largest, &grown);
+  const int found = fscanf(f, "%llu %llu %llu %llu", &kept, &largest, &grown, &hash);
   fclose(f);
   waitpid(pid, &status, 0);
-  if (found != 3 || status != 0)
+  if (found != 4 || status != 0)
     fail_msg("%s: child ended with %d", precisions[precision].name, status);
   print_message("%-6s %-6s kept %6.1f MiB, largest %5.1f, peak above the start %6.1f\n",
-                precisions[precision].name, strcmp(path, "random") ? "file" : path,
+                precisions[precision].name, strcmp(path, "random") ? ways[how] : path,
                 (double)kept / (double)MIB, (double)largest / (double)MIB,
                 (double)grown / (double)MIB);
   assert_true(grown > kept / 2); /* it was measured */
   if (grown > kept + largest + SLACK_MIB * MIB)
     fail_msg("%s: too much memory while loading", precisions[precision].name);
+  return hash;
 }
 
 static void every_precision_loads_in_little_memory(void **state) {
@@ -166,7 +191,15 @@ static void every_precision_loads_in_little_memory(void **state) {
 #endif
   const char *path = temp_path("large.safetensors");
   write_checkpoint(path);
-  for (int i = 0; i < PRECISIONS; i++) load(path, i);
+  for (int i = 0; i < PRECISIONS; i++) {
+    const uint64_t hash = load(path, i, MAPPED);
+    assert_true(load(path, i, READ) == hash);
+    if (precisions[i].format.store != ACCEL_PLUGIN_F32 && /* what is kept has room */
+        precisions[i].format.store != ACCEL_PLUGIN_F16 &&
+        precisions[i].format.store != ACCEL_PLUGIN_BF16)
+      assert_true(load(path, i, LIMITED) == hash);
+    if (precisions[i].format.store == ACCEL_PLUGIN_F16) assert_true(load(path, i, ROOMY) == hash);
+  }
 }
 
 static void random_weights_too(void **state) {
@@ -174,13 +207,13 @@ static void random_weights_too(void **state) {
 #if ACCEL_SANITIZER
   skip();
 #endif
-  load("random", 0);
-  load("random", 5);
+  load("random", 0, MAPPED);
+  load("random", 5, MAPPED);
 }
 
 int main(int argc, char **argv) {
-  if (argc == 4 && !strcmp(argv[1], "child"))
-    return child(argv[2], &precisions[atoi(argv[3]) % PRECISIONS].format);
+  if (argc == 5 && !strcmp(argv[1], "child"))
+    return child(argv[2], &precisions[atoi(argv[3]) % PRECISIONS].format, (way)atoi(argv[4]));
   if (!realpath(argv[0], self)) return 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_precision_loads_in_little_memory),
                                      cmocka_unit_test(random_weights_too)};

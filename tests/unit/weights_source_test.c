@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "formats/bf16.h"
 #include "formats/fp16.h"
+#include "unit/mapped.h"
 #include "unit/temp.h"
 #include "weights/source.h"
 
@@ -99,13 +100,65 @@ static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugi
     fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
 }
 
+/* Where a checkpoint is read and not mapped: the same weights in memory of their own, and failures of
+ * any thread in full. */
+static void read_and_not_mapped(void **state) {
+  (void)state;
+  enum { N = 1024 };
+  float *values = malloc((size_t)N * N * sizeof *values);
+  for (int i = 0; i < N * N; i++) values[i] = (float)(i % 1013) - 500;
+  const accel__tensor_info t = {
+      .name = "m", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {N, N}, .data = values};
+  const accel_plugin_format formats[2] = {
+      f32, {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}};
+  accel__source_weight w[2] = {
+      {.name = "m", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {N, N}}};
+  const char *path = temp_path("m.safetensors");
+  accel__checkpoint *c;
+  accel__pool *pool;
+  accel__source *s;
+  accel_plugin_weight_view view;
+  w[1] = w[0];
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open_headers(path, &c), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_read(c), ACCEL_OK);
+  assert_int_equal(accel__pool_create_exactly(3, &pool), ACCEL_OK);
+  assert_int_equal(
+      accel__source_new(w, 2, &(accel__source_from){.checkpoint = c, .pool = pool}, formats, &s),
+      ACCEL_OK);
+  assert_false(accel__source_in_file(s, 0));
+  const void *own = map(s, 0);
+  assert_null(mapped(c, accel__checkpoint_at(c, 0)));
+  assert_memory_equal(own, values, (size_t)N * N * sizeof *values);
+  assert_ptr_equal(map(s, 0), own);
+  accel__source_unmap(s, 0);
+  assert_memory_equal(own, values, (size_t)N * N * sizeof *values); /* lent once more */
+  accel__source_unmap(s, 0);
+  assert_int_equal(accel__source_failure(s), ACCEL_OK);
+  accel__fault_arm("read_error");
+  assert_int_equal(accel__source_map(s, 1, &view), ACCEL_ERROR_IO);
+  accel__fault_arm(NULL);
+  for (int again = 0; again < 2; again++) {
+    assert_non_null(strstr(accel__message(), "weight 'm': tensor 'm': "));
+    assert_non_null(strstr(accel__message(), "m.safetensors: cannot read: Input/output error"));
+    assert_true(accel__remedy_text()[0]);
+    accel__clear_error();
+    assert_int_equal(accel__source_failure(s), ACCEL_ERROR_IO);
+  }
+  assert_int_equal(accel__source_map(s, 1, &view), ACCEL_OK);
+  accel__source_free(&s);
+  accel__pool_destroy(&pool);
+  accel__checkpoint_close(&c);
+  free(values);
+}
+
 static void in_place(void **state) {
   (void)state;
   const accel__source_weight w = {
       .name = "a", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {2, 3}};
   accel__source *s = source_of(&w, 1, sample, &f32);
   const void *data = map(s, 0);
-  assert_ptr_equal(data, accel__checkpoint_find(sample, "a")->data);
+  assert_ptr_equal(data, mapped(sample, accel__checkpoint_find(sample, "a")));
   assert_memory_equal(data, a_values, sizeof a_values);
   assert_ptr_equal(map(s, 0), data);
   accel__source_unmap(s, 0);
@@ -484,6 +537,7 @@ static void half_codecs(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(in_place),
+      cmocka_unit_test(read_and_not_mapped),
       cmocka_unit_test(converted),
       cmocka_unit_test(joined),
       cmocka_unit_test(derived),
