@@ -8,8 +8,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "bench/bench_collect.h"
 #include "bench/bench_machine.h"
 #include "bench/bench_schema.h"
+
+enum { WAIT_MS = 10000 };
 
 /* ---- errors ---- */
 
@@ -90,7 +93,19 @@ static bool ready_to_read(sqlite3 *db) {
   return read_number(db, "PRAGMA user_version") == BENCH_SCHEMA_VERSION && has_machines(db);
 }
 
-/* Foreign keys stay off: migrating asks for it, and nothing is deleted here. */
+/* Foreign keys stay off: migrating asks for it, and nothing is deleted here.  SQLite does not wait for
+ * others when a file becomes one of WAL, so that is tried again for as long as it waits elsewhere. */
+static int begin_write(sqlite3 *db) {
+  const double begin = bench_now_ms();
+  int rc = SQLITE_BUSY;
+  while ((rc & 0xff) == SQLITE_BUSY && bench_now_ms() - begin < WAIT_MS) {
+    rc = sqlite3_exec(db, "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE",
+                      NULL, NULL, NULL);
+    if ((rc & 0xff) == SQLITE_BUSY) sqlite3_sleep(5);
+  }
+  return rc;
+}
+
 bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *message,
                    uint32_t size) {
   *to = (bench_db){.path = path};
@@ -99,14 +114,12 @@ bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *mes
       path, &to->db, SQLITE_OPEN_READWRITE | (mode == BENCH_DB_CREATE ? SQLITE_OPEN_CREATE : 0),
       NULL);
   if (rc == SQLITE_OK) {
-    sqlite3_busy_timeout(to->db, 10000);
+    sqlite3_busy_timeout(to->db, WAIT_MS);
     if (mode == BENCH_DB_READ && ready_to_read(to->db)) {
       rc = sqlite3_exec(to->db, "BEGIN", NULL, NULL, NULL);
       if (rc == SQLITE_OK) return true;
     } else {
-      rc = sqlite3_exec(to->db,
-                        "PRAGMA journal_mode = WAL; PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE",
-                        NULL, NULL, NULL);
+      rc = begin_write(to->db);
       if (rc == SQLITE_OK && migrate(to, &rc, message, size)) return true;
     }
   }
