@@ -410,6 +410,8 @@ typedef struct accel_verify_report {
   uint32_t n;
   /** [n] */
   const accel_verify_output *output;
+  /** What the model gave, by the names of `output`; the report owns it. */
+  const accel_tensors *got;
 } accel_verify_report;
 
 /**

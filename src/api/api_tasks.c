@@ -103,8 +103,13 @@ API_FREE_RESULT(accel_token_entities_free, accel_token_entities)
 API_FREE_RESULT(accel_answers_free, accel_answers)
 API_FREE_RESULT(accel_fills_free, accel_fills)
 API_FREE_RESULT(accel_token_ids_free, accel_token_ids)
-API_FREE_RESULT(accel_verify_report_free, accel_verify_report)
 API_FREE_RESULT(accel_test_report_free, accel_test_report)
+
+void accel_verify_report_free(accel_verify_report **report) {
+  if (!report) return;
+  accel__verify_report_free(*report);
+  *report = NULL;
+}
 
 double accel_cosine(const float *a, const float *b, size_t n) {
   double dot = 0, aa = 0, bb = 0;

@@ -100,6 +100,7 @@ typedef struct bench_result {
   char cpu[128]; /* the machine's, from /proc/cpuinfo */
   /* of the device: PCI address, UUID or the plugin's own name of it; of the build of this program */
   char device_id[128], build[64];
+  char hardware[32], plugin[32], device_type[16], arch[64], description[160]; /* "" not known */
   int32_t is_amd, listed;
   uint32_t threads;
   bench_profile profile; /* n 0: none */
@@ -143,9 +144,7 @@ void bench_comparison_free(bench_comparison *comparison);
 
 /* Adds the result to a SQLite file, which is made when absent.  false: `message` says why. */
 bool bench_store(const char *path, const bench_result *result, char *message, uint32_t size);
-/* Is it such a file? */
-bool bench_is_store(const char *path);
-/* The latest run there of the same model, task, device, precision, threads, batch, lengths and output
+/* The latest run there, made on this machine, of the same model, task, device, precision, threads, batch, lengths and output
  * as `like`, as JSON that bench_compare reads; to be freed.  false: `message` says why. */
 bool bench_stored(const char *path, const bench_result *like, char **json, char *message,
                   uint32_t size);

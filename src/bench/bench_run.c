@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
 #include "bench/bench_inputs.h"
+#include "bench/bench_machine.h"
 #include "bench/bench_speech.h"
 
 #include <stdio.h>
@@ -247,17 +248,10 @@ static accel_status summarise(bench_result *r) {
 static void note_machine(accel *ctx, bench_result *out) {
   struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0) out->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-  snprintf(out->build, sizeof out->build, "%s", ACCEL_BUILD_ID);
-  char line[256];
-  FILE *info = fopen("/proc/cpuinfo", "r");
-  while (info && fgets(line, sizeof line, info)) {
-    if (strncmp(line, "model name", 10) != 0 || !strchr(line, ':')) continue;
-    const char *name = strchr(line, ':') + 1;
-    name += strspn(name, " ");
-    snprintf(out->cpu, sizeof out->cpu, "%.*s", (int)strcspn(name, "\n"), name);
-    break;
-  }
-  if (info) fclose(info);
+  snprintf(out->build, sizeof out->build, "%s", bench_build_id());
+  bench_machine machine;
+  bench_machine_read(&machine);
+  snprintf(out->cpu, sizeof out->cpu, "%s", machine.cpu);
   /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is
    * nothing to learn from it.
    */
@@ -265,6 +259,10 @@ static void note_machine(accel *ctx, bench_result *out) {
       strcmp(out->implementation_type, "REFERENCE") == 0) {
     snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
     snprintf(out->device_id, sizeof out->device_id, "%s", out->device);
+    snprintf(out->hardware, sizeof out->hardware, "%.31s", out->device);
+    snprintf(out->plugin, sizeof out->plugin, "%.31s", out->device);
+    snprintf(out->device_type, sizeof out->device_type, "%s",
+             strcmp(out->implementation_type, "CPU") == 0 ? "cpu" : "software");
     return;
   }
   accel_devices *devices;
@@ -273,6 +271,11 @@ static void note_machine(accel *ctx, bench_result *out) {
     if (strcmp(devices->item[i].name, out->device) != 0) continue;
     snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
     snprintf(out->device_id, sizeof out->device_id, "%s", devices->item[i].id);
+    snprintf(out->hardware, sizeof out->hardware, "%s", devices->item[i].hardware);
+    snprintf(out->plugin, sizeof out->plugin, "%s", devices->item[i].plugin);
+    snprintf(out->device_type, sizeof out->device_type, "%s", devices->item[i].type);
+    snprintf(out->arch, sizeof out->arch, "%s", devices->item[i].arch);
+    snprintf(out->description, sizeof out->description, "%s", devices->item[i].description);
   }
   accel_devices_free(&devices);
 }

@@ -2,7 +2,8 @@
  * files are brought forward step by step.  Version 2 added peaks and the steps of profiled runs.
  * Version 3 keeps every sample (prefill, decode, first run and load beside the latencies), what was
  * computed, the device's id and the build; and it refuses measured = 0: a row is a run that happened
- * on the named device, and estimates have no place here. */
+ * on the named device, and estimates have no place here.  It also has who measured (machine, device,
+ * build) and what goldens gave (verify). */
 #ifndef ACCEL_BENCH_SCHEMA_H
 #define ACCEL_BENCH_SCHEMA_H
 
@@ -126,7 +127,83 @@
   ") WITHOUT ROWID;"                                                                     \
   "CREATE INDEX run_by_case ON run (model, device, precision, threads, batch);"          \
   "PRAGMA user_version = 1;"
-#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3
+/* What version 3 has beside its runs: the machine, its devices and builds that rows refer to, and
+ * verdicts of goldens.  Version 3 was never released without them; a file that lacks them gets them
+ * (there is no table machine). */
+#define BENCH_SCHEMA_TABLES \
+  "CREATE TABLE machine (" \
+  "  id INTEGER PRIMARY KEY," \
+  "  hash TEXT NOT NULL UNIQUE," /* of machine-id (else host), cpu, cores, memory */ \
+  "  host TEXT NOT NULL, cpu TEXT NOT NULL," \
+  "  cores INTEGER, memory INTEGER," /* online; bytes */ \
+  "  kernel TEXT, os TEXT, governor TEXT, smt TEXT, cgroup_quota TEXT" /* as last seen */ \
+  ");" \
+  "CREATE TABLE device (" \
+  "  id INTEGER PRIMARY KEY," \
+  "  machine INTEGER NOT NULL REFERENCES machine(id)," \
+  "  name TEXT NOT NULL," /* cpu, rocm:0 */ \
+  "  driver TEXT NOT NULL," \
+  "  uid TEXT NOT NULL," /* PCI address or UUID */ \
+  "  hardware TEXT NOT NULL DEFAULT '', plugin TEXT NOT NULL DEFAULT ''," \
+  "  implementation_type TEXT NOT NULL DEFAULT '', type TEXT NOT NULL DEFAULT ''," \
+  "  description TEXT NOT NULL DEFAULT '', arch TEXT NOT NULL DEFAULT ''," \
+  "  UNIQUE (machine, name, driver, uid)" \
+  ");" \
+  "CREATE TABLE build (" \
+  "  id INTEGER PRIMARY KEY," \
+  "  version TEXT NOT NULL, build_id TEXT NOT NULL, compiler TEXT NOT NULL," \
+  "  UNIQUE (version, build_id, compiler)" \
+  ");" \
+  "ALTER TABLE run ADD COLUMN uid TEXT;" /* of one row in all files that hold it */ \
+  "ALTER TABLE run ADD COLUMN machine_ref INTEGER REFERENCES machine(id);" \
+  "ALTER TABLE run ADD COLUMN device_ref INTEGER REFERENCES device(id);" \
+  "ALTER TABLE run ADD COLUMN build_ref INTEGER REFERENCES build(id);" \
+  "ALTER TABLE step ADD COLUMN bound_ms REAL;" /* least time; NULL: not known */ \
+  "UPDATE run SET uid = printf('%s|%s|%d|%.17g', time, host, id, median_ms);" \
+  "INSERT INTO machine (hash, host, cpu)" /* told apart by no more than these two */ \
+  "  SELECT DISTINCT 'host:' || host || '|' || cpu, host, cpu FROM run;" \
+  "UPDATE run SET machine_ref = (SELECT m.id FROM machine m" \
+  "  WHERE m.host = run.host AND m.cpu = run.cpu);" \
+  "INSERT INTO device (machine, name, driver, uid, implementation_type)" \
+  "  SELECT DISTINCT machine_ref, device, driver, device_id, max(implementation_type)" \
+  "  FROM run GROUP BY machine_ref, device, driver, device_id;" \
+  "UPDATE run SET device_ref = (SELECT d.id FROM device d WHERE d.machine = run.machine_ref" \
+  "  AND d.name = run.device AND d.driver = run.driver AND d.uid = run.device_id);" \
+  "INSERT INTO build (version, build_id, compiler)" \
+  "  SELECT DISTINCT library, build, '' FROM run;" \
+  "UPDATE run SET build_ref = (SELECT b.id FROM build b" \
+  "  WHERE b.version = run.library AND b.build_id = run.build);" \
+  "CREATE UNIQUE INDEX run_by_uid ON run (uid);" \
+  "CREATE TABLE verify_run (" /* one accel verify --all */ \
+  "  id INTEGER PRIMARY KEY," \
+  "  time TEXT NOT NULL," \
+  "  plan_hash TEXT NOT NULL," \
+  "  build INTEGER NOT NULL REFERENCES build(id)," \
+  "  machine INTEGER NOT NULL REFERENCES machine(id)," \
+  "  cells INTEGER NOT NULL," \
+  "  state TEXT NOT NULL CHECK (state IN ('begun', 'done'))" \
+  ");" \
+  "CREATE TABLE verify (" /* the verdict of one cell */ \
+  "  id INTEGER PRIMARY KEY," \
+  "  uid TEXT NOT NULL UNIQUE," \
+  "  time TEXT NOT NULL," \
+  "  run INTEGER REFERENCES verify_run(id)," /* NULL: imported */ \
+  "  build INTEGER NOT NULL REFERENCES build(id)," \
+  "  device INTEGER NOT NULL REFERENCES device(id)," \
+  "  model TEXT NOT NULL, model_type TEXT NOT NULL, model_hash TEXT NOT NULL," \
+  "  architecture TEXT NOT NULL," /* '': the model's own */ \
+  "  golden TEXT NOT NULL, golden_hash TEXT NOT NULL," \
+  "  precision TEXT NOT NULL," \
+  "  state TEXT NOT NULL CHECK (state IN ('pass', 'fail', 'unsupported'))," \
+  "  reason TEXT NOT NULL," \
+  "  output TEXT NOT NULL," /* the one that decided */ \
+  "  max_abs REAL, cosine REAL, bound REAL," \
+  "  cpu_max_abs REAL, cpu_cosine REAL," /* beside the CPU's outputs at fp32 */ \
+  "  wall_ms REAL NOT NULL" \
+  ");" \
+  "CREATE INDEX verify_by_cell ON verify (golden_hash, precision, model_hash);" \
+  "CREATE INDEX verify_by_device ON verify (device, build);"
+#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES
 /* clang-format on */
 
 #endif

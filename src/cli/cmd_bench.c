@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/bench_db.h"
+#include "cli/cli_database.h"
+
 static void say_placement(void *user, const accel_placement_report *placement) {
   cli_say_placement(user, placement);
 }
@@ -139,9 +142,13 @@ static int read_lengths(cli_run *run, uint32_t **lengths, uint32_t *n) {
 
 /* Everything that is written elsewhere than to stdout. */
 static int write_files(cli_run *run, const bench_result *result) {
-  char message[512];
-  if (run->value[OPT_DB] && !bench_store(run->value[OPT_DB], result, message, sizeof message))
-    return cli_error(run, ACCEL_ERROR_IO, "%s", message);
+  char message[1024], path[CLI_PATH];
+  if (run->value[OPT_DB] || cli_flag(run, OPT_STORE)) {
+    int code = cli_database(run, path);
+    if (code) return code;
+    if (!bench_store(path, result, message, sizeof message))
+      return cli_error(run, ACCEL_ERROR_IO, "%s", message);
+  }
   if (run->value[OPT_PROFILE_SVG] &&
       !bench_picture(run->value[OPT_PROFILE_SVG], result, message, sizeof message))
     return cli_error(run, ACCEL_ERROR_IO, "%s", message);
@@ -169,7 +176,7 @@ static int report(cli_run *run, const bench_params *params, const bench_result *
 }
 
 static int bench(cli_run *run, bench_params *params) {
-  char *old = NULL, message[512]; /* read first: a wrong name is not to cost a benchmark */
+  char *old = NULL, message[1024]; /* read first: a wrong name is not to cost a benchmark */
   const char *path = run->value[OPT_COMPARE];
   const bool stored = path && bench_is_store(path);
   int code = path && !stored ? cli_file_read(run, path, &old, NULL) : 0;
@@ -214,6 +221,8 @@ static int read_task(cli_run *run, bench_params *params) {
 }
 
 int cmd_bench(cli_run *run) {
+  if (run->value[OPT_EXPORT] || run->value[OPT_IMPORT]) return cli_exchange(run);
+  if (!run->n_args) return cli_usage(run, "which MODEL?");
   accel_init_params how;
   cli_init_params(run, NULL, &how);
   bench_params params = {.model = run->args[0],

@@ -182,10 +182,10 @@ static accel_status compare_times(const accel__golden *g, uint32_t k, const acce
 /* Outputs of a generation by their names, in the golden's order. */
 static accel_status compare_generated(accel_endpoint *ep, const accel__golden *g,
                                       accel_verify_output *outputs, accel__arena *arena,
-                                      accel__arena *scratch) {
-  accel_tensors *got = NULL;
+                                      accel__arena *scratch, accel_tensors **out) {
   const char *precision = ep->placement.precision;
-  accel_status status = accel__verify_generate(ep, g, &got);
+  accel_status status = accel__verify_generate(ep, g, out);
+  const accel_tensors *got = *out;
   for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++) {
     outputs[k] = (accel_verify_output){.name = g->names[k], .note = ""};
     if (!strcmp(g->names[k], "sequences"))
@@ -199,17 +199,16 @@ static accel_status compare_generated(accel_endpoint *ep, const accel__golden *g
       status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: generation has no output '%s'", g->path,
                            g->names[k]);
   }
-  accel__tensors_free(&got);
   return status;
 }
 
 static accel_status compare_forward(accel_endpoint *ep, const accel__golden *g,
-                                    accel_verify_output *outputs, accel__arena *scratch) {
-  accel_tensors *got = NULL;
-  accel_status status = accel__run_padded(ep, &g->inputs, g->names, g->n, &got);
+                                    accel_verify_output *outputs, accel__arena *scratch,
+                                    accel_tensors **out) {
+  accel_status status = accel__run_padded(ep, &g->inputs, g->names, g->n, out);
+  const accel_tensors *got = *out;
   for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++)
     status = compare_output(g, k, &got->item[k], ep->placement.precision, scratch, &outputs[k]);
-  accel__tensors_free(&got);
   return status;
 }
 
@@ -218,8 +217,10 @@ static accel_status fill_report(accel_endpoint *ep, const accel__golden *g,
   accel__arena *arena = accel__task_arena(report), scratch = {0};
   accel_verify_output *outputs = accel__arena_array(arena, g->n, sizeof *outputs);
   if (!outputs) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = g->generates ? compare_generated(ep, g, outputs, arena, &scratch)
-                                     : compare_forward(ep, g, outputs, &scratch);
+  accel_tensors *got = NULL;
+  accel_status status = g->generates ? compare_generated(ep, g, outputs, arena, &scratch, &got)
+                                     : compare_forward(ep, g, outputs, &scratch, &got);
+  report->got = got;
   report->passed = 1;
   for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++) {
     outputs[k].name = accel__arena_string(arena, outputs[k].name);
@@ -233,6 +234,12 @@ static accel_status fill_report(accel_endpoint *ep, const accel__golden *g,
   report->golden = accel__arena_string(arena, g->path);
   accel__arena_free(&scratch);
   return status;
+}
+
+void accel__verify_report_free(accel_verify_report *report) {
+  accel_tensors *got = report ? (accel_tensors *)report->got : NULL;
+  accel__tensors_free(&got);
+  accel__task_free(report);
 }
 
 accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how,
@@ -253,7 +260,7 @@ accel_status accel__verify(accel *ctx, const char *model, const accel_init_param
     status = accel__fail(ACCEL_ERROR_VERIFY, "%s: %s on %s at %s is outside the bounds", path,
                          (*out)->architecture, (*out)->device, (*out)->precision);
 done:
-  accel__task_free(report);
+  accel__verify_report_free(report);
   if (ep) accel__close(&ep);
   accel__checkpoint_close(&g.file);
   accel__arena_free(&arena);

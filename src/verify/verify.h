@@ -34,5 +34,6 @@ accel_status accel__verify_sequences(const accel__golden *g, const accel__tensor
  * checked. */
 accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how,
                            const char *golden, accel_verify_report **out);
+void accel__verify_report_free(accel_verify_report *report); /* may be NULL */
 
 #endif

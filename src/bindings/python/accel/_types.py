@@ -173,4 +173,4 @@ accel_verify_output = _struct(
     ("passed", i32), ("note", text))
 accel_verify_report = _struct(
     "accel_verify_report", ("passed", i32), ("architecture", text), ("device", text), ("precision", text), ("golden", text), ("n", u32),
-    ("output", C.POINTER(accel_verify_output)))
+    ("output", C.POINTER(accel_verify_output)), ("got", C.POINTER(accel_tensors)))
