@@ -101,8 +101,9 @@ ACCEL_API int accel_status_exit_code(accel_status status);
 /**
  * Why the last call of this thread failed: the outermost cause first, "a: b: c".
  *
- * "" when this thread's last call succeeded.  The text belongs to the thread and is valid until its
- * next call into the library; other threads neither see nor change it.
+ * Read it right after a call of this thread returned a negative code: after success it means
+ * nothing.  The text belongs to the thread and is valid until its next call into the library other
+ * than accel_last_error() and accel_last_remedy(); other threads neither see nor change it.
  */
 ACCEL_API const char *accel_last_error(void);
 
@@ -136,12 +137,14 @@ typedef void (*accel_log_fn)(void *user, accel_log_level level, const char *mess
  * Receives the progress of a long call: `done` of `total` units of `what`.
  *
  * `what` is "loading", "embedding", "generating", "transcribing", "testing" or the like; `total` is
- * 0 where it is not known.  Called from the thread that made the long call.
+ * 0 where it is not known.  Called from the thread that does the work: that of the call, or a
+ * queue's; from several when calls overlap.
  */
 typedef void (*accel_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 
 /**
- * Asked whether to stop: nonzero ends the running call soon with ACCEL_ERROR_CANCELLED.
+ * Asked whether to stop.  It holds for all calls of the context: nonzero ends each one that asks,
+ * soon, with ACCEL_ERROR_CANCELLED.
  *
  * Called often, possibly from several pool threads at once: it must be cheap and thread-safe, such
  * as reading an atomic flag.

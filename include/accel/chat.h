@@ -4,8 +4,9 @@
  * is new alone.
  *
  * Include accel/accel.h, which includes this file.  One call at a time runs on each session and
- * each chat; a second one waits.  Different ones, forks included, may be used at once.  All are
- * closed before their endpoint is cleaned up.
+ * each chat; a second one waits.  The _length(), _ids() and _reused() calls do not wait: never call
+ * them beside another call.  Different ones, forks included, may be used at once.  All are closed
+ * before their endpoint is cleaned up.
  */
 #ifndef ACCEL_CHAT_H
 #define ACCEL_CHAT_H

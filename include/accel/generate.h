@@ -268,7 +268,8 @@ ACCEL_API accel_status accel_generate_images(accel_endpoint *endpoint,
  * @param params copied; NULL: the defaults.  on_token is called from the queue's thread.
  * @param out waited for with accel_wait_generations(), which alone frees it.
  * @return ACCEL_ERROR_QUEUE_FULL, at once, when as many requests wait as the queue has room for.
- *         Other failures come when it is waited for.
+ *         Wrong parameters, config and prompts fail at once too, as in accel_generate(); what
+ *         fails while it runs comes when it is waited for.
  */
 ACCEL_API accel_status accel_submit_generate(accel_queue *queue, const char *text,
                                              const int32_t *ids, uint32_t n,

@@ -36,7 +36,8 @@ typedef struct accel_init_params {
   /** The pipeline of transformers, "feature-extraction", "text-classification" ...  NULL: what the
    *  model's class is for. */
   const char *task;
-  /** Texts that a task puts into one run; 0: the registry's default, else 1. */
+  /** Texts that a task puts into one run; 0: as many as fit about 2048 tokens, fewer where outputs
+   *  are wide. */
   uint32_t batch_size;
   /** Tokens at which texts are cut; 0: the model's own limit (sentence-transformers:
    *  max_seq_length). */
@@ -356,7 +357,9 @@ typedef struct accel_test_report {
  * @param hardware [n_hardware] names or aliases; NULL: cpu cuda amd openvino apple.
  * @param precisions [n_precisions]; NULL: fp32 fp16 bf16 int8 int4.
  * @param out freed with accel_test_report_free().
- * @return ACCEL_ERROR_ARGUMENT: an unknown hardware or precision.  ACCEL_ERROR_UNKNOWN_MODEL.
+ * @return ACCEL_OK also when a comparison fails or a combination cannot run: its `value` is then
+ *         "Error: ..." and, if it ran, `passed` of its record is 0.  ACCEL_ERROR_ARGUMENT: an
+ *         unknown hardware or precision.  ACCEL_ERROR_UNKNOWN_MODEL.
  */
 ACCEL_API accel_status accel_run_precision_tests(accel *ctx, const char *model,
                                                  const char *const *hardware, uint32_t n_hardware,
@@ -368,6 +371,7 @@ ACCEL_API accel_status accel_run_precision_tests(accel *ctx, const char *model,
  * with the same model for it.
  *
  * @param out freed with accel_test_report_free().
+ * @return ACCEL_OK also when the comparison fails: `passed` of the record is then 0.
  */
 ACCEL_API accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out);
 

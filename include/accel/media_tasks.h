@@ -324,8 +324,8 @@ typedef struct accel_speech_segment {
   const accel_chunk *words;
 } accel_speech_segment;
 
-/** Transcripts of sounds.  The fields after `chunk` are Whisper's, NULL for other models, but for
- *  `seconds`. */
+/** Transcripts of sounds.  For CTC models the entries of `language`, `segment` and `ids` are NULL
+ *  and their counts 0. */
 typedef struct accel_transcripts {
   /** Sounds. */
   uint32_t n;
@@ -365,7 +365,8 @@ ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
  * @param out freed with accel_transcripts_free().
  * @return ACCEL_ERROR_ARGUMENT: unknown timestamps, language or task; a chunk with no room beside
  *         its strides; a threshold, temperature or prompt that does not go together with the model;
- *         Whisper's options for a CTC model; a sound without samples.
+ *         language, task, prompt or "segment" for a CTC model, which ignores Whisper's other
+ *         options; a sound without samples.
  *         ACCEL_ERROR_UNSUPPORTED: times of words of a Whisper whose generation_config.json has no
  *         alignment_heads; a long sound of one without timestamps.
  *         ACCEL_ERROR_LIMIT: the prompt or max_new_tokens leave no room for a transcript.

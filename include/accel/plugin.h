@@ -573,10 +573,10 @@ typedef struct accel_plugin_host {
   void (*log)(void *self, int level, const char *message);
   /** Gives weight `index` in its format.  *out stays valid until weight_unmap, which may be put off
    *  until cleanup: the plugin then reads the mapped file itself, such as an embedding table on a
-   *  CPU. Fails with the file's trouble.  NULL outside of init. */
+   *  CPU.  Fails with the file's trouble.  To be called during init alone, from any thread. */
   int32_t (*weight_map)(void *self, uint32_t index, accel_plugin_weight_view *out,
                         accel_plugin_error *error);
-  /** Gives a weight's memory back.  NULL outside of init. */
+  /** Gives a weight's memory back. */
   void (*weight_unmap)(void *self, uint32_t index);
   /** Reads an entry of the persistent cache of byte strings, such as packed weights.  `key` must
    *  name everything the bytes depend on that the plugin decides: program.hash, formats,

@@ -109,7 +109,7 @@ static accel__dim times(accel__infer *c, accel__dim a, int64_t n) {
 /* The constant behind a dim, or a complaint that names the operand. */
 static bool constant_dim(accel__infer *c, uint32_t i, accel__dim dim, int64_t *out) {
   return accel__dim_value(c->p, dim, out) ||
-         accel__wrong(c, "the last dim of %s must be a constant", operand_name(c, i));
+         accel__wrong(c, "a dim of %s must be a constant", operand_name(c, i));
 }
 
 static bool expect_space(accel__infer *c, int key, int64_t space) {

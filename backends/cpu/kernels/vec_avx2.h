@@ -1,4 +1,4 @@
-/* vec_avx2.h - the vocabulary of vec.h on 8 floats: AVX2 and FMA. */
+/* vec_avx2.h - the vector functions that kernel bodies use, on 8 floats: AVX2 and FMA. */
 #ifndef ACCEL_CPU_VEC_AVX2_H
 #define ACCEL_CPU_VEC_AVX2_H
 

@@ -1,4 +1,4 @@
-/* vec_avx512.h - the vocabulary of vec.h on 16 floats: AVX-512 F, BW, DQ, VL. */
+/* vec_avx512.h - the vector functions that kernel bodies use, on 16 floats: AVX-512 F, BW, DQ, VL. */
 #ifndef ACCEL_CPU_VEC_AVX512_H
 #define ACCEL_CPU_VEC_AVX512_H
 

@@ -1,4 +1,4 @@
-/* vec_neon.h - the vocabulary of vec.h on 4 floats: 64-bit Arm. */
+/* vec_neon.h - the vector functions that kernel bodies use, on 4 floats: 64-bit Arm. */
 #ifndef ACCEL_CPU_VEC_NEON_H
 #define ACCEL_CPU_VEC_NEON_H
 
