@@ -1,4 +1,5 @@
-/* vec_avx512.h - the vector functions that kernel bodies use, on 16 floats: AVX-512 F, BW, DQ, VL. */
+/* vec_avx512.h - the vector functions that kernel bodies use, on 16 floats: AVX-512 F, BW, DQ,
+ * VL. */
 #ifndef ACCEL_CPU_VEC_AVX512_H
 #define ACCEL_CPU_VEC_AVX512_H
 

@@ -1,5 +1,5 @@
-/* vec_scalar.h - the vector functions that kernel bodies use, in plain C: four floats that any compiler turns into what
- * the baseline has (SSE2) or into scalar code. */
+/* vec_scalar.h - the vector functions that kernel bodies use, in plain C: four floats that
+ * any compiler turns into what the baseline has (SSE2) or into scalar code. */
 #ifndef ACCEL_CPU_VEC_SCALAR_H
 #define ACCEL_CPU_VEC_SCALAR_H
 
