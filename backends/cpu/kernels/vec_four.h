@@ -1,6 +1,6 @@
-/* vec_four.h - the vector functions that kernel bodies use, on four floats in the
- * compilers' vector extension: what vec_scalar.h and vec_neon.h have in common.  The includer defines V_FMA(a, b, c), V_FNMA(a, b, c)
- * and V_SQRT(x). */
+/* vec_four.h - the vector functions that kernel bodies use, on four floats in the compilers' vector
+ * extension: what vec_scalar.h and vec_neon.h have in common.  The includer defines V_FMA(a, b, c),
+ * V_FNMA(a, b, c) and V_SQRT(x). */
 #ifndef ACCEL_CPU_VEC_FOUR_H
 #define ACCEL_CPU_VEC_FOUR_H
 
