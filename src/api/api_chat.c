@@ -26,14 +26,14 @@ accel_status accel_chat_send(accel_chat *chat, const char *text,
                              const accel_generate_params *params, accel_generations **out) {
   API_CALL(chat, out);
   API_NEED(text);
-  API_PARAMS(accel_generate_params, mine, params);
+  API_GENERATE_PARAMS(mine, params);
   API_LOCKED(chat, accel__chat_send(chat, text, &mine, out));
 }
 
 accel_status accel_chat_generate(accel_chat *chat, const accel_generate_params *params,
                                  accel_generations **out) {
   API_CALL(chat, out);
-  API_PARAMS(accel_generate_params, mine, params);
+  API_GENERATE_PARAMS(mine, params);
   API_LOCKED(chat, accel__chat_generate(chat, &mine, out));
 }
 

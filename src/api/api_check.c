@@ -26,3 +26,15 @@ accel_status accel__check_texts(const char *caller, const char *what, const char
     if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s[%u] is NULL", caller, what, i);
   return ACCEL_OK;
 }
+
+accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p) {
+  if (p->stop && p->stop->n && !p->stop->item)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
+  if (p->logprobs > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller,
+                       p->logprobs);
+  if (p->num_beams > 1024 || p->num_return_sequences > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
+                       p->num_beams, p->num_return_sequences);
+  return ACCEL_OK;
+}

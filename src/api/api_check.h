@@ -31,6 +31,10 @@
 #define API_PARAMS(type, mine, given) \
   type mine = type##_default();       \
   ACCEL_TRY(accel__overlay_params(__func__, given, sizeof mine, &(mine)))
+/* The same of accel_generate_params, whose values are checked, too. */
+#define API_GENERATE_PARAMS(mine, given)          \
+  API_PARAMS(accel_generate_params, mine, given); \
+  ACCEL_TRY(accel__check_generate_params(__func__, &(mine)))
 /* Last line of a call on an object with a lock: one call at a time. */
 #define API_LOCKED(object, call)           \
   do {                                     \
@@ -44,6 +48,10 @@
  * begin with their size in bytes, a uint32_t: fields beyond the size that the caller was compiled
  * with keep their defaults.  A size that no _default() function sets is an error. */
 accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes, void *mine);
+
+/* Values that no model takes: a list of stop strings without items, more than 1024 log probabilities,
+ * beams or sequences. */
+accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p);
 
 /* n texts (labels, names): none may be NULL.  `what` is the argument's name. */
 accel_status accel__check_texts(const char *caller, const char *what, const char *const *texts,

@@ -11,23 +11,10 @@
 
 accel_generate_params accel_generate_params_default(void) { return accel__generate_defaults(); }
 
-static accel_status check_params(const char *caller, const accel_generate_params *p) {
-  if (p->stop && p->stop->n && !p->stop->item)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
-  if (p->logprobs > 1024)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller,
-                       p->logprobs);
-  if (p->num_beams > 1024 || p->num_return_sequences > 1024)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
-                       p->num_beams, p->num_return_sequences);
-  return ACCEL_OK;
-}
-
 accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                             const accel_generate_params *params, accel_generations **out) {
   API_CALL(endpoint, out);
-  API_PARAMS(accel_generate_params, mine, params);
-  ACCEL_TRY(check_params(__func__, &mine));
+  API_GENERATE_PARAMS(mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__generate(endpoint, texts, n, &mine, out);
 }
@@ -36,8 +23,7 @@ accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *
                                 const uint32_t *count, uint32_t n,
                                 const accel_generate_params *params, accel_generations **out) {
   API_CALL(endpoint, out);
-  API_PARAMS(accel_generate_params, mine, params);
-  ACCEL_TRY(check_params(__func__, &mine));
+  API_GENERATE_PARAMS(mine, params);
   if (n) API_NEED(ids);
   if (n) API_NEED(count);
   accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
@@ -63,7 +49,7 @@ static accel_status text2text(const char *caller, accel_endpoint *endpoint,
   accel_generate_params mine = accel_generate_params_default();
   accel_text2text_params how = *params;
   ACCEL_TRY(accel__overlay_params(caller, params->generate, sizeof mine, &mine));
-  ACCEL_TRY(check_params(caller, &mine));
+  ACCEL_TRY(accel__check_generate_params(caller, &mine));
   ACCEL_TRY(accel__check_texts(caller, "texts", texts, n));
   how.generate = &mine;
   return accel__text2text(endpoint, texts, n, &how, out);
@@ -114,8 +100,7 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
                                    uint32_t n, const accel_generate_params *params,
                                    accel_generations **out) {
   API_CALL(endpoint, out);
-  API_PARAMS(accel_generate_params, mine, params);
-  ACCEL_TRY(check_params(__func__, &mine));
+  API_GENERATE_PARAMS(mine, params);
   if (n) API_NEED(prompts);
   ACCEL_TRY(check_prompts(__func__, prompts, n));
   return accel__generate_images(endpoint, prompts, n, &mine, out);
@@ -125,8 +110,7 @@ accel_status accel_submit_generate(accel_queue *queue, const char *text, const i
                                    uint32_t n, const accel_generate_params *params,
                                    accel_ticket **out) {
   API_CALL(queue, out);
-  API_PARAMS(accel_generate_params, mine, params);
-  ACCEL_TRY(check_params(__func__, &mine));
+  API_GENERATE_PARAMS(mine, params);
   if (!text && n) API_NEED(ids);
   return accel__submit_generate(queue, text, ids, n, &mine, out);
 }

@@ -33,7 +33,7 @@ accel_status accel_session_feed_ids(accel_session *session, const int32_t *ids, 
 accel_status accel_session_generate(accel_session *session, const accel_generate_params *params,
                                     accel_generations **out) {
   API_CALL(session, out);
-  API_PARAMS(accel_generate_params, mine, params);
+  API_GENERATE_PARAMS(mine, params);
   API_LOCKED(session, accel__session_generate(session, &mine, out));
 }
 

@@ -570,6 +570,13 @@ static void test_sessions(void **state) {
   how.num_beams = 2;
   assert_int_equal(accel_session_generate(loaded, &how, &all), ACCEL_ERROR_UNSUPPORTED);
   assert_int_equal(accel_session_length(loaded), 29);
+  how.num_beams = 1;
+  how.stop = &(accel_strings){.n = 1, .item = NULL};
+  assert_int_equal(accel_session_generate(loaded, &how, &all), ACCEL_ERROR_ARGUMENT);
+  how.stop = NULL;
+  how.logprobs = 1025;
+  assert_int_equal(accel_session_generate(loaded, &how, &all), ACCEL_ERROR_ARGUMENT);
+  how.logprobs = accel_generate_params_default().logprobs;
 
   FILE *file = fopen(path, "rb"), *bad;
   static char bytes[1 << 20];
