@@ -86,6 +86,8 @@ ACCEL_API accel_status accel_session_fork(accel_session *session, accel_session 
  * Writes tokens and state to a file.
  *
  * The file is bound to the model, precision, kind of device and build that made it.
+ *
+ * @return ACCEL_ERROR_IO: the file cannot be written.
  */
 ACCEL_API accel_status accel_session_save(accel_session *session, const char *path);
 
@@ -95,7 +97,8 @@ ACCEL_API accel_status accel_session_save(accel_session *session, const char *pa
  * @param out closed with accel_session_close().
  * @return ACCEL_ERROR_ARGUMENT: made with another model, precision, device's plugin or build.
  *         ACCEL_ERROR_FORMAT: damaged, or no such file format.  ACCEL_ERROR_NOT_FOUND,
- *         ACCEL_ERROR_IO.
+ *         ACCEL_ERROR_IO.  ACCEL_ERROR_UNSUPPORTED: as accel_session_open().  ACCEL_ERROR_LIMIT: it
+ *         is longer than the context.
  */
 ACCEL_API accel_status accel_session_load(accel_endpoint *endpoint, const char *path,
                                           accel_session **out);
@@ -133,7 +136,8 @@ ACCEL_API accel_chat_params accel_chat_params_default(void);
  * @param out closed with accel_chat_close().
  * @return ACCEL_ERROR_NOT_FOUND: the model has no chat template (accel_generate() continues its
  *         texts). ACCEL_ERROR_ARGUMENT: messages, tools, documents or variables are no such JSON.
- *         ACCEL_ERROR_UNSUPPORTED: as accel_session_open().
+ *         ACCEL_ERROR_UNSUPPORTED: as accel_session_open() and accel_template_open().
+ *         ACCEL_ERROR_FORMAT: as accel_template_open().
  */
 ACCEL_API accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params,
                                        accel_chat **out);

@@ -62,7 +62,8 @@ typedef struct accel_device_info {
   const char *remedy;
   /** Bytes of device memory; 0: not known. */
   uint64_t memory_total;
-  /** Bytes of it that are free now; 0: not known. */
+  /** Bytes of it that were free when the device was looked at; 0: not known.  accel_device_memory()
+   *  asks again. */
   uint64_t memory_free;
 } accel_device_info;
 
@@ -165,7 +166,7 @@ typedef struct accel_memory_summary {
 ACCEL_API accel_status accel_get_device(accel *ctx, const char *wanted, accel_device **out);
 
 /** Does the stream's remaining copies, then closes the device and sets *device to NULL.  Tensors
- *  in its memory stay valid. */
+ *  in its memory stay valid.  Failures of these copies are lost: call accel_synchronize() first. */
 ACCEL_API void accel_device_close(accel_device **device);
 
 /** What the device is; lives as long as the context.  NULL for NULL. */
@@ -196,7 +197,7 @@ ACCEL_API accel_status accel_device_memory(accel_device *device, accel_memory_su
 /**
  * Runs a small network at a precision and compares it with the right numbers.
  *
- * @param precision one of the eight names, "fp16", "bf16" ...
+ * @param precision "fp32" "fp16" "bf16" "int8" "int4" "uint4" "fp8" or "fp4".
  * @return ACCEL_OK: the device computes there.  ACCEL_ERROR_PRECISION: it cannot, or computes
  *         wrongly, with the reason; also for a name that is no precision.
  */
@@ -242,7 +243,8 @@ ACCEL_API accel_status accel_to_device(accel_device *device, const accel_tensor 
 /** Copies a device tensor back, as a list of one that accel_tensors_free() frees. */
 ACCEL_API accel_status accel_to_host(const accel_device_tensor *tensor, accel_tensors **out);
 
-/** Name, dtype and dims of a device tensor; `data` is NULL.  Lives as long as the tensor. */
+/** Name, dtype and dims of a device tensor; `data` is NULL.  Lives as long as the tensor.  NULL for
+ *  NULL. */
 ACCEL_API const accel_tensor *accel_device_tensor_view(const accel_device_tensor *tensor);
 
 /** Frees the tensor's device memory and sets the pointer to NULL.  Not while a copy of it waits in
@@ -257,7 +259,8 @@ ACCEL_API accel_status accel_get_device_stream(accel_device *device, accel_devic
  * in order.
  *
  * tensor->data must stay as it is until accel_synchronize(), and *out must not be freed before.
- * Errors of the copy are those of accel_synchronize().
+ * Errors of this call are those of accel_to_device(); those of the copy come from
+ * accel_synchronize().
  */
 ACCEL_API accel_status accel_stream_to_device(accel_device_stream *stream,
                                               const accel_tensor *tensor,

@@ -6,6 +6,17 @@
  * Include accel/accel.h, which includes this file.  The functions follow transformers' generate()
  * and its pipelines text-generation, image-text-to-text, translation, summarization and
  * text2text-generation.  accel/chat.h has sessions and conversations.
+ *
+ * Failures that all functions with accel_generate_params share:
+ *  - ACCEL_ERROR_UNSUPPORTED: the model's class does not generate; stop strings without a
+ *    tokenizer; a field of `config` or generation_config.json that is not supported.
+ *  - ACCEL_ERROR_ARGUMENT: a text is NULL, a parameter is outside of its range, `config` has an
+ *    unknown field, a token is beyond the vocabulary, a prompt holds no token, or all tokens are
+ *    suppressed.
+ *  - ACCEL_ERROR_FORMAT: a field of generation_config.json or `config` has a wrong type.
+ *  - ACCEL_ERROR_LIMIT: a prompt and the tokens asked for pass the model's context, said before
+ *    anything runs.
+ *  - ACCEL_ERROR_NONFINITE: scores hold NaN.
  */
 #ifndef ACCEL_GENERATE_H
 #define ACCEL_GENERATE_H
@@ -176,17 +187,6 @@ ACCEL_API accel_generate_params accel_generate_params_default(void);
 
 /* ---- from texts and tokens ----------------------------------------------------------------- */
 
-/*
- * Failures that all functions with accel_generate_params share:
- * ACCEL_ERROR_UNSUPPORTED: the model's class does not generate; stop strings without a tokenizer; a
- * field of `config` or generation_config.json that is not supported.  ACCEL_ERROR_ARGUMENT: a
- * parameter is outside of its range, `config` has an unknown field, a token is beyond the
- * vocabulary, a prompt holds no token, or all tokens are suppressed.  ACCEL_ERROR_FORMAT: a field
- * of generation_config.json or `config` has a wrong type.  ACCEL_ERROR_LIMIT: a prompt and the
- * tokens asked for pass the model's context, said before anything runs.  ACCEL_ERROR_NONFINITE:
- * scores hold NaN.
- */
-
 /**
  * Continues texts; of encoder-decoders: answers them.  All prompts run together, without padding;
  * each gives what it would give alone.
@@ -218,8 +218,8 @@ ACCEL_API void accel_generations_free(accel_generations **generations);
 /** What the text of a prompt about pictures is. */
 typedef enum accel_prompt_kind {
   /** As the model reads it: where its text shows pictures (LLaVA, Qwen2-VL), with one image token
-   *  (`<image>`) for each of them.  For models that hold no conversations (BLIP) also the
-   * question. */
+   *  (`<image>`) for each of them.  For BLIP, which holds no conversations, the begin of a
+   *  caption, or the question. */
   ACCEL_PROMPT_TEXT = 0,
   /** What a user says about the pictures: the chat template writes it down, the pictures in
    *  front. */
@@ -232,7 +232,7 @@ typedef enum accel_prompt_kind {
 typedef struct accel_image_prompt {
   /** What `text` is. */
   accel_prompt_kind kind;
-  /** NULL: none (captions); for a question to a model that talks "Describe the picture." */
+  /** NULL: none, as for a caption.  A question to a chat model is then "Describe the picture." */
   const char *text;
   /** [n_images] the pictures. */
   const accel_media *images;
@@ -264,7 +264,7 @@ ACCEL_API accel_status accel_generate_images(accel_endpoint *endpoint,
  * between two tokens (continuous batching); each gives what it would give alone, and one that fails
  * fails alone.
  *
- * @param text the prompt, copied; NULL: ids[n], copied, are.
+ * @param text the prompt, copied; NULL: ids[n], the tokens of the prompt, copied, are.
  * @param params copied; NULL: the defaults.  on_token is called from the queue's thread.
  * @param out waited for with accel_wait_generations(), which alone frees it.
  * @return ACCEL_ERROR_QUEUE_FULL, at once, when as many requests wait as the queue has room for.

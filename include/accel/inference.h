@@ -31,7 +31,8 @@ typedef struct accel_init_params {
   const char *device;
   /** "fp32" "fp16" "bf16" "int8" "int4" "uint4" "fp8" "fp4", or an alias: a demand.  "auto": the
    *  fastest that is right on the device, a quantised checkpoint's own first; results that are not
-   *  finite make it go on at fp32.  NULL: fp32, or a quantised checkpoint's own precision. */
+   *  finite make it go on at fp32, but fail with ACCEL_ERROR_NONFINITE while a session is open.
+   *  NULL: fp32, or a quantised checkpoint's own precision. */
   const char *precision;
   /** The pipeline of transformers, "feature-extraction", "text-classification" ...  NULL: what the
    *  model's class is for. */
@@ -117,7 +118,8 @@ ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_ini
 ACCEL_API void accel_cleanup(accel_endpoint **endpoint);
 
 /** Where the endpoint runs, and why.  Lives as long as the endpoint; with precision "auto" the
- *  report changes when the endpoint goes on at fp32.  NULL for NULL. */
+ *  report changes when the endpoint goes on at fp32: do not read it while another thread runs the
+ *  endpoint.  NULL for NULL. */
 ACCEL_API const accel_placement_report *accel_placement(const accel_endpoint *endpoint);
 
 /** What surrounds the model: its task's pre- and post-processing.  Belongs to the endpoint. */
@@ -139,7 +141,7 @@ typedef struct accel_processor {
 /** The endpoint's processor; lives as long as the endpoint.  NULL for NULL. */
 ACCEL_API const accel_processor *accel_processor_of(const accel_endpoint *endpoint);
 
-/** Texts that a task puts into one run; 0 for NULL. */
+/** The batch size asked for, else the registry's, else 1; 0 for NULL. */
 ACCEL_API uint32_t accel_batch_size_of(const accel_endpoint *endpoint);
 
 /** Gives the endpoint's scratch memory back; the next run takes it again.  accel_empty_cache() does
@@ -158,7 +160,8 @@ typedef accel_status (*accel_handler)(accel_endpoint *endpoint, const accel_tens
  * @param inputs input_ids [batch, sequence] int64 or int32, attention_mask of the same shape (in
  *               each row one run of ones: padding at the left or the right), pixel_values, and so
  *               on; accel_endpoint_io() lists the names.  What has a default may be left out.
- * @param outputs every output that need not be asked for; rows whose mask is 0 are zeros.  Freed
+ * @param outputs every output that transformers returns by default (others, as hidden_states.N,
+ *                are named with accel_run_named()); rows whose mask is 0 are zeros.  Freed
  *                with accel_tensors_free().
  * @return ACCEL_ERROR_ARGUMENT: an input is missing, not one of the model's, or has a wrong dtype,
  *         shape or value (the message names it), such as a token beyond the vocabulary.

@@ -60,7 +60,7 @@ ACCEL_API accel_preprocess_params accel_preprocess_params_default(void);
  * AutoProcessor.  Sounds are brought to the model's sampling rate.
  *
  * @param model its directory or id; no weights are read.
- * @param params not NULL in practice: without items the answer is ACCEL_ERROR_ARGUMENT.
+ * @param params names at least one picture or sound; NULL or none is ACCEL_ERROR_ARGUMENT.
  * @param out freed with accel_tensors_free().
  */
 ACCEL_API accel_status accel_preprocess(accel *ctx, const char *model,
@@ -90,8 +90,8 @@ ACCEL_API accel_status accel_classify_sounds(accel_endpoint *endpoint, const acc
  * Scores labels that the caller makes up: pipeline zero-shot-image-classification (CLIP, SigLIP).
  *
  * @param labels [n_labels], at least one.
- * @param hypothesis the sentence that a label becomes where "{}" is in it; NULL:
- *                   "This is a photo of {}."
+ * @param hypothesis the sentence that a label becomes where "{}" is in it (without it every label
+ *                   becomes the same sentence); NULL: "This is a photo of {}."
  * @param out every label of each picture, best first; `id` is the label's number in labels[].
  *            Freed with accel_classifications_free().
  */
@@ -157,8 +157,9 @@ ACCEL_API void accel_detections_free(accel_detections **detections);
  * Draws the boxes and names of objects into their picture, and writes it as a PNG file.
  *
  * @param image the picture as it was given to accel_detect_objects().
- * @param objects [n]: one picture's row of a result.
+ * @param objects [n]: one picture's row of a result; may be NULL when n is 0.
  * @param path the file, which is overwritten.
+ * @return ACCEL_ERROR_IO: it cannot be written.
  */
 ACCEL_API accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects,
                                           uint32_t n, const char *path);
@@ -234,7 +235,8 @@ ACCEL_API void accel_segmentations_free(accel_segmentations **segmentations);
  * @param image the picture the result is of, under the colours; NULL: the colours alone, on black.
  * @param index number of the picture in `found`.
  * @param path the file, which is overwritten.
- * @return ACCEL_ERROR_ARGUMENT: no such index, or a picture of another size.
+ * @return ACCEL_ERROR_ARGUMENT: no such index, or a picture of another size.  ACCEL_ERROR_IO: the
+ *         file cannot be written.
  */
 ACCEL_API accel_status accel_draw_segments(const accel_media *image,
                                            const accel_segmentations *found, uint32_t index,
@@ -370,6 +372,7 @@ ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
  *         ACCEL_ERROR_UNSUPPORTED: times of words of a Whisper whose generation_config.json has no
  *         alignment_heads; a long sound of one without timestamps.
  *         ACCEL_ERROR_LIMIT: the prompt or max_new_tokens leave no room for a transcript.
+ *         Else, for Whisper, as accel_generate().
  */
 ACCEL_API accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds,
                                         uint32_t n, const accel_transcribe_params *params,

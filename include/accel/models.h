@@ -1,7 +1,7 @@
 /**
  * @file models.h
- * What is known of a model before it is loaded: the registry, where its files are, what of this
- * machine can run it, whether it fits, and the cache of packed weights.
+ * What is known of a model before it is loaded: the registry, where its files are, which devices of
+ * this machine can run it, whether it fits, and the cache of packed weights.
  *
  * Include accel/accel.h, which includes this file.  Where a function takes a `model`, that is an id
  * or alias of the registry in any letter case ("bert-base-uncased"), an id of the Hugging Face Hub
@@ -45,7 +45,7 @@ typedef struct accel_registry_entry {
   int64_t sequence_length;
   /** What its weights are stored as, "float32". */
   const char *model_precision;
-  /** Texts per run when accel_init_params.batch_size is 0. */
+  /** Batch size that the registry suggests; tasks do not take it by themselves. */
   int64_t default_batch_size;
   /** Other names of it. */
   const accel_strings *aliases;
@@ -68,7 +68,7 @@ ACCEL_API accel_status accel_registry_lookup(accel *ctx, const char *model,
 /**
  * The whole entry of a model as JSON, with what its family and the hardware defaults add.
  *
- * @param model NULL: all entries, {"models":[...]}.
+ * @param model NULL: all entries, in "models", beside families, hardware and precisions.
  * @param json freed with accel_string_free().
  * @return ACCEL_ERROR_UNKNOWN_MODEL as accel_registry_lookup().
  */
@@ -103,8 +103,8 @@ ACCEL_API accel_status accel_registry_list(accel *ctx, const accel_registry_filt
                                            accel_strings **models);
 
 /**
- * Adds entries, or overrides those of the same id.  Checked against the schema first; on failure
- * nothing is changed.
+ * Adds entries; one of a known id overrides that entry field by field.  In this context alone:
+ * nothing is written to disk.  Checked against the schema first; on failure nothing is changed.
  *
  * @param json the text of one entry, or {"models":[...]}.
  * @return ACCEL_ERROR_FORMAT: not JSON, a field is missing or wrong (named), or a name belongs to
@@ -134,7 +134,8 @@ ACCEL_API accel_status accel_is_precision_supported(accel *ctx, const char *mode
                                                     int *supported);
 
 /**
- * The packages a model needs: of itself, then of the hardware, then of the precision, each once.
+ * The software packages that the registry names for a model (docs/registry.md): its own, then the
+ * hardware's, then the precision's, each once.
  *
  * A combination that is not listed adds a line "unsupported: fp16 on cpu, use fp32 instead".
  *
@@ -184,6 +185,8 @@ ACCEL_API accel_status accel_find_model(accel *ctx, const char *model, char **di
  *
  * @param model NULL: every model of the registry.
  * @param json {"schema":"accel.matrix/1",...}; freed with accel_string_free().
+ * @return ACCEL_ERROR_UNKNOWN_MODEL: the registry does not know it.  A model that cannot be
+ *         built is said so in the table.
  */
 ACCEL_API accel_status accel_matrix_json(accel *ctx, const char *model, char **json);
 
@@ -331,7 +334,8 @@ ACCEL_API void accel_cache_list_free(accel_cache_list **list);
 /**
  * Removes damaged entries, then those used longest ago, until at most `keep` bytes are left.
  *
- * @param keep bytes; 0: empties the cache.
+ * @param keep bytes; 0: empties the cache, but for files younger than an hour that may still be
+ *             written.
  * @param removed,bytes receive how many entries went and their bytes; may be NULL.
  */
 ACCEL_API accel_status accel_cache_prune(accel *ctx, uint64_t keep, uint32_t *removed,

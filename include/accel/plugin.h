@@ -27,8 +27,9 @@
  *    core lends accel_plugin_host.parallel.  It is never unloaded.
  *  - **Threads.**  `devices`, `memory`, `supports`, `estimate` and `init` may be called from any
  *    thread at any time.  An endpoint is immutable after init: `handler` may run on it from many
- *    threads at once.  A session takes one call at a time; the core sees to it.  `cleanup` and
- *    `session_free` are called when nothing else uses the object.
+ *    threads at once, and `trim` beside it.  A session takes one call at a time; the core sees to
+ *    it.  Buffer functions are called from any thread, never two at once on one buffer.  `cleanup`
+ *    and `session_free` are called when nothing else uses the object.
  *  - **Growth.**  Structs grow at their end only.  `size` is the byte size that the writer knew;
  *    the reader treats what lies beyond it as zero.  Arrays inside of a program are walked by the
  *    strides that the program carries.  A NULL function pointer means "absent", and each one's
@@ -459,8 +460,10 @@ typedef struct accel_plugin_program {
 /**
  * How a weight crosses the interface: w = (q - zero) * scale * outer.
  *
- * Scales are laid out [ceil(N/group_n)][ceil(K/group_k)] for a weight [N, K].  Unquantised formats
- * have `store` F32, F16 or BF16 and NO_DTYPE elsewhere.  A plugin packs a weight as it likes.
+ * Scales are laid out [ceil(N/group_n)][ceil(K/group_k)] for a weight [N, K], zero points like
+ * them, one byte each.  A row of 4-bit codes begins on a byte.  N and K: of convolutions the first
+ * dim and all others together, else all dims but the last and the last.  Unquantised formats have
+ * `store` F32, F16 or BF16 and NO_DTYPE elsewhere.  A plugin packs a weight as it likes.
  */
 typedef struct accel_plugin_format {
   /** Dtype of the elements q. */
@@ -595,12 +598,13 @@ typedef struct accel_plugin_host {
   uint32_t (*workers)(void *self);
   /** Nonzero: stop soon with ACCEL_PLUGIN_E_CANCELLED.  May be NULL: never. */
   int (*cancelled)(void *self);
-  /** Tells how many of all stages are loaded.  May be NULL. */
+  /** Tells how many of all stages are loaded.  May be NULL; the core does not offer it yet. */
   void (*progress)(void *self, uint32_t done, uint32_t all);
-  /** Sums n elements over all ranks of a tensor-parallel run, in place.  NULL: there is one
-   *  rank. */
+  /** Sums n elements over all ranks of a tensor-parallel run, in place; `dtype` is an
+   *  accel_plugin_dtype.  NULL: there is one rank; the core does not offer it yet. */
   int32_t (*allreduce)(void *self, void *host_buffer, size_t n, int dtype);
-  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  May be NULL. */
+  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite" or
+   *  "device_lost".  May be NULL. */
   int (*fault)(void *self, const char *point);
   /** Receives each step of a run in order, from the thread that runs it; a device plugin may put
    *  its calls off to the end of the run.  NULL, the usual case: nothing is to be measured.  It
@@ -715,7 +719,7 @@ typedef struct accel_plugin_estimate {
   uint64_t weights;
   /** Activations of one run. */
   uint64_t scratch;
-  /** State of a session that does not depend on tokens. */
+  /** State that does not depend on tokens, of max_sequences sequences (0: of one). */
   uint64_t state_fixed;
   /** State of one token. */
   uint64_t state_per_token;
@@ -753,7 +757,7 @@ typedef struct accel_plugin_options {
   /** Of estimate only: [program.n_symbol] values to plan for, 0: the symbol's typical one.  NULL:
    *  all 0. */
   const int64_t *symbol;
-  /** Of estimate only: the outputs to be computed, those of entry 0 first.  NULL: all. */
+  /** Of estimate only: a byte for each output, entry by entry, 1: it is computed.  NULL: all. */
   const uint8_t *wanted;
   /** Of estimate only: [program.n_weight] 1 where weight_map will hand out pages of the
    *  checkpoint's file.  NULL: nowhere. */
@@ -793,7 +797,7 @@ typedef struct accel_plugin_run {
   uint32_t entry;
   /** [n_sequence] sequence ids of the items; only with a session. */
   const int32_t *sequence;
-  /** Items. */
+  /** Items, with a session; else 0. */
   uint32_t n_sequence;
   /** 0. */
   uint32_t reserved;
@@ -845,7 +849,8 @@ typedef struct accel_plugin {
   /** accel_plugin_sanitizer of this build; must be the core's. */
   uint32_t sanitizer;
   /** Lists the devices present, usable or not (then with the reason): writes up to `capacity`, *n
-   *  becomes how many there are.  Required. */
+   *  becomes how many there are.  Later calls name a device by its index in this list.
+   *  Required. */
   int32_t (*devices)(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
                      uint32_t *n, accel_plugin_error *error);
   /** Tells a device's memory now.  Required. */
@@ -880,7 +885,8 @@ typedef struct accel_plugin {
                          accel_plugin_error *error);
   /** Frees a session. */
   void (*session_free)(accel_plugin_session *session);
-  /** Does `verb` (accel_plugin_session_verb) with a sequence, which need not exist yet. */
+  /** Does `verb` (accel_plugin_session_verb) with a sequence.  One that does not exist has length
+   *  0, may be RESET or IMPORTed, and is ACCEL_PLUGIN_E_ARGUMENT to the other verbs. */
   int32_t (*session_control)(accel_plugin_session *session, int32_t verb, int32_t sequence,
                              int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error);
   /** Allocates n bytes on the device.  NULL, with the next two: there are no device tensors

@@ -139,6 +139,8 @@ ACCEL_API void accel_template_close(accel_template **chat_template);
  * @return ACCEL_ERROR_ARGUMENT: messages, tools, documents or variables are no such JSON; the
  *         model has no template of that name; or the template refuses the messages (its own words
  *         are the message).  ACCEL_ERROR_LIMIT: it does not end within the limits.
+ *         ACCEL_ERROR_FORMAT: what Python would raise as an error of the template.
+ *         ACCEL_ERROR_UNSUPPORTED: as accel_template_open().
  */
 ACCEL_API accel_status accel_template_render(accel_template *chat_template, const char *messages,
                                              const accel_template_params *params, char **text);
@@ -154,7 +156,8 @@ typedef struct accel_embed_params {
   const char *pooling;
   /** 1: vectors are scaled to length 1.  0: not.  -1 (default): as the model says. */
   int32_t normalize;
-  /** Put in front of each text; NULL: none, or the model's default prompt. */
+  /** Put in front of each text; "": nothing.  NULL: that of prompt_name, else the model's
+   *  default. */
   const char *prompt;
   /** One of the prompts of config_sentence_transformers.json, by name; NULL: none.  Not together
    *  with `prompt`, which wins. */
@@ -240,7 +243,8 @@ ACCEL_API accel_classify_params accel_classify_params_default(void);
 /**
  * Classifies texts: pipeline text-classification.
  *
- * @param pairs NULL, or n second texts for models that read pairs (entries may be NULL).
+ * @param pairs NULL, or n second texts for models that read pairs; an entry that is NULL or "" is
+ *              none.
  * @param params NULL: the defaults.
  * @param out freed with accel_classifications_free().
  * @return ACCEL_ERROR_ARGUMENT: an unknown function.
@@ -347,7 +351,8 @@ ACCEL_API accel_classify_tokens_params accel_classify_tokens_params_default(void
  *
  * @param params NULL: the defaults.
  * @param out freed with accel_token_entities_free().
- * @return ACCEL_ERROR_ARGUMENT: an unknown aggregation, or a stride without one.
+ * @return ACCEL_ERROR_ARGUMENT: an unknown aggregation; a stride without one, or one that is not
+ *         below the tokens of a piece.
  */
 ACCEL_API accel_status accel_classify_tokens(accel_endpoint *endpoint, const char *const *texts,
                                              uint32_t n,
@@ -365,12 +370,13 @@ typedef struct accel_qa_params {
   uint32_t size;
   /** Answers of each question; default 1, which 0 means, too. */
   uint32_t top_k;
-  /** Tokens by which windows of a long context overlap; default 128, at most half a window. */
+  /** Tokens by which windows of a long context overlap; default 128; more than half a window is
+   *  lowered to that. */
   uint32_t doc_stride;
   /** Tokens of the longest answer, at least 1; default 15. */
   uint32_t max_answer_len;
-  /** Tokens of a window, the question included; default 384, at most the model's limit, which 0
-   *  means. */
+  /** Tokens of a window, the question included; default 384; 0, and more than the model's
+   *  limit, mean that limit. */
   uint32_t max_seq_len;
   /** Tokens of the question, the rest of which is cut; default 64, which 0 means, too. */
   uint32_t max_question_len;
@@ -382,7 +388,7 @@ typedef struct accel_qa_params {
 
 /** One answer. */
 typedef struct accel_answer {
-  double score;       /**< probability of begin times that of end */
+  double score;       /**< probability of begin times that of end, added up over equal texts */
   /** First code point of it in the context. */
   int64_t start;
   /** Code point behind its last one. */
@@ -423,7 +429,8 @@ typedef struct accel_fill_params {
   uint32_t size;
   /** Tokens for each mask, best first; default 5, which 0 means, too. */
   uint32_t top_k;
-  /** Only these tokens are scored; NULL: the whole vocabulary. */
+  /** Only these are scored, each as its first token; those without a token are left out.  NULL: the
+   *  whole vocabulary. */
   const accel_strings *targets;
 } accel_fill_params;
 
@@ -453,7 +460,8 @@ ACCEL_API accel_fill_params accel_fill_params_default(void);
  *              `<mask>`).
  * @param params NULL: the defaults.
  * @param out freed with accel_fills_free().
- * @return ACCEL_ERROR_ARGUMENT: a text has no mask token, or no target has a token.
+ * @return ACCEL_ERROR_ARGUMENT: a text has no mask token, or it was cut off at the
+ *         model's limit; no target has a token.
  *         ACCEL_ERROR_UNSUPPORTED: the tokenizer has no mask token.
  */
 ACCEL_API accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts,

@@ -27,10 +27,10 @@
 #define ACCEL__SOUND_MAX_FRAMES (UINT64_C(1) << 30)
 
 typedef struct accel__sound {
-  float *samples; /* [frames], one channel, full scale -1 .. 1; malloc'd */
-  uint64_t frames;
-  uint32_t rate; /* per second */
-} accel__sound;  /* {0} is empty */
+  float *samples;  /* [frames], one channel, full scale -1 .. 1; malloc'd */
+  uint64_t frames; /* samples in the sound; the frames of a spectrogram are something else */
+  uint32_t rate;   /* per second */
+} accel__sound;    /* {0} is empty */
 
 /* Reads a sound file; channels are averaged.  ACCEL_ERROR_FORMAT names the file and what is
  * wrong with it: a size that its bytes do not bear out, a block alignment that does not fit, a

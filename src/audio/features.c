@@ -48,8 +48,8 @@ static float *padded(const float *samples, uint64_t n, uint64_t length, float va
   return out;
 }
 
-/* The logarithms of mel energies [mels, frames] of one sound: they end 8 below the highest, then (x
- * + 4) / 4. */
+/* Whisper's log10 mel spectrogram [mels, frames] of one sound: values below the maximum - 8 are
+ * raised to it, then (x + 4) / 4. */
 static accel_status whisper_one(const processor *p, const accel__sound *sound, uint64_t length,
                                 int64_t frames, accel__pool *pool, float *x) {
   const accel__audio_kernels *k = accel__audio_kernels_of(accel__isa_choose());
@@ -104,11 +104,12 @@ static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uin
     const uint64_t own = sounds[i].frames;
     float *x = out->values + (uint64_t)i * length;
     if (!own) return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has no samples", i);
-    /* without a mask the class cannot tell padding from sound, and neither do we */
-    const bool counts = p->do_normalize && own < length && !out->mask;
-    if (!p->do_normalize || counts) memcpy(x, sounds[i].samples, own * sizeof *x);
+    /* without a mask transformers' extractor normalises over the padding, too */
+    const bool padding_counts = p->do_normalize && own < length && !out->mask;
+    if (!p->do_normalize || padding_counts) memcpy(x, sounds[i].samples, own * sizeof *x);
     for (uint64_t k = own; k < length; k++) x[k] = p->padding_value;
-    if (p->do_normalize) normalise(counts ? x : sounds[i].samples, counts ? length : own, x);
+    if (p->do_normalize)
+      normalise(padding_counts ? x : sounds[i].samples, padding_counts ? length : own, x);
     for (uint64_t k = 0; out->mask && k < own; k++) out->mask[(uint64_t)i * length + k] = 1;
   }
   return ACCEL_OK;
@@ -147,7 +148,7 @@ static uint64_t draw(uint64_t *state, uint64_t below) {
   return (z ^ z >> 31) % below;
 }
 
-/* A short sound as long as the model wants it. */
+/* A short sound repeated or padded with zeros to max_samples, as p->padding says. */
 static float *clap_fill(const processor *p, const accel__sound *s) {
   const uint64_t length = p->max_samples, times = length / s->frames;
   uint64_t copies = p->padding == ACCEL__CLAP_REPEAT      ? times + 1
@@ -172,8 +173,9 @@ static void shrink(const float *mel, int64_t total, int64_t frames, int64_t mels
   }
 }
 
-/* The whole, squeezed, and a piece of each third: numpy's array_split gives the first thirds one
- * more where they are unequal. */
+/* Channel 0: the whole, resampled to `frames`.  Channels 1 to 3: crops of `frames` frames, whose
+ * starts are drawn from the first, middle and last third of all starts (split as numpy's
+ * array_split does). */
 static void fuse(const float *mel, int64_t total, int64_t frames, int64_t mels, uint64_t *random,
                  float *out) {
   const int64_t starts = total - frames + 1;
@@ -241,7 +243,7 @@ static accel_status clap(const processor *p, const accel__sound *sounds, uint32_
                        &out->is_longer[i]));
     longer |= out->is_longer[i];
   }
-  /* as the class does: one of them passes for long */
+  /* as ClapFeatureExtractor: when no sound is longer, one drawn at random is marked so */
   if (fusion && !longer) out->is_longer[draw(&random, n)] = 1;
   return ACCEL_OK;
 }

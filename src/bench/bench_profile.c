@@ -35,7 +35,7 @@ static bench_step *row_of(bench_collector *c, const accel_profile_step *told) {
 
 void bench_collect(void *user, const accel_profile_step *told) {
   bench_collector *c = user;
-  if (c->tokens_before || c->deaf) return;
+  if (c->tokens_before || c->paused) return;
   bench_step *step = row_of(c, told);
   if (!step || !step->node || !step->op) {
     c->failed = true;
@@ -57,7 +57,7 @@ static int by_index(const void *a, const void *b) {
   return (x->index > y->index) - (x->index < y->index);
 }
 
-void bench_collected(bench_collector *c, uint32_t runs, double wall_us) {
+void bench_collect_finish(bench_collector *c, uint32_t runs, double wall_us) {
   bench_profile *p = c->profile;
   p->runs = runs;
   p->wall_us = wall_us / runs;

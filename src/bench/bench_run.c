@@ -1,5 +1,5 @@
-/* bench_run.c - the timed loop: seeded inputs through the encoder of a model, or a generation from them,
- * the same work that its peers are given. */
+/* bench_run.c - the timed loop: seeded inputs through the encoder of a model, or a generation from
+ * them, the same work that its peers are given. */
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
 #include "bench/bench_inputs.h"
@@ -114,16 +114,16 @@ static accel_status profile_endpoint(const bench_params *params, work *w, bench_
   out->decoding = w->new_tokens > 1;
   w->collector = &collector;
   accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
-  collector.deaf = true; /* the plugin measures what its instructions allow meanwhile */
+  collector.paused = true; /* the plugin measures what its instructions allow meanwhile */
   if (out->decoding && status == ACCEL_OK) status = timed_run(w, &ms, &prefill_ms, &decode_ms);
-  collector.deaf = false;
+  collector.paused = false;
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
     status = timed_run(w, &ms, &prefill_ms, &decode_ms);
     wall += 1e3 * (out->decoding ? decode_ms : ms);
   }
   w->collector = NULL;
   accel_set_profile(w->endpoint, NULL, NULL);
-  bench_collected(&collector, params->iters * steps, wall);
+  bench_collect_finish(&collector, params->iters * steps, wall);
   return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
 }
 
@@ -200,7 +200,8 @@ static double median(double *sorted, uint32_t n) {
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-/* Rates of a generation, at the medians over all rounds; sorted: memory for all samples of a kind. */
+/* Rates of a generation, at the medians over all rounds; sorted: memory for all samples of a kind.
+ */
 static void summarise_generation(bench_result *r, double *sorted) {
   uint32_t n = r->rounds * r->iters;
   double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */

@@ -174,9 +174,9 @@ static int32_t span_of(const accel_tensor *positions, const layout *l) {
   return span > INT32_MAX ? INT32_MAX : (int32_t)span;
 }
 
-/* What the class's forward would put in place of an absent input in row b of the padded tensor; what
- * lies outside of the mask is not looked at.  scratch[width]: the row's ids.  False: the rule needs
- * ids, and there are none. */
+/* What the class's forward would put in place of an absent input in row b of the padded tensor;
+ * what lies outside of the mask is not looked at.  scratch[width]: the row's ids.  False: the rule
+ * needs ids, and there are none. */
 static bool default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m,
                         int32_t span, const layout *l, int64_t b, int32_t *scratch, int32_t *row) {
   int64_t real = 0; /* tokens that are no padding */
@@ -185,11 +185,11 @@ static bool default_row(accel__input_default rule, const accel_tensor *ids, cons
     scratch[s] = (int32_t)id;
     real += id != m->pad_id;
   }
-  accel__default_row_of of = {.ids = ids ? scratch : NULL,
-                              .n = l->width,
-                              .total_len = span,
-                              .pad_id = (int32_t)m->pad_id,
-                              .front = (int32_t)m->decoder_start_id};
+  accel__default_row_args of = {.ids = ids ? scratch : NULL,
+                                .n = l->width,
+                                .total_len = span,
+                                .pad_id = (int32_t)m->pad_id,
+                                .front = (int32_t)m->decoder_start_id};
   if (rule == ACCEL__DEFAULT_MASK_CUMSUM) of.position = -l->first[b];
   if (rule == ACCEL__DEFAULT_WRAPPED && ids) of.front = scratch[real > 0 ? real - 1 : 0];
   return accel__default_row(rule, &of, row);

@@ -14,8 +14,8 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
 accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *how,
                                 const accel_tensors *inputs, void **owned, accel__item *item);
 
-/* Position ids [3, tokens] of a model that places its pictures (accel__image_tokens.place) from these
- * tokens (ids .. tokens are set) and the sizes among the inputs; shift[n] may be NULL. */
+/* Position ids [3, tokens] (accel__image_tokens.mrope_positions) of these tokens (ids .. tokens are
+ * set) and the sizes among the inputs; rope_delta[n] may be NULL. */
 accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensors *inputs,
                                     const accel__mrope_input *tokens, int32_t *out,
                                     int32_t *rope_delta);

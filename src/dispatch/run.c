@@ -52,8 +52,9 @@ static accel_status fill_last_rows(const accel_endpoint *ep, const int32_t *ids,
   return ACCEL_OK;
 }
 
-/* An absent input of tokens, row by row.  A sequence's rows depend neither on its company nor on the
- * pieces it comes in: positions and lengths count what the session holds and what is still to come. */
+/* An absent input of tokens, row by row.  A sequence's rows depend neither on its company nor on
+ * the pieces it comes in: positions and lengths count what the session holds and what is still to
+ * come. */
 static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e,
                                    uint32_t input, const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &e->inputs[input];
@@ -67,13 +68,14 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
   bool made = !shifts || !batch->decoder_lengths || batch->decoder_lengths == batch->lengths;
   for (uint32_t b = 0; made && b < batch->n; b++) {
     const int32_t n = lengths[b], past = batch->past_len ? batch->past_len[b] : 0;
-    accel__default_row_of row = {.ids = ids,
-                                 .n = n,
-                                 .position = past + (batch->rope_delta ? batch->rope_delta[b] : 0),
-                                 .seen = past,
-                                 .total_len = batch->total_len ? batch->total_len[b] : past + n,
-                                 .pad_id = (int32_t)ep->model->pad_id,
-                                 .front = (int32_t)ep->model->decoder_start_id};
+    accel__default_row_args row = {
+        .ids = ids,
+        .n = n,
+        .position = past + (batch->rope_delta ? batch->rope_delta[b] : 0),
+        .seen = past,
+        .total_len = batch->total_len ? batch->total_len[b] : past + n,
+        .pad_id = (int32_t)ep->model->pad_id,
+        .front = (int32_t)ep->model->decoder_start_id};
     if (in->otherwise == ACCEL__DEFAULT_WRAPPED && ids) row.front = ids[n - 1];
     made = accel__default_row(in->otherwise, &row, out);
     out += n;

@@ -10,6 +10,7 @@
 static inline uint8_t accel_nibble(const uint8_t *packed, size_t i) {
   return packed[i / 2] >> (i % 2 * 4) & 15;
 }
+/* Sets element i.  Rewrites the byte that it shares with its neighbour: one thread a byte. */
 static inline void accel_nibble_set(uint8_t *packed, size_t i, uint8_t code) {
   const unsigned shift = (unsigned)(i % 2 * 4);
   packed[i / 2] = (uint8_t)((packed[i / 2] & ~(15u << shift)) | (unsigned)(code & 15) << shift);

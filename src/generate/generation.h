@@ -79,8 +79,8 @@ accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_p
 accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
                                      const accel_generate_params *params, accel_generations **out);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n,
                              const accel_generate_params *params, accel_generations **out);
 

@@ -1,6 +1,6 @@
-/* image_text.h - accel_generate_images: texts from pictures and prompts.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* image_text.h - accel_generate_images: texts from pictures and prompts. Behind the public
+ * functions of the same names (the public headers say what they do); arguments are already checked.
+ */
 #ifndef ACCEL_GENERATE_IMAGE_TEXT_H
 #define ACCEL_GENERATE_IMAGE_TEXT_H
 

@@ -1,5 +1,5 @@
-/* text2text.h - accel_text2text: summaries, translations and other texts from texts.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
+/* text2text.h - accel_text2text: summaries, translations and other texts from texts. Behind the
+ * public functions of the same names (the public headers say what they do); arguments are already
  * checked. */
 #ifndef ACCEL_GENERATE_TEXT2TEXT_H
 #define ACCEL_GENERATE_TEXT2TEXT_H

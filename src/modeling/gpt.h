@@ -15,12 +15,11 @@ typedef enum accel__qkv {
 } accel__qkv;
 
 typedef struct accel__gpt {
-  /* embedding: width of the table, 0: hidden (OPT) */
+  /* inner: width of the feed-forward; embedding: width of the table, 0: hidden (OPT) */
   int64_t vocab, hidden, layers, heads, kv_heads, inner, embedding;
-  int64_t positions,
-      /* rows of the position table, and those in front of position 0; positions 0: no table */
-      first_position;
-  int64_t longest; /* positions a model without a table was made for; 0 none */
+  int64_t positions;      /* rows of the position table from position 0 on; 0: no table */
+  int64_t first_position; /* rows of the stored table in front of position 0 (OPT: 2) */
+  int64_t longest;        /* positions a model without a table was made for; 0 none */
   accel__input_default position_rule;
   double eps;
   bool tied, bias, norm_affine; /* bias: of all linears */

@@ -173,7 +173,7 @@ void accel__add_mrope_positions(accel__build *b) {
 }
 
 void accel__add_total_len(accel__build *b) {
-  b->total_len = token_input(b, "rope_span", INT32_MAX, ACCEL__DEFAULT_TOTAL_LEN);
+  b->total_len = token_input(b, "total_len", INT32_MAX, ACCEL__DEFAULT_TOTAL_LEN);
 }
 
 /* ---- layers ---- */

@@ -88,8 +88,8 @@ typedef enum accel__input_default {
   /* the same with the row's last token that is no padding in front (mBART) */
   ACCEL__DEFAULT_WRAPPED,
   /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
-   * length; in a session: tokens held after the run. Rope types that change with the length read
-   * it */
+   * length; in a session: tokens after the run (past_len and the new ones).  Rope types that change
+   * with the length read it */
   ACCEL__DEFAULT_TOTAL_LEN
 } accel__input_default;
 /* How a DERIVED input comes about. */

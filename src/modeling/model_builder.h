@@ -215,7 +215,7 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
                           int64_t offset);
 /* position_ids [3,T] (ACCEL__INPUT_MROPE), row numbers where nothing is said */
 void accel__add_mrope_positions(accel__build *b);
-void accel__add_total_len(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_TOTAL_LEN */
+void accel__add_total_len(accel__build *b); /* "total_len": see ACCEL__DEFAULT_TOTAL_LEN */
 
 /* ---- layers ---- */
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act

@@ -92,7 +92,7 @@ static void llama3(const rope_params *p, int64_t dims, double *freq) {
 
 /* ---- types that change with the length of the call: frequencies of each row ---- */
 
-/* rope_span [T] as numbers. */
+/* total_len [T] as numbers. */
 static accel__tensor span_rows(accel__build *b) {
   if (b->total_len < 0) accel__add_total_len(b);
   accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32);

@@ -40,7 +40,7 @@ accel_status accel__rope_config(accel__build *b, const char *layer_type, double 
 accel_status accel__rope_divide(const accel__build *b, const int64_t *section, uint32_t n,
                                 accel__rope *rope);
 /* Rotates the heads of x [T, heads*head_dim] by b->position_ids: [T], or [3,T] by `section`.  Types
- * that change with the length of the call add the input "rope_span" (ACCEL__DEFAULT_TOTAL_LEN) when
+ * that change with the length of the call add the input "total_len" (ACCEL__DEFAULT_TOTAL_LEN) when
  * they first rotate. */
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope);
 

@@ -83,7 +83,7 @@ static accel_status read_config(accel__build *b, blip *m, bool text) {
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__divides(b, "num_attention_heads", m->heads, "hidden_size", m->hidden));
-  ACCEL_TRY(accel__read_token_ids(b, 30522, 2, 0));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 30522, /*eos*/ 2, /*pad*/ 0));
   ACCEL_TRY(read_ends(b));
   m->encoder_hidden = m->vision.hidden;
   ACCEL_TRY(accel__enter_config(b, NULL));

@@ -22,7 +22,7 @@ accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
       ACCEL_FIELD_BOOL("apply_residual_connection_post_layernorm", &c->residual_normed),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(b, 1, 2, -1));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 1, /*eos*/ 2, /*pad*/ -1));
   c->inner = 4 * c->hidden;
   c->kv_heads = c->heads;
   c->slopes = accel__alibi_slopes(b, c->heads);

@@ -12,7 +12,7 @@ static accel__tensor predictions(accel__build *b, const accel__bert_config *c, a
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
-  b->in_head = true;
+  b->in_head = true; /* names of tensors from here on have no "electra." in front */
   if (b->is_base) {
     accel__add_output(b, "last_hidden_state", x, 0);
     /* replaced-token detection: one logit a token */
@@ -55,7 +55,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   ACCEL_TRY(accel__read_fields(&b, &field, 1));
   ACCEL_TRY(accel__bert_read(&b, &c));
   ACCEL_TRY(accel__refuse_relative_positions(&b));
-  accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, 0);
+  accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, /*position_offset*/ 0);
   if (c.embedding != c.hidden)
     x = accel__dense_layer(&b, x, c.hidden, true, -1, NULL, "embeddings_project");
   x = accel__bert_encoder(&b, &c, x);

@@ -69,7 +69,7 @@ accel_status accel__falcon_read(accel__build *b, accel__gpt *c) {
       ACCEL_FIELD_ACT("activation", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(b, 11, 11, -1));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 11, /*eos*/ 11, /*pad*/ -1));
   ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
   if (c->inner == 0) c->inner = 4 * c->hidden;
   ACCEL_TRY(arrange(b, c, &s, kv_heads == 0 ? c->heads : kv_heads));

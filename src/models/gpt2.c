@@ -45,7 +45,7 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
       ACCEL_FIELD_ACT("activation_function", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(b, 50256, 50256, -1));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 50256, /*eos*/ 50256, /*pad*/ -1));
   if (cross) return accel__refuse(b, "field 'add_cross_attention': true is not supported");
   if (c->inner == 0) c->inner = 4 * c->hidden;
   c->kv_heads = c->heads;

@@ -51,7 +51,7 @@ accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
       ACCEL_FIELD_ACT("hidden_act", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(b, 0, 2, -1));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 0, /*eos*/ 2, /*pad*/ -1));
   ACCEL_TRY(read_rope(b, c, positions));
   c->no_attention_bias = !attention_bias;
   c->kv_heads = c->heads;

@@ -46,7 +46,7 @@ accel_status accel__opt_read(accel__build *b, accel__gpt *c) {
       ACCEL_FIELD_ACT("activation_function", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(b, 2, 2, 1));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 2, /*eos*/ 2, /*pad*/ 1));
   c->post_norm = !before;
   if (!before || no_last) c->last_norm = NULL;
   c->kv_heads = c->heads;

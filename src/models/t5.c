@@ -38,7 +38,7 @@ static accel_status read_config(accel__build *b, accel__t5 *c) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(read_feed_forward(b, c));
   if (c->decoder_layers < 0) c->decoder_layers = c->layers;
-  ACCEL_TRY(accel__read_token_ids(b, -1, 1, 0));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ -1, /*eos*/ 1, /*pad*/ 0));
   if (b->model->decoder_start_id < 0) b->model->decoder_start_id = c->start;
   b->model->hidden_size = c->hidden;
   return accel__read_labels(b);

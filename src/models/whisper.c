@@ -65,7 +65,7 @@ static accel_status read_config(accel__build *b, whisper *m) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__divides(b, "encoder_attention_heads", m->enc_heads, "d_model", m->hidden));
   ACCEL_TRY(accel__divides(b, "decoder_attention_heads", m->dec_heads, "d_model", m->hidden));
-  ACCEL_TRY(accel__read_token_ids(b, 50256, 50256, 50256));
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 50256, /*eos*/ 50256, /*pad*/ 50256));
   if (b->model->decoder_start_id < 0) b->model->decoder_start_id = 50257;
   b->model->is_encoder_decoder = true;
   b->model->hidden_size = m->hidden;

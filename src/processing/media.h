@@ -26,8 +26,8 @@ accel_status accel__join_tensors(accel_tensors **a, accel_tensors **b, accel_ten
  * them. */
 accel_status accel__media_directory(const accel_endpoint *ep, const char **out);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__preprocess(accel *ctx, const char *model, const accel_preprocess_params *params,
                                accel_tensors **out);
 

@@ -68,7 +68,8 @@ typedef struct accel__piece_result {
 typedef accel_status (*accel__piece_fn)(void *user, const accel__piece_result *result);
 
 /* Runs all pieces through `entry`, asking for outputs[n_outputs] of it, and calls fn once a piece
- * (longest first).  `what` names the work for progress callbacks. */
+ * (longest first), on the caller's thread, one piece at a time.  `what` names the work for progress
+ * callbacks. */
 accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
                                uint32_t n_outputs, const accel__piece_list *pieces,
                                const char *what, accel__piece_fn fn, void *user);

@@ -1,5 +1,6 @@
-/* shape.c - shape, dtype and space inference: what the ops share, and the ops over rows (linear ...
- * selective_scan). */
+/* shape.c - shape inference of program nodes: helpers that all ops share, and every op that
+ * shape_conv.c does not have.  program_internal.h says what accel__infer holds.  Dims of a failed
+ * node are -1, and the program fails. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +107,7 @@ static accel__dim times(accel__infer *c, accel__dim a, int64_t n) {
   return accel__dim_op(c->p, ACCEL_PLUGIN_DIM_MUL, a, accel__const_dim(c->p, n));
 }
 
-/* The constant behind a dim, or a complaint that names the operand. */
+/* The value of a constant dim; a symbolic one is an error that names operand i. */
 static bool constant_dim(accel__infer *c, uint32_t i, accel__dim dim, int64_t *out) {
   return accel__dim_value(c->p, dim, out) ||
          accel__wrong(c, "a dim of %s must be a constant", operand_name(c, i));
@@ -114,7 +115,7 @@ static bool constant_dim(accel__infer *c, uint32_t i, accel__dim dim, int64_t *o
 
 static bool expect_space(accel__infer *c, int key, int64_t space) {
   return (space >= 0 && space < (int64_t)c->p->n_space) ||
-         accel__wrong(c, "%s %lld is no row space", accel__attr_name(key), (long long)space);
+         accel__wrong(c, "%s: there is no row space %lld", accel__attr_name(key), (long long)space);
 }
 
 /* Rows of a space as one dim. */
@@ -193,7 +194,7 @@ static bool key_value(accel__infer *c, uint32_t i, int64_t kv_heads, int64_t kv_
     return accel__wrong(c, "%s's %lld columns do not fall into %lld heads", operand_name(c, i),
                         (long long)all, (long long)kv_heads);
   if (!accel__dims_equal(c->p, t->dim[0], space_rows(c, kv_space)))
-    return accel__wrong(c, "%s has not the rows of kv_space", operand_name(c, i));
+    return accel__wrong(c, "dim 0 of %s is not the row count of kv_space", operand_name(c, i));
   *width = all / kv_heads;
   return true;
 }
@@ -231,9 +232,8 @@ static bool attention_bias(accel__infer *c, int64_t heads, accel__dim columns) {
   }
 }
 
-/* Second output: [listed heads, Tq, keys of the longest item at most]. */
-static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64_t q_space,
-                            int64_t kv_space) {
+/* Second output [listed heads, Tq, S]: S is the `rows` of kv_space, a bound on one item's keys. */
+static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64_t kv_space) {
   if (c->n_out < 2) return true;
   const accel_plugin_attr *probs = accel__attr_at(c, ACCEL_PLUGIN_ATTR_PROBS);
   if (probs == NULL || probs->n == 0)
@@ -244,7 +244,6 @@ static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64
   }
   accel__result(c, 1, ACCEL_PLUGIN_F32, 3,
                 (int32_t[]){accel__const_dim(c->p, probs->n), tq, c->p->space[kv_space].rows}, -1);
-  (void)q_space;
   return true;
 }
 
@@ -264,7 +263,7 @@ bool accel__shape_ATTENTION(accel__infer *c) {
   if (c->state < 0 && (q == NULL || k == NULL || v == NULL))
     return accel__wrong(c, "q, k and v may only be absent with a state");
   if ((k == NULL) != (v == NULL) || (q == NULL && k == NULL))
-    return accel__wrong(c, "k and v come together");
+    return accel__wrong(c, "k and v must be given together, and q or k must be given");
   const accel_plugin_state *state = c->state >= 0 ? &c->p->state[c->state] : NULL;
   int64_t dk = state != NULL ? state->k_dim : 0, dv = state != NULL ? state->v_dim : 0, columns;
   if (k != NULL &&
@@ -287,9 +286,8 @@ bool accel__shape_ATTENTION(accel__infer *c) {
     return accel__wrong(c, "q's %lld columns are not %lld heads of %lld", (long long)columns,
                         (long long)heads, (long long)dk);
   if (!accel__dims_equal(c->p, q->dim[0], space_rows(c, q_space)))
-    return accel__wrong(c, "q has not the rows of q_space");
-  if (!attention_bias(c, heads, last_dim(q)) ||
-      !attention_probs(c, heads, q->dim[0], q_space, kv_space))
+    return accel__wrong(c, "dim 0 of q is not the row count of q_space");
+  if (!attention_bias(c, heads, last_dim(q)) || !attention_probs(c, heads, q->dim[0], kv_space))
     return false;
   accel__result(c, 0, ACCEL_PLUGIN_F32, 2, (int32_t[]){q->dim[0], width}, (int32_t)q_space);
   return true;
@@ -378,7 +376,7 @@ bool accel__shape_BINARY(accel__infer *c) {
     if (t[i] == NULL || t[i]->space < 0 || t[i]->rank != wide->rank || t[i]->dim[0] != dims[0])
       continue;
     if (space >= 0 && space != t[i]->space)
-      return accel__wrong(c, "the operands lie in different row spaces");
+      return accel__wrong(c, "the operands belong to different row spaces");
     space = t[i]->space;
   }
   accel__result(c, 0, t[1]->dtype, wide->rank, dims, space);
@@ -417,7 +415,8 @@ bool accel__shape_REDUCE(accel__infer *c) {
   if (space >= 0) {
     if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
     if (!accel__dims_equal(c->p, x->dim[0], space_rows(c, space)))
-      return accel__wrong(c, "x has not the rows of space '%s'", c->p->space[space].name);
+      return accel__wrong(c, "dim 0 of x is not the row count of space '%s'",
+                          c->p->space[space].name);
     memcpy(dims, x->dim, sizeof dims);
     dims[0] = c->p->space[space].items;
     accel__result(c, 0, dtype, x->rank, dims, -1);
@@ -456,7 +455,7 @@ bool accel__shape_MOE(accel__infer *c) {
     return false;
   bool gated = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) != ACCEL_PLUGIN_GLU_NONE;
   if (accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) == ACCEL_PLUGIN_GLU_SEPARATE)
-    return accel__wrong(c, "moe packs gate and up in one weight");
+    return accel__wrong(c, "moe does not take glu=separate: w_gate_up holds gate and up together");
   accel__dim experts = up->dim[0], inner = down->dim[2];
   if (!accel__dims_equal(c->p, idx->dim[0], x->dim[0]) || !expect_2(c, 2, idx->dim[0], idx->dim[1]))
     return accel__wrong(c, "idx and wt should be [T,k]");
@@ -480,7 +479,7 @@ bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
   if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
   accel__dim rows = x->dim[0], d = x->dim[1], h = dt->dim[1];
   if (!accel__dims_equal(c->p, rows, space_rows(c, space)))
-    return accel__wrong(c, "x has not the rows of its space");
+    return accel__wrong(c, "dim 0 of x is not the row count of its space");
   if (version == 1) {
     if (!expect_2(c, 1, rows, d) || !accel__expect_rank(c, 2, 2) || !expect_2(c, 2, d, a->dim[1]) ||
         !expect_2(c, 3, rows, a->dim[1]))

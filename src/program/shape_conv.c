@@ -312,7 +312,7 @@ bool accel__shape_CONCAT(accel__infer *c) {
       fits = k == axis || accel__dims_equal(c->p, x->dim[k], first->dim[k]);
     if (!fits) return accel__wrong(c, "operand %u does not fit the first off the axis", i);
     if (space >= 0 && x->space >= 0 && x->space != space)
-      return accel__wrong(c, "the operands lie in different row spaces");
+      return accel__wrong(c, "the operands belong to different row spaces");
     dims[axis] = accel__dim_op(c->p, ACCEL_PLUGIN_DIM_ADD, dims[axis], x->dim[axis]);
   }
   accel__result(c, 0, first->dtype, first->rank, dims, space);

@@ -56,7 +56,7 @@ typedef struct accel__registry_model {
   uint32_t hardware; /* bit i: accel__hardware_names[i] is listed */
   /* [hardware] bit i: accel__precision_names[i] is listed */
   uint32_t precision[ACCEL__HARDWARE_MAX];
-  const char *const *keep_fp32; /* of weights that stay fp32: accel__precision_for */
+  const char *const *keep_fp32; /* patterns of weights' names: accel__precision_for */
   uint32_t n_keep_fp32;
   /* a config.json at the true shape, for models without local weights; NULL: none */
   const accel__json *config;
@@ -77,6 +77,8 @@ void accel__registry_free(accel__registry **registry); /* NULL-safe */
 accel_status accel__registry_add(accel__registry *registry, const char *json, size_t n,
                                  const char *name);
 
+/* *out belongs to the registry.  A directory's entry is derived when it is first looked up, and
+ * kept. */
 accel_status accel__registry_lookup(accel__registry *registry, const char *model,
                                     const accel__registry_model **out);
 /* The whole entry as JSON, malloc'd; model NULL:
@@ -98,9 +100,9 @@ accel_status accel__registry_hardware_supported(accel__registry *registry, const
 accel_status accel__registry_precision_supported(accel__registry *registry, const char *model,
                                                  const char *hardware, const char *precision,
                                                  int *supported);
-/* base + hardware + precision, in that order, each once; hardware, precision may be NULL.  What is
- * not listed adds a line "unsupported: fp16 on cpu, use fp32 instead".  *out is ONE malloc'd block;
- * on failure NULL. */
+/* Packages that a model needs: its own, then the hardware's, then the precision's, each once;
+ * hardware, precision may be NULL.  What is not listed adds a line "unsupported: fp16 on cpu, use
+ * fp32 instead".  *out is ONE malloc'd block; on failure NULL. */
 accel_status accel__registry_dependencies(accel__registry *registry, const char *model,
                                           const char *hardware, const char *precision,
                                           accel_strings **out);

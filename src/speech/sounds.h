@@ -1,6 +1,5 @@
-/* sounds.h - accel_classify_sounds: labels of sounds.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* sounds.h - accel_classify_sounds: labels of sounds. Behind the public functions of the same names
+ * (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_SPEECH_SOUNDS_H
 #define ACCEL_SPEECH_SOUNDS_H
 

@@ -15,7 +15,7 @@
 
 /* ---- windows ---- */
 
-/* Samples in which windows are counted: those of one frame of labels (inputs_to_logits_ratio); 1
+/* Samples of one frame of labels (inputs_to_logits_ratio), of which windows are whole multiples; 1
  * for Whisper. */
 static accel_status frame_samples(const accel_endpoint *ep, double *out) {
   const accel__json *strides = NULL;
@@ -91,7 +91,7 @@ accel_status accel__window_tensors(const accel__speech *s, const accel__window *
 typedef struct ctc_job {
   accel__speech *s;
   accel__ctc ctc;
-  double frame; /* samples */
+  double frame; /* samples of one frame of labels */
   int64_t *ids; /* [n] labels of the sound so far */
   int64_t n, capacity;
 } ctc_job;

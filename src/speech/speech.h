@@ -39,8 +39,8 @@ accel_status accel__window_tensors(const accel__speech *s, const accel__window *
 accel_status accel__speech_by_ctc(accel__speech *s);
 accel_status accel__speech_by_whisper(accel__speech *s);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, uint32_t n,
                                const accel_transcribe_params *params, accel_transcripts **out);
 

@@ -1,6 +1,5 @@
-/* classify.h - accel_classify: texts, or pairs of texts, to labels.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* classify.h - accel_classify: texts, or pairs of texts, to labels. Behind the public functions of
+ * the same names (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_TASKS_CLASSIFY_H
 #define ACCEL_TASKS_CLASSIFY_H
 

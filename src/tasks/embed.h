@@ -1,6 +1,5 @@
-/* embed.h - accel_embed: texts to embeddings.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* embed.h - accel_embed: texts to embeddings. Behind the public functions of the same names (the
+ * public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_TASKS_EMBED_H
 #define ACCEL_TASKS_EMBED_H
 

@@ -1,6 +1,5 @@
-/* fill_mask.h - accel_fill_mask: what fits a masked token.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* fill_mask.h - accel_fill_mask: what fits a masked token. Behind the public functions of the same
+ * names (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_TASKS_FILL_MASK_H
 #define ACCEL_TASKS_FILL_MASK_H
 

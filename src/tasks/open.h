@@ -8,14 +8,18 @@
 /* params are complete (accel_init_params_default first).  The endpoint joins its context's list. */
 accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params,
                          accel_endpoint **out);
-/* Only what needs no device: model, program, checkpoint, tokenizer.  Not in the context's list:
- * freed with accel__endpoint_free. */
+/* Model, program, tokenizer and the checkpoint's headers (none with random_weights), but no device.
+ * Not in the context's list: freed with accel__endpoint_free.  *entry: the registry's; NULL: the
+ * model is not listed. */
 accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_params *params,
                              const accel__registry_model **entry, accel_endpoint **out);
-void accel__close(accel_endpoint **endpoint); /* runs what is queued, leaves the list, frees */
+/* Runs what is queued, takes the endpoint out of the list, frees it and sets *endpoint to NULL; it
+ * must not be NULL. */
+void accel__close(accel_endpoint **endpoint);
 
-/* config.json of the transformer's directory; transformer NULL (no local files): the registry's
- * config at the model's true shape. */
+/* Reads config.json of the directory `transformer`; NULL (no local files): the config of `entry` is
+ * taken.  *out is freed with accel__json_free; `arena` gets its name alone.
+ * ACCEL_ERROR_NOT_FOUND: neither is there. */
 accel_status accel__read_model_config(const char *model, const char *transformer,
                                       const accel__registry_model *entry, accel__arena *arena,
                                       accel__json_file *out);

@@ -19,8 +19,8 @@ accel_status accel__picture_run(const accel__picture_job *job, const accel_media
                                 const char *const *names, uint32_t n_names, int32_t side[2],
                                 accel_tensors **out);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                     const accel_classify_params *params,
                                     accel_classifications **out);

@@ -2,13 +2,12 @@
  * (transformers 5 dropped that pipeline).
  *
  * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end
- * logits of tokens outside the context get -10000 and then a softmax each; a span's score is the
- * product; spans are at most max_answer_len tokens long. The best spans of each window (2 top_k +
- * 10 when they are widened to words, for then several become one) are turned into text, and equal
- * texts, in any letter case and at any place, are one answer with the scores added.  Where a
- * context has fewer than top_k spans there are fewer answers; the pipeline then fills up with spans
- * of score 0.
- */
+ * logits of tokens outside the context, except [CLS], become -10000, and each goes through a
+ * softmax over the window; a span's score is the product; spans are at most max_answer_len tokens
+ * long.  The best top_k spans of each window (2 top_k + 10 when they are widened to words, for then
+ * several become one) are turned into text, and equal texts, in any letter case and at any place,
+ * are one answer with the scores added.  Where a context has fewer than top_k spans there are fewer
+ * answers; the pipeline then fills up with spans of score 0. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@
 
 typedef struct span_answer {
   double score;
-  uint32_t window, rank; /* of the context; of the window's spans, best first */
+  uint32_t window, rank; /* number of the window in its context; place among its spans, 0 best */
   int64_t start, end;    /* code points in the context */
   accel__span bytes;
 } span_answer;
@@ -32,7 +31,7 @@ typedef struct qa_job {
   const accel__encoding *enc;
   accel__piece_list windows;
   uint32_t max_seq_len, doc_stride;
-  int32_t cls;
+  int32_t cls;         /* id of the [CLS] token; -1: none */
   span_answer **found; /* [n] growing */
   uint32_t *count;
   double *no_answer; /* [n] the lowest score of the empty answer over the windows */
@@ -233,7 +232,7 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
 
 /* ---- windows ---- */
 
-/* As in the pipeline there is nothing to find in nothing. */
+/* Empty questions and contexts are errors, as in the pipeline. */
 static accel_status check_texts(const char *const *questions, const char *const *contexts,
                                 uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
@@ -243,7 +242,7 @@ static accel_status check_texts(const char *const *questions, const char *const 
   return ACCEL_OK;
 }
 
-/* The question cut to max_question_len tokens: its first characters that make them. */
+/* Cuts each question behind its first `limit` tokens; the copies live in `arena`. */
 static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n,
                                   uint32_t limit, accel__arena *arena, const char *const **out) {
   const char **made = accel__arena_array(arena, n, sizeof *made);
@@ -263,8 +262,8 @@ static accel_status cut_questions(accel_endpoint *ep, const char *const *questio
   return status;
 }
 
-/* Window and overlap as the pipeline defaults them: 384 or the model's limit; the smaller of 128
- * and half the window. */
+/* Window: max_seq_len, at most the model's limit; 0: that limit.  Overlap: doc_stride, at most half
+ * a window. */
 static accel_status choose_window(qa_job *job) {
   uint32_t limit = accel__processor_for(job->ep)->max_length;
   job->max_seq_len = job->params->max_seq_len && job->params->max_seq_len < limit

@@ -1,6 +1,5 @@
-/* qa.h - accel_qa: answers as spans of a context.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* qa.h - accel_qa: answers as spans of a context. Behind the public functions of the same names
+ * (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_TASKS_QA_H
 #define ACCEL_TASKS_QA_H
 

@@ -1,6 +1,6 @@
-/* rerank.h - accel_rerank: documents in the order in which they answer a query.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* rerank.h - accel_rerank: documents in the order in which they answer a query. Behind the public
+ * functions of the same names (the public headers say what they do); arguments are already checked.
+ */
 #ifndef ACCEL_TASKS_RERANK_H
 #define ACCEL_TASKS_RERANK_H
 

@@ -35,8 +35,8 @@ accel_status accel__segment_queries(const accel__picture_job *job, const accel_t
                                     const int32_t side[2], const accel_segment_params *how,
                                     accel__segmented *to);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint32_t n,
                             const accel_segment_params *params, accel_segmentations **out);
 accel_status accel__draw_objects(const accel_media *image, const accel_detection *objects,

@@ -1,6 +1,5 @@
-/* token_class.h - accel_classify_tokens: the entities in texts.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* token_class.h - accel_classify_tokens: the entities in texts. Behind the public functions of the
+ * same names (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_TASKS_TOKEN_CLASS_H
 #define ACCEL_TASKS_TOKEN_CLASS_H
 

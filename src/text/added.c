@@ -22,7 +22,8 @@ static int32_t longest(const accel__trie *trie, const accel__char *chars, size_t
 
 static bool is_word(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WORD); }
 
-/* Does the token that matched chars[at..end) of n stand? */
+/* Whether the match chars[at..end) counts: not if special tokens are ignored, and for single_word
+ * only between characters that are no word characters. */
 static bool accepted(const accel__added *added, bool ignore_special, const accel__char *chars,
                      size_t n, size_t at, size_t end) {
   if (ignore_special && added->special) return false;
@@ -39,7 +40,7 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
                                 bool ignore_special, const accel__char *chars, size_t n,
                                 size_t first, accel__splits *out) {
   const int32_t empty = trie == &t->normalized_trie ? t->empty_added - 1 : -1;
-  size_t from = 0, matched = SIZE_MAX; /* not yet in a split; end of the last match */
+  size_t from = 0, matched = SIZE_MAX; /* start of the text not pushed yet; end of the last match */
   for (size_t i = 0; (trie->n && i < n) || (empty >= 0 && i <= n);) {
     const bool begins = i < n && trie->n && accel__trie_begins(trie, chars[i].c);
     if (!begins && empty < 0) {
@@ -50,9 +51,9 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
     int32_t index = begins ? longest(trie, chars + i, n - i, &length) : -1;
     const size_t start = i;
     size_t at = i, end = i + length;
-    /* one that normalization left nothing of stands between all others */
+    /* a token whose normalized form is empty matches wherever no other token does */
     if (index < 0 && start != matched) index = empty;
-    /* a match that is refused is stepped over all the same */
+    /* the text of a refused match is not searched again */
     i = length ? end : i + 1;
     if (length) matched = end;
     if (index < 0 || !accepted(&t->added[index], ignore_special, chars, n, at, end)) continue;
@@ -88,7 +89,8 @@ static accel_status index_by_id(accel__tokenizer *t) {
   t->added_by_id = accel__arena_array(&t->arena, t->added_ids, sizeof *t->added_by_id);
   if (!t->added_by_id) return accel__no_memory(t->added_ids * sizeof *t->added_by_id);
   for (size_t i = 0; i < t->added_n; ++i) t->added_by_id[t->added[i].id] = (uint32_t)i + 1;
-  /* of tokens listed twice the last counts, but the package keeps these two */
+  /* Of tokens with one id the last counts; as in Hugging Face's tokenizers it is skipped if any of
+   * them is special, and shown normalized if any of them is normalized. */
   for (size_t i = 0; i < t->added_n; ++i) {
     const accel__added *a = &t->added[i];
     accel__added *counts = &t->added[t->added_by_id[a->id] - 1];
@@ -123,8 +125,8 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   return status;
 }
 
-/* Index + 1 of the token of which normalization leaves nothing, 0 none: of several the first,
- * special ones before others. */
+/* Index + 1 of the token whose normalized form is empty, 0: none.  Special ones come first, then
+ * the lowest index. */
 static int32_t empty_one(const accel__tokenizer *t) {
   int32_t found = 0;
   for (size_t i = t->added_n; i-- > 0;) {

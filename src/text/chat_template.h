@@ -36,10 +36,12 @@
 typedef struct accel__chat_template accel__chat_template;
 
 /* path: a file of one template, or a directory. Reads tokenizer_config.json (chat_template: a
- * string, or a list of {name, template}), then chat_template.json (older processors),
- * chat_template.jinja and additional_chat_templates/NAME.jinja, which win in this order; and the
- * special tokens (bos_token ...), which templates see as variables.  ACCEL_ERROR_NOT_FOUND when the
- * model has no template; ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
+ * string, or a list of {name, template}), then chat_template.json (older processors), whose
+ * templates replace those of the same name.  If chat_template.jinja or
+ * additional_chat_templates/NAME.jinja give any, only these count.  Special tokens (bos_token ...),
+ * which templates see as variables, come from special_tokens_map.json, then from
+ * tokenizer_config.json, which wins.  ACCEL_ERROR_NOT_FOUND when the model has no template;
+ * ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
 accel_status accel__chat_template_load(const char *path, accel__chat_template **out);
 /* One template from its text; `name` stands for the file in messages.  No special tokens are
  * defined. */
@@ -48,8 +50,8 @@ accel_status accel__chat_template_parse(const char *text, size_t n, const char *
 void accel__chat_template_free(accel__chat_template **chat); /* NULL-safe, sets NULL */
 
 size_t accel__chat_template_count(const accel__chat_template *chat);
-/* Name of template i ("default" for the only one) and its text, NUL-terminated; both live with
- * `chat`. */
+/* Name of template i ("default" unless the file names it) and its text, NUL-terminated; both live
+ * with `chat`. */
 const char *accel__chat_template_name(const accel__chat_template *chat, size_t i);
 const char *accel__chat_template_text(const accel__chat_template *chat, size_t i);
 
@@ -60,7 +62,8 @@ typedef struct accel__chat_request {
   const accel__json *documents; /* array of objects, or NULL */
   /* object: more variables of the template (enable_thinking ...), or NULL */
   const accel__json *variables;
-  /* of the template; NULL: "tool_use" when there are tools and such a template, else "default" */
+  /* of the template; NULL: "tool_use" when there are tools and such a template, else "default",
+   * else the only one */
   const char *name;
   bool add_generation_prompt;  /* end with the header of the assistant's next message */
   bool continue_final_message; /* end inside the last message, so that the model goes on with it */
@@ -76,13 +79,13 @@ typedef struct accel__chat_spans {
   size_t n, capacity;
 } accel__chat_spans; /* {0} is empty; free(at) */
 
-/* Appends the rendered conversation to `out`; `spans` may be NULL.  Any number of threads at once.
- * Errors: ACCEL_ERROR_ARGUMENT when messages are not an array of objects, when there is no template
- * of that name, when the template itself refuses (raise_exception: the message is passed on), or
- * continue_final_message finds nothing to continue; ACCEL_ERROR_FORMAT for what Python would raise
- * as an error of the template (undefined names in arithmetic, wrong types); ACCEL_ERROR_UNSUPPORTED
- * for what is not implemented; ACCEL_ERROR_LIMIT for a template without end.  Each names template
- * and line. */
+/* Appends the rendered conversation to `out`, which is unchanged on failure; `spans` may be NULL
+ * and is replaced.  Any number of threads at once. Errors: ACCEL_ERROR_ARGUMENT when messages are
+ * not an array of objects, when there is no template of that name, when the template itself refuses
+ * (raise_exception: the message is passed on), or continue_final_message finds nothing to continue;
+ * ACCEL_ERROR_FORMAT for what Python would raise as an error of the template (undefined names in
+ * arithmetic, wrong types); ACCEL_ERROR_UNSUPPORTED for what is not implemented; ACCEL_ERROR_LIMIT
+ * for a template without end.  Each names template and line. */
 accel_status accel__chat_template_render(const accel__chat_template *chat,
                                          const accel__chat_request *request, accel__buffer *out,
                                          accel__chat_spans *spans);

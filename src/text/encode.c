@@ -1,5 +1,5 @@
 /* encode.c - one text or pair from bytes to an accel__encoding: the steps in order, truncation,
- * post-processor. */
+ * post-processor.  "The package" is Hugging Face's tokenizers, whose results are followed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +148,7 @@ static accel_status tokenize_sequence(const accel__tokenizer *t, const char *tex
 
 /* ---- truncation ---- */
 
-/* Tokens [start, end) of one text: what is kept, then what overflows. */
+/* Tokens [start, end) of one text.  The first part of a text is kept, the others overflow. */
 typedef struct accel__part {
   size_t start, end;
 } accel__part;
@@ -165,8 +165,8 @@ static accel_status push_part(accel__encode_scratch *s, parts *p, size_t start, 
   return ACCEL_OK;
 }
 
-/* Cuts n tokens into parts of `keep`, neighbours sharing `stride`, from the left or from the
- * right. */
+/* Cuts n tokens into parts of `keep`, neighbours sharing `stride`.  left: parts are counted from
+ * the end of the text, so its front overflows; else from the front. */
 static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size_t keep,
                               size_t stride, bool left) {
   if (keep >= n) return push_part(s, p, 0, n);
@@ -275,7 +275,7 @@ static int8_t sequence_id(const accel__template *template, size_t i) {
   return (int8_t) template->piece[i].sequence;
 }
 
-/* `choice`: the part of each sequence of the template. */
+/* choice[i]: which part (0: the kept one) the i-th text of the template takes. */
 static void write_piece(const accel__tokenizer *t, const accel__template *template,
                         const accel__encode_options *how, const accel__encode_scratch *s,
                         const parts p[2], const uint32_t *choice, accel__encoding *out, size_t at) {
@@ -293,8 +293,8 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
      * pair; so do we. */
     if (t->bare && template == &t->pair && (choice[0] || choice[1]))
       number = choice[0] || piece->sequence == 0 ? 0 : -1;
-    /* The package gives overflowing parts the number of their text, whatever the template says;
-     * RobertaProcessing knows better. */
+    /* In overflowing parts the package uses the number of the text as type id, whatever the
+     * template says; with RobertaProcessing it is 0. */
     if (!special && chosen > 0) type = t->roberta && how->add_special_tokens ? 0 : piece->sequence;
     for (size_t j = 0; j < n; ++j, ++at) {
       if (special) {

@@ -1,6 +1,6 @@
 /* endpoint_selftest.h - an endpoint held to the reference backend, op by op and precision by
- * precision.  Behind the public functions of the same names (accel.h says what they do); arguments
- * are already checked. */
+ * precision.  Behind the public functions of the same names (the public headers say what they do);
+ * arguments are already checked. */
 #ifndef ACCEL_VERIFY_ENDPOINT_SELFTEST_H
 #define ACCEL_VERIFY_ENDPOINT_SELFTEST_H
 

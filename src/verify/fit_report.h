@@ -1,6 +1,5 @@
-/* fit_report.h - what of a model fits into which memory.
- * Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* fit_report.h - what of a model fits into which memory. Behind the public functions of the same
+ * names (the public headers say what they do); arguments are already checked. */
 #ifndef ACCEL_VERIFY_FIT_REPORT_H
 #define ACCEL_VERIFY_FIT_REPORT_H
 

@@ -30,8 +30,8 @@ accel_status accel__verify_sequences(const accel__golden *g, const accel__tensor
                                      const accel_tensor *got, const char *precision,
                                      accel__arena *arena, accel_verify_output *to);
 
-/* Behind the public functions of the same names (accel.h says what they do); arguments are already
- * checked. */
+/* Behind the public functions of the same names (the public headers say what they do); arguments
+ * are already checked. */
 accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how,
                            const char *golden, accel_verify_report **out);
 void accel__verify_report_free(accel_verify_report *report); /* may be NULL */

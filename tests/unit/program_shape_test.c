@@ -132,10 +132,10 @@ static void test_attention(void **state) {
   refused(NODE(ATTENTION, IN(q, k, v), ATTR(h4, space), NULL, 1), "do not fall into 4 heads");
   refused(NODE(ATTENTION, IN(q, k, v), ATTR(h4, ACCEL_I(KV_HEADS, 3), space), NULL, 1),
           "must divide heads");
-  refused(NODE(ATTENTION, IN(q, k, v), ATTR(h4, kv2), NULL, 1), "is no row space");
+  refused(NODE(ATTENTION, IN(q, k, v), ATTR(h4, kv2), NULL, 1), "there is no row space");
   refused(NODE(ATTENTION, IN(q, k), ATTR(h4, kv2, space), NULL, 1), "only be absent with a state");
   refused(NODE(ATTENTION, IN(q, f("B,6"), v), ATTR(h4, kv2, space), NULL, 1),
-          "has not the rows of kv_space");
+          "is not the row count of kv_space");
   refused(NODE(ATTENTION, IN(q, q, q, f("31,4")), ATTR(h4, space, t5, n32, far), NULL, 1),
           "bias should be [32,4]");
   refused(NODE(ATTENTION, IN(q, q, q), ATTR(h4, space, t5, n32, far), NULL, 1),
@@ -275,7 +275,7 @@ static void test_rows(void **state) {
           "weights go with sum and mean");
   refused(NODE(REDUCE, IN(f("B,8")),
                ATTR(ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(SPACE, tokens)), NULL, 1),
-          "has not the rows of space 'tokens'");
+          "is not the row count of space 'tokens'");
   accel__tensor out[2];
   NODE(TOPK, IN(row("T,8")), ATTR(ACCEL_I(K, 2)), out, 2);
   expect_text(out[1], "[T,2]");

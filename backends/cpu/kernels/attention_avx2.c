@@ -1,4 +1,5 @@
-/* attention_avx2.c - attention for AVX2 and FMA. */
+/* attention_avx2.c - the kernels attention and decode (kernels.h: cpu_attention_fn, cpu_decode_fn)
+ * for AVX2 and FMA. */
 #include "kernels/vec_avx2.h"
 
 #define GEMM_ROWS 6

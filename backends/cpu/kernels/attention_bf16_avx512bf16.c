@@ -1,4 +1,6 @@
-/* attention_bf16_avx512bf16.c - attention of bf16 for AVX-512 BF16. */
+/* attention_bf16_avx512bf16.c - attention whose products are of bf16 pairs with fp32 sums: q and
+ * the result are fp32; keys and values any cpu_attention.kv, in decoding bf16 alone.
+ * cpu_attention.c chooses it (takes_bf16). */
 #include "kernels/pairs_avx512bf16.h"
 
 #define GEMM_ROWS      14

@@ -1,4 +1,5 @@
-/* conv_avx2.c - convolutions for AVX2 and FMA. */
+/* conv_avx2.c - the kernels of conv_body.h for AVX2 and FMA: convolutions, Winograd, depthwise,
+ * transposed. */
 #include "kernels/vec_avx2.h"
 
 #define GEMM_ROWS 6

@@ -1,4 +1,5 @@
-/* conv_body.h - convolutions (ops.h), included by conv_<isa>.c. */
+/* conv_body.h - convolutions, Winograd, depthwise and transposed ones (ops.h), included by
+ * conv_<isa>.c. */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"

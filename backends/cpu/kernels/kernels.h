@@ -191,7 +191,8 @@ static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
                  : (const char *)a->v + j * row;
 }
 
-/* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile,
+/* The same over fp32 rows, which the kernel turns into 8-bit codes itself and multiplies
+ * (attention_i8_body.h says how): all keys are one tile,
  * and of the above only q, k, v, y with F32 rows in one piece, a positive scale, mask (from key 0
  * on), bias and relative are read. */
 typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end,

@@ -7,7 +7,7 @@
 
 #define LOG2_E 1.44269504f
 
-/* exp(x) for x in [-104, 89], where it is a number; below 0, above infinity. */
+/* exp(x).  x is clamped to [-104, 89], whose ends give 0 and infinity. */
 V_INLINE vf v_exp(vf x) {
   x = v_max(v_set(-104.0f), v_min(v_set(89.0f), x));
   vf n = v_rint(v_mul(x, v_set(LOG2_E)));
@@ -77,7 +77,8 @@ V_INLINE vf v_sigmoid(vf x) {
   return v_div(v_set(1.0f), v_add(v_set(1.0f), v_exp(v_sub(v_zero(), x))));
 }
 
-/* x sigmoid(s x); the lower limit is 0. */
+/* x sigmoid(s x).  The select gives 0 at x = -infinity, where the quotient would be NaN, as
+ * those of v_gelu_tanh and v_mish do. */
 V_INLINE vf v_swish(vf x, vf s) {
   vf y = v_div(x, v_add(v_set(1.0f), v_exp(v_sub(v_zero(), v_mul(s, x)))));
   return v_select(v_lt(x, v_set(-3.0e38f)), v_zero(), y);
@@ -153,14 +154,16 @@ V_INLINE vf v_mish(vf x) {
   return v_select(v_lt(x, v_set(-3.0e38f)), v_zero(), y);
 }
 
-/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|) */
+/* log(1 + e^x) = max(x, 0) + log(1 + t), t = e^-|x|; the quotient puts back what rounding 1 + t to
+ * u lost. */
 V_INLINE vf v_softplus(vf x) {
   vf t = v_exp_negative(v_sub(v_zero(), v_abs(x))), one = v_set(1.0f), u = v_add(one, t);
   vf small = v_add(v_log(u), v_div(v_sub(t, v_sub(u, one)), u));
   return v_add(v_max(v_zero(), x), small);
 }
 
-/* The activations of ops.def.  `act` is a constant of the loop that calls it. */
+/* The activations of ops.def, where alpha is act_alpha; any other act gives x.  `act` is constant
+ * in the loop that calls this, so that the compiler drops the switch. */
 V_INLINE vf v_act(int act, vf x, vf alpha) {
   vf zero = v_zero(), one = v_set(1.0f);
   switch (act) {

@@ -3,9 +3,12 @@
  *
  * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.
  * An element may hold MICRO_PER neighbouring k, which MICRO_PAIR_UP(a, b) makes of two vectors of
- * floats (pairs_<isa>.h); k below counts elements. COLS is GEMM_VECS vectors.  Every element is one
- * chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's
- * result does not depend on its batch. */
+ * floats (pairs_<isa>.h); k below counts elements.
+ *
+ * An includer defines GEMM_ROWS (height of the tile), GEMM_VECS (its width in vectors; COLS floats)
+ * and, where the names of functions carry the tile, GEMM_TILE.  Every element is one chain of fused
+ * multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does not
+ * depend on its batch. */
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 

@@ -149,6 +149,7 @@ V_INLINE void v_accumulate(vf *sum, vf a, vf b) {
 }
 /* No load moves across: hoisted ones would need registers that there are not. */
 V_INLINE void v_fence(void) { __asm__ volatile("" ::: "memory"); }
+/* b when either is NaN: so NaN passes through v_exp */
 V_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 V_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 V_INLINE vf v_sqrt(vf x) { return _mm256_sqrt_ps(x); }

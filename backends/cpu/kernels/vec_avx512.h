@@ -139,6 +139,7 @@ V_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 V_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 V_INLINE void v_accumulate(vf *sum, vf a, vf b) { *sum = v_fma(a, b, *sum); }
 V_INLINE void v_fence(void) {}
+/* b when either is NaN: so NaN passes through v_exp */
 V_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 V_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 V_INLINE vf v_sqrt(vf x) { return _mm512_sqrt_ps(x); }
