@@ -96,16 +96,29 @@ static void two_writers(void **state) {
   assert_int_equal(number("SELECT count(*) FROM build"), 1);
 }
 
-/* SIGKILL while it writes: every row that is there is whole, and the next writer goes on. */
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* SIGKILL while it writes: every row that is there is whole, and the next writer goes on.  The kills
+ * come at eight moments of the time that one result takes here; the last one waits until its writer
+ * has stored something. */
 static void killed_writers(void **state) {
   (void)state;
-  enum { SAMPLES = 3000 };
+  enum { SAMPLES = 3000, KILLS = 8 };
   char message[512];
+  const int64_t begin = now_ns();
   assert_true(store(SAMPLES, message, sizeof message));
+  const int64_t one = now_ns() - begin;
   int64_t before = 1;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < KILLS; ++i) {
     const pid_t pid = writer(0, SAMPLES);
-    nanosleep(&(struct timespec){.tv_nsec = (10 + 7 * i) * 1000000L}, NULL);
+    const int64_t wait = one * (i + 1) / KILLS, limit = now_ns() + 1000 * one;
+    nanosleep(&(struct timespec){.tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000}, NULL);
+    while (i == KILLS - 1 && number("SELECT count(*) FROM run") == before && now_ns() < limit) {
+    }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     const int64_t runs = number("SELECT count(*) FROM run");
