@@ -14,7 +14,7 @@
 
 #include "core/text.h"
 #include "core/threads.h"
-#include "weights/cache.h"
+#include "weights/checksum.h"
 
 enum { BLOCK = ACCEL__RANGE_BLOCK, STACK_BYTES = 128 << 10, HUGE_BYTES = 2 << 20 };
 
