@@ -16,6 +16,7 @@
  *   cpu_device.c      the one device and its memory
  *   cpu_weights.c     opens an endpoint: packs its weights (cpu_conv_weights.c and
  *                     cpu_moe_weights.c those of their ops)
+ *   cpu_store.c       packed weights from the core's cache, segment by segment
  *   cpu_pack*.c       the layouts of packed weights
  *   cpu_isa.c         the instruction sets of this machine, and the kernels of each
  *   cpu_limit.c       what the instructions allow, for profiles

@@ -1,8 +1,9 @@
 /* cpu_weights.c - what init does with the weights.
  *
- * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and
- * unmapped, one after the other, so the peak while loading is the final size and one tensor.  Of
- * all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
+ * Matrices of linear nodes are packed into panels in one huge-page friendly arena, those of
+ * convolutions and experts into memory of their own: read from the cache, or mapped, packed and
+ * unmapped, one after the other (cpu_store.h), so the peak while loading is the final size and one
+ * tensor.  Of all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
  * mapped them until cleanup.
  */
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "cpu_blas.h"
 #include "cpu_ops.h"
+#include "cpu_store.h"
 
 enum {
   /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB
@@ -178,6 +180,7 @@ typedef struct packing {
   cpu_linear *l;
   cpu_panel shape;
   cpu_matrix w, gate; /* gate: of GLU_SEPARATE */
+  int64_t first, n;   /* panels */
   uint32_t tasks;
 } packing;
 
@@ -204,8 +207,8 @@ static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t width = l->glu ? p->shape.cols / 2 : p->shape.cols;
   cpu_column column[CPU_PANEL_COLS];
   (void)worker;
-  for (int64_t i = cpu_share(l->panels, index, p->tasks);
-       i < cpu_share(l->panels, index + 1, p->tasks); i++) {
+  for (int64_t i = p->first + cpu_share(p->n, index, p->tasks);
+       i < p->first + cpu_share(p->n, index + 1, p->tasks); i++) {
     for (int32_t c = 0; c < p->shape.cols; c++)
       column[c] = column_of(p, i * width + c % width, c >= width);
     cpu_panel_pack(&p->shape, column, l->packed + (uint64_t)i * l->panel_bytes);
@@ -253,16 +256,17 @@ typedef struct source {
   float *copy;
 } source;
 
-static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index,
-                           cpu_layout layout, source *out, accel_plugin_error *error) {
-  const accel_plugin_weight *w = &s->program->weight[index];
-  *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
+static int32_t source_open(const cpu_load *load, int32_t index, cpu_layout layout, source *out,
+                           accel_plugin_error *error) {
+  const accel_plugin_host *host = load->host;
+  const accel_plugin_weight *w = &load->program->weight[index];
+  *out = (source){.m = {.weight = w, .format = &load->format[index]}};
   kit_weight_matrix(w, &out->m.n, &out->m.k);
-  int32_t rc = o->host->weight_map(o->host->self, (uint32_t)index, &out->m.view, error);
+  int32_t rc = host->weight_map(host->self, (uint32_t)index, &out->m.view, error);
   if (rc || layout != CPU_LAYOUT_F32) return rc;
   out->m.f32 = all_as_f32(w, out->m.format, &out->m.view, &out->copy, error);
   if (out->m.f32) return ACCEL_PLUGIN_OK;
-  o->host->weight_unmap(o->host->self, (uint32_t)index);
+  host->weight_unmap(host->self, (uint32_t)index);
   return ACCEL_PLUGIN_E_HOST_MEMORY;
 }
 
@@ -273,43 +277,69 @@ static void source_close(const accel_plugin_host *host, int32_t index, source *s
 
 static void run_packing(packing *p, const accel_plugin_host *host) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
-  p->tasks = workers > 1 && p->l->panels > 1 ? workers * 4 : 1;
-  if ((int64_t)p->tasks > p->l->panels) p->tasks = (uint32_t)p->l->panels;
+  p->tasks = workers > 1 && p->n > 1 ? workers * 4 : 1;
+  if ((int64_t)p->tasks > p->n) p->tasks = (uint32_t)p->n;
   if (p->tasks > 1)
     host->parallel(host->self, p->tasks, pack_task, p);
   else if (p->tasks)
     pack_task(p, 0, 0);
 }
 
-static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
-                          accel_plugin_error *error) {
+static int32_t split_bias(const cpu_load *load, cpu_linear *l, accel_plugin_error *error) {
   source bias;
-  int32_t rc = source_open(s, o, l->bias, CPU_LAYOUT_F32, &bias, error);
+  int32_t rc = source_open(load, l->bias, CPU_LAYOUT_F32, &bias, error);
   for (int64_t i = 0; !rc && i < l->n; i++) {
     l->bias_gate[i] = bias.m.f32[2 * i];
     l->bias_up[i] = bias.m.f32[2 * i + 1];
   }
-  if (!rc) source_close(o->host, l->bias, &bias);
+  if (!rc) source_close(load->host, l->bias, &bias);
   return rc;
 }
 
-static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
+/* A cpu_block_pack_fn; the biases of both halves are made with any of the ranges. */
+static int32_t pack_linear(const cpu_load *load, void *of, const cpu_range *range, uint32_t n,
                            accel_plugin_error *error) {
+  cpu_linear *l = of;
   source w, gate;
   const bool two = l->gate >= 0;
-  int32_t rc = source_open(s, o, l->w, l->layout, &w, error);
+  int32_t rc = source_open(load, l->w, l->layout, &w, error);
   if (rc) return rc;
-  if (two) rc = source_open(s, o, l->gate, l->layout, &gate, error);
+  if (two) rc = source_open(load, l->gate, l->layout, &gate, error);
   if (!rc) {
     packing p = {
-        .l = l, .shape = cpu_linear_shape(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
+        .l = l, .shape = cpu_linear_shape(load->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
-    run_packing(&p, o->host);
-    if (two) source_close(o->host, l->gate, &gate);
+    for (uint32_t i = 0; i < n; i++) {
+      p.first = range[i].first;
+      p.n = range[i].n;
+      run_packing(&p, load->host);
+    }
+    if (two) source_close(load->host, l->gate, &gate);
   }
-  source_close(o->host, l->w, &w);
-  return rc || l->bias < 0 ? rc : split_bias(s, l, o, error);
+  source_close(load->host, l->w, &w);
+  return rc || l->bias < 0 ? rc : split_bias(load, l, error);
+}
+
+static bool add_linears(cpu_self *s, cpu_blocks *blocks) {
+  bool good = true;
+  for (uint32_t i = 0; i < s->n_linear && good; i++) {
+    cpu_linear *l = &s->linear[i];
+    const int64_t facts[] = {'l', l->w, l->gate, l->bias, l->glu, l->trans, l->n, l->k, l->layout};
+    const cpu_block block = {
+        .memory = l->packed,
+        .units = 1,
+        .panels = l->panels,
+        .panel_bytes = l->panel_bytes,
+        .tail_bytes = place_panels(l, NULL) - (uint64_t)l->panels * l->panel_bytes,
+        .pack = pack_linear,
+        .of = l,
+        .weight = (uint32_t)l->w,
+        .identity =
+            cpu_is_coded(&l->format) ? cpu_block_identity(facts, sizeof facts, &l->format) : 0};
+    good = cpu_blocks_add(blocks, &block);
+  }
+  return good;
 }
 
 /* ---- open and close ---- */
@@ -346,74 +376,30 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t pack_all(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  int32_t rc = ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
-    if (host->cancelled && host->cancelled(host->self))
-      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    if (host->progress)
-      host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
-    rc = pack_linear(s, &s->linear[i], o, error);
-  }
-  return rc;
-}
-
-/* ---- panels kept on disk ---- */
-
-static uint64_t fnv1a(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
-  for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
-  return h;
-}
-
-/* Everything the arena's bytes depend on; empty when making them is no more than copying, which a
- * cache cannot beat. */
-static void cache_key(const cpu_self *s, char *key, size_t size) {
-  uint64_t h = 0xcbf29ce484222325u;
-  bool coded = false;
-  for (uint32_t i = 0; i < s->n_linear; i++) {
-    const cpu_linear *l = &s->linear[i];
-    const int64_t layout[] = {l->w, l->gate, l->bias,   l->glu,    l->trans,
-                              l->n, l->k,    l->layout, l->panels, (int64_t)l->panel_bytes};
-    coded |= l->format.store > ACCEL_PLUGIN_BF16;
-    h = fnv1a(fnv1a(h, layout, sizeof layout), &l->format, sizeof l->format);
-  }
-  key[0] = 0;
-  if (coded)
-    snprintf(key, size, "panels %016llx %s %016llx", (unsigned long long)s->program->hash,
-             cpu_isa_name(s->kernels.isa), (unsigned long long)h);
-}
-
-/* Panels from the cache, or made from the weights and kept there. */
-static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  char key[96];
-  uint64_t n = s->arena_bytes;
-  int32_t rc = ACCEL_PLUGIN_OK;
-  cache_key(s, key, sizeof key);
-  const bool kept =
-      key[0] && host->cache_get && host->cache_get(host->self, key, s->arena, &n) == 0;
-  if (!kept) {
-    rc = pack_all(s, o, error);
-    /* declined: nothing is lost */
-    if (!rc && key[0] && host->cache_put)
-      host->cache_put(host->self, key, &(accel_plugin_part){s->arena, s->arena_bytes}, 1);
-  }
+/* Memory of everything that is packed, and what fills it. */
+static int32_t make_blocks(cpu_self *s, const cpu_load *load, cpu_blocks *blocks,
+                           accel_plugin_error *error) {
+  int32_t rc = make_arena(s, load->host, error);
+  if (!rc && !add_linears(s, blocks)) rc = kit_no_memory(error, s->n_linear * sizeof *blocks->at);
+  if (!rc) rc = cpu_convs_open(load, blocks, &s->convs, error);
+  if (!rc) rc = cpu_moes_open(load, blocks, &s->moes, error);
   return rc;
 }
 
 static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  int32_t rc = plan_weights(s, o->precision.format, error);
-  if (!rc) rc = make_arena(s, host, error);
-  if (!rc) rc = fill_arena(s, o, error);
-  if (!rc)
-    rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
-  if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
+  const cpu_load load = {.program = s->program,
+                         .kernels = &s->kernels,
+                         .format = o->precision.format,
+                         .host = o->host};
+  cpu_blocks blocks = {0};
+  int32_t rc = plan_weights(s, load.format, error);
+  if (!rc) rc = make_blocks(s, &load, &blocks, error);
+  if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
+  free(blocks.at);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
     if (s->weight[i].raw || (s->weight[i].gathered && !s->weight[i].panels))
       rc = keep_raw(s, i, o, error);
-  if (rc) cpu_unmap(s, host);
+  if (rc) cpu_unmap(s, o->host);
   return rc;
 }
 

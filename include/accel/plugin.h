@@ -54,7 +54,7 @@ extern "C" {
  *  change anything, too. */
 #define ACCEL_PLUGIN_ABI_MAJOR 0u
 /** Minor ABI version: grows when something is added. */
-#define ACCEL_PLUGIN_ABI_MINOR 2u
+#define ACCEL_PLUGIN_ABI_MINOR 3u
 /** Both in one number. */
 #define ACCEL_PLUGIN_ABI(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 /** The ABI that this header describes. */
@@ -529,6 +529,9 @@ typedef struct accel_plugin_part {
   uint64_t n;       /**< how many */
 } accel_plugin_part;
 
+/** An entry of the cache that is read and written by segments.  The core's own. */
+typedef struct accel_plugin_store accel_plugin_store;
+
 /** Whose clock a step's times are of. */
 enum {
   ACCEL_PLUGIN_CLOCK_HOST = 0,  /**< the host's */
@@ -610,6 +613,27 @@ typedef struct accel_plugin_host {
    *  its calls off to the end of the run.  NULL, the usual case: nothing is to be measured.  It
    *  comes and goes between runs, so look again at each. */
   void (*profile)(void *self, const accel_plugin_step *step);
+
+  /* Entries of the cache by segments (since 0.3): what is made and read piece by piece, such as
+   * packed weights. */
+
+  /** Opens the entry of `key` (as of cache_get) that has n segments of bytes[n]: whole, in part from
+   *  a process that did not finish it, or new.  It is to be closed before the endpoint is cleaned
+   *  up.  Nonzero: there is none and none can be written (switched off, read-only, full, larger
+   *  than the cache may be, being written by somebody else), which is no error.  NULL, with the
+   *  next three: there are no such entries. */
+  int32_t (*store_open)(void *self, const char *key, const uint64_t *bytes, uint32_t n,
+                        accel_plugin_store **out);
+  /** Reads segment `index` into `out`, which takes its size, and checks it.  Nonzero: it is missing
+   *  or damaged, and `out` is undefined; it may be put then.  From any thread, as store_put: but
+   *  each segment one at a time. */
+  int32_t (*store_get)(void *self, accel_plugin_store *store, uint32_t index, void *out);
+  /** Writes segment `index` from parts that have its size together.  It is kept from now on, also
+   *  when the process ends before the entry is whole.  Nonzero: not kept, which is no error. */
+  int32_t (*store_put)(void *self, accel_plugin_store *store, uint32_t index,
+                       const accel_plugin_part *part, uint32_t n_part);
+  /** Ends the use of an entry; one whose segments are all there is for everybody to read then. */
+  void (*store_close)(void *self, accel_plugin_store *store);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */

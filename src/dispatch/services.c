@@ -85,18 +85,60 @@ static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t
   return found ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
 }
 
+/* What an entry belongs to, for people. */
+static void write_label(const accel_endpoint *ep, accel__buffer *label) {
+  accel__buffer_printf(label, "%s, %s, for %s (%s)", ep->name, ep->placed.precision.name,
+                       ep->placed.plugin->name, ep->placed.device_info.arch);
+}
+
 static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part,
                               uint32_t n_part) {
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
   char *whole = cache ? cache_key(ep, key) : NULL;
   accel__buffer label = {0};
-  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->placed.precision.name,
-                       ep->placed.plugin->name, ep->placed.device_info.arch);
+  write_label(ep, &label);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
   accel__buffer_free(&label);
   free(whole);
   return kept ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+/* An accel_plugin_store is an accel__cache_store. */
+static int32_t host_store_open(void *self, const char *key, const uint64_t *bytes, uint32_t n,
+                               accel_plugin_store **out) {
+  accel_endpoint *ep = self;
+  const accel__cache *cache = accel__context_cache(ep->ctx, true);
+  char *whole = cache ? cache_key(ep, key) : NULL;
+  accel__buffer label = {0};
+  write_label(ep, &label);
+  accel__cache_store *store =
+      whole && !label.failed ? accel__cache_store_open(cache, whole, label.data, bytes, n) : NULL;
+  accel__buffer_free(&label);
+  free(whole);
+  *out = (accel_plugin_store *)store;
+  return store ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+static int32_t host_store_get(void *self, accel_plugin_store *store, uint32_t index, void *out) {
+  (void)self;
+  return accel__cache_store_get((accel__cache_store *)store, index, out) ? ACCEL_PLUGIN_OK
+                                                                         : ACCEL_PLUGIN_E_IO;
+}
+
+static int32_t host_store_put(void *self, accel_plugin_store *store, uint32_t index,
+                              const accel_plugin_part *part, uint32_t n_part) {
+  (void)self;
+  return accel__cache_store_put((accel__cache_store *)store, index, part, n_part)
+             ? ACCEL_PLUGIN_OK
+             : ACCEL_PLUGIN_E_IO;
+}
+
+static void host_store_close(void *self, accel_plugin_store *opened) {
+  accel__cache_store *store = (accel__cache_store *)opened;
+  (void)self;
+  (void)accel__cache_store_commit(store);
+  accel__cache_store_close(&store);
 }
 
 /* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they
@@ -154,5 +196,9 @@ void accel__init_host(accel_endpoint *ep) {
                                  .parallel = host_parallel,
                                  .workers = host_workers,
                                  .cancelled = host_cancelled,
-                                 .fault = host_fault};
+                                 .fault = host_fault,
+                                 .store_open = host_store_open,
+                                 .store_get = host_store_get,
+                                 .store_put = host_store_put,
+                                 .store_close = host_store_close};
 }

@@ -1,0 +1,62 @@
+/* cpu_store.h - packed weights from the core's cache, or made and kept there, segment by segment.
+ *
+ * A block is the memory that the packed weights of one tensor (or two that share panels) fill: units
+ * (the experts of a tensor; else one) of panels.  What is quantised is kept on disk: a segment a
+ * unit, or several where a unit is larger than CPU_SEGMENT.
+ */
+#ifndef ACCEL_CPU_STORE_H
+#define ACCEL_CPU_STORE_H
+
+#include "kernels/kernels.h"
+#include "kit/kit.h"
+
+#define CPU_SEGMENT (UINT64_C(64) << 20) /* bytes of a segment, at most, where a panel is less */
+
+/* What an endpoint's weights are made from, while it is opened. */
+typedef struct cpu_load {
+  const accel_plugin_program *program;
+  const cpu_kernels *kernels;
+  const accel_plugin_format *format; /* [n_weight] */
+  const accel_plugin_host *host;
+} cpu_load;
+
+/* Panels [first, first + n) of a unit. */
+typedef struct cpu_range {
+  int64_t unit, first, n;
+} cpu_range;
+
+/* Packs the ranges of the block of `of`; other ranges may be packed, too, as what they are. */
+typedef int32_t cpu_block_pack_fn(const cpu_load *load, void *of, const cpu_range *range,
+                                  uint32_t n, accel_plugin_error *error);
+
+typedef struct cpu_block {
+  char *memory; /* [units][panels][panel_bytes], then tail_bytes */
+  int64_t units, panels;
+  uint64_t panel_bytes, tail_bytes; /* the tail belongs to the last panel */
+  cpu_block_pack_fn *pack;
+  void *of;
+  uint32_t weight; /* the tensor, for its stage */
+  /* hash of what the bytes depend on beside the program and the kernels; 0: making them is no more
+   * than copying, which a cache cannot beat */
+  uint64_t identity;
+} cpu_block;
+
+/* The blocks of an endpoint, in the order in which they are packed. */
+typedef struct cpu_blocks {
+  cpu_block *at;
+  uint32_t n, room;
+} cpu_blocks;
+
+/* Appends a block; false: no memory. */
+bool cpu_blocks_add(cpu_blocks *blocks, const cpu_block *block);
+/* Hash of facts[n bytes], never 0, for cpu_block.identity. */
+uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_format *format);
+/* Fills the memory of all blocks. */
+int32_t cpu_blocks_fill(const cpu_blocks *blocks, const cpu_load *load, accel_plugin_error *error);
+
+/* Formats that are made by quantising. */
+static inline bool cpu_is_coded(const accel_plugin_format *format) {
+  return format->store > ACCEL_PLUGIN_BF16;
+}
+
+#endif
