@@ -54,7 +54,7 @@ extern "C" {
  *  change anything, too. */
 #define ACCEL_PLUGIN_ABI_MAJOR 0u
 /** Minor ABI version: grows when something is added. */
-#define ACCEL_PLUGIN_ABI_MINOR 2u
+#define ACCEL_PLUGIN_ABI_MINOR 3u
 /** Both in one number. */
 #define ACCEL_PLUGIN_ABI(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 /** The ABI that this header describes. */
@@ -672,6 +672,12 @@ typedef struct accel_plugin_device {
   double gflops;
   /** Not empty: listed, but not selectable; why, and what to do. */
   char unusable[160];
+  /** Order among plugins of GPUs, the lowest first: which one serves a card that several have, and
+   *  which one's cards come first.  0: behind all others, and software is then chosen by name
+   *  alone.  ROCm is 10, CUDA 20, OpenCL 30, Vulkan 40. */
+  uint32_t route;
+  /** 0. */
+  uint32_t reserved;
 } accel_plugin_device;
 
 /** Memory of a device in bytes; 0: not known. */
