@@ -18,6 +18,12 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 /* kit_backend.weight_in_place: whether it is read where the core mapped it. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
+/* kit_backend.stream_estimate */
+int32_t cpu_stream_estimate(const accel_plugin_program *program,
+                            const accel_plugin_options *options, accel_plugin_estimate *out,
+                            accel_plugin_error *error);
+/* Bytes of the weights that stay in memory whatever is streamed; the linears' segments are known. */
+uint64_t cpu_fixed_bytes(cpu_self *self, const accel_plugin_options *options);
 /* kit_backend.weight_format: an accel_plugin_answer; *why says what it means unless that is
  * NATIVE. */
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,

@@ -9,7 +9,7 @@
  *
  * Files, top to bottom: kit_answers.c (supports, estimate), kit_run.c (handler), kit_session.c
  * (sessions, with kit_sequence.c, kit_sequence_file.c, kit_state.c and kit_pages.c under it),
- * kit_endpoint.c (open, close), kit_profile.c, kit_frame.c (what one run needs to itself),
+ * kit_endpoint.c (open, close), kit_stream.c (weights that do not all stay in memory), kit_profile.c, kit_frame.c (what one run needs to itself),
  * kit_plan_cache.c, kit_plan.c (memory plans), kit_constants.c (on the device), kit_memory.c (limit, free
  * list), kit_bind.c (dims, row spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
  * kit_scalar_*.c (every op in plain C).
@@ -153,6 +153,8 @@ typedef struct kit_open {
   const accel_plugin_options *options; /* only during open */
   /* to be changed by `open` if it wants: F32 (default), F16, BF16 or I8 */
   uint8_t kv_dtype;
+  /* given by `open` where options->stream_budget is: the backend's, which it closes */
+  struct kit_stream *stream;
 } kit_open;
 
 typedef struct kit_begin {
@@ -238,6 +240,14 @@ typedef struct kit_backend {
   /* For profiles, after the launch of a node: the microseconds that its instructions take at least,
    * measured on the same threads over operands that the caches hold; 0: not known.  NULL: never. */
   double (*limit_us)(void *self, const kit_launch *launch);
+  /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
+   * given.  NULL, with the next: options.stream_budget is refused. */
+  int32_t (*stream_estimate)(const accel_plugin_program *program,
+                             const accel_plugin_options *options, accel_plugin_estimate *out,
+                             accel_plugin_error *error);
+  /* The segments that the launch of a node takes, in order and resident ones among them: [first,
+   * first + n). */
+  void (*stream_segments)(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 } kit_backend;
 
 /* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual,

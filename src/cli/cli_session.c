@@ -139,6 +139,7 @@ int cli_context(cli_run *run) {
   params.no_cache = cli_flag(run, OPT_NO_CACHE);
   cli_size(run, OPT_CACHE_LIMIT, &params.cache_limit);
   cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
+  cli_size(run, OPT_MEMORY, &params.memory_limit);
   params.log = on_log;
   params.log_level = log_level(run);
   params.allow_software = cli_flag(run, OPT_ALLOW_SOFTWARE);
