@@ -54,7 +54,8 @@ static accel_status load(accel_endpoint *ep, accel__device *device) {
   ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
   c->streaming = fit.streaming;
   if (!fit.streaming.budget) return init_plugin(ep, device, NULL);
-  if (ep->checkpoint) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint)); /* nothing is lent yet */
+  /* pages of a mapping would count; an endpoint that is there already uses them */
+  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
   const uint32_t n = accel__program_view(ep->model->program)->n_weight;
   uint8_t *row_dtype = malloc(n + 1);
   if (!row_dtype) return accel__no_memory(n);
@@ -117,15 +118,15 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
 }
 
 /* That weights do not all stay in memory, with the numbers. */
-static void add_streaming_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
+static void add_streaming_reason(accel_endpoint *ep, reasons *why) {
   const accel__streaming *s = &ep->placed.streaming;
   const double mb = 1.0 / (1 << 20);
   if (!s->budget) return;
   char *line = accel__arena_printf(
       &ep->arena,
-      "%s: the model does not fit in the memory it may use, so weights are streamed: %.1f MiB stay, "
-      "%.1f MiB are read from files in each run, through %.1f MiB; from %.1f MiB on it runs",
-      device->info.name, mb * (double)s->resident, mb * (double)s->read, mb * (double)s->staging,
+      "streamed: %.1f MiB of weights stay in memory, %.1f MiB are read from files in each run, "
+      "through %.1f MiB; from %.1f MiB on it runs",
+      mb * (double)s->resident, mb * (double)s->read, mb * (double)s->staging,
       mb * (double)s->least);
   if (line) add_reason(ep, why, line);
 }
@@ -134,7 +135,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
-  add_streaming_reason(ep, device, why);
+  add_streaming_reason(ep, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label =
