@@ -35,7 +35,8 @@ enum {
   KIT_RESULTS = 2,
   /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
   KIT_ALIGN = 64,
-  KIT_PAGE_ROWS = 256, /* tokens in one page of a KV state */
+  KIT_PAGE_ROWS = 256,      /* tokens in one page of a KV state */
+  KIT_SMALL_PAGE_ROWS = 64, /* the same of streaming endpoints in host memory */
   KIT_MAX_FUSED = 7    /* further nodes in one launch, at most */
 };
 
@@ -266,7 +267,7 @@ static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
   return (uint64_t)dim * (dtype == ACCEL_PLUGIN_F32 ? 4 : 2);
 }
 
-/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : head h of
+/* One sequence's part of the node's state.  KV: page p holds rows p*page_rows .. : head h of
  * row r (counted in the page) of K is at byte r*k_row + h*k_head, of V at v_offset + r*v_row +
  * h*v_head; elements of `dtype`, kit_kv_head.  In host memory a head's rows follow each other, so
  * that they are read in one stream; on devices a row's heads do.  CONV, SSM: `current` (NULL:
@@ -274,6 +275,7 @@ static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
 typedef struct kit_state_view {
   const accel_plugin_state *state;
   uint8_t dtype;
+  int32_t page_rows;       /* KIT_PAGE_ROWS; in host memory KIT_SMALL_PAGE_ROWS, too */
   int32_t past;            /* rows held before this run's rows */
   int32_t length;          /* rows to attend to, those just reserved included */
   const int32_t *position; /* [length], host memory */
@@ -303,12 +305,12 @@ void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, co
                      int64_t k_stride, const float *v, int64_t v_stride);
 /* Address of head `head` of row `row` of K or V. */
 static inline void *kit_state_k(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row +
+  return (char *)v->page[row / v->page_rows] + (uint64_t)(row % v->page_rows) * v->k_row +
          (uint64_t)head * v->k_head;
 }
 static inline void *kit_state_v(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset +
-         (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row + (uint64_t)head * v->v_head;
+  return (char *)v->page[row / v->page_rows] + v->v_offset +
+         (uint64_t)(row % v->page_rows) * v->v_row + (uint64_t)head * v->v_head;
 }
 
 /* ---- 6. weights ---- */

@@ -117,6 +117,7 @@ static int32_t open_backend(accel_plugin_endpoint *e, uint32_t device,
   e->kv_dtype = open.kv_dtype;
   e->max_tokens = o->max_tokens;
   e->max_sequences = o->max_sequences;
+  e->page_rows = o->stream_budget && !e->backend->alloc ? KIT_SMALL_PAGE_ROWS : KIT_PAGE_ROWS;
   e->identity = identity_of(e, o);
   return rc;
 }

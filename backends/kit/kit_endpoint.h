@@ -19,6 +19,7 @@ struct accel_plugin_endpoint {
   uint64_t *weight_bytes; /* [n_weight] of which memory.weights is the sum */
   kit_memory memory;
   uint8_t kv_dtype;
+  int32_t page_rows;   /* of a page of keys and values */
   uint64_t max_tokens; /* of a sequence; 0: no limit */
   uint32_t max_sequences;
   uint64_t identity; /* of program, build and precision: exported sequences are bound to it */

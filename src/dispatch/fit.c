@@ -151,10 +151,10 @@ static uint64_t beside_weights(const accel__fit *f) {
   return e->scratch + f->state + f->staging + e->host_staging + f->tables;
 }
 
-/* KV pages beside those that were planned for: one page a sequence, or an eighth of the limit where
- * that can be spared. */
+/* KV pages beside those that were planned for: one page of a streaming endpoint a sequence, or an
+ * eighth of the limit where that can be spared. */
 static uint64_t state_in_reserve(const accel__fit *f, uint32_t batch, uint64_t spare) {
-  enum { PAGE_ROWS = 256, SHARE = 8 };
+  enum { PAGE_ROWS = 64, SHARE = 8 };
   const uint64_t per_token = f->estimate.state_per_token,
                  page = (batch ? batch : 1) * PAGE_ROWS * per_token, share = spare / SHARE;
   return !per_token ? 0 : page > share ? page : share;
