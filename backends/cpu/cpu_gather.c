@@ -18,7 +18,8 @@ typedef struct gather_job {
   const accel_matrix *matrix; /* rows of any format, or */
   const accel_plugin_host *reader; /* rows of weight `weight` in its file */
   uint32_t weight;
-  atomic_bool failed; /* a row could not be read */
+  atomic_bool failed;       /* a row could not be read: */
+  accel_plugin_error error; /* of the first that failed */
   cpu_panel shape;            /* of linear */
   float value[256];           /* of every 8-bit code before scaling */
   const int32_t *index;
@@ -57,8 +58,11 @@ static void unpack_row(const gather_job *j, int64_t row, float *y) {
                 (int32_t)(row % j->shape.cols), y);
 }
 
-static int32_t read_row(const gather_job *j, int64_t row, float *y, accel_plugin_error *error) {
-  return j->reader->rows_read(j->reader->self, j->weight, row, 1, y, error);
+static void read_row(gather_job *j, int64_t row, float *y) {
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  if (j->reader->rows_read(j->reader->self, j->weight, row, 1, y, &error) &&
+      !atomic_exchange(&j->failed, true))
+    j->error = error;
 }
 
 static void gather_task(void *arg, uint32_t i, uint32_t worker) {
@@ -67,10 +71,8 @@ static void gather_task(void *arg, uint32_t i, uint32_t worker) {
   (void)worker;
   for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
     float *y = (float *)(void *)(j->y + r * bytes);
-    if (j->reader && read_row(j, j->index[r], y, NULL))
-      atomic_store(&j->failed, true);
-    else if (j->reader)
-      ; /* it is there */
+    if (j->reader)
+      read_row(j, j->index[r], y);
     else if (j->linear)
       unpack_row(j, j->index[r], y);
     else if (j->matrix)
@@ -93,15 +95,6 @@ static void find_values(gather_job *j) {
                             .scale = &one};
   for (int i = 0; i < 256; i++) code[i] = (uint8_t)i;
   accel_matrix_rows(&all, 0, 1, j->value);
-}
-
-/* The error of the first row that cannot be read. */
-static int32_t tell_failure(const gather_job *j, accel_plugin_error *error) {
-  for (int64_t r = 0; r < j->rows; r++) {
-    int32_t rc = read_row(j, j->index[r], (float *)(void *)(j->y + r * j->cols * 4), error);
-    if (rc) return rc;
-  }
-  return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "a row of a table could not be read at first");
 }
 
 int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -136,5 +129,6 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
   const double cost = (j.matrix || j.linear ? NS_WIDEN : NS_COPY) * (double)j.cols;
   j.tasks = cpu_tasks(l, j.rows, j.reader ? NS_READ : cost);
   cpu_parallel(l, j.tasks, gather_task, &j);
-  return atomic_load(&j.failed) ? tell_failure(&j, error) : ACCEL_PLUGIN_OK;
+  if (!atomic_load(&j.failed)) return ACCEL_PLUGIN_OK;
+  return kit_fail(error, j.error.rc, -1, "%s", j.error.message);
 }
