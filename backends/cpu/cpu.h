@@ -52,9 +52,9 @@ typedef struct cpu_linear {
   accel_plugin_format format; /* that w came in */
   int64_t panels;
   uint64_t panel_bytes;
-  char *packed;               /* [panels][panel_bytes]; NULL: in segments */
+  char *packed;                /* [panels][panel_bytes]; NULL: in segments */
   uint32_t segment, n_segment; /* of cpu_streaming; n_segment 0: not streamed */
-  float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
+  float *bias_up, *bias_gate;  /* [n] each; INTERLEAVED with a bias only */
 } cpu_linear;
 
 typedef struct cpu_weight {
@@ -89,7 +89,7 @@ typedef struct cpu_self {
   cpu_convs convs;
   cpu_moes moes;
   struct cpu_streaming *stream; /* cpu_stream.h; NULL: all weights stay in memory */
-  cpu_limits *limits; /* what profiles have measured; NULL: no memory for it */
+  cpu_limits *limits;           /* what profiles have measured; NULL: no memory for it */
 } cpu_self;
 
 /* What the panels of a linear have in common: cpu_pack.h. */

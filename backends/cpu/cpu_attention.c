@@ -28,7 +28,8 @@ enum {
   CODES_KEYS_LEAST = 8,
   CODES_KEYS_MOST = 2048
 };
-_Static_assert((int)CPU_PAGE_ROWS <= (int)KIT_SMALL_PAGE_ROWS && (int)KIT_SMALL_PAGE_ROWS <= (int)KIT_PAGE_ROWS,
+_Static_assert((int)CPU_PAGE_ROWS <= (int)KIT_SMALL_PAGE_ROWS &&
+                   (int)KIT_SMALL_PAGE_ROWS <= (int)KIT_PAGE_ROWS,
                "kernels know the least size of a page");
 
 /* The keys of one sequence, and where its queries stand. */

@@ -13,15 +13,15 @@ static const double NS_READ = 20e3;                /* of a row in a file */
 
 typedef struct gather_job {
   const cpu_kernels *kernels;
-  const char *table;          /* rows of 4-byte elements, or */
-  const cpu_linear *linear;   /* in the panels of a linear, or */
-  const accel_matrix *matrix; /* rows of any format, or */
+  const char *table;               /* rows of 4-byte elements, or */
+  const cpu_linear *linear;        /* in the panels of a linear, or */
+  const accel_matrix *matrix;      /* rows of any format, or */
   const accel_plugin_host *reader; /* rows of weight `weight` in its file */
   uint32_t weight;
   atomic_bool failed;       /* a row could not be read: */
   accel_plugin_error error; /* of the first that failed */
-  cpu_panel shape;            /* of linear */
-  float value[256];           /* of every 8-bit code before scaling */
+  cpu_panel shape;          /* of linear */
+  float value[256];         /* of every 8-bit code before scaling */
   const int32_t *index;
   char *y;
   int64_t rows, cols;

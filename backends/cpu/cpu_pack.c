@@ -62,8 +62,7 @@ bool cpu_columns_even(const cpu_column *column, int64_t c, int64_t v, int64_t *h
   while (*have < v && column[c + *have].from) ++*have;
   *step = *have > 1 ? column[c + 1].row - column[c].row : 1;
   for (int64_t i = 1; i < *have; i++)
-    if (column[c + i].from != column[c].from ||
-        column[c + i].row - column[c + i - 1].row != *step)
+    if (column[c + i].from != column[c].from || column[c + i].row - column[c + i - 1].row != *step)
       return false;
   return true;
 }

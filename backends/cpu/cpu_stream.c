@@ -10,21 +10,22 @@
 enum {
   SLOTS = 8,
   LEAST_SLOTS = 4,
-  SLOT_BYTES = 4 << 20,   /* of one piece, where the budget allows it */
-  BLOCK = 4096,           /* what the host rounds a slot up to, and adds to it */
-  HUGE_BYTES = 2 << 20,   /* what the host's ring may take beside its slots */
-  STAGING_SHARE = 4       /* of a budget so many parts: the most for staging, if that can be */
+  SLOT_BYTES = 4 << 20, /* of one piece, where the budget allows it */
+  BLOCK = 4096,         /* what the host rounds a slot up to, and adds to it */
+  HUGE_BYTES = 2 << 20, /* what the host's ring may take beside its slots */
+  STAGING_SHARE = 4     /* of a budget so many parts: the most for staging, if that can be */
 };
 
 typedef struct cpu_streaming {
   kit_stream *stream;
   kit_segment *segment;
-  cpu_part *part; /* [n]: panels NULL unless resident */
+  cpu_part *part;   /* [n]: panels NULL unless resident */
   uint32_t *linear; /* [n] whose segment it is */
   uint32_t n, slots;
   uint64_t slot_bytes;
-  uint64_t chunk_bytes, convert_bytes; /* of the largest segment, packed; and as its packer reads it */
-  char *resident, *chunk;              /* all that stays; the segment of now */
+  uint64_t chunk_bytes,
+      convert_bytes;      /* of the largest segment, packed; and as its packer reads it */
+  char *resident, *chunk; /* all that stays; the segment of now */
   char *convert;
   uint64_t convert_capacity;
   const accel_plugin_host *host; /* of init */
@@ -124,8 +125,8 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
 /* Tables whose rows are read when they are asked for. */
 static void find_tables(const cpu_self *s, const uint8_t *row_dtype) {
   for (uint32_t i = 0; i < s->program->n_weight; i++)
-    s->weight[i].by_rows = s->weight[i].gathered && !s->weight[i].raw &&
-                           row_dtype[i] != ACCEL_PLUGIN_NO_DTYPE;
+    s->weight[i].by_rows =
+        s->weight[i].gathered && !s->weight[i].raw && row_dtype[i] != ACCEL_PLUGIN_NO_DTYPE;
 }
 
 static void count_uses(const cpu_self *s, cpu_streaming *t) {
@@ -141,8 +142,7 @@ static void count_uses(const cpu_self *s, cpu_streaming *t) {
 /* ---- within a budget ---- */
 
 static uint64_t staging(const cpu_streaming *t) {
-  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK,
-                 ring = t->slots * slot;
+  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK, ring = t->slots * slot;
   return ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) + kit_alloc_pages_size(t->chunk_bytes) +
          kit_alloc_pages_size(t->convert_bytes);
 }
@@ -246,7 +246,8 @@ int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin
   if (!rc) rc = plan(s, t, o, o->stream_budget, &fixed, error);
   if (rc) return rc;
   if (!t->n)
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "no weight of the model can be streamed");
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "no weight of the model can be streamed");
   const uint64_t takes = fixed + staging(t);
   if (takes > o->stream_budget)
     return kit_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, -1,
@@ -388,12 +389,11 @@ static int32_t find_converted(cpu_streaming *t, packing *p, accel_plugin_error *
   bool converts[KIT_PIECES];
   for (uint32_t i = 0; i < p->segment->n_piece; i++) {
     const uint32_t store = t->store[p->segment->piece[i].weight];
-    converts[i] = p->rows[i].dtype != store ||
-                  (wide && (store != ACCEL_PLUGIN_F32 ||
-                            (uintptr_t)p->rows[i].data % sizeof(float) != 0));
+    converts[i] =
+        p->rows[i].dtype != store ||
+        (wide && (store != ACCEL_PLUGIN_F32 || (uintptr_t)p->rows[i].data % sizeof(float) != 0));
     at[i] = need;
-    if (converts[i])
-      need += (uint64_t)(p->segment->piece[i].rows * p->l->k) * (wide ? 4 : 2);
+    if (converts[i]) need += (uint64_t)(p->segment->piece[i].rows * p->l->k) * (wide ? 4 : 2);
   }
   if (need > t->convert_capacity) {
     free(t->convert);
@@ -455,7 +455,8 @@ int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin
   for (uint32_t i = 0; !rc && i < n; i++) {
     if (host->cancelled && host->cancelled(host->self))
       rc = kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    if (!rc) rc = take_packed(s, order[i], (char *)(uintptr_t)t->part[order[i]].panels, host, error);
+    if (!rc)
+      rc = take_packed(s, order[i], (char *)(uintptr_t)t->part[order[i]].panels, host, error);
   }
   kit_stream_end(t->stream, !rc);
   free(order);

@@ -37,7 +37,7 @@ enum {
   KIT_ALIGN = 64,
   KIT_PAGE_ROWS = 256,      /* tokens in one page of a KV state */
   KIT_SMALL_PAGE_ROWS = 64, /* the same of streaming endpoints in host memory */
-  KIT_MAX_FUSED = 7    /* further nodes in one launch, at most */
+  KIT_MAX_FUSED = 7         /* further nodes in one launch, at most */
 };
 
 /* ---- 1. errors ---- */

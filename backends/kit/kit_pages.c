@@ -24,8 +24,8 @@ uint64_t kit_v_offset(const accel_plugin_endpoint *e, const accel_plugin_state *
   return (kit_k_row(e, s) * (uint64_t)e->page_rows + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 uint64_t kit_page_bytes(const accel_plugin_endpoint *e, const accel_plugin_state *s) {
-  return (kit_v_offset(e, s) + kit_v_row(e, s) * (uint64_t)e->page_rows + KIT_ALIGN - 1) / KIT_ALIGN *
-         KIT_ALIGN;
+  return (kit_v_offset(e, s) + kit_v_row(e, s) * (uint64_t)e->page_rows + KIT_ALIGN - 1) /
+         KIT_ALIGN * KIT_ALIGN;
 }
 
 bool kit_state_is_rows(const accel_plugin_state *s) {

@@ -20,7 +20,8 @@ static uint64_t choose_level(kit_segment *segment, uint32_t n, uint32_t uses, ui
   for (uint32_t i = 0; i < n; i++) {
     if (segment[i].uses != uses) continue;
     seen += segment[i].bytes;
-    if ((double)(taken + segment[i].bytes) > share * (double)seen + 0.5 * (double)segment[i].bytes ||
+    if ((double)(taken + segment[i].bytes) >
+            share * (double)seen + 0.5 * (double)segment[i].bytes ||
         taken + segment[i].bytes > budget)
       continue;
     segment[i].resident = true;
@@ -79,8 +80,8 @@ struct kit_stream {
   bool began;     /* any run */
   posted *queue;  /* [slots] ring: posted and not done */
   uint32_t slots, first, n, next_slot, used_slots;
-  uint32_t at;    /* segments of the run that were done */
-  bool waited;    /* the first of the queue is taken */
+  uint32_t at; /* segments of the run that were done */
+  bool waited; /* the first of the queue is taken */
 };
 
 int32_t kit_stream_open(const accel_plugin_host *host, const accel_plugin_program *program,
@@ -148,7 +149,8 @@ static int32_t post(kit_stream *s, uint32_t segment, accel_plugin_error *error) 
   s->n++;
   for (; to->n < from->n_piece; to->n++) {
     const kit_piece *p = &from->piece[to->n];
-    int32_t rc = s->host->rows_post(s->host->self, s->next_slot, p->weight, p->first, p->rows, error);
+    int32_t rc =
+        s->host->rows_post(s->host->self, s->next_slot, p->weight, p->first, p->rows, error);
     if (rc) {
       drop_behind(s, s->n - 1);
       return rc;

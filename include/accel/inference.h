@@ -329,8 +329,7 @@ typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
  * @param fn NULL: off, and then nothing is measured.
  * @param user first argument of `fn`.
  */
-ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn,
-                                         void *user);
+ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user);
 
 /**
  * The model's program as text: nodes, shapes, attributes.

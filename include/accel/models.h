@@ -330,7 +330,7 @@ typedef struct accel_cache_entry {
 
 /** What is in the cache. */
 typedef struct accel_cache_list {
-  const char *directory;          /**< where it is; "" when there is no place for a cache */
+  const char *directory; /**< where it is; "" when there is no place for a cache */
   /** Bytes of all entries. */
   uint64_t bytes;
   /** Bytes that they may take. */

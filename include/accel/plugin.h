@@ -129,8 +129,7 @@ enum {
 
 /** Keys of attributes. */
 typedef enum accel_plugin_attr_key {
-#define ACCEL_ATTR(name, number, key, type, text) \
-  ACCEL_PLUGIN_ATTR_##name = number, /**< text */
+#define ACCEL_ATTR(name, number, key, type, text) ACCEL_PLUGIN_ATTR_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_attr_key;
 
@@ -142,15 +141,13 @@ typedef enum accel_plugin_act {
 
 /** Kinds of the unary op from 20 on; below 20 they are accel_plugin_act. */
 typedef enum accel_plugin_unary {
-#define ACCEL_UNARY(name, number, key, text) \
-  ACCEL_PLUGIN_UNARY_##name = number, /**< text */
+#define ACCEL_UNARY(name, number, key, text) ACCEL_PLUGIN_UNARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_unary;
 
 /** Kinds of the binary op. */
 typedef enum accel_plugin_binary {
-#define ACCEL_BINARY(name, number, key, text) \
-  ACCEL_PLUGIN_BINARY_##name = number, /**< text */
+#define ACCEL_BINARY(name, number, key, text) ACCEL_PLUGIN_BINARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_binary;
 

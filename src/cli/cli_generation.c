@@ -129,10 +129,10 @@ static void say_streaming(const cli_run *run, accel_endpoint *endpoint,
   accel_stream_stats s;
   const double ms = found->prefill_ms + found->decode_ms;
   if (!cli_flag(run, OPT_VERBOSE) || !ask_streaming(endpoint, &s)) return;
-  fprintf(stderr,
-          "accel: read %.1f MB%s since the load began; %.3f s of waiting for it in %.3f s of runs\n",
-          1e-6 * (double)s.bytes, s.direct ? " around the page cache" : "", s.wait_seconds,
-          1e-3 * ms);
+  fprintf(
+      stderr,
+      "accel: read %.1f MB%s since the load began; %.3f s of waiting for it in %.3f s of runs\n",
+      1e-6 * (double)s.bytes, s.direct ? " around the page cache" : "", s.wait_seconds, 1e-3 * ms);
 }
 
 static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,

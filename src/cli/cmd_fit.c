@@ -25,10 +25,11 @@ static void print_streams(const accel_fit_report *r) {
                                f->stream_least};
     for (int k = 0; k < 4; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
     if (f->streams)
-      printf("%s at %s streams: %s of weights stay in memory, %s are read in each run, through %s; "
-             "it runs from --memory %lluM on\n",
-             f->device, f->precision, bytes[0], bytes[1], bytes[2],
-             (unsigned long long)((f->stream_least + (1 << 20) - 1) >> 20));
+      printf(
+          "%s at %s streams: %s of weights stay in memory, %s are read in each run, through %s; "
+          "it runs from --memory %lluM on\n",
+          f->device, f->precision, bytes[0], bytes[1], bytes[2],
+          (unsigned long long)((f->stream_least + (1 << 20) - 1) >> 20));
   }
 }
 
@@ -95,7 +96,9 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
                         f->resident ? bytes[5] : "",
                         bytes[6],
                         f->available ? bytes[7] : "not known",
-                        f->streams ? "streams" : f->fits ? "fits" : "does not fit",
+                        f->streams ? "streams"
+                        : f->fits  ? "fits"
+                                   : "does not fit",
                         f->advice};
   cli_table_row(table, 12, f->fits < 0 ? none : some);
 }

@@ -35,7 +35,8 @@ typedef struct accel__placed {
   accel_plugin_device device_info;
   accel_plugin_endpoint *handle;
   accel__source *source; /* of the weights; as long as the handle lives */
-  accel__row_stream *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
+  accel__row_stream
+      *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
 } accel__placed;

@@ -185,8 +185,7 @@ static accel_status plan_streaming(const accel__device *device, const accel_plug
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget = stream_budget(f, limit, options->max_sequences);
   if (!options->stream_budget) return ACCEL_OK;
-  if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) !=
-      ACCEL_PLUGIN_OK)
+  if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
     return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
   f->streaming.budget = options->stream_budget;
   f->streaming.resident = e->stream_resident;
@@ -211,8 +210,8 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
           *in_file = accel__arena_alloc(&arena, p->n_weight + 1),
           *row_dtype = accel__arena_alloc(&arena, p->n_weight + 1);
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
-  accel_status status =
-      symbol && wanted && in_file && row_dtype ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = symbol && wanted && in_file && row_dtype ? ask_memory(ep, device, out)
+                                                                 : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
@@ -263,6 +262,6 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
                      "MiB are there%s",
                      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
                      mb * (double)(f->estimate.peak_load - f->estimate.weights),
-                     mb * (double)f->estimate.scratch, mb * (double)f->state,
-                     mb * (double)f->limit, option);
+                     mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
+                     option);
 }

@@ -88,13 +88,12 @@ accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_
 
 /* Rows that are in several pieces, or in no file. */
 static accel_status compute(accel__row_stream *s, row_slot *slot) {
-  const uint64_t n = (uint64_t)slot->rows * (uint64_t)accel__source_row_elements(s->source,
-                                                                                slot->index);
+  const uint64_t n =
+      (uint64_t)slot->rows * (uint64_t)accel__source_row_elements(s->source, slot->index);
   const uint64_t begin = accel__now_ns();
   slot->computed = accel__fault("allocation") ? NULL : malloc((n ? n : 1) * sizeof(float));
   if (!slot->computed) return accel__no_memory(n * sizeof(float));
-  ACCEL_TRY(
-      accel__source_rows(s->source, slot->index, slot->first, slot->rows, slot->computed));
+  ACCEL_TRY(accel__source_rows(s->source, slot->index, slot->first, slot->rows, slot->computed));
   pthread_mutex_lock(&s->lock);
   s->computed.segments++;
   s->computed.bytes += n * sizeof(float);

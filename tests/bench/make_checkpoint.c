@@ -46,8 +46,10 @@ static int add(list *l, const accel__source_weight *w, const char *name) {
   tensor *t = &l->item[l->n++];
   *t = (tensor){.name = name, .rank = w->rank, .n = 1};
   memcpy(t->dim, w->dim, sizeof t->dim);
-  if (w->stored_rows > 0) t->dim[0] = w->stored_rows;
-  else if (w->n_parts > 1) t->dim[0] /= w->n_parts;
+  if (w->stored_rows > 0)
+    t->dim[0] = w->stored_rows;
+  else if (w->n_parts > 1)
+    t->dim[0] /= w->n_parts;
   for (uint32_t d = 0; d < t->rank; d++) t->n *= (uint64_t)t->dim[d];
   return 0;
 }
@@ -56,7 +58,8 @@ static int list_tensors(accel_endpoint *ep, list *l) {
   const uint32_t n = accel__program_view(ep->model->program)->n_weight;
   for (uint32_t i = 0; i < n; i++) {
     const accel__source_weight *w = accel__weight_source(ep->model->program, i);
-    if (w->derive && !w->elementwise) return fprintf(stderr, "weight '%s' is derived\n", w->name), 1;
+    if (w->derive && !w->elementwise)
+      return fprintf(stderr, "weight '%s' is derived\n", w->name), 1;
     for (uint32_t p = 0; p < (w->n_parts ? w->n_parts : 1); p++)
       if (add(l, w, !w->n_parts ? w->name : w->many ? w->many[p] : w->parts[p])) return 1;
   }
@@ -78,8 +81,10 @@ static int write_header(int fd, const list *l) {
   for (uint32_t i = 0; i < l->n; i++) {
     const tensor *t = &l->item[i];
     accel__buffer_printf(&b, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[", i ? "," : "{", t->name);
-    for (uint32_t d = 0; d < t->rank; d++) accel__buffer_printf(&b, "%s%lld", d ? "," : "", (long long)t->dim[d]);
-    accel__buffer_printf(&b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at, (unsigned long long)(at + 2 * t->n));
+    for (uint32_t d = 0; d < t->rank; d++)
+      accel__buffer_printf(&b, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+    accel__buffer_printf(&b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+                         (unsigned long long)(at + 2 * t->n));
     at += 2 * t->n;
   }
   accel__buffer_printf(&b, "}");
@@ -108,7 +113,8 @@ static int write_file(const char *path, const list *l, uint64_t seed) {
   if (fd < 0) perror(path);
   if (fd < 0 || !values || !halves) failed = 1;
   if (!failed) failed = write_header(fd, l);
-  for (uint32_t i = 0; !failed && i < l->n; i++) failed = write_tensor(fd, &l->item[i], seed, values, halves);
+  for (uint32_t i = 0; !failed && i < l->n; i++)
+    failed = write_tensor(fd, &l->item[i], seed, values, halves);
   if (fd >= 0) {
     if (fdatasync(fd)) failed = 1;
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -130,7 +136,8 @@ int main(int argc, char **argv) {
   char path[4096];
   how.random_weights = 1;
   snprintf(path, sizeof path, "%s/model.safetensors", argv[1]);
-  if (accel_create(NULL, &ctx) != ACCEL_OK || accel__open_dry(ctx, argv[1], &how, &entry, &ep) != ACCEL_OK)
+  if (accel_create(NULL, &ctx) != ACCEL_OK ||
+      accel__open_dry(ctx, argv[1], &how, &entry, &ep) != ACCEL_OK)
     return fprintf(stderr, "%s\n", accel_last_error()), 1;
   const int failed = list_tensors(ep, &l) || write_file(path, &l, seed);
   accel__endpoint_free(ep);

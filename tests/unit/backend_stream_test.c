@@ -48,7 +48,7 @@ static void test_the_others_lie_evenly_between(void **state) {
 /* ---- the queue ---- */
 
 typedef struct book {
-  int64_t slot[SLOTS]; /* the first row that was posted; -1: free */
+  int64_t slot[SLOTS];              /* the first row that was posted; -1: free */
   uint32_t slots, posted, fails_at; /* fails_at: that post fails, counted from 1 */
 } book;
 
@@ -98,8 +98,8 @@ static void start(fixture *f) {
     f->segment[i] = (kit_segment){.n_piece = i == 4 ? 2 : 1,
                                   .piece = {{0, 10 * i, 1}, {0, 10 * i + 1, 1}},
                                   .resident = i == 5};
-  assert_int_equal(
-      kit_stream_open(&f->host, &f->program, f->segment, SLOTS, 64, &f->stream, NULL), 0);
+  assert_int_equal(kit_stream_open(&f->host, &f->program, f->segment, SLOTS, 64, &f->stream, NULL),
+                   0);
 }
 
 static uint32_t used(const book *b) {

@@ -186,13 +186,15 @@ static inline int64_t cpu_page_row(const cpu_attention *a, int64_t j) {
 }
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
   const int64_t row = a->ldk * cpu_kv_bytes(a->kv);
-  return a->page ? (const char *)a->page[j >> a->page_shift] + a->k_offset + cpu_page_row(a, j) * row
-                 : (const char *)a->k + j * row;
+  return a->page
+             ? (const char *)a->page[j >> a->page_shift] + a->k_offset + cpu_page_row(a, j) * row
+             : (const char *)a->k + j * row;
 }
 static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
   const int64_t row = a->ldv * cpu_kv_bytes(a->kv);
-  return a->page ? (const char *)a->page[j >> a->page_shift] + a->v_offset + cpu_page_row(a, j) * row
-                 : (const char *)a->v + j * row;
+  return a->page
+             ? (const char *)a->page[j >> a->page_shift] + a->v_offset + cpu_page_row(a, j) * row
+             : (const char *)a->v + j * row;
 }
 
 /* The same over fp32 rows, which the kernel turns into 8-bit codes itself and multiplies
