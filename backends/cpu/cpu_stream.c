@@ -353,33 +353,22 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const cpu_linear *l = p->l;
-  const int64_t width = cpu_linear_width(l, p->shape.cols);
-  cpu_column column[CPU_PANEL_COLS];
+  const uint32_t gate = p->segment->n_piece == 2;
+  const cpu_column origin[2] = {{&p->matrix[0], p->segment->piece[0].first},
+                                {&p->matrix[gate], p->segment->piece[gate].first}};
+  const int64_t first = cpu_share(p->part.n, index, p->tasks);
   (void)worker;
-  for (int64_t i = cpu_share(p->part.n, index, p->tasks);
-       i < cpu_share(p->part.n, index + 1, p->tasks); i++) {
-    for (int32_t c = 0; c < p->shape.cols; c++) {
-      const int64_t col = (p->part.first + i) * width + c % width;
-      const bool gate = c >= width;
-      const uint32_t m = gate && p->segment->n_piece == 2;
-      column[c] = col < l->n ? (cpu_column){&p->matrix[m], cpu_linear_row(l, col, gate) -
-                                                               p->segment->piece[m].first}
-                             : (cpu_column){0};
-    }
-    cpu_panel_pack(&p->shape, column, p->to + (uint64_t)i * l->panel_bytes);
-  }
+  cpu_pack_panels(&p->shape, p->l, p->part.first + first,
+                  cpu_share(p->part.n, index + 1, p->tasks) - first, origin,
+                  p->to + (uint64_t)first * p->l->panel_bytes);
 }
 
 static void on_all(packing *p, const accel_plugin_host *host, int64_t most,
                    accel_plugin_task_fn fn) {
-  const uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
-  p->tasks = workers > 1 ? workers * 2 : 1;
-  if ((int64_t)p->tasks > most) p->tasks = (uint32_t)most;
-  if (p->tasks > 1)
-    host->parallel(host->self, p->tasks, fn, p);
-  else if (p->tasks)
-    fn(p, 0, 0);
+  const kit_launch l = {.host = host};
+  const int64_t tasks = 2 * (int64_t)cpu_workers(&l);
+  p->tasks = (uint32_t)(tasks < most ? tasks : most);
+  cpu_parallel(&l, p->tasks, fn, p);
 }
 
 /* Memory for the pieces that the packer cannot read as they are. */

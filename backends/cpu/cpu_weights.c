@@ -181,25 +181,29 @@ typedef struct packing {
   uint32_t tasks;
 } packing;
 
-/* Where column `col` of the result comes from: its up half, or its gate. */
-static cpu_column column_of(const packing *p, int64_t col, bool gate) {
-  const bool apart = gate && p->l->glu == ACCEL_PLUGIN_GLU_SEPARATE;
-  if (col >= p->l->n) return (cpu_column){0};
-  return (cpu_column){apart ? &p->gate : &p->w, cpu_linear_row(p->l, col, gate)};
+void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
+                     const cpu_column origin[2], char *to) {
+  const int64_t width = cpu_linear_width(l, shape->cols);
+  cpu_column column[CPU_PANEL_COLS];
+  for (int64_t i = 0; i < n; i++, to += l->panel_bytes) {
+    for (int32_t c = 0; c < shape->cols; c++) {
+      const int64_t col = (first + i) * width + c % width;
+      const cpu_column *half = &origin[c >= width];
+      column[c] = (cpu_column){half->from, cpu_linear_row(l, col, c >= width) - half->row};
+      if (col >= l->n) column[c] = (cpu_column){0};
+    }
+    cpu_panel_pack(shape, column, to);
+  }
 }
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const cpu_linear *l = p->l;
-  const int64_t width = cpu_linear_width(l, p->shape.cols);
-  cpu_column column[CPU_PANEL_COLS];
+  const bool apart = p->l->glu == ACCEL_PLUGIN_GLU_SEPARATE;
+  const cpu_column origin[2] = {{&p->w, 0}, {apart ? &p->gate : &p->w, 0}};
+  const int64_t first = cpu_share(p->l->panels, index, p->tasks);
   (void)worker;
-  for (int64_t i = cpu_share(l->panels, index, p->tasks);
-       i < cpu_share(l->panels, index + 1, p->tasks); i++) {
-    for (int32_t c = 0; c < p->shape.cols; c++)
-      column[c] = column_of(p, i * width + c % width, c >= width);
-    cpu_panel_pack(&p->shape, column, l->packed + (uint64_t)i * l->panel_bytes);
-  }
+  cpu_pack_panels(&p->shape, p->l, first, cpu_share(p->l->panels, index + 1, p->tasks) - first,
+                  origin, p->l->packed + (uint64_t)first * p->l->panel_bytes);
 }
 
 static float *copy_of(const void *data, uint64_t bytes, accel_plugin_error *error) {

@@ -58,7 +58,8 @@ static int32_t check_options(const kit_backend *backend, const accel_plugin_opti
   if (o->world > 1 && !(o->host && o->host->allreduce))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce",
                     o->world);
-  if (o->stream_budget && (!backend->stream_estimate || !o->row_dtype || !o->host->rows_open))
+  if (o->stream_budget &&
+      (!backend->stream_estimate || !o->row_dtype || !o->host || !o->host->rows_open))
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend does not stream weights",
                     backend->name);
   for (const char *at = o->extra; at && *at;) {

@@ -237,7 +237,8 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
     else
       compare_with_free(out);
-    if (status == ACCEL_OK) status = plan_streaming(device, p, &options, given, out);
+    if (status == ACCEL_OK)
+      status = plan_streaming(device, p, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;

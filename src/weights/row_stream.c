@@ -27,7 +27,6 @@ struct accel__row_stream {
 
 static accel_status open_reader(const accel__checkpoint *c, uint32_t slots, uint64_t slot_bytes,
                                 accel__range_reader **out) {
-  enum { SMALL_REQUEST = 1 << 20 };
   uint32_t n = 0;
   while (accel__checkpoint_file(c, n)) n++;
   const char **path = malloc((n + 1) * sizeof *path);
@@ -37,8 +36,7 @@ static accel_status open_reader(const accel__checkpoint *c, uint32_t slots, uint
     path[i] = accel__checkpoint_file(c, i);
     state[i] = *accel__checkpoint_file_state(c, i);
   }
-  const accel__range_options options = {
-      .slots = slots, .slot_bytes = slot_bytes, .request_bytes = SMALL_REQUEST};
+  const accel__range_options options = {.slots = slots, .slot_bytes = slot_bytes};
   if (status == ACCEL_OK) status = accel__range_reader_open(path, state, n, &options, out);
   free(path);
   free(state);
