@@ -252,6 +252,20 @@ typedef struct accel_fit_record {
   /** On a CPU: memory of the whole process while the model runs, `process` of the report plus
    *  `total`.  Else 0. */
   uint64_t resident;
+  /** 1: it fits because weights are read from the model's files in each run (streamed), under the
+   *  memory limit of the context; total and peak are then what that takes. */
+  int32_t streams;
+  /** 0. */
+  int32_t reserved;
+  /** The smallest memory limit under which the model is streamed; 0: no limit was given, or it cannot
+   *  be streamed there. */
+  uint64_t stream_least;
+  /** Where it streams: weights that stay in memory. */
+  uint64_t stream_resident;
+  /** Memory through which the others pass. */
+  uint64_t stream_staging;
+  /** What a run (of a model that generates: a step) reads. */
+  uint64_t stream_read;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */
@@ -316,7 +330,7 @@ typedef struct accel_cache_entry {
 
 /** What is in the cache. */
 typedef struct accel_cache_list {
-  const char *directory;          /**< where it is; "" when there is no place for a cache */
+  const char *directory; /**< where it is; "" when there is no place for a cache */
   /** Bytes of all entries. */
   uint64_t bytes;
   /** Bytes that they may take. */

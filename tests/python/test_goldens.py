@@ -75,6 +75,15 @@ class Goldens(unittest.TestCase):
                 with self.subTest(precision=precision, model=model, golden=golden):
                     self.assertEqual(one["outputs"], other["outputs"])
 
+    def test_streamed_as_in_memory(self):
+        """Weights that are read again in each run, all of them or most, give the same numbers: the same distances to the goldens."""
+        for precision, more, step in (("bf16", "1", 1), ("fp32", "8K", 3), ("fp16", "8K", 3)):
+            some = goldens()[::step]
+            streamed = verify_all("cpu", precision, some, ACCEL_STREAM_WEIGHTS=more)
+            for (model, golden, *_), one, other in zip(some, reports("cpu", precision)[::step], streamed):
+                with self.subTest(precision=precision, model=model, golden=golden):
+                    self.assertEqual(one["outputs"], other["outputs"])
+
     def test_every_model_in_a_process_of_its_own(self):
         """The first golden of each: exit code 0, nothing leaked where that is looked for."""
         first = {model: (golden, rest) for model, golden, *rest in reversed(goldens())}
