@@ -173,13 +173,29 @@ static double *real_of(bench_verdict_row *row, int i) {
   return (double *)((char *)row + row_reals[i].at);
 }
 
+static bool take_row(sqlite3_stmt *query, bench_verdict_rows *to) {
+  bench_verdict_row *row = new_row(to);
+  bool whole = row != NULL;
+  for (int i = 0; row && i < ROW_TEXTS; ++i) {
+    const char *text = (const char *)sqlite3_column_text(query, i);
+    *text_of(row, i) = strdup(text ? text : "");
+    whole &= *text_of(row, i) != NULL;
+  }
+  for (int i = 0; row && i < ROW_REALS; ++i)
+    *real_of(row, i) = sqlite3_column_type(query, ROW_TEXTS + i) == SQLITE_NULL
+                           ? (double)NAN
+                           : sqlite3_column_double(query, ROW_TEXTS + i);
+  if (row) row->stale = sqlite3_column_int(query, ROW_TEXTS + ROW_REALS) != 0;
+  return whole;
+}
+
 /* The newest row of a cell: max() takes the others' columns along. */
 bool bench_verdict_rows_read(const bench_db *db, bench_verdict_rows *out, char *message,
                              uint32_t size) {
   static const char sql[] =
       "SELECT iif(m.id = ?1, '', m.host), d.name, d.driver, d.hardware, d.type, v.model, "
       "v.model_type, v.architecture, v.golden, v.precision, v.state, v.reason, b.build_id, v.time, "
-      "v.max_abs, v.cosine, v.bound, v.cpu_max_abs, v.cpu_cosine, b.build_id != ?2, "
+      "v.max_abs, v.cosine, v.bound, v.cpu_max_abs, v.cpu_cosine, b.build_id != ?2 AND m.id = ?1, "
       "max((b.build_id = ?2) || v.time || printf('%012d', v.id)) "
       "FROM verify v JOIN device d ON d.id = v.device JOIN build b ON b.id = v.build JOIN machine "
       "m "
@@ -190,18 +206,9 @@ bool bench_verdict_rows_read(const bench_db *db, bench_verdict_rows *out, char *
   if (bench_prepare(db, sql, &b, &rc)) {
     bench_bind_int(&b, bench_this_machine(db)), bench_bind_text(&b, bench_build_id());
     while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      bench_verdict_row *row = new_row(out);
-      if (!row) {
-        rc = SQLITE_NOMEM;
-        break;
-      }
-      for (int i = 0; i < ROW_TEXTS; ++i)
-        *text_of(row, i) = strdup((const char *)sqlite3_column_text(b.query, i));
-      for (int i = 0; i < ROW_REALS; ++i)
-        *real_of(row, i) = sqlite3_column_type(b.query, ROW_TEXTS + i) == SQLITE_NULL
-                               ? (double)NAN
-                               : sqlite3_column_double(b.query, ROW_TEXTS + i);
-      row->stale = sqlite3_column_int(b.query, ROW_TEXTS + ROW_REALS) != 0;
+      if (take_row(b.query, out)) continue;
+      rc = SQLITE_NOMEM;
+      break;
     }
     sqlite3_finalize(b.query);
   }
@@ -215,14 +222,14 @@ bool bench_verdict_rows_add(bench_verdict_rows *to, const cJSON *object) {
   for (int i = 0; row && i < ROW_TEXTS; ++i) {
     const char *text =
         cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, row_texts[i].name));
-    *text_of(row, i) = strdup(text ? text : "");
-    whole &= text != NULL;
+    *text_of(row, i) = strdup(text && (*text || i) ? text : i ? "" : "elsewhere");
+    whole &= text != NULL && *text_of(row, i) != NULL;
   }
   for (int i = 0; row && i < ROW_REALS; ++i) {
     const cJSON *number = cJSON_GetObjectItemCaseSensitive(object, row_reals[i].name);
     *real_of(row, i) = cJSON_IsNumber(number) ? number->valuedouble : (double)NAN;
   }
-  if (row) row->stale = strcmp(row->build, bench_build_id()) != 0;
+  if (row) row->stale = false; /* its build is told */
   return whole;
 }
 

@@ -69,8 +69,7 @@ static bool hash_model(const char *directory, char out[17]) {
 
 /* ---- names ---- */
 
-/* "" without one. */
-static char *model_type_of(const char *directory) {
+bool cli_model_config(const char *directory, char **type, char **class_name) {
   char path[LONGEST], *text = NULL;
   size_t capacity = 0;
   snprintf(path, sizeof path, "%s/config.json", directory);
@@ -78,11 +77,14 @@ static char *model_type_of(const char *directory) {
   const ssize_t n = f ? getdelim(&text, &capacity, 0, f) : -1;
   if (f) fclose(f);
   cJSON *config = n > 0 ? cJSON_Parse(text) : NULL;
-  const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "model_type"));
-  char *copy = strdup(type ? type : "");
+  const char *said = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "model_type")),
+             *first = cJSON_GetStringValue(
+                 cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(config, "architectures"), 0));
+  *type = strdup(said ? said : "");
+  *class_name = strdup(first ? first : "");
   cJSON_Delete(config);
   free(text);
-  return copy;
+  return *type && *class_name;
 }
 
 /* "org/name" of ".../models--org--name/snapshots/REVISION", else the path below `top` ("../x" stays
@@ -107,11 +109,14 @@ static char *model_name(const char *top, const char *directory) {
   return copy;
 }
 
-/* The second part of golden.BertModel.right.safetensors, where it begins with a capital. */
-static char *architecture_of(const char *file) {
+/* The second part of golden.BertModel.right.safetensors, where it begins with a capital; else the
+ * model's own class, which it takes. */
+static char *architecture_of(const char *file, char *own) {
   const char *dot = strchr(file, '.');
   const size_t n = dot ? strcspn(dot + 1, ".") : 0;
-  return n && isupper((unsigned char)dot[1]) ? strndup(dot + 1, n) : strdup("");
+  if (!n || !isupper((unsigned char)dot[1])) return own;
+  free(own);
+  return strndup(dot + 1, n);
 }
 
 /* ---- collecting ---- */
@@ -133,20 +138,23 @@ static bool failed(finder *f, const char *path) {
 
 static bool add(finder *f, const char *directory, const char *file, const char *architecture,
                 const char *precision) {
-  char path[LONGEST];
+  char path[LONGEST], *type = NULL, *own = NULL;
   uint64_t hash = ACCEL_HASH_SEED;
   cli_golden *grown = realloc(f->out->item, (f->out->n + 1) * sizeof *grown);
   if (!grown) return failed(f, directory);
   f->out->item = grown;
   cli_golden *g = &f->out->item[f->out->n];
+  if (!cli_model_config(directory, &type, &own)) return failed(f, directory);
   snprintf(path, sizeof path, "%s/%s", directory, file);
-  *g = (cli_golden){.path = strdup(path),
-                    .directory = strdup(directory),
-                    .model = model_name(f->top, directory),
-                    .model_type = model_type_of(directory),
-                    .architecture = architecture ? strdup(architecture) : architecture_of(file),
-                    .precision = strdup(precision)};
+  *g =
+      (cli_golden){.path = strdup(path),
+                   .directory = strdup(directory),
+                   .model = model_name(f->top, directory),
+                   .model_type = type,
+                   .architecture = architecture ? strdup(architecture) : architecture_of(file, own),
+                   .precision = strdup(precision)};
   f->out->n++;
+  if (architecture) free(own);
   if (!g->path || !g->directory || !g->model || !g->model_type || !g->architecture || !g->precision)
     return failed(f, directory);
   g->file = strrchr(g->path, '/') + 1;

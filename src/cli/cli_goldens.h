@@ -11,7 +11,7 @@ typedef struct cli_golden {
   char *path, *directory; /* of the golden; of its model */
   char *model;            /* the model's directory below the one that was searched, or org/name */
   char *model_type;       /* of config.json; "" */
-  char *architecture;     /* golden.BertModel.x.safetensors: BertModel; "": the model's own */
+  char *architecture;     /* golden.BertModel.x.safetensors: BertModel; else config.json's first */
   char *precision;        /* of a quantised checkpoint, which is run at this and fp32; "": at any */
   const char *file;       /* in path */
   char hash[17], model_hash[17];
@@ -26,6 +26,9 @@ typedef struct cli_goldens {
  * golden*.safetensors, to MODEL.  Without lists every golden*.safetensors beside a config.json.  Each
  * file counts once for an architecture.  false: `message` says why; free the result in any case. */
 bool cli_goldens_find(const char *directory, cli_goldens *out, char *message, size_t size);
+/* model_type and the first of the architectures in a directory's config.json, "" where there is none;
+ * both are to be freed.  false: no memory. */
+bool cli_model_config(const char *directory, char **type, char **class_name);
 void cli_goldens_free(cli_goldens *goldens);
 
 #endif

@@ -59,6 +59,9 @@ void cli_table_row(cli_table *table, uint32_t columns,
                    const char *const *cells); /* the first row is the heading; NULL cells are "" */
 /* As a Markdown table, and empties it; `align` as below. */
 void cli_table_markdown(cli_table *table, const char *align);
+/* As a page of HTML that needs no other file and no script, in the reader's light or dark colours; cells
+ * that begin with a verdict (pass, fail ...) have its colour.  Empties the table. */
+void cli_table_html(cli_table *table, const char *title, const char *note);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the
  * right; the last column is cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);

@@ -1,5 +1,6 @@
 /* cli_verify_plan.c - the plan of accel verify --all: goldens x devices x precisions, and what the
  * database knows of them; and the command. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -42,12 +43,6 @@ const char *verify_cell_name(const verify_plan *plan, const verify_cell *cell, c
 
 /* ---- devices and precisions ---- */
 
-static bool is_named(char *const *names, uint32_t n, const char *name) {
-  for (uint32_t i = 0; i < n; ++i)
-    if (!strcmp(names[i], name)) return true;
-  return n == 0;
-}
-
 static const char *word(const cJSON *object, const char *name) {
   const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
   return text ? text : "";
@@ -67,10 +62,16 @@ static accel_device_info device_of(const cJSON *d) {
                              .usable = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(d, "usable"))};
 }
 
-static const accel_device_info *find_device(const verify_plan *plan, const char *name) {
-  for (uint32_t i = 0; i < plan->n_device; ++i)
-    if (!strcmp(plan->device[i].name, name)) return &plan->device[i];
-  return NULL;
+/* "opencl" stands for "opencl:0", "opencl:1" ... */
+static bool stands_for(const char *name, const char *device) {
+  const size_t n = strlen(name);
+  return !strncmp(name, device, n) && (!device[n] || device[n] == ':');
+}
+
+static bool is_chosen(char *const *names, uint32_t n, const char *device) {
+  for (uint32_t i = 0; i < n; ++i)
+    if (stands_for(names[i], device)) return true;
+  return n == 0;
 }
 
 /* Every name of --device must be a usable device. */
@@ -78,9 +79,12 @@ static int check_named(const verify_plan *plan, char *const *names, uint32_t n) 
   for (uint32_t i = 0; i < n; ++i) {
     const cJSON *d;
     const char *why = "there is no such device; accel detect lists them";
-    if (find_device(plan, names[i])) continue;
+    bool found = false;
+    for (uint32_t k = 0; k < plan->n_device; ++k)
+      found |= stands_for(names[i], plan->device[k].name);
+    if (found) continue;
     cJSON_ArrayForEach(d, cJSON_GetObjectItemCaseSensitive(plan->scouted, "devices")) {
-      if (!strcmp(word(d, "name"), names[i])) why = word(d, "reason");
+      if (stands_for(names[i], word(d, "name"))) why = word(d, "reason");
     }
     return cli_error(plan->run, ACCEL_ERROR_DEVICE_UNAVAILABLE, "--device %s: %s", names[i], why);
   }
@@ -99,7 +103,7 @@ static int take_devices(verify_plan *plan) {
   plan->device = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *plan->device);
   cJSON_ArrayForEach(d, list) {
     const accel_device_info device = device_of(d);
-    if (plan->device && device.usable && is_named(names, n, device.name))
+    if (plan->device && device.usable && is_chosen(names, n, device.name))
       plan->device[plan->n_device++] = device;
   }
   int code = plan->scouted && plan->device ? check_named(plan, names, n) : 1;
@@ -108,6 +112,12 @@ static int take_devices(verify_plan *plan) {
                      "no device is usable; try: accel detect");
   free(names);
   return code;
+}
+
+static bool is_named(char *const *names, uint32_t n, const char *name) {
+  for (uint32_t i = 0; i < n; ++i)
+    if (!strcmp(names[i], name)) return true;
+  return false;
 }
 
 static int take_precisions(verify_plan *plan) {
@@ -201,13 +211,17 @@ int verify_plan_make(verify_plan *plan) {
 
 /* ---- what is known ---- */
 
+/* All of them, and what a process that was killed while it wrote has left. */
 static void remove_outputs(const verify_plan *plan) {
-  char path[CLI_PATH];
-  for (uint32_t g = 0; g < plan->goldens.n; ++g) {
-    verify_outputs_path(plan, g, path);
+  char path[CLI_PATH + 256];
+  DIR *folder = opendir(plan->folder);
+  for (const struct dirent *e; folder && (e = readdir(folder)) != NULL;) {
+    if (!strstr(e->d_name, ".safetensors")) continue;
+    snprintf(path, sizeof path, "%s/%s", plan->folder, e->d_name);
     unlink(path);
   }
-  rmdir(plan->folder); /* not empty: what a plan of other goldens left when it was ended */
+  if (folder) closedir(folder);
+  rmdir(plan->folder);
 }
 
 /* Marks cells that need not be run.  A reference cell whose outputs are gone runs again where other

@@ -1,64 +1,18 @@
-"""`accel verify --all`: the plan, resuming, crashing and hanging drivers (tests/stubs/bent_stub.c), regressions, evidence; and `accel matrix` of what it stored."""
+"""`accel verify --all`: the plan, resuming, crashing and hanging drivers (tests/stubs/bent_stub.c), regressions."""
 import glob
-import json
 import os
 import random
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
 import time
 
-from test_cli import ACCEL, BUILD, ENVIRONMENT, FIXTURES, Case, run, unittest
-
-MODELS = os.path.join(FIXTURES, "models")
-PLUGINS = os.path.dirname(glob.glob(os.path.join(BUILD, "lib", "accel", "*", "libaccel_reference.so"))[0])
-BENT = os.path.join(BUILD, "tests", "stubs", "bent", "libaccel_rocm.so")
-BERT = ("golden.BertModel.right.safetensors", "golden.BertForMaskedLM.right.safetensors")
+from test_cli import ACCEL, ENVIRONMENT, run, unittest
+from verifying import BERT, MODELS, VerifyCase
 
 
-class VerifyAll(Case):
-    def setUp(self):
-        super().setUp()
-        self.db = self.path("truth.sqlite")
-        plugins = self.path("plugins")
-        os.mkdir(plugins)
-        for name in ("cpu", "reference"):
-            os.symlink(os.path.join(PLUGINS, f"libaccel_{name}.so"), os.path.join(plugins, f"libaccel_{name}.so"))
-        if os.path.exists(BENT):
-            os.symlink(BENT, os.path.join(plugins, "libaccel_rocm.so"))
-        self.environment = {"ACCEL_PLUGIN_PATH": plugins, "STUB_BENT_PATH": os.path.join(PLUGINS, "libaccel_reference.so"), "ACCEL_NO_CACHE": "1"}
-
-    def goldens(self, *names, model="bert", to="models"):
-        """A directory with a copy of a model and some of its goldens."""
-        source, target = os.path.join(MODELS, model), os.path.join(self.path(to), model)
-        os.makedirs(target)
-        for name in os.listdir(source):
-            if not name.startswith("golden") or name in names:
-                shutil.copy(os.path.join(source, name), target)
-        return self.path(to)
-
-    def all(self, *arguments, code=0, **environment):
-        """The parsed report."""
-        done = run("verify", "--all", *arguments, "--db", self.db, "--json", "--quiet", environment={**self.environment, **environment})
-        self.assertEqual(done.returncode, code, done.stderr)
-        report = json.loads(done.stdout)
-        self.assertEqual(report["schema"], "accel.verify_all/1")
-        return report
-
-    def query(self, sql, *values):
-        file = sqlite3.connect(self.db)
-        try:
-            return file.execute(sql, values).fetchall()
-        finally:
-            file.close()
-
-    def change(self, sql):
-        file = sqlite3.connect(self.db)
-        file.executescript(sql)
-        file.close()
-
+class VerifyAll(VerifyCase):
     def newest(self):
         """What the newest verdict of each cell says, times left out."""
         return self.query("""SELECT v.model, v.golden_hash, v.architecture, v.precision, d.name, v.state, v.reason, v.output, v.max_abs, v.cosine, v.bound, v.cpu_max_abs, v.cpu_cosine
