@@ -85,10 +85,10 @@ static char *type_of_run(cli_run *run, const char *model) {
 }
 
 /* The best rating among the runs of a class on a kind of hardware. */
-static void rate(const verified_ratings *ratings, char *const *type, const wanted *w, cJSON *cell) {
-  const verified_rating *best = NULL;
+static void rate(const bench_ratings *ratings, char *const *type, const wanted *w, cJSON *cell) {
+  const bench_rating *best = NULL;
   for (uint32_t i = 0; w->types && i < ratings->n; ++i) {
-    const verified_rating *r = &ratings->item[i];
+    const bench_rating *r = &ratings->item[i];
     if (strcmp(r->hardware, w->hardware) != 0 || !type[i] || !has_type(w->types, type[i])) continue;
     if (!best || r->share > best->share) best = r;
   }
@@ -100,7 +100,7 @@ static void rate(const verified_ratings *ratings, char *const *type, const wante
 typedef struct view {
   cli_run *run;
   bench_verdict_rows rows;
-  verified_ratings ratings;
+  bench_ratings ratings;
   char **type; /* [ratings.n] model_type */
   accel_devices *devices;
   cJSON *list; /* of the rows */
@@ -165,7 +165,7 @@ int verified_view(cli_run *run, const char *name, cJSON *root) {
   }
   for (uint32_t i = 0; v.type && i < v.ratings.n; ++i) free(v.type[i]);
   free(v.type);
-  verified_ratings_free(&v.ratings);
+  bench_ratings_free(&v.ratings);
   bench_verdict_rows_free(&v.rows);
   accel_devices_free(&v.devices);
   return code;

@@ -227,68 +227,20 @@ const char *verified_long_text(const cJSON *cell, char *into, size_t size) {
 
 /* ---- ratings ---- */
 
-static bool add_rating(verified_ratings *to, sqlite3_stmt *query) {
-  verified_rating *grown = realloc(to->item, (to->n + 1) * sizeof *grown);
-  if (!grown) return false;
-  to->item = grown;
-  verified_rating *r = &to->item[to->n++];
-  char **texts[] = {&r->model, &r->device, &r->precision, &r->hardware, &r->type};
-  bool whole = true;
-  for (int i = 0; i < 5; ++i) {
-    const char *text = (const char *)sqlite3_column_text(query, i);
-    *texts[i] = strdup(text ? text : "");
-    whole &= *texts[i] != NULL;
-  }
-  r->share = sqlite3_column_double(query, 5);
-  return whole;
-}
-
-/* Of each model, device and precision the newest run that has steps with a known least time. */
-static int read_ratings(const bench_db *db, verified_ratings *out) {
-  static const char sql[] =
-      "SELECT r.model, d.name, r.precision, d.hardware, d.type, p.share, max(r.id) FROM run r "
-      "JOIN device d ON d.id = r.device_ref JOIN (SELECT run, sum(bound_ms) / sum(ms) AS share "
-      "FROM step WHERE bound_ms IS NOT NULL GROUP BY run HAVING sum(ms) > 0) p ON p.run = r.id "
-      "WHERE r.machine_ref = ? GROUP BY r.model, d.name, r.precision";
-  bench_binder b;
-  int rc;
-  if (!bench_prepare(db, sql, &b, &rc)) return rc;
-  bench_bind_int(&b, bench_this_machine(db));
-  while ((rc = sqlite3_step(b.query)) == SQLITE_ROW)
-    if (!add_rating(out, b.query)) {
-      rc = SQLITE_NOMEM;
-      break;
-    }
-  sqlite3_finalize(b.query);
-  return rc;
-}
-
-int verified_ratings_read(cli_run *run, verified_ratings *out) {
+int verified_ratings_read(cli_run *run, bench_ratings *out) {
   char path[CLI_PATH], message[1024];
   bench_db db;
   bool open;
-  *out = (verified_ratings){0};
+  *out = (bench_ratings){0};
   int code = open_database(run, path, &db, &open);
   if (!open) return code;
-  const int rc = read_ratings(&db, out);
-  if (rc != SQLITE_DONE) {
-    bench_db_error(&db, rc, message, sizeof message);
+  if (!bench_ratings_read(&db, out, message, sizeof message))
     code = cli_error(run, ACCEL_ERROR_IO, "%s", message);
-  }
   bench_db_close(&db);
   return code;
 }
 
-void verified_ratings_free(verified_ratings *ratings) {
-  for (uint32_t i = 0; i < ratings->n; ++i) {
-    verified_rating *r = &ratings->item[i];
-    free(r->model), free(r->device), free(r->precision), free(r->hardware), free(r->type);
-  }
-  free(ratings->item);
-  *ratings = (verified_ratings){0};
-}
-
-void verified_rate(cJSON *to, const verified_rating *rating) {
+void verified_rate(cJSON *to, const bench_rating *rating) {
   const double s = rating->share;
   const bool software = !strcmp(rating->type, "software");
   if (*word(to, "rating")) return; /* a software device's, already */

@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "bench/bench_ratings.h"
 #include "bench/bench_verdicts.h"
 #include "cli/cli.h"
 
@@ -35,22 +36,11 @@ const char *verified_text(const cJSON *cell, bool brief, char *into, size_t size
 /* The same with the precisions, device, rating, place and day. */
 const char *verified_long_text(const cJSON *cell, char *into, size_t size);
 
-/* How near the measured steps of a run came to the least time they can take. */
-typedef struct verified_rating {
-  char *model, *device, *precision, *hardware, *type;
-  double
-      share; /* of the newest profiled run: least time / time, of steps whose least time is known */
-} verified_rating;
-typedef struct verified_ratings {
-  uint32_t n;
-  verified_rating *item;
-} verified_ratings;
-/* The newest profiled run on this machine of each model, device and precision.  0 or an exit code. */
-int verified_ratings_read(cli_run *run, verified_ratings *out);
-void verified_ratings_free(verified_ratings *ratings);
+/* The ratings in the database, where there is one.  0 or an exit code. */
+int verified_ratings_read(cli_run *run, bench_ratings *out);
 /* Adds "share" and "rating" (poor, fair, good, excellent) to an object; a software device has the
  * rating "software" alone. */
-void verified_rate(cJSON *to, const verified_rating *rating);
+void verified_rate(cJSON *to, const bench_rating *rating);
 
 /* accel matrix --view classes, tasks: {"view", "columns": [hardware], "rows": [{"name", "cells":
  * {hardware: cell}}]} (cli_matrix_views.c).  0 or an exit code. */

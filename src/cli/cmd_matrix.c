@@ -77,9 +77,9 @@ static void add_verified(const bench_verdict_rows *rows, cJSON *model) {
   free((void *)set.row);
 }
 
-static void add_ratings(const verified_ratings *ratings, cJSON *model) {
+static void add_ratings(const bench_ratings *ratings, cJSON *model) {
   for (uint32_t i = 0; i < ratings->n; ++i) {
-    const verified_rating *r = &ratings->item[i];
+    const bench_rating *r = &ratings->item[i];
     if (strcmp(r->model, word(model, "model")) != 0) continue;
     cJSON *all = cJSON_GetObjectItemCaseSensitive(model, "ratings"), *device;
     if (!all) all = cJSON_AddObjectToObject(model, "ratings");
@@ -99,7 +99,7 @@ static void add_unlisted(const char *name, cJSON *models) {
 }
 
 static void complete_models(const cli_run *run, const bench_verdict_rows *rows,
-                            const verified_ratings *ratings, cJSON *root) {
+                            const bench_ratings *ratings, cJSON *root) {
   cJSON *models = cJSON_GetObjectItemCaseSensitive(root, "models"), *m;
   for (uint32_t i = 0; !run->n_args && i < rows->n; ++i)
     if (!i || strcmp(rows->row[i - 1].model, rows->row[i].model) != 0)
@@ -115,7 +115,7 @@ static void complete_models(const cli_run *run, const bench_verdict_rows *rows,
 static int read_models(cli_run *run, cJSON **root) {
   char *text = NULL;
   bench_verdict_rows rows;
-  verified_ratings ratings = {0};
+  bench_ratings ratings = {0};
   int code = verified_rows_read(run, &rows);
   if (!code) code = verified_ratings_read(run, &ratings);
   if (!code) {
@@ -128,7 +128,7 @@ static int read_models(cli_run *run, cJSON **root) {
     complete_models(run, &rows, &ratings, *root);
   }
   accel_string_free(&text);
-  verified_ratings_free(&ratings);
+  bench_ratings_free(&ratings);
   bench_verdict_rows_free(&rows);
   return code;
 }
