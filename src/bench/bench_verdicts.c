@@ -193,7 +193,8 @@ static bool take_row(sqlite3_stmt *query, bench_verdict_rows *to) {
 bool bench_verdict_rows_read(const bench_db *db, bench_verdict_rows *out, char *message,
                              uint32_t size) {
   static const char sql[] =
-      "SELECT iif(m.id = ?1, '', m.host), d.name, d.driver, d.hardware, d.type, v.model, "
+      "SELECT CASE WHEN m.id = ?1 THEN '' ELSE m.host END, d.name, d.driver, d.hardware, d.type, "
+      "v.model, "
       "v.model_type, v.architecture, v.golden, v.precision, v.state, v.reason, b.build_id, v.time, "
       "v.max_abs, v.cosine, v.bound, v.cpu_max_abs, v.cpu_cosine, b.build_id != ?2 AND m.id = ?1, "
       "max((b.build_id = ?2) || v.time || printf('%012d', v.id)) "
