@@ -4,6 +4,8 @@
 
 #include "cli/cli.h"
 
+typedef struct cJSON cJSON;
+
 /* ---- JSON, written as it comes ---- */
 
 enum { CLI_JSON_DEPTH = 32 };
@@ -39,6 +41,9 @@ void cli_json_raw(cli_json *json, const char *key, const char *text);
 /* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device",
  * "wanted_precision", "weights", "reasons". */
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
+/* A member of an object that was read: "" when it is no string, NaN when it is no number. */
+const char *cli_json_word(const cJSON *object, const char *name);
+double cli_json_number(const cJSON *object, const char *name);
 /* Prints text that is JSON already as the whole result. */
 int cli_json_whole(cli_run *run, const char *text);
 /* The whole result of a command: placement, and "results", for each of n inputs a list of count[i]

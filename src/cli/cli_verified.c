@@ -8,24 +8,16 @@
 #include <unistd.h>
 
 #include "cli/cli_database.h"
-
-static const char *word(const cJSON *object, const char *name) {
-  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-  return text ? text : "";
-}
-static double number(const cJSON *object, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-}
+#include "cli/cli_print.h"
 
 /* ---- reading ---- */
 
 /* A database that is not there is none: nothing was verified here. */
 static int open_database(cli_run *run, char path[CLI_PATH], bench_db *db, bool *open) {
   char message[1024];
-  int code = cli_database(run, path);
+  int code = cli_database_find(run, path);
   *open = false;
-  if (code || access(path, F_OK)) {
+  if (code || !*path || access(path, F_OK)) {
     if (!code && run->value[OPT_DB])
       code = cli_error(run, ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
     return code;
@@ -42,7 +34,7 @@ static int add_evidence(cli_run *run, bench_verdict_rows *out) {
   if (code) return code;
   cJSON *root = cJSON_Parse(text);
   const cJSON *results = cJSON_GetObjectItemCaseSensitive(root, "results");
-  bool whole = !strcmp(word(root, "schema"), "accel.evidence/1") && cJSON_IsArray(results);
+  bool whole = !strcmp(cli_json_word(root, "schema"), "accel.evidence/1") && cJSON_IsArray(results);
   cJSON_ArrayForEach(row, results) whole = whole && bench_verdict_rows_add(out, row);
   if (!whole)
     code =
@@ -187,19 +179,19 @@ cJSON *verified_cell(const verified_set *rows) {
 }
 
 const char *verified_text(const cJSON *cell, bool brief, char *into, size_t size) {
-  const char *state = word(cell, "state"), *reason = word(cell, "reason");
-  const double error = number(cell, "error"), cosine = number(cell, "cosine");
+  const char *state = cli_json_word(cell, "state"), *reason = cli_json_word(cell, "reason");
+  const double error = cli_json_number(cell, "error"), cosine = cli_json_number(cell, "cosine");
   if (!strcmp(state, "pass") && isfinite(error))
     snprintf(into, size, "pass(%.1e)", error);
   else if (!strcmp(state, "pass") && isfinite(cosine))
     snprintf(into, size, "pass(cos %.5f)", cosine);
   else if (!strcmp(state, "fail"))
-    snprintf(into, size, "fail(%.0f of %.0f%s%s)", number(cell, "failed"), number(cell, "goldens"),
-             brief ? "" : ": ", brief ? "" : reason);
+    snprintf(into, size, "fail(%.0f of %.0f%s%s)", cli_json_number(cell, "failed"),
+             cli_json_number(cell, "goldens"), brief ? "" : ": ", brief ? "" : reason);
   else if (!strcmp(state, "unsupported") && !brief)
     snprintf(into, size, "unsupported(%s)", reason);
   else if (!strcmp(state, "stale"))
-    snprintf(into, size, "stale(%s)", word(cell, "build"));
+    snprintf(into, size, "stale(%s)", cli_json_word(cell, "build"));
   else
     snprintf(into, size, "%s", state);
   return into;
@@ -207,19 +199,19 @@ const char *verified_text(const cJSON *cell, bool brief, char *into, size_t size
 
 const char *verified_long_text(const cJSON *cell, char *into, size_t size) {
   const cJSON *list = cJSON_GetObjectItemCaseSensitive(cell, "precisions"), *p;
-  const double share = number(cell, "share");
+  const double share = cli_json_number(cell, "share");
   char part[1024];
   size_t at = (size_t)snprintf(into, size, "%s", verified_text(cell, false, part, sizeof part));
   cJSON_ArrayForEach(p, list) if (at < size) at +=
       (size_t)snprintf(into + at, size - at, " %s", p->valuestring);
-  if (at < size && *word(cell, "device"))
-    at += (size_t)snprintf(into + at, size - at, "; %s, %s, %.10s", word(cell, "device"),
-                           word(cell, "driver"), word(cell, "time"));
-  if (at < size && *word(cell, "where"))
+  if (at < size && *cli_json_word(cell, "device"))
+    at += (size_t)snprintf(into + at, size - at, "; %s, %s, %.10s", cli_json_word(cell, "device"),
+                           cli_json_word(cell, "driver"), cli_json_word(cell, "time"));
+  if (at < size && *cli_json_word(cell, "where"))
     at += (size_t)snprintf(into + at, size - at, "; verified elsewhere: %s, build %s",
-                           word(cell, "where"), word(cell, "build"));
-  if (at < size && *word(cell, "rating"))
-    at += (size_t)snprintf(into + at, size - at, "; %s", word(cell, "rating"));
+                           cli_json_word(cell, "where"), cli_json_word(cell, "build"));
+  if (at < size && *cli_json_word(cell, "rating"))
+    at += (size_t)snprintf(into + at, size - at, "; %s", cli_json_word(cell, "rating"));
   if (at < size && isfinite(share))
     snprintf(into + at, size - at, " (%.0f %% of the bound)", 100 * share);
   return into;
@@ -243,7 +235,7 @@ int verified_ratings_read(cli_run *run, bench_ratings *out) {
 void verified_rate(cJSON *to, const bench_rating *rating) {
   const double s = rating->share;
   const bool software = !strcmp(rating->type, "software");
-  if (*word(to, "rating")) return; /* a software device's, already */
+  if (*cli_json_word(to, "rating")) return; /* a software device's, already */
   cJSON_AddStringToObject(to, "rating",
                           software   ? "software"
                           : s < 0.10 ? "poor"

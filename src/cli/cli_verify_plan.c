@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/cli_print.h"
 #include "cli/cli_verify_all.h"
 #include "shared/hash.h"
 
@@ -43,22 +44,17 @@ const char *verify_cell_name(const verify_plan *plan, const verify_cell *cell, c
 
 /* ---- devices and precisions ---- */
 
-static const char *word(const cJSON *object, const char *name) {
-  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-  return text ? text : "";
-}
-
 static accel_device_info device_of(const cJSON *d) {
-  return (accel_device_info){.name = word(d, "name"),
-                             .hardware = word(d, "hardware"),
-                             .plugin = word(d, "plugin"),
-                             .implementation_type = word(d, "implementation_type"),
-                             .description = word(d, "description"),
-                             .arch = word(d, "arch"),
-                             .driver = word(d, "driver"),
-                             .id = word(d, "id"),
-                             .type = word(d, "type"),
-                             .reason = word(d, "reason"),
+  return (accel_device_info){.name = cli_json_word(d, "name"),
+                             .hardware = cli_json_word(d, "hardware"),
+                             .plugin = cli_json_word(d, "plugin"),
+                             .implementation_type = cli_json_word(d, "implementation_type"),
+                             .description = cli_json_word(d, "description"),
+                             .arch = cli_json_word(d, "arch"),
+                             .driver = cli_json_word(d, "driver"),
+                             .id = cli_json_word(d, "id"),
+                             .type = cli_json_word(d, "type"),
+                             .reason = cli_json_word(d, "reason"),
                              .usable = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(d, "usable"))};
 }
 
@@ -84,7 +80,7 @@ static int check_named(const verify_plan *plan, char *const *names, uint32_t n) 
       found |= stands_for(names[i], plan->device[k].name);
     if (found) continue;
     cJSON_ArrayForEach(d, cJSON_GetObjectItemCaseSensitive(plan->scouted, "devices")) {
-      if (stands_for(names[i], word(d, "name"))) why = word(d, "reason");
+      if (stands_for(names[i], cli_json_word(d, "name"))) why = cli_json_word(d, "reason");
     }
     return cli_error(plan->run, ACCEL_ERROR_DEVICE_UNAVAILABLE, "--device %s: %s", names[i], why);
   }

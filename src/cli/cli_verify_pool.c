@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/cli_print.h"
 #include "cli/cli_verify_all.h"
 
 typedef struct worker {
@@ -62,15 +63,6 @@ static int stop(worker *w, bool kill_it) {
 
 /* ---- verdicts ---- */
 
-static double member(const cJSON *line, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-}
-static const char *word(const cJSON *line, const char *name) {
-  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, name));
-  return text ? text : "";
-}
-
 /* Stores the verdict of the worker's cell, which is done then. */
 static int store(verify_plan *plan, worker *w, const bench_verdict *v) {
   char message[1024], name[512];
@@ -87,15 +79,16 @@ static int store(verify_plan *plan, worker *w, const bench_verdict *v) {
 
 static int store_line(verify_plan *plan, worker *w, const char *text) {
   cJSON *line = cJSON_Parse(text);
-  const bench_verdict v = {.state = line ? word(line, "state") : "fail",
-                           .reason = line ? word(line, "reason") : "the worker's answer is no JSON",
-                           .output = word(line, "output"),
-                           .max_abs = member(line, "max_abs"),
-                           .cosine = member(line, "cosine"),
-                           .bound = member(line, "bound"),
-                           .cpu_max_abs = member(line, "cpu_max_abs"),
-                           .cpu_cosine = member(line, "cpu_cosine"),
-                           .wall_ms = line ? member(line, "wall_ms") : 0};
+  const bench_verdict v = {
+      .state = line ? cli_json_word(line, "state") : "fail",
+      .reason = line ? cli_json_word(line, "reason") : "the worker's answer is no JSON",
+      .output = cli_json_word(line, "output"),
+      .max_abs = cli_json_number(line, "max_abs"),
+      .cosine = cli_json_number(line, "cosine"),
+      .bound = cli_json_number(line, "bound"),
+      .cpu_max_abs = cli_json_number(line, "cpu_max_abs"),
+      .cpu_cosine = cli_json_number(line, "cpu_cosine"),
+      .wall_ms = line ? cli_json_number(line, "wall_ms") : 0};
   const int code = store(plan, w, &v);
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "lost"))) stop(w, true);
   cJSON_Delete(line);

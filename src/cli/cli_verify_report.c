@@ -99,15 +99,6 @@ static cJSON *report_of(const verify_plan *plan, const char *schema) {
 
 /* ---- for people ---- */
 
-static const char *word(const cJSON *row, const char *name) {
-  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, name));
-  return text ? text : "";
-}
-static double number(const cJSON *row, const char *name) {
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-}
-
 /* What the cells of a device at a precision gave. */
 typedef struct sums {
   uint32_t pass, fail, unsupported;
@@ -118,13 +109,14 @@ static sums sum(const cJSON *results, const char *device, const char *precision)
   sums s = {.max_abs = (double)NAN, .cosine = (double)NAN};
   const cJSON *row;
   cJSON_ArrayForEach(row, results) {
-    if (strcmp(word(row, "device"), device) != 0 || strcmp(word(row, "precision"), precision) != 0)
+    if (strcmp(cli_json_word(row, "device"), device) != 0 ||
+        strcmp(cli_json_word(row, "precision"), precision) != 0)
       continue;
-    s.pass += !strcmp(word(row, "state"), "pass");
-    s.fail += !strcmp(word(row, "state"), "fail");
-    s.unsupported += !strcmp(word(row, "state"), "unsupported");
-    s.max_abs = fmax(s.max_abs, number(row, "cpu_max_abs"));
-    s.cosine = fmin(s.cosine, number(row, "cpu_cosine"));
+    s.pass += !strcmp(cli_json_word(row, "state"), "pass");
+    s.fail += !strcmp(cli_json_word(row, "state"), "fail");
+    s.unsupported += !strcmp(cli_json_word(row, "state"), "unsupported");
+    s.max_abs = fmax(s.max_abs, cli_json_number(row, "cpu_max_abs"));
+    s.cosine = fmin(s.cosine, cli_json_number(row, "cpu_cosine"));
   }
   return s;
 }
@@ -155,14 +147,15 @@ static void print_report(const verify_plan *plan, const cJSON *root) {
   const cJSON *results = cJSON_GetObjectItemCaseSensitive(root, "results"), *row;
   print_sums(plan, results);
   cJSON_ArrayForEach(row, results) {
-    if (!strcmp(word(row, "state"), "fail"))
-      printf("FAIL  %s %s, %s, %s: %s\n", word(row, "model"), word(row, "golden"),
-             word(row, "device"), word(row, "precision"), word(row, "reason"));
+    if (!strcmp(cli_json_word(row, "state"), "fail"))
+      printf("FAIL  %s %s, %s, %s: %s\n", cli_json_word(row, "model"), cli_json_word(row, "golden"),
+             cli_json_word(row, "device"), cli_json_word(row, "precision"),
+             cli_json_word(row, "reason"));
   }
   cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(root, "regressions")) {
-    printf("REGRESSION  %s %s, %s, %s: passed with build %s\n", word(row, "model"),
-           word(row, "golden"), word(row, "device"), word(row, "precision"),
-           word(row, "passed_with"));
+    printf("REGRESSION  %s %s, %s, %s: passed with build %s\n", cli_json_word(row, "model"),
+           cli_json_word(row, "golden"), cli_json_word(row, "device"),
+           cli_json_word(row, "precision"), cli_json_word(row, "passed_with"));
   }
 }
 
@@ -186,7 +179,7 @@ int verify_report(verify_plan *plan) {
   cJSON *root = report_of(plan, "accel.verify_all/1");
   char *text = cJSON_PrintUnformatted(root);
   cJSON *read = cJSON_Parse(text); /* numbers of rows are text in `root`, to the last digit */
-  const double failed = number(cJSON_GetObjectItemCaseSensitive(read, "cells"), "fail");
+  const double failed = cli_json_number(cJSON_GetObjectItemCaseSensitive(read, "cells"), "fail");
   const int regressions = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(read, "regressions"));
   if (!read)
     code = cli_error(plan->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");

@@ -18,10 +18,6 @@ enum { CELL = 2048 };
 static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
 }
-static const char *word(const cJSON *object, const char *name) {
-  const char *text = cJSON_GetStringValue(member(object, name));
-  return text ? text : "";
-}
 
 /* ---- what was verified, model by model ---- */
 
@@ -65,7 +61,7 @@ static void add_device(const bench_verdict_rows *rows, wanted w, cJSON *model) {
 
 static void add_verified(const bench_verdict_rows *rows, cJSON *model) {
   char path[4096];
-  wanted w = {.model = word(model, "model")};
+  wanted w = {.model = cli_json_word(model, "model")};
   snprintf(path, sizeof path, "%s/config.json", w.model);
   w.is_directory = !access(path, F_OK);
   verified_set set = verified_choose(rows, is_wanted, &w);
@@ -80,7 +76,7 @@ static void add_verified(const bench_verdict_rows *rows, cJSON *model) {
 static void add_ratings(const bench_ratings *ratings, cJSON *model) {
   for (uint32_t i = 0; i < ratings->n; ++i) {
     const bench_rating *r = &ratings->item[i];
-    if (strcmp(r->model, word(model, "model")) != 0) continue;
+    if (strcmp(r->model, cli_json_word(model, "model")) != 0) continue;
     cJSON *all = cJSON_GetObjectItemCaseSensitive(model, "ratings"), *device;
     if (!all) all = cJSON_AddObjectToObject(model, "ratings");
     device = cJSON_GetObjectItemCaseSensitive(all, r->device);
@@ -92,7 +88,7 @@ static void add_ratings(const bench_ratings *ratings, cJSON *model) {
 /* Models that were verified or profiled and that the registry does not know. */
 static void add_unlisted(const char *name, cJSON *models) {
   const cJSON *m;
-  cJSON_ArrayForEach(m, models) if (!strcmp(word(m, "model"), name)) return;
+  cJSON_ArrayForEach(m, models) if (!strcmp(cli_json_word(m, "model"), name)) return;
   cJSON *model = cJSON_CreateObject();
   cJSON_AddStringToObject(model, "model", name);
   cJSON_AddItemToArray(models, model);
@@ -155,9 +151,9 @@ static void add_answers(table *t, const char *kind, const cJSON *places) {
     const char *text[N];
     for (int p = 0; p < N; ++p) {
       const cJSON *answer = member(place, precisions[p]);
-      text[p] = *word(answer, "answer") ? word(answer, "answer")
-                : cJSON_IsTrue(answer)  ? "yes"
-                                        : "-";
+      text[p] = *cli_json_word(answer, "answer") ? cli_json_word(answer, "answer")
+                : cJSON_IsTrue(answer)           ? "yes"
+                                                 : "-";
     }
     add_row(t, kind, place->string, text);
   }
@@ -167,13 +163,14 @@ static void add_answers(table *t, const char *kind, const cJSON *places) {
 static void tell_place(const cJSON *place, char *into, size_t size) {
   const cJSON *cell, *newest = NULL;
   cJSON_ArrayForEach(cell, place) {
-    if (*word(cell, "time") && (!newest || strcmp(word(cell, "time"), word(newest, "time")) > 0))
+    if (*cli_json_word(cell, "time") &&
+        (!newest || strcmp(cli_json_word(cell, "time"), cli_json_word(newest, "time")) > 0))
       newest = cell;
   }
-  const char *build = *word(newest, "where") ? word(newest, "build") : "";
-  snprintf(into, size, "%s (%s%s%.10s%s%s)", place->string, word(newest, "driver"),
-           *word(newest, "driver") ? ", " : "", word(newest, "time"), *build ? ", build " : "",
-           build);
+  const char *build = *cli_json_word(newest, "where") ? cli_json_word(newest, "build") : "";
+  snprintf(into, size, "%s (%s%s%.10s%s%s)", place->string, cli_json_word(newest, "driver"),
+           *cli_json_word(newest, "driver") ? ", " : "", cli_json_word(newest, "time"),
+           *build ? ", build " : "", build);
 }
 
 static void add_cells(table *t, const char *kind, const cJSON *places) {
@@ -195,9 +192,9 @@ static void add_shares(table *t, const cJSON *devices) {
     const char *list[N];
     for (int p = 0; p < N; ++p) {
       const cJSON *rated = member(device, precisions[p]), *share = member(rated, "share");
-      snprintf(text[p], sizeof text[p], "%s", rated ? word(rated, "rating") : "-");
+      snprintf(text[p], sizeof text[p], "%s", rated ? cli_json_word(rated, "rating") : "-");
       if (share)
-        snprintf(text[p], sizeof text[p], "%s (%.0f %%)", word(rated, "rating"),
+        snprintf(text[p], sizeof text[p], "%s (%.0f %%)", cli_json_word(rated, "rating"),
                  100 * share->valuedouble);
       list[p] = text[p];
     }
@@ -212,7 +209,7 @@ static void fill_models(table *t, const cJSON *models) {
   t->name = "model";
   add_row(t, "", "where", heading);
   cJSON_ArrayForEach(m, models) {
-    t->name = word(m, "model");
+    t->name = cli_json_word(m, "model");
     add_answers(t, "listed", member(m, "listed"));
     add_answers(t, "capable here", member(m, "capable"));
     add_cells(t, "verified here", member(m, "verified"));
@@ -226,10 +223,10 @@ static void print_reasons(const char *model, const cJSON *places, bool verbose) 
   const cJSON *place, *p;
   cJSON_ArrayForEach(place, places) cJSON_ArrayForEach(p, place) {
     char text[CELL];
-    const char *why = word(p, "why"), *state = word(p, "state");
+    const char *why = cli_json_word(p, "why"), *state = cli_json_word(p, "state");
     const bool fails = !strcmp(state, "fail");
     if (verbose && *why) printf("  %s, %s: %s\n", place->string, p->string, why);
-    if (fails || (verbose && *word(p, "reason")))
+    if (fails || (verbose && *cli_json_word(p, "reason")))
       printf("%s, %s, %s: %s\n", model, place->string, p->string,
              verified_text(p, false, text, sizeof text));
   }
@@ -238,7 +235,7 @@ static void print_reasons(const char *model, const cJSON *places, bool verbose) 
 static void print_why(const cJSON *models, bool verbose) {
   const cJSON *m;
   cJSON_ArrayForEach(m, models) {
-    const char *why = word(m, "why"), *name = word(m, "model");
+    const char *why = cli_json_word(m, "why"), *name = cli_json_word(m, "model");
     if (*why) printf("%s: not asked of the devices: %s\n", name, why);
     if (verbose) print_reasons(name, member(m, "capable"), true);
     print_reasons(name, member(m, "verified"), verbose);
@@ -251,7 +248,7 @@ static void print_why(const cJSON *models, bool verbose) {
 static void fill_view(table *t, const cJSON *root) {
   const cJSON *columns = member(root, "columns"), *column, *row;
   enum { MOST = 16 };
-  const char *cells[MOST] = {word(root, "view")};
+  const char *cells[MOST] = {cli_json_word(root, "view")};
   uint32_t n = 1;
   cells[0] = !strcmp(cells[0], "tasks") ? "task" : "class";
   cJSON_ArrayForEach(column, columns) if (n < MOST) cells[n++] = column->valuestring;
@@ -259,13 +256,14 @@ static void fill_view(table *t, const cJSON *root) {
   cJSON_ArrayForEach(row, member(root, "rows")) {
     char text[MOST][CELL];
     n = 1;
-    cells[0] = word(row, "name");
+    cells[0] = cli_json_word(row, "name");
     cJSON_ArrayForEach(column, columns) {
       const cJSON *cell = member(member(row, "cells"), column->valuestring);
       if (n == MOST) break;
       cells[n] = t->brief ? verified_text(cell, true, text[n], CELL - 16)
                           : verified_long_text(cell, text[n], CELL);
-      if (t->brief && !strcmp(word(cell, "rating"), "software")) strcat(text[n], " software");
+      if (t->brief && !strcmp(cli_json_word(cell, "rating"), "software"))
+        strcat(text[n], " software");
       ++n;
     }
     cli_table_row(&t->cells, n, cells);
@@ -278,8 +276,8 @@ static void print_details(const cJSON *root) {
   cJSON_ArrayForEach(row, member(root, "rows")) {
     cJSON_ArrayForEach(cell, member(row, "cells")) {
       char text[CELL];
-      if (*word(cell, "device") || *word(cell, "rating"))
-        printf("%s, %s: %s\n", word(row, "name"), cell->string,
+      if (*cli_json_word(cell, "device") || *cli_json_word(cell, "rating"))
+        printf("%s, %s: %s\n", cli_json_word(row, "name"), cell->string,
                verified_long_text(cell, text, sizeof text));
     }
   }

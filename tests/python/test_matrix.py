@@ -3,8 +3,9 @@ import html.parser
 import json
 import os
 import re
+import subprocess
 
-from test_cli import model, run, unittest
+from test_cli import ACCEL, ENVIRONMENT, model, run, unittest
 from verifying import BERT, VerifyCase
 
 KINDS = ["cpu", "cuda", "amd", "opencl", "vulkan", "openvino", "apple", "qualcomm", "webgpu", "webnn"]
@@ -140,6 +141,15 @@ class Matrix(VerifyCase):
         self.assertEqual(page.classes[11:14], ["", "pass", "unsupported"])
         models = Page(self.text(os.path.join(directory, "bert"), "--html"))
         self.assertTrue(any(row[1] == "verified here" and row[3].startswith("pass(") for row in models.rows))
+
+    def test_no_place(self):
+        """Without a database, and without a place for one, nothing was verified; nothing is made."""
+        bare = {k: v for k, v in ENVIRONMENT.items() if k not in ("HOME", "XDG_CACHE_HOME", "ACCEL_CACHE_DIR")} | self.environment
+        for more in ({}, {"ACCEL_CACHE_DIR": self.path("nowhere")}):
+            done = subprocess.run([ACCEL, "matrix", model("base"), "--json"], capture_output=True, text=True, env=bare | more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("verified", json.loads(done.stdout)["models"][0])
+        self.assertFalse(os.path.exists(self.path("nowhere/bench.sqlite")))
 
     def test_ratings(self):
         """Only of steps whose least time is known; software has none."""
