@@ -156,10 +156,12 @@ static void add_reason(const sums *s, cJSON *to) {
 
 cJSON *verified_cell(const verified_set *rows) {
   cJSON *cell = cJSON_CreateObject();
-  const chosen c = choose(rows);
+  const chosen c = choose(rows), older = {c.elsewhere, c.software, true};
+  uint32_t stale = 0;
   sums s = {.error = (double)NAN, .cosine = (double)NAN};
   for (uint32_t i = 0; i < rows->n; ++i)
     if (counts(rows->row[i], &c)) add_up(&s, rows->row[i]);
+  for (uint32_t i = 0; i < rows->n && !c.stale; ++i) stale += counts(rows->row[i], &older);
   cJSON_AddStringToObject(cell, "state",
                           !s.n       ? "untested"
                           : c.stale  ? "stale"
@@ -170,6 +172,7 @@ cJSON *verified_cell(const verified_set *rows) {
   cJSON_AddNumberToObject(cell, "goldens", s.n);
   cJSON_AddNumberToObject(cell, "passed", s.passed);
   cJSON_AddNumberToObject(cell, "failed", s.failed);
+  if (stale) cJSON_AddNumberToObject(cell, "stale", stale);
   if (isfinite(s.error)) cJSON_AddNumberToObject(cell, "error", s.error);
   if (isfinite(s.cosine)) cJSON_AddNumberToObject(cell, "cosine", s.cosine);
   add_reason(&s, cell);
@@ -204,6 +207,9 @@ const char *verified_long_text(const cJSON *cell, char *into, size_t size) {
   size_t at = (size_t)snprintf(into, size, "%s", verified_text(cell, false, part, sizeof part));
   cJSON_ArrayForEach(p, list) if (at < size) at +=
       (size_t)snprintf(into + at, size - at, " %s", p->valuestring);
+  if (at < size && cJSON_HasObjectItem(cell, "stale"))
+    at += (size_t)snprintf(into + at, size - at, "; %.0f more are stale",
+                           cli_json_number(cell, "stale"));
   if (at < size && *cli_json_word(cell, "device"))
     at += (size_t)snprintf(into + at, size - at, "; %s, %s, %.10s", cli_json_word(cell, "device"),
                            cli_json_word(cell, "driver"), cli_json_word(cell, "time"));

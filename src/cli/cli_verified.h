@@ -1,9 +1,10 @@
 /* cli_verified.h - what goldens gave, summed up to the cells of a table.
  *
  * A cell is a JSON object: "state" (pass, fail, unsupported, stale, untested), "goldens" and how many
- * "passed", "precisions" at which all passed, "error" (largest difference at fp32) and "cosine"
- * (least) of those that passed, "reason" of the first that did not; and of the newest: "device",
- * "driver", "type", "time", "build", and "where" when another machine ran it. */
+ * "passed" and "failed", how many more are "stale", "precisions" at which all passed, "error" (largest
+ * difference at fp32) and "cosine" (least) of those that passed, "reason" of the first that did not;
+ * and of the newest: "device", "driver", "type", "time", "build", and "where" when another machine ran
+ * it.  "rating" and "share": see verified_rate. */
 #ifndef ACCEL_CLI_VERIFIED_H
 #define ACCEL_CLI_VERIFIED_H
 

@@ -71,6 +71,9 @@ class Matrix(VerifyCase):
         found = self.verified(directory)
         self.assertEqual({d: {p: c["state"] for p, c in cells.items() if c["state"] != "untested"} for d, cells in found.items()},
                          {"cpu": {"fp32": "pass", "int8": "stale"}, "rocm:0": {"fp32": "fail", "int8": "stale"}})
+        bert = {r["name"]: r["cells"] for r in self.matrix("--view", "classes")["rows"]}["BERT"]["cpu"]
+        self.assertEqual([bert[k] for k in ("state", "goldens", "stale", "precisions")], ["pass", 2, 2, ["fp32"]])
+        self.assertRegex(self.text("--view", "classes"), "BERT, cpu: pass.* fp32; 2 more are stale; cpu")
         table = self.text(os.path.join(directory, "bert"))
         self.assertRegex(table, r"verified here +cpu \(libaccel [0-9.]+, 20\d\d-\d\d-\d\d\) +pass\(\d\.\de-\d\d\) +untested +untested +stale\(earlier\)")
         self.assertRegex(table, r"verified here +rocm:0 \(stub 1.0, .*fail\(2 of 2\) ")
