@@ -171,6 +171,14 @@ ACCEL_API accel_status accel_set_precision_profile(accel *ctx, const char *model
 ACCEL_API accel_status accel_architectures(accel_strings **out);
 
 /**
+ * The task of a model class by the name of transformers' pipeline: "fill-mask" of
+ * "BertForMaskedLM"; classes that no pipeline serves have a name of their own ("pretraining").
+ *
+ * @return a constant; NULL: the class is unknown.  Needs no context.
+ */
+ACCEL_API const char *accel_architecture_task(const char *architecture);
+
+/**
  * Where a model's files are on this machine: a directory as it is, else the library's own models
  * directory ($XDG_CACHE_HOME/accel/models), else the Hugging Face cache, which is only read.
  *

@@ -178,6 +178,7 @@ _TABLE = [  # name, result, arguments
     ("accel_verify_report_free", None, _out(T.accel_verify_report)),
     ("accel_program_dump", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_architectures", C.c_int, _out(T.accel_strings)),
+    ("accel_architecture_task", C.c_char_p, C.c_char_p),
     ("accel_find_model", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_matrix_json", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
 ]
