@@ -17,6 +17,8 @@
  *   cpu_weights.c     opens an endpoint: packs its weights (cpu_conv_weights.c and
  *                     cpu_moe_weights.c those of their ops)
  *   cpu_store.c       packed weights from the core's cache, segment by segment
+ *   cpu_stream.c      weights that do not all stay in memory: what does, and packing the rest as it
+ *                     is read
  *   cpu_pack*.c       the layouts of packed weights
  *   cpu_isa.c         the instruction sets of this machine, and the kernels of each
  *   cpu_limit.c       what the instructions allow, for profiles
@@ -51,8 +53,9 @@ typedef struct cpu_linear {
   accel_plugin_format format; /* that w came in */
   int64_t panels;
   uint64_t panel_bytes;
-  char *packed;               /* [panels][panel_bytes] */
-  float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
+  char *packed;                /* [panels][panel_bytes]; NULL: in segments */
+  uint32_t segment, n_segment; /* of cpu_streaming; n_segment 0: not streamed */
+  float *bias_up, *bias_gate;  /* [n] each; INTERLEAVED with a bias only */
 } cpu_linear;
 
 typedef struct cpu_weight {
@@ -63,6 +66,7 @@ typedef struct cpu_weight {
   const float *data;
   float *copy;    /* of a mapping that is not aligned, or not fp32 */
   int32_t panels; /* index + 1 of the linear in whose panels its rows are; 0 none */
+  bool by_rows;   /* rows are read from the file when they are gathered */
   accel_matrix table;
 } cpu_weight;
 
@@ -85,7 +89,8 @@ typedef struct cpu_self {
   uint64_t arena_bytes;
   cpu_convs convs;
   cpu_moes moes;
-  cpu_limits *limits; /* what profiles have measured; NULL: no memory for it */
+  struct cpu_streaming *stream; /* cpu_stream.h; NULL: all weights stay in memory */
+  cpu_limits *limits;           /* what profiles have measured; NULL: no memory for it */
 } cpu_self;
 
 /* What the panels of a linear have in common: cpu_pack.h. */
@@ -95,6 +100,25 @@ static inline cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_l
                      .format = &l->format,
                      .k = l->k,
                      .cols = kernels->linear[l->layout].cols};
+}
+
+/* The row of its stored matrix (w, or gate) that column `col` of a linear comes from: of its up half,
+ * or of its gate. */
+static inline int64_t cpu_linear_row(const cpu_linear *l, int64_t col, bool gate) {
+  switch (l->glu) {
+    case ACCEL_PLUGIN_GLU_GATE_FIRST:
+      return gate ? col : l->n + col;
+    case ACCEL_PLUGIN_GLU_GATE_LAST:
+      return gate ? l->n + col : col;
+    case ACCEL_PLUGIN_GLU_INTERLEAVED:
+      return 2 * col + !gate;
+  }
+  return col;
+}
+
+/* Columns of the result in one of its panels. */
+static inline int64_t cpu_linear_width(const cpu_linear *l, int32_t panel_cols) {
+  return l->glu == ACCEL_PLUGIN_GLU_NONE ? panel_cols : panel_cols / 2;
 }
 
 /* Memory for packed weights, in huge pages when it is large; free() it.  NULL: *error says so. */

@@ -28,7 +28,9 @@ enum {
   CODES_KEYS_LEAST = 8,
   CODES_KEYS_MOST = 2048
 };
-_Static_assert((int)CPU_PAGE_ROWS == (int)KIT_PAGE_ROWS, "kernels know the size of a page");
+_Static_assert((int)CPU_PAGE_ROWS <= (int)KIT_SMALL_PAGE_ROWS &&
+                   (int)KIT_SMALL_PAGE_ROWS <= (int)KIT_PAGE_ROWS,
+               "kernels know the least size of a page");
 
 /* The keys of one sequence, and where its queries stand. */
 typedef struct sequence {
@@ -308,6 +310,7 @@ static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) 
     const int64_t size = cpu_kv_bytes(s->state.dtype);
     a->kv = s->state.dtype;
     a->page = s->state.page;
+    a->page_shift = __builtin_ctz((uint32_t)s->state.page_rows);
     a->k_offset = g * (int64_t)s->state.k_head;
     a->v_offset = (int64_t)s->state.v_offset + g * (int64_t)s->state.v_head;
     a->ldk = (int64_t)s->state.k_row / size;

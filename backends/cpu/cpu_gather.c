@@ -3,19 +3,25 @@
  * one copy serves a tied vocabulary. */
 #include "cpu_gather.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "cpu_select.h"
 
 static const double NS_COPY = 0.3, NS_WIDEN = 0.6; /* rough nanoseconds an element */
+static const double NS_READ = 20e3;                /* of a row in a file */
 
 typedef struct gather_job {
   const cpu_kernels *kernels;
-  const char *table;          /* rows of 4-byte elements, or */
-  const cpu_linear *linear;   /* in the panels of a linear, or */
-  const accel_matrix *matrix; /* rows of any format */
-  cpu_panel shape;            /* of linear */
-  float value[256];           /* of every 8-bit code before scaling */
+  const char *table;               /* rows of 4-byte elements, or */
+  const cpu_linear *linear;        /* in the panels of a linear, or */
+  const accel_matrix *matrix;      /* rows of any format, or */
+  const accel_plugin_host *reader; /* rows of weight `weight` in its file */
+  uint32_t weight;
+  atomic_bool failed;       /* a row could not be read: */
+  accel_plugin_error error; /* of the first that failed */
+  cpu_panel shape;          /* of linear */
+  float value[256];         /* of every 8-bit code before scaling */
   const int32_t *index;
   char *y;
   int64_t rows, cols;
@@ -52,13 +58,22 @@ static void unpack_row(const gather_job *j, int64_t row, float *y) {
                 (int32_t)(row % j->shape.cols), y);
 }
 
+static void read_row(gather_job *j, int64_t row, float *y) {
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  if (j->reader->rows_read(j->reader->self, j->weight, row, 1, y, &error) &&
+      !atomic_exchange(&j->failed, true))
+    j->error = error;
+}
+
 static void gather_task(void *arg, uint32_t i, uint32_t worker) {
-  const gather_job *j = arg;
+  gather_job *j = arg;
   const int64_t bytes = j->cols * 4;
   (void)worker;
   for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
     float *y = (float *)(void *)(j->y + r * bytes);
-    if (j->linear)
+    if (j->reader)
+      read_row(j, j->index[r], y);
+    else if (j->linear)
       unpack_row(j, j->index[r], y);
     else if (j->matrix)
       widen_row(j, j->index[r], y);
@@ -96,7 +111,10 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
   j.scale = out->dtype == ACCEL_PLUGIN_F32
                 ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0)
                 : 1.0f;
-  if (!j.table && s->weight[table->weight].panels) {
+  if (!j.table && s->weight[table->weight].by_rows) {
+    j.reader = l->host;
+    j.weight = (uint32_t)table->weight;
+  } else if (!j.table && s->weight[table->weight].panels) {
     j.linear = &s->linear[s->weight[table->weight].panels - 1];
     j.shape = cpu_linear_shape(&s->kernels, j.linear);
   } else if (!j.table) {
@@ -108,7 +126,9 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
       return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
                              "index %d at position %lld is outside 0..%lld", j.index[i],
                              (long long)i, (long long)table->dim[0] - 1);
-  j.tasks = cpu_tasks(l, j.rows, (j.matrix || j.linear ? NS_WIDEN : NS_COPY) * (double)j.cols);
+  const double cost = (j.matrix || j.linear ? NS_WIDEN : NS_COPY) * (double)j.cols;
+  j.tasks = cpu_tasks(l, j.rows, j.reader ? NS_READ : cost);
   cpu_parallel(l, j.tasks, gather_task, &j);
-  return ACCEL_PLUGIN_OK;
+  if (!atomic_load(&j.failed)) return ACCEL_PLUGIN_OK;
+  return kit_fail(error, j.error.rc, -1, "%s", j.error.message);
 }

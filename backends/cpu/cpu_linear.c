@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cpu_blas.h"
+#include "cpu_stream.h"
 
 typedef struct job {
   cpu_gemm g[KIT_MAX_FUSED + 1]; /* of all nodes of the launch: they read the same x */
@@ -169,7 +170,8 @@ bool cpu_linear_fuse_parallel(const cpu_self *s, const accel_plugin_program *p,
 
 bool cpu_linear_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
                            const accel_plugin_node *first, const accel_plugin_node *next) {
-  return !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 &&
+  /* block after block of rows would read both matrices once each */
+  return !s->stream && !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 &&
          s->linear_of[next - p->node] >= 0;
 }
 
@@ -232,19 +234,69 @@ static bool widens_weights(const cpu_self *s, const cpu_linear *w) {
 }
 enum { WIDENED_ROWS = 140 };
 
-/* Products of the same x, which is converted into `scratch` where the kernel wants that. */
-static void run_products(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l,
-                         void *scratch) {
-  const cpu_linear_kernel *kernel = kernel_of(s, first);
-  j->run = kernel->run;
+/* What the products of a launch, which read the same x, have in common; x is converted into `scratch`
+ * where the kernel wants that. */
+static void prepare_products(job *j, const cpu_self *s, const cpu_linear *first,
+                             const kit_launch *l, void *scratch) {
+  j->run = kernel_of(s, first)->run;
   j->k = first->k;
   j->from = j->g[0].x;
   j->from_ld = j->g[0].ldx;
   j->convert = convert_of(s, first, j->rows, j->from_ld);
   j->x = x_of(s, first);
   if (j->convert) convert_rows(j, l, scratch);
+}
+
+static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l) {
+  const cpu_linear_kernel *kernel = kernel_of(s, first);
   split_grid(j, kernel->rows, widens_weights(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
   cpu_parallel(l, j->row_blocks * j->panel_groups, product_task, j);
+}
+
+static void run_products(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l,
+                         void *scratch) {
+  prepare_products(j, s, first, l, scratch);
+  multiply(j, s, first, l);
+}
+
+/* n columns of a product from `col` on, over their own panels and into y. */
+static cpu_gemm columns_of(const cpu_gemm *whole, int64_t col, int64_t n, const void *panels,
+                           float *y, int64_t ldy) {
+  cpu_gemm g = *whole;
+  g.w = panels;
+  g.n = n;
+  g.y = y;
+  g.ldy = ldy;
+  if (g.bias) g.bias += col;
+  if (g.bias_gate) g.bias_gate += col;
+  if (g.residual) g.residual += col;
+  return g;
+}
+
+/* Products of weights that come in segments: one after the other, as they are read. */
+static int32_t run_streamed(job *all, const cpu_self *s, const kit_launch *l,
+                            accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  prepare_products(all, s, linear_at(s, l), l, l->workspace);
+  for (uint32_t m = 0; !rc && m < all->n_gemm; m++) {
+    const kit_launch *one = m ? &l->joined[m - 1] : l;
+    const cpu_linear *w = linear_at(s, one);
+    const int64_t width = cpu_linear_width(w, kernel_of(s, w)->cols);
+    cpu_part part = {w->packed, 0, w->panels};
+    for (uint32_t i = 0; !rc && i < (w->n_segment ? w->n_segment : 1); i++) {
+      if (w->n_segment) rc = cpu_stream_take(s, w, i, one, &part, error);
+      if (rc) break;
+      const int64_t col = part.first * width, left = w->n - col;
+      const int64_t n = part.n * width < left ? part.n * width : left;
+      job j = *all;
+      j.n_gemm = 1;
+      j.g[0] = columns_of(&all->g[m], col, n, part.panels, all->g[m].y + col, all->g[m].ldy);
+      j.n = n;
+      j.panels = j.panels_before[1] = part.n;
+      multiply(&j, s, w, one);
+    }
+  }
+  return rc;
 }
 
 /* ---- two linears, the second over the result of the first ---- */
@@ -344,14 +396,8 @@ static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, i
   read_from(next, c->x[1], rows, scratch);
   float *scale = cpu_act_scales(scratch, next->k), *zero = scale + cpu_act_blocks(c->x[1], next->k);
   for (int64_t p = 0, col = 0; p < c->panels[0]; p += panels, col += STRIP) {
-    cpu_gemm g = *first;
-    g.w = (const char *)first->w + p * first->panel_bytes;
-    g.n = first->n - col < STRIP ? first->n - col : STRIP;
-    g.y = strip;
-    g.ldy = STRIP;
-    if (g.bias) g.bias += col;
-    if (g.bias_gate) g.bias_gate += col;
-    if (g.residual) g.residual += col;
+    const cpu_gemm g = columns_of(first, col, first->n - col < STRIP ? first->n - col : STRIP,
+                                  (const char *)first->w + p * first->panel_bytes, strip, STRIP);
     c->run[0](&g, 0, rows, 0, c->panels[0] - p < panels ? c->panels[0] - p : panels);
     const int64_t block = col / cpu_act_block(c->x[1]);
     c->convert[1](strip, STRIP, rows, g.n, (char *)scratch + col, next->ldx, scale + block,
@@ -447,7 +493,7 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   const cpu_linear *w = linear_at(s, l);
   const cpu_linear_kernel *kernel = kernel_of(s, w);
   const int64_t ldx = cpu_act_row(CPU_ACT_F32, w->k);
-  if (w->panel_bytes > 4 * CACHED) return 0;
+  if (!w->packed || w->panel_bytes > 4 * CACHED) return 0;
   repeated r = {.run = kernel->run,
                 .g = gemm_of(w, l),
                 .rows = rows,
@@ -495,6 +541,7 @@ int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_e
   job j = {.rows = kit_row_count(&l->out[0])};
   add_gemm(&j, s, l);
   for (uint32_t m = 0; m < l->n_fused; m++) add_gemm(&j, s, &l->joined[m]);
+  if (s->stream) return run_streamed(&j, s, l, error);
   run_products(&j, s, linear_at(s, l), l, l->workspace);
   return ACCEL_PLUGIN_OK;
 }

@@ -49,7 +49,7 @@ typedef struct packing {
   cpu_matrix m;
   int64_t row;      /* of m, where the expert begins */
   int64_t first, n; /* panels */
-  char *packed;     /* the expert's */
+  char *to;         /* where the first goes */
   bool gated;
   uint32_t tasks;
 } packing;
@@ -74,7 +74,7 @@ static void pack_task(void *arg, uint32_t index, uint32_t worker) {
       column[c] = col < p->e->n ? (cpu_column){&p->m, p->row + source_row(p, col, c >= width)}
                                 : (cpu_column){0};
     }
-    cpu_panel_pack(&p->shape, column, p->packed + (uint64_t)i * p->e->panel_bytes);
+    cpu_panel_pack(&p->shape, column, p->to + (uint64_t)(i - p->first) * p->e->panel_bytes);
   }
 }
 
@@ -101,7 +101,7 @@ static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_
     p->row = wide ? 0 : expert * rows;
     p->first = range[i].first;
     p->n = range[i].n;
-    p->packed = p->e->packed + (uint64_t)(expert * p->e->panels) * p->e->panel_bytes;
+    p->to = range[i].to;
     p->m.f32 = wide;
     if (wide)
       rc = kit_weight_rows(p->m.weight, p->m.format, &p->m.view, expert * rows, rows, wide, error);

@@ -56,11 +56,13 @@ uint64_t cpu_f32_panel_bytes(const cpu_panel *p) {
   return (uint64_t)p->k * (uint64_t)p->cols * sizeof(float);
 }
 
-/* Columns [c, c + count) are rows of one matrix at equal steps. */
-static bool equal_steps(const cpu_column *column, int64_t c, int64_t count) {
-  for (int64_t i = 1; i < count; i++)
-    if (column[c + i].from != column[c].from ||
-        column[c + i].row - column[c + i - 1].row != column[c + 1].row - column[c].row)
+bool cpu_columns_even(const cpu_column *column, int64_t c, int64_t v, int64_t *have,
+                      int64_t *step) {
+  *have = 0;
+  while (*have < v && column[c + *have].from) ++*have;
+  *step = *have > 1 ? column[c + 1].row - column[c].row : 1;
+  for (int64_t i = 1; i < *have; i++)
+    if (column[c + i].from != column[c].from || column[c + i].row - column[c + i - 1].row != *step)
       return false;
   return true;
 }
@@ -70,10 +72,8 @@ void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *pane
   float *to = panel;
   for (int64_t c = 0; c < p->cols; c += v) {
     const cpu_matrix *m = column[c].from;
-    int64_t have = 0;
-    while (have < v && column[c + have].from) have++;
-    if (have > 0 && !m->trans && equal_steps(column, c, have)) {
-      int64_t step = have > 1 ? column[c + 1].row - column[c].row : 1;
+    int64_t have, step;
+    if (cpu_columns_even(column, c, v, &have, &step) && have > 0 && !m->trans) {
       p->kernels->pack(m->f32 + column[c].row * p->k, step * p->k, have, p->k, to + c, p->cols);
       continue;
     }

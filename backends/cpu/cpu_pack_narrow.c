@@ -24,7 +24,7 @@ static const uint8_t *row_of(const cpu_column *c, uint64_t bytes) {
   return c->from ? (const uint8_t *)c->from->view.data + (uint64_t)c->row * bytes : NULL;
 }
 
-void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
+static void pack_pairs(const cpu_panel *p, const cpu_column *column, void *panel) {
   const bool apart = p->layout == CPU_LAYOUT_F16;
   /* from a k to the next, from a column to the next */
   const int64_t next = apart ? p->cols : 1, step = apart ? 1 : 2;
@@ -37,6 +37,47 @@ void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *pan
       to[c * step] = pair[0];
       to[c * step + next] = pair[1];
     }
+}
+
+/* Words of two elements [k/2][cols], by the packer of fp32: rows of an even length, at addresses that
+ * floats may have, step by step of one matrix.  false: these are not. */
+static bool pack_words(const cpu_panel *p, const cpu_column *column, int64_t first, int64_t count,
+                       float *to) {
+  const int64_t v = p->kernels->vector, words = p->k / 2;
+  int64_t have, step;
+  for (int64_t c = 0; c < p->cols; c += v)
+    if (p->k % 2 || !cpu_columns_even(column, c, v, &have, &step) ||
+        (have && (uintptr_t)column[c].from->view.data % sizeof(float)))
+      return false;
+  for (int64_t c = 0; c < p->cols; c += v) {
+    cpu_columns_even(column, c, v, &have, &step);
+    const float *row = (const float *)(const void *)row_of(&column[c], 2 * (uint64_t)p->k);
+    p->kernels->pack(row ? row + first : NULL, step * words, have, count, to + c, p->cols);
+  }
+  return true;
+}
+
+/* fp16: words of some k, then their halves apart. */
+static bool pack_apart(const cpu_panel *p, const cpu_column *column, uint16_t *to) {
+  enum { WORDS = 32 };
+  float word[WORDS * CPU_PANEL_COLS];
+  for (int64_t j = 0, n; j < pairs(p); j += n) {
+    n = pairs(p) - j < WORDS ? pairs(p) - j : WORDS;
+    if (!pack_words(p, column, j, n, word)) return false;
+    const uint16_t *half = (const uint16_t *)(const void *)word;
+    for (int64_t i = 0; i < n; i++, to += 2 * p->cols, half += 2 * p->cols)
+      for (int32_t c = 0; c < p->cols; c++) {
+        to[c] = half[2 * c];
+        to[p->cols + c] = half[2 * c + 1];
+      }
+  }
+  return true;
+}
+
+void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
+  const bool apart = p->layout == CPU_LAYOUT_F16;
+  if (apart ? !pack_apart(p, column, panel) : !pack_words(p, column, 0, pairs(p), panel))
+    pack_pairs(p, column, panel);
 }
 
 void cpu_half_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {

@@ -1,6 +1,7 @@
 /* cpu_plugin.c - the CPU plugin's table; see cpu.h for the files. */
 #include "cpu_launch.h"
 
+#include "cpu_stream.h"
 #include "cpu_weights.h"
 #include "kit/kit_plugin_table.h"
 
@@ -18,6 +19,8 @@ static const kit_backend backend = {
     .fuse_chain = cpu_fuse_chain,
     .workspace = cpu_workspace,
     .limit_us = cpu_limit_us,
+    .stream_estimate = cpu_stream_estimate,
+    .stream_segments = cpu_stream_segments,
 };
 
 static void cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *host) {

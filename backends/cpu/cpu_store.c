@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "cpu_parallel.h"
 
 enum { READ_AHEAD = 64 /* segments between two looks at whether to stop */ };
 
@@ -14,7 +15,6 @@ enum { READ_AHEAD = 64 /* segments between two looks at whether to stop */ };
 typedef struct segment {
   const cpu_block *block;
   cpu_range range;
-  char *memory;
   uint64_t bytes;
   bool there;
 } segment;
@@ -53,31 +53,27 @@ uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_form
 
 /* ---- segments ---- */
 
-/* Panels of a segment: all, or as many as it may hold, in parts of about one size. */
-static int64_t panels_of_segment(const cpu_block *b) {
-  const uint64_t room = b->panel_bytes < CPU_SEGMENT ? CPU_SEGMENT : b->panel_bytes;
-  const int64_t most = b->panel_bytes ? (int64_t)(room / b->panel_bytes) : b->panels,
-                parts = most > 0 ? (b->panels + most - 1) / most : 1;
-  return parts > 1 ? (b->panels + parts - 1) / parts : b->panels ? b->panels : 1;
+/* Segments of a unit; what is not kept is not cut. */
+static uint32_t parts_of(const cpu_block *b) {
+  const uint64_t most =
+      b->panel_bytes && b->panel_bytes < CPU_SEGMENT ? CPU_SEGMENT / b->panel_bytes : 1;
+  const uint64_t parts = ((uint64_t)b->panels + most - 1) / most;
+  return b->identity && parts ? (uint32_t)parts : 1;
 }
 
-static uint32_t count_segments(const cpu_block *b) {
-  const int64_t each = panels_of_segment(b), parts = (b->panels + each - 1) / each;
-  return (uint32_t)(b->units * (parts ? parts : 1));
-}
+static uint32_t count_segments(const cpu_block *b) { return (uint32_t)b->units * parts_of(b); }
 
 static void cut_block(const cpu_block *b, segment *out) {
-  const int64_t each = panels_of_segment(b);
-  const uint64_t unit_bytes = (uint64_t)b->panels * b->panel_bytes;
+  const uint32_t parts = parts_of(b);
   for (int64_t unit = 0; unit < b->units; unit++)
-    for (int64_t first = 0; first < b->panels || !first; first += each) {
-      const int64_t n = b->panels - first < each ? b->panels - first : each;
-      const bool last = unit == b->units - 1 && first + n >= b->panels;
-      *out++ = (segment){
-          .block = b,
-          .range = {unit, first, n},
-          .memory = b->memory + (uint64_t)unit * unit_bytes + (uint64_t)first * b->panel_bytes,
-          .bytes = (uint64_t)n * b->panel_bytes + (last ? b->tail_bytes : 0)};
+    for (uint32_t i = 0; i < parts; i++) {
+      const int64_t first = cpu_share(b->panels, i, parts),
+                    n = cpu_share(b->panels, i + 1, parts) - first;
+      const bool last = unit == b->units - 1 && i == parts - 1;
+      char *to = b->memory + (uint64_t)(unit * b->panels + first) * b->panel_bytes;
+      *out++ = (segment){.block = b,
+                         .range = {unit, first, n, to},
+                         .bytes = (uint64_t)n * b->panel_bytes + (last ? b->tail_bytes : 0)};
     }
 }
 
@@ -127,7 +123,7 @@ static void read_task(void *arg, uint32_t index, uint32_t worker) {
   const accel_plugin_host *host = r->f->load->host;
   segment *s = r->at[index];
   (void)worker;
-  s->there = !host->store_get(host->self, r->f->store, r->first + index, s->memory);
+  s->there = !host->store_get(host->self, r->f->store, r->first + index, s->range.to);
 }
 
 static int32_t stopped(const accel_plugin_host *host, accel_plugin_error *error) {
@@ -171,7 +167,7 @@ static int32_t pack_block(const filling *f, segment *s, uint32_t n, uint32_t num
   for (uint32_t i = 0; !rc && f->store && b->identity && i < n; i++)
     if (!s[i].there) /* declined: nothing is lost */
       host->store_put(host->self, f->store, number + i,
-                      &(accel_plugin_part){s[i].memory, s[i].bytes}, 1);
+                      &(accel_plugin_part){s[i].range.to, s[i].bytes}, 1);
   return rc;
 }
 

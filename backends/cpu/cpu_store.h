@@ -1,8 +1,8 @@
 /* cpu_store.h - packed weights from the core's cache, or made and kept there, segment by segment.
  *
- * A block is the memory that the packed weights of one tensor (or two that share panels) fill: units
- * (the experts of a tensor; else one) of panels.  What is quantised is kept on disk: a segment a
- * unit, or several where a unit is larger than CPU_SEGMENT.
+ * A block is the packed weights of one tensor (or two that share panels): units (the experts of a
+ * tensor; else one) of panels.  What is quantised is kept on disk: a segment a unit, or several where a
+ * unit is larger than CPU_SEGMENT.
  */
 #ifndef ACCEL_CPU_STORE_H
 #define ACCEL_CPU_STORE_H
@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 
-#define CPU_SEGMENT (UINT64_C(64) << 20) /* bytes of a segment, at most, where a panel is less */
+#define CPU_SEGMENT (UINT64_C(1) << 20) /* bytes of a segment, at most, where a panel is less */
 
 /* What an endpoint's weights are made from, while it is opened. */
 typedef struct cpu_load {
@@ -20,12 +20,13 @@ typedef struct cpu_load {
   const accel_plugin_host *host;
 } cpu_load;
 
-/* Panels [first, first + n) of a unit. */
+/* Panels [first, first + n) of a unit, and where they go. */
 typedef struct cpu_range {
   int64_t unit, first, n;
+  char *to;
 } cpu_range;
 
-/* Packs the ranges of the block of `of`; other ranges may be packed, too, as what they are. */
+/* Packs the ranges of the block of `of`. */
 typedef int32_t cpu_block_pack_fn(const cpu_load *load, void *of, const cpu_range *range,
                                   uint32_t n, accel_plugin_error *error);
 

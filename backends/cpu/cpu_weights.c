@@ -15,6 +15,7 @@
 #include "cpu_blas.h"
 #include "cpu_ops.h"
 #include "cpu_store.h"
+#include "cpu_stream.h"
 
 enum {
   /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB
@@ -94,7 +95,7 @@ static void choose_layout(const cpu_kernels *kernels, const accel_plugin_format 
   const cpu_act_format x = kernels->linear[l->layout].x;
   if (l->k < CPU_ACT_STEP && (x == CPU_ACT_U7B || x == CPU_ACT_BF16)) l->layout = CPU_LAYOUT_F32;
   cpu_panel shape = cpu_linear_shape(kernels, l);
-  int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
+  const int64_t width = cpu_linear_width(l, shape.cols);
   l->panels = (l->n + width - 1) / width;
   l->panel_bytes = cpu_panel_bytes(&shape);
 }
@@ -102,7 +103,7 @@ static void choose_layout(const cpu_kernels *kernels, const accel_plugin_format 
 /* Tables whose rows are read from panels. */
 static void find_rows(cpu_self *s) {
   for (uint32_t i = 0; i < s->n_linear; i++)
-    if (panels_hold_rows(&s->linear[i], s->linear[i].w))
+    if (!s->linear[i].n_segment && panels_hold_rows(&s->linear[i], s->linear[i].w))
       s->weight[s->linear[i].w].panels = (int32_t)i + 1;
 }
 
@@ -138,7 +139,6 @@ static int32_t plan_weights(cpu_self *s, const accel_plugin_format *format,
     if (at == s->n_linear) s->linear[s->n_linear++] = l;
     s->linear_of[i] = (int32_t)at;
   }
-  find_rows(s);
   for (uint32_t i = 0; i < p->n_entry; i++) /* weights that are outputs themselves */
     for (uint32_t k = 0; k < p->entry[i].n_out; k++) {
       const accel_plugin_tensor *t = &p->tensor[p->entry[i].out[k]];
@@ -151,10 +151,10 @@ static int32_t plan_weights(cpu_self *s, const accel_plugin_format *format,
 
 /* Bytes of one linear in the arena; places its parts when base is given. */
 static uint64_t place_panels(cpu_linear *l, char *base) {
-  uint64_t panels = (uint64_t)l->panels * l->panel_bytes;
+  uint64_t panels = l->n_segment ? 0 : (uint64_t)l->panels * l->panel_bytes;
   uint64_t bias = l->bias >= 0 ? (uint64_t)cpu_aligned(l->n * (int64_t)sizeof(float)) : 0;
   if (base) {
-    l->packed = base;
+    l->packed = l->n_segment ? NULL : base;
     if (bias) {
       l->bias_up = (float *)(base + panels);
       l->bias_gate = (float *)(base + panels + bias);
@@ -177,42 +177,37 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 /* ---- packing ---- */
 
 typedef struct packing {
-  cpu_linear *l;
+  const cpu_linear *l;
+  const cpu_range *range;
   cpu_panel shape;
   cpu_matrix w, gate; /* gate: of GLU_SEPARATE */
-  int64_t first, n;   /* panels */
   uint32_t tasks;
 } packing;
 
-/* Where column `col` of the result comes from: its up half, or its gate. */
-static cpu_column column_of(const packing *p, int64_t col, bool gate) {
-  const cpu_linear *l = p->l;
-  if (col >= l->n) return (cpu_column){0};
-  switch (l->glu) {
-    case ACCEL_PLUGIN_GLU_GATE_FIRST:
-      return (cpu_column){&p->w, gate ? col : l->n + col};
-    case ACCEL_PLUGIN_GLU_GATE_LAST:
-      return (cpu_column){&p->w, gate ? l->n + col : col};
-    case ACCEL_PLUGIN_GLU_INTERLEAVED:
-      return (cpu_column){&p->w, 2 * col + !gate};
-    case ACCEL_PLUGIN_GLU_SEPARATE:
-      return (cpu_column){gate ? &p->gate : &p->w, col};
+void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
+                     const cpu_column origin[2], char *to) {
+  const int64_t width = cpu_linear_width(l, shape->cols);
+  cpu_column column[CPU_PANEL_COLS];
+  for (int64_t i = 0; i < n; i++, to += l->panel_bytes) {
+    for (int32_t c = 0; c < shape->cols; c++) {
+      const int64_t col = (first + i) * width + c % width;
+      const cpu_column *half = &origin[c >= width];
+      column[c] = (cpu_column){half->from, cpu_linear_row(l, col, c >= width) - half->row};
+      if (col >= l->n) column[c] = (cpu_column){0};
+    }
+    cpu_panel_pack(shape, column, to);
   }
-  return (cpu_column){&p->w, col};
 }
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const cpu_linear *l = p->l;
-  const int64_t width = l->glu ? p->shape.cols / 2 : p->shape.cols;
-  cpu_column column[CPU_PANEL_COLS];
+  const bool apart = p->l->glu == ACCEL_PLUGIN_GLU_SEPARATE;
+  const cpu_column origin[2] = {{&p->w, 0}, {apart ? &p->gate : &p->w, 0}};
+  const int64_t begin = p->range->first + cpu_share(p->range->n, index, p->tasks),
+                end = p->range->first + cpu_share(p->range->n, index + 1, p->tasks);
   (void)worker;
-  for (int64_t i = p->first + cpu_share(p->n, index, p->tasks);
-       i < p->first + cpu_share(p->n, index + 1, p->tasks); i++) {
-    for (int32_t c = 0; c < p->shape.cols; c++)
-      column[c] = column_of(p, i * width + c % width, c >= width);
-    cpu_panel_pack(&p->shape, column, l->packed + (uint64_t)i * l->panel_bytes);
-  }
+  cpu_pack_panels(&p->shape, p->l, begin, end - begin, origin,
+                  p->range->to + (uint64_t)(begin - p->range->first) * p->l->panel_bytes);
 }
 
 static float *copy_of(const void *data, uint64_t bytes, accel_plugin_error *error) {
@@ -277,8 +272,8 @@ static void source_close(const accel_plugin_host *host, int32_t index, source *s
 
 static void run_packing(packing *p, const accel_plugin_host *host) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
-  p->tasks = workers > 1 && p->n > 1 ? workers * 4 : 1;
-  if ((int64_t)p->tasks > p->n) p->tasks = (uint32_t)p->n;
+  p->tasks = workers > 1 && p->range->n > 1 ? workers * 4 : 1;
+  if ((int64_t)p->tasks > p->range->n) p->tasks = (uint32_t)p->range->n;
   if (p->tasks > 1)
     host->parallel(host->self, p->tasks, pack_task, p);
   else if (p->tasks)
@@ -296,10 +291,10 @@ static int32_t split_bias(const cpu_load *load, cpu_linear *l, accel_plugin_erro
   return rc;
 }
 
-/* A cpu_block_pack_fn; the biases of both halves are made with any of the ranges. */
+/* A cpu_block_pack_fn. */
 static int32_t pack_linear(const cpu_load *load, void *of, const cpu_range *range, uint32_t n,
                            accel_plugin_error *error) {
-  cpu_linear *l = of;
+  const cpu_linear *l = of;
   source w, gate;
   const bool two = l->gate >= 0;
   int32_t rc = source_open(load, l->w, l->layout, &w, error);
@@ -311,32 +306,31 @@ static int32_t pack_linear(const cpu_load *load, void *of, const cpu_range *rang
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
     for (uint32_t i = 0; i < n; i++) {
-      p.first = range[i].first;
-      p.n = range[i].n;
+      p.range = &range[i];
       run_packing(&p, load->host);
     }
     if (two) source_close(load->host, l->gate, &gate);
   }
   source_close(load->host, l->w, &w);
-  return rc || l->bias < 0 ? rc : split_bias(load, l, error);
+  return rc;
 }
 
 static bool add_linears(cpu_self *s, cpu_blocks *blocks) {
   bool good = true;
   for (uint32_t i = 0; i < s->n_linear && good; i++) {
     cpu_linear *l = &s->linear[i];
-    const int64_t facts[] = {'l', l->w, l->gate, l->bias, l->glu, l->trans, l->n, l->k, l->layout};
-    const cpu_block block = {
-        .memory = l->packed,
-        .units = 1,
-        .panels = l->panels,
-        .panel_bytes = l->panel_bytes,
-        .tail_bytes = place_panels(l, NULL) - (uint64_t)l->panels * l->panel_bytes,
-        .pack = pack_linear,
-        .of = l,
-        .weight = (uint32_t)l->w,
-        .identity =
-            cpu_is_coded(&l->format) ? cpu_block_identity(facts, sizeof facts, &l->format) : 0};
+    const int64_t facts[] = {'l', l->w, l->gate, l->glu, l->trans, l->n, l->k, l->layout};
+    if (l->n_segment) continue; /* cpu_stream.c packs it */
+    const cpu_block block = {.memory = l->packed,
+                             .units = 1,
+                             .panels = l->panels,
+                             .panel_bytes = l->panel_bytes,
+                             .pack = pack_linear,
+                             .of = l,
+                             .weight = (uint32_t)l->w,
+                             .identity = cpu_is_coded(&l->format)
+                                             ? cpu_block_identity(facts, sizeof facts, &l->format)
+                                             : 0};
     good = cpu_blocks_add(blocks, &block);
   }
   return good;
@@ -383,6 +377,8 @@ static int32_t make_blocks(cpu_self *s, const cpu_load *load, cpu_blocks *blocks
   if (!rc && !add_linears(s, blocks)) rc = kit_no_memory(error, s->n_linear * sizeof *blocks->at);
   if (!rc) rc = cpu_convs_open(load, blocks, &s->convs, error);
   if (!rc) rc = cpu_moes_open(load, blocks, &s->moes, error);
+  for (uint32_t i = 0; !rc && i < s->n_linear; i++)
+    if (s->linear[i].bias >= 0) rc = split_bias(load, &s->linear[i], error);
   return rc;
 }
 
@@ -393,12 +389,16 @@ static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_pl
                          .host = o->host};
   cpu_blocks blocks = {0};
   int32_t rc = plan_weights(s, load.format, error);
+  if (!rc && o->stream_budget) rc = cpu_stream_open(s, o, error);
+  find_rows(s);
   if (!rc) rc = make_blocks(s, &load, &blocks, error);
   if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
   free(blocks.at);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (s->weight[i].raw || (s->weight[i].gathered && !s->weight[i].panels))
+    if (s->weight[i].raw ||
+        (s->weight[i].gathered && !s->weight[i].panels && !s->weight[i].by_rows))
       rc = keep_raw(s, i, o, error);
+  if (!rc && s->stream) rc = cpu_stream_load(s, o, error);
   if (rc) cpu_unmap(s, o->host);
   return rc;
 }
@@ -427,7 +427,9 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
     return kit_fail(
         error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
         "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
-  return load_weights(s, open->options, error);
+  int32_t rc = load_weights(s, open->options, error);
+  if (!rc && s->stream) open->stream = cpu_stream_of(s);
+  return rc;
 }
 
 void cpu_unmap(cpu_self *s, const accel_plugin_host *host) {
@@ -446,6 +448,7 @@ void cpu_close(void *self) {
   free(s->linear);
   free(s->linear_of);
   free(s->arena);
+  cpu_stream_close(s);
   cpu_convs_free(&s->convs);
   cpu_moes_free(&s->moes);
   cpu_limits_free(s->limits);
@@ -541,4 +544,44 @@ bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index,
   const readers r = readers_of(p, index, format);
   return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !is_small(&p->weight[index])
                                            : r.gathered && !r.raw;
+}
+
+/* ---- streaming ---- */
+
+/* What weight i takes whatever is streamed; s->linear has its segments. */
+static uint64_t fixed_bytes(const cpu_self *s, uint32_t i, const accel_plugin_format *format) {
+  const accel_plugin_program *p = s->program;
+  const readers r = readers_of(p, i, format);
+  const cpu_weight *w = &s->weight[i];
+  const bool table = w->gathered && !w->panels && !w->by_rows;
+  uint64_t bytes = cpu_conv_bytes(p, i, format, &s->kernels);
+  if (r.experts || w->raw || table)
+    bytes += w->raw || format->store == ACCEL_PLUGIN_F32
+                 ? (uint64_t)kit_weight_elements(&p->weight[i]) * sizeof(float)
+                 : kit_format_bytes(&p->weight[i], format);
+  return bytes;
+}
+
+uint64_t cpu_fixed_bytes(cpu_self *s, const accel_plugin_options *o) {
+  uint64_t bytes = 0;
+  find_rows(s);
+  for (uint32_t i = 0; i < s->n_linear; i++) bytes += place_panels(&s->linear[i], NULL);
+  for (uint32_t i = 0; i < s->program->n_weight; i++)
+    bytes += fixed_bytes(s, i, &o->precision.format[i]);
+  return bytes;
+}
+
+int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_options *o,
+                            accel_plugin_estimate *out, accel_plugin_error *error) {
+  cpu_self s = {.program = p};
+  const cpu_isa isa = cpu_isa_choose(NULL, 0);
+  cpu_kernels_of(isa, &s.kernels);
+  if (cpu_blas_wanted(isa)) s.sgemm = cpu_blas_open();
+  int32_t rc = plan_weights(&s, o->precision.format, error);
+  if (!rc) rc = cpu_stream_answer(&s, o, out, error);
+  cpu_stream_close(&s);
+  free(s.weight);
+  free(s.linear);
+  free(s.linear_of);
+  return rc;
 }

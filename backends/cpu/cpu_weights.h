@@ -8,6 +8,10 @@
  * failure. */
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void cpu_close(void *self);
+/* Packs panels [first, first + n) of a linear to `to`, one after the other.  origin: the matrix that the
+ * up halves of columns come from, and its first row; the same of gates. */
+void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
+                     const cpu_column origin[2], char *to);
 /* kit_backend.weight: all of it as fp32; NULL when it was kept packed only. */
 void *cpu_weight_data(void *self, uint32_t index);
 /* Gives back the mappings that were kept; before cpu_close. */
@@ -18,6 +22,12 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 /* kit_backend.weight_in_place: whether it is read where the core mapped it. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
+/* kit_backend.stream_estimate */
+int32_t cpu_stream_estimate(const accel_plugin_program *program,
+                            const accel_plugin_options *options, accel_plugin_estimate *out,
+                            accel_plugin_error *error);
+/* Bytes of the weights that stay in memory whatever is streamed; the linears' segments are known. */
+uint64_t cpu_fixed_bytes(cpu_self *self, const accel_plugin_options *options);
 /* kit_backend.weight_format: an accel_plugin_answer; *why says what it means unless that is
  * NATIVE. */
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index,

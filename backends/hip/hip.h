@@ -139,6 +139,7 @@ bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *out, char *why, size_t n);
 typedef struct hip_vendor {
   uint32_t device_type; /* of its devices that are not integrated */
   uint32_t flags;       /* of all its devices (accel_plugin_device.flags) */
+  uint32_t route;       /* of all its devices, likewise */
   /* Fills the table, or says why there is none and what to do. */
   bool (*load)(hip_runtime *runtime, char *why, size_t n);
   const hip_rtc *rtc; /* the run-time compiler; NULL: none */

@@ -146,6 +146,7 @@ static const hip_rtc nvrtc = {
 
 const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
+    .route = 20,
     .load = load,
     .rtc = &nvrtc,
 };

@@ -90,6 +90,7 @@ static void describe(const hip_runtime *r, int device, accel_plugin_device *d) {
   d->type = hip_ask(r, HIP_INTEGRATED, device, 0) ? ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU
                                                   : hip_plugin_vendor.device_type;
   d->flags = hip_plugin_vendor.flags | ACCEL_PLUGIN_DEVICE_FP16;
+  d->route = hip_plugin_vendor.route;
   if (d->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU || r->bounds)
     d->flags |= ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY;
   if (r->device_name(d->name, (int)sizeof d->name, device))

@@ -163,6 +163,7 @@ static bool memory(const char *address, accel_plugin_memory *m) {
 const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
     .flags = ACCEL_PLUGIN_DEVICE_AMD,
+    .route = 10,
     .load = load,
     .rtc = &hiprtc,
     .memory = memory,

@@ -9,7 +9,7 @@
  *
  * Files, top to bottom: kit_answers.c (supports, estimate), kit_run.c (handler), kit_session.c
  * (sessions, with kit_sequence.c, kit_sequence_file.c, kit_state.c and kit_pages.c under it),
- * kit_endpoint.c (open, close), kit_profile.c, kit_frame.c (what one run needs to itself),
+ * kit_endpoint.c (open, close), kit_stream.c (weights that do not all stay in memory), kit_profile.c, kit_frame.c (what one run needs to itself),
  * kit_plan_cache.c, kit_plan.c (memory plans), kit_constants.c (on the device), kit_memory.c (limit, free
  * list), kit_bind.c (dims, row spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
  * kit_scalar_*.c (every op in plain C).
@@ -35,8 +35,9 @@ enum {
   KIT_RESULTS = 2,
   /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
   KIT_ALIGN = 64,
-  KIT_PAGE_ROWS = 256, /* tokens in one page of a KV state */
-  KIT_MAX_FUSED = 7    /* further nodes in one launch, at most */
+  KIT_PAGE_ROWS = 256,      /* tokens in one page of a KV state */
+  KIT_SMALL_PAGE_ROWS = 64, /* the same of streaming endpoints in host memory */
+  KIT_MAX_FUSED = 7         /* further nodes in one launch, at most */
 };
 
 /* ---- 1. errors ---- */
@@ -153,6 +154,8 @@ typedef struct kit_open {
   const accel_plugin_options *options; /* only during open */
   /* to be changed by `open` if it wants: F32 (default), F16, BF16 or I8 */
   uint8_t kv_dtype;
+  /* given by `open` where options->stream_budget is: the backend's, which it closes */
+  struct kit_stream *stream;
 } kit_open;
 
 typedef struct kit_begin {
@@ -238,6 +241,14 @@ typedef struct kit_backend {
   /* For profiles, after the launch of a node: the microseconds that its instructions take at least,
    * measured on the same threads over operands that the caches hold; 0: not known.  NULL: never. */
   double (*limit_us)(void *self, const kit_launch *launch);
+  /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
+   * given.  NULL, with the next: options.stream_budget is refused. */
+  int32_t (*stream_estimate)(const accel_plugin_program *program,
+                             const accel_plugin_options *options, accel_plugin_estimate *out,
+                             accel_plugin_error *error);
+  /* The segments that the launch of a node takes, in order and resident ones among them: [first,
+   * first + n). */
+  void (*stream_segments)(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 } kit_backend;
 
 /* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual,
@@ -256,7 +267,7 @@ static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
   return (uint64_t)dim * (dtype == ACCEL_PLUGIN_F32 ? 4 : 2);
 }
 
-/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : head h of
+/* One sequence's part of the node's state.  KV: page p holds rows p*page_rows .. : head h of
  * row r (counted in the page) of K is at byte r*k_row + h*k_head, of V at v_offset + r*v_row +
  * h*v_head; elements of `dtype`, kit_kv_head.  In host memory a head's rows follow each other, so
  * that they are read in one stream; on devices a row's heads do.  CONV, SSM: `current` (NULL:
@@ -264,6 +275,7 @@ static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
 typedef struct kit_state_view {
   const accel_plugin_state *state;
   uint8_t dtype;
+  int32_t page_rows;       /* KIT_PAGE_ROWS; in host memory KIT_SMALL_PAGE_ROWS, too */
   int32_t past;            /* rows held before this run's rows */
   int32_t length;          /* rows to attend to, those just reserved included */
   const int32_t *position; /* [length], host memory */
@@ -293,12 +305,12 @@ void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, co
                      int64_t k_stride, const float *v, int64_t v_stride);
 /* Address of head `head` of row `row` of K or V. */
 static inline void *kit_state_k(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row +
+  return (char *)v->page[row / v->page_rows] + (uint64_t)(row % v->page_rows) * v->k_row +
          (uint64_t)head * v->k_head;
 }
 static inline void *kit_state_v(const kit_state_view *v, int32_t row, int64_t head) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset +
-         (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row + (uint64_t)head * v->v_head;
+  return (char *)v->page[row / v->page_rows] + v->v_offset +
+         (uint64_t)(row % v->page_rows) * v->v_row + (uint64_t)head * v->v_head;
 }
 
 /* ---- 6. weights ---- */

@@ -187,6 +187,8 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   e.scratch += constants;
   if (e.scratch && !backend->alloc) e.scratch = kit_alloc_pages_size(e.scratch);
   estimate_states(p, &o, &e);
+  if (!rc && backend->stream_estimate && o.row_dtype)
+    rc = backend->stream_estimate(p, &o, &e, error);
   kit_program_free(p);
   if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);
   return rc;

@@ -58,6 +58,10 @@ static int32_t check_options(const kit_backend *backend, const accel_plugin_opti
   if (o->world > 1 && !(o->host && o->host->allreduce))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce",
                     o->world);
+  if (o->stream_budget &&
+      (!backend->stream_estimate || !o->row_dtype || !o->host || !o->host->rows_open))
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend does not stream weights",
+                    backend->name);
   for (const char *at = o->extra; at && *at;) {
     const char *end = strchrnul(at, ';');
     size_t n = strcspn(at, "=;");
@@ -83,6 +87,7 @@ static int32_t count_weights(accel_plugin_endpoint *e, const accel_plugin_option
     m->weights += e->weight_bytes[i];
   }
   m->limit = o->memory_limit;
+  if (o->stream_budget) m->weights = o->stream_budget;
   if (!m->limit || m->weights <= m->limit) return ACCEL_PLUGIN_OK;
   return kit_fail(error,
                   e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
@@ -105,6 +110,7 @@ static int32_t open_backend(accel_plugin_endpoint *e, uint32_t device,
       .device = device, .program = e->program, .options = o, .kv_dtype = ACCEL_PLUGIN_F32};
   int32_t rc = e->backend->open ? e->backend->open(&open, &e->self, error) : ACCEL_PLUGIN_OK;
   e->memory.self = e->self;
+  e->stream = open.stream;
   if (!rc && o->precision.kv == ACCEL_PLUGIN_I8 && open.kv_dtype != ACCEL_PLUGIN_I8 &&
       e->program->n_state)
     rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend keeps no int8 KV cache",
@@ -112,6 +118,7 @@ static int32_t open_backend(accel_plugin_endpoint *e, uint32_t device,
   e->kv_dtype = open.kv_dtype;
   e->max_tokens = o->max_tokens;
   e->max_sequences = o->max_sequences;
+  e->page_rows = o->stream_budget && !e->backend->alloc ? KIT_SMALL_PAGE_ROWS : KIT_PAGE_ROWS;
   e->identity = identity_of(e, o);
   return rc;
 }
@@ -130,6 +137,7 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   e->flags = o.precision.flags;
   kit_memory_init(&e->memory, backend);
   kit_plan_cache_init(&e->plans);
+  pthread_mutex_init(&e->stream_turn, NULL);
   int32_t rc = kit_program_copy(program, &e->program, error);
   kit_frame_pool_init(&e->frames, e->program, &e->memory, &e->constants);
   if (!rc) rc = refuse(backend, e->program, &o.precision, error);
@@ -160,6 +168,7 @@ void kit_cleanup(accel_plugin_endpoint *e, const accel_plugin_host *host) {
   kit_constants_close(&e->constants, &e->memory);
   if (e->self && e->backend->close) e->backend->close(e->self);
   kit_memory_destroy(&e->memory);
+  pthread_mutex_destroy(&e->stream_turn);
   kit_program_free(e->program);
   free(e->weight_bytes);
   free(e);

@@ -21,11 +21,11 @@ uint64_t kit_v_row(const accel_plugin_endpoint *e, const accel_plugin_state *s) 
   return (uint64_t)s->heads * kit_kv_head(e->kv_dtype, s->v_dim);
 }
 uint64_t kit_v_offset(const accel_plugin_endpoint *e, const accel_plugin_state *s) {
-  return (kit_k_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+  return (kit_k_row(e, s) * (uint64_t)e->page_rows + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 uint64_t kit_page_bytes(const accel_plugin_endpoint *e, const accel_plugin_state *s) {
-  return (kit_v_offset(e, s) + kit_v_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN *
-         KIT_ALIGN;
+  return (kit_v_offset(e, s) + kit_v_row(e, s) * (uint64_t)e->page_rows + KIT_ALIGN - 1) /
+         KIT_ALIGN * KIT_ALIGN;
 }
 
 bool kit_state_is_rows(const accel_plugin_state *s) {
@@ -166,10 +166,10 @@ static int32_t slot_capacity(kit_slot *s, int32_t pages, int32_t rows, accel_plu
 
 int32_t kit_slot_reserve(accel_plugin_endpoint *e, const accel_plugin_state *st, kit_slot *s,
                          int32_t from, int32_t to, accel_plugin_error *error) {
-  int32_t pages = to / KIT_PAGE_ROWS + (to % KIT_PAGE_ROWS != 0);
+  int32_t pages = to / e->page_rows + (to % e->page_rows != 0);
   int32_t rc = slot_capacity(s, pages, to, error);
   if (rc) return rc;
-  for (int32_t i = from / KIT_PAGE_ROWS; i < pages && i < s->n_page; i++) {
+  for (int32_t i = from / e->page_rows; i < pages && i < s->n_page; i++) {
     kit_page *fresh = NULL;
     if (s->page[i]->users == 1) continue;
     rc = page_new(e, st, &fresh, error);
@@ -227,6 +227,6 @@ int32_t kit_slot_copy(accel_plugin_endpoint *e, const kit_slot *from, kit_slot *
 void kit_slot_truncate(accel_plugin_endpoint *e, kit_slot *s, int32_t length) {
   if (!length) kit_slot_clear(e, s);
   s->length = length;
-  const int32_t pages = length / KIT_PAGE_ROWS + (length % KIT_PAGE_ROWS != 0);
+  const int32_t pages = length / e->page_rows + (length % e->page_rows != 0);
   while (s->n_page > pages) page_drop(e, s->page[--s->n_page]);
 }

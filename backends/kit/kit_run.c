@@ -273,12 +273,43 @@ static int32_t run_steps(job *j, accel_plugin_error *error) {
   return rc ? rc : end;
 }
 
+/* Tells the stream the order in which the launches take their segments. */
+static int32_t begin_stream(const job *j, accel_plugin_error *error) {
+  const accel_plugin_endpoint *e = j->endpoint;
+  uint32_t n = 0, first, count;
+  for (uint32_t k = 0; k < j->plan->n_step; k++) {
+    e->backend->stream_segments(e->self, j->plan->step[k].node, &first, &count);
+    n += count;
+  }
+  uint32_t *order = malloc((n + 1) * sizeof *order);
+  if (!order) return kit_no_memory(error, n * sizeof *order);
+  n = 0;
+  for (uint32_t k = 0; k < j->plan->n_step; k++) {
+    e->backend->stream_segments(e->self, j->plan->step[k].node, &first, &count);
+    for (uint32_t i = 0; i < count; i++) order[n++] = first + i;
+  }
+  int32_t rc = kit_stream_begin(e->stream, j->run.entry, order, n, error);
+  free(order);
+  return rc;
+}
+
+/* run_steps; runs over one stream take turns. */
+static int32_t run_streaming(job *j, accel_plugin_error *error) {
+  accel_plugin_endpoint *e = j->endpoint;
+  pthread_mutex_lock(&e->stream_turn);
+  int32_t rc = begin_stream(j, error);
+  if (!rc) rc = run_steps(j, error);
+  kit_stream_end(e->stream, !rc);
+  pthread_mutex_unlock(&e->stream_turn);
+  return rc;
+}
+
 static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error *error) {
   accel_plugin_endpoint *e = j->endpoint;
   int32_t rc = make_rows(j, error);
   if (!rc) kit_frame_locate_caller(&e->frames, j->frame);
   if (!rc) rc = begin_state(j, session, error);
-  if (!rc) rc = run_steps(j, error);
+  if (!rc) rc = e->stream ? run_streaming(j, error) : run_steps(j, error);
   if (!rc) rc = hand_over(j, error);
   if (!rc && e->flags & ACCEL_PLUGIN_CHECK_FINITE) rc = check_finite(j, error);
   kit_session_end(j->state, rc == ACCEL_PLUGIN_OK);

@@ -21,19 +21,25 @@ static uint64_t slot_bytes(accel_plugin_endpoint *e, const accel_plugin_state *s
   return n;
 }
 
-/* The first rows of a page, K and then V, to or from a file: what follows each other in memory at
- * once. */
-static int32_t move_rows(accel_plugin_endpoint *e, const accel_plugin_state *st, void *memory,
-                         uint64_t rows, char *file, bool write, accel_plugin_error *error) {
+/* Up to KIT_PAGE_ROWS rows from row `first` on, K and then V, to or from a file, whatever pages the
+ * endpoint has: what follows each other in memory at once. */
+static int32_t move_rows(accel_plugin_endpoint *e, const accel_plugin_state *st, const kit_slot *t,
+                         int32_t first, int32_t rows, char *file, bool write,
+                         accel_plugin_error *error) {
   const uint64_t pieces = e->backend->alloc ? 1 : (uint64_t)st->heads;
   int32_t rc = ACCEL_PLUGIN_OK;
   for (int value = 0; value < 2; value++) {
-    const uint64_t row = (value ? kit_v_row(e, st) : kit_k_row(e, st)) / pieces;
-    for (uint64_t i = 0; !rc && i < pieces; i++, file += rows * row) {
-      const uint64_t at = (value ? kit_v_offset(e, st) : 0) + i * row * KIT_PAGE_ROWS;
-      rc = write ? kit_memory_write(&e->memory, memory, at, file, rows * row, error)
-                 : kit_memory_read(&e->memory, file, memory, at, rows * row, error);
-    }
+    const uint64_t row = (value ? kit_v_row(e, st) : kit_k_row(e, st)) / pieces,
+                   head = row * (uint64_t)e->page_rows;
+    for (uint64_t i = 0; i < pieces; i++)
+      for (int32_t r = 0, n; !rc && r < rows; r += n) {
+        void *page = t->address[(first + r) / e->page_rows];
+        const uint64_t at = (value ? kit_v_offset(e, st) : 0) + i * head;
+        n = rows - r < e->page_rows ? rows - r : e->page_rows;
+        rc = write ? kit_memory_write(&e->memory, page, at, file, (uint64_t)n * row, error)
+                   : kit_memory_read(&e->memory, file, page, at, (uint64_t)n * row, error);
+        file += (uint64_t)n * row;
+      }
   }
   return rc;
 }
@@ -67,9 +73,9 @@ int32_t kit_sequence_export(const accel_plugin_session *s, const kit_sequence *q
       at += (size_t)t->length * 4;
     }
     for (int32_t row = 0; !rc && kit_state_is_rows(st) && row < t->length; row += KIT_PAGE_ROWS) {
-      uint64_t rows = (uint64_t)(t->length - row < KIT_PAGE_ROWS ? t->length - row : KIT_PAGE_ROWS);
-      rc = move_rows(e, st, t->address[row / KIT_PAGE_ROWS], rows, at, false, error);
-      at += rows * (kit_k_row(e, st) + kit_v_row(e, st));
+      const int32_t rows = t->length - row < KIT_PAGE_ROWS ? t->length - row : KIT_PAGE_ROWS;
+      rc = move_rows(e, st, t, row, rows, at, false, error);
+      at += (uint64_t)rows * (kit_k_row(e, st) + kit_v_row(e, st));
     }
     if (!rc && t->current) {
       rc = kit_memory_read(&e->memory, at, t->current, 0, t->elements * 4, error);
@@ -102,9 +108,9 @@ static int32_t import_slot(accel_plugin_endpoint *e, const accel_plugin_state *s
     *at += (size_t)h.length * 4;
   }
   for (int32_t row = 0; !rc && kit_state_is_rows(st) && row < h.length; row += KIT_PAGE_ROWS) {
-    uint64_t rows = (uint64_t)(h.length - row < KIT_PAGE_ROWS ? h.length - row : KIT_PAGE_ROWS);
-    rc = move_rows(e, st, t->address[row / KIT_PAGE_ROWS], rows, (char *)*at, true, error);
-    *at += rows * (kit_k_row(e, st) + kit_v_row(e, st));
+    const int32_t rows = h.length - row < KIT_PAGE_ROWS ? h.length - row : KIT_PAGE_ROWS;
+    rc = move_rows(e, st, t, row, rows, (char *)*at, true, error);
+    *at += (uint64_t)rows * (kit_k_row(e, st) + kit_v_row(e, st));
   }
   if (!rc && h.has_vector) {
     rc = kit_memory_alloc(&e->memory, h.elements ? h.elements * 4 : 4, &t->current, error);

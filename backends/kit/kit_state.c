@@ -21,14 +21,15 @@ static int32_t find_slot(const kit_launch *l, uint32_t item, kit_slot **out, kit
   if (e->program->state[index].share >= 0) index = e->program->state[index].share;
   const accel_plugin_state *s = &e->program->state[index];
   *out = &r->item[item]->slot[index];
-  *view = (kit_state_view){.state = s, .dtype = e->kv_dtype, .v_offset = kit_v_offset(e, s)};
+  *view = (kit_state_view){
+      .state = s, .dtype = e->kv_dtype, .page_rows = e->page_rows, .v_offset = kit_v_offset(e, s)};
   view->k_head = kit_kv_head(e->kv_dtype, s->k_dim);
   view->v_head = kit_kv_head(e->kv_dtype, s->v_dim);
   view->k_row = e->backend->alloc ? kit_k_row(e, s) : view->k_head;
   view->v_row = e->backend->alloc ? kit_v_row(e, s) : view->v_head;
   if (e->backend->alloc) return ACCEL_PLUGIN_OK;
-  view->k_head *= KIT_PAGE_ROWS;
-  view->v_head *= KIT_PAGE_ROWS;
+  view->k_head *= (uint64_t)e->page_rows;
+  view->v_head *= (uint64_t)e->page_rows;
   return ACCEL_PLUGIN_OK;
 }
 

@@ -126,6 +126,7 @@ void ocl_describe(gpu_device *d) {
                                            : ACCEL_PLUGIN_DEVICE_DISCRETE_GPU;
   i->flags = (l->unified ? ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY : 0) |
              (l->fp16 ? ACCEL_PLUGIN_DEVICE_FP16 : 0);
+  i->route = 30;
   i->wave = l->wave;
   i->units = l->units;
   i->max_allocation = i->max_binding = l->buffer;

@@ -41,6 +41,7 @@ static void put_uuid(const uint8_t *u, char *out, size_t n) {
 static void describe(const vlk_card *card, accel_plugin_device *d) {
   const VkPhysicalDeviceProperties *p = &card->properties;
   d->type = type_of(card);
+  d->route = 40;
   d->wave = card->subgroup.subgroupSize;
   d->max_allocation = card->allocation.maxMemoryAllocationSize;
   d->max_binding = p->limits.maxStorageBufferRange;

@@ -200,8 +200,9 @@ typedef struct accel_params {
   /** Bytes that packed weights may take on disk.  0: $ACCEL_CACHE_LIMIT, else the lesser of 20 GiB
    *  and a tenth of the disk. */
   uint64_t cache_limit;
-  /** Bytes that a model may use; one that needs more is refused with ACCEL_ERROR_DOES_NOT_FIT.
-   *  0: $ACCEL_MEM_LIMIT, else no limit but the device's. */
+  /** Bytes that a model may use.  One that needs more is streamed where its plugin can (its weights
+   *  are read from the files in each run: accel_streaming()), else refused with
+   *  ACCEL_ERROR_DOES_NOT_FIT.  0: $ACCEL_MEM_LIMIT, else no limit but the device's. */
   uint64_t memory_limit;
   /** 1: packed weights are neither read from the cache nor written to it; $ACCEL_NO_CACHE=1 does
    *  the same.  Default 0. */

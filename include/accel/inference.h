@@ -245,6 +245,42 @@ ACCEL_API accel_status accel_submit_texts(accel_queue *queue, const char *const 
 ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms,
                                   accel_tensors **outputs);
 
+/* ---- models larger than memory ------------------------------------------------------------- */
+
+/** What an endpoint under accel_params.memory_limit does with weights that do not all fit.  Bytes. */
+typedef struct accel_stream_stats {
+  /** sizeof(accel_stream_stats) of the caller. */
+  uint32_t size;
+  /** 1: weights are read from the model's files in each run.  0: all are in memory, and everything
+   *  below is 0. */
+  uint32_t streaming;
+  /** Weights that stay in memory. */
+  uint64_t resident;
+  /** Memory through which the others pass. */
+  uint64_t staging;
+  /** What a run (of a model that generates: a step) reads. */
+  uint64_t read_per_run;
+  /** The smallest memory limit under which the model runs. */
+  uint64_t least_limit;
+  /** Read so far, when the model was loaded and in all runs. */
+  uint64_t bytes;
+  /** Seconds that runs have waited for bytes so far. */
+  double wait_seconds;
+  /** 1: around the page cache (O_DIRECT). */
+  uint32_t direct;
+  /** 0. */
+  uint32_t reserved;
+} accel_stream_stats;
+
+/**
+ * Tells how an endpoint streams its weights, and what it has read so far.
+ *
+ * May be called while the endpoint runs.  Differences of two answers are what lies between them.
+ *
+ * @param out its `size` set.
+ */
+ACCEL_API accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats *out);
+
 /* ---- the profile --------------------------------------------------------------------------- */
 
 /** One step of a run: an op of the program, or several that the device does in one launch. */
@@ -293,8 +329,7 @@ typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
  * @param fn NULL: off, and then nothing is measured.
  * @param user first argument of `fn`.
  */
-ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn,
-                                         void *user);
+ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user);
 
 /**
  * The model's program as text: nodes, shapes, attributes.

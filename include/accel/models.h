@@ -171,6 +171,14 @@ ACCEL_API accel_status accel_set_precision_profile(accel *ctx, const char *model
 ACCEL_API accel_status accel_architectures(accel_strings **out);
 
 /**
+ * The task of a model class by the name of transformers' pipeline: "fill-mask" of
+ * "BertForMaskedLM"; classes that no pipeline serves have a name of their own ("pretraining").
+ *
+ * @return a constant; NULL: the class is unknown.  Needs no context.
+ */
+ACCEL_API const char *accel_architecture_task(const char *architecture);
+
+/**
  * Where a model's files are on this machine: a directory as it is, else the library's own models
  * directory ($XDG_CACHE_HOME/accel/models), else the Hugging Face cache, which is only read.
  *
@@ -252,6 +260,20 @@ typedef struct accel_fit_record {
   /** On a CPU: memory of the whole process while the model runs, `process` of the report plus
    *  `total`.  Else 0. */
   uint64_t resident;
+  /** 1: it fits because weights are read from the model's files in each run (streamed), under the
+   *  memory limit of the context; total and peak are then what that takes. */
+  int32_t streams;
+  /** 0. */
+  int32_t reserved;
+  /** The smallest memory limit under which the model is streamed; 0: no limit was given, or it cannot
+   *  be streamed there. */
+  uint64_t stream_least;
+  /** Where it streams: weights that stay in memory. */
+  uint64_t stream_resident;
+  /** Memory through which the others pass. */
+  uint64_t stream_staging;
+  /** What a run (of a model that generates: a step) reads. */
+  uint64_t stream_read;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */
@@ -316,7 +338,7 @@ typedef struct accel_cache_entry {
 
 /** What is in the cache. */
 typedef struct accel_cache_list {
-  const char *directory;          /**< where it is; "" when there is no place for a cache */
+  const char *directory; /**< where it is; "" when there is no place for a cache */
   /** Bytes of all entries. */
   uint64_t bytes;
   /** Bytes that they may take. */

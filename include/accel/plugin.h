@@ -27,8 +27,9 @@
  *    core lends accel_plugin_host.parallel.  It is never unloaded.
  *  - **Threads.**  `devices`, `memory`, `supports`, `estimate` and `init` may be called from any
  *    thread at any time.  An endpoint is immutable after init: `handler` may run on it from many
- *    threads at once, and `trim` beside it.  A session takes one call at a time; the core sees to
- *    it.  Buffer functions are called from any thread, never two at once on one buffer.  `cleanup`
+ *    threads at once, and `trim` beside it; on a streaming endpoint (accel_plugin_options.
+ *    stream_budget) such runs take turns, one waits for the other.  A session takes one call at a
+ *    time; the core sees to it.  Buffer functions are called from any thread, never two at once on one buffer.  `cleanup`
  *    and `session_free` are called when nothing else uses the object.
  *  - **Growth.**  Structs grow at their end only.  `size` is the byte size that the writer knew;
  *    the reader treats what lies beyond it as zero.  Arrays inside of a program are walked by the
@@ -128,8 +129,7 @@ enum {
 
 /** Keys of attributes. */
 typedef enum accel_plugin_attr_key {
-#define ACCEL_ATTR(name, number, key, type, text) \
-  ACCEL_PLUGIN_ATTR_##name = number, /**< text */
+#define ACCEL_ATTR(name, number, key, type, text) ACCEL_PLUGIN_ATTR_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_attr_key;
 
@@ -141,15 +141,13 @@ typedef enum accel_plugin_act {
 
 /** Kinds of the unary op from 20 on; below 20 they are accel_plugin_act. */
 typedef enum accel_plugin_unary {
-#define ACCEL_UNARY(name, number, key, text) \
-  ACCEL_PLUGIN_UNARY_##name = number, /**< text */
+#define ACCEL_UNARY(name, number, key, text) ACCEL_PLUGIN_UNARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_unary;
 
 /** Kinds of the binary op. */
 typedef enum accel_plugin_binary {
-#define ACCEL_BINARY(name, number, key, text) \
-  ACCEL_PLUGIN_BINARY_##name = number, /**< text */
+#define ACCEL_BINARY(name, number, key, text) ACCEL_PLUGIN_BINARY_##name = number, /**< text */
 #include "ops.def"
 } accel_plugin_binary;
 
@@ -520,6 +518,15 @@ typedef struct accel_plugin_weight_view {
   const void *outer;
 } accel_plugin_weight_view;
 
+/** Rows of a weight as they are stored, one after the other; their format may be another plain one
+ *  than `dtype`, and the plugin rounds to it. */
+typedef struct accel_plugin_rows {
+  /** The elements; aligned to nothing. */
+  const void *data;
+  /** accel_plugin_dtype F32, F16 or BF16. */
+  uint32_t dtype;
+} accel_plugin_rows;
+
 /** Task `index` of accel_plugin_host.parallel, on worker `worker`. */
 typedef void (*accel_plugin_task_fn)(void *arg, uint32_t index, uint32_t worker);
 
@@ -613,6 +620,24 @@ typedef struct accel_plugin_host {
    *  its calls off to the end of the run.  NULL, the usual case: nothing is to be measured.  It
    *  comes and goes between runs, so look again at each. */
   void (*profile)(void *self, const accel_plugin_step *step);
+  /** Opens the reader of an endpoint's weights, once, during an init with stream_budget: so many
+   *  slots, each for rows of up to slot_bytes as they are stored (row_dtype).  It takes memory of
+   *  slots x (slot_bytes rounded up to 4096, and 4096 more) and 2 MiB, and ends with the endpoint.
+   *  The other rows_ functions work from then on, in init and handler.  NULL, with all of them:
+   *  weights are not streamed. */
+  int32_t (*rows_open)(void *self, uint32_t slots, uint64_t slot_bytes, accel_plugin_error *error);
+  /** Begins to read rows [first, first + rows) of weight `index` into a free slot.  Slots are read
+   *  in the order in which they are posted.  This and the next two take one call at a time. */
+  int32_t (*rows_post)(void *self, uint32_t slot, uint32_t index, int64_t first, int64_t rows,
+                       accel_plugin_error *error);
+  /** Waits until a slot's rows are there; *out is valid until the slot is released. */
+  int32_t (*rows_wait)(void *self, uint32_t slot, accel_plugin_rows *out,
+                       accel_plugin_error *error);
+  /** Frees a slot, whether its rows have come, failed, or are still being read. */
+  void (*rows_release)(void *self, uint32_t slot);
+  /** Reads rows of a weight now, as fp32 numbers that its format holds.  From any thread. */
+  int32_t (*rows_read)(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
+                       accel_plugin_error *error);
 
   /* Entries of the cache by segments (since 0.3): what is made and read piece by piece, such as
    * packed weights. */
@@ -696,6 +721,12 @@ typedef struct accel_plugin_device {
   double gflops;
   /** Not empty: listed, but not selectable; why, and what to do. */
   char unusable[160];
+  /** Order among plugins of GPUs, the lowest first: which one serves a card that several have, and
+   *  which one's cards come first.  0: behind all others, and software is then chosen by name
+   *  alone.  ROCm is 10, CUDA 20, OpenCL 30, Vulkan 40. */
+  uint32_t route;
+  /** 0. */
+  uint32_t reserved;
 } accel_plugin_device;
 
 /** Memory of a device in bytes; 0: not known. */
@@ -754,6 +785,15 @@ typedef struct accel_plugin_estimate {
   /** Of `weights`: what stays in pages of the checkpoint's file, which come and go as they are
    *  touched. */
   uint64_t in_file;
+  /** The least stream_budget that works; 0: this plugin does not stream, or nothing of this model.
+   *  Told where options.row_dtype is given, as are the next three. */
+  uint64_t stream_least;
+  /** With options.stream_budget, or stream_least where that is 0: weights that stay in memory. */
+  uint64_t stream_resident;
+  /** Memory through which the other weights pass. */
+  uint64_t stream_staging;
+  /** Bytes that a run of the entry "decode", or of the first one, reads from files. */
+  uint64_t stream_read;
 } accel_plugin_estimate;
 
 /** How an endpoint is made. */
@@ -786,6 +826,13 @@ typedef struct accel_plugin_options {
   /** Of estimate only: [program.n_weight] 1 where weight_map will hand out pages of the
    *  checkpoint's file.  NULL: nowhere. */
   const uint8_t *in_file;
+  /** Bytes that weights may take: those that stay, and memory through which the others pass, which
+   *  are read from their files in each run (accel_plugin_host.rows_open).  At least stream_least.
+   *  0: all weights stay. */
+  uint64_t stream_budget;
+  /** [program.n_weight] dtype (F32, F16, BF16) in which rows_wait gives rows of the weight;
+   *  NO_DTYPE: its rows are not to be had.  NULL: nowhere are they. */
+  const uint8_t *row_dtype;
 } accel_plugin_options;
 
 /* ---- running ------------------------------------------------------------------------------- */

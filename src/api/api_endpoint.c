@@ -56,6 +56,17 @@ accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, vo
   return ACCEL_OK;
 }
 
+accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats *out) {
+  API_BEGIN();
+  API_NEED(endpoint);
+  API_NEED(out);
+  const accel_stream_stats now = accel__streaming_stats(endpoint);
+  const uint32_t size = out->size;
+  memcpy(out, &now, size < sizeof now ? size : sizeof now);
+  out->size = size;
+  return ACCEL_OK;
+}
+
 /* ---- raw tensors ---- */
 
 static accel_status check_tensors(const char *caller, const accel_tensors *list) {

@@ -1,5 +1,6 @@
 /* api_models.c - what models can be run at all. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api_check.h"
 #include "models/model_build.h"
@@ -17,4 +18,12 @@ accel_status accel_architectures(accel_strings **out) {
   *strings = (accel_strings){.n = n, .item = item};
   *out = strings;
   return ACCEL_OK;
+}
+
+const char *accel_architecture_task(const char *architecture) {
+  uint32_t n;
+  const char *const *names = accel__model_architectures(&n);
+  for (uint32_t i = 0; architecture && i < n; i++)
+    if (strcmp(names[i], architecture) == 0) return accel__model_task(architecture);
+  return NULL;
 }

@@ -101,26 +101,73 @@ bool bench_export(const char *path, FILE *to, bench_exchanged *count, char *mess
 
 /* ---- import ---- */
 
+enum { MAX_COLUMNS = 64, STATEMENTS = 8 };
+
+/* An INSERT that was prepared, for rows that name the same columns in the same order. */
+typedef struct statement {
+  char text[4096]; /* "" none */
+  sqlite3_stmt *query;
+} statement;
+
+/* What a table's columns are called. */
+typedef struct columns {
+  const char *table; /* NULL: none yet */
+  char name[MAX_COLUMNS][64];
+  int n;
+} columns;
+
 typedef struct importer {
   const bench_db *db;
   bench_exchanged *count;
   char *message; /* of what is wrong with a line */
   uint32_t size;
+  columns known[STATEMENTS];      /* of tables that were met */
+  statement prepared[STATEMENTS]; /* INSERTs; the oldest makes room */
+  statement searched[STATEMENTS]; /* SELECTs of ids */
+  uint32_t next_prepared, next_searched;
 } importer;
 
-enum { MAX_COLUMNS = 64 };
-
-/* Which columns a table has; *n of them. */
-static int columns_of(const bench_db *db, const char *table, char name[MAX_COLUMNS][64], int *n) {
+/* The columns of one of the few tables that rows go to. */
+static int columns_of(importer *im, const char *table, const columns **out) {
   bench_binder b;
-  int rc;
-  *n = 0;
-  if (!bench_prepare(db, "SELECT name FROM pragma_table_info(?)", &b, &rc)) return rc;
+  int rc, at = 0;
+  while (at < STATEMENTS - 1 && im->known[at].table && strcmp(im->known[at].table, table) != 0)
+    ++at;
+  columns *c = &im->known[at];
+  *out = c;
+  if (c->table && !strcmp(c->table, table)) return SQLITE_OK;
+  *c = (columns){.table = table};
+  if (!bench_prepare(im->db, "SELECT name FROM pragma_table_info(?)", &b, &rc)) return rc;
   bench_bind_text(&b, table);
-  while ((rc = sqlite3_step(b.query)) == SQLITE_ROW && *n < MAX_COLUMNS)
-    snprintf(name[(*n)++], 64, "%s", (const char *)sqlite3_column_text(b.query, 0));
+  while ((rc = sqlite3_step(b.query)) == SQLITE_ROW && c->n < MAX_COLUMNS)
+    snprintf(c->name[c->n++], 64, "%s", (const char *)sqlite3_column_text(b.query, 0));
   sqlite3_finalize(b.query);
   return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+/* The statement of that text, reset, to be bound anew; the importer keeps it. */
+static int prepare_once(const importer *im, statement *list, uint32_t *next, const char *text,
+                        bench_binder *b) {
+  int rc = SQLITE_OK, at = 0;
+  while (at < STATEMENTS && strcmp(list[at].text, text) != 0) ++at;
+  if (at == STATEMENTS) {
+    at = (int)((*next)++ % STATEMENTS);
+    sqlite3_finalize(list[at].query);
+    list[at].text[0] = 0;
+    bench_prepare(im->db, text, b, &rc);
+    list[at].query = b->query;
+    if (rc == SQLITE_OK) snprintf(list[at].text, sizeof list[at].text, "%s", text);
+  }
+  *b = (bench_binder){.query = list[at].query};
+  if (rc == SQLITE_OK) sqlite3_reset(b->query);
+  return rc;
+}
+
+static void forget_statements(importer *im) {
+  for (int i = 0; i < STATEMENTS; ++i) {
+    sqlite3_finalize(im->prepared[i].query);
+    sqlite3_finalize(im->searched[i].query);
+  }
 }
 
 static void bind_json(bench_binder *b, const cJSON *value) {
@@ -140,40 +187,50 @@ typedef struct ref {
 
 /* INSERT of a row given as an object, with `more` further columns of ids.  Names are compared with the
  * table's own columns, so that none of them gets into the statement as it came. */
-static int insert_row(const importer *im, const char *table, const cJSON *row, const ref *more,
-                      int n_more) {
-  char names[MAX_COLUMNS][64], sql[4096], marks[3 * MAX_COLUMNS] = "";
-  int n, rc = columns_of(im->db, table, names, &n), at;
-  bench_binder b;
+static int insert_text(importer *im, const char *table, const cJSON *row, const ref *more,
+                       int n_more, char *sql, size_t size) {
+  const columns *known;
+  char marks[3 * MAX_COLUMNS] = "";
+  bool used[MAX_COLUMNS] = {false};
+  int rc = columns_of(im, table, &known);
   if (rc != SQLITE_OK) return rc;
-  at = snprintf(sql, sizeof sql, "INSERT INTO %s (", table);
+  int at = snprintf(sql, size, "INSERT INTO %s (", table);
   for (const cJSON *item = row ? row->child : NULL; item; item = item->next) {
     int c = 0;
-    while (c < n && strcmp(names[c], item->string) != 0) ++c;
-    if (c == n || !strcmp(item->string, "id")) {
+    while (c < known->n && strcmp(known->name[c], item->string) != 0) ++c;
+    if (c == known->n || used[c] || !strcmp(item->string, "id")) {
       snprintf(im->message, im->size, "%s.%s is no column here: made by a newer accel?", table,
                item->string);
       return SQLITE_ERROR;
     }
-    at += snprintf(sql + at, sizeof sql - (size_t)at, "%s%s", *marks ? ", " : "", names[c]);
+    at += snprintf(sql + at, size - (size_t)at, "%s%s", *marks ? ", " : "", known->name[c]);
     strcat(marks, *marks ? ",?" : "?");
-    snprintf(names[c], sizeof names[c], " "); /* a second one of the name is none */
+    used[c] = true;
   }
   for (int i = 0; i < n_more; ++i) {
-    at += snprintf(sql + at, sizeof sql - (size_t)at, "%s%s", *marks ? ", " : "", more[i].column);
+    at += snprintf(sql + at, size - (size_t)at, "%s%s", *marks ? ", " : "", more[i].column);
     strcat(marks, *marks ? ",?" : "?");
   }
-  snprintf(sql + at, sizeof sql - (size_t)at, ") VALUES (%s)", marks);
-  if (!bench_prepare(im->db, sql, &b, &rc)) return rc;
+  snprintf(sql + at, size - (size_t)at, ") VALUES (%s)", marks);
+  return SQLITE_OK;
+}
+
+static int insert_row(importer *im, const char *table, const cJSON *row, const ref *more,
+                      int n_more) {
+  char sql[4096];
+  bench_binder b;
+  int rc = insert_text(im, table, row, more, n_more, sql, sizeof sql);
+  if (rc == SQLITE_OK) rc = prepare_once(im, im->prepared, &im->next_prepared, sql, &b);
+  if (rc != SQLITE_OK) return rc;
   for (const cJSON *item = row ? row->child : NULL; item; item = item->next) bind_json(&b, item);
   for (int i = 0; i < n_more; ++i) bench_bind_int(&b, more[i].id);
   rc = sqlite3_step(b.query);
-  sqlite3_finalize(b.query);
+  sqlite3_reset(b.query);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /* The id of the row whose columns keys[n] are as in `row`, and `machine`, unless 0. */
-static int id_like(const importer *im, const char *table, const cJSON *row, int64_t machine,
+static int id_like(importer *im, const char *table, const cJSON *row, int64_t machine,
                    const char *const *keys, int64_t *id) {
   char sql[256];
   bench_binder b;
@@ -182,7 +239,8 @@ static int id_like(const importer *im, const char *table, const cJSON *row, int6
     at += snprintf(sql + at, sizeof sql - (size_t)at, " AND %s = ?", *k);
   if (machine) snprintf(sql + at, sizeof sql - (size_t)at, " AND machine = ?");
   *id = 0;
-  if (!bench_prepare(im->db, sql, &b, &rc)) return rc;
+  rc = prepare_once(im, im->searched, &im->next_searched, sql, &b);
+  if (rc != SQLITE_OK) return rc;
   for (const char *const *k = keys; *k; ++k) {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, *k));
     bench_bind_text(&b, text ? text : "");
@@ -190,12 +248,12 @@ static int id_like(const importer *im, const char *table, const cJSON *row, int6
   if (machine) bench_bind_int(&b, machine);
   rc = sqlite3_step(b.query);
   if (rc == SQLITE_ROW) *id = sqlite3_column_int64(b.query, 0);
-  sqlite3_finalize(b.query);
+  sqlite3_reset(b.query);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /* The row of a machine, device or build, made when absent. */
-static int take_ref(const importer *im, const char *table, const cJSON *line, int64_t machine,
+static int take_ref(importer *im, const char *table, const cJSON *line, int64_t machine,
                     const char *const *keys, int64_t *id) {
   const cJSON *row = cJSON_GetObjectItemCaseSensitive(line, table);
   const ref more = {"machine", machine};
@@ -210,7 +268,7 @@ static int take_ref(const importer *im, const char *table, const cJSON *line, in
   return rc;
 }
 
-static int take_parts(const importer *im, const char *table, const cJSON *line, int64_t run) {
+static int take_parts(importer *im, const char *table, const cJSON *line, int64_t run) {
   const ref more = {"run", run};
   const cJSON *row;
   int rc = SQLITE_OK;
@@ -220,7 +278,7 @@ static int take_parts(const importer *im, const char *table, const cJSON *line, 
   return rc;
 }
 
-static int take_line(const importer *im, const cJSON *line) {
+static int take_line(importer *im, const cJSON *line) {
   static const char *const machine_keys[] = {"hash", NULL},
                            *const device_keys[] = {"name", "driver", "uid", NULL},
                            *const build_keys[] = {"version", "build_id", "compiler", NULL},
@@ -261,7 +319,7 @@ bool bench_import(const char *path, FILE *from, const char *name, bench_exchange
   char *text = NULL, wrong[512] = "";
   size_t capacity = 0;
   uint32_t number = 0;
-  const importer im = {.db = &db, .count = count, .message = wrong, .size = sizeof wrong};
+  importer im = {.db = &db, .count = count, .message = wrong, .size = sizeof wrong};
   int rc = SQLITE_OK;
   *count = (bench_exchanged){0};
   if (!bench_db_open(&db, path, BENCH_DB_CREATE, message, size)) return false;
@@ -281,6 +339,7 @@ bool bench_import(const char *path, FILE *from, const char *name, bench_exchange
     snprintf(message, size, "%s: line %u: %s; nothing was imported", name, number, wrong);
   else
     taken = bench_db_commit(&db, rc, message, size);
+  forget_statements(&im);
   bench_db_close(&db);
   return taken;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "tool/tool_markup.h"
 
 enum { WIDTH = 1200, LEFT = 24, LINE = 1152, ROW = 26, LABEL = 330, BAR = 300, TOP_STEPS = 20 };
 
@@ -21,19 +22,6 @@ typedef struct picture {
   uint32_t n_ops;
 } picture;
 
-static void escaped(FILE *to, const char *text) {
-  for (; *text; ++text) {
-    if (*text == '<')
-      fputs("&lt;", to);
-    else if (*text == '>')
-      fputs("&gt;", to);
-    else if (*text == '&')
-      fputs("&amp;", to);
-    else if ((unsigned char)*text >= 32)
-      fputc(*text, to);
-  }
-}
-
 static const char *colour_of(const picture *p, const char *op) {
   for (uint32_t i = 0; i < p->n_ops; ++i)
     if (strcmp(p->ops[i].name, op) == 0) return colours[i % (sizeof colours / sizeof *colours)];
@@ -44,7 +32,7 @@ static void text_at(const picture *p, double x, double y, int size, const char *
                     const char *text) {
   fprintf(p->to, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" text-anchor=\"%s\">", x, y, size,
           anchor);
-  escaped(p->to, text);
+  tool_markup_text(p->to, text);
   fputs("</text>\n", p->to);
 }
 
@@ -78,9 +66,9 @@ static void box(const picture *p, double from_us, double us, double y, const cha
                 const char *label, const char *text, const char *told) {
   double scale = LINE / p->profile->wall_us, x = LEFT + from_us * scale, width = us * scale;
   fprintf(p->to, "<g><title>");
-  escaped(p->to, label);
+  tool_markup_text(p->to, label);
   fputs(": ", p->to);
-  escaped(p->to, told);
+  tool_markup_text(p->to, told);
   fprintf(p->to,
           "</title><rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "
           "stroke=\"#ffffff\" "
@@ -138,9 +126,9 @@ static void draw_bar(const picture *p, double y, double longest, const char *fil
   snprintf(cut, sizeof cut, "%s%.*s", n > 50 ? "\xe2\x80\xa6" : "", 50,
            n > 50 ? label + n - 49 : label);
   fputs("<g><title>", p->to);
-  escaped(p->to, label);
+  tool_markup_text(p->to, label);
   fputs(": ", p->to);
-  escaped(p->to, told);
+  tool_markup_text(p->to, told);
   fputs("</title>", p->to);
   text_at(p, LEFT + LABEL - 8, y + 15, 11, "end", cut);
   double width = longest > 0 ? us / longest * BAR : 0;

@@ -17,10 +17,12 @@ bool cli_make_directories(const char *path) {
   return true;
 }
 
-int cli_cache_directory(cli_run *run, char into[CLI_PATH]) {
+/* "" where there is none. */
+static int find_cache(cli_run *run, char into[CLI_PATH]) {
   const bool had = run->ctx != NULL;
   accel_cache_list *list = NULL;
   int code = had ? 0 : cli_context(run);
+  into[0] = 0;
   if (code) return code;
   accel_status status = accel_cache_ls(run->ctx, &list);
   if (status != ACCEL_OK) code = cli_fail(run, status);
@@ -29,12 +31,27 @@ int cli_cache_directory(cli_run *run, char into[CLI_PATH]) {
         into, CLI_PATH, "%.*s",
         (int)(strrchr(list->directory, '/') ? strrchr(list->directory, '/') - list->directory : 0),
         list->directory);
-  else if (!code)
-    code = cli_error(run, ACCEL_ERROR_IO,
-                     "there is no place for the database: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME "
-                     "and HOME is set; --db FILE names one");
   accel_cache_list_free(&list);
   if (!had) accel_destroy(&run->ctx);
+  return code;
+}
+
+int cli_cache_directory(cli_run *run, char into[CLI_PATH]) {
+  const int code = find_cache(run, into);
+  if (code || *into) return code;
+  return cli_error(run, ACCEL_ERROR_IO,
+                   "there is no place for the database: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME "
+                   "and HOME is set; --db FILE names one");
+}
+
+int cli_database_find(cli_run *run, char into[CLI_PATH]) {
+  char folder[CLI_PATH];
+  if (run->value[OPT_DB]) {
+    snprintf(into, CLI_PATH, "%s", run->value[OPT_DB]);
+    return 0;
+  }
+  const int code = find_cache(run, folder);
+  if (snprintf(into, CLI_PATH, "%s/bench.sqlite", folder) >= CLI_PATH || !*folder) into[0] = 0;
   return code;
 }
 

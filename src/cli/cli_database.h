@@ -11,6 +11,8 @@ enum { CLI_PATH = 4096 };
 int cli_cache_directory(cli_run *run, char into[CLI_PATH]);
 /* --db, else bench.sqlite in that directory, which is made.  0 or an exit code. */
 int cli_database(cli_run *run, char into[CLI_PATH]);
+/* The same without making anything: "" where there is no place for it.  It may be absent. */
+int cli_database_find(cli_run *run, char into[CLI_PATH]);
 /* mkdir -p of a directory.  false: errno says why. */
 bool cli_make_directories(const char *path);
 /* accel bench --export, --import */

@@ -104,12 +104,44 @@ static void json_logprobs(cli_json *json, const accel_generation *one) {
   cli_json_close(json, ']');
 }
 
+/* Of an endpoint whose weights do not all stay in memory: what was read while tokens were made. */
+static bool ask_streaming(accel_endpoint *endpoint, accel_stream_stats *s) {
+  *s = (accel_stream_stats){.size = sizeof *s};
+  return accel_streaming(endpoint, s) == ACCEL_OK && s->streaming;
+}
+
+static void json_streaming(cli_json *json, accel_endpoint *endpoint) {
+  accel_stream_stats s;
+  if (!ask_streaming(endpoint, &s)) return;
+  cli_json_open(json, "streaming", '{');
+  cli_json_int(json, "resident_bytes", (int64_t)s.resident);
+  cli_json_int(json, "staging_bytes", (int64_t)s.staging);
+  cli_json_int(json, "read_bytes_per_run", (int64_t)s.read_per_run);
+  cli_json_int(json, "least_memory_bytes", (int64_t)s.least_limit);
+  cli_json_int(json, "read_bytes", (int64_t)s.bytes);
+  cli_json_float(json, "wait_seconds", s.wait_seconds);
+  cli_json_bool(json, "direct", s.direct != 0);
+  cli_json_close(json, '}');
+}
+
+static void say_streaming(const cli_run *run, accel_endpoint *endpoint,
+                          const accel_generations *found) {
+  accel_stream_stats s;
+  const double ms = found->prefill_ms + found->decode_ms;
+  if (!cli_flag(run, OPT_VERBOSE) || !ask_streaming(endpoint, &s)) return;
+  fprintf(
+      stderr,
+      "accel: read %.1f MB%s since the load began; %.3f s of waiting for it in %.3f s of runs\n",
+      1e-6 * (double)s.bytes, s.direct ? " around the page cache" : "", s.wait_seconds, 1e-3 * ms);
+}
+
 static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,
                       const accel_generations *found) {
   cli_json json;
   int code = cli_json_begin(run, schema, &json);
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
+  json_streaming(&json, endpoint);
   cli_json_int(&json, "prompt_tokens", (int64_t)found->prompt_tokens);
   cli_json_int(&json, "new_tokens", (int64_t)found->new_tokens);
   cli_json_double(&json, "prefill_ms", found->prefill_ms);
@@ -202,6 +234,7 @@ int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wish
            found->prompt_tokens, found->prefill_ms,
            per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens, found->decode_ms,
            found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
+  say_streaming(run, endpoint, found);
   const int code = cli_flush(run);
   return code ? code : failed;
 }

@@ -1,4 +1,5 @@
 /* cli_json.c - writes JSON. */
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -175,4 +176,14 @@ int cli_json_whole(cli_run *run, const char *text) {
   fputs(text, json.to);
   if (!n || text[n - 1] != '\n') fputc('\n', json.to);
   return json_finish(run, &json);
+}
+
+const char *cli_json_word(const cJSON *object, const char *name) {
+  const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+  return text ? text : "";
+}
+
+double cli_json_number(const cJSON *object, const char *name) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+  return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
 }

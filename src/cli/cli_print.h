@@ -4,6 +4,8 @@
 
 #include "cli/cli.h"
 
+typedef struct cJSON cJSON;
+
 /* ---- JSON, written as it comes ---- */
 
 enum { CLI_JSON_DEPTH = 32 };
@@ -39,6 +41,9 @@ void cli_json_raw(cli_json *json, const char *key, const char *text);
 /* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device",
  * "wanted_precision", "weights", "reasons". */
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
+/* A member of an object that was read: "" when it is no string, NaN when it is no number. */
+const char *cli_json_word(const cJSON *object, const char *name);
+double cli_json_number(const cJSON *object, const char *name);
 /* Prints text that is JSON already as the whole result. */
 int cli_json_whole(cli_run *run, const char *text);
 /* The whole result of a command: placement, and "results", for each of n inputs a list of count[i]
@@ -59,6 +64,9 @@ void cli_table_row(cli_table *table, uint32_t columns,
                    const char *const *cells); /* the first row is the heading; NULL cells are "" */
 /* As a Markdown table, and empties it; `align` as below. */
 void cli_table_markdown(cli_table *table, const char *align);
+/* As a page of HTML that needs no other file and no script, in the reader's light or dark colours; cells
+ * that begin with a verdict (pass, fail ...) have its colour.  Empties the table. */
+void cli_table_html(cli_table *table, const char *title, const char *note);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the
  * right; the last column is cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);

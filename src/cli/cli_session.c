@@ -139,6 +139,7 @@ int cli_context(cli_run *run) {
   params.no_cache = cli_flag(run, OPT_NO_CACHE);
   cli_size(run, OPT_CACHE_LIMIT, &params.cache_limit);
   cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
+  cli_size(run, OPT_MEMORY, &params.memory_limit);
   params.log = on_log;
   params.log_level = log_level(run);
   params.allow_software = cli_flag(run, OPT_ALLOW_SOFTWARE);
@@ -172,8 +173,10 @@ static int name_bytes(const char *reason) {
 /* What was passed over on the way to the device: the names alone, or with --verbose a line for each
  * with its reason. */
 static void say_passed_over(const cli_run *run, const accel_strings *reasons) {
-  const uint32_t n = reasons ? reasons->n : 0;
+  uint32_t n = reasons ? reasons->n : 0;
   const bool verbose = cli_flag(run, OPT_VERBOSE);
+  if (n && !strncmp(reasons->item[n - 1], "streamed: ", 10)) /* of the device that was taken */
+    fprintf(stderr, "; %s", reasons->item[--n]);
   const char *last = "";
   for (uint32_t i = 0; i < n; ++i) {
     const char *reason = reasons->item[i];

@@ -4,6 +4,35 @@
 
 #include "cli/cli_print.h"
 
+/* Only where a limit was given. */
+static void print_streaming(cli_json *json, const accel_fit_record *f) {
+  if (!f->stream_least) return;
+  cli_json_bool(json, "streams", f->streams);
+  cli_json_int(json, "stream_least_bytes", (int64_t)f->stream_least);
+  if (!f->streams) return;
+  cli_json_int(json, "stream_resident_bytes", (int64_t)f->stream_resident);
+  cli_json_int(json, "stream_staging_bytes", (int64_t)f->stream_staging);
+  cli_json_int(json, "stream_read_bytes_per_run", (int64_t)f->stream_read);
+}
+
+/* What of the weights stays in memory and what is read again, in a line for each device and
+ * precision that streams. */
+static void print_streams(const accel_fit_report *r) {
+  char bytes[4][32];
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const accel_fit_record *f = &r->record[i];
+    const uint64_t value[4] = {f->stream_resident, f->stream_read, f->stream_staging,
+                               f->stream_least};
+    for (int k = 0; k < 4; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
+    if (f->streams)
+      printf(
+          "%s at %s streams: %s of weights stay in memory, %s are read in each run, through %s; "
+          "it runs from --memory %lluM on\n",
+          f->device, f->precision, bytes[0], bytes[1], bytes[2],
+          (unsigned long long)((f->stream_least + (1 << 20) - 1) >> 20));
+  }
+}
+
 static int print_json(cli_run *run, const accel_fit_report *r) {
   cli_json json;
   int code = cli_json_begin(run, "accel.fit/1", &json);
@@ -42,6 +71,7 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
       cli_json_int(&json, "peak_load_bytes", (int64_t)f->peak);
       cli_json_int(&json, "memory_bytes", (int64_t)f->memory);
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
+      print_streaming(&json, f);
     }
     cli_json_close(&json, '}');
   }
@@ -66,7 +96,9 @@ static void print_row(cli_table *table, const accel_fit_record *f) {
                         f->resident ? bytes[5] : "",
                         bytes[6],
                         f->available ? bytes[7] : "not known",
-                        f->fits ? "fits" : "does not fit",
+                        f->streams ? "streams"
+                        : f->fits  ? "fits"
+                                   : "does not fit",
                         f->advice};
   cli_table_row(table, 12, f->fits < 0 ? none : some);
 }
@@ -139,6 +171,7 @@ int cmd_fit(cli_run *run) {
   } else {
     if (!params.device && accel_detect(run->ctx, 0, &devices) != ACCEL_OK) devices = NULL;
     print_table(report, devices, cli_flag(run, OPT_VERBOSE) || cli_flag(run, OPT_ALLOW_SOFTWARE));
+    print_streams(report);
     accel_devices_free(&devices);
   }
   if (!code) code = verdict(run, report);

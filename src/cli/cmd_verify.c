@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli_print.h"
+#include "cli/cli_verify_all.h"
 
 static void json_report(cli_json *json, const char *model, const char *golden,
                         const accel_verify_report *report) {
@@ -176,6 +177,12 @@ static int verify_list(cli_run *run) {
 }
 
 int cmd_verify(cli_run *run) {
+  if (cli_flag(run, OPT_ALL)) {
+    if (run->value[OPT_LIST] || run->value[OPT_GOLDEN])
+      return cli_usage(run, "--all finds its goldens itself: without --golden and --list");
+    return verify_all(run);
+  }
+  if (run->value[OPT_EVIDENCE]) return cli_usage(run, "--evidence goes with --all");
   if (run->value[OPT_LIST] && run->value[OPT_GOLDEN])
     return cli_usage(run, "give --golden or --list, not both");
   if (run->value[OPT_LIST]) return verify_list(run);

@@ -37,7 +37,10 @@ const accel__config_variable accel__config_table[] = {
      "size that packed weights may take on disk, with K, M, G or T; default 20G or a tenth of the "
      "disk"},
     {"ACCEL_ALLOW_SOFTWARE", "1: auto and gpu may choose software devices (tests)"},
-    {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
+    {"ACCEL_STREAM_WEIGHTS",
+     "tests: streams weights though they fit, in so many bytes more than it takes at least"},
+    {"ACCEL_MEM_LIMIT",
+     "bytes a model may use, with K, M or G; one that needs more is streamed, or refused"},
     {"ACCEL_EMULATED_ORDER",
      "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; "
      "default all in turn"},

@@ -14,10 +14,19 @@
 
 #include "dispatch/context.h"
 #include "modeling/model.h"
-#include "weights/source.h"
+#include "weights/row_stream.h"
 
 struct accel_queue;
 struct accel__run_scratch;
+
+/* What was planned for an endpoint whose weights do not all stay in memory, in bytes. */
+typedef struct accel__streaming {
+  uint64_t budget;   /* of resident and staging together */
+  uint64_t resident; /* weights that stay */
+  uint64_t staging;  /* memory through which the others pass */
+  uint64_t read;     /* by a run of the entry that is run most */
+  uint64_t least;    /* the smallest memory limit under which the model runs */
+} accel__streaming;
 
 /* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
 typedef struct accel__placed {
@@ -26,7 +35,10 @@ typedef struct accel__placed {
   accel_plugin_device device_info;
   accel_plugin_endpoint *handle;
   accel__source *source; /* of the weights; as long as the handle lives */
+  accel__row_stream
+      *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
+  accel__streaming streaming; /* {0}: all weights stay in memory */
 } accel__placed;
 
 struct accel_endpoint {

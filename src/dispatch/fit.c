@@ -1,7 +1,9 @@
 /* fit.c - how much memory a model takes, and whether it is there. */
 #include "dispatch/fit.h"
+#include "core/size.h"
 #include "models/model_build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,9 +138,63 @@ static void compare_with_free(accel__fit *f) {
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
   /* a limit counts the file's pages, too */
-  bool limited = f->limit && f->peak + e->in_file - f->touched > f->limit;
+  const uint64_t whole = f->peak + e->in_file - f->touched;
+  bool limited = f->limit && whole > f->limit;
+  if (f->limit && (!ready || f->peak <= ready)) f->whole = whole;
   f->fits = !limited && (!ready || f->peak <= ready);
   if (!f->limit || (ready && ready < f->limit)) f->limit = ready;
+}
+
+/* What the process has beside the weights of a streaming endpoint. */
+static uint64_t beside_weights(const accel__fit *f) {
+  const accel_plugin_estimate *e = &f->estimate;
+  return e->scratch + f->state + f->staging + e->host_staging + f->tables;
+}
+
+/* KV pages beside those that were planned for: one page of a streaming endpoint a sequence, or an
+ * eighth of the limit where that can be spared. */
+static uint64_t state_in_reserve(const accel__fit *f, uint32_t batch, uint64_t spare) {
+  enum { PAGE_ROWS = 64, SHARE = 8 };
+  const uint64_t per_token = f->estimate.state_per_token,
+                 page = (batch ? batch : 1) * PAGE_ROWS * per_token, share = spare / SHARE;
+  return !per_token ? 0 : page > share ? page : share;
+}
+
+/* Bytes of $ACCEL_STREAM_WEIGHTS, by which tests stream models that fit; false: it is not set. */
+static bool is_forced(uint64_t *more) {
+  const char *text = accel__env("ACCEL_STREAM_WEIGHTS");
+  return text && *text && accel__parse_bytes(text, more);
+}
+
+/* What weights may take of the limit, when the model is to be streamed; 0: it is not. */
+static uint64_t stream_budget(accel__fit *f, uint64_t limit, uint32_t batch) {
+  const uint64_t least = f->estimate.stream_least, beside = beside_weights(f);
+  uint64_t more;
+  if (!least) return 0;
+  f->streaming.least = beside + state_in_reserve(f, batch, 0) + least;
+  if (is_forced(&more)) return least + more;
+  if (f->fits || limit < f->streaming.least) return 0;
+  return limit - beside - state_in_reserve(f, batch, limit - beside - least);
+}
+
+/* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
+ * allows it. */
+static accel_status plan_streaming(const accel__device *device, const accel_plugin_program *p,
+                                   accel_plugin_options *options, uint64_t limit, accel__fit *f) {
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  const accel_plugin_estimate *e = &f->estimate;
+  options->stream_budget = stream_budget(f, limit, options->max_sequences);
+  if (!options->stream_budget) return ACCEL_OK;
+  if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
+    return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+  f->streaming.budget = options->stream_budget;
+  f->streaming.resident = e->stream_resident;
+  f->streaming.staging = e->stream_staging;
+  f->streaming.read = e->stream_read;
+  f->touched = 0;
+  f->total = f->peak = beside_weights(f) + e->stream_resident + e->stream_staging;
+  f->fits = true;
+  return ACCEL_OK;
 }
 
 accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
@@ -151,10 +207,11 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
   for (uint32_t i = 0; i < p->n_entry; i++) n_out += p->entry[i].n_out;
   int64_t *symbol = accel__arena_array(&arena, p->n_symbol + 1, sizeof *symbol);
   uint8_t *wanted = accel__arena_alloc(&arena, n_out + 1),
-          *in_file = accel__arena_alloc(&arena, p->n_weight + 1);
+          *in_file = accel__arena_alloc(&arena, p->n_weight + 1),
+          *row_dtype = accel__arena_alloc(&arena, p->n_weight + 1);
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
-  accel_status status =
-      symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = symbol && wanted && in_file && row_dtype ? ask_memory(ep, device, out)
+                                                                 : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
@@ -162,34 +219,50 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
     out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
+    const uint64_t given = out->limit;
+    uint64_t forced;
     for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
+    accel__source_row_dtypes(source, p->n_weight, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,
                                     .precision = *precision,
                                     .host = &ep->host,
                                     .symbol = symbol,
                                     .wanted = wanted,
-                                    .in_file = in_file};
+                                    .in_file = in_file,
+                                    .row_dtype = given || is_forced(&forced) ? row_dtype : NULL};
     accel_plugin_error error = {.size = sizeof error, .node = -1};
     if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) !=
         ACCEL_PLUGIN_OK)
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
     else
       compare_with_free(out);
+    if (status == ACCEL_OK)
+      status = plan_streaming(device, p, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;
 }
 
+static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
 accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
+  char option[160] = "";
+  if (f->streaming.least)
+    snprintf(option, sizeof option,
+             "; with --memory %lluM it runs, its weights being read again in each run",
+             (unsigned long long)mebibytes(f->streaming.least));
+  else if (f->whole)
+    snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
+             (unsigned long long)mebibytes(f->whole), precision);
   return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
                      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
                      "%.1f, state %.1f), but %.1f "
-                     "MiB are there",
+                     "MiB are there%s",
                      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
                      mb * (double)(f->estimate.peak_load - f->estimate.weights),
-                     mb * (double)f->estimate.scratch, mb * (double)f->state,
-                     mb * (double)f->limit);
+                     mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
+                     option);
 }

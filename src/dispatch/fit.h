@@ -29,7 +29,13 @@ typedef struct accel__fit {
   uint64_t peak; /* the larger of total and the peak while loading */
   /* what it may use: free memory of the device, or the user's limit; 0: not known */
   uint64_t limit;
-  bool fits;
+  /* The smallest memory limit under which all weights stay in memory; 0: the user gave no limit, or
+   * the device has less. */
+  uint64_t whole;
+  bool fits; /* with all weights in memory, or streaming */
+  /* {0}: all weights are in memory, or nothing fits.  `least` is told wherever the user gave a limit
+   * and the plugin can stream the model. */
+  accel__streaming streaming;
   bool of_process; /* the device's memory is what the process has: a processor */
 } accel__fit;
 

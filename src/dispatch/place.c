@@ -15,10 +15,14 @@
 
 /* ---- one candidate ---- */
 
-static accel_status init_plugin(accel_endpoint *ep, const accel__device *device) {
+static accel_status init_plugin(accel_endpoint *ep, const accel__device *device,
+                                const uint8_t *row_dtype) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  accel_plugin_options options = {
-      .size = sizeof options, .precision = ep->placed.precision, .host = &ep->host};
+  accel_plugin_options options = {.size = sizeof options,
+                                  .precision = ep->placed.precision,
+                                  .host = &ep->host,
+                                  .stream_budget = ep->placed.streaming.budget,
+                                  .row_dtype = row_dtype};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
   options.precision.flags =
@@ -48,7 +52,17 @@ static accel_status load(accel_endpoint *ep, accel__device *device) {
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
   ACCEL_TRY(accel__fit_estimate(ep, device, &c->precision, c->source, &(accel__fit_work){0}, &fit));
   ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
-  return init_plugin(ep, device);
+  c->streaming = fit.streaming;
+  if (!fit.streaming.budget) return init_plugin(ep, device, NULL);
+  /* pages of a mapping would count; an endpoint that is there already uses them */
+  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
+  const uint32_t n = accel__program_view(ep->model->program)->n_weight;
+  uint8_t *row_dtype = malloc(n + 1);
+  if (!row_dtype) return accel__no_memory(n);
+  accel__source_row_dtypes(c->source, n, row_dtype);
+  const accel_status status = init_plugin(ep, device, row_dtype);
+  free(row_dtype);
+  return status;
 }
 
 /* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin
@@ -61,7 +75,10 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
   accel_status status = accel__endpoint_precision(
       ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->placed.precision);
   if (status == ACCEL_OK) status = load(ep, device);
-  if (status != ACCEL_OK) accel__source_free(&ep->placed.source);
+  if (status != ACCEL_OK) {
+    accel__row_stream_close(&ep->placed.rows);
+    accel__source_free(&ep->placed.source);
+  }
   *out = ep->placed;
   ep->placed = before;
   return status;
@@ -100,10 +117,25 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
 }
 
+/* That weights do not all stay in memory, with the numbers. */
+static void add_streaming_reason(accel_endpoint *ep, reasons *why) {
+  const accel__streaming *s = &ep->placed.streaming;
+  const double mb = 1.0 / (1 << 20);
+  if (!s->budget) return;
+  char *line = accel__arena_printf(
+      &ep->arena,
+      "streamed: %.1f MiB of weights stay in memory, %.1f MiB are read from files in each run, "
+      "through %.1f MiB; from %.1f MiB on it runs",
+      mb * (double)s->resident, mb * (double)s->read, mb * (double)s->staging,
+      mb * (double)s->least);
+  if (line) add_reason(ep, why, line);
+}
+
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
+  add_streaming_reason(ep, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label =
@@ -262,6 +294,7 @@ static accel_status widen(accel_endpoint *ep) {
   ACCEL_TRY(try_candidate(ep, ep->placed_on, "fp32", &request, &wide));
   /* gives the old source's mappings back, so that is still ep->placed.source */
   ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
+  accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   ep->placed = wide;
   ep->may_fall_back = false;
@@ -289,6 +322,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
+  accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);
   accel__model_free(&ep->model);

@@ -17,10 +17,8 @@ static void host_log(void *self, int level, const char *message) {
               ep->placed.plugin ? ep->placed.plugin->name : "plugin", message);
 }
 
-static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
-                               accel_plugin_error *error) {
-  accel_endpoint *ep = self;
-  accel_status status = accel__source_map(ep->placed.source, index, out);
+/* A status of ours as a plugin's: the codes are the same numbers. */
+static int32_t to_plugin(accel_status status, accel_plugin_error *error) {
   if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
   if (error) {
     error->rc = status >= ACCEL_ERROR_DRIVER ? (int32_t)status : ACCEL_PLUGIN_E_IO;
@@ -30,9 +28,79 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
   return error ? error->rc : ACCEL_PLUGIN_E_IO;
 }
 
+static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
+                               accel_plugin_error *error) {
+  accel_endpoint *ep = self;
+  return to_plugin(accel__source_map(ep->placed.source, index, out), error);
+}
+
 static void host_weight_unmap(void *self, uint32_t index) {
   accel__source_unmap(((accel_endpoint *)self)->placed.source, index);
 }
+
+/* ---- rows of weights, again and again ---- */
+
+static int32_t host_rows_open(void *self, uint32_t slots, uint64_t slot_bytes,
+                              accel_plugin_error *error) {
+  accel__placed *placed = &((accel_endpoint *)self)->placed;
+  if (placed->rows)
+    return to_plugin(accel__fail(ACCEL_ERROR_ARGUMENT, "the rows are open already"), error);
+  return to_plugin(accel__row_stream_open(placed->source, slots, slot_bytes, &placed->rows), error);
+}
+
+/* The endpoint's rows; NULL: not opened, and *rc says so. */
+static accel__row_stream *rows_of(void *self, int32_t *rc, accel_plugin_error *error) {
+  accel__row_stream *rows = ((accel_endpoint *)self)->placed.rows;
+  if (!rows) *rc = to_plugin(accel__fail(ACCEL_ERROR_ARGUMENT, "rows_open was not called"), error);
+  return rows;
+}
+
+static int32_t host_rows_post(void *self, uint32_t slot, uint32_t index, int64_t first,
+                              int64_t rows, accel_plugin_error *error) {
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  return s ? to_plugin(accel__row_stream_post(s, slot, index, first, rows), error) : rc;
+}
+
+static int32_t host_rows_wait(void *self, uint32_t slot, accel_plugin_rows *out,
+                              accel_plugin_error *error) {
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  return s ? to_plugin(accel__row_stream_wait(s, slot, out), error) : rc;
+}
+
+static void host_rows_release(void *self, uint32_t slot) {
+  accel__row_stream *s = ((accel_endpoint *)self)->placed.rows;
+  if (s) accel__row_stream_release(s, slot);
+}
+
+static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
+                              accel_plugin_error *error) {
+  const accel__source *source = ((accel_endpoint *)self)->placed.source;
+  const accel_status status = accel__source_rows(source, index, first, rows, out);
+  if (status == ACCEL_OK)
+    accel__source_round(source, index,
+                        (uint64_t)rows * (uint64_t)accel__source_row_elements(source, index), out);
+  return to_plugin(status, error);
+}
+
+accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
+  const accel__streaming *s = &ep->placed.streaming;
+  accel__range_counters n = {0};
+  if (!s->budget) return (accel_stream_stats){0};
+  if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
+  return (accel_stream_stats){.streaming = 1,
+                              .resident = s->resident,
+                              .staging = s->staging,
+                              .read_per_run = s->read,
+                              .least_limit = s->least,
+                              .bytes = n.bytes,
+                              .wait_seconds = 1e-9 * (double)n.wait_ns,
+                              .direct = n.direct_requests > 0};
+}
+
+/* ---- threads, faults, cancel ---- */
+
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
 }
@@ -197,6 +265,11 @@ void accel__init_host(accel_endpoint *ep) {
                                  .workers = host_workers,
                                  .cancelled = host_cancelled,
                                  .fault = host_fault,
+                                 .rows_open = host_rows_open,
+                                 .rows_post = host_rows_post,
+                                 .rows_wait = host_rows_wait,
+                                 .rows_release = host_rows_release,
+                                 .rows_read = host_rows_read,
                                  .store_open = host_store_open,
                                  .store_get = host_store_get,
                                  .store_put = host_store_put,

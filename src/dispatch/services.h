@@ -11,6 +11,9 @@ void accel__init_host(accel_endpoint *ep);
 /* Steps of the next runs go to `fn`; NULL: to nobody. */
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
 
+/* What the endpoint's rows have read so far. */
+accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);
+
 /* Of the endpoint's weights: what accel__program_identify takes. */
 uint64_t accel__weights_identity(const accel_endpoint *ep);
 

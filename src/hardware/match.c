@@ -26,12 +26,9 @@ typedef struct answer {
 
 /* ---- order ---- */
 
-/* ROCm, CUDA, OpenCL, Vulkan, then plugins of others; the CPU is last and not among these. */
-static int route_rank(const accel__entry *e) {
-  static const char *const order[] = {"rocm", "cuda", "opencl", "vulkan"};
-  for (int i = 0; i < 4; i++)
-    if (!strcmp(e->stem, order[i])) return i;
-  return 4;
+/* accel_plugin_device.route, whose 0 comes last. */
+static int64_t route_rank(const accel__entry *e) {
+  return e->device.facts.route ? e->device.facts.route : INT64_MAX;
 }
 
 static int type_rank(const accel__entry *e) {
@@ -48,12 +45,11 @@ static int compare_within(const void *a, const void *b) {
   return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Across plugins: real before software, discrete before integrated, then ROCm, CUDA, OpenCL,
- * Vulkan. */
+/* Across plugins: real before software, discrete before integrated, then by route. */
 static int compare_across(const void *a, const void *b) {
   const accel__entry *x = *(accel__entry *const *)a, *y = *(accel__entry *const *)b;
   if (type_rank(x) != type_rank(y)) return type_rank(x) - type_rank(y);
-  if (route_rank(x) != route_rank(y)) return route_rank(x) - route_rank(y);
+  if (route_rank(x) != route_rank(y)) return route_rank(x) < route_rank(y) ? -1 : 1;
   return x->number < y->number ? -1 : x->number > y->number;
 }
 
@@ -190,7 +186,7 @@ static bool may_be_chosen(const accel__hardware *h, const accel__entry *e) {
   if (e->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE &&
       e->device.facts.type != ACCEL_PLUGIN_DEVICE_CPU)
     return true;
-  return h->allow_software && route_rank(e) < 4; /* emulators and the reference: by name alone */
+  return h->allow_software && e->device.facts.route; /* without: by name alone */
 }
 
 /* All devices that may be chosen for the user, best first: every card's best route, then the other

@@ -110,8 +110,7 @@ static accel_status choose(const accel__model_request *request, const accel__arc
   return ACCEL_OK;
 }
 
-/* Pipeline name of a class. */
-static const char *task_of(const char *class_name) {
+const char *accel__model_task(const char *class_name) {
   static const char *const tasks[][2] = {
       {"Wav2Vec2ForSequenceClassification", "audio-classification"},
       {"HubertForSequenceClassification", "audio-classification"},
@@ -176,7 +175,7 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
   *m = (accel__model){.program = p,
                       .architecture = class_name,
                       .model_type = architecture->model_type,
-                      .task = task_of(class_name)};
+                      .task = accel__model_task(class_name)};
   accel_status status = architecture->build(request, class_name, m);
   if (status != ACCEL_OK) {
     accel__program_free(&p);

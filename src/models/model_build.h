@@ -19,5 +19,7 @@ const accel__model_entry *accel__model_entry_of(const accel__model *model,
 bool accel__model_leaves_unread(const accel__model *model, const char *name);
 /* Every class name that accel__model_build knows, for messages, the support table and tests. */
 const char *const *accel__model_architectures(uint32_t *n);
+/* Pipeline name of a class: "fill-mask" of BertForMaskedLM. */
+const char *accel__model_task(const char *class_name);
 
 #endif

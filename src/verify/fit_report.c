@@ -56,6 +56,11 @@ static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_recor
   r->available = f->limit;
   r->tokenizer = f->tables;
   r->resident = f->of_process && process ? process + f->total : 0;
+  r->streams = f->streaming.budget != 0;
+  r->stream_least = f->streaming.least;
+  r->stream_resident = f->streaming.resident;
+  r->stream_staging = f->streaming.staging;
+  r->stream_read = f->streaming.read;
 }
 
 /* The largest batch, then length, that fits, halving; none when the weights alone are too much. */

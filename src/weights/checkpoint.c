@@ -483,6 +483,10 @@ const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) {
   return file < c->n_shard ? c->shard[file].path : NULL;
 }
 
+const accel__file_state *accel__checkpoint_file_state(const accel__checkpoint *c, uint32_t file) {
+  return file < c->n_shard ? &c->shard[file].state : NULL;
+}
+
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/convert.h"
 #include "weights/weight_tensors.h"
 #include "weights/quantise.h"
 #include "weights/random.h"
@@ -285,6 +286,79 @@ accel_status accel__source_failure(accel__source *s) {
 bool accel__source_in_file(const accel__source *s, uint32_t index) {
   return index < s->n && direct(s, &s->weight[index], &s->slot[index]) &&
          accel__checkpoint_in_memory(s->from.checkpoint);
+}
+
+/* ---- rows ---- */
+
+accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t index) {
+  if (index >= s->n || s->weight[index].derive || !accel_format_plain(&s->slot[index].format))
+    return ACCEL_PLUGIN_NO_DTYPE;
+  const slot *found = &s->slot[index];
+  if (!s->from.checkpoint) return ACCEL_PLUGIN_F32;
+  for (uint32_t i = 0; i < found->n_parts; i++)
+    if (found->part[i].coded) return ACCEL_PLUGIN_NO_DTYPE;
+  const accel_plugin_dtype dtype = found->part[0].tensor.dtype;
+  for (uint32_t i = 1; i < found->n_parts; i++)
+    if (found->part[i].tensor.dtype != dtype) return ACCEL_PLUGIN_F32;
+  return dtype <= ACCEL_PLUGIN_BF16 ? dtype : ACCEL_PLUGIN_F32;
+}
+
+void accel__source_row_dtypes(const accel__source *s, uint32_t n, uint8_t *out) {
+  for (uint32_t i = 0; i < n; i++) out[i] = (uint8_t)accel__source_row_dtype(s, i);
+}
+
+bool accel__source_row_range(const accel__source *s, uint32_t index, int64_t first, int64_t count,
+                             accel__row_range *out) {
+  const accel_plugin_dtype dtype = accel__source_row_dtype(s, index);
+  if (!s->from.checkpoint || dtype == ACCEL_PLUGIN_NO_DTYPE || first < 0 || count <= 0)
+    return false;
+  const slot *found = &s->slot[index];
+  uint64_t begin = (uint64_t)first * (uint64_t)found->k;
+  const uint64_t elements = (uint64_t)count * (uint64_t)found->k,
+                 element = accel__dtype_bits(dtype) / 8;
+  for (uint32_t i = 0; i < found->n_parts; i++) {
+    const accel__part *part = &found->part[i];
+    if (begin >= part->elements) {
+      begin -= part->elements;
+      continue;
+    }
+    *out = (accel__row_range){part->tensor.file, part->tensor.offset + begin * element,
+                              elements * element};
+    return elements <= part->elements - begin && part->tensor.dtype == dtype && elements;
+  }
+  return false;
+}
+
+accel_status accel__source_rows(const accel__source *s, uint32_t index, int64_t first,
+                                int64_t count, float *out) {
+  if (accel__source_row_dtype(s, index) == ACCEL_PLUGIN_NO_DTYPE || first < 0 || count < 0 ||
+      count > s->slot[index].n || first > s->slot[index].n - count)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u: no such rows", index);
+  const slot *found = &s->slot[index];
+  if (!s->from.checkpoint) {
+    const made m = {.weight = &s->weight[index], .seed = s->from.seed, .k = found->k};
+    return read_made(&m, first, count, out);
+  }
+  const accel__parts p = {
+      .from = &s->from, .part = found->part, .n = found->n_parts, .k = found->k};
+  ACCEL_TRY_AS(accel__parts_read(&p, first, count, out), "weight '%s'", s->weight[index].name);
+  return ACCEL_OK;
+}
+
+int64_t accel__source_row_elements(const accel__source *s, uint32_t index) {
+  return s->slot[index].k;
+}
+
+void accel__source_round(const accel__source *s, uint32_t index, uint64_t n, float *values) {
+  const uint8_t store = s->slot[index].format.store;
+  for (uint64_t i = 0; store == ACCEL_PLUGIN_F16 && i < n; i++)
+    values[i] = accel_fp16_to_f32(accel_f32_to_fp16(values[i]));
+  for (uint64_t i = 0; store == ACCEL_PLUGIN_BF16 && i < n; i++)
+    values[i] = accel_bf16_to_f32(accel_f32_to_bf16(values[i]));
+}
+
+const accel__checkpoint *accel__source_checkpoint(const accel__source *s) {
+  return s->from.checkpoint;
 }
 
 uint64_t accel__source_bytes(const accel__source *s) {

@@ -87,6 +87,27 @@ accel_status accel__source_failure(accel__source *s);
 /* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their
  * own? */
 bool accel__source_in_file(const accel__source *s, uint32_t index);
+/* ---- rows of a weight's matrix, without the rest of it ---- */
+
+typedef struct accel__row_range {
+  uint32_t file;
+  uint64_t offset, bytes;
+} accel__row_range;
+/* The dtype in which rows come as they are stored: F32, F16 or BF16; F32 where they have to be
+ * computed.  NO_DTYPE: only the whole weight is to be had (it is in codes, or derived). */
+accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t index);
+void accel__source_row_dtypes(const accel__source *s, uint32_t n, uint8_t *out); /* of all */
+/* Where rows [first, first + count) lie, of the dtype above; false: not in one piece. */
+bool accel__source_row_range(const accel__source *s, uint32_t index, int64_t first, int64_t count,
+                             accel__row_range *out);
+/* Reads or computes rows as fp32; not rounded to the weight's format.  Thread-safe. */
+accel_status accel__source_rows(const accel__source *s, uint32_t index, int64_t first,
+                                int64_t count, float *out);
+int64_t accel__source_row_elements(const accel__source *s, uint32_t index);
+/* Rounds numbers to those that the weight's format, a plain one, has. */
+void accel__source_round(const accel__source *s, uint32_t index, uint64_t n, float *values);
+const accel__checkpoint *accel__source_checkpoint(const accel__source *s); /* NULL: random values */
+
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */
 /* Tensors of the checkpoint that no weight uses, for an info line of the log; names[] in arena
  * memory. */

@@ -78,8 +78,10 @@ const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint3
 const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name);
 /* NULL: absent */
 const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key);
-/* path */
+/* path; NULL: there are no so many files */
 const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);
+/* of the file whose header was read */
+const accel__file_state *accel__checkpoint_file_state(const accel__checkpoint *c, uint32_t file);
 /* of file sizes, times, inodes and headers: a cache key */
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
 /* Drops a mapped tensor's pages from memory; they come back from the file when touched. */

@@ -19,6 +19,7 @@
 #include "crew.h"
 #include "read_all.h"
 
+enum { PAGE_SHIFT = 8, PAGE_ROWS = 1 << PAGE_SHIFT };
 enum { MAX_ROUNDS = 32, RANGE = 2 * CPU_ATTENTION_KEYS, CACHED = 512 << 10 };
 
 typedef struct setting {
@@ -29,7 +30,7 @@ typedef struct setting {
 
 typedef struct cache {
   int64_t layers, pages, page_bytes, row_bytes;
-  void **page; /* [layers][pages]: keys [heads][CPU_PAGE_ROWS], then values alike */
+  void **page; /* [layers][pages]: keys [heads][PAGE_ROWS], then values alike */
 } cache;
 
 typedef struct work {
@@ -47,8 +48,9 @@ static void run_unit(const work *k, int64_t layer, int64_t head, int64_t range) 
   const int64_t size = cpu_kv_bytes(s->kv), row = k->c->row_bytes, end = (range + 1) * RANGE;
   cpu_attention a = {.q = k->q + head * s->group * s->dim,
                      .page = k->c->page + layer * k->c->pages,
-                     .k_offset = head * CPU_PAGE_ROWS * row,
-                     .v_offset = (s->heads + head) * CPU_PAGE_ROWS * row,
+                     .page_shift = PAGE_SHIFT,
+                     .k_offset = head * PAGE_ROWS * row,
+                     .v_offset = (s->heads + head) * PAGE_ROWS * row,
                      .k_scale = row - 4,
                      .v_scale = row - 4,
                      .kv = s->kv,
@@ -87,15 +89,15 @@ static void read_pages(const void *arg, int thread, int threads) {
 static bool fill(const cpu_kernels *kernels, const setting *s, cache *c) {
   float *x = malloc((size_t)s->dim * sizeof *x);
   c->row_bytes = s->dim * cpu_kv_bytes(s->kv) + (s->kv == ACCEL_PLUGIN_I8 ? 4 : 0);
-  c->page_bytes = (2 * s->heads * CPU_PAGE_ROWS * c->row_bytes + 63) / 64 * 64;
-  c->pages = (s->keys + CPU_PAGE_ROWS - 1) / CPU_PAGE_ROWS;
+  c->page_bytes = (2 * s->heads * PAGE_ROWS * c->row_bytes + 63) / 64 * 64;
+  c->pages = (s->keys + PAGE_ROWS - 1) / PAGE_ROWS;
   c->layers = (s->mib << 20) / (c->pages * c->page_bytes) + 1;
   c->page = calloc((size_t)(c->layers * c->pages), sizeof *c->page);
   if (!x || !c->page) return false;
   for (int64_t i = 0; i < s->dim; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   for (int64_t p = 0; p < c->layers * c->pages; p++) {
     if (!(c->page[p] = aligned_alloc(64, (size_t)c->page_bytes))) return false;
-    for (int64_t r = 0; r < 2 * s->heads * CPU_PAGE_ROWS; r++)
+    for (int64_t r = 0; r < 2 * s->heads * PAGE_ROWS; r++)
       kernels->store(s->kv, x, s->dim, (char *)c->page[p] + r * c->row_bytes);
   }
   free(x);

@@ -1,5 +1,6 @@
 """`accel verify` on the golden of every model and head (tests/fixtures/models/goldens*.list) at every precision, on each device given in ACCEL_TEST_DEVICES
-(default: cpu and reference, as far as they are built).
+(default: cpu and reference, as far as they are built).  With ACCEL_TEST_FEWER=1 (sanitized builds outside of the long tier) it is the first golden of each
+model, at four precisions, one of each kind of number.
 """
 import functools
 import glob
@@ -15,14 +16,16 @@ BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 ACCEL = os.path.join(BUILD, "bin", "accel")
 MODELS = os.path.join(ROOT, "tests", "fixtures", "models")
 DEVICES = os.environ.get("ACCEL_TEST_DEVICES", "cpu reference").split()
-PRECISIONS = "fp32 fp16 bf16 int8 fp8 int4 uint4 fp4".split()
+FEWER = os.environ.get("ACCEL_TEST_FEWER", "0") != "0"
+PRECISIONS = ("fp32 bf16 int8 int4" if FEWER else "fp32 fp16 bf16 int8 fp8 int4 uint4 fp4").split()
+
 
 def goldens():
     lines = []
     for path in sorted(glob.glob(os.path.join(MODELS, "goldens*.list"))):
         with open(path) as f:
             lines += [line.split() for line in f if line.strip() and not line.startswith("#")]
-    return lines
+    return list({line[0]: line for line in reversed(lines)}.values()) if FEWER else lines
 
 
 def verify(model, golden, device, architecture):
@@ -69,6 +72,15 @@ class Goldens(unittest.TestCase):
         for precision in ("fp32", "bf16", "int8", "int4"):
             read = verify_all(DEVICES[0], precision, ACCEL_NO_CACHE="1", ACCEL_FAIL_AT="address_space")
             for (model, golden, *_), one, other in zip(goldens(), reports(DEVICES[0], precision), read):
+                with self.subTest(precision=precision, model=model, golden=golden):
+                    self.assertEqual(one["outputs"], other["outputs"])
+
+    def test_streamed_as_in_memory(self):
+        """Weights that are read again in each run, all of them or most, give the same numbers: the same distances to the goldens."""
+        for precision, more, step in (("bf16", "1", 1), ("fp32", "8K", 3), ("fp16", "8K", 3)):
+            some = goldens()[::step]
+            streamed = verify_all("cpu", precision, some, ACCEL_STREAM_WEIGHTS=more)
+            for (model, golden, *_), one, other in zip(some, reports("cpu", precision)[::step], streamed):
                 with self.subTest(precision=precision, model=model, golden=golden):
                     self.assertEqual(one["outputs"], other["outputs"])
 

@@ -1,7 +1,8 @@
 """`accel verify` on the goldens (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl).
 
 All of them at fp32, and one golden of each model class, of its smallest model, at fp16 and int8; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
-With ACCEL_TEST_GPU_CLASSES=1 one golden of each model class, of its smallest model, at each of the three: waves of 64 (hip-emulated:64) in the long tier.
+With ACCEL_TEST_GPU_CLASSES=1 one golden of each model class, of its smallest model, at each of the three: hip-emulated, and waves of 64 (hip-emulated:64) in
+the long tier.
 A device that is not there is skipped with its reason."""
 import json
 import os

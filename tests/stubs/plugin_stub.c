@@ -47,12 +47,21 @@ static uint32_t type_of(const char *name, size_t n) {
   return ACCEL_PLUGIN_DEVICE_OTHER;
 }
 
+/* As the plugins of these names say. */
+static uint32_t route_of(const char *name) {
+  static const char *const names[] = {"rocm", "cuda", "opencl", "vulkan"};
+  for (uint32_t i = 0; i < 4; i++)
+    if (!strcmp(names[i], name)) return 10 * (i + 1);
+  return 0;
+}
+
 static void read_fields(const char *text, size_t n, accel_plugin_device *d) {
   char *const to[] = {NULL, d->id, d->name, d->arch, d->unusable};
   const size_t room[] = {0, sizeof d->id, sizeof d->name, sizeof d->arch, sizeof d->unusable};
   memset(d, 0, sizeof *d);
   d->size = sizeof *d;
   snprintf(d->driver, sizeof d->driver, "stub 1.0");
+  d->route = route_of(STUB_NAME);
   for (int field = 0; field < 5; field++) {
     size_t length = 0;
     while (length < n && text[length] != ';') length++;

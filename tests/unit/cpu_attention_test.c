@@ -275,14 +275,16 @@ static void add_keys(attention *t, int kv, bool paged, int64_t gap) {
     if (scale) with_scales((void *)a->v, a->keys, a->ldv, a->v_scale);
     return;
   }
-  static void *page[64];
+  static void *page[256];
+  const int64_t rows = CPU_PAGE_ROWS << (gap % 2 ? 2 : 0);
   a->page = page;
+  a->page_shift = __builtin_ctzll((uint64_t)rows);
   a->k_offset = gap * size;
-  a->v_offset = (CPU_PAGE_ROWS * a->ldk + 2 * gap) * size;
-  for (int64_t p = 0; p * CPU_PAGE_ROWS < a->keys; p++) {
-    page[p] = narrow(kv, CPU_PAGE_ROWS * (a->ldk + a->ldv) + 2 * gap);
-    if (scale) with_scales((char *)page[p] + a->k_offset, CPU_PAGE_ROWS, a->ldk, a->k_scale);
-    if (scale) with_scales((char *)page[p] + a->v_offset, CPU_PAGE_ROWS, a->ldv, a->v_scale);
+  a->v_offset = (rows * a->ldk + 2 * gap) * size;
+  for (int64_t p = 0; p * rows < a->keys; p++) {
+    page[p] = narrow(kv, rows * (a->ldk + a->ldv) + 2 * gap);
+    if (scale) with_scales((char *)page[p] + a->k_offset, rows, a->ldk, a->k_scale);
+    if (scale) with_scales((char *)page[p] + a->v_offset, rows, a->ldv, a->v_scale);
   }
 }
 

@@ -11,6 +11,7 @@
  *
  * bf16: q and the weights are rounded as attention_bf16 rounds them, for the same results but for
  * the order of sums. */
+#include "kernels/decode_chunk.h"
 
 #if MICRO_PER == 2
 enum { PAIRS_KV = ACCEL_PLUGIN_BF16 };

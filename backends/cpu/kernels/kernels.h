@@ -116,7 +116,7 @@ typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 
 /* ---- attention ---- */
 
-enum { CPU_PAGE_ROWS = 256 }; /* rows of a page of keys and values */
+enum { CPU_PAGE_ROWS = 64 }; /* least rows of a page of keys and values */
 
 /* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].
  * A row that sees no key gives zeros. Query row i stands at key i * step + shift: what a window, a
@@ -125,11 +125,12 @@ enum { CPU_PAGE_ROWS = 256 }; /* rows of a page of keys and values */
 typedef struct cpu_attention {
   const float *q;
   /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16, I8), ldk and ldv elements apart: in
-   * one piece, or in pages of CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of
+   * one piece, or in pages of 1 << page_shift rows, k_offset and v_offset bytes after the start of
    * each.  I8: codes of a row times its fp32 scale, which lies k_scale, v_scale bytes after the
    * first of them. */
   const void *k, *v;
-  void *const *page; /* NULL: one piece */
+  void *const *page;  /* NULL: one piece */
+  int32_t page_shift; /* at least CPU_PAGE_ROWS */
   int64_t k_offset, v_offset, k_scale, v_scale;
   int32_t kv;
   float *y;
@@ -180,15 +181,20 @@ static inline int cpu_takes_pairs(const cpu_attention *a, int64_t vector) {
 static inline int64_t cpu_kv_bytes(int32_t kv) {
   return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2;
 }
+static inline int64_t cpu_page_row(const cpu_attention *a, int64_t j) {
+  return j & (((int64_t)1 << a->page_shift) - 1);
+}
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
   const int64_t row = a->ldk * cpu_kv_bytes(a->kv);
-  return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->k_offset + j % CPU_PAGE_ROWS * row
-                 : (const char *)a->k + j * row;
+  return a->page
+             ? (const char *)a->page[j >> a->page_shift] + a->k_offset + cpu_page_row(a, j) * row
+             : (const char *)a->k + j * row;
 }
 static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
   const int64_t row = a->ldv * cpu_kv_bytes(a->kv);
-  return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->v_offset + j % CPU_PAGE_ROWS * row
-                 : (const char *)a->v + j * row;
+  return a->page
+             ? (const char *)a->page[j >> a->page_shift] + a->v_offset + cpu_page_row(a, j) * row
+             : (const char *)a->v + j * row;
 }
 
 /* The same over fp32 rows, which the kernel turns into 8-bit codes itself and multiplies

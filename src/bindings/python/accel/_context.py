@@ -5,10 +5,11 @@ import atexit
 import ctypes as C
 import json
 import logging
+import re
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from . import _types as T
 from ._errors import UnknownModelError
@@ -96,6 +97,11 @@ class Fit:
     available: int
     tokenizer: int
     resident: int
+    streams: bool
+    stream_least: int
+    stream_resident: int
+    stream_staging: int
+    stream_read: int
 
 
 @dataclass(frozen=True)
@@ -132,20 +138,33 @@ def _names(values: Any) -> List[str]:
     return [values] if isinstance(values, str) else list(values or [])
 
 
+def _bytes(size: Union[int, str]) -> int:
+    """4 << 30, "4G", "512M", "900K"."""
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"(\d+)([KMG]?)", size.strip().upper())
+    if not found:
+        raise ValueError(f"memory is {size!r}; it takes bytes, or a size such as '4G'")
+    return int(found.group(1)) << {"": 0, "K": 10, "M": 20, "G": 30}[found.group(2)]
+
+
 class Context:
     """What `accel_create` makes.  Messages go to `logging.getLogger("accel")`.
+
+    `memory`: bytes (or "4G") that a model may use; of one that needs more, weights are read again in each run (Model.streaming).
 
     `mode`: "latency" lets one call use all threads, and calls at once share them; "throughput" keeps each call to its own thread."""
 
     def __init__(self, threads: int = 0, plugin_path: Optional[str] = None, registry_path: Optional[str] = None,
                  cache_directory: Optional[str] = None, allow_software: bool = False, log_level: int = logging.WARNING,
                  progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None,
-                 mode: str = "latency", no_cache: bool = False, cache_limit: int = 0, memory_limit: int = 0) -> None:
+                 mode: str = "latency", no_cache: bool = False, cache_limit: int = 0, memory_limit: int = 0,
+                 memory: Union[int, str, None] = None) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode is {mode!r}; it takes {' or '.join(_MODES)}")
         params = lib.accel_params_default()
         params.mode = _MODES.index(mode)
-        params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit
+        params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit if memory is None else _bytes(memory)
         keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
         params.threads, params.allow_software = threads, int(allow_software)
         params.plugin_path, params.registry_path, params.cache_directory = keep

@@ -170,6 +170,16 @@ class Model:
         """Gives the model's scratch memory back."""
         check(lib.accel_trim(self.handle))
 
+    @property
+    def streaming(self) -> Optional[Dict[str, Any]]:
+        """How weights that do not fit in `Context(memory=...)` are read again in each run, and what was read so far, in bytes and seconds; None: all weights are in memory."""
+        s = T.accel_stream_stats(size=C.sizeof(T.accel_stream_stats))
+        check(lib.accel_streaming(self.handle, C.byref(s)))
+        if not s.streaming:
+            return None
+        return {"resident": s.resident, "staging": s.staging, "read_per_run": s.read_per_run, "least_limit": s.least_limit, "bytes": s.bytes,
+                "wait_seconds": s.wait_seconds, "direct": bool(s.direct)}
+
     def profile(self, **inputs: Any) -> List[Dict[str, Any]]:
         """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes`, `limit_us` (what its instructions take at least; 0: not known) in the order of the program.  Not beside other runs of this model."""
         steps: List[Dict[str, Any]] = []

@@ -167,6 +167,7 @@ _TABLE = [  # name, result, arguments
     ("accel_token_ids_free", None, _out(T.accel_token_ids)),
     ("accel_detokenize", C.c_int, _handle, C.POINTER(C.c_int32), C.c_uint32, C.c_int, C.POINTER(_handle)),
     ("accel_set_profile", C.c_int, _handle, T.ProfileFunction, C.c_void_p),
+    ("accel_streaming", C.c_int, _handle, C.POINTER(T.accel_stream_stats)),
     ("accel_fit_params_default", T.accel_fit_params),
     ("accel_fit", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_fit_params), _out(T.accel_fit_report)),
     ("accel_fit_report_free", None, _out(T.accel_fit_report)),
@@ -177,6 +178,7 @@ _TABLE = [  # name, result, arguments
     ("accel_verify_report_free", None, _out(T.accel_verify_report)),
     ("accel_program_dump", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_architectures", C.c_int, _out(T.accel_strings)),
+    ("accel_architecture_task", C.c_char_p, C.c_char_p),
     ("accel_find_model", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_matrix_json", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
 ]

@@ -54,6 +54,10 @@ accel_placement_report = _struct(
     "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
     ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text))
 
+accel_stream_stats = _struct(
+    "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
+    ("bytes", u64), ("wait_seconds", f64), ("direct", u32), ("reserved", u32))
+
 accel_processor = _struct(
     "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
 
@@ -159,7 +163,8 @@ accel_fit_params = _struct(
 accel_fit_record = _struct(
     "accel_fit_record", ("device", text), ("precision", text), ("fits", i32), ("reason", text), ("advice", text), ("weights", u64),
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
-    ("available", u64), ("tokenizer", u64), ("resident", u64))
+    ("available", u64), ("tokenizer", u64), ("resident", u64), ("streams", i32), ("reserved", i32),
+    ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
     ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64))

@@ -1,0 +1,468 @@
+/* cpu_stream.c - cutting linears into segments, what stays, and packing the others as they come. */
+#include "cpu_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_weights.h"
+#include "formats/convert.h"
+
+enum {
+  SLOTS = 8,
+  LEAST_SLOTS = 4,
+  SLOT_BYTES = 4 << 20, /* of one piece, where the budget allows it */
+  BLOCK = 4096,         /* what the host rounds a slot up to, and adds to it */
+  HUGE_BYTES = 2 << 20, /* what the host's ring may take beside its slots */
+  STAGING_SHARE = 4     /* of a budget so many parts: the most for staging, if that can be */
+};
+
+typedef struct cpu_streaming {
+  kit_stream *stream;
+  kit_segment *segment;
+  cpu_part *part;   /* [n]: panels NULL unless resident */
+  uint32_t *linear; /* [n] whose segment it is */
+  uint32_t n, slots;
+  uint64_t slot_bytes;
+  uint64_t chunk_bytes,
+      convert_bytes;      /* of the largest segment, packed; and as its packer reads it */
+  char *resident, *chunk; /* all that stays; the segment of now */
+  char *convert;
+  uint64_t convert_capacity;
+  const accel_plugin_host *host; /* of init */
+  uint8_t *store;                /* [n_weight] the formats' */
+} cpu_streaming;
+
+/* ---- cutting ---- */
+
+static uint64_t element_bytes(uint32_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
+
+static bool is_streamed(const cpu_linear *l, const uint8_t *row_dtype) {
+  return !l->trans && row_dtype[l->w] != ACCEL_PLUGIN_NO_DTYPE &&
+         (l->gate < 0 || row_dtype[l->gate] != ACCEL_PLUGIN_NO_DTYPE);
+}
+
+/* Bytes of one of the pieces that a panel is made of, as stored. */
+static uint64_t panel_piece(const cpu_self *s, const cpu_linear *l, const uint8_t *row_dtype) {
+  uint64_t element = element_bytes(row_dtype[l->w]);
+  if (l->gate >= 0 && element_bytes(row_dtype[l->gate]) > element) element = 4;
+  const int64_t width = cpu_linear_width(l, cpu_linear_shape(&s->kernels, l).cols),
+                rows = l->glu == ACCEL_PLUGIN_GLU_INTERLEAVED ? 2 * width : width;
+  return (uint64_t)(rows * l->k) * element;
+}
+
+/* Panels of a segment for slots of so many bytes. */
+static int64_t segment_panels(const cpu_self *s, const cpu_linear *l, const uint8_t *row_dtype,
+                              uint64_t slot_bytes) {
+  const int64_t n = (int64_t)(slot_bytes / panel_piece(s, l, row_dtype));
+  return n < 1 ? 1 : n > l->panels ? l->panels : n;
+}
+
+/* The rows that panels [first, first + n) of a linear are made of. */
+static kit_segment segment_of(const cpu_self *s, const cpu_linear *l, int64_t first, int64_t n,
+                              const uint8_t *row_dtype) {
+  const int64_t width = cpu_linear_width(l, cpu_linear_shape(&s->kernels, l).cols);
+  const int64_t col = first * width, end = col + n * width < l->n ? col + n * width : l->n;
+  const bool two = l->glu == ACCEL_PLUGIN_GLU_SEPARATE || l->glu == ACCEL_PLUGIN_GLU_GATE_FIRST ||
+                   l->glu == ACCEL_PLUGIN_GLU_GATE_LAST,
+             woven = l->glu == ACCEL_PLUGIN_GLU_INTERLEAVED;
+  kit_segment out = {.n_piece = two ? 2 : 1, .bytes = (uint64_t)n * l->panel_bytes};
+  for (uint32_t i = 0; i < out.n_piece; i++) {
+    const uint32_t weight = (uint32_t)(i && l->gate >= 0 ? l->gate : l->w);
+    out.piece[i] = (kit_piece){.weight = weight,
+                               .first = woven ? 2 * col : cpu_linear_row(l, col, i == 1),
+                               .rows = (end - col) * (woven ? 2 : 1)};
+    out.read += (uint64_t)(out.piece[i].rows * l->k) * element_bytes(row_dtype[weight]);
+  }
+  return out;
+}
+
+/* Bytes of the segment as the packer of its layout reads it; 0: as it is stored. */
+static uint64_t converted_bytes(const cpu_streaming *t, const cpu_linear *l, const kit_segment *g,
+                                const uint8_t *row_dtype) {
+  uint64_t rows = 0;
+  bool as_stored = l->layout != CPU_LAYOUT_F32;
+  for (uint32_t i = 0; i < g->n_piece; i++) {
+    rows += (uint64_t)g->piece[i].rows;
+    as_stored &= row_dtype[g->piece[i].weight] == t->store[g->piece[i].weight];
+  }
+  return as_stored ? 0 : rows * (uint64_t)l->k * (l->layout == CPU_LAYOUT_F32 ? 4 : 2);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Cuts all linears that can be streamed; the segments of one follow each other. */
+static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
+                   accel_plugin_error *error) {
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    cpu_linear *l = &s->linear[i];
+    l->segment = (uint32_t)n;
+    l->n_segment = 0;
+    if (!is_streamed(l, row_dtype)) continue;
+    const int64_t each = segment_panels(s, l, row_dtype, t->slot_bytes);
+    l->n_segment = (uint32_t)((l->panels + each - 1) / each);
+    n += l->n_segment;
+  }
+  free(t->segment);
+  t->n = (uint32_t)n;
+  t->chunk_bytes = t->convert_bytes = 0;
+  t->segment = calloc(n + 1, sizeof *t->segment);
+  if (!t->segment) return kit_no_memory(error, n * sizeof *t->segment);
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    const cpu_linear *l = &s->linear[i];
+    for (uint32_t k = 0; k < l->n_segment; k++) {
+      const int64_t first = cpu_share(l->panels, k, l->n_segment),
+                    end = cpu_share(l->panels, k + 1, l->n_segment);
+      kit_segment *g = &t->segment[l->segment + k];
+      *g = segment_of(s, l, first, end - first, row_dtype);
+      t->chunk_bytes = larger(t->chunk_bytes, g->bytes);
+      t->convert_bytes = larger(t->convert_bytes, converted_bytes(t, l, g, row_dtype));
+    }
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Tables whose rows are read when they are asked for. */
+static void find_tables(const cpu_self *s, const uint8_t *row_dtype) {
+  for (uint32_t i = 0; i < s->program->n_weight; i++)
+    s->weight[i].by_rows =
+        s->weight[i].gathered && !s->weight[i].raw && row_dtype[i] != ACCEL_PLUGIN_NO_DTYPE;
+}
+
+static void count_uses(const cpu_self *s, cpu_streaming *t) {
+  const accel_plugin_program *p = s->program;
+  const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
+  for (uint32_t i = 0; p->n_entry && i < e->n_node; i++) {
+    uint32_t first, n;
+    cpu_stream_segments((void *)(uintptr_t)s, (uint32_t)e->node[i], &first, &n);
+    for (uint32_t k = 0; k < n; k++) t->segment[first + k].uses++;
+  }
+}
+
+/* ---- within a budget ---- */
+
+static uint64_t staging(const cpu_streaming *t) {
+  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK, ring = t->slots * slot;
+  return ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) + kit_alloc_pages_size(t->chunk_bytes) +
+         kit_alloc_pages_size(t->convert_bytes);
+}
+
+/* The least slots that hold one panel of each linear. */
+static uint64_t least_slot(const cpu_self *s, const uint8_t *row_dtype) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    if (is_streamed(&s->linear[i], row_dtype))
+      bytes = larger(bytes, panel_piece(s, &s->linear[i], row_dtype));
+  return bytes;
+}
+
+/* Chooses slots and segments for the budget, the largest that leave most of it to residents; 0: the
+ * least there are.  *fixed: what stays whatever is streamed; t->n is 0 when nothing can be. */
+static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o, uint64_t budget,
+                    uint64_t *fixed, accel_plugin_error *error) {
+  const uint64_t least = least_slot(s, o->row_dtype);
+  t->slots = budget ? SLOTS : LEAST_SLOTS;
+  t->slot_bytes = budget ? larger(least, SLOT_BYTES) : least;
+  find_tables(s, o->row_dtype);
+  for (;;) {
+    int32_t rc = cut(s, t, o->row_dtype, error);
+    if (rc || !t->n) return rc;
+    *fixed = cpu_fixed_bytes(s, o);
+    const uint64_t takes = staging(t);
+    if (takes <= budget / STAGING_SHARE && *fixed + takes <= budget) break;
+    if (t->slot_bytes > least)
+      t->slot_bytes = larger(least, t->slot_bytes / 2);
+    else if (t->slots > LEAST_SLOTS)
+      t->slots = LEAST_SLOTS;
+    else
+      break;
+  }
+  count_uses(s, t);
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t new_streaming(cpu_self *s, const accel_plugin_options *o,
+                             accel_plugin_error *error) {
+  const uint32_t n = s->program->n_weight;
+  cpu_streaming *t = s->stream = calloc(1, sizeof *t);
+  if (!t) return kit_no_memory(error, sizeof *t);
+  t->host = o->host;
+  t->store = malloc(n + 1);
+  if (!t->store) return kit_no_memory(error, n);
+  for (uint32_t i = 0; i < n; i++) t->store[i] = o->precision.format[i].store;
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
+                          accel_plugin_error *error) {
+  uint64_t fixed = 0;
+  int32_t rc = new_streaming(s, o, error);
+  if (!rc) rc = plan(s, s->stream, o, 0, &fixed, error);
+  if (rc || !s->stream->n) return rc;
+  out->stream_least = fixed + staging(s->stream);
+  const uint64_t budget = o->stream_budget ? o->stream_budget : out->stream_least;
+  if (o->stream_budget) rc = plan(s, s->stream, o, o->stream_budget, &fixed, error);
+  if (rc) return rc;
+  const uint64_t takes = fixed + staging(s->stream);
+  out->stream_staging = staging(s->stream);
+  out->stream_resident = fixed + kit_stream_choose(s->stream->segment, s->stream->n,
+                                                   budget > takes ? budget - takes : 0);
+  out->stream_read = kit_stream_read(s->stream->segment, s->stream->n);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- open and close ---- */
+
+/* Where each segment's panels are: behind one another for those that stay. */
+static int32_t place(const cpu_self *s, cpu_streaming *t, uint64_t bytes,
+                     accel_plugin_error *error) {
+  uint64_t at = 0;
+  t->part = calloc(t->n + 1, sizeof *t->part);
+  t->linear = calloc(t->n + 1, sizeof *t->linear);
+  t->resident = cpu_alloc_weights(t->host, bytes ? bytes : 1, error);
+  t->chunk = cpu_alloc_weights(t->host, t->chunk_bytes, error);
+  if (!t->part || !t->linear) return kit_no_memory(error, t->n * sizeof *t->part);
+  if (!t->resident || !t->chunk) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    const cpu_linear *l = &s->linear[i];
+    for (uint32_t k = 0; k < l->n_segment; k++) {
+      const kit_segment *g = &t->segment[l->segment + k];
+      cpu_part *part = &t->part[l->segment + k];
+      t->linear[l->segment + k] = i;
+      part->first = cpu_share(l->panels, k, l->n_segment);
+      part->n = cpu_share(l->panels, k + 1, l->n_segment) - part->first;
+      if (!g->resident) continue;
+      part->panels = t->resident + at;
+      at += g->bytes;
+    }
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  uint64_t fixed = 0;
+  int32_t rc = new_streaming(s, o, error);
+  cpu_streaming *t = s->stream;
+  if (!rc) rc = plan(s, t, o, o->stream_budget, &fixed, error);
+  if (rc) return rc;
+  if (!t->n)
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "no weight of the model can be streamed");
+  const uint64_t takes = fixed + staging(t);
+  if (takes > o->stream_budget)
+    return kit_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, -1,
+                    "%llu bytes for weights: streaming takes at least %llu",
+                    (unsigned long long)o->stream_budget, (unsigned long long)takes);
+  const uint64_t stay = kit_stream_choose(t->segment, t->n, o->stream_budget - takes);
+  rc = place(s, t, stay, error);
+  if (rc) return rc;
+  return kit_stream_open(o->host, s->program, t->segment, t->slots, t->slot_bytes, &t->stream,
+                         error);
+}
+
+void cpu_stream_close(cpu_self *s) {
+  cpu_streaming *t = s->stream;
+  if (!t) return;
+  kit_stream_close(t->stream);
+  free(t->segment);
+  free(t->part);
+  free(t->linear);
+  free(t->resident);
+  free(t->chunk);
+  free(t->convert);
+  free(t->store);
+  free(t);
+  s->stream = NULL;
+}
+
+kit_stream *cpu_stream_of(const cpu_self *s) { return s->stream->stream; }
+
+void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n) {
+  const cpu_self *s = self;
+  const int32_t linear = s->linear_of[node];
+  *first = linear >= 0 ? s->linear[linear].segment : 0;
+  *n = linear >= 0 ? s->linear[linear].n_segment : 0;
+}
+
+/* ---- packing what was read ---- */
+
+typedef struct packing {
+  const cpu_streaming *t;
+  const cpu_linear *l;
+  const kit_segment *segment;
+  cpu_part part;
+  char *to;
+  cpu_panel shape;
+  accel_plugin_rows rows[KIT_PIECES];
+  cpu_matrix matrix[KIT_PIECES];
+  char *converted[KIT_PIECES]; /* NULL: rows are packed as they are */
+  uint32_t tasks;
+} packing;
+
+static void to_f32(uint32_t dtype, const char *from, size_t n, float *out) {
+  if (dtype == ACCEL_PLUGIN_F32)
+    memcpy(out, from, n * sizeof *out);
+  else if (dtype == ACCEL_PLUGIN_F16)
+    accel_fp16_array_to_f32(from, n, out);
+  else
+    accel_bf16_array_to_f32(from, n, out);
+}
+
+static void to_halves(uint32_t store, const float *from, size_t n, void *out) {
+  if (store == ACCEL_PLUGIN_F16)
+    accel_f32_array_to_fp16(from, n, out);
+  else
+    accel_f32_array_to_bf16(from, n, out);
+}
+
+/* n elements in the numbers of `store`: as fp32, or as they are stored. */
+static void convert(uint32_t dtype, uint32_t store, bool wide, const char *from, size_t n,
+                    char *out) {
+  enum { CHUNK = 512 };
+  float f[CHUNK];
+  uint16_t half[CHUNK];
+  const size_t size = element_bytes(dtype);
+  for (size_t at = 0, m; at < n; at += m) {
+    m = n - at < CHUNK ? n - at : CHUNK;
+    to_f32(dtype, from + at * size, m, f);
+    if (store != ACCEL_PLUGIN_F32 && (!wide || store != dtype)) {
+      to_halves(store, f, m, half);
+      if (wide) to_f32(store, (const char *)half, m, f);
+    }
+    if (wide)
+      memcpy(out + at * sizeof *f, f, m * sizeof *f);
+    else
+      memcpy(out + at * sizeof *half, half, m * sizeof *half);
+  }
+}
+
+static void convert_task(void *arg, uint32_t index, uint32_t worker) {
+  const packing *p = arg;
+  const bool wide = p->l->layout == CPU_LAYOUT_F32;
+  (void)worker;
+  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
+    const kit_piece *piece = &p->segment->piece[i];
+    const size_t row = (size_t)cpu_share(piece->rows, index, p->tasks),
+                 end = (size_t)cpu_share(piece->rows, index + 1, p->tasks), k = (size_t)p->l->k;
+    if (p->converted[i])
+      convert(p->rows[i].dtype, p->t->store[piece->weight], wide,
+              (const char *)p->rows[i].data + row * k * element_bytes(p->rows[i].dtype),
+              (end - row) * k, p->converted[i] + row * k * (wide ? 4 : 2));
+  }
+}
+
+static void pack_task(void *arg, uint32_t index, uint32_t worker) {
+  const packing *p = arg;
+  const uint32_t gate = p->segment->n_piece == 2;
+  const cpu_column origin[2] = {{&p->matrix[0], p->segment->piece[0].first},
+                                {&p->matrix[gate], p->segment->piece[gate].first}};
+  const int64_t first = cpu_share(p->part.n, index, p->tasks);
+  (void)worker;
+  cpu_pack_panels(&p->shape, p->l, p->part.first + first,
+                  cpu_share(p->part.n, index + 1, p->tasks) - first, origin,
+                  p->to + (uint64_t)first * p->l->panel_bytes);
+}
+
+static void on_all(packing *p, const accel_plugin_host *host, int64_t most,
+                   accel_plugin_task_fn fn) {
+  const kit_launch l = {.host = host};
+  const int64_t tasks = 2 * (int64_t)cpu_workers(&l);
+  p->tasks = (uint32_t)(tasks < most ? tasks : most);
+  cpu_parallel(&l, p->tasks, fn, p);
+}
+
+/* Memory for the pieces that the packer cannot read as they are. */
+static int32_t find_converted(cpu_streaming *t, packing *p, accel_plugin_error *error) {
+  const bool wide = p->l->layout == CPU_LAYOUT_F32;
+  uint64_t need = 0, at[KIT_PIECES] = {0};
+  bool converts[KIT_PIECES];
+  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
+    const uint32_t store = t->store[p->segment->piece[i].weight];
+    converts[i] =
+        p->rows[i].dtype != store ||
+        (wide && (store != ACCEL_PLUGIN_F32 || (uintptr_t)p->rows[i].data % sizeof(float) != 0));
+    at[i] = need;
+    if (converts[i]) need += (uint64_t)(p->segment->piece[i].rows * p->l->k) * (wide ? 4 : 2);
+  }
+  if (need > t->convert_capacity) {
+    free(t->convert);
+    t->convert = cpu_alloc_weights(t->host, need, error);
+    t->convert_capacity = t->convert ? need : 0;
+    if (!t->convert) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  }
+  for (uint32_t i = 0; i < p->segment->n_piece; i++)
+    p->converted[i] = converts[i] ? t->convert + at[i] : NULL;
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Packs a segment whose rows have come. */
+static int32_t pack(cpu_streaming *t, packing *p, const accel_plugin_host *host,
+                    accel_plugin_error *error) {
+  int32_t rc = find_converted(t, p, error);
+  if (rc) return rc;
+  bool any = false;
+  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
+    const void *data = p->converted[i] ? p->converted[i] : p->rows[i].data;
+    any |= p->converted[i] != NULL;
+    p->matrix[i] = (cpu_matrix){.format = &p->l->format,
+                                .view = {.data = data},
+                                .f32 = p->l->layout == CPU_LAYOUT_F32 ? data : NULL,
+                                .n = p->segment->piece[i].rows,
+                                .k = p->l->k};
+  }
+  if (any) on_all(p, host, p->segment->piece[0].rows, convert_task);
+  on_all(p, host, p->part.n, pack_task);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Takes segment `at` of the stream and packs it to `to`. */
+static int32_t take_packed(const cpu_self *s, uint32_t at, char *to, const accel_plugin_host *host,
+                           accel_plugin_error *error) {
+  cpu_streaming *t = s->stream;
+  const cpu_linear *l = &s->linear[t->linear[at]];
+  packing p = {.t = t,
+               .l = l,
+               .segment = &t->segment[at],
+               .part = t->part[at],
+               .to = to,
+               .shape = cpu_linear_shape(&s->kernels, l)};
+  int32_t rc = kit_stream_take(t->stream, at, p.rows, error);
+  if (rc) return rc;
+  rc = pack(t, &p, host, error);
+  kit_stream_done(t->stream, at);
+  return rc;
+}
+
+int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  cpu_streaming *t = s->stream;
+  const accel_plugin_host *host = o->host;
+  uint32_t n = 0, *order = calloc(t->n + 1, sizeof *order);
+  if (!order) return kit_no_memory(error, t->n * sizeof *order);
+  for (uint32_t i = 0; i < t->n; i++)
+    if (t->segment[i].resident) order[n++] = i;
+  int32_t rc = kit_stream_begin(t->stream, s->program->n_entry, order, n, error);
+  for (uint32_t i = 0; !rc && i < n; i++) {
+    if (host->cancelled && host->cancelled(host->self))
+      rc = kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
+    if (!rc)
+      rc = take_packed(s, order[i], (char *)(uintptr_t)t->part[order[i]].panels, host, error);
+  }
+  kit_stream_end(t->stream, !rc);
+  free(order);
+  return rc;
+}
+
+/* ---- for launches ---- */
+
+int32_t cpu_stream_take(const cpu_self *s, const cpu_linear *l, uint32_t index,
+                        const kit_launch *launch, cpu_part *out, accel_plugin_error *error) {
+  cpu_streaming *t = s->stream;
+  const uint32_t at = l->segment + index;
+  *out = t->part[at];
+  if (out->panels) return ACCEL_PLUGIN_OK;
+  const accel_plugin_host *host = launch->host;
+  if (host && host->cancelled && host->cancelled(host->self))
+    return kit_launch_fail(launch, error, ACCEL_PLUGIN_E_CANCELLED, "cancelled");
+  out->panels = t->chunk;
+  return take_packed(s, at, t->chunk, host ? host : t->host, error);
+}

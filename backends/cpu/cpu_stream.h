@@ -1,0 +1,37 @@
+/* cpu_stream.h - linears whose weights do not all stay in memory.
+ *
+ * The panels of a linear are cut into segments of a few MB.  Some segments stay, packed; the others
+ * are read in each run, packed into one buffer, multiplied, and forgotten: a vocabulary of a gigabyte
+ * passes through memory of a few megabytes.  Only weights in plain formats whose rows the host reads
+ * are streamed; transposed ones, convolutions and experts stay.
+ */
+#ifndef ACCEL_CPU_STREAM_H
+#define ACCEL_CPU_STREAM_H
+
+#include "cpu.h"
+#include "kit/kit_stream.h"
+
+/* Panels of a linear while they are in memory. */
+typedef struct cpu_part {
+  const char *panels;
+  int64_t first, n; /* panels */
+} cpu_part;
+
+/* After the linears are planned: cuts them, decides what stays within options.stream_budget, and
+ * opens the host's reader; s->stream.  E_HOST_MEMORY: the budget is too small. */
+int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error);
+/* Reads and packs what stays. */
+int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error);
+void cpu_stream_close(cpu_self *s);
+/* The stream_ fields of an estimate; s has planned linears and no weights. */
+int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
+                          accel_plugin_error *error);
+kit_stream *cpu_stream_of(const cpu_self *s);
+/* kit_backend.stream_segments */
+void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n);
+
+/* Segment `index` of a linear of the launch: valid until the next is taken. */
+int32_t cpu_stream_take(const cpu_self *s, const cpu_linear *l, uint32_t index,
+                        const kit_launch *launch, cpu_part *out, accel_plugin_error *error);
+
+#endif

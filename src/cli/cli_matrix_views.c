@@ -1,0 +1,172 @@
+/* cli_matrix_views.c - accel matrix --view classes, tasks: what goldens gave, beside the ten kinds of
+ * hardware. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli_goldens.h"
+#include "cli/cli_verified.h"
+
+/* As accel/devices.h names them. */
+static const char *const hardware_kinds[] = {"cpu",      "cuda",  "amd",      "opencl", "vulkan",
+                                             "openvino", "apple", "qualcomm", "webgpu", "webnn"};
+enum { KINDS = sizeof hardware_kinds / sizeof *hardware_kinds };
+
+/* A class of models: values of model_type, between spaces. */
+static const struct {
+  const char *name, *types;
+} classes[] = {{"BERT", " bert "},
+               {"T5", " t5 "},
+               {"LLaMA", " llama "},
+               {"CLIP", " clip clip_text_model clip_vision_model "},
+               {"ViT", " vit "},
+               {"CLAP", " clap clap_text_model clap_audio_model "},
+               {"Whisper", " whisper "},
+               {"Wav2Vec2", " wav2vec2 "},
+               {"LLaVA", " llava "},
+               {"LLaVA-Next", " llava_next "},
+               {"XCLIP", " xclip xclip_text_model xclip_vision_model "},
+               {"Qwen2/3", " qwen2 qwen3 "},
+               {"DETR", " detr "}};
+
+static bool has_type(const char *types, const char *type) {
+  char word[80];
+  return *type && snprintf(word, sizeof word, " %s ", type) < (int)sizeof word &&
+         strstr(types, word);
+}
+
+/* ---- which rows belong to a cell ---- */
+
+typedef struct wanted {
+  const char *hardware;
+  const char *types; /* of classes; NULL: `task` counts */
+  const char *task;
+} wanted;
+
+static bool is_wanted(const bench_verdict_row *row, const void *what) {
+  const wanted *w = what;
+  if (strcmp(row->hardware, w->hardware) != 0) return false;
+  if (w->types) return has_type(w->types, row->model_type);
+  const char *task = accel_architecture_task(row->architecture);
+  return task && !strcmp(task, w->task);
+}
+
+/* ---- untested, and why it cannot be otherwise ---- */
+
+/* A kind of hardware that no plugin serves is unsupported. */
+static void say_unsupported(const accel_devices *devices, const char *hardware, cJSON *cell) {
+  bool known = false;
+  if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(cell, "state")), "untested") != 0) return;
+  for (uint32_t i = 0; i < devices->n; ++i) {
+    const accel_device_info *d = &devices->item[i];
+    if (strcmp(d->hardware, hardware) != 0) continue;
+    if (d->compiled) return;
+    known = true;
+  }
+  if (!known) return;
+  cJSON_ReplaceItemInObject(cell, "state", cJSON_CreateString("unsupported"));
+  cJSON_AddStringToObject(cell, "reason", "this build has no plugin for it");
+}
+
+/* ---- ratings ---- */
+
+/* "" when it cannot be told. */
+static char *type_of_run(cli_run *run, const char *model) {
+  char *type = NULL, *own = NULL, *text = NULL;
+  cli_model_config(model, &type, &own);
+  free(own);
+  if ((type && *type) || accel_registry_json(run->ctx, model, &text) != ACCEL_OK) return type;
+  cJSON *entry = cJSON_Parse(text);
+  const char *said = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(entry, "model_type"));
+  free(type);
+  type = strdup(said ? said : "");
+  cJSON_Delete(entry);
+  accel_string_free(&text);
+  return type;
+}
+
+/* The best rating among the runs of a class on a kind of hardware. */
+static void rate(const bench_ratings *ratings, char *const *type, const wanted *w, cJSON *cell) {
+  const bench_rating *best = NULL;
+  for (uint32_t i = 0; w->types && i < ratings->n; ++i) {
+    const bench_rating *r = &ratings->item[i];
+    if (strcmp(r->hardware, w->hardware) != 0 || !type[i] || !has_type(w->types, type[i])) continue;
+    if (!best || r->share > best->share) best = r;
+  }
+  if (best) verified_rate(cell, best);
+}
+
+/* ---- the table ---- */
+
+typedef struct view {
+  cli_run *run;
+  bench_verdict_rows rows;
+  bench_ratings ratings;
+  char **type; /* [ratings.n] model_type */
+  accel_devices *devices;
+  cJSON *list; /* of the rows */
+} view;
+
+static void add_row(const view *v, const char *name, const char *types) {
+  cJSON *row = cJSON_CreateObject(), *cells;
+  cJSON_AddStringToObject(row, "name", name);
+  cells = cJSON_AddObjectToObject(row, "cells");
+  for (int k = 0; k < KINDS; ++k) {
+    const wanted w = {.hardware = hardware_kinds[k], .types = types, .task = name};
+    verified_set set = verified_choose(&v->rows, is_wanted, &w);
+    cJSON *cell = verified_cell(&set);
+    say_unsupported(v->devices, hardware_kinds[k], cell);
+    rate(&v->ratings, v->type, &w, cell);
+    cJSON_AddItemToObject(cells, hardware_kinds[k], cell);
+    free((void *)set.row);
+  }
+  cJSON_AddItemToArray(v->list, row);
+}
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every task that a class of models has, in the order of the alphabet. */
+static void add_tasks(const view *v) {
+  accel_strings *names;
+  if (accel_architectures(&names) != ACCEL_OK) return;
+  const char **task = malloc((names->n + (size_t)1) * sizeof *task);
+  for (uint32_t i = 0; task && i < names->n; ++i) task[i] = accel_architecture_task(names->item[i]);
+  if (task) qsort((void *)task, names->n, sizeof *task, by_text);
+  for (uint32_t i = 0; task && i < names->n; ++i)
+    if (!i || strcmp(task[i - 1], task[i]) != 0) add_row(v, task[i], NULL);
+  free((void *)task);
+  accel_strings_free(&names);
+}
+
+static void add_rows(const view *v, bool by_class) {
+  for (size_t i = 0; by_class && i < sizeof classes / sizeof *classes; ++i)
+    add_row(v, classes[i].name, classes[i].types);
+  if (!by_class) add_tasks(v);
+}
+
+int verified_view(cli_run *run, const char *name, cJSON *root) {
+  view v = {.run = run};
+  int code = verified_rows_read(run, &v.rows);
+  if (!code) code = verified_ratings_read(run, &v.ratings);
+  if (!code) {
+    const accel_status status = accel_detect(run->ctx, 0, &v.devices);
+    if (status != ACCEL_OK) code = cli_fail(run, status);
+  }
+  if (!code && !(v.type = calloc(v.ratings.n + (size_t)1, sizeof *v.type)))
+    code = cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  for (uint32_t i = 0; !code && i < v.ratings.n; ++i)
+    v.type[i] = type_of_run(run, v.ratings.item[i].model);
+  if (!code) {
+    cJSON_AddStringToObject(root, "view", name);
+    cJSON_AddItemToObject(root, "columns", cJSON_CreateStringArray(hardware_kinds, KINDS));
+    v.list = cJSON_AddArrayToObject(root, "rows");
+    add_rows(&v, !strcmp(name, "classes"));
+  }
+  for (uint32_t i = 0; v.type && i < v.ratings.n; ++i) free(v.type[i]);
+  free(v.type);
+  bench_ratings_free(&v.ratings);
+  bench_verdict_rows_free(&v.rows);
+  accel_devices_free(&v.devices);
+  return code;
+}

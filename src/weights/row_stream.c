@@ -1,0 +1,133 @@
+/* row_stream.c - slots of rows over a range reader. */
+#include "weights/row_stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "core/threads.h"
+
+typedef struct row_slot {
+  bool used, in_file; /* in_file: the reader has it */
+  uint32_t index;
+  int64_t first, rows;
+  float *computed; /* of rows that are not in one piece; NULL: not asked for yet */
+} row_slot;
+
+struct accel__row_stream {
+  const accel__source *source;
+  accel__range_reader *reader; /* NULL: random values */
+  row_slot *slot;
+  uint32_t n;
+  uint64_t slot_bytes;
+  pthread_mutex_t lock; /* computed */
+  struct {
+    uint64_t segments, bytes, ns;
+  } computed;
+};
+
+static accel_status open_reader(const accel__checkpoint *c, uint32_t slots, uint64_t slot_bytes,
+                                accel__range_reader **out) {
+  uint32_t n = 0;
+  while (accel__checkpoint_file(c, n)) n++;
+  const char **path = malloc((n + 1) * sizeof *path);
+  accel__file_state *state = malloc((n + 1) * sizeof *state);
+  accel_status status = path && state ? ACCEL_OK : accel__no_memory(n * sizeof *state);
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    path[i] = accel__checkpoint_file(c, i);
+    state[i] = *accel__checkpoint_file_state(c, i);
+  }
+  const accel__range_options options = {.slots = slots, .slot_bytes = slot_bytes};
+  if (status == ACCEL_OK) status = accel__range_reader_open(path, state, n, &options, out);
+  free(path);
+  free(state);
+  return status;
+}
+
+accel_status accel__row_stream_open(const accel__source *source, uint32_t slots,
+                                    uint64_t slot_bytes, accel__row_stream **out) {
+  const accel__checkpoint *c = accel__source_checkpoint(source);
+  *out = NULL;
+  accel__row_stream *s = calloc(1, sizeof *s);
+  if (!s) return accel__no_memory(sizeof *s);
+  pthread_mutex_init(&s->lock, NULL);
+  s->source = source;
+  s->n = slots;
+  s->slot_bytes = slot_bytes;
+  s->slot = calloc(slots ? slots : 1, sizeof *s->slot);
+  accel_status status = s->slot ? ACCEL_OK : accel__no_memory(slots * sizeof *s->slot);
+  if (status == ACCEL_OK && c) status = open_reader(c, slots, slot_bytes, &s->reader);
+  if (status != ACCEL_OK) accel__row_stream_close(&s);
+  *out = s;
+  return status;
+}
+
+void accel__row_stream_close(accel__row_stream **stream) {
+  accel__row_stream *s = *stream;
+  *stream = NULL;
+  if (!s) return;
+  for (uint32_t i = 0; s->slot && i < s->n; i++) free(s->slot[i].computed);
+  accel__range_reader_close(&s->reader);
+  pthread_mutex_destroy(&s->lock);
+  free(s->slot);
+  free(s);
+}
+
+accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_t index,
+                                    int64_t first, int64_t rows) {
+  accel__row_range at;
+  if (slot >= s->n || s->slot[slot].used)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u is in use", slot, s->n);
+  row_slot *to = &s->slot[slot];
+  const bool in_file = s->reader && accel__source_row_range(s->source, index, first, rows, &at);
+  if (in_file) ACCEL_TRY(accel__range_reader_post(s->reader, slot, at.file, at.offset, at.bytes));
+  *to = (row_slot){.used = true, .in_file = in_file, .index = index, .first = first, .rows = rows};
+  return ACCEL_OK;
+}
+
+/* Rows that are in several pieces, or in no file. */
+static accel_status compute(accel__row_stream *s, row_slot *slot) {
+  const uint64_t n =
+      (uint64_t)slot->rows * (uint64_t)accel__source_row_elements(s->source, slot->index);
+  const uint64_t begin = accel__now_ns();
+  slot->computed = accel__fault("allocation") ? NULL : malloc((n ? n : 1) * sizeof(float));
+  if (!slot->computed) return accel__no_memory(n * sizeof(float));
+  ACCEL_TRY(accel__source_rows(s->source, slot->index, slot->first, slot->rows, slot->computed));
+  pthread_mutex_lock(&s->lock);
+  s->computed.segments++;
+  s->computed.bytes += n * sizeof(float);
+  s->computed.ns += accel__now_ns() - begin;
+  pthread_mutex_unlock(&s->lock);
+  return ACCEL_OK;
+}
+
+accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out) {
+  *out = (accel_plugin_rows){0};
+  if (slot >= s->n || !s->slot[slot].used)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u: nothing was posted", slot, s->n);
+  row_slot *from = &s->slot[slot];
+  if (from->in_file) {
+    out->dtype = accel__source_row_dtype(s->source, from->index);
+    return accel__range_reader_wait(s->reader, slot, &out->data);
+  }
+  if (!from->computed) ACCEL_TRY(compute(s, from));
+  out->dtype = ACCEL_PLUGIN_F32;
+  out->data = from->computed;
+  return ACCEL_OK;
+}
+
+void accel__row_stream_release(accel__row_stream *s, uint32_t slot) {
+  if (slot >= s->n || !s->slot[slot].used) return;
+  if (s->slot[slot].in_file) accel__range_reader_release(s->reader, slot);
+  free(s->slot[slot].computed);
+  s->slot[slot] = (row_slot){0};
+}
+
+void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out) {
+  *out = (accel__range_counters){0};
+  if (s->reader) accel__range_reader_count(s->reader, out);
+  pthread_mutex_lock(&s->lock);
+  out->segments += s->computed.segments;
+  out->bytes += s->computed.bytes;
+  out->wait_ns += s->computed.ns;
+  pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,29 @@
+/* row_stream.h - rows of a source's weights read ahead into a bounded ring: what stands behind the
+ * rows_ services of plugin.h.
+ *
+ * Rows that lie in a file in one piece go through a range reader.  Others (across the seam of two
+ * joined tensors, random values) are read or computed when they are waited for.  Slots belong to one
+ * caller at a time; count may be called beside it.
+ */
+#ifndef ACCEL_WEIGHTS_ROW_STREAM_H
+#define ACCEL_WEIGHTS_ROW_STREAM_H
+
+#include "weights/range_reader.h"
+#include "weights/source.h"
+
+typedef struct accel__row_stream accel__row_stream;
+
+/* slot_bytes: the most that rows posted into one slot take as they are stored.  The source is kept by
+ * reference. */
+accel_status accel__row_stream_open(const accel__source *source, uint32_t slots,
+                                    uint64_t slot_bytes, accel__row_stream **out);
+void accel__row_stream_close(accel__row_stream **s); /* NULL-safe */
+accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_t index,
+                                    int64_t first, int64_t rows);
+/* Failures name file and range, or the weight. */
+accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out);
+void accel__row_stream_release(accel__row_stream *s, uint32_t slot);
+/* Of the reader; what was computed instead counts as segments and bytes. */
+void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out);
+
+#endif

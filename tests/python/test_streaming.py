@@ -1,0 +1,307 @@
+"""Models larger than the memory they may use: their weights are read again in each run, and every number is the one of the model in memory.
+
+ACCEL_STREAM_WEIGHTS streams fixtures that would fit; a checkpoint of 13 MB, written here, is larger than its limit.  test_goldens.py has every golden.
+"""
+import ast
+import contextlib
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+MODELS = os.path.join(ROOT, "tests", "fixtures", "models")
+os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
+sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
+import accel  # noqa: E402
+
+PROMPTS = [[5, 6, 7], [100, 200, 300, 400, 500], [9]]
+SIZES = {"hidden_size": 256, "intermediate_size": 1000, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "num_hidden_layers": 4,
+         "vocab_size": 5000, "dtype": "bfloat16", "max_position_embeddings": 512}
+
+
+@contextlib.contextmanager
+def environment(**values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def write_llama(directory, tied=False):
+    """A llama of SIZES in bf16: every value is +-2^-7 .. 2^-6, so that nothing grows."""
+    with open(os.path.join(MODELS, "llama", "config.json"), encoding="utf-8") as f:
+        config = {**json.load(f), **SIZES, "tie_word_embeddings": tied}
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    c, inner, kv = SIZES["hidden_size"], SIZES["intermediate_size"], SIZES["num_key_value_heads"] * SIZES["head_dim"]
+    tensors = {"model.embed_tokens.weight": [SIZES["vocab_size"], c], "model.norm.weight": [c]}
+    if not tied:
+        tensors["lm_head.weight"] = [SIZES["vocab_size"], c]
+    for i in range(SIZES["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        tensors.update({layer + "self_attn.q_proj.weight": [c, c], layer + "self_attn.k_proj.weight": [kv, c], layer + "self_attn.v_proj.weight": [kv, c],
+                        layer + "self_attn.o_proj.weight": [c, c], layer + "mlp.gate_proj.weight": [inner, c], layer + "mlp.up_proj.weight": [inner, c],
+                        layer + "mlp.down_proj.weight": [c, inner], layer + "input_layernorm.weight": [c], layer + "post_attention_layernorm.weight": [c]})
+    header, at, chance = {}, 0, random.Random(7)
+    signs = bytes(0x3C if b & 1 else 0xBC for b in range(256))
+    for name, shape in tensors.items():
+        n = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + n]}
+        at += n
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(directory, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        data = bytearray(chance.getrandbits(8 * at).to_bytes(at, "little"))
+        data[1::2] = bytes(data[1::2]).translate(signs)
+        f.write(data)
+    return at
+
+
+def ids_of(model, prompts=PROMPTS, new=6):
+    return [g.ids for g in model.generate(prompts, max_new_tokens=new, do_sample=False)]
+
+
+class Limit(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.work.cleanup)
+        cls.bytes = write_llama(cls.work.name)
+        cls.ids = {}
+        for precision in ("fp32", "fp16", "bf16"):
+            with accel.Context(threads=2) as context:
+                cls.ids[precision] = ids_of(accel.Model(cls.work.name, device="cpu", precision=precision, context=context))
+
+    def limited(self, memory, precision="bf16", **options):
+        context = accel.Context(threads=2, memory=memory, **options)
+        self.addCleanup(context.close)
+        return accel.Model(self.work.name, device="cpu", precision=precision, context=context)
+
+    def test_the_same_tokens(self):
+        for precision, ids in self.ids.items():
+            with self.subTest(precision=precision):
+                model = self.limited("8M", precision)
+                before = model.streaming
+                self.assertLess(before["resident"] + before["staging"], 8 << 20)
+                self.assertGreater(before["read_per_run"], self.bytes // 4)
+                self.assertEqual(ids_of(model), ids)
+                read = model.streaming["bytes"] - before["bytes"]  # one step a token, and what is read ahead for the next
+                self.assertGreaterEqual(read, 6 * before["read_per_run"] - before["staging"])
+                self.assertLessEqual(read, 6 * before["read_per_run"] + before["staging"])
+                self.assertIn("streamed: ", model.placement.reasons[-1])
+
+    def test_fits_without_streaming(self):
+        model = self.limited("1G")
+        self.assertIsNone(model.streaming)
+        self.assertEqual(ids_of(model), self.ids["bf16"])
+
+    def test_more_memory_reads_less(self):
+        read = [self.limited(memory).streaming["read_per_run"] for memory in ("7M", "9M", "12M")]
+        self.assertEqual(read, sorted(set(read), reverse=True))
+
+    def test_fit_tells_it(self):
+        with accel.Context(memory="8M") as context:
+            found = {f.precision: f for f in context.fit(self.work.name, "cpu", batch=1, seq=16)}
+        self.assertTrue(found["bf16"].fits and found["bf16"].streams)
+        self.assertLessEqual(found["bf16"].total, 8 << 20)
+        self.assertGreater(found["bf16"].stream_read, 0)
+        self.assertLess(found["bf16"].stream_least, 8 << 20)
+        self.assertFalse(found["int8"].streams)
+        with accel.Context() as context:
+            self.assertFalse(context.fit(self.work.name, "cpu", "bf16")[0].streams)
+
+    def test_a_refusal_names_a_limit_that_works(self):
+        for precision in ("bf16", "fp32", "int8"):
+            with self.subTest(precision=precision):
+                with self.assertRaises(accel.DoesNotFitError) as caught:
+                    self.limited("700K", precision)
+                option = re.search(r"--memory (\d+M)", str(caught.exception))
+                self.assertIsNotNone(option, str(caught.exception))
+                model = self.limited(option.group(1), precision)
+                self.assertEqual(model.streaming is None, precision == "int8")
+                ids = ids_of(model, PROMPTS[:1])
+                self.assertEqual(ids, self.ids.get(precision, [ids[0]])[:1])
+
+    def test_sizes(self):
+        for wrong in ("much", "8X", "-1", ""):
+            with self.assertRaisesRegex(ValueError, "memory"):
+                accel.Context(memory=wrong)
+        for right in ("8M", "8192K", 8 << 20, " 8m "):
+            with accel.Context(memory=right) as context:
+                self.assertIsNotNone(accel.Model(self.work.name, device="cpu", precision="bf16", context=context).streaming)
+
+    def test_reading_fails_and_goes_on(self):
+        """One read fails, somewhere: an error that names the file, and the right tokens afterwards.  Of several prompts the engine runs each alone then."""
+        script = textwrap.dedent("""
+            import sys
+            sys.path.insert(0, sys.argv[1])
+            import accel
+            messages, ids = [], None
+            context = accel.Context(threads=2, memory="4M")
+            while ids is None and len(messages) < 3:
+                try:
+                    model = accel.Model(sys.argv[2], device="cpu", precision="bf16", context=context) if not messages or "model" not in dir() else model
+                    ids = [g.ids for g in model.generate([[5, 6, 7]], max_new_tokens=6, do_sample=False)]
+                except accel.AccelError as e:
+                    messages.append(str(e))
+            print(repr((messages, ids)))
+            """)
+        for point, message in (("read_error", "model.safetensors: cannot read"), ("read_short", "model.safetensors: ends at byte"),
+                               ("segment_changed", "model.safetensors: bytes .* are not what they were")):
+            # loading; the first step; later ones, when all segments have been read once
+            for n in (3, 90, 300) if point != "segment_changed" else (400, 600):
+                with self.subTest(point=point, n=n):
+                    done = subprocess.run([sys.executable, "-c", script, os.path.join(ROOT, "src", "bindings", "python"), self.work.name], timeout=60,
+                                          env=dict(os.environ, ACCEL_FAIL_AT=f"{point}:{n}"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    messages, ids = ast.literal_eval(done.stdout)
+                    self.assertEqual(ids, self.ids["bf16"][:1])
+                    self.assertEqual(len(messages), 1)
+                    self.assertRegex(messages[0], message)
+
+    def test_another_file(self):
+        """The file is touched, cut, replaced: an error that names it, and no number."""
+        path = os.path.join(self.work.name, "model.safetensors")
+        with open(path, "rb") as f:
+            whole = f.read()
+        for change in ("touched", "cut"):
+            with self.subTest(change=change):
+                model = self.limited("8M")
+                self.assertEqual(ids_of(model, new=2), [ids[:2] for ids in self.ids["bf16"]])
+                with open(path, "r+b") as f:
+                    if change == "touched":
+                        f.write(whole[:8])
+                    else:
+                        f.truncate(len(whole) // 2)
+                with self.assertRaisesRegex(accel.AccelError, "model.safetensors"):
+                    ids_of(model)
+                with open(path, "wb") as f:
+                    f.write(whole)
+        self.assertEqual(ids_of(self.limited("8M")), self.ids["bf16"])
+
+    def test_cancelled_between_segments(self):
+        asked, wanted = [0], [1 << 60]
+
+        def cancel():
+            asked[0] += 1
+            return asked[0] >= wanted[0]
+
+        model = self.limited("8M", cancel=cancel)
+        self.assertEqual(ids_of(model), self.ids["bf16"])
+        for more in (3, 20, 57):
+            asked[0], wanted[0] = 0, more
+            self.assertRaises(accel.CancelledError, ids_of, model)
+            self.assertLess(asked[0], more + 5)
+            asked[0], wanted[0] = 0, 1 << 60
+            self.assertEqual(ids_of(model), self.ids["bf16"])
+
+    def test_runs_take_turns(self):
+        model, results = self.limited("8M"), {}
+
+        def work(i):
+            results[i] = [ids_of(model, [PROMPTS[i % 3]])[0] for _ in range(3)]
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(results, {i: [self.ids["bf16"][i % 3]] * 3 for i in range(6)})
+
+    def test_sessions(self):
+        def story(model, path):
+            told = []
+            with model.session() as session:
+                session.feed([5, 6, 7, 8])
+                told.append(session.generate(max_new_tokens=4, do_sample=False).ids)
+                with session.fork() as other:
+                    other.truncate(3)
+                    other.feed([77])
+                    told.append(other.generate(max_new_tokens=3, do_sample=False).ids)
+                told.append(session.generate(max_new_tokens=2, do_sample=False).ids)
+                session.save(path)
+            with model.session(path) as session:
+                told.append(session.generate(max_new_tokens=3, do_sample=False).ids)
+            return told
+
+        with tempfile.TemporaryDirectory() as work, accel.Context(threads=2) as context:
+            whole = accel.Model(self.work.name, device="cpu", precision="bf16", context=context)
+            model, path = self.limited("8M"), os.path.join(work, "saved")
+            self.assertEqual(story(model, path), story(whole, os.path.join(work, "other")))
+            with whole.session(path) as session:  # what a streaming endpoint saved
+                self.assertEqual(session.generate(max_new_tokens=3, do_sample=False).ids, story(whole, path)[-1])
+
+    def test_a_tied_vocabulary_is_read_once(self):
+        with tempfile.TemporaryDirectory() as work:
+            tied = write_llama(work, tied=True)
+            with accel.Context(memory="4M") as context:
+                model = accel.Model(work, device="cpu", precision="bf16", context=context)
+                self.assertLess(model.streaming["read_per_run"], tied)
+                self.assertGreater(model.streaming["read_per_run"], tied - (4 << 20))
+                ids = ids_of(model)
+            with accel.Context() as context:
+                self.assertEqual(ids, ids_of(accel.Model(work, device="cpu", precision="bf16", context=context)))
+
+
+class Fixtures(unittest.TestCase):
+    """Of each family: it is streamed at all, and what it generates."""
+
+    def streamed(self, name, more="1", **options):
+        with environment(ACCEL_STREAM_WEIGHTS=more):
+            return accel.Model(os.path.join(MODELS, name), device="cpu", **options)
+
+    def test_families(self):
+        for name in ("albert", "bart", "bert", "bert_fp16", "bloom", "camembert", "clip", "deberta_v3", "distilbert", "falcon", "gemma2", "gpt_neox", "llama_sharded",
+                     "m2m_100", "mamba", "modernbert", "mpnet", "mt5", "nomic_bert", "opt", "phi3", "qwen2", "qwen3_moe", "generate_t5"):
+            with self.subTest(model=name):
+                streaming = self.streamed(name).streaming
+                self.assertIsNotNone(streaming)
+                self.assertGreater(streaming["read_per_run"], 0)
+
+    def test_generation(self):
+        for name in ("generate_t5", "generate_t5_gated", "generate_bart", "generate_marian", "llama_tied", "qwen3_moe", "gpt2", "bloom", "mamba"):
+            with self.subTest(model=name):
+                whole, model = accel.Model(os.path.join(MODELS, name), device="cpu"), self.streamed(name)
+                self.assertIsNone(whole.streaming)
+                self.assertEqual(ids_of(model, [[5, 6, 7], [8, 9]]), ids_of(whole, [[5, 6, 7], [8, 9]]))
+
+    def test_a_layer_used_by_all_stays(self):
+        """ALBERT's one layer is used by all of its layers: it stays before the embeddings' linears do, which are used once."""
+        least, more = self.streamed("albert").streaming, None
+        for kilobytes in range(4, 400, 4):
+            more = self.streamed("albert", f"{kilobytes}K").streaming
+            if more["read_per_run"] <= least["read_per_run"] // 3:
+                break
+        self.assertLess(more["resident"] - least["resident"], least["read_per_run"] // 2)
+
+    def test_encoders_are_read_once(self):
+        """An encoder-decoder reads its encoder in `encode`, and not for each token."""
+        model = self.streamed("generate_t5")
+        each = model.streaming["read_per_run"]
+        ids_of(model, [[5, 6, 7]], new=1)
+        one = model.streaming["bytes"]
+        ids_of(model, [[5, 6, 7]], new=1)
+        two = model.streaming["bytes"]
+        ids_of(model, [[5, 6, 7]], new=9)
+        ten = model.streaming["bytes"]
+        self.assertLess(abs((ten - two) - (two - one) - 8 * each), model.streaming["staging"])
+
+
+if __name__ == "__main__":
+    unittest.main()
