@@ -312,7 +312,7 @@ static int32_t pack_small(const packing *p, accel_plugin_error *error) {
 }
 
 /* A cpu_block_pack_fn: the tensor as a whole, whichever range is missing. */
-static int32_t pack_weights(const cpu_load *load, void *of, const cpu_range *range, uint32_t n,
+static int32_t pack_weights(const cpu_load *load, void *of, const cpu_ranges *ranges,
                             accel_plugin_error *error) {
   cpu_conv *c = of;
   const accel_plugin_host *host = load->host;
@@ -320,12 +320,13 @@ static int32_t pack_weights(const cpu_load *load, void *of, const cpu_range *ran
                .kernels = load->kernels,
                .weight = &load->program->weight[c->w],
                .format = &load->format[c->w]};
-  (void)range, (void)n;
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
   rc = c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error)
                                                                     : pack_small(&p, error);
   host->weight_unmap(host->self, (uint32_t)c->w);
+  for (uint32_t i = 0; !rc && ranges->packed && i < ranges->n; i++)
+    rc = ranges->packed(ranges->user, i, error);
   return rc;
 }
 
@@ -349,8 +350,8 @@ static int32_t add_block(const cpu_load *load, cpu_conv *c, cpu_blocks *blocks,
                            c->part,
                            (int64_t)c->panel_bytes,
                            (int64_t)c->word_bytes};
-  c->packed = cpu_alloc_weights(load->host, bytes, error);
-  if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  if (load->host) c->packed = cpu_alloc_weights(load->host, bytes, error);
+  if (load->host && !c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   const cpu_block block = {
       .memory = (char *)c->packed,
       .units = 1,

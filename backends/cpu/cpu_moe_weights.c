@@ -88,24 +88,26 @@ static void run(packing *p, const accel_plugin_host *host) {
 }
 
 /* One expert after the other; fp32 panels are packed from a copy of the expert as fp32. */
-static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_range *range,
-                           uint32_t n, accel_plugin_error *error) {
+static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_ranges *ranges,
+                           accel_plugin_error *error) {
   const int64_t rows = p->gated ? 2 * p->e->n : p->e->n;
   float *wide =
       p->e->layout == CPU_LAYOUT_F32 ? malloc((size_t)(rows * p->e->k + 1) * sizeof *wide) : NULL;
   int32_t rc = p->e->layout == CPU_LAYOUT_F32 && !wide
                    ? kit_no_memory(error, (uint64_t)(rows * p->e->k) * 4)
                    : ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; !rc && i < n; i++) {
-    const int64_t expert = range[i].unit;
+  for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+    const cpu_range *range = &ranges->at[i];
+    const int64_t expert = range->unit;
     p->row = wide ? 0 : expert * rows;
-    p->first = range[i].first;
-    p->n = range[i].n;
-    p->to = range[i].to;
+    p->first = range->first;
+    p->n = range->n;
+    p->to = range->to;
     p->m.f32 = wide;
     if (wide)
       rc = kit_weight_rows(p->m.weight, p->m.format, &p->m.view, expert * rows, rows, wide, error);
     if (!rc) run(p, host);
+    if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
   }
   free(wide);
   return rc;
@@ -122,7 +124,7 @@ static cpu_panel shape_of(const cpu_experts *e, const cpu_kernels *kernels) {
 }
 
 /* A cpu_block_pack_fn. */
-static int32_t pack_experts(const cpu_load *load, void *of, const cpu_range *range, uint32_t n,
+static int32_t pack_experts(const cpu_load *load, void *of, const cpu_ranges *ranges,
                             accel_plugin_error *error) {
   const cpu_experts *e = of;
   const accel_plugin_host *host = load->host;
@@ -131,7 +133,7 @@ static int32_t pack_experts(const cpu_load *load, void *of, const cpu_range *ran
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
   int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);
   if (rc) return rc;
-  rc = pack_ranges(&p, host, range, n, error);
+  rc = pack_ranges(&p, host, ranges, error);
   host->weight_unmap(host->self, (uint32_t)e->w);
   return rc;
 }
@@ -146,9 +148,9 @@ static int32_t add_block(const cpu_load *load, const cpu_moe *moe, cpu_experts *
   const int64_t width = is_gated(e) ? shape.cols / 2 : shape.cols;
   e->panels = (e->n + width - 1) / width;
   e->panel_bytes = cpu_panel_bytes(&shape);
-  e->packed =
-      cpu_alloc_weights(load->host, (uint64_t)(moe->experts * e->panels) * e->panel_bytes, error);
-  if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  const uint64_t bytes = (uint64_t)(moe->experts * e->panels) * e->panel_bytes;
+  if (load->host) e->packed = cpu_alloc_weights(load->host, bytes, error);
+  if (load->host && !e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   const int64_t facts[] = {'e', e->w, moe->glu, moe->fused, e->n, e->k, e->layout};
   const cpu_block block = {.memory = e->packed,
                            .units = moe->experts,

@@ -26,6 +26,8 @@ typedef struct filling {
   uint64_t *bytes;  /* [n_kept] of those that are kept, as the cache is told */
   uint32_t n, n_kept;
   accel_plugin_store *store; /* NULL: nothing is kept */
+  uint64_t chunk_bytes;      /* of the largest segment of blocks without memory; 0: all have */
+  char *chunk;
 } filling;
 
 bool cpu_blocks_add(cpu_blocks *b, const cpu_block *block) {
@@ -53,62 +55,102 @@ uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_form
 
 /* ---- segments ---- */
 
-/* Segments of a unit; what is not kept is not cut. */
-static uint32_t parts_of(const cpu_block *b) {
-  const uint64_t most =
-      b->panel_bytes && b->panel_bytes < CPU_SEGMENT ? CPU_SEGMENT / b->panel_bytes : 1;
-  const uint64_t parts = ((uint64_t)b->panels + most - 1) / most;
-  return b->identity && parts ? (uint32_t)parts : 1;
+uint64_t cpu_segment_bytes(const accel_plugin_program *program, const accel_plugin_format *format) {
+  enum { LEAST = 128 << 10, MOST = 4 << 20, SHARE = 64 };
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < program->n_weight; i++)
+    if (cpu_is_coded(&format[i])) all += kit_format_bytes(&program->weight[i], &format[i]);
+  all /= SHARE;
+  return all < LEAST ? LEAST : all > MOST ? MOST : all;
 }
 
-static uint32_t count_segments(const cpu_block *b) { return (uint32_t)b->units * parts_of(b); }
+uint32_t cpu_segment_parts(int64_t panels, uint64_t panel_bytes, uint64_t segment_bytes) {
+  const uint64_t most =
+                     panel_bytes && panel_bytes < segment_bytes ? segment_bytes / panel_bytes : 1,
+                 parts = ((uint64_t)panels + most - 1) / most;
+  return parts ? (uint32_t)parts : 1;
+}
 
-static void cut_block(const cpu_block *b, segment *out) {
-  const uint32_t parts = parts_of(b);
+/* Segments of a unit; what is not kept is not cut. */
+static uint32_t parts_of(const cpu_blocks *all, const cpu_block *b) {
+  return b->identity ? cpu_segment_parts(b->panels, b->panel_bytes, all->segment_bytes) : 1;
+}
+
+static uint32_t count_segments(const cpu_blocks *all, const cpu_block *b) {
+  return (uint32_t)b->units * parts_of(all, b);
+}
+
+/* Bytes of panels [first, end) of a unit. */
+static uint64_t segment_bytes(const cpu_block *b, int64_t unit, int64_t first, int64_t end) {
+  return (uint64_t)(end - first) * b->panel_bytes +
+         (unit == b->units - 1 && end == b->panels ? b->tail_bytes : 0);
+}
+
+static void cut_block(const cpu_blocks *all, const cpu_block *b, segment *out) {
+  const uint32_t parts = parts_of(all, b);
   for (int64_t unit = 0; unit < b->units; unit++)
     for (uint32_t i = 0; i < parts; i++) {
       const int64_t first = cpu_share(b->panels, i, parts),
-                    n = cpu_share(b->panels, i + 1, parts) - first;
-      const bool last = unit == b->units - 1 && i == parts - 1;
-      char *to = b->memory + (uint64_t)(unit * b->panels + first) * b->panel_bytes;
+                    end = cpu_share(b->panels, i + 1, parts);
+      char *to =
+          b->memory ? b->memory + (uint64_t)(unit * b->panels + first) * b->panel_bytes : NULL;
       *out++ = (segment){.block = b,
-                         .range = {unit, first, n, to},
-                         .bytes = (uint64_t)n * b->panel_bytes + (last ? b->tail_bytes : 0)};
+                         .range = {unit, first, end - first, to},
+                         .bytes = segment_bytes(b, unit, first, end)};
     }
 }
 
 static int32_t cut_all(filling *f, accel_plugin_error *error) {
   const cpu_blocks *b = f->blocks;
-  for (uint32_t i = 0; i < b->n; i++) f->n += count_segments(&b->at[i]);
+  for (uint32_t i = 0; i < b->n; i++) f->n += count_segments(b, &b->at[i]);
   f->segment = calloc((size_t)f->n + 1, sizeof *f->segment);
   f->bytes = calloc((size_t)f->n + 1, sizeof *f->bytes);
   if (!f->segment || !f->bytes) return kit_no_memory(error, (uint64_t)f->n * sizeof *f->segment);
   segment *to = f->segment;
   for (uint32_t i = 0; i < b->n; i++) {
-    cut_block(&b->at[i], to);
-    for (uint32_t k = count_segments(&b->at[i]); k; k--, to++)
+    cut_block(b, &b->at[i], to);
+    for (uint32_t k = count_segments(b, &b->at[i]); k; k--, to++) {
       if (b->at[i].identity) f->bytes[f->n_kept++] = to->bytes;
+      if (!b->at[i].memory && to->bytes > f->chunk_bytes) f->chunk_bytes = to->bytes;
+    }
   }
   return ACCEL_PLUGIN_OK;
 }
 
 /* ---- what the cache has ---- */
 
-static void open_store(filling *f) {
-  const accel_plugin_host *host = f->load->host;
-  char key[96];
-  uint64_t h = fnv1a_begin;
-  if (!f->n_kept || !host->store_open) return;
-  for (uint32_t i = 0; i < f->blocks->n; i++) {
-    const cpu_block *b = &f->blocks->at[i];
+uint64_t cpu_blocks_key(const cpu_blocks *blocks, const cpu_load *load, char key[96]) {
+  enum { PAGE = 4096, RECORD = 32 };
+  uint64_t h = fnv1a_begin, bytes = 0;
+  key[0] = 0;
+  for (uint32_t i = 0; i < blocks->n; i++) {
+    const cpu_block *b = &blocks->at[i];
     const int64_t facts[] = {(int64_t)b->identity, b->units, b->panels, (int64_t)b->panel_bytes,
                              (int64_t)b->tail_bytes};
-    if (b->identity) h = fnv1a(h, facts, sizeof facts);
+    if (!b->identity) continue;
+    h = fnv1a(h, facts, sizeof facts);
+    bytes += (uint64_t)(b->units * b->panels) * b->panel_bytes + b->tail_bytes +
+             (uint64_t)count_segments(blocks, b) * (PAGE / 2 + RECORD);
   }
-  snprintf(key, sizeof key, "segments %016llx %s %016llx",
-           (unsigned long long)f->load->program->hash, cpu_isa_name(f->load->kernels->isa),
-           (unsigned long long)h);
-  if (host->store_open(host->self, key, f->bytes, f->n_kept, &f->store)) f->store = NULL;
+  if (bytes)
+    snprintf(key, 96, "segments %016llx %s %016llx", (unsigned long long)load->program->hash,
+             cpu_isa_name(load->kernels->isa), (unsigned long long)h);
+  return bytes;
+}
+
+/* Without the cache there is nothing to stream from. */
+static int32_t open_store(filling *f, accel_plugin_error *error) {
+  const accel_plugin_host *host = f->load->host;
+  char key[96];
+  accel_plugin_error why = {.size = sizeof why, .node = -1};
+  if (!f->n_kept) return ACCEL_PLUGIN_OK;
+  cpu_blocks_key(f->blocks, f->load, key);
+  if (!host->store_open || !host->store_stream ||
+      host->store_open(host->self, key, f->bytes, f->n_kept, &f->store, &why))
+    f->store = NULL;
+  return f->store || !f->chunk_bytes
+             ? ACCEL_PLUGIN_OK
+             : kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "weights to be streamed: %s", why.message);
 }
 
 /* Segments to read, those that are kept; the cache's number of at[0] is `first`. */
@@ -152,22 +194,50 @@ static int32_t read_kept(filling *f, accel_plugin_error *error) {
 
 /* ---- what it has not ---- */
 
-/* The n segments of a block, of which the first that is kept has the cache's number `number`. */
-static int32_t pack_block(const filling *f, segment *s, uint32_t n, uint32_t number,
+/* The segments of a block that are packed now. */
+typedef struct missing {
+  const filling *f;
+  cpu_range *range;
+  uint32_t *segment;  /* of the block */
+  uint32_t n, number; /* number: the cache's of the block's first */
+  const segment *first;
+} missing;
+
+static int32_t keep_packed(void *user, uint32_t i, accel_plugin_error *error) {
+  const missing *m = user;
+  const accel_plugin_host *host = m->f->load->host;
+  const uint32_t k = m->segment[i];
+  const bool streamed = !m->first[k].block->memory;
+  accel_plugin_error why = {.size = sizeof why, .node = -1};
+  int32_t rc = stopped(host, error);
+  if (rc || !m->f->store) return rc;
+  rc = host->store_put(host->self, m->f->store, m->number + k,
+                       &(accel_plugin_part){m->range[i].to, m->first[k].bytes}, 1, &why);
+  if (!rc || !streamed) return ACCEL_PLUGIN_OK; /* declined: nothing is lost */
+  return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "weights to be streamed: %s", why.message);
+}
+
+/* The segments of a block, of which the first that is kept has the cache's number `number`. */
+static int32_t pack_block(const filling *f, const segment *s, uint32_t number,
                           accel_plugin_error *error) {
-  const accel_plugin_host *host = f->load->host;
   const cpu_block *b = s->block;
-  uint32_t missing = 0;
-  cpu_range *range = malloc((size_t)n * sizeof *range);
-  if (!range) return kit_no_memory(error, n * sizeof *range);
-  for (uint32_t i = 0; i < n; i++)
-    if (!s[i].there) range[missing++] = s[i].range;
-  int32_t rc = missing ? b->pack(f->load, b->of, range, missing, error) : ACCEL_PLUGIN_OK;
-  free(range);
-  for (uint32_t i = 0; !rc && f->store && b->identity && i < n; i++)
-    if (!s[i].there) /* declined: nothing is lost */
-      host->store_put(host->self, f->store, number + i,
-                      &(accel_plugin_part){s[i].range.to, s[i].bytes}, 1);
+  const uint32_t n = count_segments(f->blocks, b);
+  missing m = {.f = f, .first = s, .number = number};
+  m.range = malloc((size_t)n * sizeof *m.range);
+  m.segment = malloc((size_t)n * sizeof *m.segment);
+  int32_t rc = m.range && m.segment ? ACCEL_PLUGIN_OK : kit_no_memory(error, n * sizeof *m.range);
+  for (uint32_t i = 0; !rc && i < n; i++) {
+    if (s[i].there) continue;
+    m.range[m.n] = s[i].range;
+    if (!b->memory) m.range[m.n].to = f->chunk;
+    m.segment[m.n++] = i;
+  }
+  if (!rc && m.n)
+    rc = b->pack(f->load, b->of,
+                 &(cpu_ranges){m.range, m.n, f->store && b->identity ? keep_packed : NULL, &m},
+                 error);
+  free(m.range);
+  free(m.segment);
   return rc;
 }
 
@@ -176,25 +246,32 @@ static int32_t pack_missing(filling *f, accel_plugin_error *error) {
   const accel_plugin_program *p = f->load->program;
   int32_t rc = ACCEL_PLUGIN_OK;
   uint32_t at = 0, number = 0;
+  if (f->chunk_bytes && !(f->chunk = cpu_alloc_weights(host, f->chunk_bytes, error)))
+    return ACCEL_PLUGIN_E_HOST_MEMORY;
   for (uint32_t i = 0; i < f->blocks->n && !rc; i++) {
     const cpu_block *b = &f->blocks->at[i];
-    const uint32_t n = count_segments(b);
+    const uint32_t n = count_segments(f->blocks, b);
     rc = stopped(host, error);
     if (!rc && host->progress) host->progress(host->self, p->weight[b->weight].stage, p->n_stage);
-    if (!rc) rc = pack_block(f, &f->segment[at], n, number, error);
+    if (!rc) rc = pack_block(f, &f->segment[at], number, error);
     at += n;
     if (b->identity) number += n;
   }
+  free(f->chunk);
   return rc;
 }
 
 int32_t cpu_blocks_fill(const cpu_blocks *blocks, const cpu_load *load, accel_plugin_error *error) {
+  const accel_plugin_host *host = load->host;
   filling f = {.load = load, .blocks = blocks};
   int32_t rc = cut_all(&f, error);
-  if (!rc) open_store(&f);
+  if (!rc) rc = open_store(&f, error);
   if (!rc) rc = read_kept(&f, error);
   if (!rc) rc = pack_missing(&f, error);
-  if (f.store) load->host->store_close(load->host->self, f.store);
+  if (f.store && !rc && f.chunk_bytes)
+    rc = host->store_stream(host->self, f.store, error);
+  else if (f.store)
+    host->store_close(host->self, f.store);
   free(f.segment);
   free(f.bytes);
   return rc;

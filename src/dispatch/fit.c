@@ -1,6 +1,7 @@
 /* fit.c - how much memory a model takes, and whether it is there. */
 #include "dispatch/fit.h"
 #include "core/size.h"
+#include "dispatch/services.h"
 #include "models/model_build.h"
 
 #include <stdio.h>
@@ -177,13 +178,29 @@ static uint64_t stream_budget(accel__fit *f, uint64_t limit, uint32_t batch) {
   return limit - beside - state_in_reserve(f, batch, limit - beside - least);
 }
 
+/* Weights that are quantised once must have a place. */
+static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit *f) {
+  const accel_plugin_estimate *e = &f->estimate;
+  char why[256];
+  if (!e->stream_store ||
+      accel__cache_can_hold(ep, device->plugin, e->stream_key, e->stream_store, why, sizeof why))
+    return true;
+  snprintf(f->not_kept, sizeof f->not_kept,
+           "quantised weights are streamed from the cache of packed weights: %s", why);
+  f->streaming.least = 0;
+  return false;
+}
+
 /* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
  * allows it. */
-static accel_status plan_streaming(const accel__device *device, const accel_plugin_program *p,
+static accel_status plan_streaming(accel_endpoint *ep, const accel__device *device,
                                    accel_plugin_options *options, uint64_t limit, accel__fit *f) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget = stream_budget(f, limit, options->max_sequences);
+  uint64_t forced;
+  if ((!f->fits || is_forced(&forced)) && !is_kept(ep, device, f)) options->stream_budget = 0;
   if (!options->stream_budget) return ACCEL_OK;
   if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
     return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
@@ -238,7 +255,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
     else
       compare_with_free(out);
     if (status == ACCEL_OK)
-      status = plan_streaming(device, p, &options, given ? out->limit : 0, out);
+      status = plan_streaming(ep, device, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;
@@ -249,8 +266,13 @@ static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20
 accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
-  char option[160] = "";
-  if (f->streaming.least)
+  char option[480] = "";
+  if (*f->not_kept && f->whole)
+    snprintf(option, sizeof option, "; %s; with --memory %lluM they stay in memory", f->not_kept,
+             (unsigned long long)mebibytes(f->whole));
+  else if (*f->not_kept)
+    snprintf(option, sizeof option, "; %s", f->not_kept);
+  else if (f->streaming.least)
     snprintf(option, sizeof option,
              "; with --memory %lluM it runs, its weights being read again in each run",
              (unsigned long long)mebibytes(f->streaming.least));

@@ -55,12 +55,13 @@ static accel_status load(accel_endpoint *ep, accel__device *device) {
   c->streaming = fit.streaming;
   if (!fit.streaming.budget) return init_plugin(ep, device, NULL);
   /* pages of a mapping would count; an endpoint that is there already uses them */
-  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
+  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_bypass(ep->checkpoint));
   const uint32_t n = accel__program_view(ep->model->program)->n_weight;
   uint8_t *row_dtype = malloc(n + 1);
   if (!row_dtype) return accel__no_memory(n);
   accel__source_row_dtypes(c->source, n, row_dtype);
   const accel_status status = init_plugin(ep, device, row_dtype);
+  if (ep->checkpoint) accel__checkpoint_forget_all(ep->checkpoint);
   free(row_dtype);
   return status;
 }

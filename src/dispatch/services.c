@@ -4,6 +4,7 @@
 #include "dispatch/services.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,11 +78,29 @@ static void host_rows_release(void *self, uint32_t slot) {
 static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
                               accel_plugin_error *error) {
   const accel__source *source = ((accel_endpoint *)self)->placed.source;
-  const accel_status status = accel__source_rows(source, index, first, rows, out);
+  return to_plugin(accel__source_rows_rounded(source, index, first, rows, out), error);
+}
+
+static int32_t host_rows_map(void *self, uint32_t index, int64_t first, int64_t rows,
+                             accel_plugin_weight_view *out, void **mapping,
+                             accel_plugin_error *error) {
+  accel__quantised *q = malloc(sizeof *q);
+  *mapping = NULL;
+  if (!q) return to_plugin(accel__no_memory(sizeof *q), error);
+  const accel_status status =
+      accel__source_rows_coded(((accel_endpoint *)self)->placed.source, index, first, rows, q);
+  *out = (accel_plugin_weight_view){q->data, q->scale, q->zero, q->outer};
   if (status == ACCEL_OK)
-    accel__source_round(source, index,
-                        (uint64_t)rows * (uint64_t)accel__source_row_elements(source, index), out);
+    *mapping = q;
+  else
+    free(q);
   return to_plugin(status, error);
+}
+
+static void host_rows_unmap(void *self, void *mapping) {
+  (void)self;
+  if (mapping) accel__quantised_free(mapping);
+  free(mapping);
 }
 
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
@@ -130,14 +149,13 @@ static uint64_t code_identity(const void *symbol) {
 
 /* The plugin's key behind everything that it need not know: whose code packs, and whose quantises.
  * NULL: no cache. */
-static char *cache_key(const accel_endpoint *ep, const char *key) {
+static char *cache_key(const accel_plugin *plugin, const char *key) {
   accel__buffer b = {0};
   uint64_t core = code_identity(accel__config_table),
-           plugin = code_identity((const void *)(uintptr_t)ep->placed.plugin->init);
-  if (!core || !plugin) return NULL;
-  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->placed.plugin->name,
-                       ep->placed.plugin->build_id, (unsigned long long)plugin,
-                       (unsigned long long)core, key);
+           code = code_identity((const void *)(uintptr_t)plugin->init);
+  if (!core || !code) return NULL;
+  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", plugin->name, plugin->build_id,
+                       (unsigned long long)code, (unsigned long long)core, key);
   if (!b.failed) return b.data;
   accel__buffer_free(&b);
   return NULL;
@@ -146,7 +164,7 @@ static char *cache_key(const accel_endpoint *ep, const char *key) {
 static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t *n) {
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep, key) : NULL;
+  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
   bool found = whole && (bytes ? accel__cache_get(cache, whole, bytes, *n)
                                : accel__cache_size(cache, whole, n));
   free(whole);
@@ -163,7 +181,7 @@ static int32_t host_cache_put(void *self, const char *key, const accel_plugin_pa
                               uint32_t n_part) {
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep, key) : NULL;
+  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
   accel__buffer label = {0};
   write_label(ep, &label);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
@@ -173,33 +191,42 @@ static int32_t host_cache_put(void *self, const char *key, const accel_plugin_pa
 }
 
 /* An accel_plugin_store is an accel__cache_store. */
+static int32_t not_kept(accel_plugin_error *error) {
+  const int32_t rc = to_plugin(ACCEL_ERROR_IO, error);
+  accel__clear_error();
+  return rc;
+}
+
 static int32_t host_store_open(void *self, const char *key, const uint64_t *bytes, uint32_t n,
-                               accel_plugin_store **out) {
+                               accel_plugin_store **out, accel_plugin_error *error) {
   accel_endpoint *ep = self;
   const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep, key) : NULL;
+  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
   accel__buffer label = {0};
+  if (!whole) accel__fail(ACCEL_ERROR_IO, "there is no cache of packed weights");
   write_label(ep, &label);
   accel__cache_store *store =
       whole && !label.failed ? accel__cache_store_open(cache, whole, label.data, bytes, n) : NULL;
   accel__buffer_free(&label);
   free(whole);
   *out = (accel_plugin_store *)store;
-  return store ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+  if (store && ep->placed.streaming.budget) accel__cache_store_bypass(store);
+  return store ? ACCEL_PLUGIN_OK : not_kept(error);
 }
 
 static int32_t host_store_get(void *self, accel_plugin_store *store, uint32_t index, void *out) {
   (void)self;
-  return accel__cache_store_get((accel__cache_store *)store, index, out) ? ACCEL_PLUGIN_OK
-                                                                         : ACCEL_PLUGIN_E_IO;
+  accel__cache_store *s = (accel__cache_store *)store;
+  const bool good = out ? accel__cache_store_get(s, index, out) : accel__cache_store_has(s, index);
+  return good ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
 }
 
 static int32_t host_store_put(void *self, accel_plugin_store *store, uint32_t index,
-                              const accel_plugin_part *part, uint32_t n_part) {
+                              const accel_plugin_part *part, uint32_t n_part,
+                              accel_plugin_error *error) {
   (void)self;
-  return accel__cache_store_put((accel__cache_store *)store, index, part, n_part)
-             ? ACCEL_PLUGIN_OK
-             : ACCEL_PLUGIN_E_IO;
+  return accel__cache_store_put((accel__cache_store *)store, index, part, n_part) ? ACCEL_PLUGIN_OK
+                                                                                  : not_kept(error);
 }
 
 static void host_store_close(void *self, accel_plugin_store *opened) {
@@ -207,6 +234,40 @@ static void host_store_close(void *self, accel_plugin_store *opened) {
   (void)self;
   (void)accel__cache_store_commit(store);
   accel__cache_store_close(&store);
+  accel__clear_error();
+}
+
+static int32_t host_store_stream(void *self, accel_plugin_store *opened,
+                                 accel_plugin_error *error) {
+  accel__cache_store *store = (accel__cache_store *)opened;
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  if (s && accel__cache_store_commit(store))
+    return to_plugin(accel__row_stream_store(s, store), error);
+  if (s) rc = not_kept(error);
+  accel__cache_store_close(&store);
+  return rc;
+}
+
+static int32_t host_store_post(void *self, uint32_t slot, uint32_t index,
+                               accel_plugin_error *error) {
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  return s ? to_plugin(accel__row_stream_post_segment(s, slot, index), error) : rc;
+}
+
+bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const char *key,
+                           uint64_t bytes, char *why, size_t size) {
+  const accel__cache *cache = accel__context_cache(ep->ctx, true);
+  if (!cache) {
+    snprintf(why, size,
+             "it is switched off: do without --no-cache (ACCEL_NO_CACHE), or give --cache-dir");
+    return false;
+  }
+  char *whole = cache_key(plugin, key);
+  const bool there = whole && accel__cache_has(cache, whole);
+  free(whole);
+  return there || accel__cache_takes(cache, bytes, why, size);
 }
 
 /* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they
@@ -273,5 +334,9 @@ void accel__init_host(accel_endpoint *ep) {
                                  .store_open = host_store_open,
                                  .store_get = host_store_get,
                                  .store_put = host_store_put,
-                                 .store_close = host_store_close};
+                                 .store_close = host_store_close,
+                                 .store_stream = host_store_stream,
+                                 .store_post = host_store_post,
+                                 .rows_map = host_rows_map,
+                                 .rows_unmap = host_rows_unmap};
 }

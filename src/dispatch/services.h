@@ -14,6 +14,11 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
 /* What the endpoint's rows have read so far. */
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);
 
+/* Has the context's cache an entry of the plugin's key, or could it take one of so many bytes?  false:
+ * *why is a sentence with a remedy. */
+bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const char *key,
+                           uint64_t bytes, char *why, size_t size);
+
 /* Of the endpoint's weights: what accel__program_identify takes. */
 uint64_t accel__weights_identity(const accel_endpoint *ep);
 

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "dispatch/precision.h"
+#include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "verify/support_matrix.h"
 #include "tasks/open.h"
@@ -101,7 +102,10 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
     status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
   if (status == ACCEL_OK) {
     write_numbers(&f, a->report->process, r);
-    if (!f.fits) advise_less(a, device, &precision, source, r);
+    if (*f.not_kept)
+      r->advice = keep(a, f.not_kept);
+    else if (!f.fits)
+      advise_less(a, device, &precision, source, r);
   }
   r->reason = status == ACCEL_OK ? "" : keep(a, accel__message());
   accel__source_free(&source);
@@ -173,6 +177,8 @@ static accel_status open_model(accel *ctx, const char *model, const accel_fit_pa
 static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
                              asking *a) {
   ACCEL_TRY(open_model(ctx, model, params, a));
+  /* as a load does: entries of the cache belong to the weights */
+  accel__program_identify(a->ep->model->program, accel__weights_identity(a->ep));
   const accel__processor *processor = accel__processor_for(a->ep);
   const uint64_t resident = accel__resident_bytes();
   a->tables = processor->tokenizer ? accel__tokenizer_bytes(processor->tokenizer) : 0;

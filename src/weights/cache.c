@@ -46,6 +46,22 @@ static bool open_entry(const accel__cache *c, const char *key, opened *o) {
   return false;
 }
 
+bool accel__cache_has(const accel__cache *c, const char *key) {
+  char name[ACCEL__CACHE_NAME];
+  accel__cache_file file;
+  const int directory = accel__cache_open_directory(c);
+  accel__cache_name(key, ".packed", name);
+  const int fd = directory < 0 ? -1 : accel__cache_open_file(directory, name);
+  bool there = fd >= 0 && accel__cache_file_open(fd, &file, NULL);
+  if (there) {
+    there = !strcmp(file.key, key) && accel__cache_file_count(&file) == file.n;
+    accel__cache_file_free(&file);
+  }
+  if (fd >= 0) close(fd);
+  if (directory >= 0) close(directory);
+  return there;
+}
+
 bool accel__cache_size(const accel__cache *c, const char *key, uint64_t *bytes) {
   opened o;
   if (!open_entry(c, key, &o)) return false;
@@ -95,8 +111,8 @@ static int put_file(int directory, accel__cache_file *file, const accel_plugin_p
   return error;
 }
 
-bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
-                      const accel_plugin_part *part, uint32_t n) {
+static bool put(const accel__cache *c, const char *key, const char *label,
+                const accel_plugin_part *part, uint32_t n) {
   char why[128];
   uint64_t bytes = 0;
   accel__cache_file file;
@@ -111,5 +127,15 @@ bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
   if (error) kept = accel__cache_declined(c, label, strerror_r(error, why, sizeof why));
   if (directory >= 0) close(directory);
   accel__cache_file_free(&file);
+  return kept;
+}
+
+/* The thread's message stays as it is: a string is put beside other work. */
+bool accel__cache_put(const accel__cache *c, const char *key, const char *label,
+                      const accel_plugin_part *part, uint32_t n) {
+  accel__failure before = {.status = ACCEL_OK};
+  accel__failure_keep(&before, ACCEL_ERROR_IO);
+  const bool kept = put(c, key, label, part, n);
+  accel__failure_raise(&before);
   return kept;
 }

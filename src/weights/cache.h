@@ -11,7 +11,8 @@
  *
  * Everything that is read is checked.  Whatever goes wrong (disk full, read-only, short, damaged,
  * another program's file) costs the time to pack again, and nothing else: no function here fails a
- * load.
+ * load.  What is not kept is said in the log, and of stores in the thread's message, too
+ * (core/status.h).
  *
  * An entry's last use is its modification time.  Past the limit the entries used longest ago go,
  * but none that somebody has open.
@@ -67,6 +68,16 @@ bool accel__cache_store_get(accel__cache_store *s, uint32_t index, void *out);
  * removed when the store is closed. */
 bool accel__cache_store_put(accel__cache_store *s, uint32_t index, const accel_plugin_part *part,
                             uint32_t n);
+/* From now on little of what is read and written stays in the page cache. */
+void accel__cache_store_bypass(accel__cache_store *s);
+/* Where segment `index`, which is there, lies in the file, and its checksum; *path is the file's
+ * while the entry is whole, valid as long as the store. */
+void accel__cache_store_segment(const accel__cache_store *s, uint32_t index,
+                                accel__cache_segment *out);
+const char *accel__cache_store_path(const accel__cache_store *s);
+/* A segment is read, by whatever way, as something else than was written: when it is damaged in the
+ * file, it is missing from now on.  true: it is. */
+bool accel__cache_store_recheck(accel__cache_store *s, uint32_t index);
 /* Gives the entry its name when all segments are there.  true: it has it. */
 bool accel__cache_store_commit(accel__cache_store *s);
 /* Frees the store; what was not committed stays as a part, for the next one.  NULL-safe. */
@@ -74,6 +85,8 @@ void accel__cache_store_close(accel__cache_store **s);
 
 /* ---- the directory ---- */
 
+/* Is there a whole entry of the key?  Segments are not read. */
+bool accel__cache_has(const accel__cache *c, const char *key);
 /* The limit in force, in bytes. */
 uint64_t accel__cache_limit(const accel__cache *c);
 /* Could an entry of so many bytes be written?  Nothing is.  false: *why is a sentence. */

@@ -31,11 +31,11 @@ int accel__cache_open_directory(const accel__cache *c) {
 }
 
 int accel__cache_make_directory(const accel__cache *c, const char *label) {
-  char why[128];
+  char why[512];
   if (!c->directory) return accel__cache_declined(c, label, "there is no cache directory"), -1;
   if (accel__make_directories(c->directory) != ACCEL_OK) {
-    accel__cache_declined(c, label, accel__message());
-    accel__clear_error();
+    snprintf(why, sizeof why, "%s", accel__message());
+    accel__cache_declined(c, label, why);
     return -1;
   }
   const int directory = accel__cache_open_directory(c);
@@ -69,6 +69,8 @@ void accel__cache_drop(const accel__cache *c, int directory, const char *name, c
 bool accel__cache_declined(const accel__cache *c, const char *label, const char *why) {
   accel__logf(c->log, ACCEL_LOG_INFO, "cache: %s is not kept in %s: %s", label,
               c->directory ? c->directory : "(nowhere)", why);
+  accel__fail(ACCEL_ERROR_IO, "%s is not kept in the cache %s: %s", label,
+              c->directory ? c->directory : "(nowhere)", why);
   return false;
 }
 
@@ -84,14 +86,14 @@ uint64_t accel__cache_limit(const accel__cache *c) {
 
 bool accel__cache_make_room(const accel__cache *c, const char *label, uint64_t bytes) {
   struct statvfs disk;
+  char why[512];
   uint64_t limit = accel__cache_limit(c);
   if (bytes > limit)
     return accel__cache_declined(c, label,
                                  "it is larger than the cache may be (ACCEL_CACHE_LIMIT)");
   if (accel__cache_prune(c, limit - bytes, NULL, NULL) != ACCEL_OK) {
-    accel__cache_declined(c, label, accel__message());
-    accel__clear_error();
-    return false;
+    snprintf(why, sizeof why, "%s", accel__message());
+    return accel__cache_declined(c, label, why);
   }
   if (!statvfs(c->directory, &disk) &&
       (uint64_t)disk.f_bavail * disk.f_frsize < bytes + spare_bytes)

@@ -26,7 +26,7 @@ bool accel__cache_lock(int fd, bool alone);
 void accel__cache_touch(int fd);
 /* Removes a file, with a line in the log. */
 void accel__cache_drop(const accel__cache *c, int directory, const char *name, const char *why);
-/* Says in the log that something is not kept; false. */
+/* Says in the log that something is not kept, and in the thread's message; false. */
 bool accel__cache_declined(const accel__cache *c, const char *label, const char *why);
 /* Room for `bytes` under the limit and on the disk; older entries go for it.  false: declined. */
 bool accel__cache_make_room(const accel__cache *c, const char *label, uint64_t bytes);

@@ -2,6 +2,7 @@
 #include "weights/cache_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -261,8 +262,16 @@ bool accel__cache_file_read(const accel__cache_file *f, uint32_t index, void *ou
   return accel__checksum_end(&sum) == s->sum;
 }
 
-/* Of a segment that has a record the record goes first. */
-static int forget(accel__cache_file *f, uint32_t index) {
+void accel__cache_file_flush(const accel__cache_file *f) {
+  /* pages that are to be written cannot be dropped */
+  if (sync_file_range(
+          f->fd, 0, 0,
+          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER))
+    (void)fdatasync(f->fd);
+  (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+int accel__cache_file_forget(accel__cache_file *f, uint32_t index) {
   static const accel__cache_segment none;
   f->segment[index].check = 0;
   return write_exactly(f->fd, &none, sizeof none,
@@ -274,7 +283,8 @@ int accel__cache_file_write(accel__cache_file *f, uint32_t index, const accel_pl
   accel__cache_segment *s = &f->segment[index];
   accel__checksum sum;
   uint64_t at = 0;
-  int error = s->check ? forget(f, index) : 0;
+  /* of a segment that has a record the record goes first */
+  int error = s->check ? accel__cache_file_forget(f, index) : 0;
   accel__checksum_begin(&sum);
   for (uint32_t i = 0; i < n && !error; i++) {
     if (part[i].n > s->bytes - at) return EINVAL;

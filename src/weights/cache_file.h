@@ -68,6 +68,10 @@ bool accel__cache_file_has(const accel__cache_file *f, uint32_t index);
 uint32_t accel__cache_file_count(const accel__cache_file *f);
 /* Reads a segment and checks it.  false: missing, damaged, or not to be read; out is undefined. */
 bool accel__cache_file_read(const accel__cache_file *f, uint32_t index, void *out);
+/* Writes what is in the page cache to the disk, and drops it there. */
+void accel__cache_file_flush(const accel__cache_file *f);
+/* Marks a segment as missing; 0 or errno. */
+int accel__cache_file_forget(accel__cache_file *f, uint32_t index);
 /* Writes a segment, whose size the parts must have: first the bytes, then the record.  0 or errno;
  * then it is missing. */
 int accel__cache_file_write(accel__cache_file *f, uint32_t index, const accel_plugin_part *part,

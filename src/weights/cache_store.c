@@ -15,10 +15,15 @@ struct accel__cache_store {
   const accel__cache *cache;
   int directory, fd;
   accel__cache_file file;
-  bool whole;          /* it has its name; else it is a part, which is locked */
-  atomic_bool refused; /* a write has failed: no more of them */
-  atomic_bool drop;    /* the part goes when the store is closed: the disk is full */
+  bool whole;                 /* it has its name; else it is a part, which is locked */
+  atomic_bool refused;        /* a write has failed: no more of them */
+  atomic_bool drop;           /* the part goes when the store is closed: the disk is full */
+  bool bypass;                /* the page cache */
+  _Atomic uint64_t unwritten; /* bytes put since the page cache was dropped */
+  char *path;                 /* of the whole entry */
 };
+
+enum { FLUSH_BYTES = 8 << 20 };
 
 /* Does the name still stand for the open file?  Another process may have renamed or removed it
  * before it was locked here. */
@@ -135,9 +140,22 @@ bool accel__cache_store_has(const accel__cache_store *s, uint32_t index) {
   return accel__cache_file_has(&s->file, index);
 }
 
+void accel__cache_store_bypass(accel__cache_store *s) { s->bypass = true; }
+
+void accel__cache_store_segment(const accel__cache_store *s, uint32_t index,
+                                accel__cache_segment *out) {
+  *out = s->file.segment[index];
+}
+
+const char *accel__cache_store_path(const accel__cache_store *s) { return s->path; }
+
 bool accel__cache_store_get(accel__cache_store *s, uint32_t index, void *out) {
   if (!accel__cache_file_has(&s->file, index)) return false;
-  if (accel__cache_file_read(&s->file, index, out)) return true;
+  const bool good = accel__cache_file_read(&s->file, index, out);
+  if (s->bypass)
+    (void)posix_fadvise(s->fd, (off_t)s->file.segment[index].offset,
+                        (off_t)s->file.segment[index].bytes, POSIX_FADV_DONTNEED);
+  if (good) return true;
   accel__logf(s->cache->log, ACCEL_LOG_INFO, "cache: segment %u of %s is damaged and is made again",
               index, s->file.label);
   return false;
@@ -152,24 +170,53 @@ static bool may_write(accel__cache_store *s) {
 bool accel__cache_store_put(accel__cache_store *s, uint32_t index, const accel_plugin_part *part,
                             uint32_t n) {
   char why[128];
-  if (index >= s->file.n || !may_write(s)) return false;
+  if (index >= s->file.n) return false;
+  if (!may_write(s))
+    return accel__cache_declined(s->cache, s->file.label,
+                                 s->whole ? "others read it" : "an earlier part of it was refused");
   const int error = accel__cache_file_write(&s->file, index, part, n);
   if (s->whole) (void)accel__cache_lock(s->fd, false);
+  if (s->bypass && atomic_fetch_add(&s->unwritten, s->file.segment[index].bytes) >= FLUSH_BYTES) {
+    atomic_store(&s->unwritten, 0);
+    accel__cache_file_flush(&s->file);
+  }
   if (!error) return true;
   if (atomic_exchange(&s->refused, true)) return false;
   if (!s->whole && (error == ENOSPC || error == EDQUOT)) atomic_store(&s->drop, true);
   return accel__cache_declined(s->cache, s->file.label, strerror_r(error, why, sizeof why));
 }
 
+bool accel__cache_store_recheck(accel__cache_store *s, uint32_t index) {
+  void *bytes = malloc(s->file.segment[index].bytes + 1);
+  const bool damaged =
+      bytes && accel__cache_file_has(&s->file, index) && !accel__cache_store_get(s, index, bytes);
+  free(bytes);
+  if (!damaged || !accel__cache_lock(s->fd, true)) return damaged;
+  (void)accel__cache_file_forget(&s->file, index);
+  (void)accel__cache_lock(s->fd, false);
+  return true;
+}
+
+/* The path, and no more of the file in the page cache than there was. */
+static bool finish(accel__cache_store *s) {
+  char name[ACCEL__CACHE_NAME];
+  accel__cache_name(s->file.key, ".packed", name);
+  if (s->bypass && atomic_exchange(&s->unwritten, 0)) accel__cache_file_flush(&s->file);
+  if (!s->path && asprintf(&s->path, "%s/%s", s->cache->directory, name) < 0) s->path = NULL;
+  return s->path != NULL;
+}
+
 bool accel__cache_store_commit(accel__cache_store *s) {
   char part[ACCEL__CACHE_NAME], name[ACCEL__CACHE_NAME], why[128];
   if (accel__cache_file_count(&s->file) != s->file.n) return false;
-  if (s->whole) return true;
+  if (s->whole) return finish(s);
   accel__cache_name(s->file.key, ".part", part);
   accel__cache_name(s->file.key, ".packed", name);
   if (renameat(s->directory, part, s->directory, name))
     return accel__cache_declined(s->cache, s->file.label, strerror_r(errno, why, sizeof why));
-  return s->whole = true;
+  s->whole = true;
+  (void)accel__cache_lock(s->fd, false); /* others may read it */
+  return finish(s);
 }
 
 void accel__cache_store_close(accel__cache_store **store) {
@@ -182,6 +229,7 @@ void accel__cache_store_close(accel__cache_store **store) {
   }
   close_file(s);
   if (s->directory >= 0) close(s->directory);
+  free(s->path);
   free(s);
   *store = NULL;
 }

@@ -8,6 +8,7 @@
 
 typedef struct row_slot {
   bool used, in_file; /* in_file: the reader has it */
+  bool segment;       /* of the store, else rows of a weight */
   uint32_t index;
   int64_t first, rows;
   float *computed; /* of rows that are not in one piece; NULL: not asked for yet */
@@ -15,7 +16,9 @@ typedef struct row_slot {
 
 struct accel__row_stream {
   const accel__source *source;
-  accel__range_reader *reader; /* NULL: random values */
+  accel__range_reader *reader; /* NULL: random values, and no store */
+  accel__cache_store *store;   /* NULL: none was given */
+  uint32_t store_file;         /* of the reader */
   row_slot *slot;
   uint32_t n;
   uint64_t slot_bytes;
@@ -25,10 +28,11 @@ struct accel__row_stream {
   } computed;
 };
 
+/* c NULL: of no files. */
 static accel_status open_reader(const accel__checkpoint *c, uint32_t slots, uint64_t slot_bytes,
                                 accel__range_reader **out) {
   uint32_t n = 0;
-  while (accel__checkpoint_file(c, n)) n++;
+  while (c && accel__checkpoint_file(c, n)) n++;
   const char **path = malloc((n + 1) * sizeof *path);
   accel__file_state *state = malloc((n + 1) * sizeof *state);
   accel_status status = path && state ? ACCEL_OK : accel__no_memory(n * sizeof *state);
@@ -67,6 +71,7 @@ void accel__row_stream_close(accel__row_stream **stream) {
   if (!s) return;
   for (uint32_t i = 0; s->slot && i < s->n; i++) free(s->slot[i].computed);
   accel__range_reader_close(&s->reader);
+  accel__cache_store_close(&s->store);
   pthread_mutex_destroy(&s->lock);
   free(s->slot);
   free(s);
@@ -83,6 +88,50 @@ accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_
   *to = (row_slot){.used = true, .in_file = in_file, .index = index, .first = first, .rows = rows};
   return ACCEL_OK;
 }
+
+/* ---- segments of the cache ---- */
+
+accel_status accel__row_stream_store(accel__row_stream *s, accel__cache_store *store) {
+  if (s->store) {
+    accel__cache_store_close(&store);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "the stream has a store already");
+  }
+  s->store = store;
+  if (!s->reader) ACCEL_TRY(open_reader(NULL, s->n, s->slot_bytes, &s->reader));
+  ACCEL_TRY(accel__range_reader_add(s->reader, accel__cache_store_path(store), &s->store_file));
+  for (uint32_t i = 0; accel__cache_store_has(store, i); i++) {
+    accel__cache_segment at;
+    accel__cache_store_segment(store, i, &at);
+    ACCEL_TRY(accel__range_reader_expect(s->reader, s->store_file, at.offset, at.bytes, at.sum));
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__row_stream_post_segment(accel__row_stream *s, uint32_t slot, uint32_t index) {
+  accel__cache_segment at;
+  if (slot >= s->n || s->slot[slot].used || !s->store || !accel__cache_store_has(s->store, index))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u, segment %u: in use, or not there",
+                       slot, s->n, index);
+  accel__cache_store_segment(s->store, index, &at);
+  ACCEL_TRY(accel__range_reader_post(s->reader, slot, s->store_file, at.offset, at.bytes));
+  s->slot[slot] = (row_slot){.used = true, .in_file = true, .segment = true, .index = index};
+  return ACCEL_OK;
+}
+
+static accel_status wait_segment(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out) {
+  out->dtype = ACCEL_PLUGIN_NO_DTYPE;
+  const accel_status status = accel__range_reader_wait(s->reader, slot, &out->data);
+  if (status == ACCEL_OK) return status;
+  accel__failure failure = {.status = ACCEL_OK};
+  accel__failure_keep(&failure, status);
+  if (accel__cache_store_recheck(s->store, s->slot[slot].index))
+    return accel__fail(status,
+                       "%s: segment %u is damaged: load the model again, then it is made anew",
+                       accel__cache_store_path(s->store), s->slot[slot].index);
+  return accel__failure_raise(&failure);
+}
+
+/* ---- rows of weights ---- */
 
 /* Rows that are in several pieces, or in no file. */
 static accel_status compute(accel__row_stream *s, row_slot *slot) {
@@ -105,6 +154,7 @@ accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_p
   if (slot >= s->n || !s->slot[slot].used)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u: nothing was posted", slot, s->n);
   row_slot *from = &s->slot[slot];
+  if (from->segment) return wait_segment(s, slot, out);
   if (from->in_file) {
     out->dtype = accel__source_row_dtype(s->source, from->index);
     return accel__range_reader_wait(s->reader, slot, &out->data);

@@ -14,7 +14,7 @@
 
 #include "core/config.h"
 #include "unit/cached.h"
-#include "weights/range_reader.h"
+#include "weights/row_stream.h"
 
 enum { N = 5 };
 static const uint64_t sizes[N] = {70000, 0, 1, 4096, 123457};
@@ -538,6 +538,90 @@ static void parts_are_listed_and_go(void **state) {
   free((char *)c.directory);
 }
 
+/* ---- streams over an entry ---- */
+
+static accel__source *no_weights(void) {
+  accel__source *source;
+  const accel__source_from from = {.seed = 1};
+  assert_int_equal(accel__source_new(NULL, 0, &from, NULL, &source), ACCEL_OK);
+  return source;
+}
+
+static accel__row_stream *stream_of(const accel__source *source, accel__cache_store *store) {
+  accel__row_stream *stream;
+  assert_int_equal(accel__row_stream_open(source, 2, sizes[N - 1], &stream), ACCEL_OK);
+  assert_int_equal(accel__row_stream_store(stream, store), ACCEL_OK);
+  return stream;
+}
+
+/* Segment i by way of slot `slot`; the status, and its bytes are right when that is ACCEL_OK. */
+static accel_status streams(accel__row_stream *stream, uint32_t slot, uint32_t i) {
+  accel_plugin_rows got;
+  assert_int_equal(accel__row_stream_post_segment(stream, slot, i), ACCEL_OK);
+  const accel_status status = accel__row_stream_wait(stream, slot, &got);
+  if (status == ACCEL_OK) {
+    uint8_t *wanted = bytes_of(i, sizes[i]);
+    assert_int_equal(got.dtype, ACCEL_PLUGIN_NO_DTYPE);
+    assert_int_equal((uintptr_t)got.data % 4096, 0);
+    assert_memory_equal(got.data, wanted, sizes[i]);
+    free(wanted);
+  }
+  accel__row_stream_release(stream, slot);
+  return status;
+}
+
+static void entries_are_streamed(void **state) {
+  (void)state;
+  accel__cache c = fresh("streamed");
+  accel__source *source = no_weights();
+  accel__cache_store *s = open_store(&c);
+  accel__cache_store_bypass(s);
+  for (uint32_t i = 0; i < N; i++) assert_true(put_in(s, i));
+  assert_false(accel__cache_has(&c, key));
+  assert_true(accel__cache_store_commit(s));
+  assert_true(accel__cache_has(&c, key));
+  assert_string_equal(accel__cache_store_path(s), only_file(&c));
+  accel__row_stream *stream = stream_of(source, s);
+  for (uint32_t round = 0; round < 2; round++)
+    for (uint32_t i = 0; i < N; i++)
+      if (sizes[i]) assert_int_equal(streams(stream, i % 2, i), ACCEL_OK);
+  assert_int_equal(accel__row_stream_post_segment(stream, 0, N), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__row_stream_store(stream, open_store(&c)), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__cache_prune(&c, 0, NULL, NULL), ACCEL_OK); /* it is open */
+  assert_true(accel__cache_has(&c, key));
+  accel__row_stream_close(&stream);
+  accel__source_free(&source);
+  free((char *)c.directory);
+}
+
+/* What is damaged before its first reading is seen, too, and is missing from then on. */
+static void damage_is_seen_by_streams(void **state) {
+  (void)state;
+  accel__cache c = fresh("damaged stream");
+  accel__source *source = no_weights();
+  accel__cache_segment at;
+  accel__cache_store *s = open_store(&c);
+  for (uint32_t i = 0; i < N; i++) assert_true(put_in(s, i));
+  assert_true(accel__cache_store_commit(s));
+  assert_false(accel__cache_store_recheck(s, 3));
+  accel__cache_store_segment(s, 3, &at);
+  flip(only_file(&c), (off_t)at.offset + 7);
+  accel__row_stream *stream = stream_of(source, s);
+  assert_int_equal(streams(stream, 0, 0), ACCEL_OK);
+  assert_int_equal(streams(stream, 0, 3), ACCEL_ERROR_IO);
+  assert_non_null(strstr(accel__message(), "segment 3 is damaged: load the model again"));
+  accel__row_stream_close(&stream);
+  assert_false(accel__cache_has(&c, key));
+  s = open_store(&c);
+  assert_false(accel__cache_store_has(s, 3));
+  assert_true(put_in(s, 3) && accel__cache_store_commit(s));
+  stream = stream_of(source, s);
+  assert_int_equal(streams(stream, 0, 3), ACCEL_OK);
+  accel__row_stream_close(&stream);
+  accel__source_free(&source);
+  free((char *)c.directory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(segments_come_in_any_order),
@@ -553,6 +637,8 @@ int main(void) {
       cmocka_unit_test(limits_hold),
       cmocka_unit_test(read_only_places_are_read),
       cmocka_unit_test(parts_are_listed_and_go),
+      cmocka_unit_test(entries_are_streamed),
+      cmocka_unit_test(damage_is_seen_by_streams),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
