@@ -56,7 +56,7 @@ uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_form
 /* ---- segments ---- */
 
 uint64_t cpu_segment_bytes(const accel_plugin_program *program, const accel_plugin_format *format) {
-  enum { LEAST = 128 << 10, MOST = 4 << 20, SHARE = 64 };
+  enum { LEAST = 128 << 10, MOST = 2 << 20, SHARE = 64 };
   uint64_t all = 0;
   for (uint32_t i = 0; i < program->n_weight; i++)
     if (cpu_is_coded(&format[i])) all += kit_format_bytes(&program->weight[i], &format[i]);

@@ -59,8 +59,8 @@ typedef struct cpu_blocks {
   uint64_t segment_bytes; /* cpu_segment_bytes */
 } cpu_blocks;
 
-/* Bytes of a segment, at most, where a panel is less: up to 4 MiB, which the disk reads at its full
- * rate, but a small part of the model. */
+/* Bytes of a segment, at most, where a panel is less: up to 2 MiB, some of which ahead keep the disk
+ * busy, but a small part of the model. */
 uint64_t cpu_segment_bytes(const accel_plugin_program *program, const accel_plugin_format *format);
 
 /* Appends a block; false: no memory. */

@@ -166,13 +166,22 @@ static void find_tables(const cpu_self *s, const uint8_t *row_dtype) {
         s->weight[i].gathered && !s->weight[i].raw && row_dtype[i] != ACCEL_PLUGIN_NO_DTYPE;
 }
 
+static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
+  for (uint32_t i = 0; i < e->n_out; i++)
+    if (e->out[i] == tensor) return true;
+  return false;
+}
+
+/* Of several outputs by one linear (logits of all rows, or of the last ones) a run makes one. */
 static void count_uses(const cpu_self *s, cpu_streaming *t) {
   const accel_plugin_program *p = s->program;
   const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
   for (uint32_t i = 0; p->n_entry && i < e->n_node; i++) {
     uint32_t first, n;
     cpu_stream_segments((void *)(uintptr_t)s, (uint32_t)e->node[i], &first, &n);
-    for (uint32_t k = 0; k < n; k++) t->segment[first + k].uses++;
+    const bool output = n && is_output(e, p->node[e->node[i]].out[0]);
+    for (uint32_t k = 0; k < n; k++)
+      if (!output || !t->segment[first + k].uses) t->segment[first + k].uses++;
   }
 }
 
@@ -241,7 +250,7 @@ static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o
     if (t->slot_bytes > least)
       t->slot_bytes = larger(least, t->slot_bytes / 2);
     else if (t->slots > LEAST_SLOTS)
-      t->slots /= 2;
+      t->slots -= 2;
     else
       break;
   }
