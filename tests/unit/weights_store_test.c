@@ -362,7 +362,7 @@ static void killed_writers_are_continued(void **state) {
   (void)state;
   enum { KILLS = 20 };
   accel__cache c = fresh("killed");
-  uint8_t *all = bytes_of(7, EACH + MANY);
+  uint8_t *all = bytes_of(7, EACH + 2 * MANY);
   uint64_t seed = 1;
   uint32_t between = 0;
   const int64_t begin = now_ns();
