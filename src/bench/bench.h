@@ -29,6 +29,10 @@ typedef struct bench_params {
   uint32_t new_tokens;
   /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
   bool transcribes;
+  /* A model whose weights are read again for each token: each generation beside a read of the same
+   * bytes alone, in turn.  new_tokens 2 at least. */
+  bool streams;
+  uint64_t memory_limit; /* of the context; 0: none */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -74,7 +78,20 @@ typedef struct bench_round {
   /* [iters] of a generation: to the first token of every sequence, and from there; of a
    * transcription: the encoder alone, and from the first token to the last */
   double *prefill_ms, *decode_ms;
+  /* of a streaming model: [iters x (new_tokens - 1)] from token to token; [iters] of reading what a
+   * token reads, alone; else NULL */
+  double *token_ms, *raw_ms;
 } bench_round;
+
+/* What bench_params.streams is for; all 0 without it. */
+typedef struct bench_stream {
+  uint64_t resident, staging; /* weights in memory; through which the others pass, bytes */
+  uint64_t read;              /* by a token (a step of the batch) */
+  double token_p50_ms, token_p95_ms;
+  /* medians over generations: while tokens are made; alone; one by the other */
+  double gbytes_per_s, raw_gbytes_per_s, raw_share;
+  double wait_share; /* of the time of all generations */
+} bench_stream;
 
 /* what the lengths count */
 typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind;
@@ -92,8 +109,11 @@ typedef struct bench_result {
   uint32_t new_tokens;                              /* of each sequence; 0: nothing is decoded */
   double decode_tokens_per_s, decoder_ms_per_token; /* all sequences together; one step of them */
   bool transcribes;                                 /* a sound to text; */
-  double encoder_ms;                                /* median */
-  double load_ms;                                   /* median of the rounds */
+  bool streams;
+  bench_stream stream;
+  uint64_t memory_limit; /* 0: none */
+  double encoder_ms;     /* median */
+  double load_ms;        /* median of the rounds */
   uint64_t peak_rss_bytes;
   char output[64]; /* the tensor that was computed: "last_hidden_state" */
   char device[64], precision[32], implementation_type[32], driver[160], weights[64], model[512];

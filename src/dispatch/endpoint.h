@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 
 #include "dispatch/context.h"
+#include "dispatch/run_clock.h"
+#include "dispatch/run_limits.h"
 #include "modeling/model.h"
 #include "weights/row_stream.h"
 
@@ -26,7 +28,13 @@ typedef struct accel__streaming {
   uint64_t staging;  /* memory through which the others pass */
   uint64_t read;     /* by a run of the entry that is run most */
   uint64_t least;    /* the smallest memory limit under which the model runs */
+  struct {
+    uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
+  } load;
 } accel__streaming;
+
+/* tokens in one KV page of a streaming endpoint, and of others */
+enum { ACCEL__STREAM_PAGE_ROWS = 64, ACCEL__PAGE_ROWS = 256 };
 
 /* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
 typedef struct accel__placed {
@@ -39,6 +47,7 @@ typedef struct accel__placed {
       *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
+  accel__run_limits limits;   /* of generations */
 } accel__placed;
 
 struct accel_endpoint {
@@ -63,6 +72,7 @@ struct accel_endpoint {
   uint32_t n_keep;
   /* held for reading by runs, for writing by a change of precision; made by place */
   pthread_rwlock_t in_use;
+  accel__run_clock run_clock; /* of a streaming endpoint's runs; made by place */
   /* open; while there are any the precision stays.  Changed under in_use */
   uint32_t sessions;
   accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */

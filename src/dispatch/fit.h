@@ -13,6 +13,9 @@ typedef struct accel__fit_work {
   uint32_t side;   /* of pictures in pixels, and samples of sounds; 0: typical */
   uint64_t more;   /* tokens that states hold beside them: generated ones */
   uint64_t tables; /* bytes of the process beside what is planned: the tokenizer's */
+  /* How the load streams, which this work does not change (budget 0: it does not); NULL: that is to
+   * be planned, for this work. */
+  const accel__streaming *loaded;
 } accel__fit_work;
 
 typedef struct accel__fit {
@@ -47,9 +50,6 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work,
                                  accel__fit *out);
-/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not. */
-accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
-
 /* The weights of the endpoint's program in a precision's formats. */
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
                                     accel__arena *arena, accel__source **out);

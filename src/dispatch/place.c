@@ -6,7 +6,7 @@
 
 #include "core/text.h"
 #include "dispatch/endpoint.h"
-#include "dispatch/fit.h"
+#include "dispatch/planner.h"
 #include "dispatch/precision.h"
 #include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
@@ -43,25 +43,39 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device,
                      "%s", error.message);
 }
 
+/* What a load with streaming took. */
+static void note_load(accel__placed *c, uint64_t ns) {
+  accel__range_counters n = {0};
+  if (c->rows) accel__row_stream_count(c->rows, &n);
+  c->streaming.load.bytes = n.bytes;
+  c->streaming.load.wait_ns = n.wait_ns;
+  c->streaming.load.ns = ns;
+}
+
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
-static accel_status load(accel_endpoint *ep, accel__device *device) {
+static accel_status load(accel_endpoint *ep, accel__device *device,
+                         const accel__place_request *request) {
   accel__placed *c = &ep->placed;
-  accel__fit fit;
+  accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
-  ACCEL_TRY(accel__fit_estimate(ep, device, &c->precision, c->source, &(accel__fit_work){0}, &fit));
-  ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
-  c->streaming = fit.streaming;
-  if (!fit.streaming.budget) return init_plugin(ep, device, NULL);
+  const accel__plan_for to = {ep, device, &c->precision, c->source};
+  ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
+  ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+  c->streaming = plan.loaded;
+  c->limits = plan.limits;
+  if (!c->streaming.budget) return init_plugin(ep, device, NULL);
   /* pages of a mapping would count; an endpoint that is there already uses them */
   if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
   const uint32_t n = accel__program_view(ep->model->program)->n_weight;
   uint8_t *row_dtype = malloc(n + 1);
   if (!row_dtype) return accel__no_memory(n);
   accel__source_row_dtypes(c->source, n, row_dtype);
+  const uint64_t begin = accel__now_ns();
   const accel_status status = init_plugin(ep, device, row_dtype);
   free(row_dtype);
+  if (status == ACCEL_OK) note_load(c, accel__now_ns() - begin);
   return status;
 }
 
@@ -74,7 +88,7 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
       .plugin = device->plugin, .device = device->index, .device_info = device->facts};
   accel_status status = accel__endpoint_precision(
       ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->placed.precision);
-  if (status == ACCEL_OK) status = load(ep, device);
+  if (status == ACCEL_OK) status = load(ep, device, request);
   if (status != ACCEL_OK) {
     accel__row_stream_close(&ep->placed.rows);
     accel__source_free(&ep->placed.source);
@@ -183,7 +197,9 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
 static accel_status remember(accel_endpoint *ep, accel__device *device,
                              const accel__place_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!ep->placed_on) accel__run_clock_init(&ep->run_clock);
   ep->placed_on = device;
+  accel__offer_progress(ep, ep->placed.streaming.budget != 0);
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
                       strcmp(ep->placed.precision.name, "fp32") != 0;
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
@@ -297,6 +313,7 @@ static accel_status widen(accel_endpoint *ep) {
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   ep->placed = wide;
+  accel__offer_progress(ep, wide.streaming.budget != 0);
   ep->may_fall_back = false;
   return report_fall_back(ep, old.name);
 }
@@ -322,6 +339,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
+  if (ep->placed_on) accel__run_clock_destroy(&ep->run_clock);
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);

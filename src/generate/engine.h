@@ -133,7 +133,8 @@ void accel__request_end(accel__request *r, const accel__stepper *model);
 typedef struct accel__engine {
   const accel__stepper *model;
   accel__request *active; /* in the order in which they joined */
-  uint32_t step_tokens;   /* most tokens of one run; 0: 2048.  Longer prompts are fed in parts */
+  /* Most tokens of one run; 0: the stepper's limit, else 2048.  Longer prompts are fed in parts. */
+  uint32_t step_tokens;
   /* private */
   accel__logits_scratch scratch;
   float *work; /* [vocab] */

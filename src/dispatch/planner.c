@@ -1,0 +1,249 @@
+/* planner.c - plans over the estimates of fit.c; times over what was measured. */
+#include "dispatch/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dispatch/device_rate.h"
+#include "dispatch/disk_speed.h"
+#include "dispatch/precision.h"
+#include "dispatch/stored.h"
+#include "models/model_build.h"
+
+enum {
+  STEP_TOKENS = 2048,    /* of a step where no limit is given: as the engine has it */
+  LEAST_STEP_TOKENS = 64 /* a step of prompts is not made smaller */
+};
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static bool generates(const accel_endpoint *ep) {
+  return accel__model_entry_of(ep->model, "decode") != NULL;
+}
+
+static accel_status estimate(const accel__plan_for *f, const accel__fit_work *work,
+                             accel__fit *out) {
+  return accel__fit_estimate(f->ep, f->device, f->precision, f->source, work, out);
+}
+
+/* ---- what runs may take ---- */
+
+/* Memory of a run of so many rows, beside states. */
+static uint64_t run_bytes(const accel__fit *f) {
+  return f->estimate.scratch + f->staging + f->estimate.host_staging;
+}
+
+/* What the limit leaves beside weights is shared by a step's activations, at most half of it where that
+ * can be, and the states of the sequences.  load: the estimate of the load. */
+static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
+                                accel__run_limits *out) {
+  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
+                 left = limit > weights ? limit - weights : 0;
+  accel__fit step = {0};
+  uint32_t rows = STEP_TOKENS;
+  *out = (accel__run_limits){0};
+  if (!limit || !load->fits || !generates(f->ep)) return ACCEL_OK;
+  for (;; rows /= 2) {
+    ACCEL_TRY(estimate(
+        f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
+        &step));
+    if (run_bytes(&step) <= left / 2 || rows <= LEAST_STEP_TOKENS) break;
+  }
+  *out = (accel__run_limits){
+      .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
+      .per_token = step.estimate.state_per_token,
+      .per_sequence = step.estimate.state_fixed + step.staging,
+      .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+      .step_tokens = rows};
+  return ACCEL_OK;
+}
+
+/* ---- plans ---- */
+
+/* The work as it runs under the limits: rows of a step, sequences at once. */
+static accel__fit_work within(const accel__fit_work *work, const accel__run_limits *l,
+                              uint32_t *at_once) {
+  accel__fit_work out = *work;
+  const uint32_t batch = work->batch ? work->batch : 1;
+  *at_once = batch;
+  if (!l->state_bytes || !work->tokens) return out;
+  const uint64_t each = accel__run_limits_need(l, (work->tokens + work->more) / batch, 1),
+                 most = l->state_bytes / (each ? each : 1);
+  if (most < batch) *at_once = most ? (uint32_t)most : 1;
+  out.batch = *at_once;
+  out.tokens = work->tokens / batch * *at_once;
+  out.more = work->more / batch * *at_once;
+  if (!out.rows || out.rows > l->step_tokens) out.rows = l->step_tokens;
+  return out;
+}
+
+accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
+                              accel__plan *out) {
+  uint64_t limit;
+  *out = (accel__plan){.at_once = work->batch ? work->batch : 1};
+  ACCEL_TRY(accel__context_memory_limit(f->ep->ctx, &limit));
+  ACCEL_TRY(estimate(f, &(accel__fit_work){0}, &out->fit));
+  out->loaded = out->fit.streaming;
+  ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
+  if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
+  if (!limit) return estimate(f, work, &out->fit);
+  if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
+  accel__fit_work runs = within(work, &out->limits, &out->at_once);
+  runs.loaded = &out->loaded;
+  return estimate(f, &runs, &out->fit);
+}
+
+/* ---- times ---- */
+
+/* What the linears of an entry read in one run of one row. */
+typedef struct entry_work {
+  uint64_t elements; /* of their weights */
+  bool known;        /* false: experts, whose choice nobody knows before */
+  int32_t weight;    /* the first of them; -1: none */
+} entry_work;
+
+static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entry *e) {
+  entry_work out = {.known = true, .weight = -1};
+  for (uint32_t i = 0; i < e->n_node; i++) {
+    const accel_plugin_node *n = &p->node[e->node[i]];
+    out.known &= n->op != ACCEL_PLUGIN_OP_MOE;
+    for (uint32_t k = 0; k < n->n_in && n->op == ACCEL_PLUGIN_OP_LINEAR; k++) {
+      const int32_t w = n->in[k] < 0 ? -1 : p->tensor[n->in[k]].weight;
+      if (w < 0 || p->weight[w].rank < 2) continue;
+      out.elements += (uint64_t)p->weight[w].dim[0] * (uint64_t)p->weight[w].dim[1];
+      if (out.weight < 0) out.weight = w;
+    }
+  }
+  return out;
+}
+
+static const accel_plugin_entry *entry_named(const accel_endpoint *ep, const char *name) {
+  const int32_t i = accel__endpoint_entry(ep, name);
+  return i < 0 ? NULL : &accel__program_view(ep->model->program)->entry[i];
+}
+
+static uint64_t all_elements(const accel_plugin_program *p) {
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];
+    all += n;
+  }
+  return all;
+}
+
+/* Bytes of weights in memory that a row passes. */
+static double resident_bytes(const accel_endpoint *ep, const accel__fit *fit,
+                             const entry_work *work) {
+  const uint64_t all = all_elements(accel__program_view(ep->model->program));
+  if (fit->streaming.budget) return (double)fit->streaming.resident;
+  return all ? (double)fit->estimate.weights * (double)work->elements / (double)all : 0;
+}
+
+static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit,
+                              const accel__device_rate *rate, const entry_work *work, double rows) {
+  double seconds = resident_bytes(ep, fit, work) / rate->resident;
+  if (fit->streaming.budget) seconds += (double)fit->streaming.read / rate->streamed;
+  return seconds + (rows - 1) * (double)work->elements * rate->row_seconds;
+}
+
+accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
+                                  const accel__fit_work *work, accel__plan_times *out) {
+  const accel_plugin_program *p = accel__program_view(f->ep->model->program);
+  const accel_plugin_entry *decode = entry_named(f->ep, "decode");
+  const accel__fit *fit = &plan->fit;
+  accel__device_rate rate;
+  *out = (accel__plan_times){0};
+  if (!decode || !fit->fits) return ACCEL_OK;
+  if (f->ep->checkpoint)
+    out->disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
+  if (fit->streaming.budget && out->disk > 0)
+    out->reading = (double)fit->streaming.read / out->disk;
+  const entry_work step = work_of(p, decode);
+  ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
+  if (!step.known || step.weight < 0) return ACCEL_OK;
+  const uint8_t row_dtype = fit->streaming.budget
+                                ? accel__source_row_dtype(f->source, (uint32_t)step.weight)
+                                : ACCEL_PLUGIN_NO_DTYPE;
+  accel__device_rate_measure(f->device, f->precision->name, row_dtype, f->ep->ctx->pool,
+                             &f->ep->host, &rate);
+  if (!(rate.resident > 0) || (fit->streaming.budget && !(rate.streamed > 0))) return ACCEL_OK;
+  out->compute = compute_seconds(f->ep, fit, &rate, &step, plan->at_once);
+  if (fit->streaming.budget && !(out->disk > 0)) return ACCEL_OK;
+  out->token = out->compute > out->reading ? out->compute : out->reading;
+  if (!(rate.row_seconds > 0) || !(out->disk > 0)) return ACCEL_OK;
+  /* the load reads what stays; each step of the prompts all that is streamed */
+  const double rows = (double)larger(1, work->tokens / (work->batch ? work->batch : 1)) *
+                      plan->at_once,
+               most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
+  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
+  out->first = (double)stays / out->disk;
+  for (double done = 0; done < rows; done += most) {
+    const double now = rows - done < most ? rows - done : most,
+                 compute = compute_seconds(f->ep, fit, &rate, &step, now);
+    out->first += compute > out->reading ? compute : out->reading;
+  }
+  return ACCEL_OK;
+}
+
+/* ---- refusals ---- */
+
+static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
+/* The precision with the largest weights that fits under the same limit; NULL: none. */
+static const char *other_precision(const accel__plan_for *f, const char *const *keep_fp32,
+                                   uint32_t n_keep) {
+  const char *best = NULL;
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < accel__precision_count; i++) {
+    accel__arena arena = {0};
+    accel__source *source = NULL;
+    accel_plugin_precision precision;
+    accel__plan plan = {0};
+    const char *name = accel__precision_names[i];
+    accel_status status =
+        !strcmp(name, f->precision->name)
+            ? ACCEL_ERROR_PRECISION
+            : accel__endpoint_precision(f->ep, name, keep_fp32, n_keep, &arena, &precision);
+    if (status == ACCEL_OK) status = accel__ask_supports(f->ep, f->device, &precision);
+    if (status == ACCEL_OK) status = accel__endpoint_source(f->ep, &precision, &arena, &source);
+    const accel__plan_for other = {f->ep, f->device, &precision, source};
+    if (status == ACCEL_OK) status = accel__plan_make(&other, &(accel__fit_work){0}, &plan);
+    if (status == ACCEL_OK && plan.fit.fits && plan.fit.estimate.weights > most) {
+      most = plan.fit.estimate.weights;
+      best = name;
+    }
+    accel__source_free(&source);
+    accel__arena_free(&arena);
+  }
+  accel__clear_error();
+  return best;
+}
+
+accel_status accel__plan_check(const accel__plan_for *f, const accel__plan *plan,
+                               const char *const *keep_fp32, uint32_t n_keep) {
+  const accel__fit *fit = &plan->fit;
+  const double mb = 1.0 / (1 << 20);
+  if (fit->fits) return ACCEL_OK;
+  char limit[160] = "", precision[96] = "";
+  if (fit->streaming.least)
+    snprintf(limit, sizeof limit,
+             "; with --memory %lluM it runs, its weights being read again in each run",
+             (unsigned long long)mebibytes(fit->streaming.least));
+  else if (fit->whole)
+    snprintf(limit, sizeof limit, "; --memory %lluM is enough (%s weights here are not streamed)",
+             (unsigned long long)mebibytes(fit->whole), f->precision->name);
+  const char *other = other_precision(f, keep_fp32, n_keep);
+  if (other)
+    snprintf(precision, sizeof precision, "; with --precision %s it fits in what is there", other);
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
+                     "%.1f, state %.1f), but %.1f "
+                     "MiB are there%s%s",
+                     mb * (double)fit->peak, f->device->info.name, f->precision->name,
+                     mb * (double)fit->estimate.weights,
+                     mb * (double)(fit->estimate.peak_load - fit->estimate.weights),
+                     mb * (double)fit->estimate.scratch, mb * (double)fit->state,
+                     mb * (double)fit->limit, limit, precision);
+}
