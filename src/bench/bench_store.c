@@ -72,9 +72,10 @@ static int insert_run(const bench_db *db, const bench_result *r) {
       "decoder_ms_per_token, encoder_ms, uid, machine_ref, device_ref, build_ref, "
       "stream_resident_bytes, stream_staging_bytes, stream_read_bytes, token_p50_ms, token_p95_ms, "
       "stream_gbytes_per_s, raw_gbytes_per_s, stream_raw_share, stream_wait_share)"
-      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), "
-      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), "
-      "nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), "
+      "nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?, ?, ?)";
   const accel_device_info device = device_of(r);
   bench_refs refs;
   bench_binder b;

@@ -13,8 +13,8 @@
 enum {
   K = 2048,
   WEIGHT_BYTES = 64 << 20, /* as they are stored: more than a core's share of a cache */
-  STREAM_BUDGET = 96 << 20,
-  STREAM_TIMES = 6, /* the streamed layer is so many times as large */
+  STAGING_SHARE = 4,       /* of a budget a plugin takes no more than so many parts for staging */
+  STREAM_TIMES = 3, /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
   MAX_SLOTS = 64,
   ROWS = 16, /* of the run with several */
   ROUNDS = 3
@@ -259,15 +259,15 @@ static void measure_resident(measuring *m, const char *precision, accel__device_
 }
 
 static void measure_streamed(measuring *m, const char *precision, const rate_host *h,
-                             accel__device_rate *out) {
+                             uint64_t staging, accel__device_rate *out) {
   accel__arena arena = {0};
   accel_plugin_estimate e;
-  const int64_t n = STREAM_TIMES * (WEIGHT_BYTES / (int64_t)h->row_bytes);
+  const uint64_t budget = STAGING_SHARE * staging;
+  const int64_t n = (int64_t)((STREAM_TIMES * (uint64_t)WEIGHT_BYTES + budget) / h->row_bytes);
   if (out->resident > 0 && set_precision(m, precision, n, &arena)) {
     m->options.row_dtype = &h->row_dtype;
-    m->options.stream_budget = STREAM_BUDGET;
-    if (ask_estimate(m, &e) && e.stream_least && e.stream_least <= STREAM_BUDGET &&
-        open_layer(m, n)) {
+    m->options.stream_budget = budget;
+    if (ask_estimate(m, &e) && e.stream_least && e.stream_least <= budget && open_layer(m, n)) {
       const double seconds = time_run(m, 1) - (double)e.stream_resident / out->resident;
       if (seconds > 0) out->streamed = (double)e.stream_read / seconds;
     }
@@ -277,8 +277,8 @@ static void measure_streamed(measuring *m, const char *precision, const rate_hos
 }
 
 void accel__device_rate_measure(const accel__device *device, const char *precision,
-                                uint8_t row_dtype, accel__pool *pool, const accel_plugin_host *host,
-                                accel__device_rate *out) {
+                                uint8_t row_dtype, uint64_t staging, accel__pool *pool,
+                                const accel_plugin_host *host, accel__device_rate *out) {
   rate_host h = {.row_dtype = row_dtype,
                  .row_bytes = accel_row_bytes(
                      row_dtype == ACCEL_PLUGIN_NO_DTYPE ? ACCEL_PLUGIN_F32 : row_dtype, K)};
@@ -293,7 +293,7 @@ void accel__device_rate_measure(const accel__device *device, const char *precisi
     m->host = make_host(&h, host);
     accel__pool_enter(pool, UINT32_MAX, &turn);
     measure_resident(m, precision, out);
-    if (row_dtype != ACCEL_PLUGIN_NO_DTYPE) measure_streamed(m, precision, &h, out);
+    if (row_dtype != ACCEL_PLUGIN_NO_DTYPE) measure_streamed(m, precision, &h, staging, out);
     accel__pool_leave(&turn);
     accel__clear_error();
   }

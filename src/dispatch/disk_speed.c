@@ -14,32 +14,31 @@ static const uint64_t measure_ns = 200000000;
 /* An entry of the cache. */
 typedef struct remembered {
   int64_t time; /* seconds since 1970 */
-  double bytes_per_second;
+  accel__disk disk;
 } remembered;
 
-static bool recall(const accel__cache *cache, const char *key, double *speed) {
+static bool recall(const accel__cache *cache, const char *key, accel__disk *out) {
   remembered r;
   uint64_t bytes;
   if (!cache || !accel__cache_size(cache, key, &bytes) || bytes != sizeof r ||
       !accel__cache_get(cache, key, &r, sizeof r))
     return false;
   const int64_t age = (int64_t)time(NULL) - r.time;
-  *speed = r.bytes_per_second;
-  return age >= 0 && age<DAY_SECONDS && * speed> 0;
+  *out = r.disk;
+  return age >= 0 && age < DAY_SECONDS && out->bytes_per_second > 0;
 }
 
-static void keep(const accel__cache *cache, const char *key, double speed) {
-  const remembered r = {(int64_t)time(NULL), speed};
+static void keep(const accel__cache *cache, const char *key, const accel__disk *disk) {
+  const remembered r = {(int64_t)time(NULL), *disk};
   const accel_plugin_part part = {&r, sizeof r};
   if (cache) (void)accel__cache_put(cache, key, key, &part, 1);
 }
 
 /* Segment after segment of the file, from its begin again where it ends. */
-static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes, double *speed) {
+static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes, accel__disk *out) {
   const uint64_t segment = file_bytes < SEGMENT ? file_bytes : SEGMENT, n = file_bytes / segment,
                  begin = accel__now_ns();
   uint64_t posted = 0, done = 0, now = begin;
-  *speed = 0;
   while (done < posted || now - begin < measure_ns) {
     for (; posted < done + SLOTS && now - begin < measure_ns; posted++)
       ACCEL_TRY(accel__range_reader_post(r, (uint32_t)(posted % SLOTS), 0, posted % n * segment,
@@ -50,34 +49,37 @@ static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes
     done++;
     now = accel__now_ns();
   }
-  *speed = 1e9 * (double)(done * segment) / (double)(now - begin);
+  accel__range_counters n_read;
+  accel__range_reader_count(r, &n_read);
+  *out = (accel__disk){1e9 * (double)(done * segment) / (double)(now - begin),
+                       1e-9 * (double)n_read.check_ns / (double)(done * segment)};
   return ACCEL_OK;
 }
 
-static double measure(const char *path, const accel__file_state *state) {
+static accel__disk measure(const char *path, const accel__file_state *state) {
   const accel__range_options options = {.slots = SLOTS, .slot_bytes = SEGMENT};
   accel__range_reader *r;
-  double speed = 0;
+  accel__disk disk = {0};
   accel_status status = accel__range_reader_open(&path, state, 1, &options, &r);
-  if (status == ACCEL_OK) status = read_for_a_while(r, state->bytes, &speed);
+  if (status == ACCEL_OK) status = read_for_a_while(r, state->bytes, &disk);
   accel__range_reader_close(&r);
   if (status != ACCEL_OK) accel__clear_error();
-  return status == ACCEL_OK ? speed : 0;
+  return disk;
 }
 
-double accel__disk_speed(const accel__checkpoint *c, const accel__cache *cache) {
+accel__disk accel__disk_speed(const accel__checkpoint *c, const accel__cache *cache) {
   uint32_t largest = 0;
   for (uint32_t i = 1; accel__checkpoint_file(c, i); i++)
     if (accel__checkpoint_file_state(c, i)->bytes > accel__checkpoint_file_state(c, largest)->bytes)
       largest = i;
-  if (!accel__checkpoint_file(c, 0)) return 0;
+  accel__disk disk = {0};
+  if (!accel__checkpoint_file(c, 0)) return disk;
   const accel__file_state *state = accel__checkpoint_file_state(c, largest);
-  if (state->bytes < LEAST_BYTES) return 0;
+  if (state->bytes < LEAST_BYTES) return disk;
   char key[64];
-  double speed;
   snprintf(key, sizeof key, "speed of disk %llx", (unsigned long long)state->device);
-  if (recall(cache, key, &speed)) return speed;
-  speed = measure(accel__checkpoint_file(c, largest), state);
-  if (speed > 0) keep(cache, key, speed);
-  return speed;
+  if (recall(cache, key, &disk)) return disk;
+  disk = measure(accel__checkpoint_file(c, largest), state);
+  if (disk.bytes_per_second > 0) keep(cache, key, &disk);
+  return disk;
 }

@@ -141,11 +141,38 @@ static double resident_bytes(const accel_endpoint *ep, const accel__fit *fit,
   return all ? (double)fit->estimate.weights * (double)work->elements / (double)all : 0;
 }
 
-static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit,
-                              const accel__device_rate *rate, const entry_work *work, double rows) {
-  double seconds = resident_bytes(ep, fit, work) / rate->resident;
-  if (fit->streaming.budget) seconds += (double)fit->streaming.read / rate->streamed;
-  return seconds + (rows - 1) * (double)work->elements * rate->row_seconds;
+/* What times follow from. */
+typedef struct speeds {
+  accel__disk disk;
+  accel__device_rate rate;
+  uint32_t workers;
+  entry_work work;
+} speeds;
+
+/* Checks of what is read take their part of the same processors. */
+static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit, const speeds *s,
+                              double rows) {
+  double seconds = resident_bytes(ep, fit, &s->work) / s->rate.resident;
+  if (fit->streaming.budget)
+    seconds += (double)fit->streaming.read *
+               (1 / s->rate.streamed + (fit->of_process ? s->disk.check_seconds / s->workers : 0));
+  return seconds + (rows - 1) * (double)s->work.elements * s->rate.row_seconds;
+}
+
+/* The load reads what stays; each step of the prompts all that is streamed. */
+static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
+                            const accel__fit_work *work, const speeds *s, double reading) {
+  const accel__fit *fit = &plan->fit;
+  const double rows =
+      (double)larger(1, work->tokens / (work->batch ? work->batch : 1)) * plan->at_once;
+  const double most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
+  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
+  double seconds = (double)stays / s->disk.bytes_per_second;
+  for (double done = 0; done < rows; done += most) {
+    const double compute = compute_seconds(f->ep, fit, s, rows - done < most ? rows - done : most);
+    seconds += compute > reading ? compute : reading;
+  }
+  return seconds;
 }
 
 accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
@@ -153,37 +180,26 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   const accel_plugin_program *p = accel__program_view(f->ep->model->program);
   const accel_plugin_entry *decode = entry_named(f->ep, "decode");
   const accel__fit *fit = &plan->fit;
-  accel__device_rate rate;
+  const bool streams = fit->streaming.budget != 0;
   *out = (accel__plan_times){0};
   if (!decode || !fit->fits) return ACCEL_OK;
+  speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
   if (f->ep->checkpoint)
-    out->disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
-  if (fit->streaming.budget && out->disk > 0)
-    out->reading = (double)fit->streaming.read / out->disk;
-  const entry_work step = work_of(p, decode);
+    s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
+  out->disk = s.disk.bytes_per_second;
+  if (streams && out->disk > 0) out->reading = (double)fit->streaming.read / out->disk;
   ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
-  if (!step.known || step.weight < 0) return ACCEL_OK;
-  const uint8_t row_dtype = fit->streaming.budget
-                                ? accel__source_row_dtype(f->source, (uint32_t)step.weight)
-                                : ACCEL_PLUGIN_NO_DTYPE;
-  accel__device_rate_measure(f->device, f->precision->name, row_dtype, f->ep->ctx->pool,
-                             &f->ep->host, &rate);
-  if (!(rate.resident > 0) || (fit->streaming.budget && !(rate.streamed > 0))) return ACCEL_OK;
-  out->compute = compute_seconds(f->ep, fit, &rate, &step, plan->at_once);
-  if (fit->streaming.budget && !(out->disk > 0)) return ACCEL_OK;
+  if (!s.work.known || s.work.weight < 0) return ACCEL_OK;
+  const uint8_t row_dtype =
+      streams ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight) : ACCEL_PLUGIN_NO_DTYPE;
+  accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
+                             f->ep->ctx->pool, &f->ep->host, &s.rate);
+  if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
+  out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
+  if (streams && !(out->disk > 0)) return ACCEL_OK;
   out->token = out->compute > out->reading ? out->compute : out->reading;
-  if (!(rate.row_seconds > 0) || !(out->disk > 0)) return ACCEL_OK;
-  /* the load reads what stays; each step of the prompts all that is streamed */
-  const double rows = (double)larger(1, work->tokens / (work->batch ? work->batch : 1)) *
-                      plan->at_once,
-               most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
-  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
-  out->first = (double)stays / out->disk;
-  for (double done = 0; done < rows; done += most) {
-    const double now = rows - done < most ? rows - done : most,
-                 compute = compute_seconds(f->ep, fit, &rate, &step, now);
-    out->first += compute > out->reading ? compute : out->reading;
-  }
+  if (s.rate.row_seconds > 0 && out->disk > 0)
+    out->first = first_seconds(f, plan, work, &s, out->reading);
   return ACCEL_OK;
 }
 
