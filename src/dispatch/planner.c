@@ -12,7 +12,8 @@
 #include "models/model_build.h"
 
 enum {
-  STEP_TOKENS = 2048,    /* of a step where no limit is given: as the engine has it */
+  STEP_TOKENS = 2048, /* of a step where no limit is given: as the engine has it */
+  STEP_SHARE = 3,
   LEAST_STEP_TOKENS = 64 /* a step of prompts is not made smaller */
 };
 
@@ -34,8 +35,9 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* What the limit leaves beside weights is shared by a step's activations, at most half of it where that
- * can be, and the states of the sequences.  load: the estimate of the load. */
+/* What the limit leaves beside weights is shared by a step's activations, at most a part of it where that
+ * can be, and the states of the sequences: a long prompt in more steps costs less than sequences that
+ * have to wait for others.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
   const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
@@ -48,12 +50,12 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
     ACCEL_TRY(estimate(
         f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
         &step));
-    if (run_bytes(&step) <= left / 2 || rows <= LEAST_STEP_TOKENS) break;
+    if (run_bytes(&step) <= left / STEP_SHARE || rows <= LEAST_STEP_TOKENS) break;
   }
   *out = (accel__run_limits){
       .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
       .per_token = step.estimate.state_per_token,
-      .per_sequence = step.estimate.state_fixed + step.staging,
+      .per_sequence = step.estimate.state_fixed + step.staging / 2, /* scores, in one place */
       .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
       .step_tokens = rows};
   return ACCEL_OK;

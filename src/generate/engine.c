@@ -319,11 +319,12 @@ static uint32_t admit_all(accel__engine *e) {
   g.n = g.tokens = 0;
   for (accel__request *r = e->active; most && r; r = r->next)
     if (is_admitted(r)) taken += states_of(e, r), left++;
-  for (accel__request *r = e->active; r && !full; r = r->next) {
+  for (accel__request *r = e->active; r; r = r->next) {
     if (r->outcome.finished || is_admitted(r)) continue;
     const uint64_t more = most ? states_of(e, r) : 0;
-    full = most && left && (more > most || taken > most - more);
-    if (full) break;
+    full |= most && left && (more > most || taken > most - more);
+    r->progress.waited |= full;
+    if (full) continue;
     accel_status status = admit(e, r, &g);
     if (status != ACCEL_OK)
       fail_request(e, r, status);

@@ -99,6 +99,7 @@ typedef struct accel__request_progress {
   bool shared;                /* all of them still share the sequence of running[0]: the prompt */
   struct accel__beams *beams; /* NULL when sampling */
   uint32_t steps;             /* times that next tokens were chosen */
+  bool waited;                /* for memory of its states */
   /* joined, first token chosen, finished; milliseconds of the monotonic clock */
   double begin_ms, prefill_ms, end_ms;
 } accel__request_progress;

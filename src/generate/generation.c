@@ -373,7 +373,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n,
         r->input.encoder.ids.n && !r->input.prefills ? r->input.encoder.ids.n : r->input.prompt.n;
     result->steps = r->progress.steps > result->steps ? r->progress.steps : result->steps;
     begin = r->progress.begin_ms < begin ? r->progress.begin_ms : begin;
-    first = r->progress.prefill_ms > first ? r->progress.prefill_ms : first;
+    if (!r->progress.waited && r->progress.prefill_ms > first) first = r->progress.prefill_ms;
     end = r->progress.end_ms > end ? r->progress.end_ms : end;
   }
   result->n = all;
