@@ -224,7 +224,7 @@ typedef struct accel_fit_params {
   uint32_t reserved;
   /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless its
    *  disk's speed was measured within a day, and the device computes for some tenths of a second a
-   *  precision. */
+   *  precision.  Devices emulated in software are left out. */
   uint64_t times;
 } accel_fit_params;
 

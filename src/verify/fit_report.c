@@ -121,7 +121,9 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
     advise_limit(a, &plan.fit, r);
     advise_less(a, to, r);
   }
-  return a->times ? write_times(to, &plan, &work, r) : ACCEL_OK;
+  /* one in software would take minutes to say that it is slow */
+  const bool counts = to->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE;
+  return a->times && counts ? write_times(to, &plan, &work, r) : ACCEL_OK;
 }
 
 static accel_status ask(asking *a, const accel__device *device, const char *name,

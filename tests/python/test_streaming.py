@@ -429,6 +429,20 @@ class Fixtures(unittest.TestCase):
                 self.assertIsNone(whole.streaming)
                 self.assertEqual(ids_of(model, [[5, 6, 7], [8, 9]]), ids_of(whole, [[5, 6, 7], [8, 9]]))
 
+    def test_examples(self):
+        """Those in C (where they are built) and Python, on a model that is made to stream."""
+        model = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
+        program = os.path.join(BUILD, "examples", "example_c_stream")
+        commands = [[sys.executable, os.path.join(ROOT, "examples", "python", "stream.py"), model, "64M", "Once upon a time", "4"]]
+        commands += [[program, model, "64", "Once upon a time", "4"]] if os.path.exists(program) else []
+        environ = dict(os.environ, ACCEL_STREAM_WEIGHTS="1", PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python"))
+        for command in commands:
+            done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = done.stdout.decode(errors="replace")
+            self.assertRegex(said, r"are read for each token\n")
+            self.assertRegex(said, r"\d runs read [0-9.]+ MB: [0-9.]+ GB/s, \d+ % of the time waiting for the disk\n")
+
     def test_a_layer_used_by_all_stays(self):
         """ALBERT's one layer is used by all of its layers: it stays before the embeddings' linears do, which are used once."""
         least, more = self.streamed("albert").streaming, None
