@@ -35,7 +35,8 @@ static void keep(const accel__cache *cache, const char *key, const accel__disk *
 }
 
 /* Segment after segment of the file, from its begin again where it ends. */
-static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes, accel__disk *out) {
+static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes,
+                                     accel__disk *out) {
   const uint64_t segment = file_bytes < SEGMENT ? file_bytes : SEGMENT, n = file_bytes / segment,
                  begin = accel__now_ns();
   uint64_t posted = 0, done = 0, now = begin;
