@@ -16,10 +16,13 @@ import textwrap
 import threading
 import unittest
 
+from sanitized import run_under_sanitizer
+
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 MODELS = os.path.join(ROOT, "tests", "fixtures", "models")
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
+run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 import accel  # noqa: E402
 
