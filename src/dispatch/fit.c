@@ -223,6 +223,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
     out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
+    if (work->limit) out->limit = work->limit;
     const uint64_t given = out->limit;
     uint64_t forced;
     for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);

@@ -16,6 +16,7 @@ typedef struct accel__fit_work {
   /* How the load streams, which this work does not change (budget 0: it does not); NULL: that is to
    * be planned, for this work. */
   const accel__streaming *loaded;
+  uint64_t limit; /* memory limit in place of the context's; 0: that one */
 } accel__fit_work;
 
 typedef struct accel__fit {

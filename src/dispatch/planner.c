@@ -63,15 +63,18 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
 
 /* ---- plans ---- */
 
-/* The work as it runs under the limits: rows of a step, sequences at once. */
+/* The work as it runs under the limits: rows of a step, sequences at once; *fits: there is memory for
+ * the states of one. */
 static accel__fit_work within(const accel__fit_work *work, const accel__run_limits *l,
-                              uint32_t *at_once) {
+                              uint32_t *at_once, bool *fits) {
   accel__fit_work out = *work;
   const uint32_t batch = work->batch ? work->batch : 1;
   *at_once = batch;
+  *fits = true;
   if (!l->state_bytes || !work->tokens) return out;
   const uint64_t each = accel__run_limits_need(l, (work->tokens + work->more) / batch, 1),
                  most = l->state_bytes / (each ? each : 1);
+  *fits = most > 0;
   if (most < batch) *at_once = most ? (uint32_t)most : 1;
   out.batch = *at_once;
   out.tokens = work->tokens / batch * *at_once;
@@ -85,15 +88,42 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   uint64_t limit;
   *out = (accel__plan){.at_once = work->batch ? work->batch : 1};
   ACCEL_TRY(accel__context_memory_limit(f->ep->ctx, &limit));
-  ACCEL_TRY(estimate(f, &(accel__fit_work){0}, &out->fit));
+  if (work->limit) limit = work->limit;
+  ACCEL_TRY(estimate(f, &(accel__fit_work){.limit = work->limit}, &out->fit));
   out->loaded = out->fit.streaming;
   ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
   if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
-  accel__fit_work runs = within(work, &out->limits, &out->at_once);
+  bool states_fit;
+  accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
   runs.loaded = &out->loaded;
-  return estimate(f, &runs, &out->fit);
+  ACCEL_TRY(estimate(f, &runs, &out->fit));
+  out->fit.fits &= states_fit;
+  return ACCEL_OK;
+}
+
+uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,
+                                 uint64_t limit) {
+  const uint64_t step = 1 << 20;
+  accel__fit_work trial = *work;
+  accel__plan plan;
+  uint64_t below = limit, above = limit;
+  do { /* twice as much, until it is enough or more than there is */
+    below = above;
+    trial.limit = above *= 2;
+    if (above > UINT64_MAX / 4 || accel__plan_make(f, &trial, &plan) != ACCEL_OK) return 0;
+    if (plan.fit.memory.budget && plan.fit.memory.budget < below) return 0;
+  } while (!plan.fit.fits);
+  while (above - below > step) {
+    trial.limit = (below + (above - below) / 2 + step - 1) / step * step;
+    if (trial.limit >= above || accel__plan_make(f, &trial, &plan) != ACCEL_OK) break;
+    if (plan.fit.fits)
+      above = trial.limit;
+    else
+      below = trial.limit;
+  }
+  return above;
 }
 
 /* ---- times ---- */
@@ -184,7 +214,7 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   const accel__fit *fit = &plan->fit;
   const bool streams = fit->streaming.budget != 0;
   *out = (accel__plan_times){0};
-  if (!decode || !fit->fits) return ACCEL_OK;
+  if (!decode || !fit->fits || !f->device->plugin) return ACCEL_OK;
   speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));

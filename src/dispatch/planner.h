@@ -30,6 +30,11 @@ typedef struct accel__plan_for {
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out);
 
+/* A memory limit above `limit` under which the work fits, the smallest to a MiB where more memory never
+ * fits less; 0: there is none on this machine.  Takes some tens of plans. */
+uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,
+                                 uint64_t limit);
+
 /* Seconds; 0: not known. */
 typedef struct accel__plan_times {
   double disk;    /* bytes a second of the model's file */

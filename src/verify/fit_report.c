@@ -60,7 +60,7 @@ static void write_numbers(const accel__plan *plan, uint64_t process, accel_fit_r
   r->available = f->limit;
   r->tokenizer = f->tables;
   r->resident = f->of_process && process ? process + f->total : 0;
-  r->streams = f->streaming.budget != 0;
+  r->streams = f->fits && f->streaming.budget;
   r->stream_least = f->streaming.least;
   r->stream_resident = f->streaming.resident;
   r->stream_staging = f->streaming.staging;
@@ -90,11 +90,14 @@ static void advise_less(asking *a, const accel__plan_for *to, accel_fit_record *
   if (plan.fit.fits) add_advice(a, r, text);
 }
 
-/* The smallest memory limit that is enough, where one was given. */
-static void advise_limit(asking *a, const accel__fit *f, accel_fit_record *r) {
-  const uint64_t bytes = f->streaming.least ? f->streaming.least : f->whole;
+/* The smallest memory limit that is enough for the work, where one was given. */
+static void advise_limit(asking *a, const accel__plan_for *to, const accel__fit_work *work,
+                         accel_fit_record *r) {
+  uint64_t limit;
   char text[64];
-  if (!bytes || bytes <= f->limit) return;
+  if (accel__context_memory_limit(a->ep->ctx, &limit) != ACCEL_OK || !limit) return;
+  const uint64_t bytes = accel__plan_least_limit(to, work, limit);
+  if (!bytes) return;
   snprintf(text, sizeof text, "--memory %lluM",
            (unsigned long long)((bytes + (1 << 20) - 1) >> 20));
   add_advice(a, r, text);
@@ -118,7 +121,7 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
   ACCEL_TRY(accel__plan_make(to, &work, &plan));
   write_numbers(&plan, a->report->process, r);
   if (!plan.fit.fits) {
-    advise_limit(a, &plan.fit, r);
+    advise_limit(a, to, &work, r);
     advise_less(a, to, r);
   }
   /* one in software would take minutes to say that it is slow */
