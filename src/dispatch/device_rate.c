@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "core/text.h"
 #include "dispatch/precision.h"
@@ -12,9 +13,11 @@
 
 enum {
   K = 2048,
-  WEIGHT_BYTES = 64 << 20, /* as they are stored: more than a core's share of a cache */
-  STAGING_SHARE = 4,       /* of a budget a plugin takes no more than so many parts for staging */
-  STREAM_TIMES = 3, /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
+  WEIGHT_BYTES =
+      128 << 20, /* of the layer in memory: little of it is left in a cache from run to run */
+  ROWS_BYTES = 64 << 20, /* of the block that streamed rows come from */
+  STAGING_SHARE = 4,     /* of a budget a plugin takes no more than so many parts for staging */
+  STREAM_TIMES = 3,      /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
   MAX_SLOTS = 64,
   ROWS = 16, /* of the run with several */
   ROUNDS = 3
@@ -105,12 +108,13 @@ static void make_program(int64_t n, rate_program *out) {
                                         .weight = &out->weight};
 }
 
-/* ---- the host: weights and rows from one block of memory ---- */
+/* ---- the host: weights are zero, rows come from one block of memory ---- */
 
 typedef struct rate_host {
   accel__test_lent lent; /* first: the services of accel__test_host know no more */
   accel_plugin_weight_view view;
-  char *memory; /* [WEIGHT_BYTES] */
+  const void *zeros; /* [WEIGHT_BYTES] pages that take no memory */
+  char *memory;      /* [ROWS_BYTES] */
   uint64_t row_bytes;
   uint8_t row_dtype;
   const char *slot[MAX_SLOTS];
@@ -119,8 +123,8 @@ typedef struct rate_host {
 static int32_t rows_open(void *self, uint32_t slots, uint64_t slot_bytes,
                          accel_plugin_error *error) {
   (void)self, (void)error;
-  return slots <= MAX_SLOTS && slot_bytes <= WEIGHT_BYTES / 2 ? ACCEL_PLUGIN_OK
-                                                              : ACCEL_PLUGIN_E_ARGUMENT;
+  return slots <= MAX_SLOTS && slot_bytes <= ROWS_BYTES / 2 ? ACCEL_PLUGIN_OK
+                                                            : ACCEL_PLUGIN_E_ARGUMENT;
 }
 
 /* Rows further on are those of the block's begin again. */
@@ -129,8 +133,8 @@ static int32_t rows_post(void *self, uint32_t slot, uint32_t index, int64_t firs
   rate_host *h = self;
   const uint64_t bytes = (uint64_t)rows * h->row_bytes, at = (uint64_t)first * h->row_bytes;
   (void)index, (void)error;
-  if (slot >= MAX_SLOTS || bytes > WEIGHT_BYTES) return ACCEL_PLUGIN_E_ARGUMENT;
-  h->slot[slot] = h->memory + at % (WEIGHT_BYTES - bytes + 1) / 64 * 64;
+  if (slot >= MAX_SLOTS || bytes > ROWS_BYTES) return ACCEL_PLUGIN_E_ARGUMENT;
+  h->slot[slot] = h->memory + at % (ROWS_BYTES - bytes + 1) / 64 * 64;
   return ACCEL_PLUGIN_OK;
 }
 
@@ -154,7 +158,7 @@ static int32_t rows_read(void *self, uint32_t index, int64_t first, int64_t rows
 static accel_plugin_host make_host(rate_host *h, const accel_plugin_host *base) {
   h->lent = (accel__test_lent){.base = base, .weight = &h->view, .n_weight = 1};
   h->view = (accel_plugin_weight_view){
-      .data = h->memory, .scale = h->memory, .zero = h->memory, .outer = h->memory};
+      .data = h->zeros, .scale = h->memory, .zero = h->memory, .outer = h->memory};
   accel_plugin_host host = accel__test_host(&h->lent);
   host.rows_open = rows_open;
   host.rows_post = rows_post;
@@ -268,7 +272,7 @@ static void measure_streamed(measuring *m, const char *precision, const rate_hos
   accel__arena arena = {0};
   accel_plugin_estimate e;
   const uint64_t budget = STAGING_SHARE * staging;
-  const int64_t n = (int64_t)((STREAM_TIMES * (uint64_t)WEIGHT_BYTES + budget) / h->row_bytes);
+  const int64_t n = (int64_t)((STREAM_TIMES * (uint64_t)ROWS_BYTES + budget) / h->row_bytes);
   if (out->resident > 0 && set_precision(m, precision, n, &arena)) {
     m->options.row_dtype = &h->row_dtype;
     m->options.stream_budget = budget;
@@ -289,10 +293,13 @@ void accel__device_rate_measure(const accel__device *device, const char *precisi
                      row_dtype == ACCEL_PLUGIN_NO_DTYPE ? ACCEL_PLUGIN_F32 : row_dtype, K)};
   measuring *m = calloc(1, sizeof *m);
   *out = (accel__device_rate){0};
-  h.memory = aligned_alloc(4096, WEIGHT_BYTES);
-  for (uint64_t i = 0; h.memory && i < WEIGHT_BYTES; i += sizeof pattern)
+  void *zeros =
+      mmap(NULL, WEIGHT_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  h.zeros = zeros;
+  h.memory = aligned_alloc(4096, ROWS_BYTES);
+  for (uint64_t i = 0; h.memory && i < ROWS_BYTES; i += sizeof pattern)
     memcpy(h.memory + i, &pattern, sizeof pattern);
-  if (m && h.memory) {
+  if (m && h.memory && zeros != MAP_FAILED) {
     accel__pool_turn turn;
     m->device = device;
     m->host = make_host(&h, host);
@@ -302,6 +309,7 @@ void accel__device_rate_measure(const accel__device *device, const char *precisi
     accel__pool_leave(&turn);
     accel__clear_error();
   }
+  if (zeros != MAP_FAILED) munmap(zeros, WEIGHT_BYTES);
   free(h.memory);
   free(m);
 }

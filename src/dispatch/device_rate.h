@@ -13,7 +13,7 @@ typedef struct accel__device_rate {
   double row_seconds; /* of each further row, for each element of the weights */
 } accel__device_rate;
 
-/* Takes some tenths of a second, and 200 to 500 MB for that long.  row_dtype: in which the checkpoint
+/* Takes some tenths of a second, and 200 to 400 MB for that long.  row_dtype: in which the checkpoint
  * holds linear weights (accel_plugin_dtype); NO_DTYPE: nothing is streamed.  staging: memory through
  * which the weights of the model pass, for the size of segments makes a difference.  host: lends
  * parallel, workers and log. */

@@ -135,12 +135,24 @@ typedef struct entry_work {
   int32_t weight;    /* the first of them; -1: none */
 } entry_work;
 
+static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
+  for (uint32_t i = 0; i < e->n_out; i++)
+    if (e->out[i] == tensor) return true;
+  return false;
+}
+
+/* Of several outputs that are made by a linear alone (scores of last tokens, of all) one is asked
+ * for. */
 static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entry *e) {
   entry_work out = {.known = true, .weight = -1};
+  bool outputs = false;
   for (uint32_t i = 0; i < e->n_node; i++) {
     const accel_plugin_node *n = &p->node[e->node[i]];
+    const bool result = is_output(e, n->out[0]);
     out.known &= n->op != ACCEL_PLUGIN_OP_MOE;
-    for (uint32_t k = 0; k < n->n_in && n->op == ACCEL_PLUGIN_OP_LINEAR; k++) {
+    if (n->op != ACCEL_PLUGIN_OP_LINEAR || (result && outputs)) continue;
+    outputs |= result;
+    for (uint32_t k = 0; k < n->n_in; k++) {
       const int32_t w = n->in[k] < 0 ? -1 : p->tensor[n->in[k]].weight;
       if (w < 0 || p->weight[w].rank < 2) continue;
       out.elements += (uint64_t)p->weight[w].dim[0] * (uint64_t)p->weight[w].dim[1];

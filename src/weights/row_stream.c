@@ -101,7 +101,7 @@ static void note(accel__row_stream *s, uint32_t index, int64_t first, int64_t ro
 
 void accel__row_stream_mark(accel__row_stream *s) {
   pthread_mutex_lock(&s->lock);
-  if (s->marks++) {
+  if (s->marks++ && s->now.n) { /* of runs at once some have not posted yet */
     const piece_list last = s->last;
     s->last = s->now;
     s->now = last;
