@@ -33,7 +33,7 @@ def asked(options, work, precision, limit):
 
 
 def ran(options, work, precision, limit):
-    """Seconds a token behind the first, to the first token with the load, peak bytes, GB/s."""
+    """Seconds a token behind the first; to the first token with the load (0: that is not told); peak bytes."""
     command = ["/usr/bin/time", "-f", "%M", "-o", work + "/peak", "nice", "-n", options.nice, options.accel, "generate", options.model, "--ids", work + "/ids.json", "--device", "cpu",
                "--precision", precision, "--memory", limit, "--max-new-tokens", str(options.tokens), "--no-cache", "--quiet", "--json=" + work + "/run.json"]
     subprocess.run(command, check=True)
@@ -43,8 +43,7 @@ def ran(options, work, precision, limit):
         peak = 1024 * int(f.read())
     each = run["decode_ms"] / 1e3 / (run["new_tokens"] - 1)
     streaming = run.get("streaming")
-    first = run["prefill_ms"] / 1e3 + (streaming["load_seconds"] if streaming else 0)
-    return each, first, peak, streaming["gbytes_per_s"] if streaming else 0
+    return each, run["prefill_ms"] / 1e3 + streaming["load_seconds"] if streaming else 0, peak
 
 
 def compare(options, work, precision, limit):
@@ -67,7 +66,7 @@ def compare(options, work, precision, limit):
     fit = rounds[-1][0]
     how = f"{fit['stream_read_bytes_per_run'] / 1e6:.0f} MB read a token" if fit.get("streams") else "in memory"
     how += f"; {len(rounds)} of {tried}"
-    row = [precision, limit, how, f"{told:.4f}", f"{each:.4f}", f"{off:+.0f} %", f"{told_first:.2f}", f"{first:.2f}", f"{told_peak / MIB:.1f}", f"{peak / MIB:.1f}",
+    row = [precision, limit, how, f"{told:.4f}", f"{each:.4f}", f"{off:+.0f} %", f"{told_first:.2f}", f"{first:.2f}" if first else "", f"{told_peak / MIB:.1f}", f"{peak / MIB:.1f}",
            f"{off_peak:+.1f} %"]
     return row, abs(off) <= 25 and abs(off_peak) <= 5
 
