@@ -186,7 +186,7 @@ static int read_latest(const bench_db *db, const bench_result *like, cJSON *out,
   static const char sql[] =
       "SELECT * FROM run WHERE model = ? AND task = ? AND device = ? AND precision = ? AND "
       "threads = ? AND batch = ? AND lengths = ? AND new_tokens = ? AND output IN (?, '') AND "
-      "machine_ref = ? ORDER BY id DESC LIMIT 1";
+      "scenario = '' AND machine_ref = ? ORDER BY id DESC LIMIT 1";
   bench_binder b;
   int64_t id = 0;
   int rc;

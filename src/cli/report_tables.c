@@ -1,0 +1,282 @@
+/* report_tables.c - the sections of a report, and the rows of their tables. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli_verified.h"
+#include "cli/report.h"
+
+/* "2026-11-25", and who measured where that was another machine */
+static const char *day(const bench_row *row, char into[32]) {
+  snprintf(into, 32, "%.10s", row->text[ROW_TIME]);
+  return into;
+}
+
+/* ---- changes ---- */
+
+static void add_shift(cli_table *table, const bench_shift *s) {
+  char model[96], device[160], work[160], cell[6][64], n[5][32];
+  snprintf(cell[0], 64, "%s ms", report_number(s->ms_before, n[0]));
+  snprintf(cell[1], 64, "%s ms", report_number(s->ms_after, n[1]));
+  snprintf(cell[2], 64, "-");
+  if (isfinite(s->ratio)) snprintf(cell[2], 64, "%.3f (%.3f to %.3f)", s->ratio, s->low, s->high);
+  snprintf(cell[3], 64, isfinite(s->alarms) ? "%.2g" : "-", s->alarms);
+  snprintf(cell[4], 64, "%u, %u", s->n_before, s->n_after);
+  snprintf(cell[5], 64, "%.24s, %.24s", s->before->text[ROW_BUILD], s->after->text[ROW_BUILD]);
+  const char *cells[] = {bench_shift_word(s->verdict),
+                         report_model(s->after, model),
+                         report_device(s->after, true, device),
+                         report_case(s->after, work),
+                         s->what,
+                         cell[0],
+                         cell[1],
+                         cell[2],
+                         cell[3],
+                         cell[4],
+                         cell[5]};
+  cli_table_row(table, 11, cells);
+}
+
+static void add_regression(cli_table *table, const bench_regression *g) {
+  char device[160], reason[512], builds[128];
+  snprintf(device, sizeof device, "%s, %s", g->device, g->precision);
+  snprintf(reason, sizeof reason, "golden %s: %s", g->golden, g->reason);
+  snprintf(builds, sizeof builds, "%.50s, %.50s", g->passed, g->build);
+  const char *cells[] = {"fail", g->model, device, reason, "golden", "pass",
+                         "fail", "",       "",     "",     builds};
+  cli_table_row(table, 11, cells);
+}
+
+static void fill_changes(report *r, cli_table *table) {
+  static const bench_shift_verdict order[] = {BENCH_SLOWER, BENCH_FASTER, BENCH_SAME,
+                                              BENCH_TOO_FEW};
+  static const char *const head[] = {"verdict",
+                                     "model",
+                                     "device",
+                                     "case",
+                                     "of",
+                                     "before",
+                                     "now",
+                                     "times as long (95 %)",
+                                     "share of false alarms",
+                                     "rounds",
+                                     "builds"};
+  cli_table_row(table, 11, head);
+  for (uint32_t i = 0; i < r->regressions.n; ++i) add_regression(table, &r->regressions.item[i]);
+  for (int k = 0; k < 4; ++k)
+    for (uint32_t i = 0; i < r->shifts.n; ++i)
+      if (r->shifts.item[i].verdict == order[k]) add_shift(table, &r->shifts.item[i]);
+}
+
+/* ---- runs ---- */
+
+static void fill_families(report *r, cli_table *table) {
+  static const char *const head[] = {"family",   "model",   "device",  "case",     "median ms",
+                                     "90 % ms",  "99 % ms", "items/s", "tokens/s", "new tokens/s",
+                                     "energy J", "runs",    "weights", "build",    "day"};
+  cli_table_row(table, 15, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    const bench_row *row = r->newest[i];
+    const double *n = row->number;
+    char model[96], device[160], work[160], cell[8][32], when[32];
+    const double tokens = n[ROW_TOKENS] > 0 ? n[ROW_PREFILL_PER_S] : (double)NAN;
+    snprintf(cell[7], 32, "%.0f x %.0f", n[ROW_ROUNDS], n[ROW_ITERS]);
+    const char *cells[] = {report_family_title(row->family),
+                           report_model(row, model),
+                           report_device(row, true, device),
+                           report_case(row, work),
+                           report_number(n[ROW_MEDIAN_MS], cell[0]),
+                           report_number(n[ROW_P90_MS], cell[1]),
+                           report_number(n[ROW_P99_MS], cell[2]),
+                           report_number(n[ROW_ITEMS_PER_S], cell[3]),
+                           report_number(tokens, cell[4]),
+                           report_number(n[ROW_DECODE_PER_S], cell[5]),
+                           report_number(n[ROW_ENERGY_J], cell[6]),
+                           cell[7],
+                           row->text[ROW_WEIGHTS],
+                           row->text[ROW_BUILD],
+                           day(row, when)};
+    cli_table_row(table, 15, cells);
+  }
+}
+
+static void fill_memory(report *r, cli_table *table) {
+  static const char *const head[] = {
+      "model",   "device",       "case", "peak memory MiB", "of the device MiB",
+      "load ms", "first run ms", "day"};
+  cli_table_row(table, 8, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    const bench_row *row = r->newest[i];
+    const double *n = row->number;
+    char model[96], device[160], work[160], cell[4][32], when[32];
+    const char *cells[] = {report_model(row, model),
+                           report_device(row, true, device),
+                           report_case(row, work),
+                           report_number(n[ROW_PEAK_RSS] / (1 << 20), cell[0]),
+                           report_number(n[ROW_DEVICE_PEAK] / (1 << 20), cell[1]),
+                           report_number(n[ROW_LOAD_MS], cell[2]),
+                           report_number(n[ROW_FIRST_MS], cell[3]),
+                           day(row, when)};
+    cli_table_row(table, 8, cells);
+  }
+}
+
+static void fill_curves(report *r, cli_table *table) {
+  static const char *const head[] = {"model",  "device",    "threads", "batch",
+                                     "length", "median ms", "items/s"};
+  cli_table_row(table, 7, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    const bench_row *row = r->newest[i];
+    char model[96], device[160], cell[5][32];
+    if (!report_in_curve(r, i, true) && !report_in_curve(r, i, false)) continue;
+    snprintf(cell[0], 32, "%.0f", row->number[ROW_THREADS]);
+    snprintf(cell[1], 32, "%.0f", row->number[ROW_BATCH]);
+    snprintf(cell[2], 32, "%u", report_length(row));
+    const char *cells[] = {report_model(row, model),
+                           report_device(row, true, device),
+                           cell[0],
+                           cell[1],
+                           cell[2],
+                           report_number(row->number[ROW_MEDIAN_MS], cell[3]),
+                           report_number(row->number[ROW_ITEMS_PER_S], cell[4])};
+    cli_table_row(table, 7, cells);
+  }
+}
+
+static void fill_history(report *r, cli_table *table) {
+  static const char *const head[] = {"model", "device",    "case",       "build",  "time",
+                                     "runs",  "median ms", "fastest ms", "90 % ms"};
+  cli_table_row(table, 9, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    if (!report_has_history(r, r->newest[i])) continue;
+    for (uint32_t k = 0; k < r->rows.n; ++k) {
+      const bench_row *row = &r->rows.row[k];
+      char model[96], device[160], work[160], cell[4][32];
+      if (!bench_row_same_case(row, r->newest[i])) continue;
+      snprintf(cell[0], 32, "%.0f x %.0f", row->number[ROW_ROUNDS], row->number[ROW_ITERS]);
+      const char *cells[] = {report_model(row, model),
+                             report_device(row, true, device),
+                             report_case(row, work),
+                             row->text[ROW_BUILD],
+                             row->text[ROW_TIME],
+                             cell[0],
+                             report_number(row->number[ROW_MEDIAN_MS], cell[1]),
+                             report_number(row->number[ROW_MIN_MS], cell[2]),
+                             report_number(row->number[ROW_P90_MS], cell[3])};
+      cli_table_row(table, 9, cells);
+    }
+  }
+}
+
+/* ---- devices side by side ---- */
+
+enum { MOST_DEVICES = 10, DEVICE_COLUMNS = MOST_DEVICES + 4 };
+
+/* What a row and another one share that stand in one line. */
+static bool same_line(const bench_row *a, const bench_row *b) {
+  static const bench_row_text texts[] = {ROW_MODEL,   ROW_TASK,    ROW_SCENARIO, ROW_OUTPUT,
+                                         ROW_LENGTHS, ROW_WEIGHTS, ROW_PRECISION};
+  bool same = a->number[ROW_NEW_TOKENS] == b->number[ROW_NEW_TOKENS] &&
+              a->number[ROW_BATCH] == b->number[ROW_BATCH] &&
+              a->number[ROW_THREADS] == b->number[ROW_THREADS];
+  for (size_t i = 0; same && i < sizeof texts / sizeof *texts; ++i)
+    same = !strcmp(a->text[texts[i]], b->text[texts[i]]);
+  return same;
+}
+
+static int column_of(char (*names)[160], int *n, const char *device) {
+  int c = 0;
+  while (c < *n && strcmp(names[c], device) != 0) ++c;
+  if (c == *n && *n < MOST_DEVICES) snprintf(names[(*n)++], 160, "%s", device);
+  return c;
+}
+
+static void add_device_row(report *r, uint32_t i, char (*names)[160], int n, cli_table *table) {
+  const bench_row *row = r->newest[i];
+  char model[96], work[160], device[160], cell[MOST_DEVICES][48];
+  const char *cells[DEVICE_COLUMNS] = {report_model(row, model), report_case(row, work),
+                                       row->text[ROW_PRECISION]},
+             *unit = "";
+  double best = (double)NAN, value[MOST_DEVICES];
+  for (int c = 0; c < MOST_DEVICES; ++c) value[c] = (double)NAN;
+  for (uint32_t k = i; k < r->n_newest; ++k) {
+    if (!same_line(row, r->newest[k])) continue;
+    const int c = column_of(names, &n, report_device(r->newest[k], false, device));
+    if (c < MOST_DEVICES) value[c] = report_metric(r, r->newest[k], &unit);
+  }
+  for (int c = 0; c < n; ++c)
+    if (isfinite(value[c]) &&
+        (!isfinite(best) || (report_less_is_better(r) ? value[c] < best : value[c] > best)))
+      best = value[c];
+  cells[3] = unit;
+  for (int c = 0; c < n; ++c) {
+    char number[32];
+    snprintf(cell[c], sizeof cell[c], "%s%s", report_number(value[c], number),
+             n > 1 && value[c] == best ? " *" : "");
+    cells[4 + c] = cell[c];
+  }
+  cli_table_row(table, 4 + (uint32_t)n, cells);
+}
+
+static void fill_hardware(report *r, cli_table *table) {
+  char names[MOST_DEVICES][160], device[160];
+  const char *head[DEVICE_COLUMNS] = {"model", "case", "precision", "unit"}, *unit;
+  int n = 0;
+  for (uint32_t i = 0; i < r->n_newest; ++i)
+    column_of(names, &n, report_device(r->newest[i], false, device));
+  for (int c = 0; c < n; ++c) head[4 + c] = names[c];
+  cli_table_row(table, 4 + (uint32_t)n, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    bool first = true, some = false;
+    for (uint32_t k = 0; k < r->n_newest; ++k) {
+      if (!same_line(r->newest[k], r->newest[i])) continue;
+      first &= k >= i;
+      some |= isfinite(report_metric(r, r->newest[k], &unit));
+    }
+    if (first && some) add_device_row(r, i, names, n, table);
+  }
+}
+
+/* ---- the matrix ---- */
+
+/* Hardware of which nothing is known is told in a sentence, not in a column. */
+static void fill_matrix(report *r, cli_table *table) {
+  if (r->matrix)
+    verified_view_table(r->matrix, false, table);
+  else
+    cli_table_row(table, 1, (const char *const[]){"class"});
+}
+
+const report_section report_sections[] = {
+    {"changes", "Changes since the build before",
+     "Each case of this machine that two builds ran: the newest build beside the one before it. "
+     "Slower or faster is what a rank test over the rounds and the interval of the ratio agree on, "
+     "corrected for the number of figures. Fewer than five rounds on a side give no verdict. "
+     "Goldens that passed before and do not pass now come first.",
+     NULL, fill_changes, "lllllrrrrrl", true},
+    {"families", "Models, family by family",
+     "The newest run of each case. A card shows the work that most devices and precisions were "
+     "given; the table has every case.",
+     report_family_cards, fill_families, "llllrrrrrrrrlll", false},
+    {"hardware", "Devices side by side",
+     "The same work on each device; * is the best of a line. Rows of other machines are in columns "
+     "of their own.",
+     NULL, fill_hardware, "lllrrrrrrrrrrr", true},
+    {"curves", "Batch and length",
+     "Lines join what was measured; nothing is drawn where nothing was run.", report_curve_cards,
+     fill_curves, "llrrrrr", false},
+    {"memory", "Memory",
+     "Peak memory of the process that ran the model: weights, states, scratch, and the tool "
+     "itself.",
+     report_memory_cards, fill_memory, "lllrrrrl", false},
+    {"roofline", "Roofline",
+     "Ops of profiled runs: what they compute for each byte they move, and how fast they were. "
+     "Larger dots took more of the time.",
+     report_roofline_cards, report_fill_roofline, "llllrrrrrr", false},
+    {"history", "History", "Cases that several builds ran on this machine, oldest build first.",
+     report_history_cards, fill_history, "lllllrrrr", false},
+    {"matrix", "Verified classes of models",
+     "What goldens gave, by hardware (accel matrix --view classes). Hardware that is in no column "
+     "was not tested.",
+     NULL, fill_matrix, "", true}};
+const size_t report_section_count = sizeof report_sections / sizeof *report_sections;
