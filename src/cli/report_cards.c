@@ -20,7 +20,7 @@ void report_legend(report *r, const tool_series *series, uint32_t n) {
   fputs("<ul class=\"legend\">\n", r->to);
   for (uint32_t i = 0; i < n; ++i) {
     if (series[i].colour < 0) continue;
-    fprintf(r->to, "<li class=\"c%d\"><i></i>", series[i].colour % TOOL_COLOURS);
+    fprintf(r->to, "<li class=\"c%d\">", series[i].colour % TOOL_COLOURS);
     tool_markup_text(r->to, series[i].name);
     fputs("</li>\n", r->to);
   }
@@ -69,7 +69,8 @@ static void make_bar(const report *r, const bench_row *row, double value, const 
   report_device(row, true, device);
   report_number(value, number);
   report_case(row, of);
-  *bar = (tool_bar){.length = value, .colour = report_colour(r, row)};
+  *bar = (tool_bar){
+      .length = value, .colour = report_colour(r, row), .pale = *row->text[ROW_WHERE] != 0};
   snprintf(bar->label, sizeof bar->label, "%s", device);
   snprintf(bar->value, sizeof bar->value, "%s %.15s", number, unit);
   snprintf(bar->tip, sizeof bar->tip, "%.90s: %s %.15s; %.80s; build %.30s, %.10s", device, number,

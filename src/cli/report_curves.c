@@ -135,6 +135,7 @@ static void draw_card(report *r, card *c, curve of) {
                                                   : of == OF_LENGTH ? "length"
                                                                     : "build",
                                        .y_label = of == OF_BATCH ? "items/s" : "ms",
+                                       .log_x = of == OF_BATCH,
                                        .x_names = of == OF_BUILDS ? c->builds : NULL,
                                        .n_names = c->n_builds,
                                        .n = c->n,

@@ -8,6 +8,8 @@
 #include "cli/report.h"
 #include "tool/tool_markup.h"
 
+enum { UNFOLDED = 30 }; /* rows of a table that is seen at once */
+
 static bool is_shown(const char *view, const report_section *s) {
   return !view || !strcmp(view, s->name);
 }
@@ -55,14 +57,15 @@ static void html_section(report *r, const report_section *s) {
   paragraph(r, "soft", s->says);
   if (s->charts) s->charts(r);
   const uint32_t rows = table.rows - 1, left = cut_table(&table);
-  if (!s->unfolded)
+  const bool folded = !s->unfolded || rows > UNFOLDED;
+  if (folded)
     fprintf(r->to, "<details>\n<summary>%u row%s as a table</summary>\n", (unsigned)rows,
             rows == 1 ? "" : "s");
   cli_table_html(r->to, &table, s->align);
   if (left)
     fprintf(r->to, "<p class=\"soft\">%u more rows: accel report --format csv.</p>\n",
             (unsigned)left);
-  fputs(s->unfolded ? "</section>\n" : "</details>\n</section>\n", r->to);
+  fputs(folded ? "</details>\n</section>\n" : "</section>\n", r->to);
 }
 
 static void tile(report *r, double number, const char *of, const char *class_name) {

@@ -195,10 +195,20 @@ const char *report_device(const bench_row *row, bool precision, char into[160]) 
 
 const char *report_number(double value, char into[32]) {
   const double size = fabs(value);
-  if (!isfinite(value))
+  const int places = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 5;
+  char digits[32];
+  if (!isfinite(value)) {
     snprintf(into, 32, "-");
-  else
-    snprintf(into, 32, "%.*f", size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3, value);
+    return into;
+  }
+  snprintf(digits, sizeof digits, "%.*f", places, value);
+  const size_t n = strcspn(digits, ".");
+  size_t at = 0;
+  for (size_t i = 0; digits[i] && at + 2 < 32; ++i) { /* 1,234,567 */
+    if (i && i < n && n > 4 && (n - i) % 3 == 0) into[at++] = ',';
+    into[at++] = digits[i];
+  }
+  into[at] = 0;
   return into;
 }
 

@@ -55,8 +55,8 @@ static double round_step(double range) {
 static void span(axis *a, double low, double high, bool log, bool from_zero) {
   a->log = log;
   if (log) {
-    a->low = floor(log10(low) * 3) / 3;
-    a->high = ceil(log10(high) * 3 + 1e-9) / 3;
+    a->low = floor(log10(low) * 3 - 0.1) / 3;
+    a->high = ceil(log10(high) * 3 + 0.1) / 3;
     if (a->high - a->low < 1) a->high = a->low + 1;
     return;
   }
@@ -104,6 +104,20 @@ static void draw_ticks(FILE *to, const axis *x, const axis *y, bool of_x) {
   const double step = round_step(a->high - a->low);
   for (double v = ceil(a->low / step) * step; v <= a->high + 1e-9 * step; v += step)
     draw_tick(to, x, y, of_x, v, brief(v, text));
+}
+
+/* The x of points where there are few of them: batches are 1, 2, 4 ...  0: too many. */
+enum { MOST_MARKS = 8 };
+static int marks_of(const tool_chart *c, double marks[MOST_MARKS]) {
+  int n = 0;
+  for (uint32_t s = 0; s < c->n; ++s)
+    for (uint32_t i = 0; i < c->series[s].n; ++i) {
+      int at = 0;
+      while (at < n && marks[at] != c->series[s].point[i].x) ++at;
+      if (at == MOST_MARKS || !c->series[s].line || c->series[s].colour < 0) return 0;
+      if (at == n) marks[n++] = c->series[s].point[i].x;
+    }
+  return n;
 }
 
 /* ---- lines ---- */
@@ -159,7 +173,11 @@ void tool_chart_draw(FILE *to, const tool_chart *c) {
   draw_ticks(to, &x, &y, false);
   for (uint32_t i = 0; c->x_names && i < c->n_names; ++i)
     draw_tick(to, &x, &y, true, i, c->x_names[i]);
-  if (!c->x_names) draw_ticks(to, &x, &y, true);
+  double marks[MOST_MARKS];
+  const int n_marks = c->log_x ? marks_of(c, marks) : 0;
+  char text[24];
+  for (int i = 0; i < n_marks; ++i) draw_tick(to, &x, &y, true, marks[i], brief(marks[i], text));
+  if (!c->x_names && !n_marks) draw_ticks(to, &x, &y, true);
   fprintf(to, "<path class=\"axis\" d=\"M%.1f %.1fH%.1f\"/>\n", x.from, y.from, x.to);
   tool_svg_text(to, 4, 12, "start", " class=\"tick\"", c->y_label);
   tool_svg_text(to, x.to, HEIGHT - 8, "end", " class=\"tick\"", c->x_label);
@@ -180,8 +198,8 @@ void tool_bars_draw(FILE *to, const char *label, const tool_bar *bars, uint32_t 
     tool_svg_begin(to, NULL, bars[i].tip);
     tool_svg_text(to, 1, y + 12, "start", "", bars[i].label);
     tool_svg_text(to, WIDTH - 1, y + 12, "end", " class=\"value\"", bars[i].value);
-    snprintf(attributes, sizeof attributes, " rx=\"2\" class=\"bar c%d\"",
-             bars[i].colour % TOOL_COLOURS);
+    snprintf(attributes, sizeof attributes, " rx=\"2\" class=\"bar c%d%s\"",
+             bars[i].colour % TOOL_COLOURS, bars[i].pale ? " pale" : "");
     tool_svg_rect(to, 1, y + 18, width > 1 ? width : 1, BAR, attributes);
     tool_svg_end(to);
   }

@@ -50,6 +50,7 @@ typedef struct tool_bar {
   char label[160], value[48], tip[320];
   double length; /* >= 0 */
   int colour;
+  bool pale;
 } tool_bar;
 /* An <svg> of 340 in width: labels and values above their bars. */
 void tool_bars_draw(FILE *to, const char *label, const tool_bar *bars, uint32_t n);
