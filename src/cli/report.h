@@ -88,6 +88,9 @@ int report_markdown(report *r, const char *view);
 int report_plain(report *r, const char *view);
 int report_json(report *r);
 int report_csv(report *r);
+/* A heading where there is none yet, and a row for each figure: slower ones first (report_tables.c). */
+void report_add_shifts(const bench_shifts *shifts, cli_table *table);
+#define REPORT_SHIFTS_ALIGN "lllllrrrrrl"
 /* Member "changes": [...]. */
 void report_shifts_json(cli_json *json, const bench_shifts *shifts);
 

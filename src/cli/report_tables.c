@@ -47,25 +47,31 @@ static void add_regression(cli_table *table, const bench_regression *g) {
   cli_table_row(table, 11, cells);
 }
 
-static void fill_changes(report *r, cli_table *table) {
+static const char *const changes_head[] = {"verdict",
+                                           "model",
+                                           "device",
+                                           "case",
+                                           "of",
+                                           "before",
+                                           "now",
+                                           "times as long (95 %)",
+                                           "share of false alarms",
+                                           "rounds",
+                                           "builds"};
+
+void report_add_shifts(const bench_shifts *shifts, cli_table *table) {
   static const bench_shift_verdict order[] = {BENCH_SLOWER, BENCH_FASTER, BENCH_SAME,
                                               BENCH_TOO_FEW};
-  static const char *const head[] = {"verdict",
-                                     "model",
-                                     "device",
-                                     "case",
-                                     "of",
-                                     "before",
-                                     "now",
-                                     "times as long (95 %)",
-                                     "share of false alarms",
-                                     "rounds",
-                                     "builds"};
-  cli_table_row(table, 11, head);
-  for (uint32_t i = 0; i < r->regressions.n; ++i) add_regression(table, &r->regressions.item[i]);
+  if (!table->rows) cli_table_row(table, 11, changes_head);
   for (int k = 0; k < 4; ++k)
-    for (uint32_t i = 0; i < r->shifts.n; ++i)
-      if (r->shifts.item[i].verdict == order[k]) add_shift(table, &r->shifts.item[i]);
+    for (uint32_t i = 0; i < shifts->n; ++i)
+      if (shifts->item[i].verdict == order[k]) add_shift(table, &shifts->item[i]);
+}
+
+static void fill_changes(report *r, cli_table *table) {
+  cli_table_row(table, 11, changes_head);
+  for (uint32_t i = 0; i < r->regressions.n; ++i) add_regression(table, &r->regressions.item[i]);
+  report_add_shifts(&r->shifts, table);
 }
 
 /* ---- runs ---- */
@@ -204,6 +210,8 @@ static void add_device_row(report *r, uint32_t i, char (*names)[160], int n, cli
     const int c = column_of(names, &n, report_device(r->newest[k], false, device));
     if (c < MOST_DEVICES) value[c] = report_metric(r, r->newest[k], &unit);
   }
+  int known = 0;
+  for (int c = 0; c < n; ++c) known += isfinite(value[c]);
   for (int c = 0; c < n; ++c)
     if (isfinite(value[c]) &&
         (!isfinite(best) || (report_less_is_better(r) ? value[c] < best : value[c] > best)))
@@ -212,7 +220,7 @@ static void add_device_row(report *r, uint32_t i, char (*names)[160], int n, cli
   for (int c = 0; c < n; ++c) {
     char number[32];
     snprintf(cell[c], sizeof cell[c], "%s%s", report_number(value[c], number),
-             n > 1 && value[c] == best ? " *" : "");
+             known > 1 && value[c] == best ? " *" : "");
     cells[4 + c] = cell[c];
   }
   cli_table_row(table, 4 + (uint32_t)n, cells);
@@ -271,7 +279,7 @@ const report_section report_sections[] = {
      "Slower or faster is what a rank test over the rounds and the interval of the ratio agree on, "
      "corrected for the number of figures. Fewer than five rounds on a side give no verdict. "
      "Goldens that passed before and do not pass now come first.",
-     NULL, fill_changes, "lllllrrrrrl", true},
+     NULL, fill_changes, REPORT_SHIFTS_ALIGN, true},
     {"families", "Models, family by family",
      "The newest run of each case. A card shows the work that most devices and precisions were "
      "given; the table has every case.",

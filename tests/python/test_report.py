@@ -269,5 +269,63 @@ class Report(Fixture):
         self.bad(1, r"/none/out.html: No such file", "report", "-o", "/none/out.html", environment={"ACCEL_CACHE_DIR": self.path("none")})
 
 
+class Compare(Fixture):
+    """`accel bench --compare A.sqlite B.sqlite`."""
+
+    def sides(self, before, after, **columns):
+        """Two copies of the database, each with a run of the case org/m: its rounds' latencies."""
+        for name, rounds in (("b.sqlite", after), ("a.sqlite", before)):
+            shutil.copy(self.first, self.path("r.sqlite"))
+            self.add(rounds, model="org/m", median_ms=sorted(rounds)[len(rounds) // 2], **columns)
+            shutil.move(self.db, self.path(name))
+        return self.path("a.sqlite"), self.path("b.sqlite")
+
+    def compare(self, a, b, code=0):
+        done = run("bench", "--compare", a, b, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["schema"], found["before"], found["after"]), ("accel.compare/1", a, b))
+        return {c["model"]: c for c in found["changes"]}
+
+    def test_verdicts(self):
+        even = [10 + 0.01 * i for i in range(10)]
+        for after, verdict, code in (([1.1 * x for x in even], "slower", 6), ([x / 1.1 for x in even], "faster", 0), ([x + 0.005 for x in even], "same within noise", 0),
+                                     ([1.01 * x for x in even], "same within noise", 0),  # sure, and too small
+                                     ([15, 9, 10, 10.2, 12, 11], "same within noise", 0), ([20, 21, 22, 23], "too few rounds", 0)):
+            found = self.compare(*self.sides(even, after), code)
+            self.assertEqual(found["org/m"]["verdict"], verdict, after)
+            self.assertEqual(found[model("base")]["verdict"], "too few rounds")
+        done = run("bench", "--compare", *self.sides(even, [2 * x for x in even]))
+        self.assertEqual(done.returncode, 6)
+        self.assertRegex(done.stdout, r"verdict .*\nslower +org/m .* 10\.04 ms +20\.09 ms +2\.000 \(1\.99")
+        self.assertIn("1 slower, 0 faster, 0 the same within noise, 1 with too few rounds", done.stderr)
+
+    def test_many_cases_are_corrected_for(self):
+        """p = 0.008 once is a change; the same among forty figures is not."""
+        a, b = [10, 10.1, 10.2, 10.3, 10.4], [11, 11.1, 11.2, 11.3, 11.4]
+        self.assertEqual(self.compare(*self.sides(a, b), 6)["org/m"]["verdict"], "slower")
+        paths = self.sides(a, b)
+        for path in paths:
+            self.db = path
+            for i in range(40):
+                self.add(a, model=f"org/{i}")
+        found = self.compare(*paths)["org/m"]
+        self.assertEqual(found["verdict"], "same within noise")
+        self.assertTrue(found["p"] < 0.01 < 0.05 < found["false_alarms"])
+
+    def test_refusals(self):
+        a, b = self.sides([1] * 5, [1] * 5)
+        self.db = b
+        self.sql("UPDATE machine SET hash = 'another', host = 'faraway', cpu = 'Other CPU'")
+        self.bad(2, r"a.sqlite was measured on .*b.sqlite on faraway \(Other CPU, machine another\): runs of two machines are not compared", "bench", "--compare", a, b)
+        self.sql("DELETE FROM run")
+        self.bad(1, "b.sqlite: holds no run", "bench", "--compare", a, b)
+        self.bad(1, "none.sqlite: unable to open", "bench", "--compare", self.path("none.sqlite"), a)
+        c = shutil.copy(a, self.path("c.sqlite"))
+        self.db = c
+        self.sql("UPDATE run SET precision = 'int8'")
+        self.bad(1, "hold no run of the same case", "bench", "--compare", a, c)
+
+
 if __name__ == "__main__":
     unittest.main()
