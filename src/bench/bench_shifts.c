@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/bench_rounds.h"
 #include "bench/bench_rows.h"
 #include "bench/bench_stats.h"
 
@@ -19,52 +20,11 @@ typedef struct group {
   uint32_t n;             /* rows of the case; those of another build do not count */
 } group;
 
-typedef struct values {
-  double *item;
-  uint32_t n, capacity;
-} values;
-
-static bool add(values *to, double value) {
-  if (to->n == to->capacity) {
-    const uint32_t more = to->capacity ? 2 * to->capacity : 64;
-    double *grown = realloc(to->item, more * sizeof *grown);
-    if (!grown) return false;
-    to->item = grown;
-    to->capacity = more;
-  }
-  to->item[to->n++] = value;
-  return true;
-}
-
-/* The medians of the rounds of a run. */
-static int read_rounds(const bench_db *db, const bench_row *row, const char *what, values *to) {
-  values round = {0};
-  bench_binder b;
-  int rc, last = -1;
-  bool whole = true;
-  if (!bench_prepare(db, "SELECT round, ms FROM sample WHERE run = ? AND what = ? ORDER BY round",
-                     &b, &rc))
-    return rc;
-  bench_bind_int(&b, (int64_t)row->number[ROW_ID]);
-  bench_bind_text(&b, what);
-  while (whole && (rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-    const int now = sqlite3_column_int(b.query, 0);
-    if (now != last && round.n) whole = add(to, bench_median(round.item, round.n));
-    if (now != last) round.n = 0;
-    last = now;
-    whole = whole && add(&round, sqlite3_column_double(b.query, 1));
-  }
-  if (whole && round.n) whole = add(to, bench_median(round.item, round.n));
-  free(round.item);
-  sqlite3_finalize(b.query);
-  return !whole ? SQLITE_NOMEM : rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-static int read_group(const group *g, const char *what, values *to) {
+static int read_group(const group *g, const char *what, bench_values *to) {
   int rc = SQLITE_OK;
   for (uint32_t i = 0; i < g->n && rc == SQLITE_OK; ++i)
     if (!strcmp(g->first[i].text[ROW_BUILD], g->newest->text[ROW_BUILD]))
-      rc = read_rounds(g->db, &g->first[i], what, to);
+      rc = bench_rounds_read(g->db, g->first[i].number[ROW_ID], what, to);
   return rc;
 }
 
@@ -79,7 +39,7 @@ static bool append(bench_shifts *to, const bench_shift *shift) {
 /* One figure of both; nothing where one has no samples of it. */
 static int compare_figure(const group *before, const group *after, const char *what,
                           bench_shifts *out) {
-  values a = {0}, b = {0};
+  bench_values a = {0}, b = {0};
   bench_ratio ratio = {(double)NAN, (double)NAN, (double)NAN};
   double u;
   int rc = read_group(before, what, &a);

@@ -86,6 +86,13 @@ static void fill_families(report *r, cli_table *table) {
     const double *n = row->number;
     char model[96], device[160], work[160], cell[8][32], when[32];
     const double tokens = n[ROW_TOKENS] > 0 ? n[ROW_PREFILL_PER_S] : (double)NAN;
+    char p99[80], bound[32];
+    report_number(n[ROW_P99_MS], cell[2]);
+    snprintf(p99, sizeof p99, "%s", cell[2]);
+    if (n[ROW_P99_BOUND_MS] > 0)
+      snprintf(p99, sizeof p99, "%s (bound %s: %s)", cell[2],
+               report_number(n[ROW_P99_BOUND_MS], bound),
+               n[ROW_P99_MS] <= n[ROW_P99_BOUND_MS] ? "kept" : "broken");
     snprintf(cell[7], 32, "%.0f x %.0f", n[ROW_ROUNDS], n[ROW_ITERS]);
     const char *cells[] = {report_family_title(row->family),
                            report_model(row, model),
@@ -93,7 +100,7 @@ static void fill_families(report *r, cli_table *table) {
                            report_case(row, work),
                            report_number(n[ROW_MEDIAN_MS], cell[0]),
                            report_number(n[ROW_P90_MS], cell[1]),
-                           report_number(n[ROW_P99_MS], cell[2]),
+                           p99,
                            report_number(n[ROW_ITEMS_PER_S], cell[3]),
                            report_number(tokens, cell[4]),
                            report_number(n[ROW_DECODE_PER_S], cell[5]),

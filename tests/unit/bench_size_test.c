@@ -52,7 +52,7 @@ static void fill(bench_db *db) {
       "prefill_tokens_per_s, peak_rss_bytes, device_peak_bytes, peak_gflops, peak_gbytes_per_s, "
       "device_id, build, output, new_tokens, decode_tokens_per_s, decoder_ms_per_token, encoder_ms, "
       "i || '', machine_ref, device_ref, build_ref, scenario, p99_ms, p99_bound_ms, offered_per_s, "
-      "energy_j FROM s, one;" SERIES("1000")
+      "energy_j, cell FROM s, one;" SERIES("1000")
       "INSERT INTO sample SELECT r.id, 'latency', 0, 1 + i, 1.5 FROM run r, s;" SERIES("100")
       "INSERT INTO step SELECT r.id, i, 'n', 'linear', 0, 1, 2.0, 2.0, 1.0, 1.0, 1.0 FROM run r, s "
       "WHERE r.id > 1;" SERIES("2500")
