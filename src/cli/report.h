@@ -63,6 +63,10 @@ const char *report_number(double value, char into[32]);
 int report_colour(const report *r, const bench_row *row);
 /* Rows that steady runs are shown by: not starts, not servers. */
 bool report_is_steady(const bench_row *row);
+/* Does the row's figure of --metric tell something?  Speeds of starts and servers do not. */
+bool report_counts(const report *r, const bench_row *row);
+/* Of two kinds of work that are as good for a card, the lower one is shown. */
+int report_scenario_rank(const report *r, const bench_row *row);
 
 /* ---- sections ---- */
 

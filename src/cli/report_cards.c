@@ -49,9 +49,11 @@ static const bench_row *most_shared(const report *r, uint32_t begin, uint32_t *e
       break;
   for (uint32_t i = begin; i < *end; ++i) {
     uint32_t n = 0;
-    if (!report_is_steady(r->newest[i])) continue;
+    if (!report_counts(r, r->newest[i])) continue;
     for (uint32_t k = begin; k < *end; ++k) n += same_work(r->newest[i], r->newest[k]);
-    if (n <= most) continue;
+    if (n < most || (n == most && best &&
+                     report_scenario_rank(r, r->newest[i]) >= report_scenario_rank(r, best)))
+      continue;
     most = n;
     best = r->newest[i];
   }

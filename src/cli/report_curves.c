@@ -62,9 +62,10 @@ typedef struct card {
   tool_series series[MOST_LINES];
   char name[MOST_LINES][160];
   tool_point point[MOST_LINES][MOST_POINTS];
-  const bench_row *first[MOST_LINES]; /* of each line */
-  uint32_t n, left;                   /* lines that had no room */
-  const char *builds[MOST_BUILDS];    /* of OF_BUILDS: the newest, oldest first */
+  double run[MOST_LINES][MOST_POINTS]; /* whose number that is, as long as the card is filled */
+  const bench_row *first[MOST_LINES];  /* of each line */
+  uint32_t n, left;                    /* lines that had no room */
+  const char *builds[MOST_BUILDS];     /* of OF_BUILDS: the newest, oldest first */
   uint32_t n_builds;
 } card;
 
@@ -102,7 +103,10 @@ static void put(card *c, const bench_row *row, curve of, double x, double y) {
   if (!s) return;
   while (i < s->n && s->point[i].x != x) ++i;
   if (i == MOST_POINTS) return;
+  double *const run = &c->run[s->colour][i];
+  if (i<s->n && * run> row->number[ROW_ID]) return;
   if (i == s->n) s->n++;
+  *run = row->number[ROW_ID];
   s->point[i] = (tool_point){.x = x, .y = y};
   if (of == OF_BATCH)
     snprintf(s->point[i].tip, sizeof s->point[i].tip, "batch %.0f, %s items/s", x,

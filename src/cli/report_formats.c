@@ -95,7 +95,7 @@ static void html_tiles(report *r) {
   tile(r, r->rows.n, "runs", "");
   if (elsewhere) tile(r, elsewhere, "of them elsewhere", "");
   tile(r, r->n_verdicts, "goldens verified", "");
-  tile(r, r->n_passed, "of them pass", "");
+  if (r->n_verdicts) tile(r, r->n_passed, "of them pass", "");
   tile(r, slower + r->regressions.n, "regressions", slower + r->regressions.n ? "fail" : "");
   if (faster) tile(r, faster, "figures faster", "faster");
   fputs("</div>\n", r->to);

@@ -246,6 +246,19 @@ int report_colour(const report *r, const bench_row *row) {
 }
 
 bool report_is_steady(const bench_row *row) {
-  return !strstr(row->text[ROW_SCENARIO], "-start") &&
-         strcmp(row->text[ROW_SCENARIO], "server") != 0;
+  const char *scenario = row->text[ROW_SCENARIO];
+  return !strstr(scenario, "-start") && strcmp(scenario, "server") != 0 &&
+         strcmp(scenario, "memory") != 0;
+}
+
+bool report_counts(const report *r, const bench_row *row) {
+  const bool of_runs = !strcmp(r->metric, "throughput") || !strcmp(r->metric, "latency") ||
+                       !strcmp(r->metric, "energy");
+  return !of_runs || report_is_steady(row);
+}
+
+int report_scenario_rank(const report *r, const bench_row *row) {
+  const char *scenario = row->text[ROW_SCENARIO];
+  if (!strcmp(scenario, strcmp(r->metric, "load") != 0 ? r->metric : "warm-start")) return 0;
+  return !*scenario ? 1 : !strcmp(scenario, "single-stream") ? 2 : 3;
 }

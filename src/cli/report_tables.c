@@ -242,7 +242,7 @@ static void fill_hardware(report *r, cli_table *table) {
   for (int c = 0; c < n; ++c) head[4 + c] = names[c];
   cli_table_row(table, 4 + (uint32_t)n, head);
   for (uint32_t i = 0; i < r->n_newest; ++i) {
-    bool first = true, some = false;
+    bool first = report_counts(r, r->newest[i]), some = false;
     for (uint32_t k = 0; k < r->n_newest; ++k) {
       if (!same_line(r->newest[k], r->newest[i])) continue;
       first &= k >= i;
