@@ -87,14 +87,16 @@ void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells)
   ++table->rows;
 }
 
+/* Names may come from files of others: control characters do not reach the terminal. */
+static void print_plain(const char *text) {
+  for (; *text; ++text) putchar((unsigned char)*text < 0x20 || *text == 0x7F ? ' ' : *text);
+}
+
 static void print_cell(const char *text, int width, bool right, bool last) {
-  int pad = width - cli_width(text);
-  if (right)
-    printf("%*s%s", pad > 0 ? pad : 0, "", text);
-  else if (last)
-    fputs(text, stdout);
-  else
-    printf("%s%*s", text, pad > 0 ? pad : 0, "");
+  const int pad = width - cli_width(text);
+  if (right) printf("%*s", pad > 0 ? pad : 0, "");
+  print_plain(text);
+  if (!right && !last) printf("%*s", pad > 0 ? pad : 0, "");
   if (!last) fputs("  ", stdout);
 }
 
@@ -144,7 +146,10 @@ void cli_table_markdown(FILE *to, cli_table *table, const char *align) {
       fputs("| ", to);
       for (const char *at = cli_table_cell(table, r, c); *at; ++at) {
         if (*at == '|') fputc('\\', to);
-        fputc(*at == '\n' ? ' ' : *at, to);
+        if (*at == '<')
+          fputs("&lt;", to);
+        else
+          fputc((unsigned char)*at < 0x20 ? ' ' : *at, to);
       }
       fputc(' ', to);
     }

@@ -186,6 +186,9 @@ class Report(Fixture):
         markdown = self.report("--format", "md")
         for name in ("older", "newer", "measured elsewhere (faraway)", "## Roofline"):
             self.assertIn(name, markdown)
+        self.assertIn("&lt;script>alert('x')&lt;/script>&\" \u00e9\\|,", markdown)
+        self.assertNotIn("<script", markdown)
+        self.assertNotIn("\x01", self.report("families") + markdown)
 
     def test_changes(self):
         self.fill()
