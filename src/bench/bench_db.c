@@ -128,7 +128,13 @@ bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *mes
       if (rc == SQLITE_OK) return true;
     } else {
       rc = begin_write(to->db);
-      if (rc == SQLITE_OK && migrate(to, &rc, message, size)) return true;
+      bool ready = rc == SQLITE_OK && migrate(to, &rc, message, size);
+      /* who reads locks nobody out, also when the file had to be brought forward */
+      if (ready && mode == BENCH_DB_READ) {
+        rc = sqlite3_exec(to->db, "COMMIT; BEGIN", NULL, NULL, NULL);
+        ready = rc == SQLITE_OK;
+      }
+      if (ready) return true;
     }
   }
   if (!message[0]) bench_db_error(to, rc, message, size);

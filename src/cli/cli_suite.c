@@ -220,15 +220,21 @@ static void print_table(const suite *s) {
   cli_table_print(&table, "llllrrlrrr");
 }
 
+/* A cell is what the suite says; what would change it on the way is refused. */
+static const uint8_t refused[] = {
+    OPT_COMPARE, OPT_TASK,   OPT_SEQ,     OPT_NEW,   OPT_LENGTHS, OPT_RAGGED,   OPT_ITERS,
+    OPT_WARMUP,  OPT_ROUNDS, OPT_OUTPUTS, OPT_BATCH, OPT_PROFILE, OPT_KV_CACHE, OPT_ARCHITECTURE};
+
 int cli_suite(cli_run *run) {
   suite s = {.run = run,
              .begin_ms = bench_now_ms(),
              .minutes = cli_number(run, OPT_MINUTES, 0),
              .cell_timeout = cli_number(run, OPT_CELL_TIMEOUT, 600)};
-  if (run->value[OPT_COMPARE] || run->value[OPT_TASK] || run->value[OPT_PROFILE])
-    return cli_usage(run,
-                     "--suite goes with --db, --device, --precision, --threads, --minutes and "
-                     "--random-weights; the suite says the rest");
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
+    if (run->value[refused[i]])
+      return cli_usage(run,
+                       "--suite goes with --db, --device, --precision, --threads, --minutes and "
+                       "--random-weights; the suite says the rest");
   int code = cli_database(run, s.path);
   if (!code)
     code = suite_plan_make(run, run->value[OPT_SUITE], run->n_args ? run->args[0] : NULL, &s.plan);

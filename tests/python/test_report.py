@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 from test_cli import Case, model, run
+from test_database import schema
 
 BENCH = ("bench", model("base"), "--device", "cpu", "--batch", "1", "--seq", "5", "--threads", "1", "--iters", "2", "--warmup", "1")
 WILD = "<script>alert('x')</script>&\"\x01\u00e9|,\n"
@@ -262,6 +263,20 @@ class Report(Fixture):
         self.assertEqual(len(run("report", "--format", "csv", environment=environment).stdout.splitlines()), 1)
         self.assertIn("accel verify --all", run("report", "--format", "md", environment=environment).stdout)
         self.bad(1, "no.sqlite: No such file", "report", "--db", self.path("no.sqlite"))
+
+    def test_older_database(self):
+        """One without scenarios is brought forward, and read a second time for the matrix meanwhile."""
+        db = self.path("old.sqlite")
+        file = sqlite3.connect(db)
+        file.executescript("".join(schema(f"BENCH_SCHEMA_{m}") for m in ("1", "TO_2", "TO_3", "TABLES")))
+        file.execute("INSERT INTO machine (id, hash, host, cpu) VALUES (1, 'x', 'faraway', 'c')")
+        file.execute("INSERT INTO device (id, machine, name, driver, uid, hardware) VALUES (1, 1, 'cpu', 'd', 'u', 'cpu')")
+        file.execute("INSERT INTO build (id, version, build_id, compiler) VALUES (1, '0', 'b', 'c')")
+        file.execute("INSERT INTO verify (uid, time, build, device, model, model_type, model_hash, architecture, golden, golden_hash, precision, state, reason, output, wall_ms)"
+                     " VALUES ('u', '2026-01-01T00:00:00Z', 1, 1, 'bert', 'bert', 'h', 'BertModel', 'g', 'g', 'fp32', 'pass', '', 'o', 1)")
+        file.commit()
+        file.close()
+        self.assertRegex(" ".join(Page(run("report", "--db", db, timeout=9).stdout).tables["matrix"][1]), "BERT pass .*verified elsewhere: faraway")
 
     def test_broken_databases(self):
         with open(self.db, "r+b") as f:
