@@ -102,8 +102,8 @@ static void draw_ticks(FILE *to, const axis *x, const axis *y, bool of_x) {
     return;
   }
   const double step = round_step(a->high - a->low);
-  for (double v = ceil(a->low / step) * step; v <= a->high + 1e-9 * step; v += step)
-    draw_tick(to, x, y, of_x, v, brief(v, text));
+  for (int k = (int)ceil(a->low / step); k <= (int)floor(a->high / step + 1e-9); ++k)
+    draw_tick(to, x, y, of_x, k * step, brief(k * step, text));
 }
 
 /* The x of points where there are few of them: batches are 1, 2, 4 ...  0: too many. */
