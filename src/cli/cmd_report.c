@@ -23,7 +23,7 @@ static int check(cli_run *run, const char *view, const char *format) {
   if (i == report_section_count && view)
     return cli_usage(run,
                      "'%s' is no part of a report: changes, families, hardware, curves, memory, "
-                     "roofline, history or matrix",
+                     "starts, roofline, history or matrix",
                      view);
   if (!strcmp(format, "srt") || !strcmp(format, "vtt"))
     return cli_usage(run, "--format of a report: html, md, json, csv or txt, not %s", format);

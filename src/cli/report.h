@@ -9,7 +9,7 @@
 #include "cli/cli_print.h"
 #include "tool/tool_svg.h"
 
-enum { REPORT_MOST_ROWS = 400, REPORT_MOST_CARDS = 48 }; /* of a page; csv has all */
+enum { REPORT_MOST_ROWS = 250, REPORT_MOST_CARDS = 36 }; /* of a page; csv has all */
 
 typedef struct report {
   cli_run *run;
@@ -40,6 +40,10 @@ extern const size_t report_section_count;
 
 /* ---- rows (report_rows.c) ---- */
 
+/* The rows of a model in `newest`, which are neighbours, from *begin up to *end, around row i. */
+void report_model_range(const report *r, uint32_t i, uint32_t *begin, uint32_t *end);
+/* The oldest row of the case of `row`; up to it the rows between are of the case, oldest first. */
+const bench_row *report_first_of_case(const report *r, const bench_row *row);
 /* Kinds of models, in the order of a report; "other" is the last. */
 const char *report_family_title(const char *family);
 /* Gives every row its family, takes out those that options do not want, and finds the newest of each
@@ -63,6 +67,7 @@ const char *report_number(double value, char into[32]);
 int report_colour(const report *r, const bench_row *row);
 /* Rows that steady runs are shown by: not starts, not servers. */
 bool report_is_steady(const bench_row *row);
+bool report_is_start(const bench_row *row); /* cold or warm */
 /* Does the row's figure of --metric tell something?  Speeds of starts and servers do not. */
 bool report_counts(const report *r, const bench_row *row);
 /* Of two kinds of work that are as good for a card, the lower one is shown. */
@@ -72,6 +77,7 @@ int report_scenario_rank(const report *r, const bench_row *row);
 
 void report_family_cards(report *r); /* report_cards.c */
 void report_memory_cards(report *r);
+void report_start_cards(report *r);
 void report_curve_cards(report *r); /* report_curves.c */
 void report_history_cards(report *r);
 void report_roofline_cards(report *r); /* report_roofline.c */
@@ -87,6 +93,8 @@ void report_legend(report *r, const tool_series *series, uint32_t n);
 
 /* ---- formats (report_formats.c) ---- */
 
+/* Cuts a table to what a page holds; returns how many rows were left out. */
+uint32_t report_cut(cli_table *table);
 int report_html(report *r, const char *view);
 int report_markdown(report *r, const char *view);
 int report_plain(report *r, const char *view);

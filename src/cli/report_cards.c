@@ -146,3 +146,36 @@ void report_memory_cards(report *r) {
   draw_cards(r, false);
   r->metric = metric;
 }
+
+/* The cold and warm starts of a model, from row `begin` up to row `end`. */
+static void draw_starts(report *r, uint32_t begin, uint32_t end) {
+  tool_bar bars[MOST_BARS];
+  char model[96], label[160];
+  uint32_t n = 0;
+  for (uint32_t i = begin; i < end && n < MOST_BARS; ++i) {
+    const bench_row *row = r->newest[i];
+    if (!report_is_start(row)) continue;
+    make_bar(r, row, row->number[ROW_LOAD_MS], "ms", &bars[n]);
+    char device[160];
+    snprintf(bars[n++].label, sizeof bars->label, "%.12s: %.140s", row->text[ROW_SCENARIO],
+             report_device(row, true, device));
+  }
+  qsort(bars, n, sizeof *bars, by_length);
+  report_card(r, report_model(r->newest[begin], model), "load (ms)");
+  snprintf(label, sizeof label, "loads of %s", model);
+  tool_bars_draw(r->to, label, bars, n);
+  fputs("</div>\n", r->to);
+}
+
+void report_start_cards(report *r) {
+  uint32_t cards = 0, begin, end;
+  for (uint32_t i = 0; i < r->n_newest && cards < REPORT_MOST_CARDS; i = end) {
+    bool some = false;
+    report_model_range(r, i, &begin, &end);
+    for (uint32_t k = begin; k < end; ++k) some |= report_is_start(r->newest[k]);
+    if (!some) continue;
+    if (!cards++) fputs("<div class=\"cards\">\n", r->to);
+    draw_starts(r, begin, end);
+  }
+  if (cards) fputs("</div>\n", r->to);
+}

@@ -48,8 +48,10 @@ static double x_of(const bench_row *row, curve of) {
 bool report_in_curve(const report *r, uint32_t i, bool of_batch) {
   const bench_row *row = r->newest[i];
   const curve of = of_batch ? OF_BATCH : OF_LENGTH;
+  uint32_t begin, end;
   if (!may_show(row, of)) return false;
-  for (uint32_t k = 0; k < r->n_newest; ++k)
+  report_model_range(r, i, &begin, &end);
+  for (uint32_t k = begin; k < end; ++k)
     if (may_show(r->newest[k], of) && same_line(row, r->newest[k], of) &&
         x_of(r->newest[k], of) != x_of(row, of))
       return true;
@@ -153,7 +155,9 @@ static void draw_card(report *r, card *c, curve of) {
 
 /* in[i]: row i is in a curve.  Is it the first of its card? */
 static bool is_first_of_card(const report *r, const bool *in, uint32_t i, curve of) {
-  for (uint32_t k = 0; k < i; ++k)
+  uint32_t begin, end;
+  report_model_range(r, i, &begin, &end);
+  for (uint32_t k = begin; k < i; ++k)
     if (in[k] && same_card(r->newest[k], r->newest[i], of)) return false;
   return in[i];
 }
@@ -199,9 +203,8 @@ static double place_of_build(card *c, const char *build) {
 
 bool report_has_history(const report *r, const bench_row *row) {
   if (*row->text[ROW_WHERE] || !may_show(row, OF_BUILDS)) return false;
-  for (const bench_row *k = r->rows.row; k < r->rows.row + r->rows.n; ++k)
-    if (bench_row_same_case(k, row) && strcmp(k->text[ROW_BUILD], row->text[ROW_BUILD]) != 0)
-      return true;
+  for (const bench_row *k = report_first_of_case(r, row); k < row; ++k)
+    if (strcmp(k->text[ROW_BUILD], row->text[ROW_BUILD]) != 0) return true;
   return false;
 }
 

@@ -28,8 +28,7 @@ static const char *const how_to_fill[][2] = {
     {"accel bench --import FILE", "adds what another machine exported"}};
 enum { WAYS = sizeof how_to_fill / sizeof *how_to_fill };
 
-/* Cuts a table to what a page holds; returns how many rows were left out. */
-static uint32_t cut_table(cli_table *table) {
+uint32_t report_cut(cli_table *table) {
   const uint32_t most = REPORT_MOST_ROWS + 1, all = table->rows;
   if (all <= most) return 0;
   for (uint32_t i = most * table->columns; i < all * table->columns; ++i) free(table->cell[i]);
@@ -46,22 +45,17 @@ static void paragraph(report *r, const char *class_name, const char *text) {
   fputs("</p>\n", r->to);
 }
 
-static void html_section(report *r, const report_section *s) {
-  cli_table table = {0};
-  s->fill(r, &table);
-  if (table.rows < 2) {
-    cli_table_empty(&table);
-    return;
-  }
+/* Empties the table. */
+static void html_section(report *r, const report_section *s, cli_table *table) {
   fprintf(r->to, "<section id=\"%s\">\n<h2>%s</h2>\n", s->name, s->title);
   paragraph(r, "soft", s->says);
   if (s->charts) s->charts(r);
-  const uint32_t rows = table.rows - 1, left = cut_table(&table);
+  const uint32_t rows = table->rows - 1, left = report_cut(table);
   const bool folded = !s->unfolded || rows > UNFOLDED;
   if (folded)
     fprintf(r->to, "<details>\n<summary>%u row%s as a table</summary>\n", (unsigned)rows,
             rows == 1 ? "" : "s");
-  cli_table_html(r->to, &table, s->align);
+  cli_table_html(r->to, table, s->align);
   if (left)
     fprintf(r->to, "<p class=\"soft\">%u more rows: accel report --format csv.</p>\n",
             (unsigned)left);
@@ -72,13 +66,17 @@ static void tile(report *r, double number, const char *of, const char *class_nam
   fprintf(r->to, "<div class=\"tile %s\"><b>%.0f</b>%s</div>\n", class_name, number, of);
 }
 
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static uint32_t count_distinct(const report *r, bench_row_text column) {
+  const char **list = malloc((r->n_newest + (size_t)1) * sizeof *list);
   uint32_t n = 0;
-  for (uint32_t i = 0; i < r->n_newest; ++i) {
-    uint32_t k = 0;
-    while (k < i && strcmp(r->newest[k]->text[column], r->newest[i]->text[column]) != 0) ++k;
-    n += k == i;
-  }
+  for (uint32_t i = 0; list && i < r->n_newest; ++i) list[i] = r->newest[i]->text[column];
+  if (list && r->n_newest) qsort((void *)list, r->n_newest, sizeof *list, by_text);
+  for (uint32_t i = 0; list && i < r->n_newest; ++i) n += !i || strcmp(list[i - 1], list[i]) != 0;
+  free((void *)list);
   return n;
 }
 
@@ -127,30 +125,32 @@ static void html_nothing(report *r, const char *why) {
   fputs("</ul>\n", r->to);
 }
 
-static void html_links(report *r) {
+static void html_links(report *r, const cli_table *tables) {
   fputs("<nav>\n<ul>\n", r->to);
-  for (size_t i = 0; i < report_section_count; ++i) {
-    cli_table table = {0};
-    report_sections[i].fill(r, &table);
-    if (table.rows > 1)
+  for (size_t i = 0; i < report_section_count; ++i)
+    if (tables[i].rows > 1)
       fprintf(r->to, "<li><a href=\"#%s\">%s</a></li>\n", report_sections[i].name,
               report_sections[i].title);
-    cli_table_empty(&table);
-  }
   fputs("</ul>\n</nav>\n", r->to);
 }
 
+enum { MOST_SECTIONS = 16 };
+
 int report_html(report *r, const char *view) {
   const char *why = nothing(r);
+  cli_table tables[MOST_SECTIONS] = {{0}};
+  for (size_t i = 0; !why && i < report_section_count; ++i)
+    if (is_shown(view, &report_sections[i])) report_sections[i].fill(r, &tables[i]);
   cli_html_begin(r->to, "accel report");
   html_head(r, view);
-  if (why) {
+  if (why)
     html_nothing(r, why);
-  } else if (!view) {
-    html_links(r);
+  else if (!view)
+    html_links(r, tables);
+  for (size_t i = 0; i < report_section_count; ++i) {
+    if (tables[i].rows > 1) html_section(r, &report_sections[i], &tables[i]);
+    cli_table_empty(&tables[i]);
   }
-  for (size_t i = 0; !why && i < report_section_count; ++i)
-    if (is_shown(view, &report_sections[i])) html_section(r, &report_sections[i]);
   fputs("<footer>\n<p>Database: ", r->to);
   tool_markup_text(r->to, *r->path ? r->path : "none");
   fputs("</p>\n</footer>\n", r->to);

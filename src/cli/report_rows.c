@@ -137,6 +137,22 @@ int report_select(report *r) {
   return find_newest(r) ? 0 : cli_error(r->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
+static bool same_model(const report *r, uint32_t i, uint32_t k) {
+  return !strcmp(r->newest[i]->text[ROW_MODEL], r->newest[k]->text[ROW_MODEL]);
+}
+
+void report_model_range(const report *r, uint32_t i, uint32_t *begin, uint32_t *end) {
+  *begin = i;
+  *end = i + 1;
+  while (*begin > 0 && same_model(r, i, *begin - 1)) --*begin;
+  while (*end < r->n_newest && same_model(r, i, *end)) ++*end;
+}
+
+const bench_row *report_first_of_case(const report *r, const bench_row *row) {
+  while (row > r->rows.row && bench_row_same_case(row, row - 1)) --row;
+  return row;
+}
+
 /* ---- names ---- */
 
 const char *report_model(const bench_row *row, char into[96]) {
@@ -245,9 +261,11 @@ int report_colour(const report *r, const bench_row *row) {
   return TOOL_COLOURS - 1;
 }
 
+bool report_is_start(const bench_row *row) { return strstr(row->text[ROW_SCENARIO], "-start"); }
+
 bool report_is_steady(const bench_row *row) {
   const char *scenario = row->text[ROW_SCENARIO];
-  return !strstr(scenario, "-start") && strcmp(scenario, "server") != 0 &&
+  return !report_is_start(row) && strcmp(scenario, "server") != 0 &&
          strcmp(scenario, "memory") != 0;
 }
 

@@ -59,19 +59,48 @@ static const char *const changes_head[] = {"verdict",
                                            "rounds",
                                            "builds"};
 
-void report_add_shifts(const bench_shifts *shifts, cli_table *table) {
+/* Those with the first n of the verdicts, slower ones first. */
+static void add_shifts(const bench_shifts *shifts, int n, cli_table *table) {
   static const bench_shift_verdict order[] = {BENCH_SLOWER, BENCH_FASTER, BENCH_SAME,
                                               BENCH_TOO_FEW};
   if (!table->rows) cli_table_row(table, 11, changes_head);
-  for (int k = 0; k < 4; ++k)
+  for (int k = 0; k < n; ++k)
     for (uint32_t i = 0; i < shifts->n; ++i)
       if (shifts->item[i].verdict == order[k]) add_shift(table, &shifts->item[i]);
 }
 
-static void fill_changes(report *r, cli_table *table) {
+void report_add_shifts(const bench_shifts *shifts, cli_table *table) {
+  add_shifts(shifts, 4, table);
+}
+
+static void fill_regressions(const report *r, cli_table *table) {
   cli_table_row(table, 11, changes_head);
   for (uint32_t i = 0; i < r->regressions.n; ++i) add_regression(table, &r->regressions.item[i]);
-  report_add_shifts(&r->shifts, table);
+}
+
+static void fill_changes(report *r, cli_table *table) {
+  fill_regressions(r, table);
+  add_shifts(&r->shifts, 4, table);
+}
+
+/* What changed is seen without unfolding the table of all. */
+static void show_changes(report *r) {
+  cli_table table = {0};
+  fill_regressions(r, &table);
+  add_shifts(&r->shifts, 2, &table);
+  if (table.rows > 1) {
+    report_cut(&table);
+    cli_table_html(r->to, &table, REPORT_SHIFTS_ALIGN);
+  } else {
+    cli_table_empty(&table);
+    uint32_t few = 0;
+    for (uint32_t i = 0; i < r->shifts.n; ++i) few += r->shifts.item[i].verdict == BENCH_TOO_FEW;
+    fprintf(
+        r->to,
+        "<p>No figure changed beyond noise, and no golden failed; %u of %u figures have too few "
+        "rounds to tell.</p>\n",
+        (unsigned)few, (unsigned)r->shifts.n);
+  }
 }
 
 /* ---- runs ---- */
@@ -134,6 +163,27 @@ static void fill_memory(report *r, cli_table *table) {
   }
 }
 
+static void fill_starts(report *r, cli_table *table) {
+  static const char *const head[] = {"model",        "device", "start",   "load ms",
+                                     "first run ms", "rounds", "weights", "day"};
+  cli_table_row(table, 8, head);
+  for (uint32_t i = 0; i < r->n_newest; ++i) {
+    const bench_row *row = r->newest[i];
+    char model[96], device[160], cell[3][32], when[32];
+    if (!report_is_start(row)) continue;
+    snprintf(cell[2], 32, "%.0f", row->number[ROW_ROUNDS]);
+    const char *cells[] = {report_model(row, model),
+                           report_device(row, true, device),
+                           row->text[ROW_SCENARIO],
+                           report_number(row->number[ROW_LOAD_MS], cell[0]),
+                           report_number(row->number[ROW_FIRST_MS], cell[1]),
+                           cell[2],
+                           row->text[ROW_WEIGHTS],
+                           day(row, when)};
+    cli_table_row(table, 8, cells);
+  }
+}
+
 static void fill_curves(report *r, cli_table *table) {
   static const char *const head[] = {"model",  "device",    "threads", "batch",
                                      "length", "median ms", "items/s"};
@@ -162,10 +212,8 @@ static void fill_history(report *r, cli_table *table) {
   cli_table_row(table, 9, head);
   for (uint32_t i = 0; i < r->n_newest; ++i) {
     if (!report_has_history(r, r->newest[i])) continue;
-    for (uint32_t k = 0; k < r->rows.n; ++k) {
-      const bench_row *row = &r->rows.row[k];
+    for (const bench_row *row = report_first_of_case(r, r->newest[i]); row <= r->newest[i]; ++row) {
       char model[96], device[160], work[160], cell[4][32];
-      if (!bench_row_same_case(row, r->newest[i])) continue;
       snprintf(cell[0], 32, "%.0f x %.0f", row->number[ROW_ROUNDS], row->number[ROW_ITERS]);
       const char *cells[] = {report_model(row, model),
                              report_device(row, true, device),
@@ -212,7 +260,9 @@ static void add_device_row(report *r, uint32_t i, char (*names)[160], int n, cli
              *unit = "";
   double best = (double)NAN, value[MOST_DEVICES];
   for (int c = 0; c < MOST_DEVICES; ++c) value[c] = (double)NAN;
-  for (uint32_t k = i; k < r->n_newest; ++k) {
+  uint32_t begin, end;
+  report_model_range(r, i, &begin, &end);
+  for (uint32_t k = i; k < end; ++k) {
     if (!same_line(row, r->newest[k])) continue;
     const int c = column_of(names, &n, report_device(r->newest[k], false, device));
     if (c < MOST_DEVICES) value[c] = report_metric(r, r->newest[k], &unit);
@@ -243,7 +293,9 @@ static void fill_hardware(report *r, cli_table *table) {
   cli_table_row(table, 4 + (uint32_t)n, head);
   for (uint32_t i = 0; i < r->n_newest; ++i) {
     bool first = report_counts(r, r->newest[i]), some = false;
-    for (uint32_t k = 0; k < r->n_newest; ++k) {
+    uint32_t begin, end;
+    report_model_range(r, i, &begin, &end);
+    for (uint32_t k = begin; first && k < end; ++k) {
       if (!same_line(r->newest[k], r->newest[i])) continue;
       first &= k >= i;
       some |= isfinite(report_metric(r, r->newest[k], &unit));
@@ -286,7 +338,7 @@ const report_section report_sections[] = {
      "Slower or faster is what a rank test over the rounds and the interval of the ratio agree on, "
      "corrected for the number of figures. Fewer than five rounds on a side give no verdict. "
      "Goldens that passed before and do not pass now come first.",
-     NULL, fill_changes, REPORT_SHIFTS_ALIGN, true},
+     show_changes, fill_changes, REPORT_SHIFTS_ALIGN, false},
     {"families", "Models, family by family",
      "The newest run of each case. A card shows the work that most devices and precisions were "
      "given; the table has every case.",
@@ -302,6 +354,10 @@ const report_section report_sections[] = {
      "Peak memory of the process that ran the model: weights, states, scratch, and the tool "
      "itself.",
      report_memory_cards, fill_memory, "lllrrrrl", false},
+    {"starts", "Starts",
+     "How long a load takes: cold with the model's files in no cache of this machine and without "
+     "packed weights, warm behind another load.",
+     report_start_cards, fill_starts, "lllrrrll", false},
     {"roofline", "Roofline",
      "Ops of profiled runs: what they compute for each byte they move, and how fast they were. "
      "Larger dots took more of the time. The line is what the processor was measured to do; ops "

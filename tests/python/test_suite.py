@@ -1,6 +1,7 @@
 """`accel bench --suite`: scenarios, resuming, minutes, key models, and what a suite file may not hold."""
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ import time
 import unittest
 
 from test_cli import ACCEL, ENVIRONMENT, Case, model, run
+from test_report import shown
 
 SCENARIOS = ["single-stream", {"scenario": "offline", "batch": 4}, {"scenario": "server", "load": 0.25, "p99_ms": 1000, "iters": 50},
              {"scenario": "batch-sweep", "batches": [1, 2]}, {"scenario": "length-sweep", "lengths": [4, 8, 4000]}, "cold-start", "warm-start", "memory"]
@@ -57,6 +59,9 @@ class Suite(Case):
                 self.assertTrue(0 < items < 3 * offered, (items, offered))
             elif scenario == "offline":
                 self.assertEqual(batch, 4)
+        page = run("report", "starts", "--db", self.db, "--format", "md").stdout
+        self.assertEqual(sorted(float(x) for x in re.findall(r"pipelines/base \| cpu, fp32 \| (?:cold|warm)-start \| ([0-9.]+) \|", page)),
+                         sorted(shown(x[0]) for x in self.query("SELECT load_ms FROM run WHERE scenario LIKE '%-start' AND precision = 'fp32' AND task = 'encode'")))
         kinds = dict(self.query("SELECT r.task || s.what, count(*) FROM run r JOIN sample s ON s.run = r.id WHERE scenario = 'single-stream' AND precision = 'fp32' GROUP BY 1"))
         self.assertEqual(kinds, {"encodelatency": 6, "encodeload": 2, "encodefirst": 2, "generatelatency": 6, "generateload": 2, "generatefirst": 2, "generateprefill": 6, "generatedecode": 6})
 
