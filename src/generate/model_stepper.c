@@ -117,6 +117,35 @@ static accel_status renew(accel__model_stepper *s, const accel__step_item *item)
   return ACCEL_OK;
 }
 
+/* After a lost part was placed anew: feeds the tokens of sequences that were forgotten again. */
+static accel_status renew_lost(accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
+  for (uint32_t i = 0; s->session->ep->n_replaced && i < n; i++) {
+    uint64_t held;
+    if (!items[i].past_len) continue;
+    ACCEL_TRY(accel__session_length(s->session, items[i].sequence, &held));
+    if (held != items[i].past_len) ACCEL_TRY(renew(s, &items[i]));
+  }
+  return ACCEL_OK;
+}
+
+/* What the sequences hold is tokens that the items have, too. */
+static bool can_renew(const accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
+  const accel__model *m = s->session->ep->model;
+  bool known = !m->is_encoder_decoder && !m->image_tokens;
+  for (uint32_t i = 0; known && i < n; i++) known = !items[i].past_len || items[i].past_total_len;
+  return known;
+}
+
+/* run_items; what a device that is lost meanwhile held is computed anew by another. */
+static accel_status run_surely(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
+  accel_status status = can_renew(s, items, n) ? renew_lost(s, items, n) : ACCEL_OK;
+  if (status == ACCEL_OK) status = run_items(s, items, n);
+  if (status != ACCEL_ERROR_DEVICE_LOST || !can_renew(s, items, n)) return status;
+  ACCEL_TRY(accel__endpoint_replace_lost(s->session->ep));
+  ACCEL_TRY(renew_lost(s, items, n));
+  return run_items(s, items, n);
+}
+
 static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   accel__model_stepper *s = self;
   const int64_t turn = s->session->ep->model->generation.recompute_kv_above;
@@ -124,7 +153,7 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
     if (items[i].past_len && items[i].past_total_len &&
         (items[i].past_total_len > turn) != (items[i].total_len > turn))
       ACCEL_TRY(renew(s, &items[i]));
-  return run_items(s, items, n);
+  return run_surely(s, items, n);
 }
 
 /* An item of entry "encode": a tensor as it is, or what follows from one. */
