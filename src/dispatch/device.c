@@ -89,8 +89,8 @@ accel_status accel__device_exists(accel *ctx, const char *wanted, bool amd, bool
   accel_status status = accel__hardware_choose(hardware, wanted, &choice);
   for (uint32_t i = 0; status == ACCEL_OK && i < choice.n && !*found; i++) {
     accel__device *d = choice.device[i];
-    *found = !d->parts && d->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE && !d->info.is_amd == !amd &&
-             accel__device_test(hardware, d) == ACCEL_OK;
+    *found = !d->parts && d->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE &&
+             !d->info.is_amd == !amd && accel__device_test(hardware, d) == ACCEL_OK;
   }
   accel__choice_free(&choice);
   accel__clear_error();

@@ -119,8 +119,8 @@ static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol,
       const accel_plugin_tensor *t = &p->tensor[entry->out[i]];
       uint64_t n = 4;
       for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
-      *wanted = planned && ((map && map->out[i] < 0) ||
-                            !needs_asking(&model->entries[e], entry->out[i]));
+      *wanted =
+          planned && ((map && map->out[i] < 0) || !needs_asking(&model->entries[e], entry->out[i]));
       if (*wanted && first) bytes += n;
     }
     first &= !planned;
@@ -282,8 +282,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  accel__fit *out) {
   if (device->parts) return accel__parts_estimate(ep, device, precision, source, work, out);
   return accel__fit_subject_estimate(
-      &(accel__fit_subject){
-          .ep = ep, .device = device, .precision = precision, .source = source},
+      &(accel__fit_subject){.ep = ep, .device = device, .precision = precision, .source = source},
       work, out);
 }
 

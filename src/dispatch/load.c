@@ -28,9 +28,8 @@ static accel_status init(const accel__host_self *self, const accel_plugin_host *
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
   /* results of a part are looked at when they are the model's */
-  options.precision.flags =
-      ACCEL_PLUGIN_ALLOW_EMULATED |
-      (ep->check_finite && !self->part ? ACCEL_PLUGIN_CHECK_FINITE : 0);
+  options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED |
+                            (ep->check_finite && !self->part ? ACCEL_PLUGIN_CHECK_FINITE : 0);
   accel__pool_turn turn;
   accel__pool_enter(ep->ctx->pool, UINT32_MAX, &turn); /* all threads, whatever the mode */
   const int32_t rc =

@@ -19,8 +19,7 @@ typedef struct accel__parts_plan {
 accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *device,
                                     const accel_plugin_precision *precision,
                                     const accel__source *source, const accel__fit_work *work,
-                                    accel__arena *arena, accel__parts_plan *plan,
-                                    accel__fit *fit);
+                                    accel__arena *arena, accel__parts_plan *plan, accel__fit *fit);
 
 /* ---- parts_load.c ---- */
 
@@ -39,14 +38,14 @@ typedef struct accel__placed_part {
 
 struct accel__parts {
   accel_endpoint *ep;
-  accel__arena arena; /* of the cut */
+  accel__arena arena;                  /* of the cut */
   const accel_plugin_program *program; /* the whole, which the endpoint's model owns */
   accel_plugin table;                  /* what placed.plugin points at */
   const char *name;
   uint32_t n;
   accel__placed_part part[ACCEL__MAX_PARTS];
   pthread_mutex_t lock;
-  struct accel__parts_session *sessions; /* open ones, under `lock` */
+  struct accel__parts_session *sessions;      /* open ones, under `lock` */
   _Atomic(struct accel__parts_frame *) frame; /* memory of a run, for the next one */
 };
 

@@ -25,8 +25,7 @@ int32_t accel__parts_fail(accel_plugin_error *error, int32_t rc, const char *for
   return rc;
 }
 
-int32_t accel__part_failed(accel__parts *parts, uint32_t k, int32_t rc,
-                           accel_plugin_error *error) {
+int32_t accel__part_failed(accel__parts *parts, uint32_t k, int32_t rc, accel_plugin_error *error) {
   accel__placed_part *p = &parts->part[k];
   if (rc == ACCEL_PLUGIN_E_DEVICE_LOST) {
     pthread_mutex_lock(&parts->lock);
@@ -136,13 +135,12 @@ static void prepare_part(accel__parts *parts, uint32_t k, const accel__device *d
   p->host = accel__host_for(&p->self);
 }
 
-static accel_status load_all(accel_endpoint *ep, const accel__device *device,
-                             accel__parts *parts) {
+static accel_status load_all(accel_endpoint *ep, const accel__device *device, accel__parts *parts) {
   accel__parts_plan plan;
   accel__fit fit;
   accel__placed *all = &ep->placed;
-  ACCEL_TRY(accel__parts_plan_make(ep, device, &all->precision, all->source,
-                                   &(accel__fit_work){0}, &parts->arena, &plan, &fit));
+  ACCEL_TRY(accel__parts_plan_make(ep, device, &all->precision, all->source, &(accel__fit_work){0},
+                                   &parts->arena, &plan, &fit));
   ACCEL_TRY(accel__fit_check(&fit, device->info.name, all->precision.name));
   for (uint32_t k = 0; k < plan.n; k++) {
     accel__placed_part *p = &parts->part[k];
@@ -151,9 +149,8 @@ static accel_status load_all(accel_endpoint *ep, const accel__device *device,
     p->last_layer = plan.last_layer[k];
     p->weights = fit.part[k].weights;
     p->goes_back = goes_back(&p->cut->program);
-    p->placed = (accel__placed){.source = all->source,
-                                .precision = plan.precision[k],
-                                .streaming = fit.part[k].streaming};
+    p->placed = (accel__placed){
+        .source = all->source, .precision = plan.precision[k], .streaming = fit.part[k].streaming};
     prepare_part(parts, k, plan.device[k]);
     parts->n = k + 1;
     const accel_status status = load_part(p);

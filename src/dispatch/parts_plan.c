@@ -60,9 +60,8 @@ static accel_status split_by_hand(const accel_endpoint *ep, const accel__device_
     const char *name = parts->device[k]->info.name;
     if (end >= layers || (k + 1 == parts->n && end + 1 < layers))
       return accel__remedy(
-          accel__fail(ACCEL_ERROR_ARGUMENT,
-                      "device '%s=%d-%d': %s has %u layers, 0 to %u; %s", name, parts->first[k],
-                      parts->last[k], ep->name, layers, layers - 1,
+          accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s=%d-%d': %s has %u layers, 0 to %u; %s",
+                      name, parts->first[k], parts->last[k], ep->name, layers, layers - 1,
                       end >= layers ? "there is no such layer" : "the last ones are in no part"),
           "end the last part at layer %u", layers - 1);
     last[k] = end;
@@ -202,11 +201,9 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
 
 /* Each part's numbers, and their sum. */
 static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
-                        const accel__source *source, const accel__fit_work *work,
-                        accel__fit *out) {
+                        const accel__source *source, const accel__fit_work *work, accel__fit *out) {
   accel__fit_work own = *work;
-  *out = (accel__fit){
-      .estimate = {.size = sizeof out->estimate}, .fits = true, .of_process = true};
+  *out = (accel__fit){.estimate = {.size = sizeof out->estimate}, .fits = true, .of_process = true};
   out->n_part = plan->n;
   for (uint32_t k = 0; k < plan->n; k++) {
     accel__fit_subject subject = {.ep = ep,
@@ -241,22 +238,21 @@ typedef struct planning {
 } planning;
 
 static accel_status begin(accel_endpoint *ep, const accel__device *device,
-                          const accel_plugin_precision *precision, accel__arena *arena,
-                          planning *p, accel__parts_plan *plan) {
+                          const accel_plugin_precision *precision, accel__arena *arena, planning *p,
+                          accel__parts_plan *plan) {
   *p = (planning){.parts = device->parts, .layers = count_layers(ep)};
   *plan = (accel__parts_plan){.n = device->parts->n};
   for (uint32_t k = 0; k < plan->n; k++) plan->device[k] = device->parts->device[k];
   if (plan->n > p->layers)
-    return accel__remedy(accel__fail(ACCEL_ERROR_ARGUMENT,
-                                     "device '%s': %u parts, but %s has %u layer%s",
-                                     device->info.name, plan->n, ep->name, p->layers,
-                                     p->layers == 1 ? "" : "s"),
-                         "name at most %u device%s", p->layers, p->layers == 1 ? "" : "s");
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': %u parts, but %s has %u layer%s",
+                    device->info.name, plan->n, ep->name, p->layers, p->layers == 1 ? "" : "s"),
+        "name at most %u device%s", p->layers, p->layers == 1 ? "" : "s");
   if (p->parts->first[0] >= 0) return ACCEL_OK;
   p->cost = accel__arena_array(arena, p->layers, sizeof *p->cost);
   if (!p->cost) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(layer_costs(accel__program_view(ep->model->program), precision, p->layers, arena,
-                        p->cost));
+  ACCEL_TRY(
+      layer_costs(accel__program_view(ep->model->program), precision, p->layers, arena, p->cost));
   return first_shares(ep, p->parts, p->cost, p->layers, p->share);
 }
 
@@ -283,8 +279,7 @@ static bool give_away(planning *p, const accel__fit *fit) {
 accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *device,
                                     const accel_plugin_precision *precision,
                                     const accel__source *source, const accel__fit_work *work,
-                                    accel__arena *arena, accel__parts_plan *plan,
-                                    accel__fit *fit) {
+                                    accel__arena *arena, accel__parts_plan *plan, accel__fit *fit) {
   enum { ROUNDS = 12 };
   planning p;
   ACCEL_TRY(begin(ep, device, precision, arena, &p, plan));
@@ -318,8 +313,8 @@ accel_status accel__parts_supports(accel_endpoint *ep, const accel__device *devi
   for (uint32_t k = 0; status == ACCEL_OK && k < plan.n; k++) {
     status = accel__device_supports(plan.device[k], &plan.part[k].program, &plan.precision[k]);
     if (status != ACCEL_OK && status != ACCEL_ERROR_OUT_OF_MEMORY)
-      status = accel__wrap(status, "layers %u to %u on %s", plan.first_layer[k],
-                           plan.last_layer[k], plan.device[k]->info.name);
+      status = accel__wrap(status, "layers %u to %u on %s", plan.first_layer[k], plan.last_layer[k],
+                           plan.device[k]->info.name);
   }
   accel__arena_free(&arena);
   return status;

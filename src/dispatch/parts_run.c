@@ -93,8 +93,8 @@ static void find_needed(run_state *r) {
     if (map->index < 0) continue;
     const accel_plugin_entry *e = entry_of(r, k);
     for (uint32_t i = 0; i < e->n_out && !r->needed[k]; i++)
-      r->needed[k] = map->out[i] >= 0 ? r->out[map->out[i]].host != NULL
-                                      : is_read_later(r, k, e->out[i]);
+      r->needed[k] =
+          map->out[i] >= 0 ? r->out[map->out[i]].host != NULL : is_read_later(r, k, e->out[i]);
   }
 }
 
@@ -225,8 +225,8 @@ static int32_t check_finite(const run_state *r, accel_plugin_error *error) {
       worst = exponent > worst ? exponent : worst;
     }
     if (worst == 0x7f800000u)
-      return accel__parts_fail(error, ACCEL_PLUGIN_E_NONFINITE,
-                               "output '%s' holds NaN or infinity", t->name);
+      return accel__parts_fail(error, ACCEL_PLUGIN_E_NONFINITE, "output '%s' holds NaN or infinity",
+                               t->name);
   }
   return ACCEL_PLUGIN_OK;
 }

@@ -40,8 +40,7 @@ int32_t accel__parts_session_new(accel_plugin_endpoint *handle, accel_plugin_ses
                                  accel_plugin_error *error) {
   accel__parts_session *s = calloc(1, sizeof *s);
   *out = NULL;
-  if (!s)
-    return accel__parts_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, "out of memory: no session");
+  if (!s) return accel__parts_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, "out of memory: no session");
   s->parts = accel__parts_of(handle);
   const int32_t rc = accel__parts_session_open(s, error);
   if (rc) {
@@ -84,8 +83,8 @@ static int32_t one(accel__parts_session *s, uint32_t k, int32_t verb, int32_t se
 static int32_t reset(accel__parts_session *s, int32_t sequence, accel_plugin_error *error) {
   int32_t first = ACCEL_PLUGIN_OK;
   for (uint32_t k = 0; k < s->parts->n; k++) {
-    const int32_t rc = one(s, k, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL, NULL,
-                           first ? NULL : error);
+    const int32_t rc =
+        one(s, k, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL, NULL, first ? NULL : error);
     if (!first) first = rc;
   }
   return first;
@@ -140,8 +139,7 @@ static int32_t export_all(accel__parts_session *s, int32_t sequence, void *buffe
                           accel_plugin_error *error) {
   uint64_t size[ACCEL__MAX_PARTS] = {0}, all = sizeof(file_head) + sizeof size;
   for (uint32_t k = 0; k < s->parts->n; k++) {
-    const int32_t rc =
-        one(s, k, ACCEL_PLUGIN_SESSION_EXPORT, sequence, 0, NULL, &size[k], error);
+    const int32_t rc = one(s, k, ACCEL_PLUGIN_SESSION_EXPORT, sequence, 0, NULL, &size[k], error);
     if (rc) return rc;
     all += size[k];
   }
@@ -246,8 +244,7 @@ int32_t accel__parts_undo_begin(accel__parts_undo *u, accel__parts_session *s,
     uint64_t bytes = 0;
     rc = length(s, u->sequence[i], &u->length[i], error);
     if (!rc && !u->length[i]) /* empty, or not there: only the latter cannot be exported */
-      u->fresh[i] =
-          export_all(s, u->sequence[i], NULL, &bytes, NULL) == ACCEL_PLUGIN_E_ARGUMENT;
+      u->fresh[i] = export_all(s, u->sequence[i], NULL, &bytes, NULL) == ACCEL_PLUGIN_E_ARGUMENT;
     for (uint32_t k = 0; !rc && !u->fresh[i] && k < s->parts->n; k++)
       if (is_copied(s, k))
         rc = one(s, k, ACCEL_PLUGIN_SESSION_COPY, u->sequence[i], backup_of(u->sequence[i]), NULL,

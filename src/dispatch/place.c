@@ -194,8 +194,10 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
       if (last == ACCEL_OK) ep->placed = placed;
       if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
-      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY ||
-          last == ACCEL_ERROR_CANCELLED || last == ACCEL_ERROR_IO)
+      /* layers that the model does not have are the user's mistake */
+      if (last == ACCEL_ERROR_FORMAT || (last == ACCEL_ERROR_ARGUMENT && device->parts) ||
+          last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
+          last == ACCEL_ERROR_IO)
         return last;
       char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k],
                                        accel__message());

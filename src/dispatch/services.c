@@ -116,9 +116,7 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(context_of(self)->pool, n, fn, arg);
 }
-static uint32_t host_workers(void *self) {
-  return accel__pool_width(context_of(self)->pool);
-}
+static uint32_t host_workers(void *self) { return accel__pool_width(context_of(self)->pool); }
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
 static int host_cancelled(void *self) {
@@ -223,22 +221,22 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
 
 accel_plugin_host accel__host_for(accel__host_self *self) {
   return (accel_plugin_host){.size = sizeof(accel_plugin_host),
-                                 .abi = ACCEL_PLUGIN_ABI_NOW,
-                                 .self = self,
-                                 .log = host_log,
-                                 .weight_map = host_weight_map,
-                                 .weight_unmap = host_weight_unmap,
-                                 .cache_get = host_cache_get,
-                                 .cache_put = host_cache_put,
-                                 .parallel = host_parallel,
-                                 .workers = host_workers,
-                                 .cancelled = host_cancelled,
-                                 .fault = host_fault,
-                                 .rows_open = host_rows_open,
-                                 .rows_post = host_rows_post,
-                                 .rows_wait = host_rows_wait,
-                                 .rows_release = host_rows_release,
-                                 .rows_read = host_rows_read};
+                             .abi = ACCEL_PLUGIN_ABI_NOW,
+                             .self = self,
+                             .log = host_log,
+                             .weight_map = host_weight_map,
+                             .weight_unmap = host_weight_unmap,
+                             .cache_get = host_cache_get,
+                             .cache_put = host_cache_put,
+                             .parallel = host_parallel,
+                             .workers = host_workers,
+                             .cancelled = host_cancelled,
+                             .fault = host_fault,
+                             .rows_open = host_rows_open,
+                             .rows_post = host_rows_post,
+                             .rows_wait = host_rows_wait,
+                             .rows_release = host_rows_release,
+                             .rows_read = host_rows_read};
 }
 
 void accel__init_host(accel_endpoint *ep) {

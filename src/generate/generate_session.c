@@ -50,7 +50,8 @@ void accel__session_end(accel_session *s) {
 static void note_loss(accel_session *s) {
   uint64_t held;
   if (s->shared->ep->n_replaced && s->tokens.past_len &&
-      accel__session_length(s->shared, s->sequence, &held) == ACCEL_OK && held != s->tokens.past_len)
+      accel__session_length(s->shared, s->sequence, &held) == ACCEL_OK &&
+      held != s->tokens.past_len)
     s->tokens.past_len = 0;
 }
 

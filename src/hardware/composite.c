@@ -39,8 +39,7 @@ static const char *name_of(accel__arena *arena, const accel__device_parts *parts
   accel__buffer b = {0};
   for (uint32_t i = 0; i < parts->n; i++) {
     accel__buffer_printf(&b, "%s%s", i ? "+" : "", parts->device[i]->info.name);
-    if (parts->first[i] >= 0)
-      accel__buffer_printf(&b, "=%d-%d", parts->first[i], parts->last[i]);
+    if (parts->first[i] >= 0) accel__buffer_printf(&b, "=%d-%d", parts->first[i], parts->last[i]);
   }
   const char *copy = b.failed ? NULL : accel__arena_string(arena, b.data);
   accel__buffer_free(&b);

@@ -65,7 +65,7 @@ struct accel__device;
 /* The devices that one model is placed over, first layers first. */
 typedef struct accel__device_parts {
   uint32_t n;
-  struct accel__device *device[ACCEL__MAX_PARTS]; /* plain ones; one may come twice */
+  struct accel__device *device[ACCEL__MAX_PARTS];          /* plain ones; one may come twice */
   int32_t first[ACCEL__MAX_PARTS], last[ACCEL__MAX_PARTS]; /* layers; -1: left to the planner */
 } accel__device_parts;
 
