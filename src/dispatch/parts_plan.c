@@ -199,9 +199,25 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->streaming.least += one->streaming.least;
 }
 
+/* What others leave part k of the memory that they share: parts before it take what they need, or,
+ * where `weights` of all parts are given, each has its own part of the user's limit. */
+static uint64_t taken_by_others(accel_endpoint *ep, const accel__parts_plan *plan, uint32_t k,
+                                const accel__fit *so_far, const uint64_t *weights) {
+  uint64_t limit = 0, taken = 0;
+  double all = 0;
+  for (uint32_t j = 0; j < plan->n; j++) {
+    if (!share_memory(plan->device[j], plan->device[k])) continue;
+    if (j < k) taken += so_far->part[j].total;
+    if (weights) all += (double)weights[j];
+  }
+  if (!weights || accel__context_memory_limit(ep->ctx, &limit) != ACCEL_OK || !limit) return taken;
+  return limit - (uint64_t)((double)limit * (double)weights[k] / all);
+}
+
 /* Each part's numbers, and their sum. */
 static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
-                        const accel__source *source, const accel__fit_work *work, accel__fit *out) {
+                        const accel__source *source, const accel__fit_work *work,
+                        const uint64_t *weights, accel__fit *out) {
   accel__fit_work own = *work;
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}, .fits = true, .of_process = true};
   out->n_part = plan->n;
@@ -212,8 +228,7 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
                                   .source = source,
                                   .part = &plan->part[k]};
     accel__fit one;
-    for (uint32_t j = 0; j < k; j++)
-      if (share_memory(plan->device[j], plan->device[k])) subject.taken += out->part[j].total;
+    subject.taken = taken_by_others(ep, plan, k, out, weights);
     ACCEL_TRY(accel__fit_subject_estimate(&subject, &own, &one));
     if (one.of_process) own.tables = 0; /* counted once */
     add_to_sum(&one, out);
@@ -227,6 +242,22 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
                                      .fits = one.fits};
   }
   return ACCEL_OK;
+}
+
+/* The same; where parts that share memory do not fit beside each other under the user's limit, each
+ * gets its own part of that, and streams if it can. */
+static accel_status ask_for_all(accel_endpoint *ep, const accel__parts_plan *plan,
+                                const accel__source *source, const accel__fit_work *work,
+                                accel__fit *out) {
+  uint64_t weights[ACCEL__MAX_PARTS];
+  bool shared = false;
+  ACCEL_TRY(ask(ep, plan, source, work, NULL, out));
+  for (uint32_t k = 0; k < plan->n; k++) {
+    weights[k] = out->part[k].weights + 1;
+    for (uint32_t j = 0; j < k; j++) shared |= share_memory(plan->device[j], plan->device[k]);
+  }
+  if (out->fits || !shared) return ACCEL_OK;
+  return ask(ep, plan, source, work, weights, out);
 }
 
 /* What a plan is made of before devices are asked. */
@@ -285,7 +316,7 @@ accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *dev
   ACCEL_TRY(begin(ep, device, precision, arena, &p, plan));
   for (uint32_t round = 0; round < ROUNDS; round++) {
     ACCEL_TRY(split(ep, &p, precision, arena, plan));
-    ACCEL_TRY(ask(ep, plan, source, work, fit));
+    ACCEL_TRY(ask_for_all(ep, plan, source, work, fit));
     if (fit->fits || !give_away(&p, fit)) break;
   }
   return ACCEL_OK;
