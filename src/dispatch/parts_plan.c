@@ -276,7 +276,7 @@ static accel_status begin(accel_endpoint *ep, const accel__device *device,
   for (uint32_t k = 0; k < plan->n; k++) plan->device[k] = device->parts->device[k];
   if (plan->n > p->layers)
     return accel__remedy(
-        accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': %u parts, but %s has %u layer%s",
+        accel__fail(ACCEL_ERROR_UNSUPPORTED, "device '%s': %u parts, but %s has %u layer%s",
                     device->info.name, plan->n, ep->name, p->layers, p->layers == 1 ? "" : "s"),
         "name at most %u device%s", p->layers, p->layers == 1 ? "" : "s");
   if (p->parts->first[0] >= 0) return ACCEL_OK;

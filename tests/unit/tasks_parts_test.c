@@ -181,7 +181,7 @@ static void test_refused(void **state) {
       {"reference++reference", ACCEL_ERROR_ARGUMENT, "part 2 names no device"},
       {"reference+referense", ACCEL_ERROR_ARGUMENT, "did you mean 'reference'"},
       {"reference+reference:7", ACCEL_ERROR_DEVICE_UNAVAILABLE, "reference:7: no such device"},
-      {"reference+reference+reference+reference+reference+reference", ACCEL_ERROR_ARGUMENT,
+      {"reference+reference+reference+reference+reference+reference", ACCEL_ERROR_UNSUPPORTED,
        "6 parts, but"}};
   accel *ctx = test_context();
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
