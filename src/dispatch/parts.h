@@ -28,6 +28,8 @@ accel_status accel__parts_load(accel_endpoint *ep, const accel__device *device);
 /* For the placement report, in the endpoint's arena: the parts, and their name with the layers of
  * each ("vulkan:0=0-11+cpu=12-33"). */
 accel_status accel__parts_report(accel_endpoint *ep, const accel__parts *parts);
+/* The plugin of part k; NULL: there are fewer. */
+const accel_plugin *accel__parts_plugin(const accel__parts *parts, uint32_t k);
 /* A part of the endpoint runs on the device of this name. */
 bool accel__parts_use(const accel__parts *parts, const char *device);
 /* Adds up what the parts have read. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "dispatch/load.h"
+#include "dispatch/plugin_init.h"
 #include "dispatch/parts_internal.h"
 #include "dispatch/services.h"
 
@@ -204,6 +204,10 @@ accel_status accel__parts_report(accel_endpoint *ep, const accel__parts *parts) 
   ep->placement.part = list;
   ep->placement.n_part = parts->n;
   return ACCEL_OK;
+}
+
+const accel_plugin *accel__parts_plugin(const accel__parts *parts, uint32_t k) {
+  return k < parts->n ? parts->part[k].placed.plugin : NULL;
 }
 
 bool accel__parts_use(const accel__parts *parts, const char *device) {

@@ -77,7 +77,7 @@ static bool is_gpu(const accel__device *d) {
 }
 
 /* Bytes that a model may take there; 0: not known. */
-static uint64_t room_on(accel_endpoint *ep, accel__hardware *hardware, const accel__device *d) {
+static uint64_t memory_for(accel_endpoint *ep, accel__hardware *hardware, const accel__device *d) {
   accel_plugin_memory m = {.size = sizeof m};
   uint64_t limit = 0;
   if (accel__device_memory(hardware, d, &m) != ACCEL_OK) m = (accel_plugin_memory){0};
@@ -93,25 +93,25 @@ static accel_status first_shares(accel_endpoint *ep, const accel__device_parts *
                                  const uint64_t *cost, uint32_t layers, double *share) {
   const double usable = 0.85; /* states, activations */
   accel__hardware *hardware;
-  double all = 0, room[ACCEL__MAX_PARTS], sum[2] = {0, 0};
+  double all = 0, memory[ACCEL__MAX_PARTS], sum[2] = {0, 0};
   uint32_t count[2] = {0, 0};
   bool known = true;
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
   for (uint32_t i = 0; i < layers; i++) all += (double)cost[i];
   for (uint32_t k = 0; k < parts->n; k++) {
-    room[k] = (double)room_on(ep, hardware, parts->device[k]);
-    known &= room[k] > 0;
+    memory[k] = (double)memory_for(ep, hardware, parts->device[k]);
+    known &= memory[k] > 0;
   }
   for (uint32_t k = 0; k < parts->n; k++) {
-    if (!known) room[k] = all;
-    sum[is_gpu(parts->device[k])] += room[k];
+    if (!known) memory[k] = all;
+    sum[is_gpu(parts->device[k])] += memory[k];
     count[is_gpu(parts->device[k])]++;
   }
   double gpus = count[1] ? usable * sum[1] / all : 0;
   if (gpus > 1 || !count[0]) gpus = 1;
   for (uint32_t k = 0; k < parts->n; k++) {
     const bool gpu = is_gpu(parts->device[k]);
-    share[k] = (gpu ? gpus : 1 - gpus) * room[k] / sum[gpu];
+    share[k] = (gpu ? gpus : 1 - gpus) * memory[k] / sum[gpu];
   }
   return ACCEL_OK;
 }

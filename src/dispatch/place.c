@@ -6,7 +6,7 @@
 
 #include "core/text.h"
 #include "dispatch/endpoint.h"
-#include "dispatch/load.h"
+#include "dispatch/plugin_init.h"
 #include "dispatch/parts.h"
 #include "dispatch/precision.h"
 #include "dispatch/run_scratch.h"

@@ -48,10 +48,10 @@ void accel__session_end(accel_session *s) {
 
 /* A session may have forgotten its sequences with a device that was lost: they are fed again. */
 static void note_loss(accel_session *s) {
-  uint64_t held;
+  uint64_t length;
   if (s->shared->ep->n_replaced && s->tokens.past_len &&
-      accel__session_length(s->shared, s->sequence, &held) == ACCEL_OK &&
-      held != s->tokens.past_len)
+      accel__session_length(s->shared, s->sequence, &length) == ACCEL_OK &&
+      length != s->tokens.past_len)
     s->tokens.past_len = 0;
 }
 

@@ -120,10 +120,10 @@ static accel_status renew(accel__model_stepper *s, const accel__step_item *item)
 /* After a lost part was placed anew: feeds the tokens of sequences that were forgotten again. */
 static accel_status renew_lost(accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
   for (uint32_t i = 0; s->session->ep->n_replaced && i < n; i++) {
-    uint64_t held;
+    uint64_t length;
     if (!items[i].past_len) continue;
-    ACCEL_TRY(accel__session_length(s->session, items[i].sequence, &held));
-    if (held != items[i].past_len) ACCEL_TRY(renew(s, &items[i]));
+    ACCEL_TRY(accel__session_length(s->session, items[i].sequence, &length));
+    if (length != items[i].past_len) ACCEL_TRY(renew(s, &items[i]));
   }
   return ACCEL_OK;
 }

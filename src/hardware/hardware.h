@@ -32,7 +32,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
-#include "hardware/parts.h"
+#include "hardware/device_parts.h"
 #include "weights/cache.h"
 
 typedef struct accel__hardware accel__hardware;
@@ -109,7 +109,7 @@ typedef struct accel__choice {
  *   rocm:ID           by its id (PCI address or UUID),
  *   vulkan:NAME       or by a part of its name
  *   pci:ADDRESS       every route to the card at that address; "0000:" may be left off
- *   A+B, A=0-3+B=4-7  one model over the first device of each name (parts.h)
+ *   A+B, A=0-3+B=4-7  one model over the first device of each name (device_parts.h)
  *
  * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd is rocm
  * and hip, nvidia is cuda ...

@@ -179,7 +179,7 @@ static void test_refused(void **state) {
       {"reference=0-99999999999+reference=1", ACCEL_ERROR_ARGUMENT, "is no range of layers"},
       {"reference+", ACCEL_ERROR_ARGUMENT, "part 2 names no device"},
       {"reference++reference", ACCEL_ERROR_ARGUMENT, "part 2 names no device"},
-      {"reference+referense", ACCEL_ERROR_ARGUMENT, "did you mean 'reference'"},
+      {"reference+opencll", ACCEL_ERROR_ARGUMENT, "did you mean 'opencl'"},
       {"reference+reference:7", ACCEL_ERROR_DEVICE_UNAVAILABLE, "reference:7: no such device"},
       {"reference+reference+reference+reference+reference+reference", ACCEL_ERROR_UNSUPPORTED,
        "6 parts, but"}};

@@ -1,6 +1,6 @@
-/* load.h - a program, or a part of one, handed to a plugin. */
-#ifndef ACCEL_DISPATCH_LOAD_H
-#define ACCEL_DISPATCH_LOAD_H
+/* plugin_init.h - a program, or a part of one, handed to a plugin. */
+#ifndef ACCEL_DISPATCH_PLUGIN_INIT_H
+#define ACCEL_DISPATCH_PLUGIN_INIT_H
 
 #include "dispatch/endpoint.h"
 

@@ -1,9 +1,9 @@
-/* parts_fuzz.c - the spelling of a placement over several devices: whatever the bytes, parts that
+/* device_parts_fuzz.c - the spelling of a placement over several devices: whatever the bytes, parts that
  * follow one another without gaps and lie inside of the text, or a refusal with a message. */
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "hardware/parts.h"
+#include "hardware/device_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
-/* load.c - see load.h. */
-#include "dispatch/load.h"
+/* plugin_init.c - see plugin_init.h. */
+#include "dispatch/plugin_init.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
-/* parts.h - the spelling of a placement over several devices: one element of a device string.
+/* device_parts.h - the spelling of a placement over several devices: one element of a device string.
  *
  *   PART+PART...          PART is NAME, or NAME=FIRST-LAST, or NAME=LAYER; all with layers or none
  *
  * Names are those of hardware.h.  Layers are counted from 0; the ranges follow one another without
  * gaps, first part first.
  */
-#ifndef ACCEL_HARDWARE_PARTS_H
-#define ACCEL_HARDWARE_PARTS_H
+#ifndef ACCEL_HARDWARE_DEVICE_PARTS_H
+#define ACCEL_HARDWARE_DEVICE_PARTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

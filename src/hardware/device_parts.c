@@ -1,5 +1,5 @@
-/* parts.c - see parts.h. */
-#include "hardware/parts.h"
+/* device_parts.c - see device_parts.h. */
+#include "hardware/device_parts.h"
 
 #include <string.h>
 
