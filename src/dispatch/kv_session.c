@@ -15,6 +15,7 @@ accel_status accel__session_open(accel_endpoint *ep, accel__session **out) {
   *s = (accel__session){.ep = ep, .users = 1};
   pthread_rwlock_wrlock(&ep->in_use);
   int32_t rc = ep->placed.plugin->session_new(ep->placed.handle, &s->handle, &error);
+  s->n_replaced = ep->n_replaced;
   if (!rc) ep->sessions++;
   pthread_rwlock_unlock(&ep->in_use);
   if (rc) {

@@ -13,6 +13,7 @@ typedef struct accel__session {
   accel_endpoint *ep;
   accel_plugin_session *handle;
   pthread_mutex_t lock;
+  uint32_t n_replaced;  /* of the endpoint, when the session was opened */
   uint32_t users;       /* accel__session_share adds one */
   int32_t next;         /* first number never given */
   int32_t *free_number; /* [n_free] given back */

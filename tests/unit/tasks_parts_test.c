@@ -2,6 +2,8 @@
  * several threads, and what a run that fails in a later part leaves. */
 #include <pthread.h>
 #include <stdio.h>
+
+#include "core/config.h"
 #include <unistd.h>
 
 #include "temp.h"
@@ -146,6 +148,122 @@ static void test_threads(void **state) {
   accel_destroy(&ctx);
 }
 
+/* ---- runs that fail behind the first part ---- */
+
+enum { SAID = 6 };
+
+static void say(accel_session *s, int32_t *said) {
+  accel_generate_params how = accel_generate_params_default();
+  accel_generations *out = NULL;
+  how.max_new_tokens = SAID;
+  how.do_sample = 0;
+  assert_ok(accel_session_generate(s, &how, &out));
+  assert_int_equal(out->item[0].n, SAID);
+  memcpy(said, out->item[0].ids, SAID * sizeof *said);
+  accel_generations_free(&out);
+}
+
+/* A run that fails when all parts have done their share leaves the session as it was, new sequences
+ * and old ones, rows (LLaMA) and states that cannot go back (Mamba). */
+static void failing_run(const char *name) {
+  static const int32_t one[] = {3, 5, 7, 11}, two[] = {13, 2, 9};
+  char path[512];
+  int32_t want[SAID], got[SAID];
+  accel *ctx = test_context();
+  snprintf(path, sizeof path, "%s/models/%s", ACCEL_FIXTURES, name);
+  accel_endpoint *ep = NULL;
+  accel_init_params how = accel_init_params_default();
+  how.device = "reference=0-0+reference=1-1";
+  how.precision = "fp32"; /* named: results must be finite */
+  assert_ok(accel_init(ctx, path, &how, &ep));
+  accel_session *s = NULL;
+  assert_ok(accel_session_open(ep, &s));
+  assert_ok(accel_session_feed_ids(s, one, 4));
+  assert_ok(accel_session_feed_ids(s, two, 3));
+  say(s, want);
+  accel_session_close(&s);
+  assert_ok(accel_session_open(ep, &s));
+  for (int again = 0; again < 2; again++) {
+    accel__fault_arm("nonfinite:1");
+    assert_int_equal(accel_session_feed_ids(s, again ? two : one, again ? 3 : 4),
+                     ACCEL_ERROR_NONFINITE);
+    accel__fault_arm("");
+    assert_ok(accel_session_feed_ids(s, again ? two : one, again ? 3 : 4));
+  }
+  say(s, got);
+  assert_memory_equal(want, got, sizeof want);
+  accel_session_close(&s);
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
+static void test_failing_runs(void **state) {
+  (void)state;
+  failing_run("llama");
+  failing_run("mamba");
+}
+
+typedef struct talk {
+  accel_endpoint *ep;
+  int32_t first, want[SAID];
+  bool same;
+} talk;
+
+static void *talk_on(void *arg) {
+  talk *t = arg;
+  t->same = true;
+  for (int i = 0; i < 4; i++) {
+    accel_session *s = NULL;
+    accel_generations *out = NULL;
+    accel_generate_params how = accel_generate_params_default();
+    const int32_t ids[] = {t->first, 5, 7};
+    how.max_new_tokens = SAID;
+    const bool fine = accel_session_open(t->ep, &s) == ACCEL_OK &&
+                      accel_session_feed_ids(s, ids, 3) == ACCEL_OK &&
+                      accel_session_generate(s, &how, &out) == ACCEL_OK;
+    t->same &= fine && !memcmp(out->item[0].ids, t->want, sizeof t->want);
+    accel_generations_free(&out);
+    if (s) accel_session_close(&s);
+  }
+  return NULL;
+}
+
+/* A device is lost while several threads have sessions there: all go on with the same tokens. */
+static void test_lost_under_threads(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_init_params how = accel_init_params_default();
+  talk t[THREADS];
+  pthread_t thread[THREADS];
+  how.device = "reference+reference,cpu";
+  if (!is_built("cpu")) skip();
+  for (int at = 5; at < 60; at += 18) {
+    accel_endpoint *ep = NULL;
+    assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/llama", &how, &ep));
+    for (int i = 0; i < THREADS; i++) {
+      accel_session *s = NULL;
+      t[i] = (talk){.ep = ep, .first = 3 + i};
+      assert_ok(accel_session_open(ep, &s));
+      assert_ok(accel_session_feed_ids(s, (const int32_t[]){t[i].first, 5, 7}, 3));
+      say(s, t[i].want);
+      accel_session_close(&s);
+    }
+    char points[32];
+    snprintf(points, sizeof points, "device_lost:%d", at);
+    accel__fault_arm(points);
+    for (int i = 0; i < THREADS; i++)
+      assert_int_equal(pthread_create(&thread[i], NULL, talk_on, &t[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+      pthread_join(thread[i], NULL);
+      if (!t[i].same) fail_msg("thread %d, lost at %d", i, at);
+    }
+    accel__fault_arm("");
+    assert_true(accel_placement(ep)->reasons->n > 0);
+    accel_cleanup(&ep);
+  }
+  accel_destroy(&ctx);
+}
+
 /* ---- refused ---- */
 
 static void assert_refused(accel *ctx, const char *device, accel_status status, const char *says) {
@@ -192,8 +310,9 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_cut),
-                                     cmocka_unit_test(test_threads),
-                                     cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_cut), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_failing_runs), cmocka_unit_test(test_lost_under_threads),
+      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
