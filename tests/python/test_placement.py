@@ -11,10 +11,14 @@ import tempfile
 import unittest
 
 import test_goldens
+from sanitized import run_under_sanitizer
 from test_goldens_gpu import resolve, smallest
-from test_streaming import environment, write_llama
 
-import accel
+os.environ.setdefault("ACCEL_LIBRARY", os.path.join(test_goldens.BUILD, "lib", "libaccel.so.0"))
+run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
+from test_streaming import environment, write_llama  # noqa: E402
+
+import accel  # noqa: E402
 
 MODELS = test_goldens.MODELS
 FEWER = test_goldens.FEWER
