@@ -107,6 +107,26 @@ void cli_json_raw(cli_json *json, const char *key, const char *text) {
   fputs(text, json->to);
 }
 
+/* Nothing for a model on one device. */
+static void parts_json(cli_json *json, const accel_placement_report *p) {
+  if (!p->n_part) return;
+  cli_json_open(json, "parts", '[');
+  for (uint32_t i = 0; i < p->n_part; ++i) {
+    const accel_placement_part *part = &p->part[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "device", part->device);
+    cli_json_text(json, "implementation_type", part->implementation_type);
+    cli_json_int(json, "first_layer", part->first_layer);
+    cli_json_int(json, "last_layer", part->last_layer);
+    cli_json_int(json, "first_stage", part->first_stage);
+    cli_json_int(json, "last_stage", part->last_stage);
+    cli_json_int(json, "weights_bytes", (int64_t)part->weights);
+    cli_json_bool(json, "streams", part->streams != 0);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "model", p->model);
   cli_json_text(json, "device", p->device);
@@ -118,6 +138,7 @@ void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "wanted_precision", p->wanted_precision);
   cli_json_text(json, "weights", p->weights);
   cli_json_strings(json, "reasons", p->reasons);
+  parts_json(json, p);
 }
 
 /* Where --json wants its result: a file, or stdout. */

@@ -297,7 +297,8 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   return rc;
 }
 
-/* Under "auto" a result that is not finite is computed once more in fp32. */
+/* Under "auto" a result that is not finite is computed once more in fp32; what was lost with a device
+ * is computed by another.  Sessions are seen to by whoever can feed them again. */
 static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
                                 const accel_plugin_view *in, accel_plugin_view *out) {
   const accel_plugin_endpoint *used;
@@ -306,6 +307,12 @@ static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel_
   if (rc == ACCEL_PLUGIN_E_NONFINITE && !batch->session &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
     rc = call_once(ep, entry, batch, in, out, &used, &error);
+  if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
+  accel_status status = plugin_failed(ep, rc, &error);
+  if (status != ACCEL_ERROR_DEVICE_LOST || batch->session ||
+      (status = accel__endpoint_replace_lost(ep)) != ACCEL_OK)
+    return status;
+  rc = call_once(ep, entry, batch, in, out, &used, &error);
   return rc == ACCEL_PLUGIN_OK ? ACCEL_OK : plugin_failed(ep, rc, &error);
 }
 

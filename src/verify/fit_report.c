@@ -43,6 +43,23 @@ static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
                            .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
 
+static accel_status write_parts(asking *a, const accel__fit *f, accel_fit_record *r) {
+  accel_fit_part *part = accel__arena_array(a->arena, f->n_part + 1u, sizeof *part);
+  if (!part) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < f->n_part; i++)
+    part[i] = (accel_fit_part){.device = keep(a, f->part[i].device->info.name),
+                               .first_layer = f->part[i].first_layer,
+                               .last_layer = f->part[i].last_layer,
+                               .fits = f->part[i].fits,
+                               .streams = f->part[i].streaming.budget != 0,
+                               .weights = f->part[i].weights,
+                               .total = f->part[i].total,
+                               .available = f->part[i].limit};
+  r->n_part = f->n_part;
+  r->part = f->n_part ? part : NULL;
+  return ACCEL_OK;
+}
+
 static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_record *r) {
   r->fits = f->fits;
   r->weights = f->estimate.weights;
@@ -101,6 +118,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
     status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
   if (status == ACCEL_OK) {
     write_numbers(&f, a->report->process, r);
+    status = write_parts(a, &f, r);
     if (!f.fits) advise_less(a, device, &precision, source, r);
   }
   r->reason = status == ACCEL_OK ? "" : keep(a, accel__message());
