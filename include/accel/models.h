@@ -228,6 +228,23 @@ typedef struct accel_fit_params {
   uint64_t times;
 } accel_fit_params;
 
+/** What one of several devices takes of a model that is placed over them; sizes in bytes. */
+typedef struct accel_fit_part {
+  /** The device, "vulkan:0". */
+  const char *device;
+  /** Its layers, counted from 0; the first part has the embeddings, too, the last one the head. */
+  uint32_t first_layer;
+  uint32_t last_layer; /**< the last of them */
+  /** 1: they fit there. */
+  int32_t fits;
+  /** 1: they fit because their weights are read from the model's files in each run. */
+  int32_t streams;
+  /** As in accel_fit_record. */
+  uint64_t weights;
+  uint64_t total;     /**< as in accel_fit_record */
+  uint64_t available; /**< as in accel_fit_record */
+} accel_fit_part;
+
 /** One device at one precision; all sizes in bytes, as the device's own planner counts them. */
 typedef struct accel_fit_record {
   /** The device, "cpu". */
@@ -280,6 +297,11 @@ typedef struct accel_fit_record {
   uint64_t stream_staging;
   /** What a run (of a model that generates: a step) reads. */
   uint64_t stream_read;
+  /** [n_part] where `device` is several ("vulkan:0+cpu"): their shares, as they were planned; the
+   *  sizes above are sums.  NULL: one device. */
+  const accel_fit_part *part;
+  /** Parts; 0: one device. */
+  uint32_t n_part;
   /** Of a model that generates under a memory limit: how many of the batch run together, the others
    *  after them.  Else the batch. */
   uint64_t at_once;

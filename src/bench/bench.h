@@ -33,6 +33,17 @@ typedef struct bench_params {
    * bytes alone, in turn.  new_tokens 2 at least. */
   bool streams;
   uint64_t memory_limit; /* of the context; 0: none */
+  /* kept with the result: single-stream, server ...; what a suite asked for.  NULL: none */
+  const char *scenario, *cell;
+  /* of a server, else 0: requests arrive by chance (Poisson), on average `load` times as many as it can
+   * serve one by one, which warm-up runs tell; `iters` of them in a round.  A latency then is from the
+   * arrival to the answer, with the time that a request waits for earlier ones.  p99_bound_ms: what
+   * p99_ms is to keep; 0: none, kept with the result */
+  double load, p99_bound_ms;
+  bool
+      only_tokens; /* ACCEL_ERROR_UNSUPPORTED where inputs are no texts, or `seq` is beyond the model's limit */
+  bool drops_pages; /* before each load the files of the model are dropped from the page cache */
+  bool loads_first; /* one load that is not timed comes before the rounds */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -81,6 +92,8 @@ typedef struct bench_round {
   /* of a streaming model: [iters x (new_tokens - 1)] from token to token; [iters] of reading what a
    * token reads, alone; else NULL */
   double *token_ms, *raw_ms;
+  double energy_j;                      /* of the timed runs together; NaN: not told */
+  double offered_per_s, answered_per_s; /* requests of a server */
 } bench_round;
 
 /* What bench_params.streams is for; all 0 without it. */
@@ -111,11 +124,15 @@ typedef struct bench_result {
   bool transcribes;                                 /* a sound to text; */
   bool streams;
   bench_stream stream;
-  uint64_t memory_limit; /* 0: none */
-  double encoder_ms;     /* median */
-  double load_ms;        /* median of the rounds */
+  uint64_t memory_limit;              /* 0: none */
+  double encoder_ms;                  /* median */
+  double p99_ms;                      /* NaN: fewer than 100 latencies */
+  double p99_bound_ms, offered_per_s; /* of a server; else NaN */
+  double energy_j; /* of one run, of the whole processor; NaN: the kernel does not tell */
+  double load_ms;  /* median of the rounds */
   uint64_t peak_rss_bytes;
-  char output[64]; /* the tensor that was computed: "last_hidden_state" */
+  char scenario[24], cell[20]; /* "" none */
+  char output[64];             /* the tensor that was computed: "last_hidden_state" */
   char device[64], precision[32], implementation_type[32], driver[160], weights[64], model[512];
   char cpu[128]; /* the machine's, from /proc/cpuinfo */
   /* of the device: PCI address, UUID or the plugin's own name of it; of the build of this program */

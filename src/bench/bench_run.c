@@ -2,11 +2,13 @@
  * them, the same work that its peers are given. */
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
+#include "bench/bench_conditions.h"
 #include "bench/bench_inputs.h"
 #include "bench/bench_machine.h"
 #include "bench/bench_speech.h"
 #include "bench/bench_streaming.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,15 +118,45 @@ static accel_status time_streaming(const bench_params *params, const work *w, be
   return status;
 }
 
+/* Requests come at times drawn beforehand, whether the ones before are answered or not. */
+static accel_status serve(const bench_params *params, const work *w, double rate_per_ms,
+                          bench_round *round) {
+  uint64_t chance = params->seed + (uint64_t)(1e6 * round->load_ms);
+  double arrival = bench_now_ms(), now = arrival, unused;
+  const double begin = arrival;
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
+    const double u = ((double)(bench_random(&chance) >> 11) + 0.5) / 9007199254740992.0;
+    arrival -= log(u) / rate_per_ms;
+    bench_wait_until(arrival);
+    status = timed_run(w, &unused, &round->prefill_ms[i], &round->decode_ms[i], NULL);
+    now = bench_now_ms();
+    round->latency_ms[i] = now - arrival;
+  }
+  round->offered_per_s = 1e3 * rate_per_ms;
+  round->answered_per_s = 1e3 * params->iters / (now - begin);
+  return status;
+}
+
 static accel_status time_endpoint(const bench_params *params, const work *w, bench_round *round,
                                   bench_result *result) {
-  double unused[3];
+  double unused[3], sum = 0;
+  bench_energy energy;
   accel_status status = timed_run(w, &round->first_ms, &unused[1], &unused[2], NULL);
-  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i)
+  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i) {
     status = timed_run(w, &unused[0], &unused[1], &unused[2], NULL);
-  if (params->streams) return time_streaming(params, w, round, result);
-  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i)
+    sum += unused[0];
+  }
+  if (params->streams) {
+    round->energy_j = (double)NAN;
+    return status == ACCEL_OK ? time_streaming(params, w, round, result) : status;
+  }
+  bench_energy_begin(&energy, BENCH_POWERCAP);
+  if (params->load > 0 && status == ACCEL_OK)
+    status = serve(params, w, params->load * (params->warmup - 1) / sum, round);
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK && !(params->load > 0); ++i)
     status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i], NULL);
+  round->energy_j = bench_energy_end(&energy, BENCH_POWERCAP);
   return status;
 }
 
@@ -194,6 +226,7 @@ static accel_status make_speech(accel *ctx, const bench_params *params, bench_re
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed,
                               void *user, bench_result *out, bench_round *round) {
   work w = {.output = out->output};
+  if (params->drops_pages) bench_drop_pages(ctx, params->model);
   double begin = bench_now_ms();
   accel_status status = accel_init(ctx, params->model, params->how, &w.endpoint);
   if (status != ACCEL_OK) return status;
@@ -265,6 +298,7 @@ static accel_status summarise(bench_result *r) {
   r->load_ms = median(loads, r->rounds);
   r->items_per_s = 1e3 * r->batch / r->median_ms;
   r->prefill_tokens_per_s = 1e3 * (double)r->tokens / r->median_ms;
+  r->p99_ms = n >= 100 ? all[(size_t)n * 99 / 100] : (double)NAN;
   if (r->new_tokens) summarise_generation(r, all);
   if (r->streams && !bench_stream_summarise(r)) {
     free(all);
@@ -272,6 +306,31 @@ static accel_status summarise(bench_result *r) {
   }
   free(all);
   return ACCEL_OK;
+}
+
+/* What rounds have beside their latencies. */
+static void sum_rounds(const bench_params *params, bench_result *r) {
+  double answered = 0;
+  const bool serves = params->load > 0;
+  r->p99_bound_ms = serves && params->p99_bound_ms > 0 ? params->p99_bound_ms : (double)NAN;
+  r->offered_per_s = serves ? 0 : (double)NAN;
+  for (uint32_t k = 0; k < r->rounds; ++k) {
+    r->energy_j += r->round[k].energy_j / ((double)r->rounds * r->iters);
+    if (serves) r->offered_per_s += r->round[k].offered_per_s / r->rounds;
+    answered += r->round[k].answered_per_s / r->rounds;
+  }
+  if (serves) r->items_per_s = answered * r->batch;
+  if (serves) r->prefill_tokens_per_s = answered * (double)r->tokens;
+  snprintf(r->scenario, sizeof r->scenario, "%s", params->scenario ? params->scenario : "");
+  snprintf(r->cell, sizeof r->cell, "%s", params->cell ? params->cell : "");
+}
+
+/* A load that leaves caches full. */
+static accel_status load_once(accel *ctx, const bench_params *params) {
+  accel_endpoint *endpoint = NULL;
+  const accel_status status = accel_init(ctx, params->model, params->how, &endpoint);
+  if (status == ACCEL_OK) accel_cleanup(&endpoint);
+  return status;
 }
 
 static void note_machine(accel *ctx, bench_result *out) {
@@ -321,7 +380,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
   const size_t tokens = params->streams ? (size_t)params->iters * (params->new_tokens - 1) : 0;
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = ACCEL_OK;
+  accel_status status = params->loads_first ? load_once(ctx, params) : ACCEL_OK;
   for (uint32_t k = 0; k < params->rounds && status == ACCEL_OK; ++k) {
     out->round[k].latency_ms = calloc(4 * (size_t)params->iters + tokens, sizeof(double));
     if (!out->round[k].latency_ms) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -332,6 +391,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
     status = one_round(ctx, params, k ? NULL : placed, user, out, &out->round[k]);
   }
   if (status == ACCEL_OK) status = summarise(out);
+  if (status == ACCEL_OK) sum_rounds(params, out);
   if (status == ACCEL_OK) note_machine(ctx, out);
   if (status == ACCEL_OK && out->profile.n && strcmp(out->implementation_type, "CPU") == 0) {
     out->profile.peak_gflops = bench_peak_gflops(out->threads);

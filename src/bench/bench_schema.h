@@ -231,7 +231,16 @@
   ");" \
   "CREATE INDEX verify_by_cell ON verify (golden_hash, precision, model_hash);" \
   "CREATE INDEX verify_by_device ON verify (device, build);"
-#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES
+/* What suites add to a run; a file that lacks it gets it (run has no column scenario). */
+#define BENCH_SCHEMA_SCENARIOS \
+  "ALTER TABLE run ADD COLUMN scenario TEXT NOT NULL DEFAULT '';" /* single-stream ...; '' none */ \
+  "ALTER TABLE run ADD COLUMN p99_ms REAL;" /* NULL: fewer than 100 latencies */ \
+  "ALTER TABLE run ADD COLUMN p99_bound_ms REAL;" /* of a server: what p99_ms had to keep */ \
+  "ALTER TABLE run ADD COLUMN offered_per_s REAL;" /* arrivals of a server, mean */ \
+  "ALTER TABLE run ADD COLUMN energy_j REAL;" /* of one run, all of the processor; NULL: not told */ \
+  "ALTER TABLE run ADD COLUMN cell TEXT;" /* of a suite: what was asked for; NULL: none */ \
+  "CREATE INDEX run_by_cell ON run (cell);"
+#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES BENCH_SCHEMA_SCENARIOS
 /* clang-format on */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "bench/bench_db.h"
 #include "cli/cli_database.h"
+#include "cli/cli_suite.h"
 
 static void say_placement(void *user, const accel_placement_report *placement) {
   cli_say_placement(user, placement);
@@ -270,7 +271,10 @@ static int read_task(cli_run *run, bench_params *params) {
 
 int cmd_bench(cli_run *run) {
   if (run->value[OPT_EXPORT] || run->value[OPT_IMPORT]) return cli_exchange(run);
+  if (run->value[OPT_SUITE]) return cli_suite(run);
   if (!run->n_args) return cli_usage(run, "which MODEL?");
+  if (run->value[OPT_COMPARE] && bench_is_store(run->args[0]))
+    return cli_compare_databases(run, run->value[OPT_COMPARE], run->args[0]);
   accel_init_params how;
   cli_init_params(run, NULL, &how);
   bench_params params = {

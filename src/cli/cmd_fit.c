@@ -87,6 +87,42 @@ static void print_speeds(const accel_fit_report *r) {
   }
 }
 
+static void parts_json(cli_json *json, const accel_fit_record *f) {
+  if (!f->n_part) return;
+  cli_json_open(json, "parts", '[');
+  for (uint32_t i = 0; i < f->n_part; ++i) {
+    const accel_fit_part *p = &f->part[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "device", p->device);
+    cli_json_int(json, "first_layer", p->first_layer);
+    cli_json_int(json, "last_layer", p->last_layer);
+    cli_json_bool(json, "fits", p->fits);
+    cli_json_bool(json, "streams", p->streams);
+    cli_json_int(json, "weights_bytes", (int64_t)p->weights);
+    cli_json_int(json, "total_bytes", (int64_t)p->total);
+    cli_json_int(json, "available_bytes", (int64_t)p->available);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+/* A line for each part of what is placed over several devices. */
+static void print_parts(const accel_fit_report *r) {
+  char bytes[3][32];
+  for (uint32_t i = 0; i < r->n; ++i)
+    for (uint32_t k = 0; k < r->record[i].n_part; ++k) {
+      const accel_fit_record *f = &r->record[i];
+      const accel_fit_part *p = &f->part[k];
+      cli_bytes(p->weights, bytes[0], sizeof bytes[0]);
+      cli_bytes(p->total, bytes[1], sizeof bytes[1]);
+      cli_bytes(p->available, bytes[2], sizeof bytes[2]);
+      printf("%s at %s: layers %u to %u on %s take %s, %s of it weights; %s are there%s%s\n",
+             f->device, f->precision, p->first_layer, p->last_layer, p->device, bytes[1], bytes[0],
+             p->available ? bytes[2] : "not known how many", p->streams ? " (streams)" : "",
+             p->fits ? "" : ": does not fit");
+    }
+}
+
 /* times: they were asked for. */
 static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
   cli_json json;
@@ -128,6 +164,7 @@ static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
       print_streaming(&json, f);
       if (times) print_times(&json, r, f);
+      parts_json(&json, f);
     }
     cli_json_close(&json, '}');
   }
@@ -229,6 +266,7 @@ int cmd_fit(cli_run *run) {
     if (!params.device && accel_detect(run->ctx, 0, &devices) != ACCEL_OK) devices = NULL;
     print_table(report, devices, cli_flag(run, OPT_VERBOSE) || cli_flag(run, OPT_ALLOW_SOFTWARE));
     print_streams(report);
+    print_parts(report);
     if (params.times) print_speeds(report);
     accel_devices_free(&devices);
   }

@@ -1,6 +1,7 @@
 /* fit.c - how much memory a model takes, and whether it is there. */
 #include "dispatch/fit.h"
 #include "core/size.h"
+#include "dispatch/parts.h"
 #include "models/model_build.h"
 
 #include <stdio.h>
@@ -10,9 +11,8 @@
 /* bytes that Linux maps around a page of a file that is touched */
 enum { FAULT_AROUND = 64 << 10 };
 
-accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
-                                 const accel_plugin_precision *precision) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+accel_status accel__device_supports(const accel__device *device, const accel_plugin_program *p,
+                                    const accel_plugin_precision *precision) {
   accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   if (!verdict) return accel__no_memory(p->n_entry * sizeof *verdict);
@@ -25,6 +25,13 @@ accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
   free(verdict);
   return status;
+}
+
+accel_status accel__ask_supports(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision) {
+  return device->parts
+             ? accel__parts_supports(ep, device, precision)
+             : accel__device_supports(device, accel__program_view(ep->model->program), precision);
 }
 
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
@@ -92,20 +99,28 @@ static bool is_planned(const accel__model *m, const accel__model_entry *e) {
   return !accel__model_entry_of(m, "decode") || strcmp(e->name, "forward");
 }
 
-/* Marks the outputs that need no asking, of the planned entries; returns the bytes of those of the
- * first of them. */
-static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, uint8_t *wanted) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+static const accel_plugin_program *program_of(const accel__fit_subject *s) {
+  return s->part ? &s->part->program : accel__program_view(s->ep->model->program);
+}
+
+/* Marks the outputs that need no asking, of the planned entries, and of parts what other parts read;
+ * returns the bytes of those of the first of them. */
+static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol, uint8_t *wanted) {
+  const accel_plugin_program *p = program_of(s);
+  const accel__model *model = s->ep->model;
   uint64_t bytes = 0;
   bool first = true;
-  for (uint32_t e = 0; e < p->n_entry; e++) {
-    const accel__model_entry *entry = &ep->model->entries[e];
-    const bool planned = is_planned(ep->model, entry);
-    for (uint32_t i = 0; i < p->entry[e].n_out; i++, wanted++) {
-      const accel_plugin_tensor *t = &p->tensor[p->entry[e].out[i]];
+  for (uint32_t e = 0; e < model->n_entries; e++) {
+    const accel__part_entry *map = s->part ? &s->part->entry[e] : NULL;
+    if (map && map->index < 0) continue;
+    const accel_plugin_entry *entry = &p->entry[map ? (uint32_t)map->index : e];
+    const bool planned = is_planned(model, &model->entries[e]);
+    for (uint32_t i = 0; i < entry->n_out; i++, wanted++) {
+      const accel_plugin_tensor *t = &p->tensor[entry->out[i]];
       uint64_t n = 4;
       for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
-      *wanted = planned && !needs_asking(entry, p->entry[e].out[i]);
+      *wanted =
+          planned && ((map && map->out[i] < 0) || !needs_asking(&model->entries[e], entry->out[i]));
       if (*wanted && first) bytes += n;
     }
     first &= !planned;
@@ -117,15 +132,24 @@ static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, ui
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static accel_status ask_memory(accel_endpoint *ep, const accel__device *device, accel__fit *out) {
+/* What others have taken is gone; 0 goes on meaning that nothing is known. */
+static void take_from(uint64_t *bytes, uint64_t taken) {
+  if (*bytes) *bytes = *bytes > taken ? *bytes - taken : 1;
+}
+
+static accel_status ask_memory(const accel__fit_subject *s, accel__fit *out) {
   accel__hardware *hardware;
-  ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
+  ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
   out->memory.size = sizeof out->memory;
-  if (accel__device_memory(hardware, device, &out->memory) != ACCEL_OK) {
+  if (accel__device_memory(hardware, s->device, &out->memory) != ACCEL_OK) {
     out->memory = (accel_plugin_memory){0}; /* not known: nothing is refused for it */
     accel__clear_error();
   }
-  return accel__context_memory_limit(ep->ctx, &out->limit);
+  ACCEL_TRY(accel__context_memory_limit(s->ep->ctx, &out->limit));
+  take_from(&out->memory.free, s->taken);
+  take_from(&out->memory.budget, s->taken);
+  take_from(&out->limit, s->taken);
+  return ACCEL_OK;
 }
 
 static void compare_with_free(accel__fit *f) {
@@ -201,11 +225,20 @@ static accel_status plan_streaming(const accel__device *device, const accel_plug
   return ACCEL_OK;
 }
 
-accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
-                                 const accel_plugin_precision *precision,
-                                 const accel__source *source, const accel__fit_work *work,
-                                 accel__fit *out) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+/* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */
+static void describe_weights(const accel__fit_subject *s, uint8_t *in_file, uint8_t *row_dtype) {
+  const accel_plugin_program *p = program_of(s);
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const uint32_t weight = s->part ? s->part->weight[i] : i;
+    in_file[i] = accel__source_in_file(s->source, weight);
+    row_dtype[i] = (uint8_t)accel__source_row_dtype(s->source, weight);
+  }
+}
+
+accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const accel__fit_work *work,
+                                         accel__fit *out) {
+  const accel__device *device = s->device;
+  const accel_plugin_program *p = program_of(s);
   accel__arena arena = {0};
   uint32_t n_out = 0;
   for (uint32_t i = 0; i < p->n_entry; i++) n_out += p->entry[i].n_out;
@@ -214,24 +247,23 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
           *in_file = accel__arena_alloc(&arena, p->n_weight + 1),
           *row_dtype = accel__arena_alloc(&arena, p->n_weight + 1);
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
-  accel_status status = symbol && wanted && in_file && row_dtype ? ask_memory(ep, device, out)
-                                                                 : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      symbol && wanted && in_file && row_dtype ? ask_memory(s, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
-    out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
+    out->staging = 2 * work_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
     if (work->limit) out->limit = work->limit;
     const uint64_t given = out->limit;
     uint64_t forced;
-    for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
-    accel__source_row_dtypes(source, p->n_weight, row_dtype);
+    describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,
-                                    .precision = *precision,
-                                    .host = &ep->host,
+                                    .precision = *s->precision,
+                                    .host = &s->ep->host,
                                     .symbol = symbol,
                                     .wanted = wanted,
                                     .in_file = in_file,
@@ -247,4 +279,50 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
   }
   accel__arena_free(&arena);
   return status;
+}
+
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work,
+                                 accel__fit *out) {
+  if (device->parts) return accel__parts_estimate(ep, device, precision, source, work, out);
+  return accel__fit_subject_estimate(
+      &(accel__fit_subject){.ep = ep, .device = device, .precision = precision, .source = source},
+      work, out);
+}
+
+static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
+/* The first part that does not fit. */
+static accel_status check_parts(const accel__fit *f, const char *precision) {
+  const double mb = 1.0 / (1 << 20);
+  const accel__fit_part *p = f->part;
+  while (p->fits) p++;
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "layers %u to %u need %.1f MiB on %s at %s (weights %.1f), but %.1f MiB are "
+                     "there; give that part fewer layers",
+                     p->first_layer, p->last_layer, mb * (double)p->total, p->device->info.name,
+                     precision, mb * (double)p->weights, mb * (double)p->limit);
+}
+
+accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
+  const double mb = 1.0 / (1 << 20);
+  if (f->fits) return ACCEL_OK;
+  if (f->n_part) return check_parts(f, precision);
+  char option[160] = "";
+  if (f->streaming.least)
+    snprintf(option, sizeof option,
+             "; with --memory %lluM it runs, its weights being read again in each run",
+             (unsigned long long)mebibytes(f->streaming.least));
+  else if (f->whole)
+    snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
+             (unsigned long long)mebibytes(f->whole), precision);
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
+                     "%.1f, state %.1f), but %.1f "
+                     "MiB are there%s",
+                     mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
+                     mb * (double)(f->estimate.peak_load - f->estimate.weights),
+                     mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
+                     option);
 }

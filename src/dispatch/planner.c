@@ -45,7 +45,7 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
   accel__fit step = {0};
   uint32_t rows = STEP_TOKENS;
   *out = (accel__run_limits){0};
-  if (!limit || !load->fits || !generates(f->ep)) return ACCEL_OK;
+  if (!limit || !load->fits || !generates(f->ep) || f->device->parts) return ACCEL_OK;
   for (;; rows /= 2) {
     ACCEL_TRY(estimate(
         f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
@@ -93,7 +93,7 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   out->loaded = out->fit.streaming;
   ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
-  if (!limit) return estimate(f, work, &out->fit);
+  if (!limit || f->device->parts) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
   bool states_fit;
   accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
@@ -109,6 +109,7 @@ uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work
   accel__fit_work trial = *work;
   accel__plan plan;
   uint64_t below = limit, above = limit;
+  if (f->device->parts) return 0;
   do { /* twice as much, until it is enough or more than there is */
     below = above;
     trial.limit = above *= 2;
@@ -226,7 +227,7 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   const accel__fit *fit = &plan->fit;
   const bool streams = fit->streaming.budget != 0;
   *out = (accel__plan_times){0};
-  if (!decode || !fit->fits || !f->device->plugin) return ACCEL_OK;
+  if (!decode || !fit->fits || !f->device->plugin || f->device->parts) return ACCEL_OK;
   speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
@@ -248,8 +249,6 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
 }
 
 /* ---- refusals ---- */
-
-static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
 /* The precision with the largest weights that fits under the same limit; NULL: none. */
 static const char *other_precision(const accel__plan_for *f, const char *const *keep_fp32,
@@ -283,27 +282,12 @@ static const char *other_precision(const accel__plan_for *f, const char *const *
 
 accel_status accel__plan_check(const accel__plan_for *f, const accel__plan *plan,
                                const char *const *keep_fp32, uint32_t n_keep) {
-  const accel__fit *fit = &plan->fit;
-  const double mb = 1.0 / (1 << 20);
-  if (fit->fits) return ACCEL_OK;
-  char limit[160] = "", precision[96] = "";
-  if (fit->streaming.least)
-    snprintf(limit, sizeof limit,
-             "; with --memory %lluM it runs, its weights being read again in each run",
-             (unsigned long long)mebibytes(fit->streaming.least));
-  else if (fit->whole)
-    snprintf(limit, sizeof limit, "; --memory %lluM is enough (%s weights here are not streamed)",
-             (unsigned long long)mebibytes(fit->whole), f->precision->name);
-  const char *other = other_precision(f, keep_fp32, n_keep);
-  if (other)
-    snprintf(precision, sizeof precision, "; with --precision %s it fits in what is there", other);
-  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
-                     "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
-                     "%.1f, state %.1f), but %.1f "
-                     "MiB are there%s%s",
-                     mb * (double)fit->peak, f->device->info.name, f->precision->name,
-                     mb * (double)fit->estimate.weights,
-                     mb * (double)(fit->estimate.peak_load - fit->estimate.weights),
-                     mb * (double)fit->estimate.scratch, mb * (double)fit->state,
-                     mb * (double)fit->limit, limit, precision);
+  char message[1024];
+  if (plan->fit.fits) return ACCEL_OK;
+  const char *other = f->device->parts ? NULL : other_precision(f, keep_fp32, n_keep);
+  const accel_status status =
+      accel__fit_check(&plan->fit, f->device->info.name, f->precision->name);
+  if (!other) return status;
+  snprintf(message, sizeof message, "%s", accel__message());
+  return accel__fail(status, "%s; with --precision %s it fits in what is there", message, other);
 }

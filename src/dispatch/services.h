@@ -4,7 +4,9 @@
 
 #include "dispatch/endpoint.h"
 
-/* Fills ep->host; its self is the endpoint.  cache_get and cache_put go to the context's cache,
+/* The services for whoever `self` is, which must outlive them. */
+accel_plugin_host accel__host_for(accel__host_self *self);
+/* Fills ep->host and ep->host_self.  cache_get and cache_put go to the context's cache,
  * each key behind the identity of the plugin's and the library's code. */
 void accel__init_host(accel_endpoint *ep);
 

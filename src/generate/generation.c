@@ -433,10 +433,15 @@ accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan
                                   accel__request_fn make, void *user, accel_generations **out) {
   const accel_plugin_endpoint *used = ep->placed.handle;
   accel_status status = generate(ep, plan, n, make, user, out);
-  /* under "auto" once more in fp32; a listener has heard tokens that would come again */
-  if (status == ACCEL_ERROR_NONFINITE && !params->on_token && ep->may_fall_back &&
+  /* a listener has heard tokens that would come again */
+  if (params->on_token) return status;
+  /* under "auto" once more in fp32 */
+  if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
-    status = generate(ep, plan, n, make, user, out);
+    return generate(ep, plan, n, make, user, out);
+  /* what an encoder or a picture left on a device that was lost cannot be fed again */
+  if (status == ACCEL_ERROR_DEVICE_LOST && accel__endpoint_replace_lost(ep) == ACCEL_OK)
+    return generate(ep, plan, n, make, user, out);
   return status;
 }
 

@@ -45,6 +45,23 @@ static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
                            .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
 
+static accel_status write_parts(asking *a, const accel__fit *f, accel_fit_record *r) {
+  accel_fit_part *part = accel__arena_array(a->arena, f->n_part + 1u, sizeof *part);
+  if (!part) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < f->n_part; i++)
+    part[i] = (accel_fit_part){.device = keep(a, f->part[i].device->info.name),
+                               .first_layer = f->part[i].first_layer,
+                               .last_layer = f->part[i].last_layer,
+                               .fits = f->part[i].fits,
+                               .streams = f->part[i].streaming.budget != 0,
+                               .weights = f->part[i].weights,
+                               .total = f->part[i].total,
+                               .available = f->part[i].limit};
+  r->n_part = f->n_part;
+  r->part = f->n_part ? part : NULL;
+  return ACCEL_OK;
+}
+
 static void write_numbers(const accel__plan *plan, uint64_t process, accel_fit_record *r) {
   const accel__fit *f = &plan->fit;
   r->at_once = plan->at_once;
@@ -120,6 +137,7 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
   accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
   ACCEL_TRY(accel__plan_make(to, &work, &plan));
   write_numbers(&plan, a->report->process, r);
+  ACCEL_TRY(write_parts(a, &plan.fit, r));
   if (!plan.fit.fits) {
     advise_limit(a, to, &work, r);
     advise_less(a, to, r);

@@ -9,7 +9,7 @@ import re
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _types as T
 from ._errors import UnknownModelError
@@ -79,8 +79,21 @@ class VerifyReport:
 
 
 @dataclass(frozen=True)
+class FitPart:
+    """The share of one of several devices, in bytes; layers are counted from 0."""
+    device: str
+    first_layer: int
+    last_layer: int
+    fits: bool
+    streams: bool
+    weights: int
+    total: int
+    available: int
+
+
+@dataclass(frozen=True)
 class Fit:
-    """What a model takes on one device at one precision, in bytes.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
+    """What a model takes on one device at one precision, in bytes; `parts`: where `device` is several, "vulkan:0+cpu", the share of each.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
     device: str
     precision: str
     fits: Optional[bool]
@@ -107,6 +120,7 @@ class Fit:
     compute_seconds: float
     seconds_per_token: float
     seconds_to_first: float
+    parts: Tuple[FitPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,9 @@ def _record(kind: Any, struct: Any) -> Any:
     """A dataclass from the struct's fields of the same names."""
     values = {}
     for name, declared in kind.__annotations__.items():
+        if name == "parts":
+            values[name] = tuple(_record(FitPart, struct.part[i]) for i in range(struct.n_part))
+            continue
         value = getattr(struct, name)
         if isinstance(value, bytes) or value is None:
             value = decode(value)

@@ -18,8 +18,21 @@ from ._tensors import Inputs, ModelOutput, from_floats, take
 
 
 @dataclass(frozen=True)
+class PlacementPart:
+    """One part of a model over several devices.  Layers are counted from 0; stages are those of the program (layer n is stage n + 1); `weights`: bytes."""
+    device: str
+    implementation_type: str
+    first_layer: int
+    last_layer: int
+    first_stage: int
+    last_stage: int
+    weights: int
+    streams: bool
+
+
+@dataclass(frozen=True)
 class Placement:
-    """Where a model runs, and why."""
+    """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty."""
     model: str
     label: str
     device: str
@@ -31,6 +44,7 @@ class Placement:
     wanted_precision: str
     reasons: Tuple[str, ...]
     weights: str
+    parts: Tuple[PlacementPart, ...] = ()
 
 
 class Ticket:
@@ -98,8 +112,10 @@ class Model:
     def placement(self) -> Placement:
         """Where the model runs, and why."""
         p = lib.accel_placement(self.handle).contents
+        parts = tuple(PlacementPart(decode(q.device), decode(q.implementation_type), q.first_layer, q.last_layer, q.first_stage, q.last_stage, q.weights,
+                                    bool(q.streams)) for q in (p.part[i] for i in range(p.n_part)))
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
-                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights))
+                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts)
 
     @property
     def device(self) -> str:
