@@ -69,7 +69,8 @@ static bool has_scenarios(sqlite3 *db) {
 /* Brings the tables to this version, in the transaction that is open.  false with a message, or with
  * an error of SQLite in *rc. */
 static bool migrate(const bench_db *db, int *rc, char *message, uint32_t size) {
-  static const char *const steps[] = {BENCH_SCHEMA_1, BENCH_SCHEMA_TO_2, BENCH_SCHEMA_TO_3};
+  static const char *const steps[] = {BENCH_SCHEMA_1, BENCH_SCHEMA_TO_2, BENCH_SCHEMA_TO_3,
+                                      BENCH_SCHEMA_TO_4};
   const int version = (int)read_number(db->db, "PRAGMA user_version");
   if (version > BENCH_SCHEMA_VERSION) {
     snprintf(message, size, "%s: made by a newer accel (schema %d; this one knows %d)", db->path,

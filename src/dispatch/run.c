@@ -289,10 +289,14 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);
   *used = ep->placed.handle;
+  const bool streams = ep->placed.rows != NULL;
+  if (streams) accel__run_clock_begin(&ep->run_clock);
+  if (streams) accel__row_stream_mark(ep->placed.rows);
   accel__pool_enter(ep->ctx->pool, 0, &turn);
   int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
                                           e->n_out, error);
   accel__pool_leave(&turn);
+  if (streams) accel__run_clock_end(&ep->run_clock);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;
 }

@@ -51,6 +51,8 @@ static void fill(bench_db *db) {
       "tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
       "prefill_tokens_per_s, peak_rss_bytes, device_peak_bytes, peak_gflops, peak_gbytes_per_s, "
       "device_id, build, output, new_tokens, decode_tokens_per_s, decoder_ms_per_token, encoder_ms, "
+      "memory_limit, stream_resident_bytes, stream_staging_bytes, stream_read_bytes, token_p50_ms, "
+      "token_p95_ms, stream_gbytes_per_s, raw_gbytes_per_s, stream_raw_share, stream_wait_share, "
       "i || '', machine_ref, device_ref, build_ref, scenario, p99_ms, p99_bound_ms, offered_per_s, "
       "energy_j, cell FROM s, one;" SERIES("1000")
       "INSERT INTO sample SELECT r.id, 'latency', 0, 1 + i, 1.5 FROM run r, s;" SERIES("100")
