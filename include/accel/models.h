@@ -302,6 +302,8 @@ typedef struct accel_fit_record {
   const accel_fit_part *part;
   /** Parts; 0: one device. */
   uint32_t n_part;
+  /** 0. */
+  uint32_t reserved_parts;
   /** Of a model that generates under a memory limit: how many of the batch run together, the others
    *  after them.  Else the batch. */
   uint64_t at_once;

@@ -102,22 +102,6 @@ static void note_placement(accel *ctx, accel_endpoint *endpoint, bench_result *o
   out->threads = accel_thread_count(ctx);
 }
 
-/* Generations and reads of what a token reads, in turn, each first every other time. */
-static accel_status time_streaming(const bench_params *params, const work *w, bench_round *round,
-                                   bench_result *result) {
-  accel_status status = bench_stream_begin(w->endpoint, result);
-  for (uint32_t i = 0; i < 2 * params->iters && status == ACCEL_OK; ++i) {
-    const uint32_t k = i / 2;
-    if ((i + k) % 2)
-      status = bench_stream_raw(w->endpoint, &round->raw_ms[k], result);
-    else
-      status = timed_run(w, &round->latency_ms[k], &round->prefill_ms[k], &round->decode_ms[k],
-                         round->token_ms + (size_t)k * (params->new_tokens - 1));
-  }
-  if (status == ACCEL_OK) status = bench_stream_end(w->endpoint, result);
-  return status;
-}
-
 /* Requests come at times drawn beforehand, whether the ones before are answered or not. */
 static accel_status serve(const bench_params *params, const work *w, double rate_per_ms,
                           bench_round *round) {
@@ -138,6 +122,22 @@ static accel_status serve(const bench_params *params, const work *w, double rate
   return status;
 }
 
+/* Generations and reads of what a token reads, in turn, each first every other time. */
+static accel_status time_streaming(const bench_params *params, const work *w, bench_round *round,
+                                   bench_result *result) {
+  accel_status status = bench_stream_begin(w->endpoint, result);
+  for (uint32_t i = 0; i < 2 * params->iters && status == ACCEL_OK; ++i) {
+    const uint32_t k = i / 2;
+    if ((i + k) % 2)
+      status = bench_stream_raw(w->endpoint, &round->raw_ms[k], result);
+    else
+      status = timed_run(w, &round->latency_ms[k], &round->prefill_ms[k], &round->decode_ms[k],
+                         round->token_ms + (size_t)k * (params->new_tokens - 1));
+  }
+  if (status == ACCEL_OK) status = bench_stream_end(w->endpoint, result);
+  return status;
+}
+
 static accel_status time_endpoint(const bench_params *params, const work *w, bench_round *round,
                                   bench_result *result) {
   double unused[3], sum = 0;
@@ -147,10 +147,8 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
     status = timed_run(w, &unused[0], &unused[1], &unused[2], NULL);
     sum += unused[0];
   }
-  if (params->streams) {
-    round->energy_j = (double)NAN;
-    return status == ACCEL_OK ? time_streaming(params, w, round, result) : status;
-  }
+  round->energy_j = (double)NAN;
+  if (params->streams && status == ACCEL_OK) return time_streaming(params, w, round, result);
   bench_energy_begin(&energy, BENCH_POWERCAP);
   if (params->load > 0 && status == ACCEL_OK)
     status = serve(params, w, params->load * (params->warmup - 1) / sum, round);

@@ -70,13 +70,13 @@ static int insert_run(const bench_db *db, const bench_result *r) {
       "build, listed, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
       "prefill_tokens_per_s, peak_rss_bytes, peak_gflops, peak_gbytes_per_s, decode_tokens_per_s, "
       "decoder_ms_per_token, encoder_ms, uid, machine_ref, device_ref, build_ref, scenario, cell, "
-      "p99_ms, p99_bound_ms, offered_per_s, energy_j, "
-      "stream_resident_bytes, stream_staging_bytes, stream_read_bytes, token_p50_ms, token_p95_ms, "
-      "stream_gbytes_per_s, raw_gbytes_per_s, stream_raw_share, stream_wait_share)"
+      "p99_ms, p99_bound_ms, offered_per_s, energy_j, stream_resident_bytes, stream_staging_bytes, "
+      "stream_read_bytes, token_p50_ms, token_p95_ms, stream_gbytes_per_s, raw_gbytes_per_s, "
+      "stream_raw_share, stream_wait_share)"
       " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
       "nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), "
-      "nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, "
-      "nullif(?, ''), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+      "nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, ''), "
+      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
   const accel_device_info device = device_of(r);
   bench_refs refs;
   bench_binder b;
@@ -220,7 +220,7 @@ static int read_latest(const bench_db *db, const bench_result *like, cJSON *out,
   static const char sql[] =
       "SELECT * FROM run WHERE model = ? AND task = ? AND device = ? AND precision = ? AND "
       "threads = ? AND batch = ? AND lengths = ? AND new_tokens = ? AND output IN (?, '') AND "
-      "memory_limit IS nullif(?, 0) AND scenario = '' AND machine_ref = ? ORDER BY id DESC LIMIT 1";
+      "scenario = '' AND memory_limit IS nullif(?, 0) AND machine_ref = ? ORDER BY id DESC LIMIT 1";
   bench_binder b;
   int64_t id = 0;
   int rc;

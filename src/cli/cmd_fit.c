@@ -66,27 +66,6 @@ static void print_streams(const accel_fit_report *r) {
   }
 }
 
-/* How long tokens take, in a line for each device and precision that fits. */
-static void print_speeds(const accel_fit_report *r) {
-  char peak[32];
-  for (uint32_t i = 0; i < r->n; ++i) {
-    const accel_fit_record *f = &r->record[i];
-    if (f->fits != 1) continue;
-    printf("%s at %s:", f->device, f->precision);
-    say_seconds(" a token", f->seconds_per_token);
-    if (f->seconds_per_token > 0)
-      printf(" (%s)", f->compute_seconds < f->seconds_per_token ? "of reading" : "of computing");
-    say_seconds(", the first one after", f->seconds_to_first);
-    if (predicted_peak(r, f))
-      printf(", peak memory of the process %s", cli_bytes(predicted_peak(r, f), peak, sizeof peak));
-    if (f->at_once < r->batch)
-      printf("; %llu of %u sequences at once", (unsigned long long)f->at_once, r->batch);
-    if (f->disk_bytes_per_second > 0)
-      printf("; the disk gives %.2f GB/s", 1e-9 * f->disk_bytes_per_second);
-    puts("");
-  }
-}
-
 static void parts_json(cli_json *json, const accel_fit_record *f) {
   if (!f->n_part) return;
   cli_json_open(json, "parts", '[');
@@ -121,6 +100,27 @@ static void print_parts(const accel_fit_report *r) {
              p->available ? bytes[2] : "not known how many", p->streams ? " (streams)" : "",
              p->fits ? "" : ": does not fit");
     }
+}
+
+/* How long tokens take, in a line for each device and precision that fits. */
+static void print_speeds(const accel_fit_report *r) {
+  char peak[32];
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const accel_fit_record *f = &r->record[i];
+    if (f->fits != 1) continue;
+    printf("%s at %s:", f->device, f->precision);
+    say_seconds(" a token", f->seconds_per_token);
+    if (f->seconds_per_token > 0)
+      printf(" (%s)", f->compute_seconds < f->seconds_per_token ? "of reading" : "of computing");
+    say_seconds(", the first one after", f->seconds_to_first);
+    if (predicted_peak(r, f))
+      printf(", peak memory of the process %s", cli_bytes(predicted_peak(r, f), peak, sizeof peak));
+    if (f->at_once < r->batch)
+      printf("; %llu of %u sequences at once", (unsigned long long)f->at_once, r->batch);
+    if (f->disk_bytes_per_second > 0)
+      printf("; the disk gives %.2f GB/s", 1e-9 * f->disk_bytes_per_second);
+    puts("");
+  }
 }
 
 /* times: they were asked for. */
@@ -163,8 +163,8 @@ static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
       cli_json_int(&json, "memory_bytes", (int64_t)f->memory);
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
       print_streaming(&json, f);
-      if (times) print_times(&json, r, f);
       parts_json(&json, f);
+      if (times) print_times(&json, r, f);
     }
     cli_json_close(&json, '}');
   }

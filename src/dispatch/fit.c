@@ -256,7 +256,10 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
     out->staging = 2 * work_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
-    if (work->limit) out->limit = work->limit;
+    if (work->limit) {
+      out->limit = work->limit;
+      take_from(&out->limit, s->taken);
+    }
     const uint64_t given = out->limit;
     uint64_t forced;
     describe_weights(s, in_file, row_dtype);
@@ -305,11 +308,12 @@ static accel_status check_parts(const accel__fit *f, const char *precision) {
                      precision, mb * (double)p->weights, mb * (double)p->limit);
 }
 
-accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
+accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision,
+                              const char *other) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
   if (f->n_part) return check_parts(f, precision);
-  char option[160] = "";
+  char option[160] = "", instead[96] = "";
   if (f->streaming.least)
     snprintf(option, sizeof option,
              "; with --memory %lluM it runs, its weights being read again in each run",
@@ -317,12 +321,14 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
   else if (f->whole)
     snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
              (unsigned long long)mebibytes(f->whole), precision);
+  if (other)
+    snprintf(instead, sizeof instead, "; with --precision %s it fits in what is there", other);
   return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
                      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
                      "%.1f, state %.1f), but %.1f "
-                     "MiB are there%s",
+                     "MiB are there%s%s",
                      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
                      mb * (double)(f->estimate.peak_load - f->estimate.weights),
                      mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
-                     option);
+                     option, instead);
 }

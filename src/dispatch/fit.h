@@ -79,9 +79,10 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work,
                                  accel__fit *out);
-/* ACCEL_ERROR_DOES_NOT_FIT with the numbers, and the limit that is enough, when it does not. */
-accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
-
+/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not, and with what does: a limit, and
+ * `other`, a precision (NULL: none). */
+accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision,
+                              const char *other);
 /* The weights of the endpoint's program in a precision's formats. */
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
                                     accel__arena *arena, accel__source **out);

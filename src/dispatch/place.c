@@ -35,20 +35,19 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
-  const accel__plan_for to = {ep, device, &c->precision, c->source};
   const uint64_t begin = accel__now_ns();
-  accel_status status;
   if (device->parts) {
-    status = accel__parts_load(ep, device);
+    ACCEL_TRY(accel__parts_load(ep, device));
   } else {
+    const accel__plan_for to = {ep, device, &c->precision, c->source};
     ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
-    status = accel__plugin_init(&ep->host_self, &ep->host, device);
+    ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
   }
-  if (status == ACCEL_OK && c->streaming.budget) note_load(c, accel__now_ns() - begin);
-  return status;
+  if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
+  return ACCEL_OK;
 }
 
 /* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin

@@ -35,9 +35,9 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* What the limit leaves beside weights is shared by a step's activations, at most a part of it where that
- * can be, and the states of the sequences: a long prompt in more steps costs less than sequences that
- * have to wait for others.  load: the estimate of the load. */
+/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a part
+ * of it where that can be, and the states of the sequences: a long prompt in more steps costs less
+ * than sequences that have to wait for others.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
   const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
@@ -45,7 +45,7 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
   accel__fit step = {0};
   uint32_t rows = STEP_TOKENS;
   *out = (accel__run_limits){0};
-  if (!limit || !load->fits || !generates(f->ep) || f->device->parts) return ACCEL_OK;
+  if (!limit || !load->fits || load->n_part || !generates(f->ep)) return ACCEL_OK;
   for (;; rows /= 2) {
     ACCEL_TRY(estimate(
         f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
@@ -93,7 +93,7 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   out->loaded = out->fit.streaming;
   ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
-  if (!limit || f->device->parts) return estimate(f, work, &out->fit);
+  if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
   bool states_fit;
   accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
@@ -109,7 +109,6 @@ uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work
   accel__fit_work trial = *work;
   accel__plan plan;
   uint64_t below = limit, above = limit;
-  if (f->device->parts) return 0;
   do { /* twice as much, until it is enough or more than there is */
     below = above;
     trial.limit = above *= 2;
@@ -282,12 +281,8 @@ static const char *other_precision(const accel__plan_for *f, const char *const *
 
 accel_status accel__plan_check(const accel__plan_for *f, const accel__plan *plan,
                                const char *const *keep_fp32, uint32_t n_keep) {
-  char message[1024];
-  if (plan->fit.fits) return ACCEL_OK;
-  const char *other = f->device->parts ? NULL : other_precision(f, keep_fp32, n_keep);
-  const accel_status status =
-      accel__fit_check(&plan->fit, f->device->info.name, f->precision->name);
-  if (!other) return status;
-  snprintf(message, sizeof message, "%s", accel__message());
-  return accel__fail(status, "%s; with --precision %s it fits in what is there", message, other);
+  const accel__fit *fit = &plan->fit;
+  const bool one = !fit->fits && !fit->n_part;
+  return accel__fit_check(fit, f->device->info.name, f->precision->name,
+                          one ? other_precision(f, keep_fp32, n_keep) : NULL);
 }

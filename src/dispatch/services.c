@@ -50,13 +50,12 @@ static void host_weight_unmap(void *self, uint32_t index) {
 /* ---- progress of a streaming endpoint ---- */
 
 /* Bytes that were read while it loads.  The end is told by whoever loads. */
-static void tell_loaded(void *self) {
+static void tell_loaded(accel *ctx, const accel__placed *placed) {
   accel__range_counters n;
-  const accel__placed *placed = placed_of(self);
   const uint64_t all = placed->streaming.resident;
-  if (placed->handle || !context_of(self)->params.progress) return;
+  if (placed->handle || !ctx->params.progress) return;
   accel__row_stream_count(placed->rows, &n);
-  if (n.bytes < all) accel__report_progress(context_of(self), "loading", n.bytes, all);
+  if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
 }
 
 static void host_progress(void *self, uint32_t done, uint32_t all) {
@@ -97,7 +96,7 @@ static int32_t host_rows_wait(void *self, uint32_t slot, accel_plugin_rows *out,
   int32_t rc;
   accel__row_stream *s = rows_of(self, &rc, error);
   if (!s) return rc;
-  tell_loaded(self);
+  tell_loaded(context_of(self), placed_of(self));
   return to_plugin(accel__row_stream_wait(s, slot, out), error);
 }
 
@@ -158,10 +157,9 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
   *seconds = 1e-9 * (double)ns;
   if (status != ACCEL_OK || *bytes) return status;
   return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s", ep->name,
-                     ep->placed.rows ? "nothing is known of what a run reads before two have run"
-                     : ep->placed.streaming.budget
-                         ? "parts on several devices are not read alone"
-                         : "its weights are all in memory, and nothing is read");
+                     ep->placed.rows    ? "nothing is known of what a run reads before two have run"
+                     : ep->placed.parts ? "parts on several devices are not read alone"
+                                        : "its weights are all in memory, and nothing is read");
 }
 
 /* ---- threads, faults, cancel ---- */

@@ -173,7 +173,7 @@ accel_fit_record = _struct(
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
     ("available", u64), ("tokenizer", u64), ("resident", u64), ("streams", i32), ("reserved", i32),
     ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64),
-    ("part", C.POINTER(accel_fit_part)), ("n_part", u32), ("at_once", u64),
+    ("part", C.POINTER(accel_fit_part)), ("n_part", u32), ("reserved_parts", u32), ("at_once", u64),
     ("disk_bytes_per_second", f64), ("compute_seconds", f64), ("seconds_per_token", f64), ("seconds_to_first", f64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
