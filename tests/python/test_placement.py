@@ -218,7 +218,15 @@ class Memory(unittest.TestCase):
                 want = [g.ids for g in whole.generate([[5, 6, 7]], max_new_tokens=4)]
             with environment(ACCEL_MEM_LIMIT="8M"), model(directory, "cpu=0-1+cpu=2-3") as cut:
                 self.assertTrue(any(part.streams for part in cut.placement.parts), cut.placement)
+                loaded = cut.streaming
                 self.assertEqual([g.ids for g in cut.generate([[5, 6, 7]], max_new_tokens=4)], want)
+                now = cut.streaming
+                self.assertTrue(loaded["bytes"] == loaded["load_bytes"] == now["load_bytes"] and loaded["runs"] == 0, loaded)
+                self.assertTrue(now["runs"] == 4 and now["bytes_per_second"] > 0, now)
+                self.assertRaisesRegex(ValueError, "several devices", cut.stream_read)
+            code, said, errors = tool("fit", directory, "--device", "cpu=0-1+cpu=2-3", "--precision", "fp32", "--memory", "8M")
+            self.assertEqual(code, 0, errors)
+            self.assertIn("a token not known", said)
             code, _, errors = tool("fit", directory, "--device", "cpu=0-1+reference=2-3", "--precision", "fp32", "--memory", "3M")
             self.assertEqual(code, 5, errors)
 
