@@ -129,13 +129,22 @@ static void find_tables(const cpu_self *s, const uint8_t *row_dtype) {
         s->weight[i].gathered && !s->weight[i].raw && row_dtype[i] != ACCEL_PLUGIN_NO_DTYPE;
 }
 
+static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
+  for (uint32_t i = 0; i < e->n_out; i++)
+    if (e->out[i] == tensor) return true;
+  return false;
+}
+
+/* A linear that makes several of the entry's outputs (scores of last tokens, scores of all) makes one
+ * of them in a run. */
 static void count_uses(const cpu_self *s, cpu_streaming *t) {
   const accel_plugin_program *p = s->program;
   const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
   for (uint32_t i = 0; p->n_entry && i < e->n_node; i++) {
     uint32_t first, n;
     cpu_stream_segments((void *)(uintptr_t)s, (uint32_t)e->node[i], &first, &n);
-    for (uint32_t k = 0; k < n; k++) t->segment[first + k].uses++;
+    const bool other = n && t->segment[first].uses && is_output(e, p->node[e->node[i]].out[0]);
+    for (uint32_t k = 0; k < n && !other; k++) t->segment[first + k].uses++;
   }
 }
 

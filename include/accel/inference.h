@@ -299,6 +299,18 @@ typedef struct accel_stream_stats {
   uint32_t direct;
   /** 0. */
   uint32_t reserved;
+  /** Of `bytes`: what was read while the model was loaded. */
+  uint64_t load_bytes;
+  /** Seconds that the load took in the plugin. */
+  double load_seconds;
+  /** Runs so far, those that failed included. */
+  uint64_t runs;
+  /** Seconds in which at least one run was under way. */
+  double run_seconds;
+  /** (bytes - load_bytes) / run_seconds; 0: nothing was run yet. */
+  double bytes_per_second;
+  /** Part of run_seconds in which a run waited for bytes, 0 to 1. */
+  double wait_share;
 } accel_stream_stats;
 
 /**
@@ -309,6 +321,19 @@ typedef struct accel_stream_stats {
  * @param out its `size` set.
  */
 ACCEL_API accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats *out);
+
+/**
+ * Reads from the model's files what a run reads, and computes nothing: what the disk could give, to
+ * compare runs with.
+ *
+ * The reader is one of its own, with as much memory as `staging` says, which is given back.
+ *
+ * @param bytes what was read.
+ * @param seconds how long that took.
+ * @return ACCEL_ERROR_ARGUMENT: the endpoint does not stream, or has not run twice.
+ */
+ACCEL_API accel_status accel_stream_read(accel_endpoint *endpoint, uint64_t *bytes,
+                                         double *seconds);
 
 /* ---- the profile --------------------------------------------------------------------------- */
 

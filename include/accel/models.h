@@ -220,6 +220,12 @@ typedef struct accel_fit_params {
   const char *task;
   /** Tokens that are generated after each sequence; 0: none. */
   uint32_t new_tokens;
+  /** 0. */
+  uint32_t reserved;
+  /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless its
+   *  disk's speed was measured within a day, and the device computes for some tenths of a second a
+   *  precision.  Devices emulated in software are left out. */
+  uint64_t times;
 } accel_fit_params;
 
 /** What one of several devices takes of a model that is placed over them; sizes in bytes. */
@@ -296,6 +302,20 @@ typedef struct accel_fit_record {
   const accel_fit_part *part;
   /** Parts; 0: one device. */
   uint32_t n_part;
+  /** 0. */
+  uint32_t reserved_parts;
+  /** Of a model that generates under a memory limit: how many of the batch run together, the others
+   *  after them.  Else the batch. */
+  uint64_t at_once;
+  /** With accel_fit_params.times, of a model that generates; here and below 0: not known.  Bytes a
+   *  second that the library reads from the model's disk. */
+  double disk_bytes_per_second;
+  /** Seconds that the device computes for a step, in which each sequence gets a token. */
+  double compute_seconds;
+  /** Seconds of such a step: of computing or, where that takes longer, of reading what is streamed. */
+  double seconds_per_token;
+  /** Seconds from the begin of the load to the first token. */
+  double seconds_to_first;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */

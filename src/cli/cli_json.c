@@ -6,26 +6,12 @@
 #include <string.h>
 
 #include "cli/cli_print.h"
-
-/* Length of the well-formed UTF-8 sequence at s, 0 when there is none. */
-static int utf8_length(const unsigned char *s) {
-  if (s[0] < 0x80) return 1;
-  int n = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
-          : s[0] >= 0xE0 && s[0] <= 0xEF ? 3
-          : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
-                                         : 0;
-  for (int i = 1; i < n; ++i) {
-    if ((s[i] & 0xC0) != 0x80) return 0;
-  }
-  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-             (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
-  return bad ? 0 : n;
-}
+#include "tool/tool_markup.h"
 
 static void write_string(FILE *to, const char *text) {
   fputc('"', to);
   for (const unsigned char *s = (const unsigned char *)text; *s;) {
-    int n = utf8_length(s);
+    int n = tool_utf8_length(s);
     if (s[0] == 0xC0 && s[1] == 0x80) { /* how libaccel spells U+0000 */
       fputs("\\u0000", to);
       s += 2;

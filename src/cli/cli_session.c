@@ -93,6 +93,8 @@ static void on_progress(void *user, const char *what, uint64_t done, uint64_t al
   if (!bar_wanted || !all) return;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
+  const bool inner = !strcmp(what, "layers"); /* of one step of something that tells more */
+  if (inner && done >= all) return;
   if (done >= all) {
     cli_progress_end();
     bar_begin = now;

@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 
 #include "dispatch/context.h"
+#include "dispatch/run_clock.h"
+#include "dispatch/run_limits.h"
 #include "modeling/model.h"
 #include "program/cut.h"
 #include "weights/row_stream.h"
@@ -27,7 +29,13 @@ typedef struct accel__streaming {
   uint64_t staging;  /* memory through which the others pass */
   uint64_t read;     /* by a run of the entry that is run most */
   uint64_t least;    /* the smallest memory limit under which the model runs */
+  struct {
+    uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
+  } load;
 } accel__streaming;
+
+/* tokens in one KV page of a streaming endpoint, and of others */
+enum { ACCEL__STREAM_PAGE_ROWS = 64, ACCEL__PAGE_ROWS = 256 };
 
 /* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
 typedef struct accel__placed {
@@ -40,6 +48,7 @@ typedef struct accel__placed {
       *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
+  accel__run_limits limits;   /* of generations */
   /* Of a model over several devices (parts.h): `plugin` and `handle` are theirs, too.  NULL: one */
   struct accel__parts *parts;
 } accel__placed;
@@ -73,6 +82,7 @@ struct accel_endpoint {
   uint32_t n_keep;
   /* held for reading by runs, for writing by a change of precision; made by place */
   pthread_rwlock_t in_use;
+  accel__run_clock run_clock; /* of a streaming endpoint's runs; made by place */
   /* open; while there are any the precision stays.  Changed under in_use */
   uint32_t sessions;
   accel__host_self host_self;

@@ -161,8 +161,8 @@ static void compare_with_free(accel__fit *f) {
   f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging + f->tables;
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
-  /* a limit counts the file's pages, too */
-  const uint64_t whole = f->peak + e->in_file - f->touched;
+  /* a limit counts the file's pages, too, but not what the process has beside the model */
+  const uint64_t whole = f->peak + e->in_file - f->touched - least(f->tables, f->peak);
   bool limited = f->limit && whole > f->limit;
   if (f->limit && (!ready || f->peak <= ready)) f->whole = whole;
   f->fits = !limited && (!ready || f->peak <= ready);
@@ -172,13 +172,13 @@ static void compare_with_free(accel__fit *f) {
 /* What the process has beside the weights of a streaming endpoint. */
 static uint64_t beside_weights(const accel__fit *f) {
   const accel_plugin_estimate *e = &f->estimate;
-  return e->scratch + f->state + f->staging + e->host_staging + f->tables;
+  return e->scratch + f->state + f->staging + e->host_staging;
 }
 
 /* KV pages beside those that were planned for: one page of a streaming endpoint a sequence, or an
  * eighth of the limit where that can be spared. */
 static uint64_t state_in_reserve(const accel__fit *f, uint32_t batch, uint64_t spare) {
-  enum { PAGE_ROWS = 64, SHARE = 8 };
+  enum { PAGE_ROWS = ACCEL__STREAM_PAGE_ROWS, SHARE = 8 };
   const uint64_t per_token = f->estimate.state_per_token,
                  page = (batch ? batch : 1) * PAGE_ROWS * per_token, share = spare / SHARE;
   return !per_token ? 0 : page > share ? page : share;
@@ -204,10 +204,13 @@ static uint64_t stream_budget(accel__fit *f, uint64_t limit, uint32_t batch) {
 /* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
  * allows it. */
 static accel_status plan_streaming(const accel__device *device, const accel_plugin_program *p,
-                                   accel_plugin_options *options, uint64_t limit, accel__fit *f) {
+                                   const accel__streaming *loaded, accel_plugin_options *options,
+                                   uint64_t limit, accel__fit *f) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_estimate *e = &f->estimate;
-  options->stream_budget = stream_budget(f, limit, options->max_sequences);
+  options->stream_budget =
+      loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  if (loaded) f->streaming.least = loaded->least;
   if (!options->stream_budget) return ACCEL_OK;
   if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
     return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
@@ -216,8 +219,9 @@ static accel_status plan_streaming(const accel__device *device, const accel_plug
   f->streaming.staging = e->stream_staging;
   f->streaming.read = e->stream_read;
   f->touched = 0;
-  f->total = f->peak = beside_weights(f) + e->stream_resident + e->stream_staging;
-  f->fits = true;
+  const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
+  f->total = f->peak = takes + f->tables;
+  f->fits = !loaded || !limit || takes <= limit;
   return ACCEL_OK;
 }
 
@@ -252,6 +256,10 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
     out->staging = 2 * work_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
+    if (work->limit) {
+      out->limit = work->limit;
+      take_from(&out->limit, s->taken);
+    }
     const uint64_t given = out->limit;
     uint64_t forced;
     describe_weights(s, in_file, row_dtype);
@@ -270,7 +278,7 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     else
       compare_with_free(out);
     if (status == ACCEL_OK)
-      status = plan_streaming(device, p, &options, given ? out->limit : 0, out);
+      status = plan_streaming(device, p, work->loaded, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;
@@ -300,11 +308,12 @@ static accel_status check_parts(const accel__fit *f, const char *precision) {
                      precision, mb * (double)p->weights, mb * (double)p->limit);
 }
 
-accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
+accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision,
+                              const char *other) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
   if (f->n_part) return check_parts(f, precision);
-  char option[160] = "";
+  char option[160] = "", instead[96] = "";
   if (f->streaming.least)
     snprintf(option, sizeof option,
              "; with --memory %lluM it runs, its weights being read again in each run",
@@ -312,12 +321,14 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
   else if (f->whole)
     snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
              (unsigned long long)mebibytes(f->whole), precision);
+  if (other)
+    snprintf(instead, sizeof instead, "; with --precision %s it fits in what is there", other);
   return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
                      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
                      "%.1f, state %.1f), but %.1f "
-                     "MiB are there%s",
+                     "MiB are there%s%s",
                      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
                      mb * (double)(f->estimate.peak_load - f->estimate.weights),
                      mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
-                     option);
+                     option, instead);
 }

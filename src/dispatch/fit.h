@@ -13,6 +13,10 @@ typedef struct accel__fit_work {
   uint32_t side;   /* of pictures in pixels, and samples of sounds; 0: typical */
   uint64_t more;   /* tokens that states hold beside them: generated ones */
   uint64_t tables; /* bytes of the process beside what is planned: the tokenizer's */
+  /* How the load streams, which this work does not change (budget 0: it does not); NULL: that is to
+   * be planned, for this work. */
+  const accel__streaming *loaded;
+  uint64_t limit; /* memory limit in place of the context's; 0: that one */
 } accel__fit_work;
 
 /* Of a model over several devices: what is asked of one of them. */
@@ -75,9 +79,10 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work,
                                  accel__fit *out);
-/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not. */
-accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
-
+/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not, and with what does: a limit, and
+ * `other`, a precision (NULL: none). */
+accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision,
+                              const char *other);
 /* The weights of the endpoint's program in a precision's formats. */
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
                                     accel__arena *arena, accel__source **out);

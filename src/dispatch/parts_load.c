@@ -149,7 +149,7 @@ static accel_status load_all(accel_endpoint *ep, const accel__device *device, ac
   accel__placed *all = &ep->placed;
   ACCEL_TRY(accel__parts_plan_make(ep, device, &all->precision, all->source, &(accel__fit_work){0},
                                    &parts->arena, &plan, &fit));
-  ACCEL_TRY(accel__fit_check(&fit, device->info.name, all->precision.name));
+  ACCEL_TRY(accel__fit_check(&fit, device->info.name, all->precision.name, NULL));
   for (uint32_t k = 0; k < plan.n; k++) {
     accel__placed_part *p = &parts->part[k];
     p->cut = &plan.part[k];
@@ -255,7 +255,7 @@ static accel_status place_anew(accel__parts *parts, uint32_t k, const accel__dev
                                       .part = p->cut};
   accel__fit fit;
   ACCEL_TRY(accel__fit_subject_estimate(&subject, &(accel__fit_work){0}, &fit));
-  ACCEL_TRY(accel__fit_check(&fit, device->info.name, p->placed.precision.name));
+  ACCEL_TRY(accel__fit_check(&fit, device->info.name, p->placed.precision.name, NULL));
   prepare_part(parts, k, device);
   p->placed.streaming = fit.streaming;
   p->weights = fit.estimate.weights;

@@ -328,8 +328,10 @@ accel_status accel__parts_estimate(accel_endpoint *ep, const accel__device *devi
                                    accel__fit *out) {
   accel__arena arena = {0};
   accel__parts_plan plan;
+  accel__fit_work own = *work;
+  own.loaded = NULL; /* of all parts together: each is planned for the work */
   const accel_status status =
-      accel__parts_plan_make(ep, device, precision, source, work, &arena, &plan, out);
+      accel__parts_plan_make(ep, device, precision, source, &own, &arena, &plan, out);
   accel__arena_free(&arena);
   return status;
 }

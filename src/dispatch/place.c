@@ -6,8 +6,9 @@
 
 #include "core/text.h"
 #include "dispatch/endpoint.h"
-#include "dispatch/plugin_init.h"
 #include "dispatch/parts.h"
+#include "dispatch/planner.h"
+#include "dispatch/plugin_init.h"
 #include "dispatch/precision.h"
 #include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
@@ -16,18 +17,33 @@
 
 /* ---- one candidate ---- */
 
+/* What a load with streaming took. */
+static void note_load(accel__placed *c, uint64_t ns) {
+  accel__range_counters n = {0};
+  if (c->rows) accel__row_stream_count(c->rows, &n);
+  c->streaming.load.bytes = n.bytes;
+  c->streaming.load.wait_ns = n.wait_ns;
+  c->streaming.load.ns = ns;
+}
+
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
-static accel_status load(accel_endpoint *ep, accel__device *device) {
+static accel_status load(accel_endpoint *ep, accel__device *device,
+                         const accel__place_request *request) {
   accel__placed *c = &ep->placed;
-  accel__fit fit;
+  accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
   if (device->parts) return accel__parts_load(ep, device);
-  ACCEL_TRY(accel__fit_estimate(ep, device, &c->precision, c->source, &(accel__fit_work){0}, &fit));
-  ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
-  c->streaming = fit.streaming;
-  return accel__plugin_init(&ep->host_self, &ep->host, device);
+  const accel__plan_for to = {ep, device, &c->precision, c->source};
+  ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
+  ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+  c->streaming = plan.loaded;
+  c->limits = plan.limits;
+  const uint64_t begin = accel__now_ns();
+  ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
+  if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
+  return ACCEL_OK;
 }
 
 /* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin
@@ -39,7 +55,7 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
       .plugin = device->plugin, .device = device->index, .device_info = device->facts};
   accel_status status = accel__endpoint_precision(
       ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->placed.precision);
-  if (status == ACCEL_OK) status = load(ep, device);
+  if (status == ACCEL_OK) status = load(ep, device, request);
   if (status != ACCEL_OK) {
     accel__row_stream_close(&ep->placed.rows);
     accel__source_free(&ep->placed.source);
@@ -148,7 +164,9 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
 static accel_status remember(accel_endpoint *ep, accel__device *device,
                              const accel__place_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!ep->placed_on) accel__run_clock_init(&ep->run_clock);
   ep->placed_on = device;
+  accel__offer_progress(ep, ep->placed.streaming.budget != 0);
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
                       strcmp(ep->placed.precision.name, "fp32") != 0;
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
@@ -266,6 +284,7 @@ static accel_status widen(accel_endpoint *ep) {
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   ep->placed = wide;
+  accel__offer_progress(ep, wide.streaming.budget != 0);
   ep->may_fall_back = false;
   return report_change(
       ep, accel__arena_printf(&ep->arena,
@@ -336,6 +355,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
+  if (ep->placed_on) accel__run_clock_destroy(&ep->run_clock);
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);

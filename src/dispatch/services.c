@@ -47,6 +47,25 @@ static void host_weight_unmap(void *self, uint32_t index) {
   accel__source_unmap(placed_of(self)->source, weight_of(self, index));
 }
 
+/* ---- progress of a streaming endpoint ---- */
+
+/* Bytes that were read while it loads.  The end is told by whoever loads. */
+static void tell_loaded(accel *ctx, const accel__placed *placed) {
+  accel__range_counters n;
+  const uint64_t all = placed->streaming.resident;
+  if (placed->handle || !ctx->params.progress) return;
+  accel__row_stream_count(placed->rows, &n);
+  if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
+}
+
+static void host_progress(void *self, uint32_t done, uint32_t all) {
+  accel__report_progress(context_of(self), "layers", done, all);
+}
+
+void accel__offer_progress(accel_endpoint *ep, bool on) {
+  ep->host.progress = on ? host_progress : NULL;
+}
+
 /* ---- rows of weights, again and again ---- */
 
 static int32_t host_rows_open(void *self, uint32_t slots, uint64_t slot_bytes,
@@ -76,7 +95,9 @@ static int32_t host_rows_wait(void *self, uint32_t slot, accel_plugin_rows *out,
                               accel_plugin_error *error) {
   int32_t rc;
   accel__row_stream *s = rows_of(self, &rc, error);
-  return s ? to_plugin(accel__row_stream_wait(s, slot, out), error) : rc;
+  if (!s) return rc;
+  tell_loaded(context_of(self), placed_of(self));
+  return to_plugin(accel__row_stream_wait(s, slot, out), error);
 }
 
 static void host_rows_release(void *self, uint32_t slot) {
@@ -95,20 +116,49 @@ static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t
   return to_plugin(status, error);
 }
 
+/* a - b, of counters that another thread may move on between the two. */
+static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
   const accel__streaming *s = &ep->placed.streaming;
   accel__range_counters n = {0};
+  uint64_t runs, run_ns;
   if (!s->budget) return (accel_stream_stats){0};
   if (ep->placed.parts) accel__parts_count_rows(ep->placed.parts, &n);
   if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
-  return (accel_stream_stats){.streaming = 1,
-                              .resident = s->resident,
-                              .staging = s->staging,
-                              .read_per_run = s->read,
-                              .least_limit = s->least,
-                              .bytes = n.bytes,
-                              .wait_seconds = 1e-9 * (double)n.wait_ns,
-                              .direct = n.direct_requests > 0};
+  accel__run_clock_read((accel__run_clock *)(uintptr_t)&ep->run_clock, &runs, &run_ns);
+  const double seconds = 1e-9 * (double)run_ns,
+               waited = 1e-9 * (double)rest(n.wait_ns, s->load.wait_ns);
+  return (accel_stream_stats){
+      .streaming = 1,
+      .resident = s->resident,
+      .staging = s->staging,
+      .read_per_run = s->read,
+      .least_limit = s->least,
+      .bytes = n.bytes,
+      .wait_seconds = 1e-9 * (double)n.wait_ns,
+      .direct = n.direct_requests > 0,
+      .load_bytes = s->load.bytes,
+      .load_seconds = 1e-9 * (double)s->load.ns,
+      .runs = runs,
+      .run_seconds = seconds,
+      .bytes_per_second = run_ns ? (double)rest(n.bytes, s->load.bytes) / seconds : 0,
+      .wait_share = run_ns ? (waited < seconds ? waited / seconds : 1) : 0};
+}
+
+accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds) {
+  uint64_t ns = 0;
+  *bytes = 0;
+  *seconds = 0;
+  accel_status status = ACCEL_OK;
+  pthread_rwlock_rdlock(&ep->in_use);
+  if (ep->placed.rows) status = accel__row_stream_read_again(ep->placed.rows, bytes, &ns);
+  pthread_rwlock_unlock(&ep->in_use);
+  *seconds = 1e-9 * (double)ns;
+  if (status != ACCEL_OK || *bytes) return status;
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s", ep->name,
+                     ep->placed.rows ? "nothing is known of what a run reads before two have run"
+                                     : "its weights are all in memory, and nothing is read");
 }
 
 /* ---- threads, faults, cancel ---- */

@@ -13,8 +13,14 @@ void accel__init_host(accel_endpoint *ep);
 /* Steps of the next runs go to `fn`; NULL: to nobody. */
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
 
-/* What the endpoint's rows have read so far. */
+/* What the endpoint's rows have read so far, and how long its runs took. */
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);
+/* Reads what the last run but one has read, and computes nothing.  ACCEL_ERROR_ARGUMENT: the endpoint
+ * does not stream, or has not run twice. */
+accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds);
+/* Whether the plugin's runs tell which layer they have reached, as progress of the context: so it is
+ * for streaming endpoints, whose runs may take minutes. */
+void accel__offer_progress(accel_endpoint *ep, bool on);
 
 /* Of the endpoint's weights: what accel__program_identify takes. */
 uint64_t accel__weights_identity(const accel_endpoint *ep);

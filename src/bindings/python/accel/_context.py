@@ -115,6 +115,11 @@ class Fit:
     stream_resident: int
     stream_staging: int
     stream_read: int
+    at_once: int
+    disk_bytes_per_second: float
+    compute_seconds: float
+    seconds_per_token: float
+    seconds_to_first: float
     parts: Tuple[FitPart, ...] = ()
 
 
@@ -311,12 +316,14 @@ class Context:
 
     # ---- memory ----
 
-    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0) -> List[Fit]:
-        """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing."""
+    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0,
+            times: bool = False) -> List[Fit]:
+        """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing.
+        `times`: also foretells seconds (0: not known), for which disk and device are measured."""
         params = lib.accel_fit_params_default()
         keep = [encode(device), encode(precision)]
         params.device, params.precision = keep
-        params.batch, params.seq, params.new_tokens = batch, seq, new
+        params.batch, params.seq, params.new_tokens, params.times = batch, seq, new, int(times)
         pointer = C.POINTER(T.accel_fit_report)()
         check(lib.accel_fit(self.handle, encode(str(model)), C.byref(params), C.byref(pointer)))
         records = [_record(Fit, pointer.contents.record[i]) for i in range(pointer.contents.n)]

@@ -188,13 +188,21 @@ class Model:
 
     @property
     def streaming(self) -> Optional[Dict[str, Any]]:
-        """How weights that do not fit in `Context(memory=...)` are read again in each run, and what was read so far, in bytes and seconds; None: all weights are in memory."""
+        """How weights that do not fit in `Context(memory=...)` are read again in each run, and what was read so far, in bytes and seconds; None: all weights are in memory.
+        `bytes_per_second` and `wait_share` (0 to 1: how much of their time runs waited for bytes) are of all runs so far."""
         s = T.accel_stream_stats(size=C.sizeof(T.accel_stream_stats))
         check(lib.accel_streaming(self.handle, C.byref(s)))
         if not s.streaming:
             return None
-        return {"resident": s.resident, "staging": s.staging, "read_per_run": s.read_per_run, "least_limit": s.least_limit, "bytes": s.bytes,
-                "wait_seconds": s.wait_seconds, "direct": bool(s.direct)}
+        names = ("resident", "staging", "read_per_run", "least_limit", "bytes", "wait_seconds", "load_bytes", "load_seconds", "runs", "run_seconds",
+                 "bytes_per_second", "wait_share")
+        return {**{name: getattr(s, name) for name in names}, "direct": bool(s.direct)}
+
+    def stream_read(self) -> Tuple[int, float]:
+        """Bytes and seconds of reading what a run reads, without computing: what the disk could give.  After two runs at least."""
+        count, seconds = C.c_uint64(), C.c_double()
+        check(lib.accel_stream_read(self.handle, C.byref(count), C.byref(seconds)))
+        return count.value, seconds.value
 
     def profile(self, **inputs: Any) -> List[Dict[str, Any]]:
         """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes`, `limit_us` (what its instructions take at least; 0: not known) in the order of the program.  Not beside other runs of this model."""
