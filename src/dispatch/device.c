@@ -126,18 +126,21 @@ accel_status accel__device_probe(accel_device *d, const char *precision) {
 
 /* ---- memory ---- */
 
-static bool is_on(const accel_endpoint *ep, const char *device) {
-  return ep->placed.parts ? accel__parts_use(ep->placed.parts, device)
-                          : ep->placement.device && !strcmp(ep->placement.device, device);
+static bool is_on(accel_endpoint *ep, const char *device) {
+  pthread_rwlock_rdlock(&ep->in_use);
+  const bool on = ep->placed.parts ? accel__parts_use(ep->placed.parts, device)
+                                   : !strcmp(ep->placement.device, device);
+  pthread_rwlock_unlock(&ep->in_use);
+  return on;
 }
 
 /* Calls fn for each endpoint of the context on the device (NULL: on any), its list locked. */
 static void each_endpoint(accel *ctx, const accel_device *d,
                           void (*fn)(accel_endpoint *ep, void *user), void *user) {
-  pthread_mutex_lock(&ctx->lock);
+  pthread_mutex_lock(&ctx->endpoints_lock);
   for (accel_endpoint *ep = ctx->endpoints; ep; ep = ep->next)
     if (!d || is_on(ep, d->device->info.name)) fn(ep, user);
-  pthread_mutex_unlock(&ctx->lock);
+  pthread_mutex_unlock(&ctx->endpoints_lock);
 }
 
 static void count_endpoint(accel_endpoint *ep, void *user) {

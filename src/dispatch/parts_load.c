@@ -80,19 +80,27 @@ static int32_t parts_trim(accel_plugin_endpoint *handle, uint64_t *released,
   return rc;
 }
 
-static accel_status make_table(accel__parts *parts, const accel__device *device) {
-  accel__buffer name = {0}, build = {0};
+/* The parts with their layers, as they are placed now. */
+static accel_status name_parts(accel__parts *parts) {
+  accel__buffer name = {0};
   for (uint32_t k = 0; k < parts->n; k++) {
     const accel__placed_part *p = &parts->part[k];
     accel__buffer_printf(&name, "%s%s=%u-%u", k ? "+" : "", p->device->info.name, p->first_layer,
                          p->last_layer);
-    accel__buffer_printf(&build, "%s%s", k ? "+" : "", p->placed.plugin->build_id);
   }
   parts->name = name.failed ? NULL : accel__arena_string(&parts->arena, name.data);
-  const char *id = build.failed ? NULL : accel__arena_string(&parts->arena, build.data);
   accel__buffer_free(&name);
+  return parts->name ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+/* Once, for others read it while runs go on; its name stays that of the first placement. */
+static accel_status make_table(accel__parts *parts, const accel__device *device) {
+  accel__buffer build = {0};
+  for (uint32_t k = 0; k < parts->n; k++)
+    accel__buffer_printf(&build, "%s%s", k ? "+" : "", parts->part[k].placed.plugin->build_id);
+  const char *id = build.failed ? NULL : accel__arena_string(&parts->arena, build.data);
   accel__buffer_free(&build);
-  if (!parts->name || !id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!id) return ACCEL_ERROR_OUT_OF_MEMORY;
   parts->table = (accel_plugin){.size = sizeof parts->table,
                                 .abi = ACCEL_PLUGIN_ABI_NOW,
                                 .name = parts->name,
@@ -161,6 +169,7 @@ static accel_status load_all(accel_endpoint *ep, const accel__device *device, ac
                                p->device->info.name);
   }
   all->streaming = fit.streaming;
+  ACCEL_TRY(name_parts(parts));
   return make_table(parts, device);
 }
 
@@ -290,7 +299,7 @@ accel_status accel__parts_replace_lost(accel_endpoint *ep, accel__device *const 
       *said = accel__arena_printf(&ep->arena, "%s was lost: layers %u to %u go on with %s", lost,
                                   p->first_layer, p->last_layer, p->device->info.name);
   }
-  if (status == ACCEL_OK) status = make_table(parts, ep->placed_on);
+  if (status == ACCEL_OK) status = name_parts(parts);
   for (accel__parts_session *s = parts->sessions; s && status == ACCEL_OK; s = s->next)
     if (accel__parts_session_open(s, &error))
       status = accel__fail(ACCEL_ERROR_DEVICE_LOST, "no session: %s", error.message);

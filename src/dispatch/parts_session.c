@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "dispatch/parts_internal.h"
 
 static accel__parts_session *session_of(accel_plugin_session *session) {
@@ -123,15 +124,21 @@ static int32_t length(accel__parts_session *s, int32_t sequence, uint64_t *n,
 /* What a sequence is written as: this, the size of each part's bytes, then those bytes. */
 typedef struct file_head {
   char magic[8];
-  uint32_t n; /* parts */
+  uint32_t n, reserved; /* parts; 0 */
   uint32_t last_stage[ACCEL__MAX_PARTS];
+  uint64_t plugin[ACCEL__MAX_PARTS]; /* hash of name and build of each part's */
 } file_head;
 static const char magic[8] = {'A', 'C', 'C', 'P', 'A', 'R', 'T', 'S'};
 
 static file_head head_of(const accel__parts *parts) {
   file_head h = {.n = parts->n};
   memcpy(h.magic, magic, sizeof magic);
-  for (uint32_t k = 0; k < parts->n; k++) h.last_stage[k] = parts->part[k].cut->last_stage;
+  for (uint32_t k = 0; k < parts->n; k++) {
+    const accel_plugin *plugin = parts->part[k].placed.plugin;
+    h.last_stage[k] = parts->part[k].cut->last_stage;
+    h.plugin[k] = accel__hash(plugin->build_id, strlen(plugin->build_id),
+                              accel__hash(plugin->name, strlen(plugin->name), 1));
+  }
   return h;
 }
 

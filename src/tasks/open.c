@@ -222,10 +222,10 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
     accel__endpoint_free(ep);
     return status;
   }
-  pthread_mutex_lock(&ctx->lock);
+  pthread_mutex_lock(&ctx->endpoints_lock);
   ep->next = ctx->endpoints;
   ctx->endpoints = ep;
-  pthread_mutex_unlock(&ctx->lock);
+  pthread_mutex_unlock(&ctx->endpoints_lock);
   *out = ep;
   return ACCEL_OK;
 }
@@ -234,12 +234,12 @@ void accel__close(accel_endpoint **endpoint) {
   accel_endpoint *ep = *endpoint;
   *endpoint = NULL;
   accel__queue_free(ep->queue);
-  pthread_mutex_lock(&ep->ctx->lock);
+  pthread_mutex_lock(&ep->ctx->endpoints_lock);
   for (accel_endpoint **link = &ep->ctx->endpoints; *link; link = &(*link)->next)
     if (*link == ep) {
       *link = ep->next;
       break;
     }
-  pthread_mutex_unlock(&ep->ctx->lock);
+  pthread_mutex_unlock(&ep->ctx->endpoints_lock);
   accel__endpoint_free(ep);
 }
