@@ -172,16 +172,16 @@ static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
   return false;
 }
 
-/* Of several outputs by one linear (logits of all rows, or of the last ones) a run makes one. */
+/* A linear that makes several of the entry's outputs (scores of last tokens, scores of all) makes one
+ * of them in a run. */
 static void count_uses(const cpu_self *s, cpu_streaming *t) {
   const accel_plugin_program *p = s->program;
   const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
   for (uint32_t i = 0; p->n_entry && i < e->n_node; i++) {
     uint32_t first, n;
     cpu_stream_segments((void *)(uintptr_t)s, (uint32_t)e->node[i], &first, &n);
-    const bool output = n && is_output(e, p->node[e->node[i]].out[0]);
-    for (uint32_t k = 0; k < n; k++)
-      if (!output || !t->segment[first + k].uses) t->segment[first + k].uses++;
+    const bool other = n && t->segment[first].uses && is_output(e, p->node[e->node[i]].out[0]);
+    for (uint32_t k = 0; k < n && !other; k++) t->segment[first + k].uses++;
   }
 }
 

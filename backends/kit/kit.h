@@ -182,8 +182,8 @@ typedef struct kit_backend {
   /* Bytes it keeps for a weight; NULL: the bytes of the format. */
   uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index,
                            const accel_plugin_format *format);
-  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  NULL:
-   * never. */
+  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  Those are
+   * mapped when all others are packed.  NULL: never. */
   bool (*weight_in_place)(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set

@@ -167,7 +167,7 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   int32_t rc = kit_program_copy(program, &p, error);
   if (rc) return rc;
   accel_plugin_estimate e = {.size = out->size};
-  uint64_t largest = 0;
+  uint64_t largest = 0, late = 0; /* of what is packed; in place, in memory of its own */
   if (p->n_weight && !o.precision.format)
     rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table",
                   o.precision.name);
@@ -178,9 +178,12 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
     /* never held twice */
     bool stays = backend->weight_in_place && backend->weight_in_place(p, i, &o.precision.format[i]);
     if (!stays && stored > largest) largest = stored;
-    if (stays && o.in_file && o.in_file[i]) e.in_file += stored;
+    const bool mapped = stays && o.in_file && o.in_file[i];
+    if (mapped) e.in_file += stored;
+    if (stays && !mapped) late += stored;
   }
-  e.peak_load = e.weights + largest;
+  /* weights that stay as they are come behind those that are packed */
+  e.peak_load = e.weights + (largest > late ? largest - late : 0);
   if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);
   uint64_t constants = 0;
   if (!rc && backend->alloc) rc = kit_constants_size(p, &constants, error);

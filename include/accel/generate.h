@@ -174,11 +174,12 @@ typedef struct accel_generations {
   uint64_t prompt_tokens;
   /** Tokens that were generated. */
   uint64_t new_tokens;
-  /** Milliseconds until every prompt had its first token. */
+  /** Milliseconds until every prompt had its first token, but for those that waited for memory under a
+   *  limit. */
   double prefill_ms;
   /** Milliseconds from then on. */
   double decode_ms;
-  /** Runs of the model. */
+  /** Runs of the model; where prompts waited, of the one with most. */
   uint32_t steps;
 } accel_generations;
 

@@ -26,7 +26,10 @@ typedef struct accel_init_params {
   /** sizeof(accel_init_params). */
   uint32_t size;
   /** Where to run: "cpu" (default), "rocm:0", "cuda", "gpu:1", "auto" (the best device here), or a
-   *  chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  A name is a demand:
+   *  chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  Members of a chain
+   *  may be several devices over which one model is placed: "vulkan:0+cpu", shared by the planner, or
+   *  "rocm:0=0-19+rocm:1=20-39", by layers counted from 0; embeddings go with the first, the head with
+   *  the last (docs/placement.md).  A name is a demand:
    *  no other device is taken in its place. */
   const char *device;
   /** "fp32" "fp16" "bf16" "int8" "int4" "uint4" "fp8" "fp4", or an alias: a demand.  "auto": the
@@ -60,6 +63,27 @@ typedef struct accel_init_params {
 /** On the CPU at fp32, everything else as the model says. */
 ACCEL_API accel_init_params accel_init_params_default(void);
 
+/** One part of a model that is placed over several devices. */
+typedef struct accel_placement_part {
+  /** Its device, "vulkan:0". */
+  const char *device;
+  /** As in accel_placement_report. */
+  const char *implementation_type;
+  /** Its layers, counted from 0. */
+  uint32_t first_layer;
+  uint32_t last_layer; /**< the last of them */
+  /** The same as stages of the program: layer n is stage n + 1, stage 0 is what comes before the
+   *  layers, and the last part has what comes behind them. */
+  uint32_t first_stage;
+  uint32_t last_stage; /**< the last of them */
+  /** Bytes of its weights as the device keeps them. */
+  uint64_t weights;
+  /** 1: its weights are read from files in each run. */
+  int32_t streams;
+  /** 0. */
+  int32_t reserved;
+} accel_placement_part;
+
 /** Where an endpoint runs, and why.  Belongs to the endpoint. */
 typedef struct accel_placement_report {
   /** The model as it was named. */
@@ -85,6 +109,11 @@ typedef struct accel_placement_report {
   const accel_strings *reasons;
   /** "local", or "random, seed N". */
   const char *weights;
+  /** [n_part] of a model over several devices, first layers first; then `device` names them all with
+   *  their layers, "vulkan:0=0-11+cpu=12-33".  NULL: one device. */
+  const accel_placement_part *part;
+  /** Parts; 0: one device. */
+  uint32_t n_part;
 } accel_placement_report;
 
 /**
@@ -270,6 +299,18 @@ typedef struct accel_stream_stats {
   uint32_t direct;
   /** 0. */
   uint32_t reserved;
+  /** Of `bytes`: what was read while the model was loaded. */
+  uint64_t load_bytes;
+  /** Seconds that the load took in the plugin. */
+  double load_seconds;
+  /** Runs so far, those that failed included. */
+  uint64_t runs;
+  /** Seconds in which at least one run was under way. */
+  double run_seconds;
+  /** (bytes - load_bytes) / run_seconds; 0: nothing was run yet. */
+  double bytes_per_second;
+  /** Part of run_seconds in which a run waited for bytes, 0 to 1. */
+  double wait_share;
 } accel_stream_stats;
 
 /**
@@ -280,6 +321,19 @@ typedef struct accel_stream_stats {
  * @param out its `size` set.
  */
 ACCEL_API accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats *out);
+
+/**
+ * Reads from the model's files what a run reads, and computes nothing: what the disk could give, to
+ * compare runs with.
+ *
+ * The reader is one of its own, with as much memory as `staging` says, which is given back.
+ *
+ * @param bytes what was read.
+ * @param seconds how long that took.
+ * @return ACCEL_ERROR_ARGUMENT: the endpoint does not stream, or has not run twice.
+ */
+ACCEL_API accel_status accel_stream_read(accel_endpoint *endpoint, uint64_t *bytes,
+                                         double *seconds);
 
 /* ---- the profile --------------------------------------------------------------------------- */
 

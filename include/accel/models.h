@@ -220,7 +220,30 @@ typedef struct accel_fit_params {
   const char *task;
   /** Tokens that are generated after each sequence; 0: none. */
   uint32_t new_tokens;
+  /** 0. */
+  uint32_t reserved;
+  /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless its
+   *  disk's speed was measured within a day, and the device computes for some tenths of a second a
+   *  precision.  Devices emulated in software are left out. */
+  uint64_t times;
 } accel_fit_params;
+
+/** What one of several devices takes of a model that is placed over them; sizes in bytes. */
+typedef struct accel_fit_part {
+  /** The device, "vulkan:0". */
+  const char *device;
+  /** Its layers, counted from 0; the first part has the embeddings, too, the last one the head. */
+  uint32_t first_layer;
+  uint32_t last_layer; /**< the last of them */
+  /** 1: they fit there. */
+  int32_t fits;
+  /** 1: they fit because their weights are read from the model's files in each run. */
+  int32_t streams;
+  /** As in accel_fit_record. */
+  uint64_t weights;
+  uint64_t total;     /**< as in accel_fit_record */
+  uint64_t available; /**< as in accel_fit_record */
+} accel_fit_part;
 
 /** One device at one precision; all sizes in bytes, as the device's own planner counts them. */
 typedef struct accel_fit_record {
@@ -274,6 +297,25 @@ typedef struct accel_fit_record {
   uint64_t stream_staging;
   /** What a run (of a model that generates: a step) reads. */
   uint64_t stream_read;
+  /** [n_part] where `device` is several ("vulkan:0+cpu"): their shares, as they were planned; the
+   *  sizes above are sums.  NULL: one device. */
+  const accel_fit_part *part;
+  /** Parts; 0: one device. */
+  uint32_t n_part;
+  /** 0. */
+  uint32_t reserved_parts;
+  /** Of a model that generates under a memory limit: how many of the batch run together, the others
+   *  after them.  Else the batch. */
+  uint64_t at_once;
+  /** With accel_fit_params.times, of a model that generates; here and below 0: not known.  Bytes a
+   *  second that the library reads from the model's disk. */
+  double disk_bytes_per_second;
+  /** Seconds that the device computes for a step, in which each sequence gets a token. */
+  double compute_seconds;
+  /** Seconds of such a step: of computing or, where that takes longer, of reading what is streamed. */
+  double seconds_per_token;
+  /** Seconds from the begin of the load to the first token. */
+  double seconds_to_first;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */

@@ -608,7 +608,8 @@ typedef struct accel_plugin_host {
   uint32_t (*workers)(void *self);
   /** Nonzero: stop soon with ACCEL_PLUGIN_E_CANCELLED.  May be NULL: never. */
   int (*cancelled)(void *self);
-  /** Tells how many of all stages are loaded.  May be NULL; the core does not offer it yet. */
+  /** Tells which of all stages a load or a run has reached, and `all` at its end.  May be NULL: the
+   *  core offers it to runs of endpoints with stream_budget. */
   void (*progress)(void *self, uint32_t done, uint32_t all);
   /** Sums n elements over all ranks of a tensor-parallel run, in place; `dtype` is an
    *  accel_plugin_dtype.  NULL: there is one rank; the core does not offer it yet. */

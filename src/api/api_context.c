@@ -42,6 +42,7 @@ accel_status accel_create(const accel_params *params, accel **out) {
   accel *ctx = calloc(1, sizeof *ctx);
   if (!ctx) return accel__no_memory(sizeof *ctx);
   pthread_mutex_init(&ctx->lock, NULL);
+  pthread_mutex_init(&ctx->endpoints_lock, NULL);
   ctx->params = mine;
   accel_status status = open_context(ctx);
   if (status == ACCEL_OK)
@@ -63,6 +64,7 @@ void accel_destroy(accel **ctx) {
   accel__pool_destroy(&c->pool);
   accel__arena_free(&c->arena);
   pthread_mutex_destroy(&c->lock);
+  pthread_mutex_destroy(&c->endpoints_lock);
   free(c);
   accel__block_cache_trim();
   *ctx = NULL;

@@ -67,6 +67,14 @@ accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats 
   return ACCEL_OK;
 }
 
+accel_status accel_stream_read(accel_endpoint *endpoint, uint64_t *bytes, double *seconds) {
+  API_BEGIN();
+  API_NEED(endpoint);
+  API_NEED(bytes);
+  API_NEED(seconds);
+  return accel__stream_read(endpoint, bytes, seconds);
+}
+
 /* ---- raw tensors ---- */
 
 static accel_status check_tensors(const char *caller, const accel_tensors *list) {

@@ -29,6 +29,21 @@ typedef struct bench_params {
   uint32_t new_tokens;
   /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
   bool transcribes;
+  /* kept with the result: single-stream, server ...; what a suite asked for.  NULL: none */
+  const char *scenario, *cell;
+  /* of a server, else 0: requests arrive by chance (Poisson), on average `load` times as many as it can
+   * serve one by one, which warm-up runs tell; `iters` of them in a round.  A latency then is from the
+   * arrival to the answer, with the time that a request waits for earlier ones.  p99_bound_ms: what
+   * p99_ms is to keep; 0: none, kept with the result */
+  double load, p99_bound_ms;
+  bool
+      only_tokens; /* ACCEL_ERROR_UNSUPPORTED where inputs are no texts, or `seq` is beyond the model's limit */
+  bool drops_pages; /* before each load the files of the model are dropped from the page cache */
+  bool loads_first; /* one load that is not timed comes before the rounds */
+  /* A model whose weights are read again for each token: each generation beside a read of the same
+   * bytes alone, in turn.  new_tokens 2 at least. */
+  bool streams;
+  uint64_t memory_limit; /* of the context; 0: none */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -74,7 +89,22 @@ typedef struct bench_round {
   /* [iters] of a generation: to the first token of every sequence, and from there; of a
    * transcription: the encoder alone, and from the first token to the last */
   double *prefill_ms, *decode_ms;
+  double energy_j; /* of the timed runs together; NaN: not told, or reads alone are between them */
+  double offered_per_s, answered_per_s; /* requests of a server */
+  /* of a streaming model: [iters x (new_tokens - 1)] from token to token; [iters] of reading what a
+   * token reads, alone; else NULL */
+  double *token_ms, *raw_ms;
 } bench_round;
+
+/* What bench_params.streams is for; all 0 without it. */
+typedef struct bench_stream {
+  uint64_t resident, staging; /* weights in memory; through which the others pass, bytes */
+  uint64_t read;              /* by a token (a step of the batch) */
+  double token_p50_ms, token_p95_ms;
+  /* medians over generations: while tokens are made; alone; one by the other */
+  double gbytes_per_s, raw_gbytes_per_s, raw_share;
+  double wait_share; /* of the time of all generations */
+} bench_stream;
 
 /* what the lengths count */
 typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind;
@@ -93,9 +123,16 @@ typedef struct bench_result {
   double decode_tokens_per_s, decoder_ms_per_token; /* all sequences together; one step of them */
   bool transcribes;                                 /* a sound to text; */
   double encoder_ms;                                /* median */
-  double load_ms;                                   /* median of the rounds */
+  double p99_ms;                                    /* NaN: fewer than 100 latencies */
+  double p99_bound_ms, offered_per_s;               /* of a server; else NaN */
+  double energy_j; /* of one run, of the whole processor; NaN: the kernel does not tell */
+  double load_ms;  /* median of the rounds */
+  bool streams;
+  bench_stream stream;
+  uint64_t memory_limit; /* 0: none */
   uint64_t peak_rss_bytes;
-  char output[64]; /* the tensor that was computed: "last_hidden_state" */
+  char scenario[24], cell[20]; /* "" none */
+  char output[64];             /* the tensor that was computed: "last_hidden_state" */
   char device[64], precision[32], implementation_type[32], driver[160], weights[64], model[512];
   char cpu[128]; /* the machine's, from /proc/cpuinfo */
   /* of the device: PCI address, UUID or the plugin's own name of it; of the build of this program */

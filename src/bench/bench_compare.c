@@ -169,6 +169,18 @@ static double first_now(const bench_result *r) {
   return sum;
 }
 
+static void compare_streaming(const cJSON *old, const bench_result *r, bench_comparison *c) {
+  const bench_stream *s = &r->stream;
+  const double noise = noise_of_both(old, "decode_samples_ms", r, offsetof(bench_round, decode_ms));
+  same_number(c, old, "memory_limit", (double)r->memory_limit);
+  add(c, "token_p50_ms", number(old, "token_p50_ms"), s->token_p50_ms, false, noise);
+  add(c, "token_p95_ms", number(old, "token_p95_ms"), s->token_p95_ms, false, 0.0);
+  add(c, "stream_read_bytes", number(old, "stream_read_bytes"), (double)s->read, false, 0.0);
+  add(c, "stream_gbytes_per_s", number(old, "stream_gbytes_per_s"), s->gbytes_per_s, true, noise);
+  add(c, "raw_gbytes_per_s", number(old, "raw_gbytes_per_s"), s->raw_gbytes_per_s, true, 0.0);
+  add(c, "stream_raw_share", number(old, "stream_raw_share"), s->raw_share, true, 0.0);
+}
+
 static void compare(const cJSON *old, const bench_result *r, bench_comparison *c) {
   const double noise = noise_of_both(old, "latency_ms", r, offsetof(bench_round, latency_ms));
   double prefill_noise = noise;
@@ -194,6 +206,7 @@ static void compare(const cJSON *old, const bench_result *r, bench_comparison *c
   add(c, "first_ms", first_before(old), first_now(r), false, 0.0);
   add(c, "load_ms", number(old, "load_ms"), r->load_ms, false, 0.0);
   add(c, "peak_rss_bytes", number(old, "peak_rss_bytes"), (double)r->peak_rss_bytes, false, 0.0);
+  if (r->streams) compare_streaming(old, r, c);
   if (r->profile.n) add_ops(c, old, r);
 }
 

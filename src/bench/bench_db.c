@@ -61,10 +61,16 @@ static bool has_machines(sqlite3 *db) {
   return read_number(db, "SELECT count(*) FROM sqlite_master WHERE name = 'machine'") == 1;
 }
 
+static bool has_scenarios(sqlite3 *db) {
+  return read_number(db, "SELECT count(*) FROM pragma_table_info('run') WHERE name = 'scenario'") ==
+         1;
+}
+
 /* Brings the tables to this version, in the transaction that is open.  false with a message, or with
  * an error of SQLite in *rc. */
 static bool migrate(const bench_db *db, int *rc, char *message, uint32_t size) {
-  static const char *const steps[] = {BENCH_SCHEMA_1, BENCH_SCHEMA_TO_2, BENCH_SCHEMA_TO_3};
+  static const char *const steps[] = {BENCH_SCHEMA_1, BENCH_SCHEMA_TO_2, BENCH_SCHEMA_TO_3,
+                                      BENCH_SCHEMA_TO_4};
   const int version = (int)read_number(db->db, "PRAGMA user_version");
   if (version > BENCH_SCHEMA_VERSION) {
     snprintf(message, size, "%s: made by a newer accel (schema %d; this one knows %d)", db->path,
@@ -85,12 +91,15 @@ static bool migrate(const bench_db *db, int *rc, char *message, uint32_t size) {
     *rc = sqlite3_exec(db->db, steps[v], NULL, NULL, NULL);
   if (version >= 0 && *rc == SQLITE_OK && !has_machines(db->db))
     *rc = sqlite3_exec(db->db, BENCH_SCHEMA_TABLES, NULL, NULL, NULL);
+  if (version >= 0 && *rc == SQLITE_OK && !has_scenarios(db->db))
+    *rc = sqlite3_exec(db->db, BENCH_SCHEMA_SCENARIOS, NULL, NULL, NULL);
   return *rc == SQLITE_OK;
 }
 
 /* Reading changes nothing in a file that is as it should be, which may be read-only then. */
 static bool ready_to_read(sqlite3 *db) {
-  return read_number(db, "PRAGMA user_version") == BENCH_SCHEMA_VERSION && has_machines(db);
+  return read_number(db, "PRAGMA user_version") == BENCH_SCHEMA_VERSION && has_machines(db) &&
+         has_scenarios(db);
 }
 
 /* Foreign keys stay off: migrating asks for it, and nothing is deleted here.  SQLite does not wait for
@@ -120,7 +129,13 @@ bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *mes
       if (rc == SQLITE_OK) return true;
     } else {
       rc = begin_write(to->db);
-      if (rc == SQLITE_OK && migrate(to, &rc, message, size)) return true;
+      bool ready = rc == SQLITE_OK && migrate(to, &rc, message, size);
+      /* who reads locks nobody out, also when the file had to be brought forward */
+      if (ready && mode == BENCH_DB_READ) {
+        rc = sqlite3_exec(to->db, "COMMIT; BEGIN", NULL, NULL, NULL);
+        ready = rc == SQLITE_OK;
+      }
+      if (ready) return true;
     }
   }
   if (!message[0]) bench_db_error(to, rc, message, size);

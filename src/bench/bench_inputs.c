@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t next_random(uint64_t *state) { /* splitmix64 */
+uint64_t bench_random(uint64_t *state) { /* splitmix64 */
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -67,7 +67,7 @@ static accel_status make_ids(const cJSON *config, const bench_params *params,
   for (uint32_t b = 0; ids && mask && b < result->batch; ++b) {
     for (uint32_t s = 0; s < result->lengths[b]; ++s) {
       ids[(size_t)b * (size_t)longest + s] =
-          low + (int64_t)(next_random(&state) % (uint64_t)(high - low));
+          low + (int64_t)(bench_random(&state) % (uint64_t)(high - low));
       mask[(size_t)b * (size_t)longest + s] = 1;
     }
   }
@@ -95,7 +95,7 @@ static accel_status make_signal(const bench_params *params, accel_tensor like, b
   out->item[out->n++] = like;
   uint64_t state = params->seed;
   for (int64_t i = 0; x && i < n; ++i) {
-    uint64_t bits = next_random(&state);
+    uint64_t bits = bench_random(&state);
     int64_t sum = 0;
     for (int k = 0; k < 4; ++k) sum += (int64_t)(bits >> 16 * k & 0xFFFF) - 0x8000;
     /* a uniform number of width 65536 has deviation 65536 / sqrt(12) */
@@ -173,7 +173,7 @@ static accel_status make_lengths(const cJSON *config, const bench_params *params
   uint32_t seq = params->seq ? params->seq : default_length(config, result->kind, most),
            least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
-    uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
+    uint32_t drawn = least + (uint32_t)(bench_random(&state) % (seq - least + 1));
     result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
     if (result->kind == BENCH_TOKENS) result->tokens += result->lengths[b];
   }
@@ -238,6 +238,8 @@ enum { TILES = 5 }; /* of a picture, where a model takes some (LLaVA-Next) */
 static accel_status fill(const cJSON *config, const bench_params *params, accel_endpoint *endpoint,
                          const accel_strings *inputs, bench_result *result, bench_inputs *out) {
   const int64_t most = accel_processor_of(endpoint)->max_length - params->new_tokens;
+  if (params->only_tokens && (result->kind != BENCH_TOKENS || (most > 0 && params->seq > most)))
+    return ACCEL_ERROR_UNSUPPORTED;
   accel_status status = result->lengths ? ACCEL_OK : make_lengths(config, params, most, result);
   if (status != ACCEL_OK) return status;
   const int64_t longest = longest_of(result), n = result->batch;

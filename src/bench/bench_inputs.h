@@ -20,5 +20,7 @@ typedef struct bench_inputs {
 accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint,
                                bench_result *result, bench_inputs *out);
 void bench_inputs_free(bench_inputs *inputs);
+/* The next number of a series that begins with any state. */
+uint64_t bench_random(uint64_t *state);
 
 #endif

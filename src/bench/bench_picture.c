@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "tool/tool_markup.h"
+#include "tool/tool_svg.h"
 
 enum { WIDTH = 1200, LEFT = 24, LINE = 1152, ROW = 26, LABEL = 330, BAR = 300, TOP_STEPS = 20 };
 
@@ -30,10 +30,9 @@ static const char *colour_of(const picture *p, const char *op) {
 
 static void text_at(const picture *p, double x, double y, int size, const char *anchor,
                     const char *text) {
-  fprintf(p->to, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%d\" text-anchor=\"%s\">", x, y, size,
-          anchor);
-  tool_markup_text(p->to, text);
-  fputs("</text>\n", p->to);
+  char attributes[24];
+  snprintf(attributes, sizeof attributes, " font-size=\"%d\"", size);
+  tool_svg_text(p->to, x, y, anchor, attributes, text);
 }
 
 /* "1.234 ms, 12.3 % of the run, 456 GFLOP/s (78 % of peak), 9.8 GB/s (45 % of peak)" */
@@ -65,15 +64,11 @@ static const char *last_part(const char *path) {
 static void box(const picture *p, double from_us, double us, double y, const char *fill,
                 const char *label, const char *text, const char *told) {
   double scale = LINE / p->profile->wall_us, x = LEFT + from_us * scale, width = us * scale;
-  fprintf(p->to, "<g><title>");
-  tool_markup_text(p->to, label);
-  fputs(": ", p->to);
-  tool_markup_text(p->to, told);
-  fprintf(p->to,
-          "</title><rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" "
-          "stroke=\"#ffffff\" "
-          "stroke-width=\"%s\"/>",
-          x, y, width > 0.2 ? width : 0.2, ROW - 2, fill, width > 3 ? "0.6" : "0.15");
+  char attributes[96];
+  tool_svg_begin(p->to, label, told);
+  snprintf(attributes, sizeof attributes, " fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"%s\"",
+           fill, width > 3 ? "0.6" : "0.15");
+  tool_svg_rect(p->to, x, y, width > 0.2 ? width : 0.2, ROW - 2, attributes);
   int fits = (int)((width - 6) / 6.8), n = (int)strlen(text);
   if (fits >= 3) {
     char cut[160];
@@ -81,7 +76,7 @@ static void box(const picture *p, double from_us, double us, double y, const cha
              n <= fits ? "" : "\xe2\x80\xa6");
     text_at(p, x + 4, y + 16, 11, "start", cut);
   }
-  fputs("</g>\n", p->to);
+  tool_svg_end(p->to);
 }
 
 /* The run, its layers, their steps; returns the y below. */
@@ -125,19 +120,15 @@ static void draw_bar(const picture *p, double y, double longest, const char *fil
   figures(p, us, flop, bytes, told, sizeof told);
   snprintf(cut, sizeof cut, "%s%.*s", n > 50 ? "\xe2\x80\xa6" : "", 50,
            n > 50 ? label + n - 49 : label);
-  fputs("<g><title>", p->to);
-  tool_markup_text(p->to, label);
-  fputs(": ", p->to);
-  tool_markup_text(p->to, told);
-  fputs("</title>", p->to);
+  tool_svg_begin(p->to, label, told);
   text_at(p, LEFT + LABEL - 8, y + 15, 11, "end", cut);
   double width = longest > 0 ? us / longest * BAR : 0;
-  fprintf(p->to,
-          "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"#777777\" "
-          "stroke-width=\"0.5\"/>",
-          LEFT + LABEL, y, width > 0.5 ? width : 0.5, ROW - 6, fill);
+  char attributes[96];
+  snprintf(attributes, sizeof attributes, " fill=\"%s\" stroke=\"#777777\" stroke-width=\"0.5\"",
+           fill);
+  tool_svg_rect(p->to, LEFT + LABEL, y, width > 0.5 ? width : 0.5, ROW - 6, attributes);
   text_at(p, LEFT + LABEL + width + 6, y + 15, 11, "start", told);
-  fputs("</g>\n", p->to);
+  tool_svg_end(p->to);
 }
 
 static int by_time(const void *a, const void *b) {

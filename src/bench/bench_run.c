@@ -2,10 +2,13 @@
  * them, the same work that its peers are given. */
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
+#include "bench/bench_conditions.h"
 #include "bench/bench_inputs.h"
 #include "bench/bench_machine.h"
 #include "bench/bench_speech.h"
+#include "bench/bench_streaming.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +45,9 @@ static int token_told(void *user, const accel_token_event *event) {
   return 0;
 }
 
-/* Greedy, and never ended early. */
-static accel_status generate(const work *w, double *prefill_ms, double *decode_ms) {
+/* Greedy, and never ended early.  token_ms: where the times between tokens go; may be NULL. */
+static accel_status generate(const work *w, double *prefill_ms, double *decode_ms,
+                             double *token_ms) {
   accel_generate_params how = accel_generate_params_default();
   accel_generations *found;
   how.max_new_tokens = (int32_t)w->new_tokens;
@@ -60,11 +64,14 @@ static accel_status generate(const work *w, double *prefill_ms, double *decode_m
   if (status != ACCEL_OK) return status;
   *prefill_ms = found->prefill_ms;
   *decode_ms = found->decode_ms;
+  for (uint32_t i = 1; token_ms && i < found->item[0].n; ++i)
+    token_ms[i - 1] = found->item[0].token_ms[i] - found->item[0].token_ms[i - 1];
   accel_generations_free(&found);
   return ACCEL_OK;
 }
 
-static accel_status timed_run(const work *w, double *ms, double *prefill_ms, double *decode_ms) {
+static accel_status timed_run(const work *w, double *ms, double *prefill_ms, double *decode_ms,
+                              double *token_ms) {
   accel_tensors *found;
   double begin = bench_now_ms();
   accel_status status = ACCEL_OK;
@@ -72,7 +79,7 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
     return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms,
                             decode_ms);
   if (w->new_tokens) {
-    status = generate(w, prefill_ms, decode_ms);
+    status = generate(w, prefill_ms, decode_ms, token_ms);
   } else {
     status = accel_run_named(
         w->endpoint, &(accel_tensors){.n = w->inputs.n, .item = (accel_tensor *)w->inputs.item},
@@ -95,13 +102,59 @@ static void note_placement(accel *ctx, accel_endpoint *endpoint, bench_result *o
   out->threads = accel_thread_count(ctx);
 }
 
-static accel_status time_endpoint(const bench_params *params, const work *w, bench_round *round) {
-  double unused[3];
-  accel_status status = timed_run(w, &round->first_ms, &unused[1], &unused[2]);
-  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i)
-    status = timed_run(w, &unused[0], &unused[1], &unused[2]);
-  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i)
-    status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i]);
+/* Requests come at times drawn beforehand, whether the ones before are answered or not. */
+static accel_status serve(const bench_params *params, const work *w, double rate_per_ms,
+                          bench_round *round) {
+  uint64_t chance = params->seed + (uint64_t)(1e6 * round->load_ms);
+  double arrival = bench_now_ms(), now = arrival, unused;
+  const double begin = arrival;
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
+    const double u = ((double)(bench_random(&chance) >> 11) + 0.5) / 9007199254740992.0;
+    arrival -= log(u) / rate_per_ms;
+    bench_wait_until(arrival);
+    status = timed_run(w, &unused, &round->prefill_ms[i], &round->decode_ms[i], NULL);
+    now = bench_now_ms();
+    round->latency_ms[i] = now - arrival;
+  }
+  round->offered_per_s = 1e3 * rate_per_ms;
+  round->answered_per_s = 1e3 * params->iters / (now - begin);
+  return status;
+}
+
+/* Generations and reads of what a token reads, in turn, each first every other time. */
+static accel_status time_streaming(const bench_params *params, const work *w, bench_round *round,
+                                   bench_result *result) {
+  accel_status status = bench_stream_begin(w->endpoint, result);
+  for (uint32_t i = 0; i < 2 * params->iters && status == ACCEL_OK; ++i) {
+    const uint32_t k = i / 2;
+    if ((i + k) % 2)
+      status = bench_stream_raw(w->endpoint, &round->raw_ms[k], result);
+    else
+      status = timed_run(w, &round->latency_ms[k], &round->prefill_ms[k], &round->decode_ms[k],
+                         round->token_ms + (size_t)k * (params->new_tokens - 1));
+  }
+  if (status == ACCEL_OK) status = bench_stream_end(w->endpoint, result);
+  return status;
+}
+
+static accel_status time_endpoint(const bench_params *params, const work *w, bench_round *round,
+                                  bench_result *result) {
+  double unused[3], sum = 0;
+  bench_energy energy;
+  accel_status status = timed_run(w, &round->first_ms, &unused[1], &unused[2], NULL);
+  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i) {
+    status = timed_run(w, &unused[0], &unused[1], &unused[2], NULL);
+    sum += unused[0];
+  }
+  round->energy_j = (double)NAN;
+  if (params->streams && status == ACCEL_OK) return time_streaming(params, w, round, result);
+  bench_energy_begin(&energy, BENCH_POWERCAP);
+  if (params->load > 0 && status == ACCEL_OK)
+    status = serve(params, w, params->load * (params->warmup - 1) / sum, round);
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK && !(params->load > 0); ++i)
+    status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i], NULL);
+  round->energy_j = bench_energy_end(&energy, BENCH_POWERCAP);
   return status;
 }
 
@@ -115,10 +168,11 @@ static accel_status profile_endpoint(const bench_params *params, work *w, bench_
   w->collector = &collector;
   accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
   collector.paused = true; /* the plugin measures what its instructions allow meanwhile */
-  if (out->decoding && status == ACCEL_OK) status = timed_run(w, &ms, &prefill_ms, &decode_ms);
+  if (out->decoding && status == ACCEL_OK)
+    status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
   collector.paused = false;
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
-    status = timed_run(w, &ms, &prefill_ms, &decode_ms);
+    status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
     wall += 1e3 * (out->decoding ? decode_ms : ms);
   }
   w->collector = NULL;
@@ -170,6 +224,7 @@ static accel_status make_speech(accel *ctx, const bench_params *params, bench_re
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed,
                               void *user, bench_result *out, bench_round *round) {
   work w = {.output = out->output};
+  if (params->drops_pages) bench_drop_pages(ctx, params->model);
   double begin = bench_now_ms();
   accel_status status = accel_init(ctx, params->model, params->how, &w.endpoint);
   if (status != ACCEL_OK) return status;
@@ -181,7 +236,7 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   else
     status = bench_inputs_make(ctx, params, w.endpoint, out, &w.inputs);
   if (status == ACCEL_OK && !params->transcribes) status = make_prompts(params, out, &w);
-  if (status == ACCEL_OK) status = time_endpoint(params, &w, round);
+  if (status == ACCEL_OK) status = time_endpoint(params, &w, round, out);
   if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
     status = profile_endpoint(params, &w, &out->profile);
   free_work(&w);
@@ -241,14 +296,45 @@ static accel_status summarise(bench_result *r) {
   r->load_ms = median(loads, r->rounds);
   r->items_per_s = 1e3 * r->batch / r->median_ms;
   r->prefill_tokens_per_s = 1e3 * (double)r->tokens / r->median_ms;
+  r->p99_ms = n >= 100 ? all[(size_t)n * 99 / 100] : (double)NAN;
   if (r->new_tokens) summarise_generation(r, all);
+  if (r->streams && !bench_stream_summarise(r)) {
+    free(all);
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
   free(all);
   return ACCEL_OK;
 }
 
+/* What rounds have beside their latencies. */
+static void sum_rounds(const bench_params *params, bench_result *r) {
+  double answered = 0;
+  const bool serves = params->load > 0;
+  r->p99_bound_ms = serves && params->p99_bound_ms > 0 ? params->p99_bound_ms : (double)NAN;
+  r->offered_per_s = serves ? 0 : (double)NAN;
+  for (uint32_t k = 0; k < r->rounds; ++k) {
+    r->energy_j += r->round[k].energy_j / ((double)r->rounds * r->iters);
+    if (serves) r->offered_per_s += r->round[k].offered_per_s / r->rounds;
+    answered += r->round[k].answered_per_s / r->rounds;
+  }
+  if (serves) r->items_per_s = answered * r->batch;
+  if (serves) r->prefill_tokens_per_s = answered * (double)r->tokens;
+  snprintf(r->scenario, sizeof r->scenario, "%s", params->scenario ? params->scenario : "");
+  snprintf(r->cell, sizeof r->cell, "%s", params->cell ? params->cell : "");
+}
+
+/* A load that leaves caches full. */
+static accel_status load_once(accel *ctx, const bench_params *params) {
+  accel_endpoint *endpoint = NULL;
+  const accel_status status = accel_init(ctx, params->model, params->how, &endpoint);
+  if (status == ACCEL_OK) accel_cleanup(&endpoint);
+  return status;
+}
+
 static void note_machine(accel *ctx, bench_result *out) {
   struct rusage usage;
-  if (getrusage(RUSAGE_SELF, &usage) == 0) out->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+  if (!out->streams && getrusage(RUSAGE_SELF, &usage) == 0)
+    out->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
   snprintf(out->build, sizeof out->build, "%s", bench_build_id());
   bench_machine machine;
   bench_machine_read(&machine);
@@ -286,18 +372,24 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
   *out = (bench_result){.rounds = params->rounds,
                         .iters = params->iters,
                         .new_tokens = params->new_tokens,
-                        .transcribes = params->transcribes};
+                        .transcribes = params->transcribes,
+                        .streams = params->streams,
+                        .memory_limit = params->memory_limit};
+  const size_t tokens = params->streams ? (size_t)params->iters * (params->new_tokens - 1) : 0;
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = ACCEL_OK;
+  accel_status status = params->loads_first ? load_once(ctx, params) : ACCEL_OK;
   for (uint32_t k = 0; k < params->rounds && status == ACCEL_OK; ++k) {
-    out->round[k].latency_ms = calloc(3 * (size_t)params->iters, sizeof(double));
+    out->round[k].latency_ms = calloc(4 * (size_t)params->iters + tokens, sizeof(double));
     if (!out->round[k].latency_ms) return ACCEL_ERROR_OUT_OF_MEMORY;
     out->round[k].prefill_ms = out->round[k].latency_ms + params->iters;
     out->round[k].decode_ms = out->round[k].prefill_ms + params->iters;
+    if (params->streams) out->round[k].raw_ms = out->round[k].decode_ms + params->iters;
+    if (params->streams) out->round[k].token_ms = out->round[k].raw_ms + params->iters;
     status = one_round(ctx, params, k ? NULL : placed, user, out, &out->round[k]);
   }
   if (status == ACCEL_OK) status = summarise(out);
+  if (status == ACCEL_OK) sum_rounds(params, out);
   if (status == ACCEL_OK) note_machine(ctx, out);
   if (status == ACCEL_OK && out->profile.n && strcmp(out->implementation_type, "CPU") == 0) {
     out->profile.peak_gflops = bench_peak_gflops(out->threads);

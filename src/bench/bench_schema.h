@@ -3,11 +3,12 @@
  * Version 3 keeps every sample (prefill, decode, first run and load beside the latencies), what was
  * computed, the device's id and the build; and it refuses measured = 0: a row is a run that happened
  * on the named device, and estimates have no place here.  It also has who measured (machine, device,
- * build) and what goldens gave (verify). */
+ * build) and what goldens gave (verify).  Version 4 has models that are streamed: the memory limit,
+ * times from token to token, and of reads alone. */
 #ifndef ACCEL_BENCH_SCHEMA_H
 #define ACCEL_BENCH_SCHEMA_H
 
-#define BENCH_SCHEMA_VERSION 3
+#define BENCH_SCHEMA_VERSION 4
 
 /* clang-format off */
 #define BENCH_SCHEMA_TO_2                                                                \
@@ -87,6 +88,33 @@
   "CREATE VIEW latency AS"                 /* as versions 1 and 2 had it */              \
   "  SELECT run, round, iter, ms FROM sample WHERE what = 'latency';"                    \
   "PRAGMA user_version = 3;"
+#define BENCH_SCHEMA_TO_4                                                                \
+  "DROP VIEW latency;"                                                                   \
+  "CREATE TABLE sample_4 ("                                                              \
+  "  run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"                         \
+  "  what TEXT NOT NULL"                   /* load and first: one a round, iter 0 */     \
+  "    CHECK (what IN ('latency', 'prefill', 'decode', 'first', 'load', 'token', 'raw'))," \
+  "  round INTEGER NOT NULL,"                                                            \
+  "  iter INTEGER NOT NULL,"                                                             \
+  "  ms REAL NOT NULL,"                                                                  \
+  "  PRIMARY KEY (run, what, round, iter)"                                               \
+  ") WITHOUT ROWID;"                                                                     \
+  "INSERT INTO sample_4 SELECT run, what, round, iter, ms FROM sample;"                  \
+  "DROP TABLE sample;"                                                                   \
+  "ALTER TABLE sample_4 RENAME TO sample;"                                               \
+  "CREATE VIEW latency AS"                                                               \
+  "  SELECT run, round, iter, ms FROM sample WHERE what = 'latency';"                    \
+  "ALTER TABLE run ADD COLUMN memory_limit INTEGER;"  /* NULL: none, or not known */     \
+  "ALTER TABLE run ADD COLUMN stream_resident_bytes INTEGER;" /* NULL: not streamed */   \
+  "ALTER TABLE run ADD COLUMN stream_staging_bytes INTEGER;"                             \
+  "ALTER TABLE run ADD COLUMN stream_read_bytes INTEGER;"     /* by a token */           \
+  "ALTER TABLE run ADD COLUMN token_p50_ms REAL;"                                        \
+  "ALTER TABLE run ADD COLUMN token_p95_ms REAL;"                                        \
+  "ALTER TABLE run ADD COLUMN stream_gbytes_per_s REAL;"                                 \
+  "ALTER TABLE run ADD COLUMN raw_gbytes_per_s REAL;"         /* reads alone */          \
+  "ALTER TABLE run ADD COLUMN stream_raw_share REAL;"                                    \
+  "ALTER TABLE run ADD COLUMN stream_wait_share REAL;"                                   \
+  "PRAGMA user_version = 4;"
 #define BENCH_SCHEMA_1                                                                     \
   "CREATE TABLE run ("                                                                   \
   "  id INTEGER PRIMARY KEY,"                                                            \
@@ -203,7 +231,16 @@
   ");" \
   "CREATE INDEX verify_by_cell ON verify (golden_hash, precision, model_hash);" \
   "CREATE INDEX verify_by_device ON verify (device, build);"
-#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES
+/* What suites add to a run; a file that lacks it gets it (run has no column scenario). */
+#define BENCH_SCHEMA_SCENARIOS \
+  "ALTER TABLE run ADD COLUMN scenario TEXT NOT NULL DEFAULT '';" /* single-stream ...; '' none */ \
+  "ALTER TABLE run ADD COLUMN p99_ms REAL;" /* NULL: fewer than 100 latencies */ \
+  "ALTER TABLE run ADD COLUMN p99_bound_ms REAL;" /* of a server: what p99_ms had to keep */ \
+  "ALTER TABLE run ADD COLUMN offered_per_s REAL;" /* arrivals of a server, mean */ \
+  "ALTER TABLE run ADD COLUMN energy_j REAL;" /* of one run, all of the processor; NULL: not told */ \
+  "ALTER TABLE run ADD COLUMN cell TEXT;" /* of a suite: what was asked for; NULL: none */ \
+  "CREATE INDEX run_by_cell ON run (cell);"
+#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES BENCH_SCHEMA_SCENARIOS
 /* clang-format on */
 
 #endif

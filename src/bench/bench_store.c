@@ -1,5 +1,6 @@
 /* bench_store.c - benchmark results in SQLite: WAL, one transaction for each result. */
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,10 @@
 #include "bench/bench_machine.h"
 
 static const char *task_of(const bench_result *r) {
-  return r->transcribes ? "transcribe" : r->new_tokens ? "generate" : "encode";
+  return r->streams       ? "stream"
+         : r->transcribes ? "transcribe"
+         : r->new_tokens  ? "generate"
+                          : "encode";
 }
 
 static char *lengths_text(const bench_result *r) {
@@ -27,6 +31,7 @@ static void bind_case(bench_binder *b, const bench_result *r, const char *length
   bench_bind_text(b, r->model), bench_bind_text(b, task_of(r)), bench_bind_text(b, r->device);
   bench_bind_text(b, r->precision), bench_bind_int(b, r->threads), bench_bind_int(b, r->batch);
   bench_bind_text(b, lengths), bench_bind_int(b, r->new_tokens), bench_bind_text(b, r->output);
+  bench_bind_int(b, (int64_t)r->memory_limit);
 }
 
 /* The device as far as a run tells of it. */
@@ -42,16 +47,36 @@ static accel_device_info device_of(const bench_result *r) {
                              .type = r->device_type};
 }
 
+/* NULLs of a run that is not streamed. */
+static void bind_stream(bench_binder *b, const bench_result *r) {
+  const bench_stream *s = &r->stream;
+  const uint64_t bytes[] = {s->resident, s->staging, s->read};
+  const double figures[] = {s->token_p50_ms,     s->token_p95_ms, s->gbytes_per_s,
+                            s->raw_gbytes_per_s, s->raw_share,    s->wait_share};
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; ++i)
+    if (r->streams)
+      bench_bind_int(b, (int64_t)bytes[i]);
+    else
+      bench_bind_real(b, (double)NAN);
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; ++i)
+    bench_bind_real(b, r->streams ? figures[i] : (double)NAN);
+}
+
 static int insert_run(const bench_db *db, const bench_result *r) {
   static const char sql[] =
       "INSERT INTO run (time, measured, model, task, device, precision, threads, batch, lengths, "
-      "new_tokens, output, library, host, cpu, weights, implementation_type, driver, device_id, "
+      "new_tokens, output, memory_limit, library, host, cpu, weights, implementation_type, driver, "
+      "device_id, "
       "build, listed, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
       "prefill_tokens_per_s, peak_rss_bytes, peak_gflops, peak_gbytes_per_s, decode_tokens_per_s, "
-      "decoder_ms_per_token, encoder_ms, uid, machine_ref, device_ref, build_ref)"
-      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), nullif(?, 0), "
-      "nullif(?, 0), nullif(?, 0), ?, ?, ?, ?)";
+      "decoder_ms_per_token, encoder_ms, uid, machine_ref, device_ref, build_ref, scenario, cell, "
+      "p99_ms, p99_bound_ms, offered_per_s, energy_j, stream_resident_bytes, stream_staging_bytes, "
+      "stream_read_bytes, token_p50_ms, token_p95_ms, stream_gbytes_per_s, raw_gbytes_per_s, "
+      "stream_raw_share, stream_wait_share)"
+      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), "
+      "nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, nullif(?, ''), "
+      "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
   const accel_device_info device = device_of(r);
   bench_refs refs;
   bench_binder b;
@@ -77,6 +102,10 @@ static int insert_run(const bench_db *db, const bench_result *r) {
   bench_bind_real(&b, r->encoder_ms);
   bench_bind_text(&b, uid), bench_bind_int(&b, refs.machine), bench_bind_int(&b, refs.device);
   bench_bind_int(&b, refs.build);
+  bench_bind_text(&b, r->scenario), bench_bind_text(&b, r->cell);
+  bench_bind_real(&b, r->p99_ms), bench_bind_real(&b, r->p99_bound_ms);
+  bench_bind_real(&b, r->offered_per_s), bench_bind_real(&b, r->energy_j);
+  bind_stream(&b, r);
   rc = sqlite3_step(b.query);
   sqlite3_finalize(b.query);
   free(lengths);
@@ -134,6 +163,11 @@ static int insert_round(bench_binder *b, const bench_result *r, int64_t id, uint
     for (uint32_t i = 0; i < r->iters && rc == SQLITE_DONE; ++i)
       rc = insert_sample(b, id, sample_kinds[s].what, k, i, ms[i]);
   }
+  for (uint32_t i = 0; r->streams && i < r->iters && rc == SQLITE_DONE; ++i)
+    rc = insert_sample(b, id, "raw", k, i, round->raw_ms[i]);
+  const uint32_t tokens = r->streams ? r->iters * (r->new_tokens - 1) : 0;
+  for (uint32_t i = 0; i < tokens && rc == SQLITE_DONE; ++i)
+    rc = insert_sample(b, id, "token", k, i, round->token_ms[i]);
   return rc;
 }
 
@@ -186,7 +220,7 @@ static int read_latest(const bench_db *db, const bench_result *like, cJSON *out,
   static const char sql[] =
       "SELECT * FROM run WHERE model = ? AND task = ? AND device = ? AND precision = ? AND "
       "threads = ? AND batch = ? AND lengths = ? AND new_tokens = ? AND output IN (?, '') AND "
-      "machine_ref = ? ORDER BY id DESC LIMIT 1";
+      "scenario = '' AND memory_limit IS nullif(?, 0) AND machine_ref = ? ORDER BY id DESC LIMIT 1";
   bench_binder b;
   int64_t id = 0;
   int rc;
@@ -211,7 +245,8 @@ static void tell_elsewhere(const bench_db *db, const bench_result *like, char *i
   static const char sql[] =
       "SELECT count(*), group_concat(DISTINCT m.host) FROM run r JOIN machine m ON "
       "m.id = r.machine_ref WHERE model = ? AND task = ? AND device = ? AND precision = ? AND "
-      "threads = ? AND batch = ? AND lengths = ? AND new_tokens = ? AND output IN (?, '')";
+      "threads = ? AND batch = ? AND lengths = ? AND new_tokens = ? AND output IN (?, '') AND "
+      "memory_limit IS nullif(?, 0)";
   bench_binder b;
   int rc;
   into[0] = 0;

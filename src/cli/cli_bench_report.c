@@ -143,7 +143,7 @@ static void cost_row(cli_table *table, const char *name, const cost *c) {
 static void print(cli_table *table, const char *align, bool markdown) {
   putchar('\n');
   if (markdown)
-    cli_table_markdown(table, align);
+    cli_table_markdown(stdout, table, align);
   else
     cli_table_print(table, align);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/bench_exchange.h"
 
@@ -53,6 +54,19 @@ int cli_database_find(cli_run *run, char into[CLI_PATH]) {
   const int code = find_cache(run, folder);
   if (snprintf(into, CLI_PATH, "%s/bench.sqlite", folder) >= CLI_PATH || !*folder) into[0] = 0;
   return code;
+}
+
+int cli_database_open(cli_run *run, char path[CLI_PATH], bench_db *db, bool *open) {
+  char message[1024];
+  int code = cli_database_find(run, path);
+  *open = false;
+  if (code || !*path || access(path, F_OK)) {
+    if (!code && run->value[OPT_DB])
+      code = cli_error(run, ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
+    return code;
+  }
+  *open = bench_db_open(db, path, BENCH_DB_READ, message, sizeof message);
+  return *open ? 0 : cli_error(run, ACCEL_ERROR_IO, "%s", message);
 }
 
 int cli_database(cli_run *run, char into[CLI_PATH]) {

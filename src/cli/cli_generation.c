@@ -121,18 +121,30 @@ static void json_streaming(cli_json *json, accel_endpoint *endpoint) {
   cli_json_int(json, "read_bytes", (int64_t)s.bytes);
   cli_json_float(json, "wait_seconds", s.wait_seconds);
   cli_json_bool(json, "direct", s.direct != 0);
+  cli_json_int(json, "load_bytes", (int64_t)s.load_bytes);
+  cli_json_float(json, "load_seconds", s.load_seconds);
+  cli_json_int(json, "runs", (int64_t)s.runs);
+  cli_json_float(json, "run_seconds", s.run_seconds);
+  cli_json_float(json, "gbytes_per_s", 1e-9 * s.bytes_per_second);
+  cli_json_float(json, "wait_share", s.wait_share);
   cli_json_close(json, '}');
 }
 
-static void say_streaming(const cli_run *run, accel_endpoint *endpoint,
-                          const accel_generations *found) {
+/* --verbose: two lines on stderr. */
+static void say_streaming(const cli_run *run, accel_endpoint *endpoint) {
   accel_stream_stats s;
-  const double ms = found->prefill_ms + found->decode_ms;
   if (!cli_flag(run, OPT_VERBOSE) || !ask_streaming(endpoint, &s)) return;
-  fprintf(
-      stderr,
-      "accel: read %.1f MB%s since the load began; %.3f s of waiting for it in %.3f s of runs\n",
-      1e-6 * (double)s.bytes, s.direct ? " around the page cache" : "", s.wait_seconds, 1e-3 * ms);
+  fprintf(stderr,
+          "accel: streamed: %.1f MB of weights in memory, %.1f MB of staging; %.1f MB read in "
+          "%.3f s while loading\n",
+          1e-6 * (double)s.resident, 1e-6 * (double)s.staging, 1e-6 * (double)s.load_bytes,
+          s.load_seconds);
+  fprintf(stderr,
+          "accel: streamed: %llu runs read %.1f MB%s in %.3f s: %.2f GB/s, %.0f %% of the time "
+          "waiting for them\n",
+          (unsigned long long)s.runs, 1e-6 * (double)(s.bytes - s.load_bytes),
+          s.direct ? " around the page cache" : "", s.run_seconds, 1e-9 * s.bytes_per_second,
+          100 * s.wait_share);
 }
 
 static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,
@@ -234,7 +246,7 @@ int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wish
            found->prompt_tokens, found->prefill_ms,
            per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens, found->decode_ms,
            found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
-  say_streaming(run, endpoint, found);
+  say_streaming(run, endpoint);
   const int code = cli_flush(run);
   return code ? code : failed;
 }

@@ -6,26 +6,12 @@
 #include <string.h>
 
 #include "cli/cli_print.h"
-
-/* Length of the well-formed UTF-8 sequence at s, 0 when there is none. */
-static int utf8_length(const unsigned char *s) {
-  if (s[0] < 0x80) return 1;
-  int n = s[0] >= 0xC2 && s[0] <= 0xDF   ? 2
-          : s[0] >= 0xE0 && s[0] <= 0xEF ? 3
-          : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
-                                         : 0;
-  for (int i = 1; i < n; ++i) {
-    if ((s[i] & 0xC0) != 0x80) return 0;
-  }
-  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-             (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
-  return bad ? 0 : n;
-}
+#include "tool/tool_markup.h"
 
 static void write_string(FILE *to, const char *text) {
   fputc('"', to);
   for (const unsigned char *s = (const unsigned char *)text; *s;) {
-    int n = utf8_length(s);
+    int n = tool_utf8_length(s);
     if (s[0] == 0xC0 && s[1] == 0x80) { /* how libaccel spells U+0000 */
       fputs("\\u0000", to);
       s += 2;
@@ -121,6 +107,26 @@ void cli_json_raw(cli_json *json, const char *key, const char *text) {
   fputs(text, json->to);
 }
 
+/* Nothing for a model on one device. */
+static void parts_json(cli_json *json, const accel_placement_report *p) {
+  if (!p->n_part) return;
+  cli_json_open(json, "parts", '[');
+  for (uint32_t i = 0; i < p->n_part; ++i) {
+    const accel_placement_part *part = &p->part[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "device", part->device);
+    cli_json_text(json, "implementation_type", part->implementation_type);
+    cli_json_int(json, "first_layer", part->first_layer);
+    cli_json_int(json, "last_layer", part->last_layer);
+    cli_json_int(json, "first_stage", part->first_stage);
+    cli_json_int(json, "last_stage", part->last_stage);
+    cli_json_int(json, "weights_bytes", (int64_t)part->weights);
+    cli_json_bool(json, "streams", part->streams != 0);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "model", p->model);
   cli_json_text(json, "device", p->device);
@@ -132,6 +138,7 @@ void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "wanted_precision", p->wanted_precision);
   cli_json_text(json, "weights", p->weights);
   cli_json_strings(json, "reasons", p->reasons);
+  parts_json(json, p);
 }
 
 /* Where --json wants its result: a file, or stdout. */

@@ -170,3 +170,27 @@ int verified_view(cli_run *run, const char *name, cJSON *root) {
   accel_devices_free(&v.devices);
   return code;
 }
+
+void verified_view_table(const cJSON *root, bool brief, cli_table *to) {
+  enum { MOST = 16 };
+  const cJSON *columns = cJSON_GetObjectItemCaseSensitive(root, "columns"), *column, *row;
+  const char *cells[MOST] = {strcmp(cli_json_word(root, "view"), "tasks") ? "class" : "task"};
+  uint32_t n = 1;
+  cJSON_ArrayForEach(column, columns) if (n < MOST) cells[n++] = column->valuestring;
+  cli_table_row(to, n, cells);
+  cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(root, "rows")) {
+    const cJSON *verdicts = cJSON_GetObjectItemCaseSensitive(row, "cells");
+    char text[MOST][VERIFIED_CELL];
+    n = 1;
+    cells[0] = cli_json_word(row, "name");
+    cJSON_ArrayForEach(column, columns) {
+      const cJSON *cell = cJSON_GetObjectItemCaseSensitive(verdicts, column->valuestring);
+      if (n == MOST) break;
+      cells[n] = brief ? verified_text(cell, true, text[n], VERIFIED_CELL - 16)
+                       : verified_long_text(cell, text[n], VERIFIED_CELL);
+      if (brief && !strcmp(cli_json_word(cell, "rating"), "software")) strcat(text[n], " software");
+      ++n;
+    }
+    cli_table_row(to, n, cells);
+  }
+}

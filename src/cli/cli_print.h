@@ -62,11 +62,17 @@ typedef struct cli_table {
 
 void cli_table_row(cli_table *table, uint32_t columns,
                    const char *const *cells); /* the first row is the heading; NULL cells are "" */
+const char *cli_table_cell(const cli_table *table, uint32_t row, uint32_t column);
+void cli_table_empty(cli_table *table);
 /* As a Markdown table, and empties it; `align` as below. */
-void cli_table_markdown(cli_table *table, const char *align);
-/* As a page of HTML that needs no other file and no script, in the reader's light or dark colours; cells
- * that begin with a verdict (pass, fail ...) have its colour.  Empties the table. */
-void cli_table_html(cli_table *table, const char *title, const char *note);
+void cli_table_markdown(FILE *to, cli_table *table, const char *align);
+/* As a table of HTML in a box of its own that scrolls; cells that begin with a verdict (pass, fail ...)
+ * have its colour.  Empties the table. */
+void cli_table_html(FILE *to, cli_table *table, const char *align);
+/* A page of HTML that needs no other file and no script, in the reader's light or dark colours, up to
+ * its heading; and its end. */
+void cli_html_begin(FILE *to, const char *title);
+void cli_html_end(FILE *to);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the
  * right; the last column is cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);

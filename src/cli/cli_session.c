@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/cli_print.h"
 
 /* ---- cancellation: the first signal asks, the second ends the program ---- */
 
@@ -93,6 +93,8 @@ static void on_progress(void *user, const char *what, uint64_t done, uint64_t al
   if (!bar_wanted || !all) return;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
+  const bool inner = !strcmp(what, "layers"); /* of one step of something that tells more */
+  if (inner && done >= all) return;
   if (done >= all) {
     cli_progress_end();
     bar_begin = now;
@@ -202,6 +204,14 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
     fprintf(stderr, ", weights %s", placement->weights);
   say_passed_over(run, placement->reasons);
   fputc('\n', stderr);
+  for (uint32_t i = 0; cli_flag(run, OPT_VERBOSE) && i < placement->n_part; ++i) {
+    const accel_placement_part *p = &placement->part[i];
+    char bytes[32];
+    cli_bytes(p->weights, bytes, sizeof bytes);
+    fprintf(stderr, "  layers %u to %u (stages %u to %u) on %s, %s of weights%s\n", p->first_layer,
+            p->last_layer, p->first_stage, p->last_stage, p->device, bytes,
+            p->streams ? ", streamed" : "");
+  }
 }
 
 int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out) {

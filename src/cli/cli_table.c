@@ -7,7 +7,6 @@
 #include <wchar.h>
 
 #include "cli/cli_print.h"
-#include "tool/tool_markup.h"
 
 /* Decodes one character at *text and moves on; bytes that are no UTF-8 count as one character
  * each.  Returns its width. */
@@ -88,23 +87,25 @@ void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells)
   ++table->rows;
 }
 
+/* Names may come from files of others: control characters do not reach the terminal. */
+static void print_plain(const char *text) {
+  for (; *text; ++text) putchar((unsigned char)*text < 0x20 || *text == 0x7F ? ' ' : *text);
+}
+
 static void print_cell(const char *text, int width, bool right, bool last) {
-  int pad = width - cli_width(text);
-  if (right)
-    printf("%*s%s", pad > 0 ? pad : 0, "", text);
-  else if (last)
-    fputs(text, stdout);
-  else
-    printf("%s%*s", text, pad > 0 ? pad : 0, "");
+  const int pad = width - cli_width(text);
+  if (right) printf("%*s", pad > 0 ? pad : 0, "");
+  print_plain(text);
+  if (!right && !last) printf("%*s", pad > 0 ? pad : 0, "");
   if (!last) fputs("  ", stdout);
 }
 
-static const char *cell_at(const cli_table *table, uint32_t row, uint32_t column) {
+const char *cli_table_cell(const cli_table *table, uint32_t row, uint32_t column) {
   const char *text = table->cell[row * table->columns + column];
   return text ? text : "";
 }
 
-static void empty(cli_table *table) {
+void cli_table_empty(cli_table *table) {
   for (uint32_t i = 0; i < table->rows * table->columns; ++i) free(table->cell[i]);
   free(table->cell);
   *table = (cli_table){0};
@@ -117,7 +118,7 @@ void cli_table_print(cli_table *table, const char *align) {
   int *width = calloc(table->columns + 1, sizeof *width);
   for (uint32_t c = 0; width && c < table->columns; ++c) {
     for (uint32_t r = 0; r < table->rows; ++r) {
-      int w = cli_width(cell_at(table, r, c));
+      int w = cli_width(cli_table_cell(table, r, c));
       if (w > width[c]) width[c] = w;
     }
     if (c + 1 < table->columns) used += width[c] + 2;
@@ -127,7 +128,7 @@ void cli_table_print(cli_table *table, const char *align) {
     for (uint32_t c = 0; c < table->columns; ++c) {
       bool last = c + 1 == table->columns, right = c < strlen(align) && align[c] == 'r';
       char cut[1024];
-      const char *text = cell_at(table, r, c);
+      const char *text = cli_table_cell(table, r, c);
       if (last && terminal && total - used >= 20)
         text = cli_excerpt(text, total - used, cut, sizeof cut);
       print_cell(text, width[c], right, last);
@@ -135,76 +136,30 @@ void cli_table_print(cli_table *table, const char *align) {
     fputs(r == 0 && colour ? "\033[0m\n" : "\n", stdout);
   }
   free(width);
-  empty(table);
+  cli_table_empty(table);
 }
 
-void cli_table_markdown(cli_table *table, const char *align) {
+void cli_table_markdown(FILE *to, cli_table *table, const char *align) {
   cli_progress_end();
   for (uint32_t r = 0; r < table->rows; ++r) {
     for (uint32_t c = 0; c < table->columns; ++c) {
-      fputs("| ", stdout);
-      for (const char *at = cell_at(table, r, c); *at; ++at) {
-        if (*at == '|') putchar('\\');
-        putchar(*at);
+      fputs("| ", to);
+      for (const char *at = cli_table_cell(table, r, c); *at; ++at) {
+        if (*at == '|') fputc('\\', to);
+        if (*at == '<')
+          fputs("&lt;", to);
+        else
+          fputc((unsigned char)*at < 0x20 ? ' ' : *at, to);
       }
-      putchar(' ');
+      fputc(' ', to);
     }
-    puts("|");
+    fputs("|\n", to);
     if (r) continue;
     for (uint32_t c = 0; c < table->columns; ++c)
-      fputs(c < strlen(align) && align[c] == 'r' ? "|---:" : "|---", stdout);
-    puts("|");
+      fputs(c < strlen(align) && align[c] == 'r' ? "|---:" : "|---", to);
+    fputs("|\n", to);
   }
-  empty(table);
-}
-
-/* The first word of a verdict, which colours its cell; "" of other cells. */
-static const char *class_of(const char *text) {
-  static const char *const names[] = {"pass", "fail", "stale", "unsupported", "untested"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-    if (!strncmp(text, names[i], strlen(names[i]))) return names[i];
-  return "";
-}
-
-void cli_table_html(cli_table *table, const char *title, const char *note) {
-  cli_progress_end();
-  fputs(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
-      stdout);
-  tool_markup_text(stdout, title);
-  fputs(
-      "</title>\n<style>\n"
-      ":root { color-scheme: light dark; --text: #1b1b1b; --page: #ffffff; --line: #c8c8c8; "
-      "--pass: #d9f2dc; --fail: #f9d2d0; --stale: #f6ecc4; --none: #eeeeee; }\n"
-      "@media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --page: #161616; --line: "
-      "#444444; --pass: #17401d; --fail: #5a1a18; --stale: #4a3f10; --none: #262626; } }\n"
-      "body { margin: 1rem; font: 0.9rem/1.4 system-ui, sans-serif; color: var(--text); "
-      "background: var(--page); }\n"
-      "div { overflow-x: auto; }\ntable { border-collapse: collapse; }\n"
-      "th, td { border: 1px solid var(--line); padding: 0.2rem 0.5rem; text-align: left; "
-      "vertical-align: top; }\n"
-      ".pass { background: var(--pass); }\n.fail { background: var(--fail); }\n"
-      ".stale { background: var(--stale); }\n"
-      ".unsupported, .untested { background: var(--none); }\n</style>\n</head>\n<body>\n<h1>",
-      stdout);
-  tool_markup_text(stdout, title);
-  fputs("</h1>\n<p>", stdout);
-  tool_markup_text(stdout, note);
-  fputs("</p>\n<div>\n<table>\n", stdout);
-  for (uint32_t r = 0; r < table->rows; ++r) {
-    fputs("<tr>", stdout);
-    for (uint32_t c = 0; c < table->columns; ++c) {
-      const char *text = cell_at(table, r, c), *class_name = r ? class_of(text) : "";
-      printf(r ? "<td%s%s%s>" : "<th>", *class_name ? " class=\"" : "", class_name,
-             *class_name ? "\"" : "");
-      tool_markup_text(stdout, text);
-      fputs(r ? "</td>" : "</th>", stdout);
-    }
-    fputs("</tr>\n", stdout);
-  }
-  fputs("</table>\n</div>\n</body>\n</html>\n", stdout);
-  empty(table);
+  cli_table_empty(table);
 }
 
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n) {

@@ -1,30 +1,13 @@
 /* cli_verified.c - verdicts of goldens as cells of a table, and ratings of profiled runs. */
 #include "cli/cli_verified.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli_database.h"
-#include "cli/cli_print.h"
 
 /* ---- reading ---- */
-
-/* A database that is not there is none: nothing was verified here. */
-static int open_database(cli_run *run, char path[CLI_PATH], bench_db *db, bool *open) {
-  char message[1024];
-  int code = cli_database_find(run, path);
-  *open = false;
-  if (code || !*path || access(path, F_OK)) {
-    if (!code && run->value[OPT_DB])
-      code = cli_error(run, ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
-    return code;
-  }
-  *open = bench_db_open(db, path, BENCH_DB_READ, message, sizeof message);
-  return *open ? 0 : cli_error(run, ACCEL_ERROR_IO, "%s", message);
-}
 
 static int add_evidence(cli_run *run, bench_verdict_rows *out) {
   const char *path = run->value[OPT_WITH];
@@ -52,7 +35,7 @@ int verified_rows_read(cli_run *run, bench_verdict_rows *out) {
   bench_db db;
   bool open;
   *out = (bench_verdict_rows){0};
-  int code = open_database(run, path, &db, &open);
+  int code = cli_database_open(run, path, &db, &open);
   if (open) {
     if (!bench_verdict_rows_read(&db, out, message, sizeof message))
       code = cli_error(run, ACCEL_ERROR_IO, "%s", message);
@@ -230,7 +213,7 @@ int verified_ratings_read(cli_run *run, bench_ratings *out) {
   bench_db db;
   bool open;
   *out = (bench_ratings){0};
-  int code = open_database(run, path, &db, &open);
+  int code = cli_database_open(run, path, &db, &open);
   if (!open) return code;
   if (!bench_ratings_read(&db, out, message, sizeof message))
     code = cli_error(run, ACCEL_ERROR_IO, "%s", message);

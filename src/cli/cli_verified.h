@@ -12,7 +12,9 @@
 
 #include "bench/bench_ratings.h"
 #include "bench/bench_verdicts.h"
-#include "cli/cli.h"
+#include "cli/cli_print.h"
+
+enum { VERIFIED_CELL = 2048 }; /* bytes that a cell's text has room in */
 
 /* The rows of the database, where there is one, and of the evidence file of --with.  0 or an exit
  * code. */
@@ -46,5 +48,7 @@ void verified_rate(cJSON *to, const bench_rating *rating);
 /* accel matrix --view classes, tasks: {"view", "columns": [hardware], "rows": [{"name", "cells":
  * {hardware: cell}}]} (cli_matrix_views.c).  0 or an exit code. */
 int verified_view(cli_run *run, const char *view, cJSON *root);
+/* Such a view as the rows of a table; `brief`: verdicts alone, without device, day and rating. */
+void verified_view_table(const cJSON *root, bool brief, cli_table *to);
 
 #endif

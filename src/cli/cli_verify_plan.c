@@ -70,6 +70,49 @@ static bool is_chosen(char *const *names, uint32_t n, const char *device) {
   return n == 0;
 }
 
+/* The usable device that begins a part, "cpu" of "cpu=0-3+opencl:0=4-9"; NULL: there is none. */
+static const cJSON *device_of_part(const cJSON *list, const char *part) {
+  char name[128];
+  const cJSON *d;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(part, "=+"), part);
+  cJSON_ArrayForEach(d, list) {
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(d, "usable")) &&
+        stands_for(name, cli_json_word(d, "name")))
+      return d;
+  }
+  return NULL;
+}
+
+/* Several devices that one model is placed over are a device of their own here, whose words are those
+ * of all parts; it shares the software devices' group. */
+static void add_composite(cJSON *list, const char *name) {
+  static const char *const words[] = {
+      "hardware", "plugin", "implementation_type", "description", "arch", "driver", "id"};
+  cJSON *made = cJSON_CreateObject();
+  bool found = cJSON_IsArray(list) && made;
+  for (size_t i = 0; found && i < sizeof words / sizeof *words; ++i) {
+    char text[1024] = "";
+    for (const char *part = name; found && part; part = strchr(part, '+')) {
+      part += *part == '+';
+      const cJSON *d = device_of_part(list, part);
+      found = d != NULL;
+      const size_t at = strlen(text);
+      snprintf(text + at, sizeof text - at, "%s%s", at ? "+" : "",
+               d ? cli_json_word(d, words[i]) : "");
+    }
+    cJSON_AddStringToObject(made, words[i], text);
+  }
+  if (!found) {
+    cJSON_Delete(made); /* check_named says that there is no such device */
+    return;
+  }
+  cJSON_AddStringToObject(made, "name", name);
+  cJSON_AddStringToObject(made, "type", "software");
+  cJSON_AddStringToObject(made, "reason", "");
+  cJSON_AddTrueToObject(made, "usable");
+  cJSON_AddItemToArray(list, made);
+}
+
 /* Every name of --device must be a usable device. */
 static int check_named(const verify_plan *plan, char *const *names, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
@@ -89,13 +132,16 @@ static int check_named(const verify_plan *plan, char *const *names, uint32_t n) 
 
 static int take_devices(verify_plan *plan) {
   const char *wanted = plan->run->value[OPT_DEVICE];
-  const cJSON *list, *d;
+  const cJSON *d;
+  cJSON *list;
   char **names = NULL;
   uint32_t n = 0;
   if (wanted && !cli_split(wanted, &names, &n))
     return cli_error(plan->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   plan->scouted = verify_scout(plan->run);
   list = cJSON_GetObjectItemCaseSensitive(plan->scouted, "devices");
+  for (uint32_t i = 0; i < n; ++i)
+    if (strchr(names[i], '+')) add_composite(list, names[i]);
   plan->device = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *plan->device);
   cJSON_ArrayForEach(d, list) {
     const accel_device_info device = device_of(d);

@@ -8,19 +8,38 @@
 
 #include "bench/bench_db.h"
 #include "cli/cli_database.h"
+#include "cli/cli_suite.h"
 
 static void say_placement(void *user, const accel_placement_report *placement) {
   cli_say_placement(user, placement);
 }
 
-/* at: of the list in bench_round; round after round. */
-static void samples_json(cli_json *json, const char *name, const bench_result *r, size_t at) {
+/* at: of the list in bench_round, of n a round; round after round. */
+static void samples_json(cli_json *json, const char *name, const bench_result *r, size_t at,
+                         uint32_t n) {
   cli_json_open(json, name, '[');
   for (uint32_t k = 0; k < r->rounds; ++k) {
     const double *ms = *(double *const *)((const char *)&r->round[k] + at);
-    for (uint32_t i = 0; i < r->iters; ++i) cli_json_double(json, NULL, ms[i]);
+    for (uint32_t i = 0; i < n; ++i) cli_json_double(json, NULL, ms[i]);
   }
   cli_json_close(json, ']');
+}
+
+static void stream_json(cli_json *json, const bench_result *r) {
+  const bench_stream *s = &r->stream;
+  cli_json_int(json, "memory_limit", (int64_t)r->memory_limit);
+  cli_json_int(json, "stream_resident_bytes", (int64_t)s->resident);
+  cli_json_int(json, "stream_staging_bytes", (int64_t)s->staging);
+  cli_json_int(json, "stream_read_bytes", (int64_t)s->read);
+  cli_json_double(json, "token_p50_ms", s->token_p50_ms);
+  cli_json_double(json, "token_p95_ms", s->token_p95_ms);
+  cli_json_double(json, "stream_gbytes_per_s", s->gbytes_per_s);
+  cli_json_double(json, "raw_gbytes_per_s", s->raw_gbytes_per_s);
+  cli_json_double(json, "stream_raw_share", s->raw_share);
+  cli_json_double(json, "stream_wait_share", s->wait_share);
+  samples_json(json, "token_samples_ms", r, offsetof(bench_round, token_ms),
+               r->iters * (r->new_tokens - 1));
+  samples_json(json, "raw_samples_ms", r, offsetof(bench_round, raw_ms), r->iters);
 }
 
 static int print_json(cli_run *run, const bench_params *params, const bench_result *r,
@@ -30,9 +49,10 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   if (code) return code;
   cli_json_bool(&json, "measured", true);
   cli_json_text(&json, "task",
-                r->transcribes  ? "transcribe"
-                : r->new_tokens ? "generate"
-                                : "encode");
+                r->streams       ? "stream"
+                : r->transcribes ? "transcribe"
+                : r->new_tokens  ? "generate"
+                                 : "encode");
   cli_json_text(&json, "model", r->model);
   cli_json_text(&json, "output", r->output);
   cli_json_text(&json, "device", r->device);
@@ -55,10 +75,10 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_int(&json, "iters", r->iters);
   cli_json_int(&json, "warmup", params->warmup);
   cli_json_double(&json, "load_ms", r->load_ms);
-  samples_json(&json, "latency_ms", r, offsetof(bench_round, latency_ms));
+  samples_json(&json, "latency_ms", r, offsetof(bench_round, latency_ms), r->iters);
   if (r->new_tokens) {
-    samples_json(&json, "prefill_samples_ms", r, offsetof(bench_round, prefill_ms));
-    samples_json(&json, "decode_samples_ms", r, offsetof(bench_round, decode_ms));
+    samples_json(&json, "prefill_samples_ms", r, offsetof(bench_round, prefill_ms), r->iters);
+    samples_json(&json, "decode_samples_ms", r, offsetof(bench_round, decode_ms), r->iters);
   }
   cli_json_open(&json, "rounds", '[');
   for (uint32_t k = 0; k < r->rounds; ++k) {
@@ -89,10 +109,25 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
     cli_json_null(&json, "decoder_ms_per_token");
   }
   cli_json_int(&json, "peak_rss_bytes", (int64_t)r->peak_rss_bytes);
+  if (r->streams) stream_json(&json, r);
   cli_json_null(&json, "device_peak_bytes"); /* the public interface does not tell yet */
   if (r->profile.n) cli_profile_json(&json, &r->profile);
   if (comparison) cli_comparison_json(&json, run->value[OPT_COMPARE], comparison);
   return cli_json_end(run, &json);
+}
+
+static void print_stream(const bench_result *r) {
+  const bench_stream *s = &r->stream;
+  char bytes[32];
+  printf("%-16s%12.3f ms\n%-16s%12.3f ms\n", "token, half of", s->token_p50_ms, "95 % of",
+         s->token_p95_ms);
+  printf("%-16s%12s\n", "read a token", cli_bytes(s->read, bytes, sizeof bytes));
+  printf("%-16s%12s\n", "in memory", cli_bytes(s->resident, bytes, sizeof bytes));
+  printf("%-16s%12s\n", "staging", cli_bytes(s->staging, bytes, sizeof bytes));
+  printf("%-16s%12.2f GB/s\n", "streamed", s->gbytes_per_s);
+  printf("%-16s%12.2f GB/s\n", "read alone", s->raw_gbytes_per_s);
+  printf("%-16s%12.1f %%\n", "of that", 100 * s->raw_share);
+  printf("%-16s%12.1f %%\n", "waiting", 100 * s->wait_share);
 }
 
 static void print_table(const bench_result *r) {
@@ -118,6 +153,7 @@ static void print_table(const bench_result *r) {
   if (r->new_tokens)
     printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step",
            r->decoder_ms_per_token);
+  if (r->streams) print_stream(r);
   printf("%-16s%12s\n", "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
 }
 
@@ -187,7 +223,12 @@ static int bench(cli_run *run, bench_params *params) {
   }
   bench_result result;
   accel_status status = bench_run(run->ctx, params, say_placement, run, &result);
-  if (status != ACCEL_OK) code = cli_fail(run, status);
+  if (status == ACCEL_ERROR_ARGUMENT && params->streams && !result.stream.resident)
+    code = cli_error(run, ACCEL_ERROR_ARGUMENT,
+                     "%s: all weights are in memory: --stream needs a --memory that is smaller",
+                     params->model);
+  else if (status != ACCEL_OK)
+    code = cli_fail(run, status);
   if (!code && params->profile && !result.profile.n)
     code =
         cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
@@ -203,7 +244,13 @@ static int bench(cli_run *run, bench_params *params) {
 
 /* What --task makes of the other options. */
 static int read_task(cli_run *run, bench_params *params) {
-  const char *task = run->value[OPT_TASK] ? run->value[OPT_TASK] : "encode";
+  const char *given = run->value[OPT_TASK], *task = params->streams ? "generate"
+                                                    : given         ? given
+                                                                    : "encode";
+  if (params->streams && given && strcmp(given, task) != 0)
+    return cli_usage(run, "--stream times --task generate");
+  if (params->streams && params->profile)
+    return cli_usage(run, "--stream and --profile do not go together");
   const bool encodes = !strcmp(task, "encode");
   params->transcribes = !strcmp(task, "transcribe");
   if (!encodes && !params->transcribes && strcmp(task, "generate") != 0)
@@ -212,7 +259,9 @@ static int read_task(cli_run *run, bench_params *params) {
     return cli_usage(run, "--new goes with --task generate or transcribe");
   if (!encodes && run->value[OPT_OUTPUTS])
     return cli_usage(run, "--outputs does not go with --task %s", task);
-  if (!encodes) params->new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
+  if (!encodes) params->new_tokens = (uint32_t)cli_count(run, OPT_NEW, params->streams ? 16 : 64);
+  if (params->streams && params->new_tokens < 2)
+    return cli_usage(run, "--stream times the tokens behind the first one: --new 2 or more");
   if (params->transcribes && (params->batch != 1 || params->ragged || run->value[OPT_LENGTHS]))
     return cli_usage(run, "--task transcribe times one sound");
   if (params->transcribes && params->seq > BENCH_MAX_SAMPLES)
@@ -222,23 +271,30 @@ static int read_task(cli_run *run, bench_params *params) {
 
 int cmd_bench(cli_run *run) {
   if (run->value[OPT_EXPORT] || run->value[OPT_IMPORT]) return cli_exchange(run);
+  if (run->value[OPT_SUITE]) return cli_suite(run);
   if (!run->n_args) return cli_usage(run, "which MODEL?");
+  if (run->value[OPT_COMPARE] && bench_is_store(run->args[0]))
+    return cli_compare_databases(run, run->value[OPT_COMPARE], run->args[0]);
   accel_init_params how;
   cli_init_params(run, NULL, &how);
-  bench_params params = {.model = run->args[0],
-                         .how = &how,
-                         .output = run->value[OPT_OUTPUTS],
-                         .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
-                         .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
-                         .ragged = cli_flag(run, OPT_RAGGED),
-                         .ragged_seed = (uint64_t)cli_count(run, OPT_RAGGED, 0),
-                         .seed = (uint64_t)cli_count(run, OPT_SEED, 0),
-                         .iters = (uint32_t)cli_count(run, OPT_ITERS, 20),
-                         .warmup = (uint32_t)cli_count(run, OPT_WARMUP, 2),
-                         .rounds = (uint32_t)cli_count(run, OPT_ROUNDS, 1),
-                         .profile = cli_flag(run, OPT_PROFILE) || run->value[OPT_PROFILE_SVG]};
+  bench_params params = {
+      .model = run->args[0],
+      .how = &how,
+      .output = run->value[OPT_OUTPUTS],
+      .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
+      .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
+      .ragged = cli_flag(run, OPT_RAGGED),
+      .ragged_seed = (uint64_t)cli_count(run, OPT_RAGGED, 0),
+      .seed = (uint64_t)cli_count(run, OPT_SEED, 0),
+      .iters = (uint32_t)cli_count(run, OPT_ITERS, cli_flag(run, OPT_STREAM) ? 5 : 20),
+      .warmup = (uint32_t)cli_count(run, OPT_WARMUP, cli_flag(run, OPT_STREAM) ? 1 : 2),
+      .rounds = (uint32_t)cli_count(run, OPT_ROUNDS, 1),
+      .profile = cli_flag(run, OPT_PROFILE) || run->value[OPT_PROFILE_SVG],
+      .streams = cli_flag(run, OPT_STREAM)};
   uint32_t *lengths = NULL;
   if (!params.batch) params.batch = 1;
+  cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
+  cli_size(run, OPT_MEMORY, &params.memory_limit);
   int code = read_task(run, &params);
   if (code) return code;
   if (run->value[OPT_LENGTHS] && params.ragged)

@@ -15,6 +15,39 @@ static void print_streaming(cli_json *json, const accel_fit_record *f) {
   cli_json_int(json, "stream_read_bytes_per_run", (int64_t)f->stream_read);
 }
 
+/* null: not known. */
+static void print_known(cli_json *json, const char *name, double value) {
+  if (value > 0)
+    cli_json_double(json, name, value);
+  else
+    cli_json_null(json, name);
+}
+
+/* The most that the process has, loading or running; 0: not known, or the device is no CPU. */
+static uint64_t predicted_peak(const accel_fit_report *r, const accel_fit_record *f) {
+  return f->resident ? r->process + f->peak : 0;
+}
+
+/* With times: also what they follow from. */
+static void print_times(cli_json *json, const accel_fit_report *r, const accel_fit_record *f) {
+  if (f->resident)
+    cli_json_int(json, "predicted_peak_bytes", (int64_t)predicted_peak(r, f));
+  else
+    cli_json_null(json, "predicted_peak_bytes");
+  cli_json_int(json, "sequences_at_once", (int64_t)f->at_once);
+  print_known(json, "disk_bytes_per_s", f->disk_bytes_per_second);
+  print_known(json, "compute_seconds", f->compute_seconds);
+  print_known(json, "seconds_per_token", f->seconds_per_token);
+  print_known(json, "seconds_to_first_token", f->seconds_to_first);
+}
+
+static void say_seconds(const char *what, double seconds) {
+  if (seconds > 0)
+    printf("%s %.3g s", what, seconds);
+  else
+    printf("%s not known", what);
+}
+
 /* What of the weights stays in memory and what is read again, in a line for each device and
  * precision that streams. */
 static void print_streams(const accel_fit_report *r) {
@@ -33,7 +66,65 @@ static void print_streams(const accel_fit_report *r) {
   }
 }
 
-static int print_json(cli_run *run, const accel_fit_report *r) {
+static void parts_json(cli_json *json, const accel_fit_record *f) {
+  if (!f->n_part) return;
+  cli_json_open(json, "parts", '[');
+  for (uint32_t i = 0; i < f->n_part; ++i) {
+    const accel_fit_part *p = &f->part[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "device", p->device);
+    cli_json_int(json, "first_layer", p->first_layer);
+    cli_json_int(json, "last_layer", p->last_layer);
+    cli_json_bool(json, "fits", p->fits);
+    cli_json_bool(json, "streams", p->streams);
+    cli_json_int(json, "weights_bytes", (int64_t)p->weights);
+    cli_json_int(json, "total_bytes", (int64_t)p->total);
+    cli_json_int(json, "available_bytes", (int64_t)p->available);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+/* A line for each part of what is placed over several devices. */
+static void print_parts(const accel_fit_report *r) {
+  char bytes[3][32];
+  for (uint32_t i = 0; i < r->n; ++i)
+    for (uint32_t k = 0; k < r->record[i].n_part; ++k) {
+      const accel_fit_record *f = &r->record[i];
+      const accel_fit_part *p = &f->part[k];
+      cli_bytes(p->weights, bytes[0], sizeof bytes[0]);
+      cli_bytes(p->total, bytes[1], sizeof bytes[1]);
+      cli_bytes(p->available, bytes[2], sizeof bytes[2]);
+      printf("%s at %s: layers %u to %u on %s take %s, %s of it weights; %s are there%s%s\n",
+             f->device, f->precision, p->first_layer, p->last_layer, p->device, bytes[1], bytes[0],
+             p->available ? bytes[2] : "not known how many", p->streams ? " (streams)" : "",
+             p->fits ? "" : ": does not fit");
+    }
+}
+
+/* How long tokens take, in a line for each device and precision that fits. */
+static void print_speeds(const accel_fit_report *r) {
+  char peak[32];
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const accel_fit_record *f = &r->record[i];
+    if (f->fits != 1) continue;
+    printf("%s at %s:", f->device, f->precision);
+    say_seconds(" a token", f->seconds_per_token);
+    if (f->seconds_per_token > 0)
+      printf(" (%s)", f->compute_seconds < f->seconds_per_token ? "of reading" : "of computing");
+    say_seconds(", the first one after", f->seconds_to_first);
+    if (predicted_peak(r, f))
+      printf(", peak memory of the process %s", cli_bytes(predicted_peak(r, f), peak, sizeof peak));
+    if (f->at_once < r->batch)
+      printf("; %llu of %u sequences at once", (unsigned long long)f->at_once, r->batch);
+    if (f->disk_bytes_per_second > 0)
+      printf("; the disk gives %.2f GB/s", 1e-9 * f->disk_bytes_per_second);
+    puts("");
+  }
+}
+
+/* times: they were asked for. */
+static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
   cli_json json;
   int code = cli_json_begin(run, "accel.fit/1", &json);
   if (code) return code;
@@ -72,6 +163,8 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
       cli_json_int(&json, "memory_bytes", (int64_t)f->memory);
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
       print_streaming(&json, f);
+      parts_json(&json, f);
+      if (times) print_times(&json, r, f);
     }
     cli_json_close(&json, '}');
   }
@@ -161,17 +254,20 @@ int cmd_fit(cli_run *run) {
   params.seq = (uint32_t)cli_count(run, OPT_SEQ, 0);
   params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 0);
   params.architecture = run->value[OPT_ARCHITECTURE];
+  params.times = run->value[OPT_MEMORY] || run->value[OPT_MEM_LIMIT];
   if (params.precision && !strcmp(params.precision, "auto")) params.precision = NULL;
   accel_fit_report *report;
   accel_status status = accel_fit(run->ctx, run->args[0], &params, &report);
   if (status != ACCEL_OK) return cli_fail(run, status);
   accel_devices *devices = NULL; /* known already: the report asked every one of them */
   if (cli_flag(run, OPT_JSON)) {
-    code = print_json(run, report);
+    code = print_json(run, report, params.times != 0);
   } else {
     if (!params.device && accel_detect(run->ctx, 0, &devices) != ACCEL_OK) devices = NULL;
     print_table(report, devices, cli_flag(run, OPT_VERBOSE) || cli_flag(run, OPT_ALLOW_SOFTWARE));
     print_streams(report);
+    print_parts(report);
+    if (params.times) print_speeds(report);
     accel_devices_free(&devices);
   }
   if (!code) code = verdict(run, report);

@@ -9,11 +9,12 @@
 #include "bench/bench_machine.h"
 #include "cli/cli_print.h"
 #include "cli/cli_verified.h"
+#include "tool/tool_markup.h"
 
 static const char *const precisions[] = {"fp32", "fp16",  "bf16", "int8",
                                          "int4", "uint4", "fp8",  "fp4"};
 enum { N = sizeof precisions / sizeof *precisions };
-enum { CELL = 2048 };
+enum { CELL = VERIFIED_CELL };
 
 static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
@@ -245,31 +246,6 @@ static void print_why(const cJSON *models, bool verbose) {
 
 /* ---- the tables of classes and tasks ---- */
 
-static void fill_view(table *t, const cJSON *root) {
-  const cJSON *columns = member(root, "columns"), *column, *row;
-  enum { MOST = 16 };
-  const char *cells[MOST] = {cli_json_word(root, "view")};
-  uint32_t n = 1;
-  cells[0] = !strcmp(cells[0], "tasks") ? "task" : "class";
-  cJSON_ArrayForEach(column, columns) if (n < MOST) cells[n++] = column->valuestring;
-  cli_table_row(&t->cells, n, cells);
-  cJSON_ArrayForEach(row, member(root, "rows")) {
-    char text[MOST][CELL];
-    n = 1;
-    cells[0] = cli_json_word(row, "name");
-    cJSON_ArrayForEach(column, columns) {
-      const cJSON *cell = member(member(row, "cells"), column->valuestring);
-      if (n == MOST) break;
-      cells[n] = t->brief ? verified_text(cell, true, text[n], CELL - 16)
-                          : verified_long_text(cell, text[n], CELL);
-      if (t->brief && !strcmp(cli_json_word(cell, "rating"), "software"))
-        strcat(text[n], " software");
-      ++n;
-    }
-    cli_table_row(&t->cells, n, cells);
-  }
-}
-
 /* What the table's cells leave out. */
 static void print_details(const cJSON *root) {
   const cJSON *row, *cell;
@@ -297,7 +273,7 @@ static void print_table(const cli_run *run, const cJSON *root) {
   const bool view = member(root, "view") != NULL;
   table t = {.brief = !cli_flag(run, OPT_HTML) && !cli_flag(run, OPT_MARKDOWN)};
   if (view)
-    fill_view(&t, root);
+    verified_view_table(root, t.brief, &t.cells);
   else
     fill_models(&t, member(root, "models"));
   if (cli_flag(run, OPT_HTML)) {
@@ -308,9 +284,14 @@ static void print_table(const cli_run *run, const cJSON *root) {
              "accel %s, build %s, on %s (%s). What is not said to be elsewhere "
              "was run on this machine.",
              accel_version(), bench_build_id(), here.host, here.cpu);
-    cli_table_html(&t.cells, "accel matrix", note);
+    cli_html_begin(stdout, "accel matrix");
+    fputs("<p>", stdout);
+    tool_markup_text(stdout, note);
+    fputs("</p>\n", stdout);
+    cli_table_html(stdout, &t.cells, "");
+    cli_html_end(stdout);
   } else if (cli_flag(run, OPT_MARKDOWN)) {
-    cli_table_markdown(&t.cells, "lll");
+    cli_table_markdown(stdout, &t.cells, "lll");
   } else {
     cli_table_print(&t.cells, "lll");
     if (view)

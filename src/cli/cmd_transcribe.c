@@ -304,6 +304,8 @@ int cmd_transcribe(cli_run *run) {
   const char *format = run->value[OPT_FORMAT] ? run->value[OPT_FORMAT] : "txt";
   const bool vtt = !strcmp(format, "vtt"), subtitles = vtt || !strcmp(format, "srt");
   int code = read_wishes(run, &w);
+  if (!code && !subtitles && strcmp(format, "txt") != 0 && strcmp(format, "json") != 0)
+    code = cli_usage(run, "--format of a transcript: txt, srt, vtt or json, not %s", format);
   if (!code && subtitles && w.n != 1) code = cli_usage(run, "--format %s is for one sound", format);
   if (!code) code = cli_open(run, run->args[0], "automatic-speech-recognition", &endpoint);
   if (!code && subtitles && !w.how.timestamps) w.how.timestamps = "auto";

@@ -12,7 +12,8 @@
 
 const accel__config_variable accel__config_table[] = {
     {"ACCEL_DEVICE",
-     "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu"},
+     "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu, "
+     "several such as rocm:0+cpu"},
     {"ACCEL_PRECISION",
      "precision when --precision is not given: auto, fp32, fp16, bf16, int8, int4, uint4, fp8, "
      "fp4"},

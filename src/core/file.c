@@ -12,7 +12,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { SLOW_NS = 50000000 }; /* of the fault point read_slow */
 
 accel_status accel__file_refused(const char *path, const char *verb, int error) {
   char sentence[128];
@@ -75,6 +78,7 @@ ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n) {
   ssize_t got;
   if (accel__fault("read_error")) return errno = EIO, -1;
   if (accel__fault("read_short")) return 0;
+  if (accel__fault("read_slow")) nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
   do got = pread(fd, out, n, (off_t)offset);
   while (got < 0 && errno == EINTR);
   return got > 1 && accel__fault("read_part") ? got / 2 + 1 : got;

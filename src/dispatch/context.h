@@ -19,7 +19,9 @@ struct accel {
   accel__pool *pool;
   accel__registry *registry; /* see accel__context_registry */
   accel__hardware *hardware;
-  pthread_mutex_t lock;             /* of what is made on first use, and of the list of endpoints */
+  pthread_mutex_t lock; /* of what is made on first use; the last to be taken */
+  /* Of the list below; taken before an endpoint's in_use, whose holder may take `lock`. */
+  pthread_mutex_t endpoints_lock;
   struct accel_endpoint *endpoints; /* alive, newest first */
   accel__cache cache;               /* see accel__context_cache */
   bool cache_known;

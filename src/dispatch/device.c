@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "dispatch/endpoint.h"
 #include "dispatch/pack.h"
+#include "dispatch/parts.h"
 #include "dispatch/queue.h"
 
 struct accel_device {
@@ -63,7 +64,11 @@ accel_status accel__device_get(accel *ctx, const char *wanted, accel_device **ou
     for (uint32_t i = 0; i < choice.n_reasons; i++)
       accel__buffer_printf(&why, "%s%s", why.n ? "; " : "", choice.reason[i]);
     for (uint32_t i = 0; i < choice.n && !found; i++) {
-      status = accel__device_test(hardware, choice.device[i]);
+      status = choice.device[i]->parts
+                   ? accel__fail(ACCEL_ERROR_ARGUMENT,
+                                 "%s: several devices are for a model; name one of them",
+                                 choice.device[i]->info.name)
+                   : accel__device_test(hardware, choice.device[i]);
       if (status == ACCEL_OK)
         found = choice.device[i];
       else
@@ -84,8 +89,8 @@ accel_status accel__device_exists(accel *ctx, const char *wanted, bool amd, bool
   accel_status status = accel__hardware_choose(hardware, wanted, &choice);
   for (uint32_t i = 0; status == ACCEL_OK && i < choice.n && !*found; i++) {
     accel__device *d = choice.device[i];
-    *found = d->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE && !d->info.is_amd == !amd &&
-             accel__device_test(hardware, d) == ACCEL_OK;
+    *found = !d->parts && d->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE &&
+             !d->info.is_amd == !amd && accel__device_test(hardware, d) == ACCEL_OK;
   }
   accel__choice_free(&choice);
   accel__clear_error();
@@ -121,13 +126,21 @@ accel_status accel__device_probe(accel_device *d, const char *precision) {
 
 /* ---- memory ---- */
 
+static bool is_on(accel_endpoint *ep, const char *device) {
+  pthread_rwlock_rdlock(&ep->in_use);
+  const bool on = ep->placed.parts ? accel__parts_use(ep->placed.parts, device)
+                                   : !strcmp(ep->placement.device, device);
+  pthread_rwlock_unlock(&ep->in_use);
+  return on;
+}
+
 /* Calls fn for each endpoint of the context on the device (NULL: on any), its list locked. */
 static void each_endpoint(accel *ctx, const accel_device *d,
                           void (*fn)(accel_endpoint *ep, void *user), void *user) {
-  pthread_mutex_lock(&ctx->lock);
+  pthread_mutex_lock(&ctx->endpoints_lock);
   for (accel_endpoint *ep = ctx->endpoints; ep; ep = ep->next)
-    if (!d || !strcmp(ep->placement.device, d->device->info.name)) fn(ep, user);
-  pthread_mutex_unlock(&ctx->lock);
+    if (!d || is_on(ep, d->device->info.name)) fn(ep, user);
+  pthread_mutex_unlock(&ctx->endpoints_lock);
 }
 
 static void count_endpoint(accel_endpoint *ep, void *user) {

@@ -13,7 +13,10 @@
 #include <stdatomic.h>
 
 #include "dispatch/context.h"
+#include "dispatch/run_clock.h"
+#include "dispatch/run_limits.h"
 #include "modeling/model.h"
+#include "program/cut.h"
 #include "weights/row_stream.h"
 
 struct accel_queue;
@@ -26,7 +29,13 @@ typedef struct accel__streaming {
   uint64_t staging;  /* memory through which the others pass */
   uint64_t read;     /* by a run of the entry that is run most */
   uint64_t least;    /* the smallest memory limit under which the model runs */
+  struct {
+    uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
+  } load;
 } accel__streaming;
+
+/* tokens in one KV page of a streaming endpoint, and of others */
+enum { ACCEL__STREAM_PAGE_ROWS = 64, ACCEL__PAGE_ROWS = 256 };
 
 /* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
 typedef struct accel__placed {
@@ -39,7 +48,17 @@ typedef struct accel__placed {
       *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
+  accel__run_limits limits;   /* of generations */
+  /* Of a model over several devices (parts.h): `plugin` and `handle` are theirs, too.  NULL: one */
+  struct accel__parts *parts;
 } accel__placed;
+
+/* Who is lent services (accel_plugin_host.self): the plugin of an endpoint, or of one of its parts. */
+typedef struct accel__host_self {
+  accel_endpoint *ep;
+  accel__placed *placed;
+  const accel__part *part; /* NULL: the whole program */
+} accel__host_self;
 
 struct accel_endpoint {
   accel *ctx;
@@ -63,10 +82,14 @@ struct accel_endpoint {
   uint32_t n_keep;
   /* held for reading by runs, for writing by a change of precision; made by place */
   pthread_rwlock_t in_use;
+  accel__run_clock run_clock; /* of a streaming endpoint's runs; made by place */
   /* open; while there are any the precision stays.  Changed under in_use */
   uint32_t sessions;
-  accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
+  accel__host_self host_self;
+  accel_plugin_host host; /* services for handler and cleanup; self is host_self */
   accel_placement_report placement;
+  /* Times that lost parts were placed anew: sessions from before have forgotten their sequences. */
+  _Atomic uint32_t n_replaced;
   struct {
     accel_profile_fn fn; /* see accel__set_profile; NULL: nobody asks */
     void *user;
@@ -98,6 +121,11 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
  * runs the model in fp32, and the placement says why.  On failure, and when the precision was named
  * or is fp32, the endpoint stays as it was. */
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
+/* A run answered ACCEL_ERROR_DEVICE_LOST: of a model over several devices, parts whose device was
+ * lost are placed on what the user's chain names behind it, and all sequences of open sessions are
+ * empty from then on (n_replaced).  Otherwise, and when nothing of the chain serves, the failure is
+ * this thread's again, with what to do about it. */
+accel_status accel__endpoint_replace_lost(accel_endpoint *ep);
 void accel__endpoint_free(accel_endpoint *ep);
 /* scratch; bytes given back */
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);

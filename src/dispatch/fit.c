@@ -1,6 +1,7 @@
 /* fit.c - how much memory a model takes, and whether it is there. */
 #include "dispatch/fit.h"
 #include "core/size.h"
+#include "dispatch/parts.h"
 #include "dispatch/services.h"
 #include "models/model_build.h"
 
@@ -11,9 +12,8 @@
 /* bytes that Linux maps around a page of a file that is touched */
 enum { FAULT_AROUND = 64 << 10 };
 
-accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
-                                 const accel_plugin_precision *precision) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+accel_status accel__device_supports(const accel__device *device, const accel_plugin_program *p,
+                                    const accel_plugin_precision *precision) {
   accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   if (!verdict) return accel__no_memory(p->n_entry * sizeof *verdict);
@@ -26,6 +26,13 @@ accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
   free(verdict);
   return status;
+}
+
+accel_status accel__ask_supports(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision) {
+  return device->parts
+             ? accel__parts_supports(ep, device, precision)
+             : accel__device_supports(device, accel__program_view(ep->model->program), precision);
 }
 
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
@@ -93,20 +100,28 @@ static bool is_planned(const accel__model *m, const accel__model_entry *e) {
   return !accel__model_entry_of(m, "decode") || strcmp(e->name, "forward");
 }
 
-/* Marks the outputs that need no asking, of the planned entries; returns the bytes of those of the
- * first of them. */
-static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, uint8_t *wanted) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+static const accel_plugin_program *program_of(const accel__fit_subject *s) {
+  return s->part ? &s->part->program : accel__program_view(s->ep->model->program);
+}
+
+/* Marks the outputs that need no asking, of the planned entries, and of parts what other parts read;
+ * returns the bytes of those of the first of them. */
+static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol, uint8_t *wanted) {
+  const accel_plugin_program *p = program_of(s);
+  const accel__model *model = s->ep->model;
   uint64_t bytes = 0;
   bool first = true;
-  for (uint32_t e = 0; e < p->n_entry; e++) {
-    const accel__model_entry *entry = &ep->model->entries[e];
-    const bool planned = is_planned(ep->model, entry);
-    for (uint32_t i = 0; i < p->entry[e].n_out; i++, wanted++) {
-      const accel_plugin_tensor *t = &p->tensor[p->entry[e].out[i]];
+  for (uint32_t e = 0; e < model->n_entries; e++) {
+    const accel__part_entry *map = s->part ? &s->part->entry[e] : NULL;
+    if (map && map->index < 0) continue;
+    const accel_plugin_entry *entry = &p->entry[map ? (uint32_t)map->index : e];
+    const bool planned = is_planned(model, &model->entries[e]);
+    for (uint32_t i = 0; i < entry->n_out; i++, wanted++) {
+      const accel_plugin_tensor *t = &p->tensor[entry->out[i]];
       uint64_t n = 4;
       for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
-      *wanted = planned && !needs_asking(entry, p->entry[e].out[i]);
+      *wanted =
+          planned && ((map && map->out[i] < 0) || !needs_asking(&model->entries[e], entry->out[i]));
       if (*wanted && first) bytes += n;
     }
     first &= !planned;
@@ -118,15 +133,24 @@ static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, ui
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static accel_status ask_memory(accel_endpoint *ep, const accel__device *device, accel__fit *out) {
+/* What others have taken is gone; 0 goes on meaning that nothing is known. */
+static void take_from(uint64_t *bytes, uint64_t taken) {
+  if (*bytes) *bytes = *bytes > taken ? *bytes - taken : 1;
+}
+
+static accel_status ask_memory(const accel__fit_subject *s, accel__fit *out) {
   accel__hardware *hardware;
-  ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
+  ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
   out->memory.size = sizeof out->memory;
-  if (accel__device_memory(hardware, device, &out->memory) != ACCEL_OK) {
+  if (accel__device_memory(hardware, s->device, &out->memory) != ACCEL_OK) {
     out->memory = (accel_plugin_memory){0}; /* not known: nothing is refused for it */
     accel__clear_error();
   }
-  return accel__context_memory_limit(ep->ctx, &out->limit);
+  ACCEL_TRY(accel__context_memory_limit(s->ep->ctx, &out->limit));
+  take_from(&out->memory.free, s->taken);
+  take_from(&out->memory.budget, s->taken);
+  take_from(&out->limit, s->taken);
+  return ACCEL_OK;
 }
 
 static void compare_with_free(accel__fit *f) {
@@ -138,8 +162,8 @@ static void compare_with_free(accel__fit *f) {
   f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging + f->tables;
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
-  /* a limit counts the file's pages, too */
-  const uint64_t whole = f->peak + e->in_file - f->touched;
+  /* a limit counts the file's pages, too, but not what the process has beside the model */
+  const uint64_t whole = f->peak + e->in_file - f->touched - least(f->tables, f->peak);
   bool limited = f->limit && whole > f->limit;
   if (f->limit && (!ready || f->peak <= ready)) f->whole = whole;
   f->fits = !limited && (!ready || f->peak <= ready);
@@ -149,13 +173,13 @@ static void compare_with_free(accel__fit *f) {
 /* What the process has beside the weights of a streaming endpoint. */
 static uint64_t beside_weights(const accel__fit *f) {
   const accel_plugin_estimate *e = &f->estimate;
-  return e->scratch + f->state + f->staging + e->host_staging + f->tables;
+  return e->scratch + f->state + f->staging + e->host_staging;
 }
 
 /* KV pages beside those that were planned for: one page of a streaming endpoint a sequence, or an
  * eighth of the limit where that can be spared. */
 static uint64_t state_in_reserve(const accel__fit *f, uint32_t batch, uint64_t spare) {
-  enum { PAGE_ROWS = 64, SHARE = 8 };
+  enum { PAGE_ROWS = ACCEL__STREAM_PAGE_ROWS, SHARE = 8 };
   const uint64_t per_token = f->estimate.state_per_token,
                  page = (batch ? batch : 1) * PAGE_ROWS * per_token, share = spare / SHARE;
   return !per_token ? 0 : page > share ? page : share;
@@ -193,14 +217,18 @@ static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit 
 
 /* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
  * allows it. */
-static accel_status plan_streaming(accel_endpoint *ep, const accel__device *device,
+static accel_status plan_streaming(const accel__fit_subject *s, const accel__streaming *loaded,
                                    accel_plugin_options *options, uint64_t limit, accel__fit *f) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel__device *device = s->device;
+  const accel_plugin_program *p = program_of(s);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_estimate *e = &f->estimate;
-  options->stream_budget = stream_budget(f, limit, options->max_sequences);
+  options->stream_budget =
+      loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
   uint64_t forced;
-  if ((!f->fits || is_forced(&forced)) && !is_kept(ep, device, f)) options->stream_budget = 0;
+  if (!loaded && (!f->fits || is_forced(&forced)) && !is_kept(s->ep, device, f))
+    options->stream_budget = 0;
+  if (loaded) f->streaming.least = loaded->least;
   if (!options->stream_budget) return ACCEL_OK;
   if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
     return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
@@ -209,16 +237,26 @@ static accel_status plan_streaming(accel_endpoint *ep, const accel__device *devi
   f->streaming.staging = e->stream_staging;
   f->streaming.read = e->stream_read;
   f->touched = 0;
-  f->total = f->peak = beside_weights(f) + e->stream_resident + e->stream_staging;
-  f->fits = true;
+  const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
+  f->total = f->peak = takes + f->tables;
+  f->fits = !loaded || !limit || takes <= limit;
   return ACCEL_OK;
 }
 
-accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
-                                 const accel_plugin_precision *precision,
-                                 const accel__source *source, const accel__fit_work *work,
-                                 accel__fit *out) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+/* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */
+static void describe_weights(const accel__fit_subject *s, uint8_t *in_file, uint8_t *row_dtype) {
+  const accel_plugin_program *p = program_of(s);
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const uint32_t weight = s->part ? s->part->weight[i] : i;
+    in_file[i] = accel__source_in_file(s->source, weight);
+    row_dtype[i] = (uint8_t)accel__source_row_dtype(s->source, weight);
+  }
+}
+
+accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const accel__fit_work *work,
+                                         accel__fit *out) {
+  const accel__device *device = s->device;
+  const accel_plugin_program *p = program_of(s);
   accel__arena arena = {0};
   uint32_t n_out = 0;
   for (uint32_t i = 0; i < p->n_entry; i++) n_out += p->entry[i].n_out;
@@ -227,23 +265,26 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
           *in_file = accel__arena_alloc(&arena, p->n_weight + 1),
           *row_dtype = accel__arena_alloc(&arena, p->n_weight + 1);
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
-  accel_status status = symbol && wanted && in_file && row_dtype ? ask_memory(ep, device, out)
-                                                                 : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      symbol && wanted && in_file && row_dtype ? ask_memory(s, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
-    out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
+    out->staging = 2 * work_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
+    if (work->limit) {
+      out->limit = work->limit;
+      take_from(&out->limit, s->taken);
+    }
     const uint64_t given = out->limit;
     uint64_t forced;
-    for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
-    accel__source_row_dtypes(source, p->n_weight, row_dtype);
+    describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,
-                                    .precision = *precision,
-                                    .host = &ep->host,
+                                    .precision = *s->precision,
+                                    .host = &s->ep->host,
                                     .symbol = symbol,
                                     .wanted = wanted,
                                     .in_file = in_file,
@@ -255,18 +296,42 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
     else
       compare_with_free(out);
     if (status == ACCEL_OK)
-      status = plan_streaming(ep, device, &options, given ? out->limit : 0, out);
+      status = plan_streaming(s, work->loaded, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;
 }
 
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work,
+                                 accel__fit *out) {
+  if (device->parts) return accel__parts_estimate(ep, device, precision, source, work, out);
+  return accel__fit_subject_estimate(
+      &(accel__fit_subject){.ep = ep, .device = device, .precision = precision, .source = source},
+      work, out);
+}
+
 static uint64_t mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
-accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
+/* The first part that does not fit. */
+static accel_status check_parts(const accel__fit *f, const char *precision) {
+  const double mb = 1.0 / (1 << 20);
+  const accel__fit_part *p = f->part;
+  while (p->fits) p++;
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "layers %u to %u need %.1f MiB on %s at %s (weights %.1f), but %.1f MiB are "
+                     "there; give that part fewer layers",
+                     p->first_layer, p->last_layer, mb * (double)p->total, p->device->info.name,
+                     precision, mb * (double)p->weights, mb * (double)p->limit);
+}
+
+accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision,
+                              const char *other) {
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
-  char option[480] = "";
+  if (f->n_part) return check_parts(f, precision);
+  char option[480] = "", instead[96] = "";
   if (*f->not_kept && f->whole)
     snprintf(option, sizeof option, "; %s; with --memory %lluM they stay in memory", f->not_kept,
              (unsigned long long)mebibytes(f->whole));
@@ -279,12 +344,14 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
   else if (f->whole)
     snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
              (unsigned long long)mebibytes(f->whole), precision);
+  if (other)
+    snprintf(instead, sizeof instead, "; with --precision %s it fits in what is there", other);
   return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
                      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch "
                      "%.1f, state %.1f), but %.1f "
-                     "MiB are there%s",
+                     "MiB are there%s%s",
                      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
                      mb * (double)(f->estimate.peak_load - f->estimate.weights),
                      mb * (double)f->estimate.scratch, mb * (double)f->state, mb * (double)f->limit,
-                     option);
+                     option, instead);
 }

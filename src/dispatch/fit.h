@@ -13,7 +13,20 @@ typedef struct accel__fit_work {
   uint32_t side;   /* of pictures in pixels, and samples of sounds; 0: typical */
   uint64_t more;   /* tokens that states hold beside them: generated ones */
   uint64_t tables; /* bytes of the process beside what is planned: the tokenizer's */
+  /* How the load streams, which this work does not change (budget 0: it does not); NULL: that is to
+   * be planned, for this work. */
+  const accel__streaming *loaded;
+  uint64_t limit; /* memory limit in place of the context's; 0: that one */
 } accel__fit_work;
+
+/* Of a model over several devices: what is asked of one of them. */
+typedef struct accel__fit_part {
+  const accel__device *device;
+  uint32_t first_layer, last_layer;
+  uint64_t weights, total, limit; /* as in accel__fit */
+  accel__streaming streaming;
+  bool fits;
+} accel__fit_part;
 
 typedef struct accel__fit {
   accel_plugin_estimate estimate;
@@ -40,7 +53,26 @@ typedef struct accel__fit {
    * remedy; "". */
   char not_kept[384];
   bool of_process; /* the device's memory is what the process has: a processor */
+  /* of several devices, whose sums stand above; n_part 0: one */
+  uint32_t n_part;
+  accel__fit_part part[ACCEL__MAX_PARTS];
 } accel__fit;
+
+/* A program, or a part of one, on one device. */
+typedef struct accel__fit_subject {
+  accel_endpoint *ep; /* need not be placed */
+  const accel__device *device;
+  const accel_plugin_precision *precision; /* formats of the program's, or the part's, weights */
+  const accel__source *source;             /* of the whole program's weights */
+  const accel__part *part;                 /* NULL: the whole program */
+  uint64_t taken;                          /* of the device's memory, by other parts */
+} accel__fit_subject;
+accel_status accel__fit_subject_estimate(const accel__fit_subject *subject,
+                                         const accel__fit_work *work, accel__fit *out);
+/* supports, for all entries of `program`: ACCEL_ERROR_PRECISION with the plugin's reason. */
+accel_status accel__device_supports(const accel__device *device,
+                                    const accel_plugin_program *program,
+                                    const accel_plugin_precision *precision);
 
 /* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model
  * that need not be placed. Of a model that generates a generation is planned, of others the runs of
@@ -50,14 +82,15 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work,
                                  accel__fit *out);
-/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not. */
-accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
-
+/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not, and with what does: a limit, and
+ * `other`, a precision (NULL: none). */
+accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision,
+                              const char *other);
 /* The weights of the endpoint's program in a precision's formats. */
 accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision,
                                     accel__arena *arena, accel__source **out);
-/* supports, for all entries: ACCEL_ERROR_PRECISION with the plugin's reason. */
-accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
+/* The same for the endpoint's program; of several devices each is asked about its part. */
+accel_status accel__ask_supports(accel_endpoint *ep, const accel__device *device,
                                  const accel_plugin_precision *precision);
 
 #endif

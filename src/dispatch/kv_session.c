@@ -15,6 +15,7 @@ accel_status accel__session_open(accel_endpoint *ep, accel__session **out) {
   *s = (accel__session){.ep = ep, .users = 1};
   pthread_rwlock_wrlock(&ep->in_use);
   int32_t rc = ep->placed.plugin->session_new(ep->placed.handle, &s->handle, &error);
+  s->n_replaced = ep->n_replaced;
   if (!rc) ep->sessions++;
   pthread_rwlock_unlock(&ep->in_use);
   if (rc) {
@@ -91,8 +92,10 @@ static void note_free(accel__session *s, int32_t number) {
 static accel_status control(accel__session *s, int32_t verb, int32_t sequence, int64_t value,
                             void *buffer, uint64_t *n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
+  pthread_rwlock_rdlock(&s->ep->in_use);
   int32_t rc =
       s->ep->placed.plugin->session_control(s->handle, verb, sequence, value, buffer, n, &error);
+  pthread_rwlock_unlock(&s->ep->in_use);
   return rc ? accel__fail((accel_status)rc, "%s on %s: session: %s", s->ep->name,
                           s->ep->placement.device, error.message)
             : ACCEL_OK;
@@ -106,11 +109,20 @@ accel_status accel__session_control(accel__session *s, int32_t verb, int32_t seq
   return status;
 }
 
+accel_status accel__session_length(accel__session *s, int32_t sequence, uint64_t *n) {
+  pthread_mutex_lock(&s->lock);
+  accel_status status = control(s, ACCEL_PLUGIN_SESSION_LENGTH, sequence, 0, NULL, n);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
 void accel__session_drop(accel__session *s, int32_t sequence) {
   pthread_mutex_lock(&s->lock);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
+  pthread_rwlock_rdlock(&s->ep->in_use);
   s->ep->placed.plugin->session_control(s->handle, ACCEL_PLUGIN_SESSION_RESET, sequence, 0, NULL,
                                         NULL, &error);
+  pthread_rwlock_unlock(&s->ep->in_use);
   note_free(s, sequence);
   pthread_mutex_unlock(&s->lock);
 }

@@ -13,6 +13,7 @@ typedef struct accel__session {
   accel_endpoint *ep;
   accel_plugin_session *handle;
   pthread_mutex_t lock;
+  uint32_t n_replaced;  /* of the endpoint, when the session was opened */
   uint32_t users;       /* accel__session_share adds one */
   int32_t next;         /* first number never given */
   int32_t *free_number; /* [n_free] given back */
@@ -36,6 +37,8 @@ void accel__session_drop(accel__session *s, int32_t sequence);
 /* The verbs of plugin.h that need no buffer (TRUNCATE, COPY). */
 accel_status accel__session_control(accel__session *s, int32_t verb, int32_t sequence,
                                     int64_t value);
+/* *n becomes the tokens that the plugin has of the sequence. */
+accel_status accel__session_length(accel__session *s, int32_t sequence, uint64_t *n);
 /* The bytes of a sequence, malloc'd; and back.  ACCEL_ERROR_ARGUMENT for those of another model,
  * build or precision. */
 accel_status accel__session_export(accel__session *s, int32_t sequence, void **bytes, uint64_t *n);

@@ -6,7 +6,9 @@
 
 #include "core/text.h"
 #include "dispatch/endpoint.h"
-#include "dispatch/fit.h"
+#include "dispatch/parts.h"
+#include "dispatch/planner.h"
+#include "dispatch/plugin_init.h"
 #include "dispatch/precision.h"
 #include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
@@ -15,55 +17,37 @@
 
 /* ---- one candidate ---- */
 
-static accel_status init_plugin(accel_endpoint *ep, const accel__device *device,
-                                const uint8_t *row_dtype) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
-  accel_plugin_options options = {.size = sizeof options,
-                                  .precision = ep->placed.precision,
-                                  .host = &ep->host,
-                                  .stream_budget = ep->placed.streaming.budget,
-                                  .row_dtype = row_dtype};
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
-  options.precision.flags =
-      ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
-  accel__pool_turn turn;
-  accel__pool_enter(ep->ctx->pool, UINT32_MAX, &turn); /* all threads, whatever the mode */
-  int32_t rc = device->plugin->init(device->index, p, &options, &ep->placed.handle, &error);
-  accel__pool_leave(&turn);
-  if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
-  ep->placed.handle = NULL;
-  /* of a weight: with all of its message, which a plugin's is too short for, and its remedy */
-  ACCEL_TRY(accel__source_failure(ep->placed.source));
-  if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY)
-    return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
-  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER
-                         ? (accel_status)rc
-                         : ACCEL_ERROR_INTERNAL,
-                     "%s", error.message);
+/* What a load with streaming took. */
+static void note_load(accel__placed *c, uint64_t ns) {
+  accel__range_counters n = {0};
+  if (c->rows) accel__row_stream_count(c->rows, &n);
+  if (c->parts) accel__parts_count_rows(c->parts, &n);
+  c->streaming.load.bytes = n.bytes;
+  c->streaming.load.wait_ns = n.wait_ns;
+  c->streaming.load.ns = ns;
 }
 
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
-static accel_status load(accel_endpoint *ep, accel__device *device) {
+static accel_status load(accel_endpoint *ep, accel__device *device,
+                         const accel__place_request *request) {
   accel__placed *c = &ep->placed;
-  accel__fit fit;
+  accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
-  ACCEL_TRY(accel__fit_estimate(ep, device, &c->precision, c->source, &(accel__fit_work){0}, &fit));
-  ACCEL_TRY(accel__fit_check(&fit, device->info.name, c->precision.name));
-  c->streaming = fit.streaming;
-  if (!fit.streaming.budget) return init_plugin(ep, device, NULL);
-  /* pages of a mapping would count; an endpoint that is there already uses them */
-  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_bypass(ep->checkpoint));
-  const uint32_t n = accel__program_view(ep->model->program)->n_weight;
-  uint8_t *row_dtype = malloc(n + 1);
-  if (!row_dtype) return accel__no_memory(n);
-  accel__source_row_dtypes(c->source, n, row_dtype);
-  const accel_status status = init_plugin(ep, device, row_dtype);
-  if (ep->checkpoint) accel__checkpoint_forget_all(ep->checkpoint);
-  free(row_dtype);
-  return status;
+  const uint64_t begin = accel__now_ns();
+  if (device->parts) {
+    ACCEL_TRY(accel__parts_load(ep, device));
+  } else {
+    const accel__plan_for to = {ep, device, &c->precision, c->source};
+    ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
+    ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+    c->streaming = plan.loaded;
+    c->limits = plan.limits;
+    ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
+  }
+  if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
+  return ACCEL_OK;
 }
 
 /* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin
@@ -75,7 +59,7 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
       .plugin = device->plugin, .device = device->index, .device_info = device->facts};
   accel_status status = accel__endpoint_precision(
       ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->placed.precision);
-  if (status == ACCEL_OK) status = load(ep, device);
+  if (status == ACCEL_OK) status = load(ep, device, request);
   if (status != ACCEL_OK) {
     accel__row_stream_close(&ep->placed.rows);
     accel__source_free(&ep->placed.source);
@@ -163,7 +147,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                .wanted_precision = wanted_precision,
                                .reasons = list,
                                .weights = weights};
-  return ACCEL_OK;
+  return ep->placed.parts ? accel__parts_report(ep, ep->placed.parts) : ACCEL_OK;
 }
 
 /* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a
@@ -184,7 +168,9 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
 static accel_status remember(accel_endpoint *ep, accel__device *device,
                              const accel__place_request *request) {
   if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!ep->placed_on) accel__run_clock_init(&ep->run_clock);
   ep->placed_on = device;
+  accel__offer_progress(ep, ep->placed.streaming.budget != 0);
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
                       strcmp(ep->placed.precision.name, "fp32") != 0;
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
@@ -199,6 +185,9 @@ static accel_status remember(accel_endpoint *ep, accel__device *device,
 /* A small tensor at the precision is proof before a model is; the CPU's kernels are proven by the
  * tests of the build. */
 static accel_status prove(accel__hardware *hardware, accel__device *device, const char *precision) {
+  for (uint32_t i = 0; device->parts && i < device->parts->n; i++)
+    ACCEL_TRY(prove(hardware, device->parts->device[i], precision));
+  if (device->parts) return ACCEL_OK;
   if (!accel__registry_precision_name(precision)) return ACCEL_OK; /* try_candidate refuses it */
   if (device->facts.type == ACCEL_PLUGIN_DEVICE_CPU || !strcmp(precision, "fp32") ||
       device->facts.flags & ACCEL_PLUGIN_DEVICE_REFERENCE)
@@ -227,8 +216,10 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
       if (last == ACCEL_OK) ep->placed = placed;
       if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
-      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY ||
-          last == ACCEL_ERROR_CANCELLED || last == ACCEL_ERROR_IO)
+      /* layers that the model does not have are the user's mistake */
+      if (last == ACCEL_ERROR_FORMAT || (last == ACCEL_ERROR_ARGUMENT && device->parts) ||
+          last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
+          last == ACCEL_ERROR_IO)
         return last;
       char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k],
                                        accel__message());
@@ -269,14 +260,13 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
 
 /* ---- after a result that was not finite ---- */
 
-static accel_status report_fall_back(accel_endpoint *ep, const char *precision) {
+/* Another line of the placement report, and the label as it is now. */
+static accel_status report_change(accel_endpoint *ep, const char *line) {
   const accel_strings *old = ep->placement.reasons;
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, old->n + 1, sizeof *item);
-  char *line = accel__arena_printf(
-      &ep->arena, "%s at %s: a result held NaN or infinity, so fp32 is used from then on",
-      ep->placement.device, precision);
-  char *label = accel__arena_printf(&ep->arena, "%s on %s (fp32)", ep->name, ep->placement.device);
+  char *label = accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, ep->placement.device,
+                                    ep->placed.precision.name);
   if (!list || !item || !line || !label) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, old->item, old->n * sizeof *item);
   item[old->n] = line;
@@ -298,8 +288,13 @@ static accel_status widen(accel_endpoint *ep) {
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   ep->placed = wide;
+  accel__offer_progress(ep, wide.streaming.budget != 0);
   ep->may_fall_back = false;
-  return report_fall_back(ep, old.name);
+  return report_change(
+      ep, accel__arena_printf(&ep->arena,
+                              "%s at %s: a result held NaN or infinity, so fp32 is used from then "
+                              "on",
+                              ep->placement.device, old.name));
 }
 
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
@@ -309,6 +304,47 @@ accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_en
     status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
+}
+
+/* ---- after a device was lost ---- */
+
+/* Nothing runs: the lost parts go to single devices that the chain names behind the placement. */
+static accel_status replace_lost(accel_endpoint *ep) {
+  accel__hardware *hardware;
+  accel__choice choice = {0};
+  accel__device *rest[64];
+  uint32_t n = 0;
+  bool behind = false;
+  const char *said = NULL;
+  ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
+  accel_status status = accel__hardware_choose(hardware, ep->placement.wanted_device, &choice);
+  for (uint32_t i = 0; status == ACCEL_OK && i < choice.n; i++) {
+    if (behind && !choice.device[i]->parts && n < 64) rest[n++] = choice.device[i];
+    behind |= choice.device[i] == ep->placed_on;
+  }
+  if (status == ACCEL_OK) status = accel__parts_replace_lost(ep, rest, n, &said);
+  if (status == ACCEL_OK) status = accel__parts_report(ep, ep->placed.parts);
+  if (status == ACCEL_OK && said) status = report_change(ep, said);
+  accel__choice_free(&choice);
+  return status;
+}
+
+accel_status accel__endpoint_replace_lost(accel_endpoint *ep) {
+  accel__failure failure;
+  if (!ep->placed.parts) return ACCEL_ERROR_DEVICE_LOST; /* its message stands */
+  accel__failure_keep(&failure, ACCEL_ERROR_DEVICE_LOST);
+  pthread_rwlock_wrlock(&ep->in_use);
+  const accel_status status = replace_lost(ep);
+  pthread_rwlock_unlock(&ep->in_use);
+  if (status == ACCEL_OK) return ACCEL_OK;
+  const bool none = status == ACCEL_ERROR_DEVICE_LOST;
+  accel__failure why;
+  accel__failure_keep(&why, status);
+  accel__failure_raise(&failure);
+  return accel__remedy(ACCEL_ERROR_DEVICE_LOST,
+                       none ? "name behind a comma what a lost part goes on with: --device %s,cpu"
+                            : "the part could not be placed anew: %s",
+                       none ? ep->placement.wanted_device : why.message);
 }
 
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
@@ -323,6 +359,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
+  if (ep->placed_on) accel__run_clock_destroy(&ep->run_clock);
   accel__row_stream_close(&ep->placed.rows);
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/config.h"
+#include "core/threads.h"
 #include "dispatch/endpoint.h"
 #include "dispatch/run_scratch.h"
 #include "modeling/default_row.h"
@@ -287,15 +289,20 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);
   *used = ep->placed.handle;
+  const bool streams = ep->placed.streaming.budget != 0;
+  if (streams) accel__run_clock_begin(&ep->run_clock);
+  if (ep->placed.rows) accel__row_stream_mark(ep->placed.rows);
   accel__pool_enter(ep->ctx->pool, 0, &turn);
   int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
                                           e->n_out, error);
   accel__pool_leave(&turn);
+  if (streams) accel__run_clock_end(&ep->run_clock);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;
 }
 
-/* Under "auto" a result that is not finite is computed once more in fp32. */
+/* Under "auto" a result that is not finite is computed once more in fp32; what was lost with a device
+ * is computed by another.  Sessions are seen to by whoever can feed them again. */
 static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
                                 const accel_plugin_view *in, accel_plugin_view *out) {
   const accel_plugin_endpoint *used;
@@ -304,7 +311,20 @@ static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel_
   if (rc == ACCEL_PLUGIN_E_NONFINITE && !batch->session &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
     rc = call_once(ep, entry, batch, in, out, &used, &error);
+  if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
+  accel_status status = plugin_failed(ep, rc, &error);
+  if (status != ACCEL_ERROR_DEVICE_LOST || batch->session ||
+      (status = accel__endpoint_replace_lost(ep)) != ACCEL_OK)
+    return status;
+  rc = call_once(ep, entry, batch, in, out, &used, &error);
   return rc == ACCEL_PLUGIN_OK ? ACCEL_OK : plugin_failed(ep, rc, &error);
+}
+
+/* Tests: a run that began then takes a tenth longer, busy as if it computed. */
+static void lengthen(uint64_t begin) {
+  const uint64_t now = accel__now_ns(), end = now + (now - begin) / 10;
+  while (accel__now_ns() < end) {
+  }
 }
 
 accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
@@ -315,6 +335,7 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   accel_plugin_view in[MAX_INPUTS], out[MAX_OUTPUTS];
   int32_t *owned[MAX_INPUTS] = {0};
   accel_status status = ACCEL_OK;
+  const uint64_t slow_since = accel__fault("run_slow") ? accel__now_ns() : 0;
   if (e->n_in > MAX_INPUTS || e->n_out > MAX_OUTPUTS)
     return accel__fail(ACCEL_ERROR_LIMIT, "%s: entry '%s' has %u inputs and %u outputs", ep->name,
                        e->name, e->n_in, e->n_out);
@@ -337,5 +358,6 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   accel__run_scratch_give(ep, scratch);
+  if (slow_since) lengthen(slow_since);
   return status;
 }

@@ -11,11 +11,21 @@
 
 #include "core/config.h"
 #include "core/text.h"
+#include "dispatch/parts.h"
+
+static accel *context_of(void *self) { return ((accel__host_self *)self)->ep->ctx; }
+static accel__placed *placed_of(void *self) { return ((accel__host_self *)self)->placed; }
+
+/* A part's weights have numbers of their own. */
+static uint32_t weight_of(void *self, uint32_t index) {
+  const accel__part *part = ((accel__host_self *)self)->part;
+  return part && index < part->program.n_weight ? part->weight[index] : index;
+}
 
 static void host_log(void *self, int level, const char *message) {
-  accel_endpoint *ep = self;
-  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s",
-              ep->placed.plugin ? ep->placed.plugin->name : "plugin", message);
+  const accel_plugin *plugin = placed_of(self)->plugin;
+  accel__logf(&context_of(self)->log, (accel_log_level)level, "%s: %s",
+              plugin ? plugin->name : "plugin", message);
 }
 
 /* A status of ours as a plugin's: the codes are the same numbers. */
@@ -31,19 +41,37 @@ static int32_t to_plugin(accel_status status, accel_plugin_error *error) {
 
 static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out,
                                accel_plugin_error *error) {
-  accel_endpoint *ep = self;
-  return to_plugin(accel__source_map(ep->placed.source, index, out), error);
+  return to_plugin(accel__source_map(placed_of(self)->source, weight_of(self, index), out), error);
 }
 
 static void host_weight_unmap(void *self, uint32_t index) {
-  accel__source_unmap(((accel_endpoint *)self)->placed.source, index);
+  accel__source_unmap(placed_of(self)->source, weight_of(self, index));
+}
+
+/* ---- progress of a streaming endpoint ---- */
+
+/* Bytes that were read while it loads.  The end is told by whoever loads. */
+static void tell_loaded(accel *ctx, const accel__placed *placed) {
+  accel__range_counters n;
+  const uint64_t all = placed->streaming.resident;
+  if (placed->handle || !ctx->params.progress) return;
+  accel__row_stream_count(placed->rows, &n);
+  if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
+}
+
+static void host_progress(void *self, uint32_t done, uint32_t all) {
+  accel__report_progress(context_of(self), "layers", done, all);
+}
+
+void accel__offer_progress(accel_endpoint *ep, bool on) {
+  ep->host.progress = on ? host_progress : NULL;
 }
 
 /* ---- rows of weights, again and again ---- */
 
 static int32_t host_rows_open(void *self, uint32_t slots, uint64_t slot_bytes,
                               accel_plugin_error *error) {
-  accel__placed *placed = &((accel_endpoint *)self)->placed;
+  accel__placed *placed = placed_of(self);
   if (placed->rows)
     return to_plugin(accel__fail(ACCEL_ERROR_ARGUMENT, "the rows are open already"), error);
   return to_plugin(accel__row_stream_open(placed->source, slots, slot_bytes, &placed->rows), error);
@@ -51,7 +79,7 @@ static int32_t host_rows_open(void *self, uint32_t slots, uint64_t slot_bytes,
 
 /* The endpoint's rows; NULL: not opened, and *rc says so. */
 static accel__row_stream *rows_of(void *self, int32_t *rc, accel_plugin_error *error) {
-  accel__row_stream *rows = ((accel_endpoint *)self)->placed.rows;
+  accel__row_stream *rows = placed_of(self)->rows;
   if (!rows) *rc = to_plugin(accel__fail(ACCEL_ERROR_ARGUMENT, "rows_open was not called"), error);
   return rows;
 }
@@ -60,25 +88,29 @@ static int32_t host_rows_post(void *self, uint32_t slot, uint32_t index, int64_t
                               int64_t rows, accel_plugin_error *error) {
   int32_t rc;
   accel__row_stream *s = rows_of(self, &rc, error);
-  return s ? to_plugin(accel__row_stream_post(s, slot, index, first, rows), error) : rc;
+  return s ? to_plugin(accel__row_stream_post(s, slot, weight_of(self, index), first, rows), error)
+           : rc;
 }
 
 static int32_t host_rows_wait(void *self, uint32_t slot, accel_plugin_rows *out,
                               accel_plugin_error *error) {
   int32_t rc;
   accel__row_stream *s = rows_of(self, &rc, error);
-  return s ? to_plugin(accel__row_stream_wait(s, slot, out), error) : rc;
+  if (!s) return rc;
+  tell_loaded(context_of(self), placed_of(self));
+  return to_plugin(accel__row_stream_wait(s, slot, out), error);
 }
 
 static void host_rows_release(void *self, uint32_t slot) {
-  accel__row_stream *s = ((accel_endpoint *)self)->placed.rows;
+  accel__row_stream *s = placed_of(self)->rows;
   if (s) accel__row_stream_release(s, slot);
 }
 
 static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
                               accel_plugin_error *error) {
-  const accel__source *source = ((accel_endpoint *)self)->placed.source;
-  return to_plugin(accel__source_rows_rounded(source, index, first, rows, out), error);
+  return to_plugin(
+      accel__source_rows_rounded(placed_of(self)->source, weight_of(self, index), first, rows, out),
+      error);
 }
 
 static int32_t host_rows_map(void *self, uint32_t index, int64_t first, int64_t rows,
@@ -88,7 +120,7 @@ static int32_t host_rows_map(void *self, uint32_t index, int64_t first, int64_t 
   *mapping = NULL;
   if (!q) return to_plugin(accel__no_memory(sizeof *q), error);
   const accel_status status =
-      accel__source_rows_coded(((accel_endpoint *)self)->placed.source, index, first, rows, q);
+      accel__source_rows_coded(placed_of(self)->source, weight_of(self, index), first, rows, q);
   *out = (accel_plugin_weight_view){q->data, q->scale, q->zero, q->outer};
   if (status == ACCEL_OK)
     *mapping = q;
@@ -102,34 +134,62 @@ static void host_rows_unmap(void *self, void *mapping) {
   if (mapping) accel__quantised_free(mapping);
   free(mapping);
 }
+/* a - b, of counters that another thread may move on between the two. */
+static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
   const accel__streaming *s = &ep->placed.streaming;
   accel__range_counters n = {0};
+  uint64_t runs, run_ns;
   if (!s->budget) return (accel_stream_stats){0};
+  if (ep->placed.parts) accel__parts_count_rows(ep->placed.parts, &n);
   if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
-  return (accel_stream_stats){.streaming = 1,
-                              .resident = s->resident,
-                              .staging = s->staging,
-                              .read_per_run = s->read,
-                              .least_limit = s->least,
-                              .bytes = n.bytes,
-                              .wait_seconds = 1e-9 * (double)n.wait_ns,
-                              .direct = n.direct_requests > 0};
+  accel__run_clock_read((accel__run_clock *)(uintptr_t)&ep->run_clock, &runs, &run_ns);
+  const double seconds = 1e-9 * (double)run_ns,
+               waited = 1e-9 * (double)rest(n.wait_ns, s->load.wait_ns);
+  return (accel_stream_stats){
+      .streaming = 1,
+      .resident = s->resident,
+      .staging = s->staging,
+      .read_per_run = s->read,
+      .least_limit = s->least,
+      .bytes = n.bytes,
+      .wait_seconds = 1e-9 * (double)n.wait_ns,
+      .direct = n.direct_requests > 0,
+      .load_bytes = s->load.bytes,
+      .load_seconds = 1e-9 * (double)s->load.ns,
+      .runs = runs,
+      .run_seconds = seconds,
+      .bytes_per_second = run_ns ? (double)rest(n.bytes, s->load.bytes) / seconds : 0,
+      .wait_share = run_ns ? (waited < seconds ? waited / seconds : 1) : 0};
+}
+
+accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds) {
+  uint64_t ns = 0;
+  *bytes = 0;
+  *seconds = 0;
+  accel_status status = ACCEL_OK;
+  pthread_rwlock_rdlock(&ep->in_use);
+  if (ep->placed.rows) status = accel__row_stream_read_again(ep->placed.rows, bytes, &ns);
+  pthread_rwlock_unlock(&ep->in_use);
+  *seconds = 1e-9 * (double)ns;
+  if (status != ACCEL_OK || *bytes) return status;
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s", ep->name,
+                     ep->placed.rows    ? "nothing is known of what a run reads before two have run"
+                     : ep->placed.parts ? "parts on several devices are not read alone"
+                                        : "its weights are all in memory, and nothing is read");
 }
 
 /* ---- threads, faults, cancel ---- */
 
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
-  accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
+  accel__pool_run(context_of(self)->pool, n, fn, arg);
 }
-static uint32_t host_workers(void *self) {
-  return accel__pool_width(((accel_endpoint *)self)->ctx->pool);
-}
+static uint32_t host_workers(void *self) { return accel__pool_width(context_of(self)->pool); }
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
 static int host_cancelled(void *self) {
-  const accel_params *params = &((accel_endpoint *)self)->ctx->params;
+  const accel_params *params = &context_of(self)->params;
   return params->cancel && params->cancel(params->cancel_user);
 }
 
@@ -162,9 +222,8 @@ static char *cache_key(const accel_plugin *plugin, const char *key) {
 }
 
 static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t *n) {
-  accel_endpoint *ep = self;
-  const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
+  const accel__cache *cache = accel__context_cache(context_of(self), true);
+  char *whole = cache ? cache_key(placed_of(self)->plugin, key) : NULL;
   bool found = whole && (bytes ? accel__cache_get(cache, whole, bytes, *n)
                                : accel__cache_size(cache, whole, n));
   free(whole);
@@ -172,18 +231,18 @@ static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t
 }
 
 /* What an entry belongs to, for people. */
-static void write_label(const accel_endpoint *ep, accel__buffer *label) {
-  accel__buffer_printf(label, "%s, %s, for %s (%s)", ep->name, ep->placed.precision.name,
-                       ep->placed.plugin->name, ep->placed.device_info.arch);
+static void write_label(void *self, accel__buffer *label) {
+  const accel__placed *placed = placed_of(self);
+  accel__buffer_printf(label, "%s, %s, for %s (%s)", ((accel__host_self *)self)->ep->name,
+                       placed->precision.name, placed->plugin->name, placed->device_info.arch);
 }
 
 static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part,
                               uint32_t n_part) {
-  accel_endpoint *ep = self;
-  const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
+  const accel__cache *cache = accel__context_cache(context_of(self), true);
+  char *whole = cache ? cache_key(placed_of(self)->plugin, key) : NULL;
   accel__buffer label = {0};
-  write_label(ep, &label);
+  write_label(self, &label);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
   accel__buffer_free(&label);
   free(whole);
@@ -199,18 +258,17 @@ static int32_t not_kept(accel_plugin_error *error) {
 
 static int32_t host_store_open(void *self, const char *key, const uint64_t *bytes, uint32_t n,
                                accel_plugin_store **out, accel_plugin_error *error) {
-  accel_endpoint *ep = self;
-  const accel__cache *cache = accel__context_cache(ep->ctx, true);
-  char *whole = cache ? cache_key(ep->placed.plugin, key) : NULL;
+  const accel__cache *cache = accel__context_cache(context_of(self), true);
+  char *whole = cache ? cache_key(placed_of(self)->plugin, key) : NULL;
   accel__buffer label = {0};
   if (!whole) accel__fail(ACCEL_ERROR_IO, "there is no cache of packed weights");
-  write_label(ep, &label);
+  write_label(self, &label);
   accel__cache_store *store =
       whole && !label.failed ? accel__cache_store_open(cache, whole, label.data, bytes, n) : NULL;
   accel__buffer_free(&label);
   free(whole);
   *out = (accel_plugin_store *)store;
-  if (store && ep->placed.streaming.budget) accel__cache_store_bypass(store);
+  if (store && placed_of(self)->streaming.budget) accel__cache_store_bypass(store);
   return store ? ACCEL_PLUGIN_OK : not_kept(error);
 }
 
@@ -224,9 +282,13 @@ static int32_t host_store_get(void *self, accel_plugin_store *store, uint32_t in
 static int32_t host_store_put(void *self, accel_plugin_store *store, uint32_t index,
                               const accel_plugin_part *part, uint32_t n_part,
                               accel_plugin_error *error) {
-  (void)self;
-  return accel__cache_store_put((accel__cache_store *)store, index, part, n_part) ? ACCEL_PLUGIN_OK
-                                                                                  : not_kept(error);
+  accel__cache_store *s = (accel__cache_store *)store;
+  if (!accel__cache_store_put(s, index, part, n_part)) return not_kept(error);
+  uint32_t done, all;
+  accel__cache_store_count(s, &done, &all);
+  if (placed_of(self)->streaming.budget)
+    accel__report_progress(context_of(self), "quantising", done, all);
+  return ACCEL_PLUGIN_OK;
 }
 
 static void host_store_close(void *self, accel_plugin_store *opened) {
@@ -284,14 +346,15 @@ uint64_t accel__weights_identity(const accel_endpoint *ep) {
 /* ---- profile ---- */
 
 static void host_profile(void *self, const accel_plugin_step *step) {
-  accel_endpoint *ep = self;
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel_endpoint *ep = ((accel__host_self *)self)->ep;
+  const accel__part *part = ((accel__host_self *)self)->part;
+  const accel_plugin_program *p = part ? &part->program : accel__program_view(ep->model->program);
   if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node ||
       step->entry >= p->n_entry)
     return;
   const accel_plugin_node *first = &p->node[step->node[0]];
   accel_profile_step report = {.size = sizeof report,
-                               .index = (uint32_t)step->node[0],
+                               .index = part ? part->node[step->node[0]] : (uint32_t)step->node[0],
                                .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
                                .op = accel__op_name(first->op),
                                .entry = p->entry[step->entry].name,
@@ -313,30 +376,35 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
   ep->host.profile = fn ? host_profile : NULL;
 }
 
+accel_plugin_host accel__host_for(accel__host_self *self) {
+  return (accel_plugin_host){.size = sizeof(accel_plugin_host),
+                             .abi = ACCEL_PLUGIN_ABI_NOW,
+                             .self = self,
+                             .log = host_log,
+                             .weight_map = host_weight_map,
+                             .weight_unmap = host_weight_unmap,
+                             .cache_get = host_cache_get,
+                             .cache_put = host_cache_put,
+                             .parallel = host_parallel,
+                             .workers = host_workers,
+                             .cancelled = host_cancelled,
+                             .fault = host_fault,
+                             .rows_open = host_rows_open,
+                             .rows_post = host_rows_post,
+                             .rows_wait = host_rows_wait,
+                             .rows_release = host_rows_release,
+                             .rows_read = host_rows_read,
+                             .store_open = host_store_open,
+                             .store_get = host_store_get,
+                             .store_put = host_store_put,
+                             .store_close = host_store_close,
+                             .store_stream = host_store_stream,
+                             .store_post = host_store_post,
+                             .rows_map = host_rows_map,
+                             .rows_unmap = host_rows_unmap};
+}
+
 void accel__init_host(accel_endpoint *ep) {
-  ep->host = (accel_plugin_host){.size = sizeof ep->host,
-                                 .abi = ACCEL_PLUGIN_ABI_NOW,
-                                 .self = ep,
-                                 .log = host_log,
-                                 .weight_map = host_weight_map,
-                                 .weight_unmap = host_weight_unmap,
-                                 .cache_get = host_cache_get,
-                                 .cache_put = host_cache_put,
-                                 .parallel = host_parallel,
-                                 .workers = host_workers,
-                                 .cancelled = host_cancelled,
-                                 .fault = host_fault,
-                                 .rows_open = host_rows_open,
-                                 .rows_post = host_rows_post,
-                                 .rows_wait = host_rows_wait,
-                                 .rows_release = host_rows_release,
-                                 .rows_read = host_rows_read,
-                                 .store_open = host_store_open,
-                                 .store_get = host_store_get,
-                                 .store_put = host_store_put,
-                                 .store_close = host_store_close,
-                                 .store_stream = host_store_stream,
-                                 .store_post = host_store_post,
-                                 .rows_map = host_rows_map,
-                                 .rows_unmap = host_rows_unmap};
+  ep->host_self = (accel__host_self){.ep = ep, .placed = &ep->placed};
+  ep->host = accel__host_for(&ep->host_self);
 }

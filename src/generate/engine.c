@@ -178,14 +178,33 @@ void accel__request_fail(accel__request *r, accel_status status) {
   r->outcome.finished = true;
 }
 
+/* How many tokens a sequence may have under the memory limit, as a remedy. */
+static void name_limit(const accel__run_limits *l, accel_status status) {
+  if (status != ACCEL_ERROR_LIMIT || !l->state_bytes || !l->per_token || *accel__remedy_text())
+    return;
+  const uint64_t page = l->page_rows * l->per_token,
+                 left = l->state_bytes > l->per_sequence ? l->state_bytes - l->per_sequence : 0;
+  accel__remedy(
+      status,
+      "under this memory limit a sequence has memory for %llu tokens, prompt and new ones "
+      "together: shorten the prompt, ask for fewer new tokens, or raise the limit",
+      (unsigned long long)(left / page * l->page_rows));
+}
+
 /* The request has failed alone: what it holds in the model is given back. */
 static void fail_request(accel__engine *e, accel__request *r, accel_status status) {
+  name_limit(&e->model->limits, status);
   accel__request_fail(r, status);
   for (uint32_t i = 0; i < r->progress.n_running; i++) {
     int32_t sequence = r->progress.running[i].sequence;
     if (sequence >= 0 && sequence != r->start.sequence) e->model->drop(e->model->self, sequence);
     r->progress.running[i].sequence = -1;
   }
+}
+
+static uint32_t step_tokens(const accel__engine *e) {
+  const uint32_t limit = e->model->limits.step_tokens;
+  return e->step_tokens ? e->step_tokens : limit ? limit : ACCEL__STEP_TOKENS;
 }
 
 static accel_status reserve(accel__engine *e, uint32_t n) {
@@ -251,8 +270,7 @@ static void run_group(accel__engine *e, encode_group *g) {
 /* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has;
  * others one by one. */
 static void add_to_group(accel__engine *e, encode_group *g, accel__request *r) {
-  const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS,
-                 tokens = r->input.encoder.ids.n;
+  const uint32_t most = step_tokens(e), tokens = r->input.encoder.ids.n;
   const bool alone = r->input.encoder.n_tensors > 0;
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
     run_group(e, g);
@@ -273,17 +291,49 @@ static accel_status admit(accel__engine *e, accel__request *r, encode_group *g) 
   return ACCEL_OK;
 }
 
-/* Gives every request that has none a sequence; answers how many go on. */
+/* It has a sequence, and takes part in steps. */
+static bool is_admitted(const accel__request *r) {
+  return !r->outcome.finished && r->progress.running[0].sequence >= 0;
+}
+
+/* Bytes of states that a request may come to, all its tokens generated; sequences that share pages
+ * write into copies of their last ones. */
+static uint64_t states_of(const accel__engine *e, const accel__request *r) {
+  const accel__run_limits *l = &e->model->limits;
+  const accel__generate_config *c = r->options.config;
+  const uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return ? c->num_return : 1;
+  const uint64_t own = (uint64_t)r->input.prompt.n + r->options.new_tokens,
+                 read = r->input.encodes && !r->input.prefills ? r->input.encoder.ids.n : 0,
+                 tokens = own > read ? own : read;
+  return accel__run_limits_need(l, n > 1 ? tokens + l->page_rows : tokens, n);
+}
+
+/* Gives requests that have none a sequence, in the order in which they came, as long as the states of
+ * all have memory; the first always gets one.  Answers how many take part. */
 static uint32_t admit_all(accel__engine *e) {
   encode_group g;
   uint32_t left = 0;
+  uint64_t taken = 0;
+  bool full = false;
+  const uint64_t most = e->model->limits.state_bytes;
   g.n = g.tokens = 0;
+  for (accel__request *r = e->active; most && r; r = r->next)
+    if (is_admitted(r)) taken += states_of(e, r), left++;
   for (accel__request *r = e->active; r; r = r->next) {
+    if (r->outcome.finished || is_admitted(r)) continue;
+    const uint64_t more = most ? states_of(e, r) : 0;
+    full |= most && left && (more > most || taken > most - more);
+    r->progress.waited |= full;
+    if (full) continue;
     accel_status status = admit(e, r, &g);
-    if (status != ACCEL_OK) fail_request(e, r, status);
+    if (status != ACCEL_OK)
+      fail_request(e, r, status);
+    else
+      taken += more, left++;
   }
   run_group(e, &g);
-  for (accel__request *r = e->active; r; r = r->next) left += !r->outcome.finished;
+  left = 0;
+  for (accel__request *r = e->active; r; r = r->next) left += is_admitted(r);
   return left;
 }
 
@@ -318,10 +368,10 @@ static bool prefilling(const accel__request *r) {
 /* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
  * first served. */
 static uint32_t gather(accel__engine *e, accel__request *only) {
-  uint32_t left = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, n = 0;
+  uint32_t left = step_tokens(e), n = 0;
   for (int prompts = 0; prompts < 2; prompts++)
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->outcome.finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
+      if (is_admitted(r) && prefilling(r) == (prompts == 1) && (!only || r == only)) {
         /* running sequences of one request are never split between steps */
         uint32_t need = r->progress.n_running;
         if (!prompts && left < need) left = need;
@@ -388,19 +438,24 @@ static void remove_finished(accel__engine *e) {
   }
 }
 
+/* Whether a failed step is the fault of none of its requests, and of no use to try again. */
+static bool ends_all(accel_status status) {
+  return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
+}
+
 void accel__engine_step(accel__engine *e) {
   uint32_t fed = 0;
   const uint32_t several = admit_all(e);
   accel_status status = run(e, NULL, &fed);
   if (status == ACCEL_OK) {
     deliver_scores(e, fed);
-  } else if (several > 1 && status != ACCEL_ERROR_CANCELLED && status != ACCEL_ERROR_DEVICE_LOST) {
+  } else if (several > 1 && !ends_all(status)) {
     /* each by itself: only the request that cannot be run fails, the others go on */
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->outcome.finished) step_alone(e, r);
+      if (is_admitted(r)) step_alone(e, r);
   } else {
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->outcome.finished) fail_request(e, r, status);
+      if (!r->outcome.finished && (is_admitted(r) || ends_all(status))) fail_request(e, r, status);
   }
   remove_finished(e);
 }

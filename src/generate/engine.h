@@ -99,6 +99,7 @@ typedef struct accel__request_progress {
   bool shared;                /* all of them still share the sequence of running[0]: the prompt */
   struct accel__beams *beams; /* NULL when sampling */
   uint32_t steps;             /* times that next tokens were chosen */
+  bool waited;                /* for memory of its states */
   /* joined, first token chosen, finished; milliseconds of the monotonic clock */
   double begin_ms, prefill_ms, end_ms;
 } accel__request_progress;
@@ -133,7 +134,8 @@ void accel__request_end(accel__request *r, const accel__stepper *model);
 typedef struct accel__engine {
   const accel__stepper *model;
   accel__request *active; /* in the order in which they joined */
-  uint32_t step_tokens;   /* most tokens of one run; 0: 2048.  Longer prompts are fed in parts */
+  /* Most tokens of one run; 0: the stepper's limit, else 2048.  Longer prompts are fed in parts. */
+  uint32_t step_tokens;
   /* private */
   accel__logits_scratch scratch;
   float *work; /* [vocab] */

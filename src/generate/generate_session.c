@@ -46,9 +46,19 @@ void accel__session_end(accel_session *s) {
   free(s);
 }
 
+/* A session may have forgotten its sequences with a device that was lost: they are fed again. */
+static void note_loss(accel_session *s) {
+  uint64_t length;
+  if (s->shared->ep->n_replaced && s->tokens.past_len &&
+      accel__session_length(s->shared, s->sequence, &length) == ACCEL_OK &&
+      length != s->tokens.past_len)
+    s->tokens.past_len = 0;
+}
+
 /* Makes the device hold at most `keep` tokens; states that cannot go back are forgotten and made
  * anew when needed. */
 static accel_status rewind_to(accel_session *s, uint32_t keep) {
+  note_loss(s);
   if (s->tokens.past_len <= keep) return ACCEL_OK;
   accel_status status =
       keep ? accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_TRUNCATE, s->sequence, keep)
@@ -175,6 +185,7 @@ accel_status accel__session_truncate(accel_session *s, uint32_t tokens) {
 accel_status accel__session_fork(accel_session *s, accel_session **out) {
   accel__session *shared = accel__session_share(s->shared);
   accel_session *fork = NULL;
+  note_loss(s);
   accel_status status = make(shared, &fork);
   if (status != ACCEL_OK) {
     accel__session_close(&shared);
@@ -215,6 +226,7 @@ accel_status accel__session_save(accel_session *s, const char *path) {
   void *state = NULL;
   uint64_t bytes = 0;
   accel__buffer b = {0};
+  note_loss(s);
   file_header h = {.version = 1,
                    .n = s->tokens.n,
                    .past_len = s->tokens.past_len,

@@ -264,23 +264,31 @@ static bool fails_alone(accel_status status) {
          status == ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+/* Tokens of those that may come, finished sequences as if all theirs had. */
+static void tell_progress(const accel_endpoint *ep, const accel__request *requests, uint32_t n) {
+  uint64_t done = 0, all = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t tokens = requests[i].options.new_tokens, now = requests[i].progress.steps;
+    done += requests[i].outcome.finished || now > tokens ? tokens : now;
+    all += tokens;
+  }
+  if (!requests[0].options.on_token && all)
+    accel__report_progress(ep->ctx, "generating", done, all);
+}
+
 accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
                                  accel__request *requests, uint32_t n) {
   accel_status status = ACCEL_OK;
-  uint64_t most = 0, done = 0;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     if (requests[i].outcome.finished) continue;
     status = accel__request_begin(&requests[i]);
     if (status == ACCEL_OK) accel__engine_join(engine, &requests[i]);
-    if (requests[i].options.new_tokens > most) most = requests[i].options.new_tokens;
   }
   while (status == ACCEL_OK && engine->active) {
     accel__engine_step(engine);
-    if (!requests[0].options.on_token)
-      accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
+    if (engine->active) tell_progress(ep, requests, n);
   }
-  if (!requests[0].options.on_token)
-    accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
+  tell_progress(ep, requests, n);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     if (requests[i].outcome.status == ACCEL_OK ||
@@ -373,7 +381,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n,
         r->input.encoder.ids.n && !r->input.prefills ? r->input.encoder.ids.n : r->input.prompt.n;
     result->steps = r->progress.steps > result->steps ? r->progress.steps : result->steps;
     begin = r->progress.begin_ms < begin ? r->progress.begin_ms : begin;
-    first = r->progress.prefill_ms > first ? r->progress.prefill_ms : first;
+    if (!r->progress.waited && r->progress.prefill_ms > first) first = r->progress.prefill_ms;
     end = r->progress.end_ms > end ? r->progress.end_ms : end;
   }
   result->n = all;
@@ -425,10 +433,15 @@ accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan
                                   accel__request_fn make, void *user, accel_generations **out) {
   const accel_plugin_endpoint *used = ep->placed.handle;
   accel_status status = generate(ep, plan, n, make, user, out);
-  /* under "auto" once more in fp32; a listener has heard tokens that would come again */
-  if (status == ACCEL_ERROR_NONFINITE && !params->on_token && ep->may_fall_back &&
+  /* a listener has heard tokens that would come again */
+  if (params->on_token) return status;
+  /* under "auto" once more in fp32 */
+  if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
-    status = generate(ep, plan, n, make, user, out);
+    return generate(ep, plan, n, make, user, out);
+  /* what an encoder or a picture left on a device that was lost cannot be fed again */
+  if (status == ACCEL_ERROR_DEVICE_LOST && accel__endpoint_replace_lost(ep) == ACCEL_OK)
+    return generate(ep, plan, n, make, user, out);
   return status;
 }
 

@@ -60,6 +60,27 @@ static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens
   return ACCEL_OK;
 }
 
+/* What sequences hold are tokens alone, which come with every step, too. */
+static bool feeds_again(const accel__model_stepper *s) {
+  const accel__model *m = s->session->ep->model;
+  return !m->is_encoder_decoder && !m->image_tokens;
+}
+
+/* A device was lost since the session began, and with it what cannot be fed again. */
+static accel_status check_whole(const accel__model_stepper *s) {
+  if (feeds_again(s) || s->session->ep->n_replaced == s->session->n_replaced) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_DEVICE_LOST,
+                     "%s: what the session had read was lost with a device", s->session->ep->name);
+}
+
+static accel_status run_session(accel__model_stepper *s, uint32_t entry, accel__batch *batch,
+                                const uint32_t *outputs, uint32_t n_outputs,
+                                accel__result *results) {
+  ACCEL_TRY(check_whole(s));
+  ACCEL_TRY(accel__session_run(s->session, entry, batch, outputs, n_outputs, results));
+  return check_whole(s);
+}
+
 accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                                       const accel__step_item *items, uint32_t n,
                                       const uint32_t *outputs, uint32_t n_outputs,
@@ -93,7 +114,7 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name,
                        e->name);
   batch.value[input] = s->ids;
-  return accel__session_run(s->session, entry, &batch, outputs, n_outputs, results);
+  return run_session(s, entry, &batch, outputs, n_outputs, results);
 }
 
 static accel_status run_items(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
@@ -117,6 +138,46 @@ static accel_status renew(accel__model_stepper *s, const accel__step_item *item)
   return ACCEL_OK;
 }
 
+/* After a lost part was placed anew: feeds the tokens of sequences that were forgotten again. */
+static accel_status renew_lost(accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
+  for (uint32_t i = 0; s->session->ep->n_replaced && i < n; i++) {
+    uint64_t length;
+    if (!items[i].past_len) continue;
+    ACCEL_TRY(accel__session_length(s->session, items[i].sequence, &length));
+    if (length != items[i].past_len) ACCEL_TRY(renew(s, &items[i]));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status forget(accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    ACCEL_TRY(accel__session_control(s->session, ACCEL_PLUGIN_SESSION_RESET, items[i].sequence, 0));
+  return ACCEL_OK;
+}
+
+static bool can_renew(const accel__model_stepper *s, const accel__step_item *items, uint32_t n) {
+  bool known = feeds_again(s);
+  for (uint32_t i = 0; known && i < n; i++) known = !items[i].past_len || items[i].past_total_len;
+  return known;
+}
+
+/* run_items; what a device that is lost meanwhile held is computed anew by another.  Another thread
+ * may have lost it, and placed it anew, before, during or after the run here. */
+static accel_status run_surely(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
+  enum { TRIES = 8 };
+  accel_endpoint *ep = s->session->ep;
+  if (!can_renew(s, items, n)) return run_items(s, items, n);
+  for (uint32_t i = 0;; i++) {
+    const uint32_t seen = ep->n_replaced;
+    accel_status status = renew_lost(s, items, n);
+    if (status == ACCEL_OK) status = run_items(s, items, n);
+    if (status == ACCEL_OK && ep->n_replaced == seen) return ACCEL_OK;
+    if ((status != ACCEL_OK && status != ACCEL_ERROR_DEVICE_LOST) || i == TRIES) return status;
+    if (status != ACCEL_OK) ACCEL_TRY(accel__endpoint_replace_lost(ep));
+    ACCEL_TRY(forget(s, items, n));
+  }
+}
+
 static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   accel__model_stepper *s = self;
   const int64_t turn = s->session->ep->model->generation.recompute_kv_above;
@@ -124,7 +185,7 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
     if (items[i].past_len && items[i].past_total_len &&
         (items[i].past_total_len > turn) != (items[i].total_len > turn))
       ACCEL_TRY(renew(s, &items[i]));
-  return run_items(s, items, n);
+  return run_surely(s, items, n);
 }
 
 /* An item of entry "encode": a tensor as it is, or what follows from one. */
@@ -213,8 +274,7 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
       status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
     else if (e->inputs[i].kind == ACCEL__INPUT_MROPE)
       status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
-  if (status == ACCEL_OK)
-    status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);
+  if (status == ACCEL_OK) status = run_session(s, (uint32_t)s->encode, &batch, &first, 1, &result);
   if (status == ACCEL_OK && items[0].scores)
     memcpy(items[0].scores, result.data, s->stepper.vocab * sizeof(float));
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
@@ -222,9 +282,15 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   return status;
 }
 
+/* A sequence that was forgotten is fed again by the next step, and so is its copy. */
 static accel_status copy(void *self, int32_t from, int32_t to) {
-  return accel__session_control(((accel__model_stepper *)self)->session, ACCEL_PLUGIN_SESSION_COPY,
-                                from, to);
+  accel__model_stepper *s = self;
+  const accel_status status =
+      accel__session_control(s->session, ACCEL_PLUGIN_SESSION_COPY, from, to);
+  if (status != ACCEL_ERROR_ARGUMENT || !s->session->ep->n_replaced || !feeds_again(s))
+    return status;
+  accel__clear_error();
+  return ACCEL_OK;
 }
 static void drop(void *self, int32_t sequence) {
   accel__session_drop(((accel__model_stepper *)self)->session, sequence);
@@ -248,6 +314,7 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
                                 .encode = accel__endpoint_entry(ep, "encode"),
                                 .stepper = {.self = out,
                                             .vocab = (size_t)last->c,
+                                            .limits = ep->placed.limits,
                                             .step = step,
                                             .copy = copy,
                                             .drop = drop,

@@ -8,6 +8,7 @@
 #ifndef ACCEL_GENERATE_STEPPER_H
 #define ACCEL_GENERATE_STEPPER_H
 
+#include "dispatch/run_limits.h"
 #include "generate/generate_config.h"
 
 enum { ACCEL__STEP_TOKENS = 2048 /* of prompts in one step: longer ones go in pieces */ };
@@ -50,6 +51,7 @@ typedef struct accel__step_item {
 typedef struct accel__stepper {
   void *self;
   size_t vocab;
+  accel__run_limits limits; /* {0}: none */
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
   /* Runs the encoder for sequences that have nothing yet, or a decoder over ids and the pictures

@@ -260,6 +260,9 @@ static accel_status why_unusable(const accel__entry *e) {
 }
 
 accel_status accel__device_test(accel__hardware *h, accel__device *device) {
+  for (uint32_t i = 0; device->parts && i < device->parts->n; i++)
+    ACCEL_TRY(accel__device_test(h, device->parts->device[i]));
+  if (device->parts) return ACCEL_OK;
   accel__entry *e = (accel__entry *)device;
   pthread_mutex_lock(&h->lock);
   accel_status status = accel__test_entry(h, e, 0);
@@ -270,6 +273,9 @@ accel_status accel__device_test(accel__hardware *h, accel__device *device) {
 
 accel_status accel__device_test_precision(accel__hardware *h, accel__device *device,
                                           const char *precision) {
+  for (uint32_t i = 0; device->parts && i < device->parts->n; i++)
+    ACCEL_TRY(accel__device_test_precision(h, device->parts->device[i], precision));
+  if (device->parts) return ACCEL_OK;
   accel__entry *e = (accel__entry *)device;
   const char *name = accel__registry_precision_name(precision);
   int proof = 0;
@@ -308,8 +314,28 @@ static void lower_by_sysfs(const accel__hardware *h, const accel__entry *e,
   if (m->budget > m->free) m->budget = m->free;
 }
 
+static accel_status memory_of_parts(accel__hardware *h, const accel__device_parts *parts,
+                                    accel_plugin_memory *out) {
+  *out = (accel_plugin_memory){.size = sizeof *out};
+  for (uint32_t i = 0; i < parts->n; i++) {
+    accel_plugin_memory one = {.size = sizeof one};
+    bool seen = false;
+    for (uint32_t k = 0; k < i; k++)
+      seen |= parts->device[k] == parts->device[i] ||
+              (parts->device[i]->card && parts->device[k]->card == parts->device[i]->card);
+    if (seen) continue;
+    ACCEL_TRY(accel__device_memory(h, parts->device[i], &one));
+    out->total += one.total;
+    out->free += one.free;
+    out->budget += one.budget;
+    out->shared_with_host += one.shared_with_host;
+  }
+  return ACCEL_OK;
+}
+
 accel_status accel__device_memory(accel__hardware *h, const accel__device *device,
                                   accel_plugin_memory *out) {
+  if (device->parts) return memory_of_parts(h, device->parts, out);
   const accel__entry *e = (const accel__entry *)device;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = ACCEL_PLUGIN_OK;

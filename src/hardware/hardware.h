@@ -32,6 +32,7 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
+#include "hardware/device_parts.h"
 #include "weights/cache.h"
 
 typedef struct accel__hardware accel__hardware;
@@ -60,18 +61,30 @@ accel_status accel__hardware_create(const accel__hardware_params *params, accel_
 /* NULL-safe; devices, names and tables die with it, loaded code stays */
 void accel__hardware_destroy(accel__hardware **hardware);
 
-/* One device of a loaded plugin, or one kind of hardware that is not there.  Lives until
+struct accel__device;
+/* The devices that one model is placed over, first layers first. */
+typedef struct accel__device_parts {
+  uint32_t n;
+  struct accel__device *device[ACCEL__MAX_PARTS];          /* plain ones; one may come twice */
+  int32_t first[ACCEL__MAX_PARTS], last[ACCEL__MAX_PARTS]; /* layers; -1: left to the planner */
+} accel__device_parts;
+
+/* One device of a loaded plugin, several that a model is placed over, or one kind of hardware that is
+ * not there.  Lives until
  * accel__hardware_destroy, also across a refresh.  `tested`, `usable`, `reason` and `remedy` of
  * info change when accel__device_test runs. */
 typedef struct accel__device {
   accel_device_info info; /* as the public header has it; info.name is "rocm:0" */
-  /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there */
+  /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there, and
+   * of several devices */
   const accel_plugin *plugin;
   const char *plugin_path;   /* the plugin's file; "" when there is none */
   uint32_t index;            /* the plugin's number of the device */
   accel_plugin_device facts; /* as the plugin gave them */
   /* the same for all routes to one physical card; 0: not known to share */
   uint32_t card;
+  /* NULL: one device.  Else info.name is "vulkan:0=0-11+cpu=12-33", facts has what all of them have */
+  const accel__device_parts *parts;
 } accel__device;
 
 /* The answer to a device string. */
@@ -96,6 +109,7 @@ typedef struct accel__choice {
  *   rocm:ID           by its id (PCI address or UUID),
  *   vulkan:NAME       or by a part of its name
  *   pci:ADDRESS       every route to the card at that address; "0000:" may be left off
+ *   A+B, A=0-3+B=4-7  one model over the first device of each name (device_parts.h)
  *
  * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd is rocm
  * and hip, nvidia is cuda ...
@@ -119,7 +133,7 @@ accel_status accel__device_test(accel__hardware *hardware, accel__device *device
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device,
                                           const char *precision);
 
-/* Memory now, in bytes; 0: not known.  Real AMD cards: total and free are the smaller of what the
+/* Memory now, in bytes; 0: not known.  Of several devices: the sum, each card once.  Real AMD cards: total and free are the smaller of what the
  * driver and sysfs say (other programs' use counts).  CPU and software devices: no more than the
  * memory cgroup of this process (a container's limit) leaves. */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,

@@ -136,6 +136,8 @@ struct accel__hardware {
   size_t n_entries, entries_capacity;
   accel__entry **absent; /* rows for hardware that is not there; after detection */
   size_t n_absent;
+  accel__device **composite; /* devices with parts that were asked for */
+  size_t n_composites, composites_capacity;
   accel__vendors *vendors; /* NULL until asked for */
 };
 
@@ -252,5 +254,10 @@ static inline const char *accel__or_empty(const char *text) { return text ? text
   } while (0)
 void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity,
                            size_t size);
+
+/* ---- composite.c ---- */
+/* The device that stands for these parts; the same for the same parts. */
+accel_status accel__composite_of(accel__hardware *h, const accel__device_parts *parts,
+                                 accel__device **out);
 
 #endif

@@ -297,7 +297,7 @@ static void suggest(accel__hardware *h, const char *head) {
               "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, "
               "rocm[:N], cuda[:N], opencl[:N], "
               "vulkan[:N] or "
-              "the name of a plugin",
+              "the name of a plugin, or several joined by '+'",
               head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
@@ -344,6 +344,38 @@ static accel_status follow(answer *a, const wish *w) {
   return want_plugin(a, w);
 }
 
+/* One model over the first device of each name. */
+static accel_status want_parts(answer *a, const accel__parts_spelling *s) {
+  accel__device_parts parts = {.n = s->n};
+  accel__device *device;
+  for (uint32_t i = 0; i < s->n; i++) {
+    answer one = {.h = a->h, .arena = a->arena};
+    wish w;
+    ACCEL_TRY(read_wish(a->h, s->part[i].name, s->part[i].n_name, &w));
+    ACCEL_TRY(follow(&one, &w));
+    for (size_t k = 0; !one.n && k < one.n_reasons; k++) ACCEL_TRY(say(a, one.reason[k]));
+    if (!one.n) {
+      a->remedy = one.remedy;
+      return ACCEL_OK;
+    }
+    parts.device[i] = one.device[0];
+    parts.first[i] = s->part[i].first;
+    parts.last[i] = s->part[i].last;
+  }
+  ACCEL_TRY(accel__composite_of(a->h, &parts, &device));
+  ACCEL_PUSH(a->arena, a->device, a->n, a->n_capacity, device);
+  return ACCEL_OK;
+}
+
+static accel_status follow_element(answer *a, const char *text, size_t n) {
+  accel__parts_spelling parts;
+  wish w;
+  ACCEL_TRY(accel__parts_parse(text, n, &parts));
+  if (parts.n) return want_parts(a, &parts);
+  ACCEL_TRY(read_wish(a->h, text, n, &w));
+  return follow(a, &w);
+}
+
 /* What could be used instead, for a demand that cannot be met; the processor last. */
 static void list_usable(answer *a, accel__buffer *out) {
   if (accel__know_all(a->h) != ACCEL_OK) return;
@@ -380,12 +412,10 @@ static accel_status choose(answer *a, const char *wanted) {
                        MAX_WANTED);
   for (const char *at = wanted;; at++) {
     size_t n = strcspn(at, ",");
-    wish w;
     if (++n_elements > MAX_ELEMENTS)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': more than %d names", wanted,
                          MAX_ELEMENTS);
-    ACCEL_TRY(read_wish(a->h, at, n, &w));
-    ACCEL_TRY(follow(a, &w));
+    ACCEL_TRY(follow_element(a, at, n));
     at += n;
     if (!*at) break;
   }

@@ -84,6 +84,18 @@ static char *format_name(accel__program *p, const char *format, va_list args) {
   return accel__arena_string(&p->arena, text);
 }
 
+/* A component of the path is a number. */
+static bool is_numbered(const char *path) {
+  for (const char *at = path; at != NULL; at = strchr(at, '.')) {
+    if (*at == '.') at++;
+    const size_t digits = strspn(at, "0123456789");
+    if (digits > 0 && (at[digits] == '.' || at[digits] == '\0')) return true;
+  }
+  return false;
+}
+
+uint32_t accel__program_layers(const accel__program *p) { return p->n_layer; }
+
 void accel__at(accel__program *p, uint32_t stage, const char *format, ...) {
   if (p->status != ACCEL_OK) return;
   va_list args;
@@ -96,6 +108,7 @@ void accel__at(accel__program *p, uint32_t stage, const char *format, ...) {
   }
   p->path = path;
   p->stage = stage;
+  if (stage > p->n_layer && is_numbered(path)) p->n_layer = stage;
 }
 
 /* `base` itself the first time it is asked for, then base.2, base.3 ... */

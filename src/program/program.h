@@ -83,6 +83,9 @@ uint32_t accel__rank(const accel__program *p, accel__tensor t);
 accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t axis);
 /* Names the next nodes' results and stages: path "encoder.layer.3.attention", stage 4. */
 void accel__at(accel__program *p, uint32_t stage, const char *format, ...) ACCEL_PRINTF(3, 4);
+/* The last stage whose path has a number ("layers.11"), so that stages 1 .. this one are layers as a
+ * user counts them; stage 0 is what comes before them, and later stages what comes behind. */
+uint32_t accel__program_layers(const accel__program *p);
 void accel__name(accel__program *p, accel__tensor t, const char *format, ...) ACCEL_PRINTF(3, 4);
 
 /* State of sessions (KV, conv, SSM); name copied.  accel__with_state gives it to the next node. */

@@ -40,6 +40,7 @@ struct accel__program {
   accel__map weights; /* weight name -> weight index */
   const char *path;   /* of accel__at */
   uint32_t stage;
+  uint32_t n_layer;   /* accel__program_layers */
   int32_t next_state; /* of accel__with_state; -1 none */
 };
 

@@ -624,9 +624,10 @@ accel_status accel__whisper_run(accel_endpoint *ep, const accel__whisper_plan *p
                                 accel__arena *arena, accel__whisper_transcript *out) {
   const accel_plugin_endpoint *used = ep->placed.handle;
   accel_status status = attempt(ep, plan, load, user, n, arena, out);
-  /* under "auto" once more in fp32 */
-  if (status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&
-      accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+  /* under "auto" once more in fp32; on another device where one was lost */
+  if ((status == ACCEL_ERROR_NONFINITE && ep->may_fall_back &&
+       accel__endpoint_fall_back(ep, used) == ACCEL_OK) ||
+      (status == ACCEL_ERROR_DEVICE_LOST && accel__endpoint_replace_lost(ep) == ACCEL_OK))
     status = attempt(ep, plan, load, user, n, arena, out);
   return status;
 }

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "dispatch/locate.h"
+#include "dispatch/parts.h"
 #include "dispatch/precision.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
@@ -93,6 +94,19 @@ static void log_unexpected(accel_endpoint *ep) {
   accel__arena_free(&arena);
 }
 
+/* The registry lists the model for the hardware that it is on; of several devices, for each. */
+static bool is_listed(const accel_endpoint *ep, const accel__registry_model *entry) {
+  const accel__parts *parts = ep->placed.parts;
+  const accel_plugin *plugin = parts ? accel__parts_plugin(parts, 0) : ep->placed.plugin;
+  bool listed = true;
+  for (uint32_t k = 1; listed && plugin; k++) {
+    const char *hardware = accel__registry_hardware_name(plugin->name);
+    listed = hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
+    plugin = parts ? accel__parts_plugin(parts, k) : NULL;
+  }
+  return listed;
+}
+
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry) {
   accel__place_request request = {.device =
@@ -112,9 +126,7 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params,
   if (params->kv_cache && !(ep->kv_cache = accel__arena_string(&ep->arena, params->kv_cache)))
     return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__endpoint_place(ep, &request));
-  const char *hardware = accel__registry_hardware_name(ep->placed.plugin->name);
-  ep->placement.listed =
-      entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
+  ep->placement.listed = entry && is_listed(ep, entry);
   return ACCEL_OK;
 }
 
@@ -210,10 +222,10 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
     accel__endpoint_free(ep);
     return status;
   }
-  pthread_mutex_lock(&ctx->lock);
+  pthread_mutex_lock(&ctx->endpoints_lock);
   ep->next = ctx->endpoints;
   ctx->endpoints = ep;
-  pthread_mutex_unlock(&ctx->lock);
+  pthread_mutex_unlock(&ctx->endpoints_lock);
   *out = ep;
   return ACCEL_OK;
 }
@@ -222,12 +234,12 @@ void accel__close(accel_endpoint **endpoint) {
   accel_endpoint *ep = *endpoint;
   *endpoint = NULL;
   accel__queue_free(ep->queue);
-  pthread_mutex_lock(&ep->ctx->lock);
+  pthread_mutex_lock(&ep->ctx->endpoints_lock);
   for (accel_endpoint **link = &ep->ctx->endpoints; *link; link = &(*link)->next)
     if (*link == ep) {
       *link = ep->next;
       break;
     }
-  pthread_mutex_unlock(&ep->ctx->lock);
+  pthread_mutex_unlock(&ep->ctx->endpoints_lock);
   accel__endpoint_free(ep);
 }

@@ -1,7 +1,8 @@
 /* fit_report.c - accel_fit: every device and precision asked what a model would take. */
 #include "verify/fit_report.h"
-#include "dispatch/fit.h"
+#include "dispatch/planner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ typedef struct asking {
   uint32_t usual;
   uint32_t new_tokens;
   uint64_t tables; /* bytes of the tokenizer */
+  bool times;      /* they are wanted */
 } asking;
 
 static const char *keep(asking *a, const char *text) {
@@ -44,7 +46,26 @@ static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
                            .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
 
-static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_record *r) {
+static accel_status write_parts(asking *a, const accel__fit *f, accel_fit_record *r) {
+  accel_fit_part *part = accel__arena_array(a->arena, f->n_part + 1u, sizeof *part);
+  if (!part) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < f->n_part; i++)
+    part[i] = (accel_fit_part){.device = keep(a, f->part[i].device->info.name),
+                               .first_layer = f->part[i].first_layer,
+                               .last_layer = f->part[i].last_layer,
+                               .fits = f->part[i].fits,
+                               .streams = f->part[i].streaming.budget != 0,
+                               .weights = f->part[i].weights,
+                               .total = f->part[i].total,
+                               .available = f->part[i].limit};
+  r->n_part = f->n_part;
+  r->part = f->n_part ? part : NULL;
+  return ACCEL_OK;
+}
+
+static void write_numbers(const accel__plan *plan, uint64_t process, accel_fit_record *r) {
+  const accel__fit *f = &plan->fit;
+  r->at_once = plan->at_once;
   r->fits = f->fits;
   r->weights = f->estimate.weights;
   r->weights_in_file = f->estimate.in_file;
@@ -57,31 +78,75 @@ static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_recor
   r->available = f->limit;
   r->tokenizer = f->tables;
   r->resident = f->of_process && process ? process + f->total : 0;
-  r->streams = f->streaming.budget != 0;
+  r->streams = f->fits && f->streaming.budget;
   r->stream_least = f->streaming.least;
   r->stream_resident = f->streaming.resident;
   r->stream_staging = f->streaming.staging;
   r->stream_read = f->streaming.read;
 }
 
+/* What would fit, one behind the other. */
+static void add_advice(asking *a, accel_fit_record *r, const char *text) {
+  char *both = accel__arena_printf(a->arena, "%s%s%s", r->advice, *r->advice ? ", or " : "", text);
+  if (both) r->advice = both;
+}
+
 /* The largest batch, then length, that fits, halving; none when the weights alone are too much. */
-static void advise_less(asking *a, const accel__device *device,
-                        const accel_plugin_precision *precision, const accel__source *source,
-                        accel_fit_record *r) {
+static void advise_less(asking *a, const accel__plan_for *to, accel_fit_record *r) {
   uint32_t batch = a->report->batch, seq = a->report->seq;
-  accel__fit f = {0};
-  while (!f.fits && batch * (uint64_t)seq > 1) {
+  char text[128];
+  accel__plan plan = {0};
+  while (!plan.fit.fits && batch * (uint64_t)seq > 1) {
     if (batch > 1)
       batch /= 2;
     else
       seq /= 2;
     accel__fit_work work = work_of(a, batch, seq);
-    if (accel__fit_estimate(a->ep, device, precision, source, &work, &f) != ACCEL_OK) return;
+    if (accel__plan_make(to, &work, &plan) != ACCEL_OK) return;
   }
-  char *text =
-      f.fits ? accel__arena_printf(a->arena, "batch %u of %u %s fits", batch, seq, a->report->unit)
-             : NULL;
-  if (text) r->advice = text;
+  snprintf(text, sizeof text, "batch %u of %u %s fits", batch, seq, a->report->unit);
+  if (plan.fit.fits) add_advice(a, r, text);
+}
+
+/* The smallest memory limit that is enough for the work, where one was given. */
+static void advise_limit(asking *a, const accel__plan_for *to, const accel__fit_work *work,
+                         accel_fit_record *r) {
+  uint64_t limit;
+  char text[64];
+  if (accel__context_memory_limit(a->ep->ctx, &limit) != ACCEL_OK || !limit) return;
+  const uint64_t bytes = accel__plan_least_limit(to, work, limit);
+  if (!bytes) return;
+  snprintf(text, sizeof text, "--memory %lluM",
+           (unsigned long long)((bytes + (1 << 20) - 1) >> 20));
+  add_advice(a, r, text);
+}
+
+static accel_status write_times(const accel__plan_for *to, const accel__plan *plan,
+                                const accel__fit_work *work, accel_fit_record *r) {
+  accel__plan_times times;
+  ACCEL_TRY(accel__plan_times_of(to, plan, work, &times));
+  r->disk_bytes_per_second = times.disk;
+  r->compute_seconds = times.compute;
+  r->seconds_per_token = times.token;
+  r->seconds_to_first = times.first;
+  return ACCEL_OK;
+}
+
+/* A record of a precision that the device runs. */
+static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_record *r) {
+  accel__plan plan;
+  accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
+  ACCEL_TRY(accel__plan_make(to, &work, &plan));
+  write_numbers(&plan, a->report->process, r);
+  ACCEL_TRY(write_parts(a, &plan.fit, r));
+  if (!plan.fit.fits) {
+    if (*plan.fit.not_kept) add_advice(a, r, plan.fit.not_kept);
+    advise_limit(a, to, &work, r);
+    advise_less(a, to, r);
+  }
+  /* one in software would take minutes to say that it is slow */
+  const bool counts = to->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE;
+  return a->times && counts ? write_times(to, &plan, &work, r) : ACCEL_OK;
 }
 
 static accel_status ask(asking *a, const accel__device *device, const char *name,
@@ -89,7 +154,6 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
   accel__arena arena = {0};
   accel_plugin_precision precision;
   accel__source *source = NULL;
-  accel__fit f;
   *r = (accel_fit_record){
       .device = keep(a, device->info.name), .precision = keep(a, name), .fits = -1, .advice = ""};
   accel_status status =
@@ -97,16 +161,8 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
                                 a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
   if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
-  accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
-  if (status == ACCEL_OK)
-    status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
-  if (status == ACCEL_OK) {
-    write_numbers(&f, a->report->process, r);
-    if (*f.not_kept)
-      r->advice = keep(a, f.not_kept);
-    else if (!f.fits)
-      advise_less(a, device, &precision, source, r);
-  }
+  const accel__plan_for to = {a->ep, device, &precision, source};
+  if (status == ACCEL_OK) status = plan_one(a, &to, r);
   r->reason = status == ACCEL_OK ? "" : keep(a, accel__message());
   accel__source_free(&source);
   accel__arena_free(&arena);
@@ -128,10 +184,11 @@ static void advise_other(asking *a, accel_fit_record *r) {
     if (!best || (same && !best_same) || (same == best_same && all[i].weights > best->weights))
       best = &all[i];
   }
-  char *text = best ? accel__arena_printf(a->arena, "%s%s%s on %s fits", r->advice,
-                                          *r->advice ? ", or " : "", best->precision, best->device)
-                    : NULL;
-  if (text) r->advice = text;
+  char text[128];
+  if (best) {
+    snprintf(text, sizeof text, "%s on %s fits", best->precision, best->device);
+    add_advice(a, r, text);
+  }
   if (!*r->advice) r->advice = "a device with more memory, or a smaller model";
 }
 
@@ -240,6 +297,7 @@ accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_pa
   if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   a.arena = accel__task_arena(a.report);
   a.new_tokens = params->new_tokens;
+  a.times = params->times != 0;
   /* before other devices' drivers are in the process's memory */
   accel_status status = open_dry(ctx, model, params, &a);
   if (status == ACCEL_OK) status = devices_of(ctx, params->device, &devices);

@@ -75,6 +75,8 @@ void accel__cache_store_bypass(accel__cache_store *s);
 void accel__cache_store_segment(const accel__cache_store *s, uint32_t index,
                                 accel__cache_segment *out);
 const char *accel__cache_store_path(const accel__cache_store *s);
+/* Segments that are there, and all. */
+void accel__cache_store_count(const accel__cache_store *s, uint32_t *there, uint32_t *all);
 /* A segment is read, by whatever way, as something else than was written: when it is damaged in the
  * file, it is missing from now on.  true: it is. */
 bool accel__cache_store_recheck(accel__cache_store *s, uint32_t index);

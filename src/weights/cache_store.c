@@ -147,6 +147,11 @@ void accel__cache_store_segment(const accel__cache_store *s, uint32_t index,
   *out = s->file.segment[index];
 }
 
+void accel__cache_store_count(const accel__cache_store *s, uint32_t *there, uint32_t *all) {
+  *there = accel__cache_file_count(&s->file);
+  *all = s->file.n;
+}
+
 const char *accel__cache_store_path(const accel__cache_store *s) { return s->path; }
 
 bool accel__cache_store_get(accel__cache_store *s, uint32_t index, void *out) {

@@ -33,4 +33,10 @@ void accel__row_stream_release(accel__row_stream *s, uint32_t slot);
 /* Of the reader; what was computed instead counts as segments and bytes. */
 void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out);
 
+/* What is posted from here on belongs to another run. */
+void accel__row_stream_mark(accel__row_stream *s);
+/* Reads once more what was posted between the last two marks, through a reader of its own that is as
+ * large, and computes nothing.  *bytes and *ns: 0 where nothing was posted. */
+accel_status accel__row_stream_read_again(accel__row_stream *s, uint64_t *bytes, uint64_t *ns);
+
 #endif

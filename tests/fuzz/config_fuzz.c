@@ -6,11 +6,26 @@
 #include <string.h>
 
 #include "models/model_build.h"
+#include "program/cut.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void require(int condition) {
   if (!condition) abort(); /* a finding */
+}
+
+/* Cut behind a stage that the input chooses, both parts are valid, or the refusal has a message. */
+static void cut(const accel_plugin_program *p, size_t size) {
+  accel__arena arena = {0};
+  accel__part part[2];
+  if (p->n_stage < 2) return;
+  const uint32_t last[2] = {(uint32_t)(size % (p->n_stage - 1)), p->n_stage - 1};
+  if (accel__program_cut(p, last, 2, &arena, part) == ACCEL_OK)
+    require(accel__program_validate(&part[0].program) == ACCEL_OK &&
+            accel__program_validate(&part[1].program) == ACCEL_OK);
+  else
+    require(accel__message()[0] != '\0');
+  accel__arena_free(&arena);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -30,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     accel__buffer text = {0};
     accel__program_text(p, &text);
     accel__buffer_free(&text);
+    cut(p, size);
   } else {
     require(model == NULL && accel__message()[0] != '\0');
   }

@@ -1,166 +1,57 @@
-#!/usr/bin/env python3
-"""Makes the rerankers and the language-model embedders of tests/fixtures/tasks (see make_task_goldens.py, whose tokenizers and helpers they share):
+"""Cases of the rank test of accel bench --compare, for tests/unit/bench_stats_test.c: tests/fixtures/bench/rank_tests.json.
 
-    python3 tests/goldens/make_rank_goldens.py [name ...]
-
-    rerank_*   sentence_transformers.CrossEncoder.rank for models with a head of one label; for language models what the Qwen3-Reranker card's code
-               does (prompt, truncation, softmax over the logits of "no" and "yes" behind the last token), written here from what it says
-    st_qwen3   SentenceTransformer.encode of a decoder: last token, the end-of-text token added by the tokenizer, instructions as prompts
-    classify_* text-classification pipeline of decoders, with and without a pad token
-"""
+Needs scipy: mannwhitneyu (exact without ties up to 20 values a side, else asymptotic with continuity) and false_discovery_control.  Intervals of the ratio
+are those of R's wilcox.test: from the distribution of U, here counted by its recursion."""
+import functools
 import json
-import sys
+import os
+import random
 
-import numpy as np
-import torch
-import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+import scipy
+from scipy.stats import false_discovery_control, mannwhitneyu
 
-import make_task_goldens as tasks
-
-QUERY = "Where does Ada Lovelace live?"
-DOCUMENTS = tasks.TEXTS + ["Ada Lovelace lives in London.", "naïve Straße", "Paris is the capital of France, Berlin that of Germany."]
-HEAD = ('<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be '
-        '"yes" or "no".<|im_end|>\n<|im_start|>user\n')
-TAIL = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+PLACE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures", "bench", "rank_tests.json")
 
 
-def chat_bpe():
-    """Byte-level BPE as Qwen has it: no token in front, end-of-text behind."""
-    tok = Tokenizer(models.BPE())
-    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    corpus = tasks.TRAINING + ["yes"] * 30 + ["no"] * 30 + [HEAD, TAIL, INSTRUCTION, "<Instruct>: <Query>: <Document>: "]
-    tok.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=420, special_tokens=special, show_progress=False,
-                                                        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    tok.add_tokens([AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False)])
-    tok.post_processor = processors.TemplateProcessing(single="$A <|endoftext|>", pair="$A <|endoftext|> $B:1 <|endoftext|>:1",
-                                                       special_tokens=[("<|endoftext|>", 0)])
-    tok.decoder = decoders.ByteLevel()
-    return tok
+@functools.lru_cache(None)
+def orders(n, m, u):
+    if u < 0:
+        return 0
+    if n == 0 or m == 0:
+        return int(u == 0)
+    return orders(n - 1, m, u - m) + orders(n, m - 1, u)
 
 
-def without_end():
-    tok = Tokenizer.from_file(str(tasks.trained("chat", chat_bpe)))
-    tok.post_processor = processors.ByteLevel(trim_offsets=False)
-    return tok
+def interval(a, b):
+    ratios = sorted(y / x for x in a for y in b)
+    n, m = len(a), len(b)
+    middle = (ratios[(n * m - 1) // 2] + ratios[n * m // 2]) / 2
+    if n <= 20 and m <= 20:
+        total, below, k = sum(orders(n, m, u) for u in range(n * m + 1)), 0, 0
+        while (below + orders(n, m, k)) / total <= 0.025:
+            below += orders(n, m, k)
+            k += 1
+    else:
+        k = int(max(0, n * m / 2 - 1.959963984540054 * (n * m * (n + m + 1) / 12) ** 0.5))
+    k = max(k, 1)
+    return middle, ratios[k - 1], ratios[n * m - k]
 
 
-tasks.TOKENIZERS["chat"] = (chat_bpe, dict(tokenizer_class="PreTrainedTokenizerFast"))
-tasks.TOKENIZERS["chat_plain"] = (without_end, dict(tokenizer_class="PreTrainedTokenizerFast"))
-SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, bos_token_id=0, eos_token_id=2)
-
-
-def write_decoder(name, tokenizer, cls, max_length=64, pad="<|endoftext|>", **config):
-    """Like tasks.write_model, for decoders; `pad` None: no pad token anywhere."""
-    directory = tasks.ROOT / name
-    tasks.shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    tok = Tokenizer.from_file(str(tasks.trained(tokenizer, tasks.TOKENIZERS[tokenizer][0])))
-    tok.save(str(directory / "tokenizer.json"), pretty=False)
-    special = dict(eos_token="<|im_end|>") | ({"pad_token": pad} if pad else {})
-    (directory / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_length, **special}, indent=1) + "\n")
-    made = getattr(transformers, cls)
-    config = {**SMALL, "vocab_size": tok.get_vocab_size() + 3, "max_position_embeddings": 512, **({"pad_token_id": 0} if pad else {}), **config}
-    config.pop("head_dim", None) if not hasattr(made.config_class(), "head_dim") else None
-    model = made(made.config_class(**config))
-    tasks.randomise(model)
-    for part in ("score", "lm_head"):
-        if hasattr(model, part):
-            with torch.no_grad():
-                getattr(model, part).weight.mul_(3)
-    model.eval().save_pretrained(directory)
-    text = json.loads((directory / "config.json").read_text())
-    text.pop("transformers_version", None)
-    (directory / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
-    (directory / "generation_config.json").unlink(missing_ok=True)
-    return directory
-
-
-# ---- rerankers ----
-
-def rank_cases(model, name, more=()):
-    cases = []
-    for args, how in [([], {}), (["--top-k", "3"], {"top_k": 3}), (["--function", "none"], {"activation_fn": torch.nn.Identity()}), *more]:
-        want = model.rank(QUERY, DOCUMENTS, **how)
-        distinct = [w["score"] for w in want if w["corpus_id"] != 8]  # document 8 repeats document 0
-        tasks.refuse_ties(name, distinct)
-        cases.append({"args": [QUERY, *args], "input": DOCUMENTS, "want": [{"document": w["corpus_id"], "score": w["score"]} for w in want]})
-    return cases
-
-
-def cross_encoder(name, tokenizer="uncased", cls="BertForSequenceClassification", activation=None, saved=False, **config):
-    from sentence_transformers import CrossEncoder
-    directory = tasks.fresh(name, tokenizer, cls, max_length=32, num_labels=1, head_scale=1.0, **config)
-    if activation:
-        text = json.loads((directory / "config.json").read_text()) | activation
-        (directory / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
-    model = CrossEncoder(str(directory), device="cpu")
-    if saved:  # as sentence-transformers itself writes it: with modules.json
-        tasks.shutil.rmtree(directory)
-        model.save_pretrained(str(directory), create_model_card=False)
-        tasks.compact(directory)
-        model = CrossEncoder(str(directory), device="cpu")
-    tasks.write_golden(directory, "rerank", rank_cases(model, name))
-
-
-def card_scores(directory, instruction=None, max_length=8192):
-    tok = transformers.AutoTokenizer.from_pretrained(directory, padding_side="left")
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
-    head, tail = tok.encode(HEAD, add_special_tokens=False), tok.encode(TAIL, add_special_tokens=False)
-    no, yes = tok.convert_tokens_to_ids("no"), tok.convert_tokens_to_ids("yes")
-    scores = []
-    for document in DOCUMENTS:
-        text = f"<Instruct>: {instruction or INSTRUCTION}\n<Query>: {QUERY}\n<Document>: {document}"
-        ids = head + tok(text, truncation="longest_first", max_length=max_length - len(head) - len(tail))["input_ids"] + tail
-        with torch.no_grad():
-            last = model(input_ids=torch.tensor([ids])).logits[0, -1]
-        scores.append((torch.log_softmax(torch.stack([last[no], last[yes]]), 0)[1].exp().item(), (last[yes] - last[no]).item()))
-    return scores
-
-
-def language_model(name, cls="Qwen3ForCausalLM"):
-    directory = write_decoder(name, "chat_plain", cls, max_length=512)
-    cases = []
-    for args, column, how in [([], 0, {}), (["--function", "none"], 1, {}), (["--instruction", "Find the city"], 0, {"instruction": "Find the city"}),
-                              (["--max-length", "330"], 0, {"max_length": 330})]:
-        scores = card_scores(directory, **({"max_length": 512} | how))
-        order = sorted(range(len(scores)), key=lambda i: (-scores[i][column], i))
-        tasks.refuse_ties(name, [scores[i][column] for i in order if i != 8])
-        cases.append({"args": [QUERY, *args], "input": DOCUMENTS, "want": [{"document": i, "score": scores[i][column]} for i in order]})
-    tasks.write_golden(directory, "rerank", cases)
-
-
-# ---- embedders ----
-
-def embedder(name, cls="Qwen3Model"):
-    from sentence_transformers import SentenceTransformer
-    directory = write_decoder(name, "chat", cls, max_length=128)
-    prompts = {"prompts": {"query": f"Instruct: {INSTRUCTION}\nQuery:", "document": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    tasks.write_modules(directory, "", [("Pooling", tasks.old_pooling("lasttoken", include_prompt=True)), ("Normalize", None)], None, prompts, False)
-    model = SentenceTransformer(str(directory), device="cpu")
-    some = tasks.TEXTS
-    tasks.write_golden(directory, "embed", tasks.encode_cases(model, [
-        ([], {}, some), (["--prompt-name", "query"], {"prompt_name": "query"}, some), (["--prompt-name", "document"], {"prompt_name": "document"}, some),
-        (["--prompt", "Instruct: Find\nQuery:"], {"prompt": "Instruct: Find\nQuery:"}, some)]))
-
-
-def fixtures():
-    yield "rerank_bert", cross_encoder
-    yield "rerank_roberta", lambda name: cross_encoder(name, "bpe", "RobertaForSequenceClassification", activation={"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"})
-    yield "rerank_saved", lambda name: cross_encoder(name, saved=True, activation={"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "5.0.0"}})
-    yield "rerank_tanh", lambda name: cross_encoder(name, saved=True, activation={"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh", "version": "5.0.0"}})
-    yield "rerank_qwen3", language_model
-    yield "st_qwen3", embedder
-
-
-def main(names):
-    known = dict(fixtures())
-    for name in names or known:
-        known[name](name)
-        print(name, file=sys.stderr)
+def main():
+    chance, cases = random.Random(7), []
+    for n, m, shift, digits in ((1, 1, 0, 9), (3, 4, 0, 9), (5, 5, 0.1, 9), (5, 5, 5, 9), (8, 9, 0.05, 9), (20, 20, 0.02, 9), (20, 20, 0.3, 9), (20, 7, -0.1, 9), (6, 6, 0, 1),
+                                (12, 15, 0.05, 1), (21, 20, 0.03, 9), (40, 35, 0.01, 9), (60, 60, 0.02, 2), (10, 10, 0, 0)):
+        a = [round(10 + chance.random(), digits) for _ in range(n)]
+        b = [round((10 + chance.random()) * (1 + shift), digits) for _ in range(m)]
+        ties = len(set(a + b)) < n + m
+        found = mannwhitneyu(a, b, alternative="two-sided", method="asymptotic" if ties or max(n, m) > 20 else "exact")
+        p = found.pvalue if found.pvalue == found.pvalue else 1.0
+        cases.append({"a": a, "b": b, "u": found.statistic, "p": p, "ratio": interval(a, b)})
+    p = [chance.random() ** 3 for _ in range(30)]
+    with open(PLACE, "w", encoding="utf-8") as f:
+        json.dump({"scipy": scipy.__version__, "cases": cases, "p": p, "adjusted": list(false_discovery_control(p, method="bh"))}, f)
+        f.write("\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,7 +21,7 @@ FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "pipelines")
 BERT = os.path.join(FIXTURES, "models", "bert")
 GOLDEN = os.path.join(BERT, "golden.BertModel.right.safetensors")
-COMMANDS = ["detect", "registry", "deps", "matrix", "test", "embed", "similarity", "classify", "tokens", "qa", "fill-mask", "translate", "summarize", "run", "verify", "bench",
+COMMANDS = ["detect", "registry", "deps", "matrix", "report", "test", "embed", "similarity", "classify", "tokens", "qa", "fill-mask", "translate", "summarize", "run", "verify", "bench",
             "fit", "cache", "tokenize", "help", "version"]
 # The tests' own settings must not reach the tool as twins of its options.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ACCEL_") or k in ("ACCEL_CACHE_DIR", "ACCEL_ISA")}
@@ -502,7 +502,7 @@ class Inside(Case):
         self.assertEqual(self.good("bench", model("mask"), "--iters", "1", "--outputs", "logits")["output"], "logits")
         self.bad(2, "no_such", "bench", model("mask"), "--iters", "1", "--outputs", "no_such")
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (4,))
             self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
             rows = file.execute("SELECT measured, batch, lengths, threads, median_ms FROM run ORDER BY id").fetchall()
             self.assertEqual([r[:3] for r in rows], [(1, 3, "7,7,7"), (1, 3, "5,12,9")])
@@ -581,7 +581,7 @@ class Inside(Case):
             db = self.old_database(f"old{version}.sqlite", version)
             self.good("bench", model("base"), "--iters", "1", "--db", db)
             with sqlite3.connect(db) as file:
-                self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (3,))
+                self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (4,))
                 self.assertEqual(file.execute("SELECT id, model, peak_rss_bytes, peak_gflops, device_id, build, decode_tokens_per_s FROM run WHERE id = 1").fetchall(),
                                  [(1, "m", 7, None, "", "", None)])
                 self.assertEqual(file.execute("SELECT round, iter, ms FROM latency WHERE run = 1").fetchall(), [(0, 0, 1.5), (0, 1, 2.5)])

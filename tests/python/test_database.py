@@ -72,6 +72,24 @@ class Database(Case):
             self.assertEqual(machines, [("elsewhere", 1, 1), (host, 2, 0)])
             self.assertEqual(self.query(db, "SELECT count(*), count(DISTINCT uid) FROM run WHERE device_ref AND build_ref"), [(3, 3)])
 
+    def test_schema_3(self):
+        """As it was with machines: samples, verdicts and references stay, and times from token to token can be added."""
+        db = self.path("3.sqlite")
+        self.change(db, "".join(schema(m) for m in ("BENCH_SCHEMA_1", "BENCH_SCHEMA_TO_2", "BENCH_SCHEMA_TO_3", "BENCH_SCHEMA_TABLES")))
+        old = sqlite3.connect(db)
+        old.execute("INSERT INTO machine (hash, host, cpu) VALUES ('h', 'elsewhere', 'c')")
+        row = dict.fromkeys([c for _, c, *_ in old.execute("PRAGMA table_info(run)")], 1)
+        old.execute(f"INSERT INTO run VALUES ({','.join('?' * len(row))})", list(row.values()))
+        old.execute("INSERT INTO sample VALUES (1, 'decode', 0, 0, 2.5)")
+        self.assertRaises(sqlite3.IntegrityError, old.execute, "INSERT INTO sample VALUES (1, 'token', 0, 0, 2.5)")
+        old.commit()
+        old.close()
+        self.good(*BENCH, "--db", db)
+        self.assertEqual(self.query(db, "SELECT r.id, m.host, s.what, s.ms, r.memory_limit FROM run r JOIN machine m ON m.id = r.machine_ref JOIN sample s ON s.run = r.id WHERE r.id = 1"),
+                         [(1, "elsewhere", "decode", 2.5, None)])
+        self.change(db, "INSERT INTO sample VALUES (1, 'token', 0, 0, 2.5), (1, 'raw', 0, 0, 1.5)")
+        self.assertEqual(self.query(db, "SELECT count(*) FROM latency"), [(2,)])
+
     def test_broken_files(self):
         damaged = self.path("damaged.sqlite")
         self.good(*BENCH, "--db", damaged)

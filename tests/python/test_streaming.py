@@ -97,6 +97,14 @@ class Limit(unittest.TestCase):
         self.addCleanup(context.close)
         return accel.Model(self.work.name, device="cpu", precision=precision, context=context)
 
+    def whole(self):
+        """The model in memory at bf16, one for all tests."""
+        if not hasattr(Limit, "in_memory"):
+            Limit.context = accel.Context(threads=2)
+            self.addClassCleanup(Limit.context.close)
+            Limit.in_memory = accel.Model(self.work.name, device="cpu", precision="bf16", context=Limit.context)
+        return Limit.in_memory
+
     def test_the_same_tokens(self):
         for precision, ids in self.ids.items():
             with self.subTest(precision=precision):
@@ -177,6 +185,147 @@ class Limit(unittest.TestCase):
                     self.assertEqual(ids, self.ids["bf16"][:1])
                     self.assertEqual(len(messages), 1)
                     self.assertRegex(messages[0], message)
+
+    def test_statistics(self):
+        told = []
+        model = self.limited("8M", progress=lambda what, done, all_: told.append((what, done, all_)))
+        loaded = model.streaming
+        self.assertGreater(loaded["load_bytes"], loaded["resident"] // 4)
+        self.assertEqual((loaded["bytes"], loaded["runs"], loaded["run_seconds"], loaded["bytes_per_second"], loaded["wait_share"]), (loaded["load_bytes"], 0, 0, 0, 0))
+        self.assertGreater(loaded["load_seconds"], 0)
+        self.assertTrue(any(what == "loading" and 0 < done < all_ for what, done, all_ in told), told)
+        told.clear()
+        ids_of(model)
+        now = model.streaming
+        self.assertEqual(now["runs"], 6)
+        self.assertAlmostEqual(now["bytes_per_second"], (now["bytes"] - now["load_bytes"]) / now["run_seconds"], delta=1)
+        self.assertTrue(0 <= now["wait_share"] <= 1)
+        layers = [(done, all_) for what, done, all_ in told if what == "layers"]
+        all_ = SIZES["num_hidden_layers"] + 2  # the embeddings and the head
+        self.assertEqual(layers, 6 * [(i, all_) for i in range(1, all_ + 1)])
+
+    def test_reading_alone(self):
+        model = self.limited("8M")
+        self.assertRaises(ValueError, model.stream_read)
+        ids_of(model)
+        for _ in range(2):
+            count, seconds = model.stream_read()
+            self.assertEqual(count, model.streaming["read_per_run"])
+            self.assertGreater(seconds, 0)
+        self.assertEqual(ids_of(model), self.ids["bf16"])
+        self.assertRaises(ValueError, self.limited("1G").stream_read)
+
+    def test_cancelled_within_a_segment(self):
+        """Every read takes 50 ms more: a step takes seconds, and what is cancelled ends within a read that is under way and the next one."""
+        script = textwrap.dedent("""
+            import sys, threading, time
+            sys.path.insert(0, sys.argv[1])
+            import accel
+            stop, asked = threading.Event(), []
+            context = accel.Context(threads=2, memory="4M", cancel=stop.is_set)
+            model = accel.Model(sys.argv[2], device="cpu", precision="bf16", context=context)
+            def ask():
+                asked.append(time.monotonic())
+                stop.set()
+            threading.Timer(0.3, ask).start()
+            begin = time.monotonic()
+            try:
+                model.generate([[5, 6, 7]], max_new_tokens=50, do_sample=False)
+            except accel.CancelledError:
+                print(asked[0] - begin, time.monotonic() - asked[0])
+            """)
+        done = subprocess.run([sys.executable, "-c", script, os.path.join(ROOT, "src", "bindings", "python"), self.work.name], timeout=60,
+                              env=dict(os.environ, ACCEL_FAIL_AT="read_slow"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ran, ended = map(float, done.stdout.split())
+        self.assertGreater(ran, 0.25)
+        self.assertLess(ended, 0.25)  # two reads of 50 ms, and what else the machine does
+
+    def test_hundreds_of_prompts(self):
+        """More prompts than the limit has memory for: some wait, all give what each gives alone, and nothing is refused."""
+        prompts = [[(7 * i + k) % SIZES["vocab_size"] for k in range(1 + i % 9)] for i in range(150)]
+        model = self.limited("4M")
+        before = model.streaming["runs"]
+        self.assertEqual([g.ids for g in model.generate(prompts, max_new_tokens=3, do_sample=False)],
+                         [ids_of(self.whole(), [p], 3)[0] for p in prompts])
+        steps = model.streaming["runs"] - before
+        self.assertGreater(steps, 3)   # not all at once
+        self.assertLess(steps, 3 * 150 // 2)  # and not one by one
+
+    def test_too_long_for_the_limit(self):
+        """A sequence whose states pass the limit fails alone, and the remedy says how many tokens there may be: that works."""
+        model = self.limited("4M")
+        with self.assertRaises(accel.AccelError) as caught:
+            model.generate([[5] * 400], max_new_tokens=100, do_sample=False)
+        self.assertIn("KV cache is full", str(caught.exception))
+        tokens = int(re.search(r"memory for (\d+) tokens", caught.exception.remedy).group(1))
+        self.assertTrue(64 <= tokens < 500)
+        self.assertEqual(len(ids_of(model, [[5] * (tokens - 8)], 8)[0]), 8)
+
+    def test_options_run(self):
+        """Each option that a refusal or `accel fit` lists runs.  Without a cache int8 is not streamed."""
+        def runs(memory, precision, batch, seq):
+            model = self.limited(memory, precision, no_cache=precision == "int8")
+            return [len(ids) for ids in ids_of(model, [[5] * seq] * batch, 2)] == [2] * batch
+
+        for memory, precision in (("1200K", "fp32"), ("5M", "int8"), ("7M", "int8")):
+            with self.subTest(memory=memory, precision=precision):
+                with self.assertRaises(accel.DoesNotFitError) as caught:
+                    self.limited(memory, precision, no_cache=precision == "int8")
+                limit, other = (re.search(p, str(caught.exception)) for p in (r"--memory (\d+M)", r"--precision (\w+) it fits"))
+                self.assertTrue(runs(limit.group(1), precision, 1, 6))
+                self.assertEqual(other is None, memory == "1200K")
+                if other:
+                    self.assertTrue(runs(memory, other.group(1), 1, 6))
+        found = 0
+        for memory, precision, batch, seq in (("5M", "int8", 1, 16), ("4M", "bf16", 1, 500), ("4M", "bf16", 2, 450), ("8M", "int8", 1, 480)):
+            with accel.Context(threads=2, memory=memory, no_cache=precision == "int8") as context:
+                advice = context.fit(self.work.name, "cpu", precision, batch=batch, seq=seq, new=2)[0].advice
+            self.assertIn("--memory", advice)
+            for pattern, run in ((r"--memory (\d+M)", lambda m: runs(m.group(1), precision, batch, seq)),
+                                 (r"batch (\d+) of (\d+) tokens", lambda m: runs(memory, precision, int(m.group(1)), int(m.group(2))))):
+                m = re.search(pattern, advice)
+                with self.subTest(memory=memory, batch=batch, seq=seq, advice=advice):
+                    found += bool(m)
+                    self.assertTrue(not m or run(m))
+        self.assertGreaterEqual(found, 7)
+
+    def test_times_are_foretold(self):
+        """Of what streams and of what fits; nothing where nothing was asked, or nothing can be known."""
+        with tempfile.TemporaryDirectory() as cache, accel.Context(threads=2, memory="8M", cache_directory=cache) as context:
+            self.assertEqual(context.fit(self.work.name, "cpu", "bf16")[0].seconds_per_token, 0)
+            first = context.fit(self.work.name, "cpu", "bf16", batch=2, seq=16, new=8, times=True)[0]
+            self.assertTrue(0 < first.compute_seconds < 1 and 0 < first.seconds_per_token <= first.seconds_to_first)
+            self.assertGreaterEqual(first.seconds_per_token, first.stream_read / first.disk_bytes_per_second)
+            again = context.fit(self.work.name, "cpu", "int8", seq=16, times=True)[0]
+            self.assertEqual(again.disk_bytes_per_second, first.disk_bytes_per_second)  # remembered
+            self.assertTrue(not again.streams and again.seconds_per_token > 0)
+            bert = context.fit(os.path.join(MODELS, "bert"), "cpu", "fp32", times=True)[0]
+            self.assertEqual((bert.fits, bert.seconds_per_token, bert.seconds_to_first), (True, 0, 0))
+            random_weights = context.fit("Qwen/Qwen3-0.6B", "cpu", "bf16", times=True)[0]
+            self.assertEqual((random_weights.disk_bytes_per_second, random_weights.seconds_to_first), (0, 0))
+
+    def test_benchmark(self):
+        db, out = os.path.join(self.work.name, "bench.sqlite"), os.path.join(self.work.name, "bench.json")
+        command = [os.path.join(BUILD, "bin", "accel"), "bench", self.work.name, "--stream", "--device", "cpu", "--precision", "bf16", "--seq", "4", "--new", "5", "--iters", "3",
+                   "--rounds", "2", "--threads", "2", "--quiet", "--db", db, "--json=" + out]
+        subprocess.run([*command, "--memory", "8M"], check=True)
+        with open(out, encoding="utf-8") as f:
+            result = json.load(f)
+        self.assertEqual((result["task"], result["memory_limit"], len(result["token_samples_ms"]), len(result["raw_samples_ms"])), ("stream", 8 << 20, 2 * 3 * 4, 6))
+        self.assertLess(result["token_p50_ms"], result["token_p95_ms"] + 1e-9)
+        self.assertTrue(0 < result["stream_wait_share"] < 1 and result["raw_gbytes_per_s"] > 0 and result["stream_read_bytes"] > 0)
+        subprocess.run([*command, "--memory", "8M", "--compare", db], check=True)
+        with open(out, encoding="utf-8") as f:
+            changes = {c["what"]: c for c in json.load(f)["compare"]["changes"]}
+        self.assertEqual(changes["token_p50_ms"]["before"], result["token_p50_ms"])
+        self.assertEqual(changes["stream_read_bytes"]["times"], 1)
+        other = subprocess.run([*command, "--memory", "9M", "--compare", db], stderr=subprocess.PIPE, text=True)
+        self.assertNotEqual(other.returncode, 0)
+        self.assertIn("holds no run", other.stderr)
+        whole = subprocess.run([*command, "--memory", "1G"], stderr=subprocess.PIPE, text=True)
+        self.assertNotEqual(whole.returncode, 0)
+        self.assertIn("all weights are in memory", whole.stderr)
 
     def test_another_file(self):
         """The file is touched, cut, replaced: an error that names it, and no number."""
@@ -466,6 +615,20 @@ class Fixtures(unittest.TestCase):
                 whole, model = accel.Model(os.path.join(MODELS, name), device="cpu"), self.streamed(name)
                 self.assertIsNone(whole.streaming)
                 self.assertEqual(ids_of(model, [[5, 6, 7], [8, 9]]), ids_of(whole, [[5, 6, 7], [8, 9]]))
+
+    def test_examples(self):
+        """Those in C (where they are built) and Python, on a model that is made to stream."""
+        model = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
+        program = os.path.join(BUILD, "examples", "example_c_stream")
+        commands = [[sys.executable, os.path.join(ROOT, "examples", "python", "stream.py"), model, "64M", "Once upon a time", "4"]]
+        commands += [[program, model, "64", "Once upon a time", "4"]] if os.path.exists(program) else []
+        environ = dict(os.environ, ACCEL_STREAM_WEIGHTS="1", PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python"))
+        for command in commands:
+            done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = done.stdout.decode(errors="replace")
+            self.assertRegex(said, r"are read for each token\n")
+            self.assertRegex(said, r"\d runs read [0-9.]+ MB: [0-9.]+ GB/s, \d+ % of the time waiting for the disk\n")
 
     def test_a_layer_used_by_all_stays(self):
         """ALBERT's one layer is used by all of its layers: it stays before the embeddings' linears do, which are used once."""

@@ -14,6 +14,7 @@
 
 #include "bench/bench.h"
 #include "bench/bench_ratings.h"
+#include "bench/bench_rows.h"
 #include "bench/bench_verdicts.h"
 
 enum { SAMPLES = 1000, GOLDENS = 2500 };
@@ -50,7 +51,10 @@ static void fill(bench_db *db) {
       "tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
       "prefill_tokens_per_s, peak_rss_bytes, device_peak_bytes, peak_gflops, peak_gbytes_per_s, "
       "device_id, build, output, new_tokens, decode_tokens_per_s, decoder_ms_per_token, encoder_ms, "
-      "i || '', machine_ref, device_ref, build_ref FROM s, one;" SERIES("1000")
+      "memory_limit, stream_resident_bytes, stream_staging_bytes, stream_read_bytes, token_p50_ms, "
+      "token_p95_ms, stream_gbytes_per_s, raw_gbytes_per_s, stream_raw_share, stream_wait_share, "
+      "i || '', machine_ref, device_ref, build_ref, scenario, p99_ms, p99_bound_ms, offered_per_s, "
+      "energy_j, cell FROM s, one;" SERIES("1000")
       "INSERT INTO sample SELECT r.id, 'latency', 0, 1 + i, 1.5 FROM run r, s;" SERIES("100")
       "INSERT INTO step SELECT r.id, i, 'n', 'linear', 0, 1, 2.0, 2.0, 1.0, 1.0, 1.0 FROM run r, s "
       "WHERE r.id > 1;" SERIES("2500")
@@ -133,6 +137,46 @@ static void matrix(void **state) {
   bench_db_close(&db);
 }
 
+/* What accel report asks: every run, the ops of one, changes between builds, goldens that regressed. */
+static void report(void **state) {
+  (void)state;
+  char message[512];
+  bench_db db;
+  bench_rows rows;
+  bench_shifts shifts;
+  bench_regressions regressions;
+  bench_op *ops;
+  uint32_t n;
+  assert_true(bench_db_open(&db, path, BENCH_DB_WRITE, message, sizeof message));
+  /* half of the runs are of another build: all samples are read */
+  assert_int_equal(sqlite3_exec(db.db,
+                                "UPDATE run SET build_ref = (SELECT id FROM build WHERE build_id = "
+                                "'another') WHERE id % 100 < 50",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
+  double begin = seconds();
+  assert_true(bench_rows_read(&db, &rows, message, sizeof message));
+  assert_true(seconds() - begin < 1);
+  assert_int_equal(rows.n, SAMPLES + 1);
+  begin = seconds();
+  assert_true(bench_shifts_of_builds(&db, &rows, &shifts, message, sizeof message));
+  assert_true(seconds() - begin < 1);
+  assert_int_equal(shifts.n, 50);
+  for (uint32_t i = 0; i < shifts.n; ++i) assert_int_equal(shifts.item[i].verdict, BENCH_SAME);
+  begin = seconds();
+  assert_true(bench_regressions_read(&db, &regressions, message, sizeof message));
+  assert_true(bench_ops_read(&db, 2, &ops, &n, message, sizeof message));
+  assert_true(seconds() - begin < 1);
+  assert_int_equal(regressions.n, 0);
+  assert_int_equal(n, 1);
+  assert_float_equal(ops->ms, 200, 1e-9);
+  free(ops);
+  bench_regressions_free(&regressions);
+  bench_shifts_free(&shifts);
+  bench_rows_free(&rows);
+  bench_db_close(&db);
+}
+
 /* A cell of the plan is looked up in a database that has 40000 verdicts. */
 static void find(void **state) {
   (void)state;
@@ -165,6 +209,6 @@ static void find(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(compare), cmocka_unit_test(matrix),
-                                     cmocka_unit_test(find)};
+                                     cmocka_unit_test(find), cmocka_unit_test(report)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -252,10 +252,45 @@ static void names_of_vendors_are_told_apart(void **state) {
   assert_false(accel__name_is_amd(""));
 }
 
+/* A placement over several devices is one member of a chain: the first device of each name. */
+static void several_devices_are_one(void **state) {
+  machine m;
+  accel__hardware *h = big_machine(&m);
+  accel__choice choice, again;
+  accel_plugin_memory memory = {.size = sizeof memory};
+  (void)state;
+  assert_int_equal(accel__hardware_choose(h, "ROCM = 0-11 + cpu=12, vulkan+cpu,cpu", &choice),
+                   ACCEL_OK);
+  assert_int_equal(choice.n, 3);
+  const accel__device *d = choice.device[0];
+  assert_string_equal(d->info.name, "rocm:1=0-11+cpu=12-12");
+  assert_null(d->plugin);
+  assert_int_equal(d->parts->n, 2);
+  assert_string_equal(d->parts->device[0]->info.name, "rocm:1");
+  assert_int_equal(d->parts->first[1], 12);
+  assert_string_equal(choice.device[1]->info.name, "vulkan:1+cpu");
+  assert_int_equal(choice.device[1]->parts->first[0], -1);
+  assert_null(choice.device[2]->parts);
+  assert_int_equal(accel__device_memory(h, choice.device[1], &memory), ACCEL_OK);
+  assert_int_equal(accel__hardware_choose(h, "cpu,vulkan+cpu", &again), ACCEL_OK);
+  assert_ptr_equal(again.device[1], choice.device[1]); /* the same device each time */
+  accel__choice_free(&again);
+  accel__choice_free(&choice);
+  assert_refused(h, "cpu=0-1", ACCEL_ERROR_ARGUMENT, "add a part with '+'", "");
+  assert_refused(h, "cpu+", ACCEL_ERROR_ARGUMENT, "part 2 names no device", "");
+  assert_refused(h, "cpu+nosuch", ACCEL_ERROR_ARGUMENT, "'nosuch' is not known", "");
+  assert_refused(h, "cpu+vulkan:9", ACCEL_ERROR_DEVICE_UNAVAILABLE, "vulkan:9: no such device", "");
+  assert_refused(h, "a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a", ACCEL_ERROR_ARGUMENT, "more than 16 parts",
+                 "");
+  accel__hardware_destroy(&h);
+  machine_free(&m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_mean_devices),
       cmocka_unit_test(auto_takes_each_card_once_then_its_other_routes),
+      cmocka_unit_test(several_devices_are_one),
       cmocka_unit_test(software_devices_need_leave),
       cmocka_unit_test(a_broken_route_leaves_the_next),
       cmocka_unit_test(refusals_help),

@@ -204,6 +204,56 @@ static void test_company(void **state) {
   for (uint32_t i = 0; i < PROMPTS; i++) accel__request_end(&solo[i], NULL);
 }
 
+/* Bytes of all sequences, of 10 bytes a token. */
+static uint64_t held(const fake *f) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < SEQUENCES; i++) bytes += f->used[i] ? 10u * f->n[i] : 0;
+  return bytes;
+}
+
+/* Under a limit requests wait for memory of their states, in their order, and give what they give
+ * alone; one that needs more than there is runs alone. */
+static void test_state_limit(void **state) {
+  static fake f, g;
+  accel__generate_config c[PROMPTS];
+  accel__request joint[PROMPTS], solo;
+  accel__stepper model = stepper_of(&f), other = stepper_of(&g);
+  accel__engine e = {.model = &model}, lone = {.model = &other};
+  (void)state;
+  for (uint64_t limit = 100; limit <= 9000; limit *= 3) {
+    bool waited = false;
+    model.limits = (accel__run_limits){
+        .state_bytes = limit, .per_token = 10, .page_rows = 8, .step_tokens = 6};
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+      c[i] = kind((int)i);
+      joint[i] = request_of(&c[i], i);
+      assert_int_equal(accel__request_begin(&joint[i]), ACCEL_OK);
+      accel__engine_join(&e, &joint[i]);
+    }
+    for (int step = 0; step < 1000 && e.active; step++) {
+      accel__engine_step(&e);
+      uint32_t running = 0;
+      for (const accel__request *r = e.active; r; r = r->next)
+        running += r->progress.running[0].sequence >= 0;
+      for (const accel__request *r = e.active; r; r = r->next)
+        waited |= r->progress.running[0].sequence < 0;
+      assert_true(running <= 1 || held(&f) <= limit);
+    }
+    assert_null(e.active);
+    assert_int_equal(waited, limit < 3400);
+    for (uint32_t i = 0; i < PROMPTS; i++) {
+      solo = request_of(&c[i], i);
+      run_to_end(&lone, &solo, 1, 1);
+      check_same(&solo, &joint[i]);
+      accel__request_end(&solo, NULL);
+      accel__request_end(&joint[i], NULL);
+    }
+    check_all_dropped(&f);
+  }
+  accel__engine_free(&e);
+  accel__engine_free(&lone);
+}
+
 /* One request of a joint step fails; the others do not notice. */
 static void test_failure_alone(void **state) {
   static fake f, g;
@@ -673,12 +723,12 @@ static void test_queue(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_company),      cmocka_unit_test(test_failure_alone),
-      cmocka_unit_test(test_encoders),     cmocka_unit_test(test_no_waste),
-      cmocka_unit_test(test_cancel),       cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),
-      cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sessions),
-      cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_company),       cmocka_unit_test(test_state_limit),
+      cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_encoders),
+      cmocka_unit_test(test_no_waste),      cmocka_unit_test(test_cancel),
+      cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
+      cmocka_unit_test(test_llama),         cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_sessions),      cmocka_unit_test(test_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,8 +95,8 @@ static void check_requests(accel *limited, accel *free_ctx, const char *device,
   accel_cleanup(&ep);
 }
 
-/* Three of five requests come to the end of their first page, when the short ones are gone: there
- * is memory for three more pages, or for two. */
+/* Three of five requests need a second page: where there is not memory for all of them, some wait for
+ * others and none fails, unless there is no memory for two pages. */
 static void test_full_cache(void **state) {
   static const char *const devices[] = {"reference", "cpu"};
   static const int32_t tokens[REQUESTS] = {20, 500, 30, 500, 490};
@@ -108,9 +108,13 @@ static void test_full_cache(void **state) {
     assert_ok(accel_create(&params, &little));
     check_requests(little, plenty, devices[d], tokens, 0);
     accel_destroy(&little);
-    params.memory_limit -= PAGE_BYTES;
+    params.memory_limit -= 3 * PAGE_BYTES;
     assert_ok(accel_create(&params, &little));
-    check_requests(little, plenty, devices[d], tokens, 1);
+    check_requests(little, plenty, devices[d], tokens, 0);
+    accel_destroy(&little);
+    params.memory_limit -= 2 * PAGE_BYTES;
+    assert_ok(accel_create(&params, &little));
+    check_requests(little, plenty, devices[d], tokens, 3);
     accel_destroy(&little);
     accel_destroy(&plenty);
   }

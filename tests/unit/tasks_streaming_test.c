@@ -32,6 +32,9 @@ static void *run_all(void *arg) {
     w->same &= accel_run(w->ep, &w->in->list, &out) == ACCEL_OK && same_bytes(w->want, out);
     w->same &= accel_streaming(w->ep, &now) == ACCEL_OK && now.streaming && now.bytes > 0;
     w->same &= i % 3 || accel_trim(w->ep) == ACCEL_OK;
+    uint64_t bytes = 0;
+    double seconds = 0;
+    w->same &= i < 2 || (accel_stream_read(w->ep, &bytes, &seconds) == ACCEL_OK && bytes > 0);
     accel_tensors_free(&out);
   }
   return NULL;

@@ -9,7 +9,7 @@ import re
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _types as T
 from ._errors import UnknownModelError
@@ -79,8 +79,21 @@ class VerifyReport:
 
 
 @dataclass(frozen=True)
+class FitPart:
+    """The share of one of several devices, in bytes; layers are counted from 0."""
+    device: str
+    first_layer: int
+    last_layer: int
+    fits: bool
+    streams: bool
+    weights: int
+    total: int
+    available: int
+
+
+@dataclass(frozen=True)
 class Fit:
-    """What a model takes on one device at one precision, in bytes.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
+    """What a model takes on one device at one precision, in bytes; `parts`: where `device` is several, "vulkan:0+cpu", the share of each.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
     device: str
     precision: str
     fits: Optional[bool]
@@ -102,6 +115,12 @@ class Fit:
     stream_resident: int
     stream_staging: int
     stream_read: int
+    at_once: int
+    disk_bytes_per_second: float
+    compute_seconds: float
+    seconds_per_token: float
+    seconds_to_first: float
+    parts: Tuple[FitPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,9 @@ def _record(kind: Any, struct: Any) -> Any:
     """A dataclass from the struct's fields of the same names."""
     values = {}
     for name, declared in kind.__annotations__.items():
+        if name == "parts":
+            values[name] = tuple(_record(FitPart, struct.part[i]) for i in range(struct.n_part))
+            continue
         value = getattr(struct, name)
         if isinstance(value, bytes) or value is None:
             value = decode(value)
@@ -294,12 +316,14 @@ class Context:
 
     # ---- memory ----
 
-    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0) -> List[Fit]:
-        """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing."""
+    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0,
+            times: bool = False) -> List[Fit]:
+        """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing.
+        `times`: also foretells seconds (0: not known), for which disk and device are measured."""
         params = lib.accel_fit_params_default()
         keep = [encode(device), encode(precision)]
         params.device, params.precision = keep
-        params.batch, params.seq, params.new_tokens = batch, seq, new
+        params.batch, params.seq, params.new_tokens, params.times = batch, seq, new, int(times)
         pointer = C.POINTER(T.accel_fit_report)()
         check(lib.accel_fit(self.handle, encode(str(model)), C.byref(params), C.byref(pointer)))
         records = [_record(Fit, pointer.contents.record[i]) for i in range(pointer.contents.n)]

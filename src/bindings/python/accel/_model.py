@@ -18,8 +18,21 @@ from ._tensors import Inputs, ModelOutput, from_floats, take
 
 
 @dataclass(frozen=True)
+class PlacementPart:
+    """One part of a model over several devices.  Layers are counted from 0; stages are those of the program (layer n is stage n + 1); `weights`: bytes."""
+    device: str
+    implementation_type: str
+    first_layer: int
+    last_layer: int
+    first_stage: int
+    last_stage: int
+    weights: int
+    streams: bool
+
+
+@dataclass(frozen=True)
 class Placement:
-    """Where a model runs, and why."""
+    """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty."""
     model: str
     label: str
     device: str
@@ -31,6 +44,7 @@ class Placement:
     wanted_precision: str
     reasons: Tuple[str, ...]
     weights: str
+    parts: Tuple[PlacementPart, ...] = ()
 
 
 class Ticket:
@@ -98,8 +112,10 @@ class Model:
     def placement(self) -> Placement:
         """Where the model runs, and why."""
         p = lib.accel_placement(self.handle).contents
+        parts = tuple(PlacementPart(decode(q.device), decode(q.implementation_type), q.first_layer, q.last_layer, q.first_stage, q.last_stage, q.weights,
+                                    bool(q.streams)) for q in (p.part[i] for i in range(p.n_part)))
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
-                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights))
+                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts)
 
     @property
     def device(self) -> str:
@@ -172,13 +188,21 @@ class Model:
 
     @property
     def streaming(self) -> Optional[Dict[str, Any]]:
-        """How weights that do not fit in `Context(memory=...)` are read again in each run, and what was read so far, in bytes and seconds; None: all weights are in memory."""
+        """How weights that do not fit in `Context(memory=...)` are read again in each run, and what was read so far, in bytes and seconds; None: all weights are in memory.
+        `bytes_per_second` and `wait_share` (0 to 1: how much of their time runs waited for bytes) are of all runs so far."""
         s = T.accel_stream_stats(size=C.sizeof(T.accel_stream_stats))
         check(lib.accel_streaming(self.handle, C.byref(s)))
         if not s.streaming:
             return None
-        return {"resident": s.resident, "staging": s.staging, "read_per_run": s.read_per_run, "least_limit": s.least_limit, "bytes": s.bytes,
-                "wait_seconds": s.wait_seconds, "direct": bool(s.direct)}
+        names = ("resident", "staging", "read_per_run", "least_limit", "bytes", "wait_seconds", "load_bytes", "load_seconds", "runs", "run_seconds",
+                 "bytes_per_second", "wait_share")
+        return {**{name: getattr(s, name) for name in names}, "direct": bool(s.direct)}
+
+    def stream_read(self) -> Tuple[int, float]:
+        """Bytes and seconds of reading what a run reads, without computing: what the disk could give.  After two runs at least."""
+        count, seconds = C.c_uint64(), C.c_double()
+        check(lib.accel_stream_read(self.handle, C.byref(count), C.byref(seconds)))
+        return count.value, seconds.value
 
     def profile(self, **inputs: Any) -> List[Dict[str, Any]]:
         """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes`, `limit_us` (what its instructions take at least; 0: not known) in the order of the program.  Not beside other runs of this model."""

@@ -168,6 +168,7 @@ _TABLE = [  # name, result, arguments
     ("accel_detokenize", C.c_int, _handle, C.POINTER(C.c_int32), C.c_uint32, C.c_int, C.POINTER(_handle)),
     ("accel_set_profile", C.c_int, _handle, T.ProfileFunction, C.c_void_p),
     ("accel_streaming", C.c_int, _handle, C.POINTER(T.accel_stream_stats)),
+    ("accel_stream_read", C.c_int, _handle, C.POINTER(C.c_uint64), C.POINTER(C.c_double)),
     ("accel_fit_params_default", T.accel_fit_params),
     ("accel_fit", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_fit_params), _out(T.accel_fit_report)),
     ("accel_fit_report_free", None, _out(T.accel_fit_report)),

@@ -50,13 +50,18 @@ accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text))
 
+accel_placement_part = _struct(
+    "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
+    ("last_stage", u32), ("weights", u64), ("streams", i32), ("reserved", i32))
 accel_placement_report = _struct(
     "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
-    ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text))
+    ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text),
+    ("part", C.POINTER(accel_placement_part)), ("n_part", u32))
 
 accel_stream_stats = _struct(
     "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
-    ("bytes", u64), ("wait_seconds", f64), ("direct", u32), ("reserved", u32))
+    ("bytes", u64), ("wait_seconds", f64), ("direct", u32), ("reserved", u32), ("load_bytes", u64), ("load_seconds", f64), ("runs", u64),
+    ("run_seconds", f64), ("bytes_per_second", f64), ("wait_share", f64))
 
 accel_processor = _struct(
     "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
@@ -159,12 +164,17 @@ ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
 accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
-    ("new_tokens", u32))
+    ("new_tokens", u32), ("reserved", u32), ("times", u64))
+accel_fit_part = _struct(
+    "accel_fit_part", ("device", text), ("first_layer", u32), ("last_layer", u32), ("fits", i32), ("streams", i32), ("weights", u64), ("total", u64),
+    ("available", u64))
 accel_fit_record = _struct(
     "accel_fit_record", ("device", text), ("precision", text), ("fits", i32), ("reason", text), ("advice", text), ("weights", u64),
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
     ("available", u64), ("tokenizer", u64), ("resident", u64), ("streams", i32), ("reserved", i32),
-    ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64))
+    ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64),
+    ("part", C.POINTER(accel_fit_part)), ("n_part", u32), ("reserved_parts", u32), ("at_once", u64),
+    ("disk_bytes_per_second", f64), ("compute_seconds", f64), ("seconds_per_token", f64), ("seconds_to_first", f64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
     ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64))

@@ -1,4 +1,4 @@
-/* stream.c - a device's stream: copies in the order they were asked for, on one thread. */
+/* device_stream.c - a device's stream: copies in the order they were asked for, on one thread. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,288 @@
+/* planner.c - plans over the estimates of fit.c; times over what was measured. */
+#include "dispatch/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/size.h"
+#include "dispatch/device_rate.h"
+#include "dispatch/disk_speed.h"
+#include "dispatch/precision.h"
+#include "dispatch/stored.h"
+#include "models/model_build.h"
+
+enum {
+  STEP_TOKENS = 2048, /* of a step where no limit is given: as the engine has it */
+  STEP_SHARE = 3,
+  LEAST_STEP_TOKENS = 64 /* a step of prompts is not made smaller */
+};
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static bool generates(const accel_endpoint *ep) {
+  return accel__model_entry_of(ep->model, "decode") != NULL;
+}
+
+static accel_status estimate(const accel__plan_for *f, const accel__fit_work *work,
+                             accel__fit *out) {
+  return accel__fit_estimate(f->ep, f->device, f->precision, f->source, work, out);
+}
+
+/* ---- what runs may take ---- */
+
+/* Memory of a run of so many rows, beside states. */
+static uint64_t run_bytes(const accel__fit *f) {
+  return f->estimate.scratch + f->staging + f->estimate.host_staging;
+}
+
+/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a part
+ * of it where that can be, and the states of the sequences: a long prompt in more steps costs less
+ * than sequences that have to wait for others.  load: the estimate of the load. */
+static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
+                                accel__run_limits *out) {
+  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
+                 left = limit > weights ? limit - weights : 0;
+  accel__fit step = {0};
+  uint32_t rows = STEP_TOKENS;
+  *out = (accel__run_limits){0};
+  if (!limit || !load->fits || load->n_part || !generates(f->ep)) return ACCEL_OK;
+  for (;; rows /= 2) {
+    ACCEL_TRY(estimate(
+        f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
+        &step));
+    if (run_bytes(&step) <= left / STEP_SHARE || rows <= LEAST_STEP_TOKENS) break;
+  }
+  *out = (accel__run_limits){
+      .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
+      .per_token = step.estimate.state_per_token,
+      .per_sequence = step.estimate.state_fixed + step.staging / 2, /* scores, in one place */
+      .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+      .step_tokens = rows};
+  return ACCEL_OK;
+}
+
+/* ---- plans ---- */
+
+/* The work as it runs under the limits: rows of a step, sequences at once; *fits: there is memory for
+ * the states of one. */
+static accel__fit_work within(const accel__fit_work *work, const accel__run_limits *l,
+                              uint32_t *at_once, bool *fits) {
+  accel__fit_work out = *work;
+  const uint32_t batch = work->batch ? work->batch : 1;
+  *at_once = batch;
+  *fits = true;
+  if (!l->state_bytes || !work->tokens) return out;
+  const uint64_t each = accel__run_limits_need(l, (work->tokens + work->more) / batch, 1),
+                 most = l->state_bytes / (each ? each : 1);
+  *fits = most > 0;
+  if (most < batch) *at_once = most ? (uint32_t)most : 1;
+  out.batch = *at_once;
+  out.tokens = work->tokens / batch * *at_once;
+  out.more = work->more / batch * *at_once;
+  if (!out.rows || out.rows > l->step_tokens) out.rows = l->step_tokens;
+  return out;
+}
+
+accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
+                              accel__plan *out) {
+  uint64_t limit;
+  *out = (accel__plan){.at_once = work->batch ? work->batch : 1};
+  ACCEL_TRY(accel__context_memory_limit(f->ep->ctx, &limit));
+  if (work->limit) limit = work->limit;
+  ACCEL_TRY(estimate(f, &(accel__fit_work){.limit = work->limit}, &out->fit));
+  out->loaded = out->fit.streaming;
+  ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
+  if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
+  if (!limit) return estimate(f, work, &out->fit);
+  if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
+  bool states_fit;
+  accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
+  runs.loaded = &out->loaded;
+  ACCEL_TRY(estimate(f, &runs, &out->fit));
+  out->fit.fits &= states_fit;
+  return ACCEL_OK;
+}
+
+uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,
+                                 uint64_t limit) {
+  const uint64_t step = 1 << 20;
+  accel__fit_work trial = *work;
+  accel__plan plan;
+  uint64_t below = limit, above = limit;
+  do { /* twice as much, until it is enough or more than there is */
+    below = above;
+    trial.limit = above *= 2;
+    if (above > UINT64_MAX / 4 || accel__plan_make(f, &trial, &plan) != ACCEL_OK) return 0;
+    if (plan.fit.memory.budget && plan.fit.memory.budget < below) return 0;
+  } while (!plan.fit.fits);
+  while (above - below > step) {
+    trial.limit = (below + (above - below) / 2 + step - 1) / step * step;
+    if (trial.limit >= above || accel__plan_make(f, &trial, &plan) != ACCEL_OK) break;
+    if (plan.fit.fits)
+      above = trial.limit;
+    else
+      below = trial.limit;
+  }
+  return above;
+}
+
+/* ---- times ---- */
+
+/* What the linears of an entry read in one run of one row. */
+typedef struct entry_work {
+  uint64_t elements; /* of their weights */
+  bool known;        /* false: experts, whose choice nobody knows before */
+  int32_t weight;    /* the first of them; -1: none */
+} entry_work;
+
+static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
+  for (uint32_t i = 0; i < e->n_out; i++)
+    if (e->out[i] == tensor) return true;
+  return false;
+}
+
+/* Of several outputs that are made by a linear alone (scores of last tokens, of all) one is asked
+ * for. */
+static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entry *e) {
+  entry_work out = {.known = true, .weight = -1};
+  bool outputs = false;
+  for (uint32_t i = 0; i < e->n_node; i++) {
+    const accel_plugin_node *n = &p->node[e->node[i]];
+    const bool result = is_output(e, n->out[0]);
+    out.known &= n->op != ACCEL_PLUGIN_OP_MOE;
+    if (n->op != ACCEL_PLUGIN_OP_LINEAR || (result && outputs)) continue;
+    outputs |= result;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+      const int32_t w = n->in[k] < 0 ? -1 : p->tensor[n->in[k]].weight;
+      if (w < 0 || p->weight[w].rank < 2) continue;
+      out.elements += (uint64_t)p->weight[w].dim[0] * (uint64_t)p->weight[w].dim[1];
+      if (out.weight < 0) out.weight = w;
+    }
+  }
+  return out;
+}
+
+static const accel_plugin_entry *entry_named(const accel_endpoint *ep, const char *name) {
+  const int32_t i = accel__endpoint_entry(ep, name);
+  return i < 0 ? NULL : &accel__program_view(ep->model->program)->entry[i];
+}
+
+static uint64_t all_elements(const accel_plugin_program *p) {
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    uint64_t n = 1;
+    for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];
+    all += n;
+  }
+  return all;
+}
+
+/* Bytes of weights in memory that a row passes. */
+static double resident_bytes(const accel_endpoint *ep, const accel__fit *fit,
+                             const entry_work *work) {
+  const uint64_t all = all_elements(accel__program_view(ep->model->program));
+  if (fit->streaming.budget) return (double)fit->streaming.resident;
+  return all ? (double)fit->estimate.weights * (double)work->elements / (double)all : 0;
+}
+
+/* What times follow from. */
+typedef struct speeds {
+  accel__disk disk;
+  accel__device_rate rate;
+  uint32_t workers;
+  entry_work work;
+} speeds;
+
+/* Checks of what is read take their part of the same processors. */
+static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit, const speeds *s,
+                              double rows) {
+  double seconds = resident_bytes(ep, fit, &s->work) / s->rate.resident;
+  if (fit->streaming.budget)
+    seconds += (double)fit->streaming.read *
+               (1 / s->rate.streamed + (fit->of_process ? s->disk.check_seconds / s->workers : 0));
+  return seconds + (rows - 1) * (double)s->work.elements * s->rate.row_seconds;
+}
+
+/* The load reads what stays; each step of the prompts all that is streamed. */
+static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
+                            const accel__fit_work *work, const speeds *s, double reading) {
+  const accel__fit *fit = &plan->fit;
+  const double rows =
+      (double)larger(1, work->tokens / (work->batch ? work->batch : 1)) * plan->at_once;
+  const double most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
+  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
+  double seconds = (double)stays / s->disk.bytes_per_second;
+  for (double done = 0; done < rows; done += most) {
+    const double compute = compute_seconds(f->ep, fit, s, rows - done < most ? rows - done : most);
+    seconds += compute > reading ? compute : reading;
+  }
+  return seconds;
+}
+
+accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
+                                  const accel__fit_work *work, accel__plan_times *out) {
+  const accel_plugin_program *p = accel__program_view(f->ep->model->program);
+  const accel_plugin_entry *decode = entry_named(f->ep, "decode");
+  const accel__fit *fit = &plan->fit;
+  const bool streams = fit->streaming.budget != 0;
+  *out = (accel__plan_times){0};
+  if (!decode || !fit->fits || !f->device->plugin || f->device->parts) return ACCEL_OK;
+  speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
+  if (f->ep->checkpoint)
+    s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
+  out->disk = s.disk.bytes_per_second;
+  if (streams && out->disk > 0) out->reading = (double)fit->streaming.read / out->disk;
+  ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
+  if (!s.work.known || s.work.weight < 0) return ACCEL_OK;
+  const uint8_t row_dtype =
+      streams ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight) : ACCEL_PLUGIN_NO_DTYPE;
+  accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
+                             f->ep->ctx->pool, &f->ep->host, &s.rate);
+  if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
+  out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
+  if (streams && !(out->disk > 0)) return ACCEL_OK;
+  out->token = out->compute > out->reading ? out->compute : out->reading;
+  if (s.rate.row_seconds > 0 && out->disk > 0)
+    out->first = first_seconds(f, plan, work, &s, out->reading);
+  return ACCEL_OK;
+}
+
+/* ---- refusals ---- */
+
+/* The precision with the largest weights that fits under the same limit; NULL: none. */
+static const char *other_precision(const accel__plan_for *f, const char *const *keep_fp32,
+                                   uint32_t n_keep) {
+  const char *best = NULL;
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < accel__precision_count; i++) {
+    accel__arena arena = {0};
+    accel__source *source = NULL;
+    accel_plugin_precision precision;
+    accel__plan plan = {0};
+    const char *name = accel__precision_names[i];
+    accel_status status =
+        !strcmp(name, f->precision->name)
+            ? ACCEL_ERROR_PRECISION
+            : accel__endpoint_precision(f->ep, name, keep_fp32, n_keep, &arena, &precision);
+    if (status == ACCEL_OK) status = accel__ask_supports(f->ep, f->device, &precision);
+    if (status == ACCEL_OK) status = accel__endpoint_source(f->ep, &precision, &arena, &source);
+    const accel__plan_for other = {f->ep, f->device, &precision, source};
+    if (status == ACCEL_OK) status = accel__plan_make(&other, &(accel__fit_work){0}, &plan);
+    if (status == ACCEL_OK && plan.fit.fits && plan.fit.estimate.weights > most) {
+      most = plan.fit.estimate.weights;
+      best = name;
+    }
+    accel__source_free(&source);
+    accel__arena_free(&arena);
+  }
+  accel__clear_error();
+  return best;
+}
+
+accel_status accel__plan_check(const accel__plan_for *f, const accel__plan *plan,
+                               const char *const *keep_fp32, uint32_t n_keep) {
+  const accel__fit *fit = &plan->fit;
+  const bool one = !fit->fits && !fit->n_part;
+  return accel__fit_check(fit, f->device->info.name, f->precision->name,
+                          one ? other_precision(f, keep_fp32, n_keep) : NULL);
+}
