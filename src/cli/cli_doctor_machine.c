@@ -227,7 +227,9 @@ static char *device_remedy(const doctor *d, const accel_device_info *device) {
   {hardware, source, REMEDY_##library, REMEDY_##device},
 #include "cli/doctor.def"
   };
-  if (device->found == 1 && device->compiled == 0) return doctor_command(REMEDY_BUILD, NULL, NULL);
+  if (device->found == 1 && device->compiled == 0)
+    return getenv("ACCEL_PLUGIN_PATH") ? doctor_command(REMEDY_UNSET, "ACCEL_PLUGIN_PATH", NULL)
+                                       : doctor_command(REMEDY_BUILD, NULL, NULL);
   for (size_t i = 0; device->found != 1 && i < sizeof rows / sizeof *rows; ++i)
     if (!strcmp(rows[i].hardware, device->hardware))
       return doctor_command(

@@ -179,6 +179,29 @@ static char *class_of(doctor *d, const char *directory) {
   return copy;
 }
 
+/* What accel_check_model said. */
+static void say_files(doctor *d, const char *directory, accel_status status) {
+  const bool unsupported = status == ACCEL_ERROR_UNSUPPORTED;
+  char *own = class_of(d, directory);
+  const char *class_name = d->run->value[OPT_ARCHITECTURE], *task;
+  if (!class_name) class_name = own ? own : "";
+  task = accel_architecture_task(class_name);
+  if (status == ACCEL_OK) {
+    doctor_say(d, DOCTOR_OK, "model", NULL,
+               "%s: %s%s%s; configuration, weights and their shapes belong together", directory,
+               class_name, task ? ", " : "", task ? task : "");
+    look_at_processors(d, directory, task);
+  } else if (unsupported) {
+    say_failure(d, "model",
+                task ? doctor_command(REMEDY_ARCHITECTURES, NULL, NULL)
+                     : doctor_command(REMEDY_NEW_MODEL, d->model, NULL));
+  } else {
+    say_failure(d, "model",
+                access(d->model, F_OK) ? fetch(d) : doctor_command(REMEDY_LIST, directory, NULL));
+  }
+  free(own);
+}
+
 void doctor_model(doctor *d) {
   char *directory;
   const accel_registry_entry *entry;
@@ -197,25 +220,12 @@ void doctor_model(doctor *d) {
   }
   accel_init_params how = accel_init_params_default();
   how.architecture = d->run->value[OPT_ARCHITECTURE];
-  const accel_status status = accel_check_model(d->run->ctx, d->model, &how);
-  d->no_model =
-      status != ACCEL_OK && status != ACCEL_ERROR_NOT_FOUND; /* of weights: its shape is known */
-  if (status != ACCEL_OK) {
-    say_failure(d, "model",
-                status == ACCEL_ERROR_UNSUPPORTED ? doctor_command(REMEDY_ARCHITECTURES, NULL, NULL)
-                : access(d->model, F_OK)          ? fetch(d)
-                                                  : doctor_command(REMEDY_LIST, directory, NULL));
-  } else {
-    char *own = class_of(d, directory);
-    const char *class_name = how.architecture ? how.architecture : own ? own : "";
-    const char *task = accel_architecture_task(class_name);
-    doctor_say(d, DOCTOR_OK, "model", NULL,
-               "%s: %s%s%s; configuration, weights and their shapes "
-               "belong together",
-               directory, class_name, task ? ", " : "", task ? task : "");
-    look_at_processors(d, directory, task);
-    free(own);
-  }
+  how.random_weights = 1; /* first without the weights: can it be built at all? */
+  accel_status status = accel_check_model(d->run->ctx, d->model, &how);
+  d->no_model = status != ACCEL_OK;
+  how.random_weights = 0;
+  if (status == ACCEL_OK) status = accel_check_model(d->run->ctx, d->model, &how);
+  say_files(d, directory, status);
   accel_string_free(&directory);
 }
 
@@ -296,7 +306,8 @@ void doctor_supports(doctor *d) {
   bool any = false, asked = false;
   if (d->no_model) return;
   if (accel_matrix_json(d->run->ctx, d->model, &text) != ACCEL_OK) {
-    say_failure(d, "supports", doctor_command(REMEDY_SEARCH, d->model, NULL));
+    doctor_say(d, DOCTOR_WARN, "supports", NULL, "not asked of the devices: %s",
+               accel_last_error());
     return;
   }
   cJSON *root = cJSON_Parse(text);

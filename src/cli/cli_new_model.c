@@ -38,39 +38,43 @@ static bool is_identifier(const char *name) {
 
 typedef struct fields {
   FILE *members, *defaults, *rows;
+  int indent; /* of defaults behind the first */
   bool any;
 } fields;
 
 static void add_field(fields *f, const cJSON *item) {
-  const char *name = item->string, *separator = f->any ? ", " : "";
+  const char *name = item->string;
   const double value = item->valuedouble;
-  if (is_common(name) || !is_identifier(name)) return;
+  if (is_common(name) || !is_identifier(name) || !(cJSON_IsBool(item) || cJSON_IsNumber(item)))
+    return;
+  if (f->any) fprintf(f->defaults, ",\n%*s", f->indent, "");
   if (cJSON_IsBool(item)) {
     fprintf(f->members, "  bool %s;\n", name);
-    fprintf(f->defaults, "%s.%s = %s", separator, name, cJSON_IsTrue(item) ? "true" : "false");
+    fprintf(f->defaults, ".%s = %s", name, cJSON_IsTrue(item) ? "true" : "false");
     fprintf(f->rows, "      ACCEL_FIELD_BOOL(\"%s\", &c->%s),\n", name, name);
   } else if (cJSON_IsNumber(item) && value == floor(value) && value >= 0 && value < 1e9) {
     fprintf(f->members, "  int64_t %s;\n", name);
-    fprintf(f->defaults, "%s.%s = %.0f", separator, name, value);
+    fprintf(f->defaults, ".%s = %.0f", name, value);
     fprintf(f->rows, "      ACCEL_FIELD_INT(\"%s\", &c->%s, 0, 1000000000),\n", name, name);
-  } else if (cJSON_IsNumber(item)) {
-    fprintf(f->members, "  double %s;\n", name);
-    fprintf(f->defaults, "%s.%s = %.17g", separator, name, value);
-    fprintf(f->rows, "      ACCEL_FIELD_NUMBER(\"%s\", &c->%s),\n", name, name);
   } else {
-    return;
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", value);
+    if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+    fprintf(f->members, "  double %s;\n", name);
+    fprintf(f->defaults, ".%s = %s", name, text);
+    fprintf(f->rows, "      ACCEL_FIELD_NUMBER(\"%s\", &c->%s),\n", name, name);
   }
   f->any = true;
 }
 
 /* *text[3]: members, defaults, rows; free() each.  false: no memory, or no field at all. */
-static bool write_fields(const cJSON *config, char *text[3]) {
+static bool write_fields(const cJSON *config, const char *stem, char *text[3]) {
   size_t size[3];
   const cJSON *item;
   FILE *to[3];
   bool good = true;
   for (int i = 0; i < 3; ++i) good = (to[i] = open_memstream(&text[i], &size[i])) != NULL && good;
-  fields f = {to[0], to[1], to[2], false};
+  fields f = {to[0], to[1], to[2], (int)(strlen("  *c = (_config){") + strlen(stem)), false};
   if (good) cJSON_ArrayForEach(item, config) add_field(&f, item);
   for (int i = 0; i < 3; ++i) good = to[i] && fclose(to[i]) == 0 && good;
   return good && f.any;
@@ -99,7 +103,7 @@ static void add_registry(cli_run *run, new_files *files, const cJSON *config, co
   char dim[24], length[24], id[96], name[128];
   const char *given = run->value[OPT_MODEL];
   const bool hub = strchr(given, '/') && given[0] != '/' && given[0] != '.' && access(given, F_OK);
-  char *text = cJSON_Print(config);
+  char *text = cJSON_PrintUnformatted(config);
   snprintf(dim, sizeof dim, "%d", number_of(config, "hidden_size", "d_model", 1));
   snprintf(length, sizeof length, "%d",
            number_of(config, "max_position_embeddings", "n_positions", 512));
@@ -122,7 +126,7 @@ static int add_files(cli_run *run, new_files *files, const cJSON *config, const 
   int code = 0;
   stem_of(type, stem);
   snprintf(name, sizeof name, "src/models/%s.c", stem);
-  if (write_fields(config, text)) {
+  if (write_fields(config, stem, text)) {
     const cli_word words[] = {{"STEM", stem},       {"CLASS", class_name}, {"TYPE", type},
                               {"MEMBERS", text[0]}, {"DEFAULTS", text[1]}, {"FIELDS", text[2]}};
     new_files_add(run, files, name,
