@@ -408,7 +408,6 @@ void doctor_fit(doctor *d) {
     say_fits(d, report);
     accel_fit_report_free(&report);
   } else {
-    d->code = 3; /* the model's fault, and said of it already */
     doctor_say(d, DOCTOR_WARN, "fit", doctor_command(REMEDY_FIT, d->model, NULL), "%s",
                accel_last_error());
   }
