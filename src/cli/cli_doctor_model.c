@@ -131,9 +131,18 @@ void doctor_database(doctor *d) {
 
 /* ---- the model's files ---- */
 
-/* The command that fetches what a model of the Hub lacks; NULL: the model is a directory of the user's. */
+/* The command that fetches a model of the Hub, "org/name[@revision]". */
+static char *fetch_command(const char *name) {
+  char repository[512];
+  const char *revision = strchr(name, '@');
+  if (!revision) return doctor_command(REMEDY_DOWNLOAD, name, NULL);
+  snprintf(repository, sizeof repository, "%.*s", (int)(revision - name), name);
+  return doctor_command(REMEDY_DOWNLOAD_REVISION, repository, revision + 1);
+}
+
+/* NULL: the model is a directory of the user's. */
 static char *fetch(const doctor *d) {
-  return access(d->model, F_OK) ? doctor_command(REMEDY_DOWNLOAD, d->model, NULL) : NULL;
+  return access(d->model, F_OK) ? fetch_command(d->model) : NULL;
 }
 
 /* What the library says of its last failure, with its remedy in words; takes `command`. */
@@ -210,7 +219,7 @@ void doctor_model(doctor *d) {
     const bool listed = accel_registry_lookup(d->run->ctx, d->model, &entry) == ACCEL_OK;
     doctor_say(d, DOCTOR_FAIL, "model",
                listed                  ? doctor_command(REMEDY_DOWNLOAD, entry->model, NULL)
-               : strchr(d->model, '/') ? doctor_command(REMEDY_DOWNLOAD, d->model, NULL)
+               : strchr(d->model, '/') ? fetch_command(d->model)
                                        : doctor_command(REMEDY_SEARCH, d->model, NULL),
                "%s%s", message ? message : "",
                listed ? "; what follows is reckoned from the registry's shape" : "");

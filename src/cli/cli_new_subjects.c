@@ -35,17 +35,20 @@ static int no_memory(cli_run *run) {
   return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
-/* Takes all strings of `s`; false: one is NULL, or there is no memory. */
+/* Takes all strings of `s`, of which one with the same name of files is there already once; false: one
+ * is NULL, or there is no memory. */
 static bool add(new_subjects *out, new_subject s) {
+  bool known = false;
+  for (uint32_t i = 0; s.word && i < out->n; ++i) known |= !strcmp(out->item[i].word, s.word);
   const bool whole = s.word && s.class_name && s.model && s.golden;
-  new_subject *grown = whole ? realloc(out->item, (out->n + 1) * sizeof *grown) : NULL;
+  new_subject *grown = whole && !known ? realloc(out->item, (out->n + 1) * sizeof *grown) : NULL;
   if (grown) {
     out->item = grown;
     grown[out->n++] = s;
     return true;
   }
   free(s.word), free(s.class_name), free(s.model), free(s.golden);
-  return false;
+  return whole && known;
 }
 
 /* ---- one model ---- */
@@ -111,9 +114,10 @@ static int choose_model(cli_run *run, const char *model, bool golden_needed, new
                     "%s: no golden*.safetensors: name one with --golden FILE (docs/verify.md says "
                     "how they are made)",
                     directory);
-    const new_subject s = {.word = word_of(model),
+    char *place = is_directory(model) ? absolute(model) : strdup(model);
+    const new_subject s = {.word = place ? word_of(place) : NULL,
                            .class_name = class_name,
-                           .model = is_directory(model) ? absolute(model) : strdup(model),
+                           .model = place,
                            .golden = golden ? golden : strdup(""),
                            .kind = kind};
     if (code)
@@ -143,8 +147,7 @@ static const cli_golden *choose_golden(const cli_goldens *all, const char *types
 /* NULL: it is none of the thirteen classes. */
 static const cli_key_model *find_key_model(const char *name) {
   for (int i = 0; i < CLI_KEY_MODELS; ++i)
-    if (!strcasecmp(cli_key_models[i].word, name) || !strcasecmp(cli_key_models[i].name, name) ||
-        cli_has_type(cli_key_models[i].types, name))
+    if (!strcasecmp(cli_key_models[i].word, name) || !strcasecmp(cli_key_models[i].name, name))
       return &cli_key_models[i];
   return NULL;
 }

@@ -279,6 +279,7 @@ class Model(Doctor):
         lines = self.ask("bert-base-uncased", "--memory", "200M", code=3)
         self.assertRegex(self.one(lines, "fit", "ok")["why"], "cpu at fp32 streams its weights through .* of 200.0 MiB; it fits at fp32 fp16 bf16")
         self.assertEqual(self.one(self.ask("no/such", code=3), "model", "fail")["command"], "hf download no/such")
+        self.assertEqual(self.one(self.ask("no/such@v1", code=3), "model", "fail")["command"], "hf download no/such --revision v1")
         self.assertEqual(self.one(self.ask("nosuch", code=3), "model", "fail")["command"], "accel registry --search nosuch")
 
     def test_memory(self):

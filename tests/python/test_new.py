@@ -190,6 +190,9 @@ class Files(Case):
         self.assertEqual([name for name in found if name.endswith(".py")], [f"test_{word}.py" for word in WORDS])
         self.assertEqual([name for name, state in found.items() if state == "kept"],
                          ["test_t5.py", "test_clap.py", "test_whisper.py", "test_wav2vec2.py", "CMakeLists.txt"])
+        self.assertEqual([name for name in self.files("test", "--batch", "qwen3,qwen3", "--lang", "python", "--golden", MODELS)], ["test_qwen3.py", "CMakeLists.txt"])
+        with open(os.path.join(self.out, "test_qwen3.py"), encoding="utf-8") as f:
+            self.assertIn("Qwen3", f.read())
         self.assertIn("test_gpt2.py", self.files("test", "--family", "gpt2", "--lang", "python", "--golden", os.path.join(MODELS, "gpt2")))  # by its model_type
         golden = os.path.join(MODELS, "bert", "golden.BertModel.left.safetensors")
         new("test", "--model", os.path.join(MODELS, "bert"), "--golden", golden, "--platform", "CPU", "--lang", "python", "-o", self.out)
