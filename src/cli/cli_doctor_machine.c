@@ -230,11 +230,11 @@ static char *device_remedy(const doctor *d, const accel_device_info *device) {
   if (device->found == 1 && device->compiled == 0)
     return getenv("ACCEL_PLUGIN_PATH") ? doctor_command(REMEDY_UNSET, "ACCEL_PLUGIN_PATH", NULL)
                                        : doctor_command(REMEDY_BUILD, NULL, NULL);
-  for (size_t i = 0; device->found != 1 && i < sizeof rows / sizeof *rows; ++i)
-    if (!strcmp(rows[i].hardware, device->hardware))
-      return doctor_command(
-          has_library(d, rows[i].source) ? rows[i].without_device : rows[i].without_library, NULL,
-          NULL);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    if (strcmp(rows[i].hardware, device->hardware) != 0) continue;
+    if (!has_library(d, rows[i].source)) return doctor_command(rows[i].without_library, NULL, NULL);
+    if (device->found != 1) return doctor_command(rows[i].without_device, NULL, NULL);
+  }
   return doctor_command(REMEDY_DETECT_DEVICE, device->name, NULL);
 }
 
