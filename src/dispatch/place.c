@@ -21,6 +21,7 @@
 static void note_load(accel__placed *c, uint64_t ns) {
   accel__range_counters n = {0};
   if (c->rows) accel__row_stream_count(c->rows, &n);
+  if (c->parts) accel__parts_count_rows(c->parts, &n);
   c->streaming.load.bytes = n.bytes;
   c->streaming.load.wait_ns = n.wait_ns;
   c->streaming.load.ns = ns;
@@ -34,14 +35,16 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
-  if (device->parts) return accel__parts_load(ep, device);
   const accel__plan_for to = {ep, device, &c->precision, c->source};
-  ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
-  ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
-  c->streaming = plan.loaded;
-  c->limits = plan.limits;
+  if (!device->parts) {
+    ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
+    ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+    c->streaming = plan.loaded;
+    c->limits = plan.limits;
+  }
   const uint64_t begin = accel__now_ns();
-  ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
+  ACCEL_TRY(device->parts ? accel__parts_load(ep, device)
+                          : accel__plugin_init(&ep->host_self, &ep->host, device));
   if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
   return ACCEL_OK;
 }

@@ -219,6 +219,13 @@ class Memory(unittest.TestCase):
             with environment(ACCEL_MEM_LIMIT="8M"), model(directory, "cpu=0-1+cpu=2-3") as cut:
                 self.assertTrue(any(part.streams for part in cut.placement.parts), cut.placement)
                 self.assertEqual([g.ids for g in cut.generate([[5, 6, 7]], max_new_tokens=4)], want)
+                self.assertGreater(cut.streaming["bytes"], 0)
+                self.assertGreater(cut.streaming["runs"], 0)
+            code, out, errors = tool("fit", directory, "--device", "cpu+cpu", "--precision", "fp32", "--memory", "3M", "--json")
+            self.assertEqual(code, 5, errors)
+            limit = json.loads(out)["devices"][0]["advice"].split()[1]
+            code, _, errors = tool("fit", directory, "--device", "cpu+cpu", "--precision", "fp32", "--memory", limit)
+            self.assertEqual(code, 0, errors)
             code, _, errors = tool("fit", directory, "--device", "cpu=0-1+reference=2-3", "--precision", "fp32", "--memory", "3M")
             self.assertEqual(code, 5, errors)
 
