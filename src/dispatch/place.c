@@ -35,16 +35,17 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
-  const accel__plan_for to = {ep, device, &c->precision, c->source};
-  if (!device->parts) {
+  const uint64_t begin = accel__now_ns();
+  if (device->parts) {
+    ACCEL_TRY(accel__parts_load(ep, device));
+  } else {
+    const accel__plan_for to = {ep, device, &c->precision, c->source};
     ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
+    ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
   }
-  const uint64_t begin = accel__now_ns();
-  ACCEL_TRY(device->parts ? accel__parts_load(ep, device)
-                          : accel__plugin_init(&ep->host_self, &ep->host, device));
   if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
   return ACCEL_OK;
 }

@@ -35,9 +35,9 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a part of it where that
- * can be, and the states of the sequences: a long prompt in more steps costs less than sequences that
- * have to wait for others.  load: the estimate of the load. */
+/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a part
+ * of it where that can be, and the states of the sequences: a long prompt in more steps costs less
+ * than sequences that have to wait for others.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
   const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
@@ -226,7 +226,7 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   const accel__fit *fit = &plan->fit;
   const bool streams = fit->streaming.budget != 0;
   *out = (accel__plan_times){0};
-  if (!decode || !fit->fits || !f->device->plugin) return ACCEL_OK;
+  if (!decode || !fit->fits || !f->device->plugin || f->device->parts) return ACCEL_OK;
   speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));

@@ -218,9 +218,15 @@ class Memory(unittest.TestCase):
                 want = [g.ids for g in whole.generate([[5, 6, 7]], max_new_tokens=4)]
             with environment(ACCEL_MEM_LIMIT="8M"), model(directory, "cpu=0-1+cpu=2-3") as cut:
                 self.assertTrue(any(part.streams for part in cut.placement.parts), cut.placement)
+                loaded = cut.streaming
                 self.assertEqual([g.ids for g in cut.generate([[5, 6, 7]], max_new_tokens=4)], want)
-                self.assertGreater(cut.streaming["bytes"], 0)
-                self.assertGreater(cut.streaming["runs"], 0)
+                now = cut.streaming
+                self.assertTrue(loaded["bytes"] == loaded["load_bytes"] == now["load_bytes"] and loaded["runs"] == 0, loaded)
+                self.assertTrue(now["runs"] == 4 and now["bytes_per_second"] > 0, now)
+                self.assertGreater(cut.stream_read()[0], 0)
+            code, said, errors = tool("fit", directory, "--device", "cpu=0-1+cpu=2-3", "--precision", "fp32", "--memory", "8M")
+            self.assertEqual(code, 0, errors)
+            self.assertIn("a token not known", said)
             code, out, errors = tool("fit", directory, "--device", "cpu+cpu", "--precision", "fp32", "--memory", "3M", "--json")
             self.assertEqual(code, 5, errors)
             limit = json.loads(out)["devices"][0]["advice"].split()[1]
