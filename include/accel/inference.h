@@ -139,6 +139,19 @@ ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_ini
                                   accel_endpoint **out);
 
 /**
+ * Looks at a model's files as accel_init() would, and asks no device: config.json, the headers of the
+ * checkpoint with every tensor the program takes, tokenizer and processors.  No weights are read.
+ *
+ * @param params task, architecture and random_weights count (1: the checkpoint is left alone); NULL:
+ *               all defaults.
+ * @return the failures of accel_init() that come from the model: ACCEL_ERROR_NOT_FOUND (also a shard
+ *         that is missing), ACCEL_ERROR_UNSUPPORTED, ACCEL_ERROR_FORMAT (also tensors that are
+ *         missing or of another shape, which are named), ACCEL_ERROR_IO.
+ */
+ACCEL_API accel_status accel_check_model(accel *ctx, const char *model,
+                                         const accel_init_params *params);
+
+/**
  * Ends an endpoint and sets *endpoint to NULL; endpoint and *endpoint may be NULL.
  *
  * Requests that wait in its queue are run first.  Sessions and chats must be closed before; tickets

@@ -24,6 +24,14 @@ accel_status accel_init(accel *ctx, const char *model, const accel_init_params *
   return accel__open(ctx, model, &mine, out);
 }
 
+accel_status accel_check_model(accel *ctx, const char *model, const accel_init_params *params) {
+  API_BEGIN();
+  API_NEED(ctx);
+  API_NEED(model);
+  API_PARAMS(accel_init_params, mine, params);
+  return accel__check_model(ctx, model, &mine);
+}
+
 void accel_cleanup(accel_endpoint **endpoint) {
   if (endpoint && *endpoint) accel__close(endpoint);
 }

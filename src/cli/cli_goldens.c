@@ -109,9 +109,7 @@ static char *model_name(const char *top, const char *directory) {
   return copy;
 }
 
-/* The second part of golden.BertModel.right.safetensors, where it begins with a capital; else the
- * model's own class, which it takes. */
-static char *architecture_of(const char *file, char *own) {
+char *cli_golden_class(const char *file, char *own) {
   const char *dot = strchr(file, '.');
   const size_t n = dot ? strcspn(dot + 1, ".") : 0;
   if (!n || !isupper((unsigned char)dot[1])) return own;
@@ -146,13 +144,13 @@ static bool add(finder *f, const char *directory, const char *file, const char *
   cli_golden *g = &f->out->item[f->out->n];
   if (!cli_model_config(directory, &type, &own)) return failed(f, directory);
   snprintf(path, sizeof path, "%s/%s", directory, file);
-  *g =
-      (cli_golden){.path = strdup(path),
-                   .directory = strdup(directory),
-                   .model = model_name(f->top, directory),
-                   .model_type = type,
-                   .architecture = architecture ? strdup(architecture) : architecture_of(file, own),
-                   .precision = strdup(precision)};
+  *g = (cli_golden){
+      .path = strdup(path),
+      .directory = strdup(directory),
+      .model = model_name(f->top, directory),
+      .model_type = type,
+      .architecture = architecture ? strdup(architecture) : cli_golden_class(file, own),
+      .precision = strdup(precision)};
   f->out->n++;
   if (architecture) free(own);
   if (!g->path || !g->directory || !g->model || !g->model_type || !g->architecture || !g->precision)

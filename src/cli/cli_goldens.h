@@ -29,6 +29,9 @@ bool cli_goldens_find(const char *directory, cli_goldens *out, char *message, si
 /* model_type and the first of the architectures in a directory's config.json, "" where there is none;
  * both are to be freed.  false: no memory. */
 bool cli_model_config(const char *directory, char **type, char **class_name);
+/* The second part of golden.BertModel.right.safetensors, where it begins with a capital, to be freed;
+ * else `own`, the model's first class.  Takes `own`, which was allocated. */
+char *cli_golden_class(const char *file, char *own);
 void cli_goldens_free(cli_goldens *goldens);
 
 #endif

@@ -4,35 +4,8 @@
 #include <string.h>
 
 #include "cli/cli_goldens.h"
+#include "cli/cli_key_models.h"
 #include "cli/cli_verified.h"
-
-/* As accel/devices.h names them. */
-static const char *const hardware_kinds[] = {"cpu",      "cuda",  "amd",      "opencl", "vulkan",
-                                             "openvino", "apple", "qualcomm", "webgpu", "webnn"};
-enum { KINDS = sizeof hardware_kinds / sizeof *hardware_kinds };
-
-/* A class of models: values of model_type, between spaces. */
-static const struct {
-  const char *name, *types;
-} classes[] = {{"BERT", " bert "},
-               {"T5", " t5 "},
-               {"LLaMA", " llama "},
-               {"CLIP", " clip clip_text_model clip_vision_model "},
-               {"ViT", " vit "},
-               {"CLAP", " clap clap_text_model clap_audio_model "},
-               {"Whisper", " whisper "},
-               {"Wav2Vec2", " wav2vec2 "},
-               {"LLaVA", " llava "},
-               {"LLaVA-Next", " llava_next "},
-               {"XCLIP", " xclip xclip_text_model xclip_vision_model "},
-               {"Qwen2/3", " qwen2 qwen3 "},
-               {"DETR", " detr "}};
-
-static bool has_type(const char *types, const char *type) {
-  char word[80];
-  return *type && snprintf(word, sizeof word, " %s ", type) < (int)sizeof word &&
-         strstr(types, word);
-}
 
 /* ---- which rows belong to a cell ---- */
 
@@ -45,7 +18,7 @@ typedef struct wanted {
 static bool is_wanted(const bench_verdict_row *row, const void *what) {
   const wanted *w = what;
   if (strcmp(row->hardware, w->hardware) != 0) return false;
-  if (w->types) return has_type(w->types, row->model_type);
+  if (w->types) return cli_has_type(w->types, row->model_type);
   const char *task = accel_architecture_task(row->architecture);
   return task && !strcmp(task, w->task);
 }
@@ -89,7 +62,8 @@ static void rate(const bench_ratings *ratings, char *const *type, const wanted *
   const bench_rating *best = NULL;
   for (uint32_t i = 0; w->types && i < ratings->n; ++i) {
     const bench_rating *r = &ratings->item[i];
-    if (strcmp(r->hardware, w->hardware) != 0 || !type[i] || !has_type(w->types, type[i])) continue;
+    if (strcmp(r->hardware, w->hardware) != 0 || !type[i] || !cli_has_type(w->types, type[i]))
+      continue;
     if (!best || r->share > best->share) best = r;
   }
   if (best) verified_rate(cell, best);
@@ -110,13 +84,13 @@ static void add_row(const view *v, const char *name, const char *types) {
   cJSON *row = cJSON_CreateObject(), *cells;
   cJSON_AddStringToObject(row, "name", name);
   cells = cJSON_AddObjectToObject(row, "cells");
-  for (int k = 0; k < KINDS; ++k) {
-    const wanted w = {.hardware = hardware_kinds[k], .types = types, .task = name};
+  for (int k = 0; k < CLI_HARDWARE_KINDS; ++k) {
+    const wanted w = {.hardware = cli_hardware_kinds[k], .types = types, .task = name};
     verified_set set = verified_choose(&v->rows, is_wanted, &w);
     cJSON *cell = verified_cell(&set);
-    say_unsupported(v->devices, hardware_kinds[k], cell);
+    say_unsupported(v->devices, cli_hardware_kinds[k], cell);
     rate(&v->ratings, v->type, &w, cell);
-    cJSON_AddItemToObject(cells, hardware_kinds[k], cell);
+    cJSON_AddItemToObject(cells, cli_hardware_kinds[k], cell);
     free((void *)set.row);
   }
   cJSON_AddItemToArray(v->list, row);
@@ -140,8 +114,8 @@ static void add_tasks(const view *v) {
 }
 
 static void add_rows(const view *v, bool by_class) {
-  for (size_t i = 0; by_class && i < sizeof classes / sizeof *classes; ++i)
-    add_row(v, classes[i].name, classes[i].types);
+  for (size_t i = 0; by_class && i < CLI_KEY_MODELS; ++i)
+    add_row(v, cli_key_models[i].name, cli_key_models[i].types);
   if (!by_class) add_tasks(v);
 }
 
@@ -159,7 +133,8 @@ int verified_view(cli_run *run, const char *name, cJSON *root) {
     v.type[i] = type_of_run(run, v.ratings.item[i].model);
   if (!code) {
     cJSON_AddStringToObject(root, "view", name);
-    cJSON_AddItemToObject(root, "columns", cJSON_CreateStringArray(hardware_kinds, KINDS));
+    cJSON_AddItemToObject(root, "columns",
+                          cJSON_CreateStringArray(cli_hardware_kinds, CLI_HARDWARE_KINDS));
     v.list = cJSON_AddArrayToObject(root, "rows");
     add_rows(&v, !strcmp(name, "classes"));
   }

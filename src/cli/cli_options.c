@@ -14,10 +14,18 @@ const cli_option cli_options[OPT_END] = {
 };
 
 bool cli_takes(const cli_command *command, cli_option_id id) {
-  if (id < OPT_COMMON) return true;
+  bool shadowed = false; /* a common one, by an option of the command with its name */
   for (const uint8_t *o = command->options; *o != OPT_END; ++o) {
     if (*o == id) return true;
+    shadowed |= !strcmp(cli_options[*o].name, cli_options[id].name);
   }
+  return id < OPT_COMMON && !shadowed;
+}
+
+/* The variable of its name belongs to a common option. */
+static bool has_no_twin(cli_option_id id) {
+  for (int common = 0; id >= OPT_COMMON && common < OPT_COMMON; ++common)
+    if (!strcmp(cli_options[common].name, cli_options[id].name)) return true;
   return false;
 }
 
@@ -191,7 +199,9 @@ const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n) {
  * counts as none. */
 static int parse_environment(cli_run *run) {
   for (int id = 0; id < OPT_END; ++id) {
-    if (run->value[id] || id == OPT_HELP || !cli_takes(run->command, (cli_option_id)id)) continue;
+    if (run->value[id] || id == OPT_HELP || has_no_twin((cli_option_id)id) ||
+        !cli_takes(run->command, (cli_option_id)id))
+      continue;
     char name[64] = "ACCEL_";
     for (size_t k = 0; k <= strlen(cli_options[id].name); ++k) {
       char c = cli_options[id].name[k];

@@ -5,23 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/cli_key_models.h"
 #include "cli/cli_suite.h"
 #include "shared/hash.h"
-
-/* A model of each class that matrices name, and the one most asked for. */
-static const char key_models[] =
-    "{\"schema\": \"accel.suite/1\", \"models\": ["
-    "\"sentence-transformers/all-MiniLM-L6-v2\", \"google-bert/bert-base-uncased\", "
-    "\"google-t5/t5-small\", \"openai/clip-vit-base-patch32\", \"google/vit-base-patch16-224\", "
-    "\"laion/clap-htsat-unfused\", \"facebook/wav2vec2-base-960h\", \"facebook/detr-resnet-50\", "
-    "\"microsoft/xclip-base-patch32\", "
-    "{\"model\": \"openai/whisper-base\", \"task\": \"transcribe\", \"new_tokens\": 32}, "
-    "{\"model\": \"Qwen/Qwen2.5-0.5B-Instruct\", \"task\": \"generate\", \"new_tokens\": 32}, "
-    "{\"model\": \"Qwen/Qwen3-0.6B\", \"task\": \"generate\", \"new_tokens\": 32}, "
-    "{\"model\": \"meta-llama/Llama-3.2-1B\", \"task\": \"generate\", \"new_tokens\": 32}, "
-    "\"llava-hf/llava-1.5-7b-hf\", \"llava-hf/llava-v1.6-mistral-7b-hf\"], "
-    "\"scenarios\": [\"single-stream\", \"offline\", \"server\", \"batch-sweep\", "
-    "\"length-sweep\", \"cold-start\", \"warm-start\", \"memory\"]}";
 
 /* Scenarios, and how they are run unless the suite says otherwise. */
 static const struct scenario {
@@ -297,6 +283,26 @@ static int read_suite(suite_reader *s) {
   return code;
 }
 
+/* The suite of key-models: a model of each class that matrices name, and the one most asked for, in
+ * all scenarios. */
+static cJSON *key_models_suite(void) {
+  cJSON *root = cJSON_CreateObject(), *models = cJSON_AddArrayToObject(root, "models"),
+        *list = cJSON_AddArrayToObject(root, "scenarios");
+  cJSON_AddStringToObject(root, "schema", "accel.suite/1");
+  cJSON_AddItemToArray(models, cJSON_CreateString("sentence-transformers/all-MiniLM-L6-v2"));
+  for (int i = 0; i < CLI_KEY_MODELS; ++i) {
+    const cli_key_model *key = &cli_key_models[i];
+    cJSON *model = cJSON_CreateObject();
+    cJSON_AddStringToObject(model, "model", key->id);
+    if (*key->task) cJSON_AddStringToObject(model, "task", key->task);
+    if (*key->task) cJSON_AddNumberToObject(model, "new_tokens", 32);
+    cJSON_AddItemToArray(models, model);
+  }
+  for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; ++i)
+    cJSON_AddItemToArray(list, cJSON_CreateString(scenarios[i].name));
+  return root;
+}
+
 /* The plan needs a context to find models, which is gone when cells are run in children. */
 int suite_plan_make(cli_run *run, const char *name, const char *directory, suite_plan *out) {
   suite_reader s = {.run = run,
@@ -310,7 +316,7 @@ int suite_plan_make(cli_run *run, const char *name, const char *directory, suite
     return cli_usage(run, "a directory goes with --suite key-models; a file names its models");
   int code = s.key_models ? 0 : cli_file_read(run, name, &text, NULL);
   if (code) return code;
-  cJSON *root = cJSON_Parse(s.key_models ? key_models : text);
+  cJSON *root = s.key_models ? key_models_suite() : cJSON_Parse(text);
   s.root = root;
   code = root ? cli_context(run) : cli_error(run, ACCEL_ERROR_FORMAT, "%s: no JSON", name);
   if (!code) code = read_suite(&s);

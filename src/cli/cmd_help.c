@@ -114,7 +114,8 @@ static void print_command(const cli_command *c) {
   if (*c->options != OPT_END) printf("\noptions:\n");
   for (const uint8_t *o = c->options; *o != OPT_END; ++o) print_option(&cli_options[*o], c);
   printf("\noptions of every command:\n");
-  for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id], c);
+  for (int id = 0; id < OPT_COMMON; ++id)
+    if (cli_takes(c, (cli_option_id)id)) print_option(&cli_options[id], c);
 }
 
 /* ---- manual page ---- */

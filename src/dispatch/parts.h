@@ -34,6 +34,11 @@ const accel_plugin *accel__parts_plugin(const accel__parts *parts, uint32_t k);
 bool accel__parts_use(const accel__parts *parts, const char *device);
 /* Adds up what the parts have read. */
 void accel__parts_count_rows(const accel__parts *parts, accel__range_counters *out);
+/* A run begins (accel__row_stream_mark). */
+void accel__parts_mark_rows(const accel__parts *parts);
+/* Adds up accel__row_stream_read_again of the parts that stream; *any: one does. */
+accel_status accel__parts_read_again(const accel__parts *parts, uint64_t *bytes, uint64_t *ns,
+                                     bool *any);
 /* After a run or call of the endpoint answered ACCEL_ERROR_DEVICE_LOST: loads the parts whose device
  * was lost on one of rest[n], in order; sessions have lost all sequences.  Nothing runs meanwhile.
  * A line of *said in the endpoint's arena tells what became of it. */

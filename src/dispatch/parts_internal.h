@@ -9,6 +9,7 @@
 /* Which layers go where, and the program cut accordingly. */
 typedef struct accel__parts_plan {
   uint32_t n;
+  uint64_t limit; /* memory limit of the user's; 0: none */
   const accel__device *device[ACCEL__MAX_PARTS];
   uint32_t first_layer[ACCEL__MAX_PARTS], last_layer[ACCEL__MAX_PARTS];
   accel__part *part;                 /* [n] */

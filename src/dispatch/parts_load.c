@@ -243,6 +243,25 @@ void accel__parts_count_rows(const accel__parts *parts, accel__range_counters *o
   }
 }
 
+void accel__parts_mark_rows(const accel__parts *parts) {
+  for (uint32_t k = 0; k < parts->n; k++)
+    if (parts->part[k].placed.rows) accel__row_stream_mark(parts->part[k].placed.rows);
+}
+
+accel_status accel__parts_read_again(const accel__parts *parts, uint64_t *bytes, uint64_t *ns,
+                                     bool *any) {
+  for (uint32_t k = 0; k < parts->n; k++) {
+    accel__row_stream *rows = parts->part[k].placed.rows;
+    uint64_t n = 0, took = 0;
+    if (!rows) continue;
+    *any = true;
+    ACCEL_TRY(accel__row_stream_read_again(rows, &n, &took));
+    *bytes += n;
+    *ns += took;
+  }
+  return ACCEL_OK;
+}
+
 /* ---- after a device was lost ---- */
 
 /* The part on `device`, when it fits there. */

@@ -77,11 +77,9 @@ static bool is_gpu(const accel__device *d) {
 }
 
 /* Bytes that a model may take there; 0: not known. */
-static uint64_t memory_for(accel_endpoint *ep, accel__hardware *hardware, const accel__device *d) {
+static uint64_t memory_for(accel__hardware *hardware, const accel__device *d, uint64_t limit) {
   accel_plugin_memory m = {.size = sizeof m};
-  uint64_t limit = 0;
   if (accel__device_memory(hardware, d, &m) != ACCEL_OK) m = (accel_plugin_memory){0};
-  if (accel__context_memory_limit(ep->ctx, &limit) != ACCEL_OK) limit = 0;
   accel__clear_error();
   const uint64_t ready = m.budget ? m.budget : m.free;
   return limit && (!ready || limit < ready) ? limit : ready;
@@ -90,7 +88,8 @@ static uint64_t memory_for(accel_endpoint *ep, accel__hardware *hardware, const 
 /* Each part's share of the weights.  GPUs take what they have memory for, and leave the rest to
  * processors; among their like, devices share by memory. */
 static accel_status first_shares(accel_endpoint *ep, const accel__device_parts *parts,
-                                 const uint64_t *cost, uint32_t layers, double *share) {
+                                 uint64_t limit, const uint64_t *cost, uint32_t layers,
+                                 double *share) {
   const double usable = 0.85; /* states, activations */
   accel__hardware *hardware;
   double all = 0, memory[ACCEL__MAX_PARTS], sum[2] = {0, 0};
@@ -99,7 +98,7 @@ static accel_status first_shares(accel_endpoint *ep, const accel__device_parts *
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
   for (uint32_t i = 0; i < layers; i++) all += (double)cost[i];
   for (uint32_t k = 0; k < parts->n; k++) {
-    memory[k] = (double)memory_for(ep, hardware, parts->device[k]);
+    memory[k] = (double)memory_for(hardware, parts->device[k], limit);
     known &= memory[k] > 0;
   }
   for (uint32_t k = 0; k < parts->n; k++) {
@@ -196,22 +195,32 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->streaming.resident += one->streaming.resident;
   sum->streaming.staging += one->streaming.staging;
   sum->streaming.read += one->streaming.read;
-  sum->streaming.least += one->streaming.least;
+}
+
+/* The limit from which on part k runs: of what it needs, streaming or whole, the larger share of a
+ * limit that it has only a part of. */
+static uint64_t least_limit(const accel__parts_plan *plan, uint32_t k, const uint64_t *weights,
+                            const accel__fit *one) {
+  const uint64_t own = one->streaming.least ? one->streaming.least : one->whole;
+  double all = 0;
+  for (uint32_t j = 0; weights && j < plan->n; j++)
+    if (share_memory(plan->device[j], plan->device[k])) all += (double)weights[j];
+  return weights ? (uint64_t)((double)own * all / (double)weights[k]) + 1 : own;
 }
 
 /* What others leave part k of the memory that they share: parts before it take what they need, or,
  * where `weights` of all parts are given, each has its own part of the user's limit. */
-static uint64_t taken_by_others(accel_endpoint *ep, const accel__parts_plan *plan, uint32_t k,
-                                const accel__fit *so_far, const uint64_t *weights) {
-  uint64_t limit = 0, taken = 0;
+static uint64_t taken_by_others(const accel__parts_plan *plan, uint32_t k, const accel__fit *so_far,
+                                const uint64_t *weights) {
+  uint64_t taken = 0;
   double all = 0;
   for (uint32_t j = 0; j < plan->n; j++) {
     if (!share_memory(plan->device[j], plan->device[k])) continue;
     if (j < k) taken += so_far->part[j].total;
     if (weights) all += (double)weights[j];
   }
-  if (!weights || accel__context_memory_limit(ep->ctx, &limit) != ACCEL_OK || !limit) return taken;
-  return limit - (uint64_t)((double)limit * (double)weights[k] / all);
+  if (!weights || !plan->limit) return taken;
+  return plan->limit - (uint64_t)((double)plan->limit * (double)weights[k] / all);
 }
 
 /* Each part's numbers, and their sum. */
@@ -220,6 +229,7 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
                         const uint64_t *weights, accel__fit *out) {
   accel__fit_work own = *work;
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}, .fits = true, .of_process = true};
+  bool streams = false;
   out->n_part = plan->n;
   for (uint32_t k = 0; k < plan->n; k++) {
     accel__fit_subject subject = {.ep = ep,
@@ -228,10 +238,13 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
                                   .source = source,
                                   .part = &plan->part[k]};
     accel__fit one;
-    subject.taken = taken_by_others(ep, plan, k, out, weights);
+    subject.taken = taken_by_others(plan, k, out, weights);
     ACCEL_TRY(accel__fit_subject_estimate(&subject, &own, &one));
     if (one.of_process) own.tables = 0; /* counted once */
     add_to_sum(&one, out);
+    streams |= one.streaming.least != 0;
+    const uint64_t from = least_limit(plan, k, weights, &one);
+    if (from > out->streaming.least) out->streaming.least = from;
     out->part[k] = (accel__fit_part){.device = plan->device[k],
                                      .first_layer = plan->first_layer[k],
                                      .last_layer = plan->last_layer[k],
@@ -241,6 +254,7 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
                                      .streaming = one.streaming,
                                      .fits = one.fits};
   }
+  if (!streams) out->streaming.least = 0;
   return ACCEL_OK;
 }
 
@@ -269,10 +283,11 @@ typedef struct planning {
 } planning;
 
 static accel_status begin(accel_endpoint *ep, const accel__device *device,
-                          const accel_plugin_precision *precision, accel__arena *arena, planning *p,
-                          accel__parts_plan *plan) {
+                          const accel_plugin_precision *precision, const accel__fit_work *work,
+                          accel__arena *arena, planning *p, accel__parts_plan *plan) {
   *p = (planning){.parts = device->parts, .layers = count_layers(ep)};
-  *plan = (accel__parts_plan){.n = device->parts->n};
+  *plan = (accel__parts_plan){.n = device->parts->n, .limit = work->limit};
+  if (!plan->limit) ACCEL_TRY(accel__context_memory_limit(ep->ctx, &plan->limit));
   for (uint32_t k = 0; k < plan->n; k++) plan->device[k] = device->parts->device[k];
   if (plan->n > p->layers)
     return accel__remedy(
@@ -284,7 +299,7 @@ static accel_status begin(accel_endpoint *ep, const accel__device *device,
   if (!p->cost) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(
       layer_costs(accel__program_view(ep->model->program), precision, p->layers, arena, p->cost));
-  return first_shares(ep, p->parts, p->cost, p->layers, p->share);
+  return first_shares(ep, p->parts, plan->limit, p->cost, p->layers, p->share);
 }
 
 static accel_status split(accel_endpoint *ep, const planning *p,
@@ -313,7 +328,7 @@ accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *dev
                                     accel__arena *arena, accel__parts_plan *plan, accel__fit *fit) {
   enum { ROUNDS = 12 };
   planning p;
-  ACCEL_TRY(begin(ep, device, precision, arena, &p, plan));
+  ACCEL_TRY(begin(ep, device, precision, work, arena, &p, plan));
   for (uint32_t round = 0; round < ROUNDS; round++) {
     ACCEL_TRY(split(ep, &p, precision, arena, plan));
     ACCEL_TRY(ask_for_all(ep, plan, source, work, fit));
@@ -341,7 +356,7 @@ accel_status accel__parts_supports(accel_endpoint *ep, const accel__device *devi
   accel__arena arena = {0};
   accel__parts_plan plan;
   planning p;
-  accel_status status = begin(ep, device, precision, &arena, &p, &plan);
+  accel_status status = begin(ep, device, precision, &(accel__fit_work){0}, &arena, &p, &plan);
   if (status == ACCEL_OK) status = split(ep, &p, precision, &arena, &plan);
   for (uint32_t k = 0; status == ACCEL_OK && k < plan.n; k++) {
     status = accel__device_supports(plan.device[k], &plan.part[k].program, &plan.precision[k]);

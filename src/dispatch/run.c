@@ -7,6 +7,7 @@
 #include "core/config.h"
 #include "core/threads.h"
 #include "dispatch/endpoint.h"
+#include "dispatch/parts.h"
 #include "dispatch/run_scratch.h"
 #include "modeling/default_row.h"
 #include "shared/dim_expr.h"
@@ -292,6 +293,7 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   const bool streams = ep->placed.streaming.budget != 0;
   if (streams) accel__run_clock_begin(&ep->run_clock);
   if (ep->placed.rows) accel__row_stream_mark(ep->placed.rows);
+  if (ep->placed.parts) accel__parts_mark_rows(ep->placed.parts);
   accel__pool_enter(ep->ctx->pool, 0, &turn);
   int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
                                           e->n_out, error);

@@ -170,14 +170,15 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
   *seconds = 0;
   accel_status status = ACCEL_OK;
   pthread_rwlock_rdlock(&ep->in_use);
-  if (ep->placed.rows) status = accel__row_stream_read_again(ep->placed.rows, bytes, &ns);
+  bool streams = ep->placed.rows != NULL;
+  if (streams) status = accel__row_stream_read_again(ep->placed.rows, bytes, &ns);
+  if (ep->placed.parts) status = accel__parts_read_again(ep->placed.parts, bytes, &ns, &streams);
   pthread_rwlock_unlock(&ep->in_use);
   *seconds = 1e-9 * (double)ns;
   if (status != ACCEL_OK || *bytes) return status;
   return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s", ep->name,
-                     ep->placed.rows    ? "nothing is known of what a run reads before two have run"
-                     : ep->placed.parts ? "parts on several devices are not read alone"
-                                        : "its weights are all in memory, and nothing is read");
+                     streams ? "nothing is known of what a run reads before two have run"
+                             : "its weights are all in memory, and nothing is read");
 }
 
 /* ---- threads, faults, cancel ---- */

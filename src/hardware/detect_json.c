@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/config.h"
 #include "core/cpu_info.h"
+#include "core/file.h"
 #include "hardware/hardware_internal.h"
 
 /* ---- a small writer: comma where one is due ---- */
@@ -240,6 +242,15 @@ static void put_variable(accel__buffer *b, const accel__variable *x) {
   accel__buffer_text(b, "}");
 }
 
+/* Variables of libaccel's own, null where they are not set. */
+static void put_settings(accel__buffer *b) {
+  open_object(b, "settings");
+  for (size_t i = 0; i < accel__config_count; i++)
+    if (!strncmp(accel__config_table[i].name, "ACCEL_", 6))
+      put_text_or_null(b, accel__config_table[i].name, accel__env_raw(accel__config_table[i].name));
+  accel__buffer_text(b, "}");
+}
+
 static void write_json(accel__buffer *b, accel__hardware *h) {
   const accel__vendors *v = h->vendors;
   open_object(b, NULL);
@@ -261,6 +272,7 @@ static void write_json(accel__buffer *b, accel__hardware *h) {
   open_list(b, "environment");
   for (uint32_t i = 0; i < v->n_variables; i++) put_variable(b, &v->variable[i]);
   accel__buffer_text(b, "]");
+  put_settings(b);
   put_text(b, "probe", accel__find_probe(h));
   accel__buffer_text(b, "}");
 }

@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "dispatch/fit.h"
 #include "dispatch/locate.h"
 #include "dispatch/parts.h"
 #include "dispatch/precision.h"
@@ -208,6 +209,22 @@ accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_par
   if (status == ACCEL_OK) return ACCEL_OK;
   accel__endpoint_free(ep);
   *out = NULL;
+  return status;
+}
+
+accel_status accel__check_model(accel *ctx, const char *model, const accel_init_params *params) {
+  const accel__registry_model *entry;
+  accel_endpoint *ep;
+  accel__arena arena = {0};
+  accel_plugin_precision precision;
+  accel__source *source = NULL;
+  ACCEL_TRY(accel__open_dry(ctx, model, params, &entry, &ep));
+  accel_status status = accel__precision_for(accel__program_view(ep->model->program), "fp32", NULL,
+                                             0, &arena, &precision);
+  if (status == ACCEL_OK) status = accel__endpoint_source(ep, &precision, &arena, &source);
+  accel__source_free(&source);
+  accel__arena_free(&arena);
+  accel__endpoint_free(ep);
   return status;
 }
 

@@ -5,6 +5,7 @@ ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree.  numpy is used when 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -367,6 +368,19 @@ BASE = os.path.join(PIPELINES, "base")
 
 
 class Memory(unittest.TestCase):
+    def test_check_model(self):
+        with accel.Context() as context, tempfile.TemporaryDirectory() as work:
+            context.check_model(BASE)
+            directory = os.path.join(work, "base")
+            shutil.copytree(BASE, directory)
+            context.check_model(directory)
+            os.remove(os.path.join(directory, "model.safetensors"))
+            self.assertRaisesRegex(accel.NotFoundError, "no model.safetensors", context.check_model, directory)
+            shutil.copy(os.path.join(PIPELINES, "t5", "model.safetensors"), directory)
+            self.assertRaisesRegex(accel.FormatError, "does not hold this model: .* is missing", context.check_model, directory)
+            os.remove(os.path.join(directory, "config.json"))
+            self.assertRaises(accel.AccelError, context.check_model, directory)
+
     def test_fit(self):
         found = accel.fit(BASE, device="reference", batch=2, seq=8)
         self.assertEqual({f.device for f in found}, {"reference"})

@@ -121,7 +121,9 @@ class BrokenPlugins(unittest.TestCase):
         self.assertEqual(verdicts["libaccel_cpu.so"], "good")
 
 
-class AmdMachine(unittest.TestCase):
+class AmdTree(unittest.TestCase):
+    """A machine with one AMD card as the kernel shows it, and no device files."""
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -143,6 +145,8 @@ class AmdMachine(unittest.TestCase):
         with open(full, "w") as f:
             f.write(text)
 
+
+class AmdMachine(AmdTree):
     def test_a_card_without_driver_files(self):
         report = detect(**self.variables)
         self.assertIs(report["amd"], True)

@@ -88,9 +88,9 @@ def run_precision_tests(model: str, hardware: Optional[Sequence[str]] = None, pr
     return default_context().run_precision_tests(model, hardware, precisions)
 
 
-def verify(model: str, golden: str, device: str = "auto", precision: Optional[str] = None) -> VerifyReport:
+def verify(model: str, golden: str, device: str = "auto", precision: Optional[str] = None, architecture: Optional[str] = None) -> VerifyReport:
     """Compares a model's outputs with those of a golden file (docs/verify.md)."""
-    return default_context().verify(model, golden, device, precision)
+    return default_context().verify(model, golden, device, precision, architecture)
 
 
 def fit(model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0) -> List[Fit]:

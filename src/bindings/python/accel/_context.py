@@ -314,6 +314,10 @@ class Context:
         check(lib.accel_find_model(self.handle, encode(model), C.byref(text)))
         return take_string(text)
 
+    def check_model(self, model: str) -> None:
+        """Raises what is wrong with a model's files: config.json, checkpoint headers and tensors, tokenizer.  Reads no weights, asks no device."""
+        check(lib.accel_check_model(self.handle, encode(model), None))
+
     # ---- memory ----
 
     def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0,
@@ -354,11 +358,12 @@ class Context:
                                             text_array(precisions) if precisions else None, len(precisions), C.byref(pointer)))
         return take_report(pointer)
 
-    def verify(self, model: str, golden: str, device: str = "auto", precision: Optional[str] = None) -> VerifyReport:
+    def verify(self, model: str, golden: str, device: str = "auto", precision: Optional[str] = None,
+               architecture: Optional[str] = None) -> VerifyReport:
         """Runs a golden file.  Outputs outside their bounds are `passed == False`, not an exception."""
         how = lib.accel_init_params_default()
-        keep = [encode(device), encode(precision)]
-        how.device, how.precision = keep
+        keep = [encode(device), encode(precision), encode(architecture)]
+        how.device, how.precision, how.architecture = keep
         pointer = C.POINTER(T.accel_verify_report)()
         status = lib.accel_verify(self.handle, encode(str(model)), C.byref(how), encode(str(golden)), C.byref(pointer))
         if not pointer:

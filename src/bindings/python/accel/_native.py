@@ -181,6 +181,7 @@ _TABLE = [  # name, result, arguments
     ("accel_architectures", C.c_int, _out(T.accel_strings)),
     ("accel_architecture_task", C.c_char_p, C.c_char_p),
     ("accel_find_model", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_check_model", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_init_params)),
     ("accel_matrix_json", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
 ]
 for _row in _TABLE:
