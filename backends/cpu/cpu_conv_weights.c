@@ -311,18 +311,58 @@ static int32_t pack_small(const packing *p, accel_plugin_error *error) {
   return rc;
 }
 
-static int32_t pack_weights(const accel_plugin_program *program, cpu_conv *c,
-                            const cpu_kernels *kernels, const accel_plugin_format *format,
-                            const accel_plugin_host *host, accel_plugin_error *error) {
-  packing p = {.c = c, .kernels = kernels, .weight = &program->weight[c->w], .format = format};
-  c->packed = cpu_alloc_weights(host, (uint64_t)floats_of(c) * sizeof(float), error);
-  if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+/* A cpu_block_pack_fn: the tensor as a whole, whichever range is missing. */
+static int32_t pack_weights(const cpu_load *load, void *of, const cpu_ranges *ranges,
+                            accel_plugin_error *error) {
+  cpu_conv *c = of;
+  const accel_plugin_host *host = load->host;
+  packing p = {.c = c,
+               .kernels = load->kernels,
+               .weight = &load->program->weight[c->w],
+               .format = &load->format[c->w]};
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
   rc = c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error)
                                                                     : pack_small(&p, error);
   host->weight_unmap(host->self, (uint32_t)c->w);
+  for (uint32_t i = 0; !rc && ranges->packed && i < ranges->n; i++)
+    rc = ranges->packed(ranges->user, i, error);
   return rc;
+}
+
+/* Memory of one convolution, and the block that fills it. */
+static int32_t add_block(const cpu_load *load, cpu_conv *c, cpu_blocks *blocks,
+                         accel_plugin_error *error) {
+  enum { PIECE = 1 << 16 }; /* bytes; where a segment is cut is of no matter */
+  const accel_plugin_format *format = &load->format[c->w];
+  const uint64_t bytes = (uint64_t)floats_of(c) * sizeof(float);
+  const int64_t facts[] = {'c',
+                           c->w,
+                           c->layout,
+                           c->pairs,
+                           c->groups,
+                           c->rows,
+                           c->k,
+                           c->height,
+                           c->tiles,
+                           c->n,
+                           c->block,
+                           c->part,
+                           (int64_t)c->panel_bytes,
+                           (int64_t)c->word_bytes};
+  if (load->host) c->packed = cpu_alloc_weights(load->host, bytes, error);
+  if (load->host && !c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  const cpu_block block = {
+      .memory = (char *)c->packed,
+      .units = 1,
+      .panels = (int64_t)(bytes / PIECE),
+      .panel_bytes = PIECE,
+      .tail_bytes = bytes % PIECE,
+      .pack = pack_weights,
+      .of = c,
+      .weight = (uint32_t)c->w,
+      .identity = cpu_is_coded(format) ? cpu_block_identity(facts, sizeof facts, format) : 0};
+  return cpu_blocks_add(blocks, &block) ? ACCEL_PLUGIN_OK : kit_no_memory(error, sizeof block);
 }
 
 static bool same_packing(const cpu_conv *a, const cpu_conv *b) {
@@ -462,9 +502,9 @@ static void mark_positive(const accel_plugin_program *p, const cpu_kernels *kern
   }
 }
 
-int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels,
-                       const accel_plugin_format *format, const accel_plugin_host *host,
-                       cpu_convs *out, accel_plugin_error *error) {
+int32_t cpu_convs_open(const cpu_load *load, cpu_blocks *blocks, cpu_convs *out,
+                       accel_plugin_error *error) {
+  const accel_plugin_program *program = load->program;
   out->at = calloc(program->n_node + 1, sizeof *out->at);
   out->of = malloc((program->n_node + 1) * sizeof *out->of);
   out->codes = calloc(program->n_tensor + 1, 1);
@@ -475,18 +515,16 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     uint32_t at = 0;
     out->of[i] = -1;
     if (!describe_conv(program, &program->node[i], &c)) continue;
-    choose_layout(program, &program->node[i], kernels, &format[c.w], &c);
+    choose_layout(program, &program->node[i], load->kernels, &load->format[c.w], &c);
     while (at < out->n && !same_packing(&out->at[at], &c)) at++;
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
     out->at[out->n++] = c;
-    if (host->cancelled && host->cancelled(host->self))
-      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    int32_t rc = pack_weights(program, &out->at[at], kernels, &format[c.w], host, error);
+    int32_t rc = add_block(load, &out->at[at], blocks, error);
     if (rc) return rc;
   }
   lay_codes(program, out);
-  mark_positive(program, kernels, out);
+  mark_positive(program, load->kernels, out);
   return ACCEL_PLUGIN_OK;
 }
 

@@ -294,6 +294,7 @@ static int32_t run_streamed(job *all, const cpu_self *s, const kit_launch *l,
       j.n = n;
       j.panels = j.panels_before[1] = part.n;
       multiply(&j, s, w, one);
+      if (w->n_segment) cpu_stream_done(s, w, i);
     }
   }
   return rc;

@@ -47,8 +47,9 @@ typedef struct packing {
   const cpu_experts *e;
   cpu_panel shape;
   cpu_matrix m;
-  int64_t first; /* row of m where the expert begins */
-  char *packed;
+  int64_t row;      /* of m, where the expert begins */
+  int64_t first, n; /* panels */
+  char *to;         /* where the first goes */
   bool gated;
   uint32_t tasks;
 } packing;
@@ -63,23 +64,23 @@ static int64_t source_row(const packing *p, int64_t col, bool gate) {
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const int64_t width = p->gated ? p->shape.cols / 2 : p->shape.cols, panels = p->e->panels;
+  const int64_t width = p->gated ? p->shape.cols / 2 : p->shape.cols;
   cpu_column column[CPU_PANEL_COLS];
   (void)worker;
-  for (int64_t i = cpu_share(panels, index, p->tasks); i < cpu_share(panels, index + 1, p->tasks);
-       i++) {
+  for (int64_t i = p->first + cpu_share(p->n, index, p->tasks);
+       i < p->first + cpu_share(p->n, index + 1, p->tasks); i++) {
     for (int32_t c = 0; c < p->shape.cols; c++) {
       const int64_t col = i * width + c % width;
-      column[c] = col < p->e->n ? (cpu_column){&p->m, p->first + source_row(p, col, c >= width)}
+      column[c] = col < p->e->n ? (cpu_column){&p->m, p->row + source_row(p, col, c >= width)}
                                 : (cpu_column){0};
     }
-    cpu_panel_pack(&p->shape, column, p->packed + (uint64_t)i * p->e->panel_bytes);
+    cpu_panel_pack(&p->shape, column, p->to + (uint64_t)(i - p->first) * p->e->panel_bytes);
   }
 }
 
 static void run(packing *p, const accel_plugin_host *host) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
-  p->tasks = workers > 1 && p->e->panels >= workers ? workers : 1;
+  p->tasks = workers > 1 && p->n >= workers ? workers : 1;
   if (p->tasks > 1)
     host->parallel(host->self, p->tasks, pack_task, p);
   else
@@ -87,57 +88,90 @@ static void run(packing *p, const accel_plugin_host *host) {
 }
 
 /* One expert after the other; fp32 panels are packed from a copy of the expert as fp32. */
-static int32_t pack_all(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
+static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_ranges *ranges,
+                           accel_plugin_error *error) {
   const int64_t rows = p->gated ? 2 * p->e->n : p->e->n;
   float *wide =
       p->e->layout == CPU_LAYOUT_F32 ? malloc((size_t)(rows * p->e->k + 1) * sizeof *wide) : NULL;
   int32_t rc = p->e->layout == CPU_LAYOUT_F32 && !wide
                    ? kit_no_memory(error, (uint64_t)(rows * p->e->k) * 4)
                    : ACCEL_PLUGIN_OK;
-  for (int64_t i = 0; !rc && i < p->moe->experts; i++) {
-    p->first = wide ? 0 : i * rows;
-    p->packed = p->e->packed + (uint64_t)(i * p->e->panels) * p->e->panel_bytes;
+  for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+    const cpu_range *range = &ranges->at[i];
+    const int64_t expert = range->unit;
+    p->row = wide ? 0 : expert * rows;
+    p->first = range->first;
+    p->n = range->n;
+    p->to = range->to;
     p->m.f32 = wide;
     if (wide)
-      rc = kit_weight_rows(p->m.weight, p->m.format, &p->m.view, i * rows, rows, wide, error);
+      rc = kit_weight_rows(p->m.weight, p->m.format, &p->m.view, expert * rows, rows, wide, error);
     if (!rc) run(p, host);
+    if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
   }
   free(wide);
   return rc;
 }
 
-static int32_t pack_experts(const accel_plugin_program *program, const cpu_kernels *kernels,
-                            const accel_plugin_format *format, const accel_plugin_host *host,
-                            const cpu_moe *moe, cpu_experts *e, accel_plugin_error *error) {
-  e->format = format[e->w];
-  e->layout = cpu_layout_of(kernels, &e->format);
-  packing p = {.moe = moe, .e = e, .gated = moe->fused && e == &moe->up};
-  p.shape = (cpu_panel){.layout = e->layout,
-                        .kernels = kernels,
-                        .format = &e->format,
-                        .k = e->k,
-                        .cols = kernels->linear[e->layout].cols};
-  int64_t width = p.gated ? p.shape.cols / 2 : p.shape.cols;
-  e->panels = (e->n + width - 1) / width;
-  e->panel_bytes = cpu_panel_bytes(&p.shape);
-  e->packed = cpu_alloc_weights(host, (uint64_t)(moe->experts * e->panels) * e->panel_bytes, error);
-  if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
-  p.m = (cpu_matrix){.weight = &program->weight[e->w], .format = &e->format};
+static bool is_gated(const cpu_experts *e) { return e->moe->fused && e == &e->moe->up; }
+
+static cpu_panel shape_of(const cpu_experts *e, const cpu_kernels *kernels) {
+  return (cpu_panel){.layout = e->layout,
+                     .kernels = kernels,
+                     .format = &e->format,
+                     .k = e->k,
+                     .cols = kernels->linear[e->layout].cols};
+}
+
+/* A cpu_block_pack_fn. */
+static int32_t pack_experts(const cpu_load *load, void *of, const cpu_ranges *ranges,
+                            accel_plugin_error *error) {
+  const cpu_experts *e = of;
+  const accel_plugin_host *host = load->host;
+  packing p = {.moe = e->moe, .e = e, .gated = is_gated(e), .shape = shape_of(e, load->kernels)};
+  p.m = (cpu_matrix){.weight = &load->program->weight[e->w], .format = &e->format};
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
   int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);
   if (rc) return rc;
-  rc = pack_all(&p, host, error);
+  rc = pack_ranges(&p, host, ranges, error);
   host->weight_unmap(host->self, (uint32_t)e->w);
   return rc;
+}
+
+/* Memory of one matrix of all experts, and the block that fills it. */
+static int32_t add_block(const cpu_load *load, const cpu_moe *moe, cpu_experts *e,
+                         cpu_blocks *blocks, accel_plugin_error *error) {
+  e->moe = moe;
+  e->format = load->format[e->w];
+  e->layout = cpu_layout_of(load->kernels, &e->format);
+  const cpu_panel shape = shape_of(e, load->kernels);
+  const int64_t width = is_gated(e) ? shape.cols / 2 : shape.cols;
+  e->panels = (e->n + width - 1) / width;
+  e->panel_bytes = cpu_panel_bytes(&shape);
+  const uint64_t bytes = (uint64_t)(moe->experts * e->panels) * e->panel_bytes;
+  if (load->host) e->packed = cpu_alloc_weights(load->host, bytes, error);
+  if (load->host && !e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  const int64_t facts[] = {'e', e->w, moe->glu, moe->fused, e->n, e->k, e->layout};
+  const cpu_block block = {.memory = e->packed,
+                           .units = moe->experts,
+                           .panels = e->panels,
+                           .panel_bytes = e->panel_bytes,
+                           .pack = pack_experts,
+                           .of = e,
+                           .weight = (uint32_t)e->w,
+                           .identity = cpu_is_coded(&e->format)
+                                           ? cpu_block_identity(facts, sizeof facts, &e->format)
+                                           : 0};
+  return cpu_blocks_add(blocks, &block) ? ACCEL_PLUGIN_OK : kit_no_memory(error, sizeof block);
 }
 
 static bool same_packing(const cpu_moe *a, const cpu_moe *b) {
   return a->up.w == b->up.w && a->down.w == b->down.w && a->glu == b->glu && a->fused == b->fused;
 }
 
-int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *kernels,
-                      const accel_plugin_format *format, const accel_plugin_host *host,
-                      cpu_moes *out, accel_plugin_error *error) {
+int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
+                      accel_plugin_error *error) {
+  const accel_plugin_program *program = load->program;
   out->at = calloc(program->n_node + 1, sizeof *out->at);
   out->of = malloc((program->n_node + 1) * sizeof *out->of);
   if (!out->at || !out->of) return kit_no_memory(error, program->n_node * sizeof *out->at);
@@ -150,11 +184,9 @@ int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *ke
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
     out->at[out->n++] = m;
-    if (host->cancelled && host->cancelled(host->self))
-      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    int32_t rc = pack_experts(program, kernels, format, host, &out->at[at], &out->at[at].up, error);
-    if (!rc)
-      rc = pack_experts(program, kernels, format, host, &out->at[at], &out->at[at].down, error);
+    cpu_moe *moe = &out->at[at];
+    int32_t rc = add_block(load, moe, &moe->up, blocks, error);
+    if (!rc) rc = add_block(load, moe, &moe->down, blocks, error);
     if (rc) return rc;
   }
   return ACCEL_PLUGIN_OK;

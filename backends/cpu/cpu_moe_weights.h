@@ -3,11 +3,13 @@
 #ifndef ACCEL_CPU_MOE_WEIGHTS_H
 #define ACCEL_CPU_MOE_WEIGHTS_H
 
+#include "cpu_store.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 
 /* One matrix of every expert: [experts][n, k]. */
 typedef struct cpu_experts {
+  const struct cpu_moe *moe;
   int32_t w; /* weight index */
   accel_plugin_format format;
   cpu_layout layout;
@@ -34,10 +36,10 @@ typedef struct cpu_moes {
 /* Whether operand `operand` of the node is packed here. */
 bool cpu_moe_packs(const accel_plugin_program *program, const accel_plugin_node *node,
                    uint32_t operand);
-/* Packs all of them; formats as in accel_plugin_precision.  cpu_moes_free also after a failure. */
-int32_t cpu_moes_open(const accel_plugin_program *program, const cpu_kernels *kernels,
-                      const accel_plugin_format *format, const accel_plugin_host *host,
-                      cpu_moes *out, accel_plugin_error *error);
+/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it, which stay valid as long as `out`.
+ * cpu_moes_free also after a failure. */
+int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
+                      accel_plugin_error *error);
 void cpu_moes_free(cpu_moes *moes);
 
 #endif

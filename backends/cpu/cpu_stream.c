@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_store.h"
 #include "cpu_weights.h"
 #include "formats/convert.h"
 
@@ -23,6 +24,8 @@ typedef struct cpu_streaming {
   uint32_t *linear; /* [n] whose segment it is */
   uint32_t n, slots;
   uint64_t slot_bytes;
+  uint64_t kept_bytes;  /* of a segment of the cache, at most: cpu_segment_bytes */
+  uint64_t whole_bytes; /* to quantise what cannot be quantised by rows */
   uint64_t chunk_bytes,
       convert_bytes;      /* of the largest segment, packed; and as its packer reads it */
   char *resident, *chunk; /* all that stays; the segment of now */
@@ -36,9 +39,19 @@ typedef struct cpu_streaming {
 
 static uint64_t element_bytes(uint32_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
 
-static bool is_streamed(const cpu_linear *l, const uint8_t *row_dtype) {
+bool cpu_linear_by_rows(const cpu_linear *l, const uint8_t *row_dtype) {
   return !l->trans && row_dtype[l->w] != ACCEL_PLUGIN_NO_DTYPE &&
          (l->gate < 0 || row_dtype[l->gate] != ACCEL_PLUGIN_NO_DTYPE);
+}
+
+/* Streamed as it was packed once. */
+static bool is_kept(const cpu_linear *l) { return cpu_is_coded(&l->format); }
+
+/* A table that is gathered from panels stays where its rows cannot be read instead. */
+static bool is_streamed(const cpu_self *s, const cpu_linear *l, const uint8_t *row_dtype) {
+  if (!is_kept(l)) return cpu_linear_by_rows(l, row_dtype);
+  return l->panels && (row_dtype[l->w] != ACCEL_PLUGIN_NO_DTYPE || !s->weight[l->w].gathered ||
+                       !cpu_panels_hold_rows(l, l->w));
 }
 
 /* Bytes of one of the pieces that a panel is made of, as stored. */
@@ -57,22 +70,35 @@ static int64_t segment_panels(const cpu_self *s, const cpu_linear *l, const uint
   return n < 1 ? 1 : n > l->panels ? l->panels : n;
 }
 
-/* The rows that panels [first, first + n) of a linear are made of. */
-static kit_segment segment_of(const cpu_self *s, const cpu_linear *l, int64_t first, int64_t n,
-                              const uint8_t *row_dtype) {
-  const int64_t width = cpu_linear_width(l, cpu_linear_shape(&s->kernels, l).cols);
+uint32_t cpu_linear_pieces(const cpu_kernels *kernels, const cpu_linear *l, int64_t first,
+                           int64_t n, kit_piece piece[KIT_PIECES]) {
+  const int64_t width = cpu_linear_width(l, cpu_linear_shape(kernels, l).cols);
   const int64_t col = first * width, end = col + n * width < l->n ? col + n * width : l->n;
   const bool two = l->glu == ACCEL_PLUGIN_GLU_SEPARATE || l->glu == ACCEL_PLUGIN_GLU_GATE_FIRST ||
                    l->glu == ACCEL_PLUGIN_GLU_GATE_LAST,
              woven = l->glu == ACCEL_PLUGIN_GLU_INTERLEAVED;
-  kit_segment out = {.n_piece = two ? 2 : 1, .bytes = (uint64_t)n * l->panel_bytes};
-  for (uint32_t i = 0; i < out.n_piece; i++) {
-    const uint32_t weight = (uint32_t)(i && l->gate >= 0 ? l->gate : l->w);
-    out.piece[i] = (kit_piece){.weight = weight,
-                               .first = woven ? 2 * col : cpu_linear_row(l, col, i == 1),
-                               .rows = (end - col) * (woven ? 2 : 1)};
-    out.read += (uint64_t)(out.piece[i].rows * l->k) * element_bytes(row_dtype[weight]);
+  for (uint32_t i = 0; i < (two ? 2 : 1); i++)
+    piece[i] = (kit_piece){.weight = (uint32_t)(i && l->gate >= 0 ? l->gate : l->w),
+                           .first = woven ? 2 * col : cpu_linear_row(l, col, i == 1),
+                           .rows = (end - col) * (woven ? 2 : 1)};
+  return two ? 2 : 1;
+}
+
+/* Panels [first, first + n) of a linear; kept: which segment of the cache they are. */
+static kit_segment segment_of(const cpu_self *s, const cpu_linear *l, int64_t first, int64_t n,
+                              const uint8_t *row_dtype, uint32_t kept) {
+  kit_segment out = {.bytes = (uint64_t)n * l->panel_bytes};
+  if (is_kept(l)) {
+    out.packed = true;
+    out.n_piece = 1;
+    out.piece[0].first = kept;
+    out.read = out.bytes;
+    return out;
   }
+  out.n_piece = cpu_linear_pieces(&s->kernels, l, first, n, out.piece);
+  for (uint32_t i = 0; i < out.n_piece; i++)
+    out.read +=
+        (uint64_t)(out.piece[i].rows * l->k) * element_bytes(row_dtype[out.piece[i].weight]);
   return out;
 }
 
@@ -90,7 +116,16 @@ static uint64_t converted_bytes(const cpu_streaming *t, const cpu_linear *l, con
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Cuts all linears that can be streamed; the segments of one follow each other. */
+/* Into how many segments a linear is cut. */
+static uint32_t parts_of(const cpu_self *s, const cpu_streaming *t, const cpu_linear *l,
+                         const uint8_t *row_dtype) {
+  if (is_kept(l)) return cpu_segment_parts(l->panels, l->panel_bytes, t->kept_bytes);
+  const int64_t each = segment_panels(s, l, row_dtype, t->slot_bytes);
+  return (uint32_t)((l->panels + each - 1) / each);
+}
+
+/* Cuts all linears that can be streamed; the segments of one follow each other.  The cache has those
+ * of all coded linears, in their order (cpu_weights.c). */
 static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
                    accel_plugin_error *error) {
   uint64_t n = 0;
@@ -98,9 +133,8 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
     cpu_linear *l = &s->linear[i];
     l->segment = (uint32_t)n;
     l->n_segment = 0;
-    if (!is_streamed(l, row_dtype)) continue;
-    const int64_t each = segment_panels(s, l, row_dtype, t->slot_bytes);
-    l->n_segment = (uint32_t)((l->panels + each - 1) / each);
+    if (!is_streamed(s, l, row_dtype)) continue;
+    l->n_segment = parts_of(s, t, l, row_dtype);
     n += l->n_segment;
   }
   free(t->segment);
@@ -108,16 +142,19 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
   t->chunk_bytes = t->convert_bytes = 0;
   t->segment = calloc(n + 1, sizeof *t->segment);
   if (!t->segment) return kit_no_memory(error, n * sizeof *t->segment);
+  uint32_t kept = 0;
   for (uint32_t i = 0; i < s->n_linear; i++) {
     const cpu_linear *l = &s->linear[i];
     for (uint32_t k = 0; k < l->n_segment; k++) {
       const int64_t first = cpu_share(l->panels, k, l->n_segment),
                     end = cpu_share(l->panels, k + 1, l->n_segment);
       kit_segment *g = &t->segment[l->segment + k];
-      *g = segment_of(s, l, first, end - first, row_dtype);
+      *g = segment_of(s, l, first, end - first, row_dtype, kept + k);
+      if (g->packed) continue;
       t->chunk_bytes = larger(t->chunk_bytes, g->bytes);
       t->convert_bytes = larger(t->convert_bytes, converted_bytes(t, l, g, row_dtype));
     }
+    if (is_kept(l)) kept += parts_of(s, t, l, row_dtype);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -150,18 +187,48 @@ static void count_uses(const cpu_self *s, cpu_streaming *t) {
 
 /* ---- within a budget ---- */
 
-static uint64_t staging(const cpu_streaming *t) {
-  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK, ring = t->slots * slot;
-  return ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) + kit_alloc_pages_size(t->chunk_bytes) +
-         kit_alloc_pages_size(t->convert_bytes);
+/* What packing from whole matrices takes: their codes, and as fp32 where the packer reads that. */
+static uint64_t whole_bytes(const cpu_self *s, const cpu_linear *l,
+                            const accel_plugin_format *format) {
+  const int32_t weight[2] = {l->w, l->gate};
+  uint64_t bytes = 0;
+  for (int i = 0; i < 2 && weight[i] >= 0; i++) {
+    const accel_plugin_weight *w = &s->program->weight[weight[i]];
+    bytes += kit_format_bytes(w, &format[weight[i]]);
+    if (l->layout == CPU_LAYOUT_F32) bytes += (uint64_t)kit_weight_elements(w) * sizeof(float);
+  }
+  return bytes;
 }
 
-/* The least slots that hold one panel of each linear. */
-static uint64_t least_slot(const cpu_self *s, const uint8_t *row_dtype) {
+static uint64_t staging(const cpu_streaming *t) {
+  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK, ring = t->slots * slot;
+  return larger(t->whole_bytes, ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) +
+                                    kit_alloc_pages_size(t->chunk_bytes) +
+                                    kit_alloc_pages_size(t->convert_bytes));
+}
+
+/* The least slots that hold one panel of each linear, and the segments of the cache.  *plain: are
+ * there linears of plain formats?  *whole: memory to quantise those that cannot be quantised by
+ * rows, before anything else is in memory. */
+static uint64_t least_slot(const cpu_self *s, const cpu_streaming *t, const accel_plugin_options *o,
+                           bool *plain, uint64_t *whole) {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++)
-    if (is_streamed(&s->linear[i], row_dtype))
-      bytes = larger(bytes, panel_piece(s, &s->linear[i], row_dtype));
+  *plain = false;
+  *whole = 0;
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    const cpu_linear *l = &s->linear[i];
+    if (!is_streamed(s, l, o->row_dtype)) continue;
+    *plain |= !is_kept(l);
+    if (!is_kept(l)) {
+      bytes = larger(bytes, panel_piece(s, l, o->row_dtype));
+      continue;
+    }
+    const int64_t parts = cpu_segment_parts(l->panels, l->panel_bytes, t->kept_bytes);
+    const uint64_t segment = (uint64_t)((l->panels + parts - 1) / parts) * l->panel_bytes;
+    bytes = larger(bytes, segment);
+    if (!cpu_linear_by_rows(l, o->row_dtype))
+      *whole = larger(*whole, segment + whole_bytes(s, l, o->precision.format));
+  }
   return bytes;
 }
 
@@ -169,9 +236,10 @@ static uint64_t least_slot(const cpu_self *s, const uint8_t *row_dtype) {
  * least there are.  *fixed: what stays whatever is streamed; t->n is 0 when nothing can be. */
 static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o, uint64_t budget,
                     uint64_t *fixed, accel_plugin_error *error) {
-  const uint64_t least = least_slot(s, o->row_dtype);
+  bool plain;
+  const uint64_t least = least_slot(s, t, o, &plain, &t->whole_bytes);
   t->slots = budget ? SLOTS : LEAST_SLOTS;
-  t->slot_bytes = budget ? larger(least, SLOT_BYTES) : least;
+  t->slot_bytes = budget && plain ? larger(least, SLOT_BYTES) : least;
   find_tables(s, o->row_dtype);
   for (;;) {
     int32_t rc = cut(s, t, o->row_dtype, error);
@@ -182,7 +250,7 @@ static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o
     if (t->slot_bytes > least)
       t->slot_bytes = larger(least, t->slot_bytes / 2);
     else if (t->slots > LEAST_SLOTS)
-      t->slots = LEAST_SLOTS;
+      t->slots -= 2;
     else
       break;
   }
@@ -196,6 +264,7 @@ static int32_t new_streaming(cpu_self *s, const accel_plugin_options *o,
   cpu_streaming *t = s->stream = calloc(1, sizeof *t);
   if (!t) return kit_no_memory(error, sizeof *t);
   t->host = o->host;
+  t->kept_bytes = cpu_segment_bytes(s->program, o->precision.format);
   t->store = malloc(n + 1);
   if (!t->store) return kit_no_memory(error, n);
   for (uint32_t i = 0; i < n; i++) t->store[i] = o->precision.format[i].store;
@@ -229,7 +298,7 @@ static int32_t place(const cpu_self *s, cpu_streaming *t, uint64_t bytes,
   t->part = calloc(t->n + 1, sizeof *t->part);
   t->linear = calloc(t->n + 1, sizeof *t->linear);
   t->resident = cpu_alloc_weights(t->host, bytes ? bytes : 1, error);
-  t->chunk = cpu_alloc_weights(t->host, t->chunk_bytes, error);
+  t->chunk = cpu_alloc_weights(t->host, t->chunk_bytes ? t->chunk_bytes : 1, error);
   if (!t->part || !t->linear) return kit_no_memory(error, t->n * sizeof *t->part);
   if (!t->resident || !t->chunk) return ACCEL_PLUGIN_E_HOST_MEMORY;
   for (uint32_t i = 0; i < s->n_linear; i++) {
@@ -425,8 +494,8 @@ static int32_t pack(cpu_streaming *t, packing *p, const accel_plugin_host *host,
 }
 
 /* Takes segment `at` of the stream and packs it to `to`. */
-static int32_t take_packed(const cpu_self *s, uint32_t at, char *to, const accel_plugin_host *host,
-                           accel_plugin_error *error) {
+static int32_t take_rows(const cpu_self *s, uint32_t at, char *to, const accel_plugin_host *host,
+                         accel_plugin_error *error) {
   cpu_streaming *t = s->stream;
   const cpu_linear *l = &s->linear[t->linear[at]];
   packing p = {.t = t,
@@ -442,6 +511,19 @@ static int32_t take_packed(const cpu_self *s, uint32_t at, char *to, const accel
   return rc;
 }
 
+/* Takes segment `at`, a resident one, to where it stays. */
+static int32_t take_resident(const cpu_self *s, uint32_t at, const accel_plugin_host *host,
+                             accel_plugin_error *error) {
+  cpu_streaming *t = s->stream;
+  char *to = (char *)(uintptr_t)t->part[at].panels;
+  accel_plugin_rows bytes[KIT_PIECES];
+  if (!t->segment[at].packed) return take_rows(s, at, to, host, error);
+  int32_t rc = kit_stream_take(t->stream, at, bytes, error);
+  if (!rc) memcpy(to, bytes[0].data, t->segment[at].bytes);
+  if (!rc) kit_stream_done(t->stream, at);
+  return rc;
+}
+
 int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   cpu_streaming *t = s->stream;
   const accel_plugin_host *host = o->host;
@@ -453,8 +535,7 @@ int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin
   for (uint32_t i = 0; !rc && i < n; i++) {
     if (host->cancelled && host->cancelled(host->self))
       rc = kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    if (!rc)
-      rc = take_packed(s, order[i], (char *)(uintptr_t)t->part[order[i]].panels, host, error);
+    if (!rc) rc = take_resident(s, order[i], host, error);
   }
   kit_stream_end(t->stream, !rc);
   free(order);
@@ -472,6 +553,17 @@ int32_t cpu_stream_take(const cpu_self *s, const cpu_linear *l, uint32_t index,
   const accel_plugin_host *host = launch->host;
   if (host && host->cancelled && host->cancelled(host->self))
     return kit_launch_fail(launch, error, ACCEL_PLUGIN_E_CANCELLED, "cancelled");
-  out->panels = t->chunk;
-  return take_packed(s, at, t->chunk, host ? host : t->host, error);
+  if (!t->segment[at].packed) {
+    out->panels = t->chunk;
+    return take_rows(s, at, t->chunk, host ? host : t->host, error);
+  }
+  accel_plugin_rows bytes[KIT_PIECES];
+  int32_t rc = kit_stream_take(t->stream, at, bytes, error);
+  out->panels = bytes[0].data;
+  return rc;
+}
+
+void cpu_stream_done(const cpu_self *s, const cpu_linear *l, uint32_t index) {
+  const uint32_t at = l->segment + index;
+  if (s->stream->segment[at].packed) kit_stream_done(s->stream->stream, at);
 }

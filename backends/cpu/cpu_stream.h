@@ -2,8 +2,9 @@
  *
  * The panels of a linear are cut into segments of a few MB.  Some segments stay, packed; the others
  * are read in each run, packed into one buffer, multiplied, and forgotten: a vocabulary of a gigabyte
- * passes through memory of a few megabytes.  Only weights in plain formats whose rows the host reads
- * are streamed; transposed ones, convolutions and experts stay.
+ * passes through memory of a few megabytes.  Weights in plain formats are streamed as rows, where the
+ * host reads these and they are not transposed; those in coded formats as they were packed once, from
+ * the cache (cpu_store.h), where they are multiplied as they come.  Convolutions and experts stay.
  */
 #ifndef ACCEL_CPU_STREAM_H
 #define ACCEL_CPU_STREAM_H
@@ -26,12 +27,19 @@ void cpu_stream_close(cpu_self *s);
 /* The stream_ fields of an estimate; s has planned linears and no weights. */
 int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
                           accel_plugin_error *error);
+/* Can its panels be packed from the rows that they are made of alone? */
+bool cpu_linear_by_rows(const cpu_linear *l, const uint8_t *row_dtype);
+/* Those of panels [first, first + n); how many pieces. */
+uint32_t cpu_linear_pieces(const cpu_kernels *kernels, const cpu_linear *l, int64_t first,
+                           int64_t n, kit_piece piece[KIT_PIECES]);
 kit_stream *cpu_stream_of(const cpu_self *s);
 /* kit_backend.stream_segments */
 void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 
-/* Segment `index` of a linear of the launch: valid until the next is taken. */
+/* Segment `index` of a linear of the launch: valid until cpu_stream_done of it, then the next can be
+ * taken. */
 int32_t cpu_stream_take(const cpu_self *s, const cpu_linear *l, uint32_t index,
                         const kit_launch *launch, cpu_part *out, accel_plugin_error *error);
+void cpu_stream_done(const cpu_self *s, const cpu_linear *l, uint32_t index);
 
 #endif

@@ -1,8 +1,9 @@
 /* cpu_weights.c - what init does with the weights.
  *
- * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and
- * unmapped, one after the other, so the peak while loading is the final size and one tensor.  Of
- * all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
+ * Matrices of linear nodes are packed into panels in one huge-page friendly arena, those of
+ * convolutions and experts into memory of their own: read from the cache, or mapped, packed and
+ * unmapped, one after the other (cpu_store.h), so the peak while loading is the final size and one
+ * tensor.  Of all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
  * mapped them until cleanup.
  */
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #include "cpu_blas.h"
 #include "cpu_ops.h"
+#include "cpu_store.h"
 #include "cpu_stream.h"
 
 enum {
@@ -70,9 +72,7 @@ static bool is_small(const accel_plugin_weight *w) {
   return (uint64_t)kit_weight_elements(w) * sizeof(float) < SMALL;
 }
 
-/* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather
- * needs no table then. */
-static bool panels_hold_rows(const cpu_linear *l, int32_t w) {
+bool cpu_panels_hold_rows(const cpu_linear *l, int32_t w) {
   return l->w == w && l->gate < 0 && l->glu == ACCEL_PLUGIN_GLU_NONE && !l->trans &&
          cpu_panel_reads(l->layout);
 }
@@ -101,7 +101,7 @@ static void choose_layout(const cpu_kernels *kernels, const accel_plugin_format 
 /* Tables whose rows are read from panels. */
 static void find_rows(cpu_self *s) {
   for (uint32_t i = 0; i < s->n_linear; i++)
-    if (!s->linear[i].n_segment && panels_hold_rows(&s->linear[i], s->linear[i].w))
+    if (!s->linear[i].n_segment && cpu_panels_hold_rows(&s->linear[i], s->linear[i].w))
       s->weight[s->linear[i].w].panels = (int32_t)i + 1;
 }
 
@@ -175,9 +175,11 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 /* ---- packing ---- */
 
 typedef struct packing {
-  cpu_linear *l;
+  const cpu_linear *l;
+  const cpu_range *range;
   cpu_panel shape;
-  cpu_matrix w, gate; /* gate: of GLU_SEPARATE */
+  cpu_matrix w, gate;   /* gate: of GLU_SEPARATE, or the rows that the gates come from */
+  cpu_column origin[2]; /* as of cpu_pack_panels */
   uint32_t tasks;
 } packing;
 
@@ -198,12 +200,11 @@ void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first,
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const bool apart = p->l->glu == ACCEL_PLUGIN_GLU_SEPARATE;
-  const cpu_column origin[2] = {{&p->w, 0}, {apart ? &p->gate : &p->w, 0}};
-  const int64_t first = cpu_share(p->l->panels, index, p->tasks);
+  const int64_t begin = p->range->first + cpu_share(p->range->n, index, p->tasks),
+                end = p->range->first + cpu_share(p->range->n, index + 1, p->tasks);
   (void)worker;
-  cpu_pack_panels(&p->shape, p->l, first, cpu_share(p->l->panels, index + 1, p->tasks) - first,
-                  origin, p->l->packed + (uint64_t)first * p->l->panel_bytes);
+  cpu_pack_panels(&p->shape, p->l, begin, end - begin, p->origin,
+                  p->range->to + (uint64_t)(begin - p->range->first) * p->l->panel_bytes);
 }
 
 static float *copy_of(const void *data, uint64_t bytes, accel_plugin_error *error) {
@@ -247,16 +248,17 @@ typedef struct source {
   float *copy;
 } source;
 
-static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index,
-                           cpu_layout layout, source *out, accel_plugin_error *error) {
-  const accel_plugin_weight *w = &s->program->weight[index];
-  *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
+static int32_t source_open(const cpu_load *load, int32_t index, cpu_layout layout, source *out,
+                           accel_plugin_error *error) {
+  const accel_plugin_host *host = load->host;
+  const accel_plugin_weight *w = &load->program->weight[index];
+  *out = (source){.m = {.weight = w, .format = &load->format[index]}};
   kit_weight_matrix(w, &out->m.n, &out->m.k);
-  int32_t rc = o->host->weight_map(o->host->self, (uint32_t)index, &out->m.view, error);
+  int32_t rc = host->weight_map(host->self, (uint32_t)index, &out->m.view, error);
   if (rc || layout != CPU_LAYOUT_F32) return rc;
   out->m.f32 = all_as_f32(w, out->m.format, &out->m.view, &out->copy, error);
   if (out->m.f32) return ACCEL_PLUGIN_OK;
-  o->host->weight_unmap(o->host->self, (uint32_t)index);
+  host->weight_unmap(host->self, (uint32_t)index);
   return ACCEL_PLUGIN_E_HOST_MEMORY;
 }
 
@@ -267,44 +269,140 @@ static void source_close(const accel_plugin_host *host, int32_t index, source *s
 
 static void run_packing(packing *p, const accel_plugin_host *host) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
-  p->tasks = workers > 1 && p->l->panels > 1 ? workers * 4 : 1;
-  if ((int64_t)p->tasks > p->l->panels) p->tasks = (uint32_t)p->l->panels;
+  p->tasks = workers > 1 && p->range->n > 1 ? workers * 4 : 1;
+  if ((int64_t)p->tasks > p->range->n) p->tasks = (uint32_t)p->range->n;
   if (p->tasks > 1)
     host->parallel(host->self, p->tasks, pack_task, p);
   else if (p->tasks)
     pack_task(p, 0, 0);
 }
 
-static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
-                          accel_plugin_error *error) {
+static int32_t split_bias(const cpu_load *load, cpu_linear *l, accel_plugin_error *error) {
   source bias;
-  int32_t rc = source_open(s, o, l->bias, CPU_LAYOUT_F32, &bias, error);
+  int32_t rc = source_open(load, l->bias, CPU_LAYOUT_F32, &bias, error);
   for (int64_t i = 0; !rc && i < l->n; i++) {
     l->bias_gate[i] = bias.m.f32[2 * i];
     l->bias_up[i] = bias.m.f32[2 * i + 1];
   }
-  if (!rc) source_close(o->host, l->bias, &bias);
+  if (!rc) source_close(load->host, l->bias, &bias);
   return rc;
 }
 
-static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o,
-                           accel_plugin_error *error) {
+/* ---- linears ---- */
+
+/* Packs from whole matrices. */
+static int32_t pack_whole(const cpu_load *load, const cpu_linear *l, const cpu_ranges *ranges,
+                          accel_plugin_error *error) {
   source w, gate;
   const bool two = l->gate >= 0;
-  if (l->n_segment) return l->bias < 0 ? ACCEL_PLUGIN_OK : split_bias(s, l, o, error);
-  int32_t rc = source_open(s, o, l->w, l->layout, &w, error);
+  int32_t rc = source_open(load, l->w, l->layout, &w, error);
   if (rc) return rc;
-  if (two) rc = source_open(s, o, l->gate, l->layout, &gate, error);
+  if (two) rc = source_open(load, l->gate, l->layout, &gate, error);
   if (!rc) {
     packing p = {
-        .l = l, .shape = cpu_linear_shape(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
+        .l = l, .shape = cpu_linear_shape(load->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
-    run_packing(&p, o->host);
-    if (two) source_close(o->host, l->gate, &gate);
+    p.origin[0].from = &p.w;
+    p.origin[1].from = two ? &p.gate : &p.w;
+    for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+      p.range = &ranges->at[i];
+      run_packing(&p, load->host);
+      if (ranges->packed) rc = ranges->packed(ranges->user, i, error);
+    }
+    if (two) source_close(load->host, l->gate, &gate);
   }
-  source_close(o->host, l->w, &w);
-  return rc || l->bias < 0 ? rc : split_bias(s, l, o, error);
+  source_close(load->host, l->w, &w);
+  return rc;
+}
+
+/* Rows of a weight in its format while they are packed. */
+typedef struct some_rows {
+  cpu_matrix m;
+  void *mapping;
+  float *copy;
+} some_rows;
+
+static int32_t some_rows_open(const cpu_load *load, cpu_layout layout, const kit_piece *piece,
+                              some_rows *out, accel_plugin_error *error) {
+  const accel_plugin_host *host = load->host;
+  const accel_plugin_format *format = &load->format[piece->weight];
+  int64_t n, k;
+  kit_weight_matrix(&load->program->weight[piece->weight], &n, &k);
+  *out = (some_rows){.m = {.format = format, .n = piece->rows, .k = k}};
+  cpu_matrix *m = &out->m;
+  int32_t rc = host->rows_map(host->self, piece->weight, piece->first, piece->rows, &m->view,
+                              &out->mapping, error);
+  if (rc || layout != CPU_LAYOUT_F32) return rc;
+  const uint64_t bytes = (uint64_t)(piece->rows * k) * sizeof(float);
+  m->f32 = out->copy = malloc(bytes ? bytes : 1);
+  if (!out->copy) return kit_no_memory(error, bytes);
+  const accel_matrix stored = {.format = *format,
+                               .n = piece->rows,
+                               .k = k,
+                               .data = m->view.data,
+                               .scale = m->view.scale,
+                               .zero = m->view.zero,
+                               .outer = m->view.outer};
+  accel_matrix_rows(&stored, 0, piece->rows, out->copy);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Packs one range from the rows that it is made of alone. */
+static int32_t pack_rows(const cpu_load *load, const cpu_linear *l, const cpu_range *range,
+                         accel_plugin_error *error) {
+  kit_piece piece[KIT_PIECES];
+  some_rows rows[KIT_PIECES] = {{.mapping = NULL}};
+  const uint32_t n = cpu_linear_pieces(load->kernels, l, range->first, range->n, piece);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; i < n && !rc; i++)
+    rc = some_rows_open(load, l->layout, &piece[i], &rows[i], error);
+  if (!rc) {
+    packing p = {.l = l, .range = range, .shape = cpu_linear_shape(load->kernels, l)};
+    for (uint32_t i = 0; i < KIT_PIECES; i++)
+      p.origin[i] = (cpu_column){&rows[i < n ? i : 0].m, piece[i < n ? i : 0].first};
+    run_packing(&p, load->host);
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    free(rows[i].copy);
+    load->host->rows_unmap(load->host->self, rows[i].mapping);
+  }
+  return rc;
+}
+
+/* A cpu_block_pack_fn. */
+static int32_t pack_linear(const cpu_load *load, void *of, const cpu_ranges *ranges,
+                           accel_plugin_error *error) {
+  const cpu_linear *l = of;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (!load->row_dtype || !cpu_linear_by_rows(l, load->row_dtype))
+    return pack_whole(load, l, ranges, error);
+  for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+    rc = pack_rows(load, l, &ranges->at[i], error);
+    if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
+  }
+  return rc;
+}
+
+static bool add_linears(cpu_self *s, cpu_blocks *blocks) {
+  bool good = true;
+  for (uint32_t i = 0; i < s->n_linear && good; i++) {
+    cpu_linear *l = &s->linear[i];
+    const int64_t facts[] = {'l', l->w, l->gate, l->glu, l->trans, l->n, l->k, l->layout};
+    if (l->n_segment && !cpu_is_coded(&l->format)) continue; /* cpu_stream.c packs it */
+    const cpu_block block = {.memory = l->packed,
+                             .units = 1,
+                             .panels = l->panels,
+                             .panel_bytes = l->panel_bytes,
+                             .pack = pack_linear,
+                             .of = l,
+                             .weight = (uint32_t)l->w,
+                             .identity = cpu_is_coded(&l->format)
+                                             ? cpu_block_identity(facts, sizeof facts, &l->format)
+                                             : 0};
+    good = cpu_blocks_add(blocks, &block);
+  }
+  return good;
 }
 
 /* ---- open and close ---- */
@@ -341,78 +439,37 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t pack_all(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  int32_t rc = ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
-    if (host->cancelled && host->cancelled(host->self))
-      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    if (host->progress)
-      host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
-    rc = pack_linear(s, &s->linear[i], o, error);
-  }
-  return rc;
-}
-
-/* ---- panels kept on disk ---- */
-
-static uint64_t fnv1a(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
-  for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
-  return h;
-}
-
-/* Everything the arena's bytes depend on; empty when making them is no more than copying, which a
- * cache cannot beat. */
-static void cache_key(const cpu_self *s, char *key, size_t size) {
-  uint64_t h = 0xcbf29ce484222325u;
-  bool coded = false;
-  for (uint32_t i = 0; i < s->n_linear; i++) {
-    const cpu_linear *l = &s->linear[i];
-    const int64_t layout[] = {l->w, l->gate, l->bias,   l->glu,    l->trans,
-                              l->n, l->k,    l->layout, l->panels, (int64_t)l->panel_bytes};
-    coded |= l->format.store > ACCEL_PLUGIN_BF16;
-    h = fnv1a(fnv1a(h, layout, sizeof layout), &l->format, sizeof l->format);
-  }
-  key[0] = 0;
-  if (coded && !s->stream)
-    snprintf(key, size, "panels %016llx %s %016llx", (unsigned long long)s->program->hash,
-             cpu_isa_name(s->kernels.isa), (unsigned long long)h);
-}
-
-/* Panels from the cache, or made from the weights and kept there. */
-static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  char key[96];
-  uint64_t n = s->arena_bytes;
-  int32_t rc = ACCEL_PLUGIN_OK;
-  cache_key(s, key, sizeof key);
-  const bool kept =
-      key[0] && host->cache_get && host->cache_get(host->self, key, s->arena, &n) == 0;
-  if (!kept) {
-    rc = pack_all(s, o, error);
-    /* declined: nothing is lost */
-    if (!rc && key[0] && host->cache_put)
-      host->cache_put(host->self, key, &(accel_plugin_part){s->arena, s->arena_bytes}, 1);
-  }
+/* Memory of everything that is packed (not where load->host is NULL), and what fills it. */
+static int32_t make_blocks(cpu_self *s, const cpu_load *load, cpu_blocks *blocks,
+                           accel_plugin_error *error) {
+  int32_t rc = load->host ? make_arena(s, load->host, error) : ACCEL_PLUGIN_OK;
+  if (!rc && !add_linears(s, blocks)) rc = kit_no_memory(error, s->n_linear * sizeof *blocks->at);
+  if (!rc) rc = cpu_convs_open(load, blocks, &s->convs, error);
+  if (!rc) rc = cpu_moes_open(load, blocks, &s->moes, error);
+  for (uint32_t i = 0; !rc && load->host && i < s->n_linear; i++)
+    if (s->linear[i].bias >= 0) rc = split_bias(load, &s->linear[i], error);
   return rc;
 }
 
 static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
-  const accel_plugin_host *host = o->host;
-  int32_t rc = plan_weights(s, o->precision.format, error);
+  const cpu_load load = {.program = s->program,
+                         .kernels = &s->kernels,
+                         .format = o->precision.format,
+                         .host = o->host,
+                         .row_dtype = o->stream_budget ? o->row_dtype : NULL};
+  cpu_blocks blocks = {.segment_bytes = cpu_segment_bytes(s->program, load.format)};
+  int32_t rc = plan_weights(s, load.format, error);
   if (!rc && o->stream_budget) rc = cpu_stream_open(s, o, error);
   find_rows(s);
-  if (!rc) rc = make_arena(s, host, error);
-  if (!rc) rc = fill_arena(s, o, error);
-  if (!rc)
-    rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
-  if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
+  if (!rc) rc = make_blocks(s, &load, &blocks, error);
+  if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
+  free(blocks.at);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
     if (s->weight[i].raw ||
         (s->weight[i].gathered && !s->weight[i].panels && !s->weight[i].by_rows))
       rc = keep_raw(s, i, o, error);
   if (!rc && s->stream) rc = cpu_stream_load(s, o, error);
-  if (rc) cpu_unmap(s, host);
+  if (rc) cpu_unmap(s, o->host);
   return rc;
 }
 
@@ -531,7 +588,7 @@ static readers readers_of(const accel_plugin_program *p, uint32_t index,
         r.gathered = true;
       } else if ((k == 1 || k == 4) && describe_linear(p, n, &l)) {
         choose_layout(&kernels, format, NULL, &l);
-        rows |= panels_hold_rows(&l, (int32_t)index);
+        rows |= cpu_panels_hold_rows(&l, (int32_t)index);
       } else {
         r.raw = true;
       }
@@ -584,6 +641,21 @@ uint64_t cpu_fixed_bytes(cpu_self *s, const accel_plugin_options *o) {
   return bytes;
 }
 
+/* What the cache must hold of a model that is streamed. */
+static int32_t answer_store(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
+                            accel_plugin_error *error) {
+  const cpu_load load = {
+      .program = s->program, .kernels = &s->kernels, .format = o->precision.format};
+  cpu_blocks blocks = {.segment_bytes = cpu_segment_bytes(s->program, load.format)};
+  bool any = false;
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    any |= s->linear[i].n_segment && cpu_is_coded(&s->linear[i].format);
+  int32_t rc = any ? make_blocks(s, &load, &blocks, error) : ACCEL_PLUGIN_OK;
+  if (!rc && any) out->stream_store = cpu_blocks_key(&blocks, &load, out->stream_key);
+  free(blocks.at);
+  return rc;
+}
+
 int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_options *o,
                             accel_plugin_estimate *out, accel_plugin_error *error) {
   cpu_self s = {.program = p};
@@ -592,7 +664,10 @@ int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_op
   if (cpu_blas_wanted(isa)) s.sgemm = cpu_blas_open();
   int32_t rc = plan_weights(&s, o->precision.format, error);
   if (!rc) rc = cpu_stream_answer(&s, o, out, error);
+  if (!rc && out->stream_least) rc = answer_store(&s, o, out, error);
   cpu_stream_close(&s);
+  cpu_convs_free(&s.convs);
+  cpu_moes_free(&s.moes);
   free(s.weight);
   free(s.linear);
   free(s.linear_of);

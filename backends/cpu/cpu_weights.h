@@ -12,6 +12,9 @@ void cpu_close(void *self);
  * up halves of columns come from, and its first row; the same of gates. */
 void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
                      const cpu_column origin[2], char *to);
+/* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather
+ * needs no table then. */
+bool cpu_panels_hold_rows(const cpu_linear *l, int32_t w);
 /* kit_backend.weight: all of it as fp32; NULL when it was kept packed only. */
 void *cpu_weight_data(void *self, uint32_t index);
 /* Gives back the mappings that were kept; before cpu_close. */

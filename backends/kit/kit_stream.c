@@ -150,7 +150,9 @@ static int32_t post(kit_stream *s, uint32_t segment, accel_plugin_error *error) 
   for (; to->n < from->n_piece; to->n++) {
     const kit_piece *p = &from->piece[to->n];
     int32_t rc =
-        s->host->rows_post(s->host->self, s->next_slot, p->weight, p->first, p->rows, error);
+        from->packed
+            ? s->host->store_post(s->host->self, s->next_slot, (uint32_t)p->first, error)
+            : s->host->rows_post(s->host->self, s->next_slot, p->weight, p->first, p->rows, error);
     if (rc) {
       drop_behind(s, s->n - 1);
       return rc;

@@ -1,7 +1,8 @@
 /* kit_stream.h - weights that do not all stay in memory: which parts stay, and the others read ahead in
  * the order in which a run uses them.
  *
- * A backend cuts its packed weights into segments, each made of rows of one weight or two.  Some are
+ * A backend cuts its packed weights into segments, each made of rows of one weight or two, or kept
+ * packed in the cache.  Some are
  * resident: a fixed set, chosen once (kit_stream_choose).  The others pass through the slots of the
  * host's reader (accel_plugin_host.rows_open) in each run:
  *
@@ -28,6 +29,7 @@ enum { KIT_PIECES = 2 };
 
 typedef struct kit_segment {
   kit_piece piece[KIT_PIECES];
+  bool packed; /* the one piece is a segment of the cache: piece[0].first (store_post) */
   uint32_t n_piece;
   uint32_t uses;  /* by one run of the entry that is run most */
   uint64_t read;  /* bytes of the pieces in their files */

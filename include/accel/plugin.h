@@ -523,7 +523,7 @@ typedef struct accel_plugin_weight_view {
 typedef struct accel_plugin_rows {
   /** The elements; aligned to nothing. */
   const void *data;
-  /** accel_plugin_dtype F32, F16 or BF16. */
+  /** accel_plugin_dtype F32, F16 or BF16; NO_DTYPE: bytes of a segment (store_post). */
   uint32_t dtype;
 } accel_plugin_rows;
 
@@ -535,6 +535,9 @@ typedef struct accel_plugin_part {
   const void *data; /**< its bytes */
   uint64_t n;       /**< how many */
 } accel_plugin_part;
+
+/** An entry of the cache that is read and written by segments.  The core's own. */
+typedef struct accel_plugin_store accel_plugin_store;
 
 /** Whose clock a step's times are of. */
 enum {
@@ -636,6 +639,41 @@ typedef struct accel_plugin_host {
   /** Reads rows of a weight now, as fp32 numbers that its format holds.  From any thread. */
   int32_t (*rows_read)(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
                        accel_plugin_error *error);
+
+  /* Entries of the cache by segments (since 0.3): what is made and read piece by piece, such as
+   * packed weights. */
+
+  /** Opens the entry of `key` (as of cache_get) that has n segments of bytes[n]: whole, in part from
+   *  a process that did not finish it, or new.  It is to be closed before the endpoint is cleaned
+   *  up.  Nonzero: there is none and none can be written (switched off, read-only, full, larger
+   *  than the cache may be, being written by somebody else), and *error, which may be NULL, says
+   *  why; a plugin does without, unless it streams from it.  NULL, with the others: there are no
+   *  such entries. */
+  int32_t (*store_open)(void *self, const char *key, const uint64_t *bytes, uint32_t n,
+                        accel_plugin_store **out, accel_plugin_error *error);
+  /** Reads segment `index` into `out`, which takes its size, and checks it.  Nonzero: it is missing
+   *  or damaged, and `out` is undefined; it may be put then.  out NULL: nothing is read; nonzero: it
+   *  is missing.  From any thread, as store_put: but each segment one at a time. */
+  int32_t (*store_get)(void *self, accel_plugin_store *store, uint32_t index, void *out);
+  /** Writes segment `index` from parts that have its size together.  It is kept from now on, also
+   *  when the process ends before the entry is whole.  Nonzero: not kept; *error, which may be NULL,
+   *  says why. */
+  int32_t (*store_put)(void *self, accel_plugin_store *store, uint32_t index,
+                       const accel_plugin_part *part, uint32_t n_part, accel_plugin_error *error);
+  /** Ends the use of an entry; one whose segments are all there is for everybody to read then. */
+  void (*store_close)(void *self, accel_plugin_store *store);
+  /** Gives an entry whose segments are all there to the endpoint's reader, behind rows_open and once;
+   *  it is the host's then, also after a failure. */
+  int32_t (*store_stream)(void *self, accel_plugin_store *store, accel_plugin_error *error);
+  /** As rows_post: begins to read segment `index` of that entry, of at most slot_bytes, into a free
+   *  slot.  rows_wait gives its bytes, aligned to 4096, with NO_DTYPE. */
+  int32_t (*store_post)(void *self, uint32_t slot, uint32_t index, accel_plugin_error *error);
+  /** Rows [first, first + rows) of a weight that has a row_dtype, in its format, as weight_map would
+   *  give them, until rows_unmap of *mapping.  From any thread. */
+  int32_t (*rows_map)(void *self, uint32_t index, int64_t first, int64_t rows,
+                      accel_plugin_weight_view *out, void **mapping, accel_plugin_error *error);
+  /** NULL: nothing. */
+  void (*rows_unmap)(void *self, void *mapping);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */
@@ -771,6 +809,10 @@ typedef struct accel_plugin_estimate {
   uint64_t stream_staging;
   /** Bytes that a run of the entry "decode", or of the first one, reads from files. */
   uint64_t stream_read;
+  /** What the cache must hold for streaming, in segments of store_open; 0: nothing. */
+  uint64_t stream_store;
+  /** The key of these segments' entry; "". */
+  char stream_key[96];
 } accel_plugin_estimate;
 
 /** How an endpoint is made. */
@@ -807,8 +849,8 @@ typedef struct accel_plugin_options {
    *  are read from their files in each run (accel_plugin_host.rows_open).  At least stream_least.
    *  0: all weights stay. */
   uint64_t stream_budget;
-  /** [program.n_weight] dtype (F32, F16, BF16) in which rows_wait gives rows of the weight;
-   *  NO_DTYPE: its rows are not to be had.  NULL: nowhere are they. */
+  /** [program.n_weight] dtype (F32, F16, BF16) in which rows_wait gives rows of the weight, whatever
+   *  its format; NO_DTYPE: its rows are not to be had.  NULL: nowhere are they. */
   const uint8_t *row_dtype;
 } accel_plugin_options;
 

@@ -19,7 +19,8 @@ enum {
   STAGING_SHARE = 4,     /* of a budget a plugin takes no more than so many parts for staging */
   STREAM_TIMES = 3,      /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
   MAX_SLOTS = 64,
-  ROWS = 16, /* of the run with several */
+  SEGMENT_STEP = 2 << 20, /* from a segment of the cache to the next */
+  ROWS = 16,              /* of the run with several */
   ROUNDS = 3
 };
 static const uint64_t least_ns = 30000000;  /* that runs of one kind are timed */
@@ -155,6 +156,41 @@ static int32_t rows_read(void *self, uint32_t index, int64_t first, int64_t rows
   return ACCEL_PLUGIN_OK;
 }
 
+/* An entry of the cache whose segments are all there, to be streamed: parts of the block. */
+static int32_t store_open(void *self, const char *key, const uint64_t *bytes, uint32_t n,
+                          accel_plugin_store **out, accel_plugin_error *error) {
+  (void)key, (void)bytes, (void)n, (void)error;
+  *out = self;
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t store_get(void *self, accel_plugin_store *store, uint32_t index, void *out) {
+  (void)self, (void)store, (void)index;
+  return out ? ACCEL_PLUGIN_E_IO : ACCEL_PLUGIN_OK;
+}
+
+static int32_t store_put(void *self, accel_plugin_store *store, uint32_t index,
+                         const accel_plugin_part *part, uint32_t n_part,
+                         accel_plugin_error *error) {
+  (void)self, (void)store, (void)index, (void)part, (void)n_part, (void)error;
+  return ACCEL_PLUGIN_E_IO; /* a layer in memory is packed */
+}
+
+static void store_close(void *self, accel_plugin_store *store) { (void)self, (void)store; }
+
+static int32_t store_stream(void *self, accel_plugin_store *store, accel_plugin_error *error) {
+  (void)self, (void)store, (void)error;
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t store_post(void *self, uint32_t slot, uint32_t index, accel_plugin_error *error) {
+  rate_host *h = self;
+  (void)error;
+  if (slot >= MAX_SLOTS) return ACCEL_PLUGIN_E_ARGUMENT;
+  h->slot[slot] = h->memory + (uint64_t)index * SEGMENT_STEP % (ROWS_BYTES / 2);
+  return ACCEL_PLUGIN_OK;
+}
+
 static accel_plugin_host make_host(rate_host *h, const accel_plugin_host *base) {
   h->lent = (accel__test_lent){.base = base, .weight = &h->view, .n_weight = 1};
   h->view = (accel_plugin_weight_view){
@@ -165,6 +201,12 @@ static accel_plugin_host make_host(rate_host *h, const accel_plugin_host *base) 
   host.rows_wait = rows_wait;
   host.rows_release = rows_release;
   host.rows_read = rows_read;
+  host.store_open = store_open;
+  host.store_get = store_get;
+  host.store_put = store_put;
+  host.store_close = store_close;
+  host.store_stream = store_stream;
+  host.store_post = store_post;
   return host;
 }
 

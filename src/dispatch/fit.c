@@ -2,6 +2,7 @@
 #include "dispatch/fit.h"
 #include "core/size.h"
 #include "dispatch/parts.h"
+#include "dispatch/services.h"
 #include "models/model_build.h"
 
 #include <stdio.h>
@@ -201,15 +202,32 @@ static uint64_t stream_budget(accel__fit *f, uint64_t limit, uint32_t batch) {
   return limit - beside - state_in_reserve(f, batch, limit - beside - least);
 }
 
+/* Weights that are quantised once must have a place. */
+static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit *f) {
+  const accel_plugin_estimate *e = &f->estimate;
+  char why[256];
+  if (!e->stream_store ||
+      accel__cache_can_hold(ep, device->plugin, e->stream_key, e->stream_store, why, sizeof why))
+    return true;
+  snprintf(f->not_kept, sizeof f->not_kept,
+           "quantised weights are streamed from the cache of packed weights: %s", why);
+  f->streaming.least = 0;
+  return false;
+}
+
 /* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
  * allows it. */
-static accel_status plan_streaming(const accel__device *device, const accel_plugin_program *p,
-                                   const accel__streaming *loaded, accel_plugin_options *options,
-                                   uint64_t limit, accel__fit *f) {
+static accel_status plan_streaming(const accel__fit_subject *s, const accel__streaming *loaded,
+                                   accel_plugin_options *options, uint64_t limit, accel__fit *f) {
+  const accel__device *device = s->device;
+  const accel_plugin_program *p = program_of(s);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  uint64_t forced;
+  if (!loaded && (!f->fits || is_forced(&forced)) && !is_kept(s->ep, device, f))
+    options->stream_budget = 0;
   if (loaded) f->streaming.least = loaded->least;
   if (!options->stream_budget) return ACCEL_OK;
   if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
@@ -278,7 +296,7 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     else
       compare_with_free(out);
     if (status == ACCEL_OK)
-      status = plan_streaming(device, p, work->loaded, &options, given ? out->limit : 0, out);
+      status = plan_streaming(s, work->loaded, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);
   return status;
@@ -313,8 +331,13 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
   const double mb = 1.0 / (1 << 20);
   if (f->fits) return ACCEL_OK;
   if (f->n_part) return check_parts(f, precision);
-  char option[160] = "", instead[96] = "";
-  if (f->streaming.least)
+  char option[480] = "", instead[96] = "";
+  if (*f->not_kept && f->whole)
+    snprintf(option, sizeof option, "; %s; with --memory %lluM they stay in memory", f->not_kept,
+             (unsigned long long)mebibytes(f->whole));
+  else if (*f->not_kept)
+    snprintf(option, sizeof option, "; %s", f->not_kept);
+  else if (f->streaming.least)
     snprintf(option, sizeof option,
              "; with --memory %lluM it runs, its weights being read again in each run",
              (unsigned long long)mebibytes(f->streaming.least));

@@ -47,13 +47,14 @@ accel_status accel__plugin_init(const accel__host_self *self, const accel_plugin
       self->part ? &self->part->program : accel__program_view(ep->model->program);
   if (!self->placed->streaming.budget) return init(self, host, device, program, NULL);
   /* pages of a mapping would count; an endpoint that is there already uses them */
-  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
+  if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_bypass(ep->checkpoint));
   uint8_t *row_dtype = malloc(program->n_weight + 1u);
   if (!row_dtype) return accel__no_memory(program->n_weight);
   for (uint32_t i = 0; i < program->n_weight; i++)
     row_dtype[i] = (uint8_t)accel__source_row_dtype(self->placed->source,
                                                     self->part ? self->part->weight[i] : i);
   const accel_status status = init(self, host, device, program, row_dtype);
+  if (ep->checkpoint) accel__checkpoint_forget_all(ep->checkpoint);
   free(row_dtype);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "dispatch/services.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -107,15 +108,32 @@ static void host_rows_release(void *self, uint32_t slot) {
 
 static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t rows, float *out,
                               accel_plugin_error *error) {
-  const accel__source *source = placed_of(self)->source;
-  index = weight_of(self, index);
-  const accel_status status = accel__source_rows(source, index, first, rows, out);
+  return to_plugin(
+      accel__source_rows_rounded(placed_of(self)->source, weight_of(self, index), first, rows, out),
+      error);
+}
+
+static int32_t host_rows_map(void *self, uint32_t index, int64_t first, int64_t rows,
+                             accel_plugin_weight_view *out, void **mapping,
+                             accel_plugin_error *error) {
+  accel__quantised *q = malloc(sizeof *q);
+  *mapping = NULL;
+  if (!q) return to_plugin(accel__no_memory(sizeof *q), error);
+  const accel_status status =
+      accel__source_rows_coded(placed_of(self)->source, weight_of(self, index), first, rows, q);
+  *out = (accel_plugin_weight_view){q->data, q->scale, q->zero, q->outer};
   if (status == ACCEL_OK)
-    accel__source_round(source, index,
-                        (uint64_t)rows * (uint64_t)accel__source_row_elements(source, index), out);
+    *mapping = q;
+  else
+    free(q);
   return to_plugin(status, error);
 }
 
+static void host_rows_unmap(void *self, void *mapping) {
+  (void)self;
+  if (mapping) accel__quantised_free(mapping);
+  free(mapping);
+}
 /* a - b, of counters that another thread may move on between the two. */
 static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
@@ -213,18 +231,106 @@ static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t
   return found ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
 }
 
+/* What an entry belongs to, for people. */
+static void write_label(void *self, accel__buffer *label) {
+  const accel__placed *placed = placed_of(self);
+  accel__buffer_printf(label, "%s, %s, for %s (%s)", ((accel__host_self *)self)->ep->name,
+                       placed->precision.name, placed->plugin->name, placed->device_info.arch);
+}
+
 static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part,
                               uint32_t n_part) {
   const accel__cache *cache = accel__context_cache(context_of(self), true);
   char *whole = cache ? cache_key(placed_of(self)->plugin, key) : NULL;
   accel__buffer label = {0};
-  const accel__placed *placed = placed_of(self);
-  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ((accel__host_self *)self)->ep->name,
-                       placed->precision.name, placed->plugin->name, placed->device_info.arch);
+  write_label(self, &label);
   bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
   accel__buffer_free(&label);
   free(whole);
   return kept ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+/* An accel_plugin_store is an accel__cache_store. */
+static int32_t not_kept(accel_plugin_error *error) {
+  const int32_t rc = to_plugin(ACCEL_ERROR_IO, error);
+  accel__clear_error();
+  return rc;
+}
+
+static int32_t host_store_open(void *self, const char *key, const uint64_t *bytes, uint32_t n,
+                               accel_plugin_store **out, accel_plugin_error *error) {
+  const accel__cache *cache = accel__context_cache(context_of(self), true);
+  char *whole = cache ? cache_key(placed_of(self)->plugin, key) : NULL;
+  accel__buffer label = {0};
+  if (!whole) accel__fail(ACCEL_ERROR_IO, "there is no cache of packed weights");
+  write_label(self, &label);
+  accel__cache_store *store =
+      whole && !label.failed ? accel__cache_store_open(cache, whole, label.data, bytes, n) : NULL;
+  accel__buffer_free(&label);
+  free(whole);
+  *out = (accel_plugin_store *)store;
+  if (store && placed_of(self)->streaming.budget) accel__cache_store_bypass(store);
+  return store ? ACCEL_PLUGIN_OK : not_kept(error);
+}
+
+static int32_t host_store_get(void *self, accel_plugin_store *store, uint32_t index, void *out) {
+  (void)self;
+  accel__cache_store *s = (accel__cache_store *)store;
+  const bool good = out ? accel__cache_store_get(s, index, out) : accel__cache_store_has(s, index);
+  return good ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+static int32_t host_store_put(void *self, accel_plugin_store *store, uint32_t index,
+                              const accel_plugin_part *part, uint32_t n_part,
+                              accel_plugin_error *error) {
+  accel__cache_store *s = (accel__cache_store *)store;
+  if (!accel__cache_store_put(s, index, part, n_part)) return not_kept(error);
+  uint32_t done, all;
+  accel__cache_store_count(s, &done, &all);
+  if (placed_of(self)->streaming.budget)
+    accel__report_progress(context_of(self), "quantising", done, all);
+  return ACCEL_PLUGIN_OK;
+}
+
+static void host_store_close(void *self, accel_plugin_store *opened) {
+  accel__cache_store *store = (accel__cache_store *)opened;
+  (void)self;
+  (void)accel__cache_store_commit(store);
+  accel__cache_store_close(&store);
+  accel__clear_error();
+}
+
+static int32_t host_store_stream(void *self, accel_plugin_store *opened,
+                                 accel_plugin_error *error) {
+  accel__cache_store *store = (accel__cache_store *)opened;
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  if (s && accel__cache_store_commit(store))
+    return to_plugin(accel__row_stream_store(s, store), error);
+  if (s) rc = not_kept(error);
+  accel__cache_store_close(&store);
+  return rc;
+}
+
+static int32_t host_store_post(void *self, uint32_t slot, uint32_t index,
+                               accel_plugin_error *error) {
+  int32_t rc;
+  accel__row_stream *s = rows_of(self, &rc, error);
+  return s ? to_plugin(accel__row_stream_post_segment(s, slot, index), error) : rc;
+}
+
+bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const char *key,
+                           uint64_t bytes, char *why, size_t size) {
+  const accel__cache *cache = accel__context_cache(ep->ctx, true);
+  if (!cache) {
+    snprintf(why, size,
+             "it is switched off: do without --no-cache (ACCEL_NO_CACHE), or give --cache-dir");
+    return false;
+  }
+  char *whole = cache_key(plugin, key);
+  const bool there = whole && accel__cache_has(cache, whole);
+  free(whole);
+  return there || accel__cache_takes(cache, bytes, why, size);
 }
 
 /* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they
@@ -288,7 +394,15 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .rows_post = host_rows_post,
                              .rows_wait = host_rows_wait,
                              .rows_release = host_rows_release,
-                             .rows_read = host_rows_read};
+                             .rows_read = host_rows_read,
+                             .store_open = host_store_open,
+                             .store_get = host_store_get,
+                             .store_put = host_store_put,
+                             .store_close = host_store_close,
+                             .store_stream = host_store_stream,
+                             .store_post = host_store_post,
+                             .rows_map = host_rows_map,
+                             .rows_unmap = host_rows_unmap};
 }
 
 void accel__init_host(accel_endpoint *ep) {

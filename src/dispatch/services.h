@@ -22,6 +22,11 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
  * for streaming endpoints, whose runs may take minutes. */
 void accel__offer_progress(accel_endpoint *ep, bool on);
 
+/* Has the context's cache an entry of the plugin's key, or could it take one of so many bytes?  false:
+ * *why is a sentence with a remedy. */
+bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const char *key,
+                           uint64_t bytes, char *why, size_t size);
+
 /* Of the endpoint's weights: what accel__program_identify takes. */
 uint64_t accel__weights_identity(const accel_endpoint *ep);
 

@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "dispatch/precision.h"
+#include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "verify/support_matrix.h"
 #include "tasks/open.h"
@@ -139,6 +140,7 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
   write_numbers(&plan, a->report->process, r);
   ACCEL_TRY(write_parts(a, &plan.fit, r));
   if (!plan.fit.fits) {
+    if (*plan.fit.not_kept) add_advice(a, r, plan.fit.not_kept);
     advise_limit(a, to, &work, r);
     advise_less(a, to, r);
   }
@@ -232,6 +234,8 @@ static accel_status open_model(accel *ctx, const char *model, const accel_fit_pa
 static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
                              asking *a) {
   ACCEL_TRY(open_model(ctx, model, params, a));
+  /* as a load does: entries of the cache belong to the weights */
+  accel__program_identify(a->ep->model->program, accel__weights_identity(a->ep));
   const accel__processor *processor = accel__processor_for(a->ep);
   const uint64_t resident = accel__resident_bytes();
   a->tables = processor->tokenizer ? accel__tokenizer_bytes(processor->tokenizer) : 0;

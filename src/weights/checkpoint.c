@@ -1,5 +1,6 @@
 /* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping or reading
  * them, finding tensors by name. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ struct accel__checkpoint {
   uint32_t n;
   accel__map names;
   uint64_t hash;
+  bool bypass; /* the page cache */
   /* taken over: its arena holds names that tensors here refer to; its shards are among ours */
   accel__checkpoint *joined;
 };
@@ -393,6 +395,11 @@ accel_status accel__checkpoint_read(accel__checkpoint *c) {
   return ACCEL_OK;
 }
 
+accel_status accel__checkpoint_bypass(accel__checkpoint *c) {
+  c->bypass = true;
+  return accel__checkpoint_read(c);
+}
+
 bool accel__checkpoint_in_memory(const accel__checkpoint *c) {
   for (uint32_t f = 0; f < c->n_shard; f++)
     if (c->shard[f].fd >= 0) return false;
@@ -490,7 +497,20 @@ const accel__file_state *accel__checkpoint_file_state(const accel__checkpoint *c
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {
-  accel__file_forget(&c->shard[t->file].map, (size_t)t->offset, (size_t)t->bytes);
+  enum { FOLIO = 2 << 20 };
+  const shard *s = &c->shard[t->file];
+  accel__file_forget(&s->map, (size_t)t->offset, (size_t)t->bytes);
+  if (!c->bypass || s->fd < 0) return;
+  /* A folio goes when all of it is named: with what lies before, which was read before.  One that
+   * reaches beyond the end goes with what comes next. */
+  const uint64_t begin = t->offset / FOLIO * FOLIO, before = begin < FOLIO ? begin : FOLIO;
+  (void)posix_fadvise(s->fd, (off_t)(begin - before),
+                      (off_t)(t->offset + t->bytes - begin + before), POSIX_FADV_DONTNEED);
+}
+
+void accel__checkpoint_forget_all(const accel__checkpoint *c) {
+  for (uint32_t f = 0; c->bypass && f < c->n_shard; f++)
+    if (c->shard[f].fd >= 0) (void)posix_fadvise(c->shard[f].fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 /* ---- bytes of tensors ---- */

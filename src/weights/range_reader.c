@@ -14,7 +14,7 @@
 
 #include "core/text.h"
 #include "core/threads.h"
-#include "weights/cache.h"
+#include "weights/checksum.h"
 
 enum { BLOCK = ACCEL__RANGE_BLOCK, STACK_BYTES = 128 << 10, HUGE_BYTES = 2 << 20 };
 
@@ -38,7 +38,7 @@ typedef struct slot {
 } slot;
 
 struct accel__range_reader {
-  source_file *file;
+  source_file *file; /* [n_file + 1] */
   slot *slot;
   uint32_t *queue; /* [slots] ring of slots with requests to be taken, oldest first */
   uint32_t n_file, n_slot, n_thread, queue_first, queue_n;
@@ -50,6 +50,7 @@ struct accel__range_reader {
   pthread_mutex_t lock; /* everything below, slots and the queue */
   pthread_cond_t work, done;
   bool stop;
+  bool buffered, added; /* the options'; file n_file - 1 came by accel__range_reader_add */
   accel__arena arena;
   accel__map sums; /* segment_key -> checksum */
   accel__range_counters counters;
@@ -107,6 +108,14 @@ static accel_status same_file(const source_file *f) {
   return accel__file_same(f->path, &now, &f->state);
 }
 
+/* r->lock is held. */
+static accel_status keep_sum(accel__range_reader *r, const segment_key *key, int64_t sum) {
+  segment_key *kept = accel__arena_alloc(&r->arena, sizeof *kept);
+  if (!kept) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *kept = *key;
+  return accel__map_set(&r->sums, (const char *)kept, sizeof *kept, sum);
+}
+
 /* The checksum of the segment in s, against that of its first time.  Takes r->lock. */
 static accel_status same_bytes(accel__range_reader *r, const slot *s) {
   const segment_key key = {s->file, s->offset, s->bytes};
@@ -118,12 +127,7 @@ static accel_status same_bytes(accel__range_reader *r, const slot *s) {
   accel_status status = ACCEL_OK;
   pthread_mutex_lock(&r->lock);
   const bool known = accel__map_get(&r->sums, (const char *)&key, sizeof key, &before);
-  if (!known) {
-    segment_key *kept = accel__arena_alloc(&r->arena, sizeof *kept);
-    if (kept) *kept = key;
-    status = kept ? accel__map_set(&r->sums, (const char *)kept, sizeof *kept, now)
-                  : ACCEL_ERROR_OUT_OF_MEMORY;
-  }
+  if (!known) status = keep_sum(r, &key, now);
   pthread_mutex_unlock(&r->lock);
   if (!known || before == now) return status;
   accel__fail(ACCEL_ERROR_IO,
@@ -318,10 +322,11 @@ static accel_status open_steps(accel__range_reader *r, const char *const *paths,
                                const accel__file_state *states, uint32_t n,
                                const accel__range_options *options) {
   ACCEL_TRY(make_ring(r, options));
-  r->file = accel__arena_array(&r->arena, n, sizeof *r->file);
+  r->file = accel__arena_array(&r->arena, (size_t)n + 1, sizeof *r->file);
   if (!r->file) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n; i++) r->file[i].fd = r->file[i].direct_fd = -1;
+  for (uint32_t i = 0; i <= n; i++) r->file[i].fd = r->file[i].direct_fd = -1;
   r->n_file = n;
+  r->buffered = options->buffered;
   for (uint32_t i = 0; i < n; i++)
     ACCEL_TRY(open_file(r, i, paths[i], states ? &states[i] : NULL, options->buffered));
   return start_threads(r, options->threads ? options->threads : ACCEL__RANGE_MAX_THREADS);
@@ -362,6 +367,27 @@ void accel__range_reader_close(accel__range_reader **reader) {
   accel__map_free(&r->sums);
   accel__arena_free(&r->arena);
   free(r);
+}
+
+accel_status accel__range_reader_add(accel__range_reader *r, const char *path, uint32_t *index) {
+  accel_status status = ACCEL_ERROR_ARGUMENT;
+  *index = r->n_file;
+  if (r->added) return accel__fail(status, "%s: the reader has one more file already", path);
+  pthread_mutex_lock(&r->lock); /* the arena */
+  status = open_file(r, r->n_file, path, NULL, r->buffered);
+  r->n_file++; /* also what was opened in part is closed */
+  r->added = true;
+  pthread_mutex_unlock(&r->lock);
+  return status;
+}
+
+accel_status accel__range_reader_expect(accel__range_reader *r, uint32_t file, uint64_t offset,
+                                        uint64_t bytes, uint64_t sum) {
+  const segment_key key = {file, offset, bytes};
+  pthread_mutex_lock(&r->lock);
+  const accel_status status = keep_sum(r, &key, (int64_t)sum);
+  pthread_mutex_unlock(&r->lock);
+  return status;
 }
 
 /* ---- slots ---- */

@@ -51,6 +51,11 @@ typedef struct accel__range_reader accel__range_reader;
 accel_status accel__range_reader_open(const char *const *paths, const accel__file_state *states,
                                       uint32_t n, const accel__range_options *options,
                                       accel__range_reader **out);
+/* One more file, at most: *index is its number. */
+accel_status accel__range_reader_add(accel__range_reader *r, const char *path, uint32_t *index);
+/* The checksum that a segment must have, the first time, too. */
+accel_status accel__range_reader_expect(accel__range_reader *r, uint32_t file, uint64_t offset,
+                                        uint64_t bytes, uint64_t sum);
 /* Cancels what is being read.  NULL-safe. */
 void accel__range_reader_close(accel__range_reader **r);
 

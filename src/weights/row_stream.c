@@ -8,6 +8,7 @@
 
 typedef struct row_slot {
   bool used, in_file; /* in_file: the reader has it */
+  bool segment;       /* of the store, else rows of a weight */
   uint32_t index;
   int64_t first, rows;
   float *computed; /* of rows that are not in one piece; NULL: not asked for yet */
@@ -17,14 +18,17 @@ typedef struct row_slot {
 typedef struct piece_list {
   struct piece {
     uint32_t index;
-    int64_t first, rows;
+    int64_t first, rows; /* rows 0: segment `index` of the store */
   } * item;
   uint32_t n, capacity;
 } piece_list;
 
 struct accel__row_stream {
   const accel__source *source;
-  accel__range_reader *reader; /* NULL: random values */
+  accel__range_reader *reader; /* NULL: random values, and no store */
+  accel__cache_store *store;   /* NULL: none was given */
+  bool lent;                   /* the store is another stream's */
+  uint32_t store_file;         /* of the reader */
   row_slot *slot;
   uint32_t n;
   uint64_t slot_bytes;
@@ -36,10 +40,11 @@ struct accel__row_stream {
   uint64_t marks;
 };
 
+/* c NULL: of no files. */
 static accel_status open_reader(const accel__checkpoint *c, uint32_t slots, uint64_t slot_bytes,
                                 accel__range_reader **out) {
   uint32_t n = 0;
-  while (accel__checkpoint_file(c, n)) n++;
+  while (c && accel__checkpoint_file(c, n)) n++;
   const char **path = malloc((n + 1) * sizeof *path);
   accel__file_state *state = malloc((n + 1) * sizeof *state);
   accel_status status = path && state ? ACCEL_OK : accel__no_memory(n * sizeof *state);
@@ -78,6 +83,7 @@ void accel__row_stream_close(accel__row_stream **stream) {
   if (!s) return;
   for (uint32_t i = 0; s->slot && i < s->n; i++) free(s->slot[i].computed);
   accel__range_reader_close(&s->reader);
+  if (!s->lent) accel__cache_store_close(&s->store);
   pthread_mutex_destroy(&s->lock);
   free(s->now.item);
   free(s->last.item);
@@ -123,6 +129,55 @@ accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_
   return ACCEL_OK;
 }
 
+/* ---- segments of the cache ---- */
+
+/* s has none yet. */
+static accel_status use_store(accel__row_stream *s, accel__cache_store *store, bool lent) {
+  s->store = store;
+  s->lent = lent;
+  if (!s->reader) ACCEL_TRY(open_reader(NULL, s->n, s->slot_bytes, &s->reader));
+  ACCEL_TRY(accel__range_reader_add(s->reader, accel__cache_store_path(store), &s->store_file));
+  for (uint32_t i = 0; accel__cache_store_has(store, i); i++) {
+    accel__cache_segment at;
+    accel__cache_store_segment(store, i, &at);
+    ACCEL_TRY(accel__range_reader_expect(s->reader, s->store_file, at.offset, at.bytes, at.sum));
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__row_stream_store(accel__row_stream *s, accel__cache_store *store) {
+  if (!s->store) return use_store(s, store, false);
+  accel__cache_store_close(&store);
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "the stream has a store already");
+}
+
+accel_status accel__row_stream_post_segment(accel__row_stream *s, uint32_t slot, uint32_t index) {
+  accel__cache_segment at;
+  if (slot >= s->n || s->slot[slot].used || !s->store || !accel__cache_store_has(s->store, index))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u, segment %u: in use, or not there",
+                       slot, s->n, index);
+  accel__cache_store_segment(s->store, index, &at);
+  ACCEL_TRY(accel__range_reader_post(s->reader, slot, s->store_file, at.offset, at.bytes));
+  s->slot[slot] = (row_slot){.used = true, .in_file = true, .segment = true, .index = index};
+  note(s, index, 0, 0);
+  return ACCEL_OK;
+}
+
+static accel_status wait_segment(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out) {
+  out->dtype = ACCEL_PLUGIN_NO_DTYPE;
+  const accel_status status = accel__range_reader_wait(s->reader, slot, &out->data);
+  if (status == ACCEL_OK) return status;
+  accel__failure failure = {.status = ACCEL_OK};
+  accel__failure_keep(&failure, status);
+  if (accel__cache_store_recheck(s->store, s->slot[slot].index))
+    return accel__fail(status,
+                       "%s: segment %u is damaged: load the model again, then it is made anew",
+                       accel__cache_store_path(s->store), s->slot[slot].index);
+  return accel__failure_raise(&failure);
+}
+
+/* ---- rows of weights ---- */
+
 /* Rows that are in several pieces, or in no file. */
 static accel_status compute(accel__row_stream *s, row_slot *slot) {
   const uint64_t n =
@@ -144,6 +199,7 @@ accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_p
   if (slot >= s->n || !s->slot[slot].used)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "slot %u of %u: nothing was posted", slot, s->n);
   row_slot *from = &s->slot[slot];
+  if (from->segment) return wait_segment(s, slot, out);
   if (from->in_file) {
     out->dtype = accel__source_row_dtype(s->source, from->index);
     return accel__range_reader_wait(s->reader, slot, &out->data);
@@ -173,14 +229,18 @@ void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out) {
 
 /* ---- reading again ---- */
 
+static accel_status post_piece(accel__row_stream *s, uint32_t slot, const struct piece *p) {
+  return p->rows ? accel__row_stream_post(s, slot, p->index, p->first, p->rows)
+                 : accel__row_stream_post_segment(s, slot, p->index);
+}
+
 /* The first n pieces, n not more than there are. */
 static accel_status read_pieces(accel__row_stream *s, const piece_list *list, uint32_t n) {
   uint32_t posted = 0;
   for (uint32_t done = 0; done < n; done++) {
     accel_plugin_rows rows;
     for (; posted < n && posted < done + s->n; posted++)
-      ACCEL_TRY(accel__row_stream_post(s, posted % s->n, list->item[posted].index,
-                                       list->item[posted].first, list->item[posted].rows));
+      ACCEL_TRY(post_piece(s, posted % s->n, &list->item[posted]));
     ACCEL_TRY(accel__row_stream_wait(s, done % s->n, &rows));
     accel__row_stream_release(s, done % s->n);
   }
@@ -193,12 +253,13 @@ accel_status accel__row_stream_read_again(accel__row_stream *s, uint64_t *bytes,
   piece_list list = {0};
   *bytes = *ns = 0;
   ACCEL_TRY(accel__row_stream_open(s->source, s->n, s->slot_bytes, &again));
+  accel_status status = s->store ? use_store(again, s->store, true) : ACCEL_OK;
   pthread_mutex_lock(&s->lock);
   list.item = malloc((s->last.n + 1) * sizeof *list.item);
   if (list.item) list.n = s->last.n;
   for (uint32_t i = 0; i < list.n; i++) list.item[i] = s->last.item[i];
   pthread_mutex_unlock(&s->lock);
-  accel_status status = list.item ? ACCEL_OK : accel__no_memory(sizeof *list.item);
+  if (!list.item) status = accel__no_memory(sizeof *list.item);
   /* threads begin and memory is touched before the clock runs, as in an endpoint that has run */
   if (status == ACCEL_OK) status = read_pieces(again, &list, list.n < s->n ? list.n : s->n);
   accel__row_stream_count(again, &before);

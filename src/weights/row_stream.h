@@ -1,13 +1,15 @@
 /* row_stream.h - rows of a source's weights read ahead into a bounded ring: what stands behind the
  * rows_ services of plugin.h.
  *
- * Rows that lie in a file in one piece go through a range reader.  Others (across the seam of two
- * joined tensors, random values) are read or computed when they are waited for.  Slots belong to one
+ * Rows that lie in a file in one piece go through a range reader, and so do segments of an entry of
+ * the cache.  Others (across the seam of two joined tensors, random values) are read or computed when
+ * they are waited for.  Slots belong to one
  * caller at a time; count may be called beside it.
  */
 #ifndef ACCEL_WEIGHTS_ROW_STREAM_H
 #define ACCEL_WEIGHTS_ROW_STREAM_H
 
+#include "weights/cache.h"
 #include "weights/range_reader.h"
 #include "weights/source.h"
 
@@ -20,6 +22,11 @@ accel_status accel__row_stream_open(const accel__source *source, uint32_t slots,
 void accel__row_stream_close(accel__row_stream **s); /* NULL-safe */
 accel_status accel__row_stream_post(accel__row_stream *s, uint32_t slot, uint32_t index,
                                     int64_t first, int64_t rows);
+/* Takes over a whole entry of the cache, once: its segments can be posted from now on.  The store is
+ * closed with the stream, and also when this fails. */
+accel_status accel__row_stream_store(accel__row_stream *s, accel__cache_store *store);
+/* Begins to read segment `index` of the entry; `wait` gives its bytes, with NO_DTYPE. */
+accel_status accel__row_stream_post_segment(accel__row_stream *s, uint32_t slot, uint32_t index);
 /* Failures name file and range, or the weight. */
 accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out);
 void accel__row_stream_release(accel__row_stream *s, uint32_t slot);

@@ -290,8 +290,14 @@ bool accel__source_in_file(const accel__source *s, uint32_t index) {
 
 /* ---- rows ---- */
 
+/* Can rows be made without the others? */
+static bool by_rows(const accel_plugin_format *f) {
+  return accel_format_plain(f) ||
+         (accel__quantise_known(f) && f->group_n == 1 && f->outer == ACCEL_PLUGIN_NO_DTYPE);
+}
+
 accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t index) {
-  if (index >= s->n || s->weight[index].derive || !accel_format_plain(&s->slot[index].format))
+  if (index >= s->n || s->weight[index].derive || !by_rows(&s->slot[index].format))
     return ACCEL_PLUGIN_NO_DTYPE;
   const slot *found = &s->slot[index];
   if (!s->from.checkpoint) return ACCEL_PLUGIN_F32;
@@ -349,12 +355,64 @@ int64_t accel__source_row_elements(const accel__source *s, uint32_t index) {
   return s->slot[index].k;
 }
 
-void accel__source_round(const accel__source *s, uint32_t index, uint64_t n, float *values) {
-  const uint8_t store = s->slot[index].format.store;
+/* Some rows of a weight. */
+typedef struct some_rows {
+  const accel__source *source;
+  uint32_t index;
+  int64_t first;
+} some_rows;
+
+static accel_status read_some(const void *user, int64_t first, int64_t count, float *out) {
+  const some_rows *r = user;
+  return accel__source_rows(r->source, r->index, r->first + first, count, out);
+}
+
+static void forget_some(const some_rows *r, int64_t count) {
+  const slot *found = &r->source->slot[r->index];
+  const accel__parts p = {
+      .from = &r->source->from, .part = found->part, .n = found->n_parts, .k = found->k};
+  if (r->source->from.checkpoint) accel__parts_forget_rows(&p, r->first, count);
+}
+
+static const char *name_some(const void *user, int64_t row) {
+  const some_rows *r = user;
+  return (void)row, r->source->weight[r->index].name;
+}
+
+accel_status accel__source_rows_coded(const accel__source *s, uint32_t index, int64_t first,
+                                      int64_t count, accel__quantised *out) {
+  const some_rows rows = {s, index, first};
+  const accel__values values = {read_some, NULL, name_some, &rows};
+  *out = (accel__quantised){.n = 0};
+  if (accel__source_row_dtype(s, index) == ACCEL_PLUGIN_NO_DTYPE)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u: its rows are not to be had", index);
+  ACCEL_TRY(accel__quantised_new(&s->slot[index].format, count, s->slot[index].k, out));
+  const accel_status status = accel__quantise(&values, count > 1 ? s->from.pool : NULL, out);
+  forget_some(&rows, count);
+  if (status != ACCEL_OK) accel__quantised_free(out);
+  return status;
+}
+
+/* To the numbers that a plain format has. */
+static void round_values(uint8_t store, uint64_t n, float *values) {
   for (uint64_t i = 0; store == ACCEL_PLUGIN_F16 && i < n; i++)
     values[i] = accel_fp16_to_f32(accel_f32_to_fp16(values[i]));
   for (uint64_t i = 0; store == ACCEL_PLUGIN_BF16 && i < n; i++)
     values[i] = accel_bf16_to_f32(accel_f32_to_bf16(values[i]));
+}
+
+accel_status accel__source_rows_rounded(const accel__source *s, uint32_t index, int64_t first,
+                                        int64_t count, float *out) {
+  accel__quantised q;
+  if (index < s->n && accel_format_plain(&s->slot[index].format)) {
+    ACCEL_TRY(accel__source_rows(s, index, first, count, out));
+    round_values(s->slot[index].format.store, (uint64_t)(count * s->slot[index].k), out);
+    return ACCEL_OK;
+  }
+  ACCEL_TRY(accel__source_rows_coded(s, index, first, count, &q));
+  accel__dequantise_rows(&q, 0, count, out);
+  accel__quantised_free(&q);
+  return ACCEL_OK;
 }
 
 const accel__checkpoint *accel__source_checkpoint(const accel__source *s) {

@@ -14,6 +14,7 @@
 
 #include "core/threads.h"
 #include "weights/import.h"
+#include "weights/quantised.h"
 #include "weights/weights.h"
 
 /* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into
@@ -94,7 +95,8 @@ typedef struct accel__row_range {
   uint64_t offset, bytes;
 } accel__row_range;
 /* The dtype in which rows come as they are stored: F32, F16 or BF16; F32 where they have to be
- * computed.  NO_DTYPE: only the whole weight is to be had (it is in codes, or derived). */
+ * computed.  NO_DTYPE: only the whole weight is to be had (the checkpoint has it in codes, it is
+ * derived, or scales of its format span rows). */
 accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t index);
 void accel__source_row_dtypes(const accel__source *s, uint32_t n, uint8_t *out); /* of all */
 /* Where rows [first, first + count) lie, of the dtype above; false: not in one piece. */
@@ -103,9 +105,14 @@ bool accel__source_row_range(const accel__source *s, uint32_t index, int64_t fir
 /* Reads or computes rows as fp32; not rounded to the weight's format.  Thread-safe. */
 accel_status accel__source_rows(const accel__source *s, uint32_t index, int64_t first,
                                 int64_t count, float *out);
+/* The same in the numbers that the weight's format has. */
+accel_status accel__source_rows_rounded(const accel__source *s, uint32_t index, int64_t first,
+                                        int64_t count, float *out);
+/* Rows in the weight's format: the bytes that accel__source_map gives for them.  The caller frees
+ * *out.  Thread-safe. */
+accel_status accel__source_rows_coded(const accel__source *s, uint32_t index, int64_t first,
+                                      int64_t count, accel__quantised *out);
 int64_t accel__source_row_elements(const accel__source *s, uint32_t index);
-/* Rounds numbers to those that the weight's format, a plain one, has. */
-void accel__source_round(const accel__source *s, uint32_t index, uint64_t n, float *values);
 const accel__checkpoint *accel__source_checkpoint(const accel__source *s); /* NULL: random values */
 
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */

@@ -64,6 +64,11 @@ accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint 
 accel_status accel__checkpoint_map(accel__checkpoint *c);
 /* Opens the files for reading and maps none, also what was mapped.  Before c is shared. */
 accel_status accel__checkpoint_read(accel__checkpoint *c);
+/* The same, and what is forgotten does not stay in the page cache either, but for what was read
+ * ahead. */
+accel_status accel__checkpoint_bypass(accel__checkpoint *c);
+/* Behind that: nothing of the files stays there. */
+void accel__checkpoint_forget_all(const accel__checkpoint *c);
 /* Are the files mapped; of headers alone: would accel__checkpoint_map map them? */
 bool accel__checkpoint_in_memory(const accel__checkpoint *c);
 void accel__checkpoint_close(accel__checkpoint **c);
@@ -84,7 +89,8 @@ const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);
 const accel__file_state *accel__checkpoint_file_state(const accel__checkpoint *c, uint32_t file);
 /* of file sizes, times, inodes and headers: a cache key */
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
-/* Drops a mapped tensor's pages from memory; they come back from the file when touched. */
+/* Drops a tensor's pages from memory, those of a mapping or (accel__checkpoint_bypass) of the page
+ * cache; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
 /* ---- bytes of a tensor of c (or of a part of one: `offset` and `bytes` count) ----

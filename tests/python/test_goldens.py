@@ -77,7 +77,7 @@ class Goldens(unittest.TestCase):
 
     def test_streamed_as_in_memory(self):
         """Weights that are read again in each run, all of them or most, give the same numbers: the same distances to the goldens."""
-        for precision, more, step in (("bf16", "1", 1), ("fp32", "8K", 3), ("fp16", "8K", 3)):
+        for precision, more, step in (("bf16", "1", 1), ("fp32", "8K", 3), ("fp16", "8K", 3), ("int8", "1", 2), ("int4", "8K", 3)):
             some = goldens()[::step]
             streamed = verify_all("cpu", precision, some, ACCEL_STREAM_WEIGHTS=more)
             for (model, golden, *_), one, other in zip(some, reports("cpu", precision)[::step], streamed):
