@@ -191,6 +191,18 @@ bool bench_prepare(const bench_db *db, const char *sql, bench_binder *b, int *rc
   return *rc == SQLITE_OK;
 }
 
+int bench_take_rows(const bench_binder *b, bool (*take)(sqlite3_stmt *row, void *into),
+                    void *into) {
+  int rc;
+  while ((rc = sqlite3_step(b->query)) == SQLITE_ROW) {
+    if (take(b->query, into)) continue;
+    rc = SQLITE_NOMEM;
+    break;
+  }
+  sqlite3_finalize(b->query);
+  return rc;
+}
+
 void bench_uid(char uid[33]) {
   uint8_t bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool add_rating(bench_ratings *to, sqlite3_stmt *query) {
+static bool take_rating(sqlite3_stmt *query, void *into) {
+  bench_ratings *to = into;
   bench_rating *grown = realloc(to->item, (to->n + 1) * sizeof *grown);
   if (!grown) return false;
   to->item = grown;
@@ -32,12 +33,7 @@ bool bench_ratings_read(const bench_db *db, bench_ratings *out, char *message, u
   *out = (bench_ratings){0};
   if (bench_prepare(db, sql, &b, &rc)) {
     bench_bind_int(&b, bench_this_machine(db));
-    while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      if (add_rating(out, b.query)) continue;
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    sqlite3_finalize(b.query);
+    rc = bench_take_rows(&b, take_rating, out);
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   return rc == SQLITE_DONE;

@@ -20,7 +20,8 @@ static void free_row(bench_row *row) {
   for (int i = 0; i < BENCH_ROW_TEXTS; ++i) free(row->text[i]);
 }
 
-static bool take_row(sqlite3_stmt *query, bench_rows *to) {
+static bool take_row(sqlite3_stmt *query, void *into) {
+  bench_rows *to = into;
   if (to->n == to->capacity) {
     const uint32_t more = to->capacity ? 2 * to->capacity : 256;
     bench_row *grown = realloc(to->row, more * sizeof *grown);
@@ -81,12 +82,7 @@ bool bench_rows_read(const bench_db *db, bench_rows *out, char *message, uint32_
            row_columns);
   if (bench_prepare(db, sql, &b, &rc)) {
     bench_bind_int(&b, bench_this_machine(db));
-    while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      if (take_row(b.query, out)) continue;
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    sqlite3_finalize(b.query);
+    rc = bench_take_rows(&b, take_row, out);
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   if (rc == SQLITE_DONE && out->n) qsort(out->row, out->n, sizeof *out->row, by_case_and_id);
@@ -113,11 +109,17 @@ void bench_rows_keep(bench_rows *rows, bool (*keep)(const bench_row *row, const 
 
 /* ---- ops ---- */
 
-static bool take_op(sqlite3_stmt *query, bench_op **ops, uint32_t *n) {
-  bench_op *grown = realloc(*ops, (*n + (size_t)1) * sizeof *grown);
+typedef struct op_list {
+  bench_op **ops;
+  uint32_t *n;
+} op_list;
+
+static bool take_op(sqlite3_stmt *query, void *into) {
+  const op_list *to = into;
+  bench_op *grown = realloc(*to->ops, (*to->n + (size_t)1) * sizeof *grown);
   if (!grown) return false;
-  *ops = grown;
-  bench_op *op = &grown[(*n)++];
+  *to->ops = grown;
+  bench_op *op = &grown[(*to->n)++];
   *op = (bench_op){.ms = sqlite3_column_double(query, 1),
                    .flop = sqlite3_column_double(query, 2),
                    .bytes = sqlite3_column_double(query, 3),
@@ -141,12 +143,7 @@ bool bench_ops_read(const bench_db *db, double run, bench_op **ops, uint32_t *n,
                     "GROUP BY op ORDER BY sum(ms) DESC",
                     &b, &rc)) {
     bench_bind_int(&b, (int64_t)run);
-    while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      if (take_op(b.query, ops, n)) continue;
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    sqlite3_finalize(b.query);
+    rc = bench_take_rows(&b, take_op, &(op_list){ops, n});
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   return rc == SQLITE_DONE;
@@ -161,7 +158,8 @@ static char **regression_text(bench_regression *r, int i) {
 }
 enum { REGRESSION_TEXTS = 7 };
 
-static bool take_regression(sqlite3_stmt *query, bench_regressions *to) {
+static bool take_regression(sqlite3_stmt *query, void *into) {
+  bench_regressions *to = into;
   bench_regression *grown = realloc(to->item, (to->n + (size_t)1) * sizeof *grown);
   bool whole = grown != NULL;
   if (!grown) return false;
@@ -196,12 +194,7 @@ bool bench_regressions_read(const bench_db *db, bench_regressions *out, char *me
   *out = (bench_regressions){0};
   if (bench_prepare(db, sql, &b, &rc)) {
     bench_bind_int(&b, bench_this_machine(db));
-    while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      if (take_regression(b.query, out)) continue;
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    sqlite3_finalize(b.query);
+    rc = bench_take_rows(&b, take_regression, out);
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   return rc == SQLITE_DONE;

@@ -173,8 +173,8 @@ static double *real_of(bench_verdict_row *row, int i) {
   return (double *)((char *)row + row_reals[i].at);
 }
 
-static bool take_row(sqlite3_stmt *query, bench_verdict_rows *to) {
-  bench_verdict_row *row = new_row(to);
+static bool take_row(sqlite3_stmt *query, void *into) {
+  bench_verdict_row *row = new_row(into);
   bool whole = row != NULL;
   for (int i = 0; row && i < ROW_TEXTS; ++i) {
     const char *text = (const char *)sqlite3_column_text(query, i);
@@ -206,12 +206,7 @@ bool bench_verdict_rows_read(const bench_db *db, bench_verdict_rows *out, char *
   int rc;
   if (bench_prepare(db, sql, &b, &rc)) {
     bench_bind_int(&b, bench_this_machine(db)), bench_bind_text(&b, bench_build_id());
-    while ((rc = sqlite3_step(b.query)) == SQLITE_ROW) {
-      if (take_row(b.query, out)) continue;
-      rc = SQLITE_NOMEM;
-      break;
-    }
-    sqlite3_finalize(b.query);
+    rc = bench_take_rows(&b, take_row, out);
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   return rc == SQLITE_DONE;

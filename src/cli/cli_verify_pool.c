@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench/bench_collect.h"
 #include "cli/cli_print.h"
 #include "cli/cli_verify_all.h"
 
@@ -18,16 +18,10 @@ typedef struct worker {
   pid_t pid;    /* 0: none */
   int to, from; /* pipes */
   int64_t cell; /* -1: none */
-  double begin; /* of that cell */
+  double begin; /* of that cell, by bench_now_ms */
   char *text;   /* of an answer, as far as it came */
   size_t n, capacity;
 } worker;
-
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- processes ---- */
 
@@ -105,7 +99,7 @@ static int store_failure(verify_plan *plan, worker *w, const char *reason) {
                            .bound = (double)NAN,
                            .cpu_max_abs = (double)NAN,
                            .cpu_cosine = (double)NAN,
-                           .wall_ms = 1e3 * (now_s() - w->begin)};
+                           .wall_ms = bench_now_ms() - w->begin};
   return store(plan, w, &v);
 }
 
@@ -139,7 +133,7 @@ static int hand_out(verify_plan *plan, worker *w, uint32_t group, bool *left) {
     if (!w->pid && !start(plan, w))
       return cli_error(plan->run, ACCEL_ERROR_IO, "a worker process: %s", strerror(errno));
     w->cell = i;
-    w->begin = now_s();
+    w->begin = bench_now_ms();
     cell->state = CELL_RUNNING;
     /* one that is gone is seen by its other pipe */
     return write(w->to, &i, sizeof i) < 0 && errno != EPIPE
@@ -168,7 +162,9 @@ static int read_answer(verify_plan *plan, worker *w) {
 
 static int end_silent(verify_plan *plan, worker *w) {
   char reason[64];
-  if (w->cell < 0 || !(plan->cell_timeout > 0) || now_s() - w->begin < plan->cell_timeout) return 0;
+  if (w->cell < 0 || !(plan->cell_timeout > 0) ||
+      bench_now_ms() - w->begin < 1e3 * plan->cell_timeout)
+    return 0;
   stop(w, true);
   snprintf(reason, sizeof reason, "no answer within %.6g s", plan->cell_timeout);
   return store_failure(plan, w, reason);
@@ -215,14 +211,14 @@ static int turn(verify_plan *plan, worker *workers, struct pollfd *polls, bool *
 int verify_run_cells(verify_plan *plan) {
   worker *workers = calloc(plan->n_group + 1, sizeof *workers);
   struct pollfd *polls = calloc(plan->n_group + 1, sizeof *polls);
-  const double begin = now_s();
+  const double begin = bench_now_ms();
   int code =
       workers && polls ? 0 : cli_error(plan->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   signal(SIGPIPE, SIG_IGN);
   for (uint32_t g = 0; !code && g < plan->n_group; ++g) workers[g].cell = -1;
   for (bool left = true; left && !code;) {
     code = turn(plan, workers, polls, &left);
-    if (!code && left && plan->timeout > 0 && now_s() - begin > plan->timeout)
+    if (!code && left && plan->timeout > 0 && bench_now_ms() - begin > 1e3 * plan->timeout)
       code = cli_error(plan->run, ACCEL_ERROR_TIMEOUT,
                        "--timeout passed; the same command goes on where this one ended");
   }

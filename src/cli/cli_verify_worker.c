@@ -10,8 +10,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "bench/bench_collect.h"
 
 /* ---- detection ---- */
 
@@ -77,12 +78,6 @@ cJSON *verify_scout(cli_run *run) {
 }
 
 /* ---- a cell ---- */
-
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* Widens *max_abs and lowers *cosine by what two outputs differ; others than of one shape and of
  * float32 are passed over: the distance of two token ids says nothing. */
@@ -174,9 +169,9 @@ static cJSON *run_cell(const verify_plan *plan, const verify_cell *cell) {
   how.device = plan->device[cell->device].name;
   how.precision = precision;
   how.architecture = *g->architecture ? g->architecture : NULL;
-  const double begin = now_ms();
+  const double begin = bench_now_ms();
   const accel_status status = accel_verify(plan->run->ctx, g->directory, &how, g->path, &report);
-  cJSON_AddNumberToObject(line, "wall_ms", now_ms() - begin);
+  cJSON_AddNumberToObject(line, "wall_ms", bench_now_ms() - begin);
   if (report) {
     describe(report, precision, line);
     beside_cpu(plan, cell, report, line);

@@ -166,18 +166,23 @@ static void say_nothing(report *r, const char *why) {
     fprintf(r->to, "- `%s`: %s\n", how_to_fill[i][0], how_to_fill[i][1]);
 }
 
+/* The section's table, where it is shown and has a row below its heading. */
+static bool fill_section(report *r, const char *view, const report_section *s, cli_table *table) {
+  *table = (cli_table){0};
+  if (is_shown(view, s)) s->fill(r, table);
+  if (table->rows >= 2) return true;
+  cli_table_empty(table);
+  return false;
+}
+
 int report_markdown(report *r, const char *view) {
   const char *why = nothing(r);
   fputs("# accel report\n\n", r->to);
   if (why) say_nothing(r, why);
   for (size_t i = 0; !why && i < report_section_count; ++i) {
     const report_section *s = &report_sections[i];
-    cli_table table = {0};
-    if (is_shown(view, s)) s->fill(r, &table);
-    if (table.rows < 2) {
-      cli_table_empty(&table);
-      continue;
-    }
+    cli_table table;
+    if (!fill_section(r, view, s, &table)) continue;
     fprintf(r->to, "## %s\n\n%s\n\n", s->title, s->says);
     cli_table_markdown(r->to, &table, s->align);
     fputc('\n', r->to);
@@ -190,12 +195,8 @@ int report_plain(report *r, const char *view) {
   if (why) say_nothing(r, why);
   for (size_t i = 0; !why && i < report_section_count; ++i) {
     const report_section *s = &report_sections[i];
-    cli_table table = {0};
-    if (is_shown(view, s)) s->fill(r, &table);
-    if (table.rows < 2) {
-      cli_table_empty(&table);
-      continue;
-    }
+    cli_table table;
+    if (!fill_section(r, view, s, &table)) continue;
     if (!view) printf("%s%s\n", i ? "\n" : "", s->title);
     cli_table_print(&table, s->align);
   }
