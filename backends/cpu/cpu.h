@@ -102,8 +102,8 @@ static inline cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_l
                      .cols = kernels->linear[l->layout].cols};
 }
 
-/* The row of its stored matrix (w, or gate) that column `col` of a linear comes from: of its up half,
- * or of its gate. */
+/* The row of its stored matrix (w, or gate) that column `col` of a linear comes from: of its up
+ * half, or of its gate. */
 static inline int64_t cpu_linear_row(const cpu_linear *l, int64_t col, bool gate) {
   switch (l->glu) {
     case ACCEL_PLUGIN_GLU_GATE_FIRST:

@@ -6,8 +6,8 @@
  * then merged in order.  Rows do not know of each other and ranges of keys start at fixed places of
  * their sequence, so results do not depend on how many tasks there are.
  *
- * At int8 the products of encoders are of codes, too, at bf16 of bf16 (docs/decisions/39-int8-attention.md):
- * takes_codes, takes_bf16. */
+ * At int8 the products of encoders are of codes, too, at bf16 of bf16
+ * (docs/decisions/39-int8-attention.md): takes_codes, takes_bf16. */
 #include "cpu_attention.h"
 
 #include <stdlib.h>

@@ -75,8 +75,8 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *program, uint32_t weight,
  * groups, with enough channels for the products to outweigh the transforms.  Windows of 4x4 need 4
  * times the weights, those of 2x2 16/9 times: many channels take the latter. */
 int64_t cpu_conv_window(const accel_plugin_node *node, const int64_t *dim, uint32_t rank);
-/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it, which stay valid as long as `out`.
- * cpu_convs_free also after a failure. */
+/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it,
+ * which stay valid as long as `out`.  cpu_convs_free also after a failure. */
 int32_t cpu_convs_open(const cpu_load *load, cpu_blocks *blocks, cpu_convs *out,
                        accel_plugin_error *error);
 void cpu_convs_free(cpu_convs *convs);

@@ -234,8 +234,8 @@ static bool widens_weights(const cpu_self *s, const cpu_linear *w) {
 }
 enum { WIDENED_ROWS = 140 };
 
-/* What the products of a launch, which read the same x, have in common; x is converted into `scratch`
- * where the kernel wants that. */
+/* What the products of a launch, which read the same x, have in common; x is converted into
+ * `scratch` where the kernel wants that. */
 static void prepare_products(job *j, const cpu_self *s, const cpu_linear *first,
                              const kit_launch *l, void *scratch) {
   j->run = kernel_of(s, first)->run;

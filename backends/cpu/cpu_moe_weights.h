@@ -36,8 +36,8 @@ typedef struct cpu_moes {
 /* Whether operand `operand` of the node is packed here. */
 bool cpu_moe_packs(const accel_plugin_program *program, const accel_plugin_node *node,
                    uint32_t operand);
-/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it, which stay valid as long as `out`.
- * cpu_moes_free also after a failure. */
+/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it,
+ * which stay valid as long as `out`.  cpu_moes_free also after a failure. */
 int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
                       accel_plugin_error *error);
 void cpu_moes_free(cpu_moes *moes);

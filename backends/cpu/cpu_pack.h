@@ -50,8 +50,8 @@ bool cpu_panel_reads(cpu_layout layout);
  * format, except that in E4M3 all elements of a group that holds a NaN are. */
 void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 
-/* Of columns [c, c + v): the first *have are there.  Whether they are rows of one matrix, *step rows
- * apart. */
+/* Of columns [c, c + v): the first *have are there.  Whether they are rows of one matrix, *step
+ * rows apart. */
 bool cpu_columns_even(const cpu_column *column, int64_t c, int64_t v, int64_t *have, int64_t *step);
 
 /* Three lines a layout. */

@@ -39,8 +39,8 @@ static void pack_pairs(const cpu_panel *p, const cpu_column *column, void *panel
     }
 }
 
-/* Words of two elements [k/2][cols], by the packer of fp32: rows of an even length, at addresses that
- * floats may have, step by step of one matrix.  false: these are not. */
+/* Words of two elements [k/2][cols], by the packer of fp32: rows of an even length, at addresses
+ * that floats may have, step by step of one matrix.  false: these are not. */
 static bool pack_words(const cpu_panel *p, const cpu_column *column, int64_t first, int64_t count,
                        float *to) {
   const int64_t v = p->kernels->vector, words = p->k / 2;

@@ -1,8 +1,8 @@
 /* cpu_store.h - packed weights from the core's cache, or made and kept there, segment by segment.
  *
  * A block is the packed weights of one tensor (or two that share panels): units (the experts of a
- * tensor; else one) of panels.  What is quantised is kept on disk: a segment a unit, or several where a
- * unit is larger than segments may be.
+ * tensor; else one) of panels.  What is quantised is kept on disk: a segment a unit, or several
+ * where a unit is larger than segments may be.
  */
 #ifndef ACCEL_CPU_STORE_H
 #define ACCEL_CPU_STORE_H
@@ -59,8 +59,8 @@ typedef struct cpu_blocks {
   uint64_t segment_bytes; /* cpu_segment_bytes */
 } cpu_blocks;
 
-/* Bytes of a segment, at most, where a panel is less: up to 2 MiB, some of which ahead keep the disk
- * busy, but a small part of the model. */
+/* Bytes of a segment, at most, where a panel is less: up to 2 MiB, some of which ahead keep the
+ * disk busy, but a small part of the model. */
 uint64_t cpu_segment_bytes(const accel_plugin_program *program, const accel_plugin_format *format);
 
 /* Appends a block; false: no memory. */
@@ -70,8 +70,8 @@ uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_form
 /* Segments of a unit of so many panels in a coded format; panels of segment i begin at
  * cpu_share(panels, i, parts). */
 uint32_t cpu_segment_parts(int64_t panels, uint64_t panel_bytes, uint64_t segment_bytes);
-/* Fills the memory of all blocks.  Where some have none, their segments are in the cache then, of which
- * the host's reader reads (store_post); E_IO: the cache does not take them. */
+/* Fills the memory of all blocks.  Where some have none, their segments are in the cache then, of
+ * which the host's reader reads (store_post); E_IO: the cache does not take them. */
 int32_t cpu_blocks_fill(const cpu_blocks *blocks, const cpu_load *load, accel_plugin_error *error);
 /* The key of their segments in the cache, and bytes that these take; 0: nothing is kept. */
 uint64_t cpu_blocks_key(const cpu_blocks *blocks, const cpu_load *load, char key[96]);

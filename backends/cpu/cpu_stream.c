@@ -124,8 +124,8 @@ static uint32_t parts_of(const cpu_self *s, const cpu_streaming *t, const cpu_li
   return (uint32_t)((l->panels + each - 1) / each);
 }
 
-/* Cuts all linears that can be streamed; the segments of one follow each other.  The cache has those
- * of all coded linears, in their order (cpu_weights.c). */
+/* Cuts all linears that can be streamed; the segments of one follow each other.  The cache has
+ * those of all coded linears, in their order (cpu_weights.c). */
 static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
                    accel_plugin_error *error) {
   uint64_t n = 0;
@@ -172,8 +172,8 @@ static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
   return false;
 }
 
-/* A linear that makes several of the entry's outputs (scores of last tokens, scores of all) makes one
- * of them in a run. */
+/* A linear that makes several of the entry's outputs (scores of last tokens, scores of all) makes
+ * one of them in a run. */
 static void count_uses(const cpu_self *s, cpu_streaming *t) {
   const accel_plugin_program *p = s->program;
   const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];

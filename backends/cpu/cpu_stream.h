@@ -1,10 +1,11 @@
 /* cpu_stream.h - linears whose weights do not all stay in memory.
  *
  * The panels of a linear are cut into segments of a few MB.  Some segments stay, packed; the others
- * are read in each run, packed into one buffer, multiplied, and forgotten: a vocabulary of a gigabyte
- * passes through memory of a few megabytes.  Weights in plain formats are streamed as rows, where the
- * host reads these and they are not transposed; those in coded formats as they were packed once, from
- * the cache (cpu_store.h), where they are multiplied as they come.  Convolutions and experts stay.
+ * are read in each run, packed into one buffer, multiplied, and forgotten: a vocabulary of a
+ * gigabyte passes through memory of a few megabytes.  Weights in plain formats are streamed as
+ * rows, where the host reads these and they are not transposed; those in coded formats as they were
+ * packed once, from the cache (cpu_store.h), where they are multiplied as they come.  Convolutions
+ * and experts stay.
  */
 #ifndef ACCEL_CPU_STREAM_H
 #define ACCEL_CPU_STREAM_H
@@ -36,8 +37,8 @@ kit_stream *cpu_stream_of(const cpu_self *s);
 /* kit_backend.stream_segments */
 void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 
-/* Segment `index` of a linear of the launch: valid until cpu_stream_done of it, then the next can be
- * taken. */
+/* Segment `index` of a linear of the launch: valid until cpu_stream_done of it, then the next can
+ * be taken. */
 int32_t cpu_stream_take(const cpu_self *s, const cpu_linear *l, uint32_t index,
                         const kit_launch *launch, cpu_part *out, accel_plugin_error *error);
 void cpu_stream_done(const cpu_self *s, const cpu_linear *l, uint32_t index);

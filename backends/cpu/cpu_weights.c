@@ -3,8 +3,8 @@
  * Matrices of linear nodes are packed into panels in one huge-page friendly arena, those of
  * convolutions and experts into memory of their own: read from the cache, or mapped, packed and
  * unmapped, one after the other (cpu_store.h), so the peak while loading is the final size and one
- * tensor.  Of all others small ones (norms, biases) are copied, large ones (embeddings) stay where the core
- * mapped them until cleanup.
+ * tensor.  Of all others small ones (norms, biases) are copied, large ones (embeddings) stay where
+ * the core mapped them until cleanup.
  */
 #include <stdio.h>
 #include <stdlib.h>

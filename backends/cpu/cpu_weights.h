@@ -8,8 +8,8 @@
  * failure. */
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void cpu_close(void *self);
-/* Packs panels [first, first + n) of a linear to `to`, one after the other.  origin: the matrix that the
- * up halves of columns come from, and its first row; the same of gates. */
+/* Packs panels [first, first + n) of a linear to `to`, one after the other.  origin: the matrix
+ * that the up halves of columns come from, and its first row; the same of gates. */
 void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
                      const cpu_column origin[2], char *to);
 /* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather

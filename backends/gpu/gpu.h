@@ -175,8 +175,8 @@ _Static_assert(GPU_STORE_F32 == 0 && GPU_STORE_F16 == 1 && GPU_STORE_BF16 == 2 &
 /* Kernels of a GPU_KERNEL_STORES line by its `count`. */
 enum { GPU_STORES_3 = 3, GPU_STORES_4 = 4, GPU_STORES_all = GPU_STORES };
 
-/* GPU_K_<name> for every kernel, in the order of gpu_kernel_list (gpu_kernels.cmake); of the kernels of
- * a store for the first and the last (gpu_kernel_of_store). */
+/* GPU_K_<name> for every kernel, in the order of gpu_kernel_list (gpu_kernels.cmake); of the
+ * kernels of a store for the first and the last (gpu_kernel_of_store). */
 typedef enum gpu_kernel_id {
 #define GPU_SUBGROUP_0(name)
 #define GPU_SUBGROUP_1(name) GPU_K_##name##_sub,

@@ -9,9 +9,10 @@
  *
  * Files, top to bottom: kit_answers.c (supports, estimate), kit_run.c (handler), kit_session.c
  * (sessions, with kit_sequence.c, kit_sequence_file.c, kit_state.c and kit_pages.c under it),
- * kit_endpoint.c (open, close), kit_stream.c (weights that do not all stay in memory), kit_profile.c, kit_frame.c (what one run needs to itself),
- * kit_plan_cache.c, kit_plan.c (memory plans), kit_constants.c (on the device), kit_memory.c (limit, free
- * list), kit_bind.c (dims, row spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
+ * kit_endpoint.c (open, close), kit_stream.c (weights that do not all stay in memory),
+ * kit_profile.c, kit_frame.c (what one run needs to itself), kit_plan_cache.c, kit_plan.c (memory
+ * plans), kit_constants.c (on the device), kit_memory.c (limit, free list), kit_bind.c (dims, row
+ * spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
  * kit_scalar_*.c (every op in plain C).
  */
 #ifndef ACCEL_KIT_H
@@ -130,8 +131,8 @@ typedef struct kit_launch {
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
   const accel_plugin_host *host; /* parallel, workers, cancelled */
-  /* [n_fused] nodes that run in this launch as well (backend->fuse_parallel, fuse_chain), with their
-   * operands and results; the workspace is this launch's */
+  /* [n_fused] nodes that run in this launch as well (backend->fuse_parallel, fuse_chain), with
+   * their operands and results; the workspace is this launch's */
   const struct kit_launch *joined;
   uint32_t n_fused;
   void *run; /* what backend->begin gave for this run */
@@ -182,8 +183,8 @@ typedef struct kit_backend {
   /* Bytes it keeps for a weight; NULL: the bytes of the format. */
   uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index,
                            const accel_plugin_format *format);
-  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  Those are
-   * mapped when all others are packed.  NULL: never. */
+  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  Those
+   * are mapped when all others are packed.  NULL: never. */
   bool (*weight_in_place)(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set
@@ -202,20 +203,21 @@ typedef struct kit_backend {
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node,
                       uint32_t result);
   /* May `other` run in the launch of `first`, an earlier node of the same op that reads the same
-   * operand 0?  If so, launch.joined lists the nodes that run with `first`, and `launch` must look at
-   * it.  All their operands are ready before the launch.  Each result has memory of its own, apart
-   * from all these operands; only where `inplace` allows it may a result be written over one of its
-   * node's operands, and then no other node of the launch reads that operand.  Workspace is asked for
-   * once, with launch.joined set.  Nodes with a state are never fused.  NULL: never.  self is NULL in
-   * estimates. */
+   * operand 0?  If so, launch.joined lists the nodes that run with `first`, and `launch` must look
+   * at it.  All their operands are ready before the launch.  Each result has memory of its own,
+   * apart from all these operands; only where `inplace` allows it may a result be written over one
+   * of its node's operands, and then no other node of the launch reads that operand.  Workspace is
+   * asked for once, with launch.joined set.  Nodes with a state are never fused.  NULL: never.
+   * self is NULL in estimates. */
   bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
                         const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, when the only result of `first` is operand 0 of `next`
-   * and nothing else reads it?  If so, launch.joined[0] is `next`, alone.  The tensor between them has
-   * a shape but no memory (kit_tensor.data is NULL): what the launch keeps of it is in its workspace,
-   * which is asked for once, with launch.joined set.  All other operands are ready before the launch,
-   * and the result of `next` has memory apart from all of them but for what `inplace` allows.  Nodes
-   * with a state are never fused.  NULL: never.  self is NULL in estimates. */
+   * and nothing else reads it?  If so, launch.joined[0] is `next`, alone.  The tensor between them
+   * has a shape but no memory (kit_tensor.data is NULL): what the launch keeps of it is in its
+   * workspace, which is asked for once, with launch.joined set.  All other operands are ready
+   * before the launch, and the result of `next` has memory apart from all of them but for what
+   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is NULL in
+   * estimates. */
   bool (*fuse_chain)(void *self, const accel_plugin_program *program,
                      const accel_plugin_node *first, const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
@@ -225,7 +227,8 @@ typedef struct kit_backend {
    * (lengths differ from run to run under one plan), self is NULL in estimates.  NULL hook:
    * none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
-  /* Device memory (constants, scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
+  /* Device memory (constants, scratch and pages).  All NULL: host memory.  free's self is the one
+   * of alloc. */
   int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
   void (*release)(void *self, void *buffer);
   int32_t (*upload)(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
@@ -365,8 +368,9 @@ int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t
  * there is none. */
 void *kit_alloc_pages(uint64_t bytes);
 uint64_t kit_alloc_pages_size(uint64_t bytes); /* what that takes */
-/* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned.  Buffers of KIT_OWN_MAPPING
- * bytes and more are mappings of their own: they take memory as they are written to. */
+/* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned.  Buffers of
+ * KIT_OWN_MAPPING bytes and more are mappings of their own: they take memory as they are written
+ * to. */
 enum { KIT_OWN_MAPPING = 256 << 10 };
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
 void kit_buffer_free(uint32_t device, void *buffer);

@@ -1,5 +1,5 @@
-/* kit_bind.c - from the shapes of a run's inputs to the value of every symbol and dim, and to the rows
- * of every item. */
+/* kit_bind.c - from the shapes of a run's inputs to the value of every symbol and dim, and to the
+ * rows of every item. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* kit_cost.c - what a node costs by its definition: additions and multiplications, and bytes that must
- * move at least once.
+/* kit_cost.c - what a node costs by its definition: additions and multiplications, and bytes that
+ * must move at least once.
  *
  * A function of one element (exp, an activation) counts one operation; weights count what the
  * backend keeps for them; reads that a cache saves and copies that an implementation adds count

@@ -1,7 +1,7 @@
 /* kit_endpoint.h - what an endpoint of the kit consists of.
  *
- * After kit_init it is immutable but for the memory it counts, its plan cache, its idle frames and its
- * stream, each of which takes care of threads by itself.
+ * After kit_init it is immutable but for the memory it counts, its plan cache, its idle frames and
+ * its stream, each of which takes care of threads by itself.
  */
 #ifndef ACCEL_KIT_ENDPOINT_H
 #define ACCEL_KIT_ENDPOINT_H

@@ -1,9 +1,9 @@
-/* kit_frame.h - what one run needs to itself (an execution frame): scratch memory, views, the values
- * of dims, row spaces, and the launches prepared for its plan.
+/* kit_frame.h - what one run needs to itself (an execution frame): scratch memory, views, the
+ * values of dims, row spaces, and the launches prepared for its plan.
  *
- * As many frames exist as runs ever overlapped; up to KIT_IDLE_FRAMES are kept between runs.  A frame
- * remembers the plan it ran last and that plan's launches with their addresses, so that a run of the
- * same shapes (a decode step) only fills in what changes: the caller's inputs and outputs.
+ * As many frames exist as runs ever overlapped; up to KIT_IDLE_FRAMES are kept between runs.  A
+ * frame remembers the plan it ran last and that plan's launches with their addresses, so that a run
+ * of the same shapes (a decode step) only fills in what changes: the caller's inputs and outputs.
  */
 #ifndef ACCEL_KIT_FRAME_H
 #define ACCEL_KIT_FRAME_H

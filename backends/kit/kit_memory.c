@@ -1,5 +1,5 @@
-/* kit_memory.c - memory of an endpoint: accounting against its limit, the free list of pages, buffers
- * in host or device memory. */
+/* kit_memory.c - memory of an endpoint: accounting against its limit, the free list of pages,
+ * buffers in host or device memory. */
 #include "kit/kit_memory.h"
 
 #include <stdlib.h>

@@ -21,8 +21,8 @@ typedef struct kit_free_list {
   struct kit_free_entry *first;
   uint64_t bytes;
 } kit_free_list;
-/* The largest entry of its kind that is a multiple of `unit` bytes and at most *bytes, which becomes
- * its size; NULL: there is none. */
+/* The largest entry of its kind that is a multiple of `unit` bytes and at most *bytes, which
+ * becomes its size; NULL: there is none. */
 void *kit_free_list_take(kit_free_list *list, kit_free_kind kind, uint64_t unit, uint64_t *bytes);
 /* false: the list is full, and the memory is still the caller's */
 bool kit_free_list_put(kit_free_list *list, kit_free_kind kind, void *memory, uint64_t bytes);
@@ -49,8 +49,8 @@ void kit_memory_give(kit_memory *m, uint64_t bytes);
 /* Drops the free list; returns the bytes that went back. */
 uint64_t kit_memory_trim(kit_memory *m);
 
-/* Buffers on the device, or of kit_buffer_alloc where the backend computes in host memory.  They are
- * not counted: that is the caller's. */
+/* Buffers on the device, or of kit_buffer_alloc where the backend computes in host memory.  They
+ * are not counted: that is the caller's. */
 int32_t kit_memory_alloc(const kit_memory *m, uint64_t bytes, void **out,
                          accel_plugin_error *error);
 void kit_memory_free(const kit_memory *m, void *buffer); /* NULL: nothing */

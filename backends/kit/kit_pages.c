@@ -111,7 +111,8 @@ static int32_t block_new(accel_plugin_endpoint *e, void *memory, uint64_t each, 
   return kit_no_memory(error, bytes);
 }
 
-/* n pages, in blocks where they are worth it: in those of the free list, and the rest in one new block. */
+/* n pages, in blocks where they are worth it: in those of the free list, and the rest in one new
+ * block. */
 static int32_t pages_new(accel_plugin_endpoint *e, const accel_plugin_state *s, int32_t n,
                          kit_page **out, accel_plugin_error *error) {
   const uint64_t each = kit_page_bytes(e, s);

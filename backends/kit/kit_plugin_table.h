@@ -1,5 +1,5 @@
-/* kit_plugin_table.h - the one exported symbol of a plugin and the table behind it, for plugins that
- * leave to the kit all but devices, memory and launches. */
+/* kit_plugin_table.h - the one exported symbol of a plugin and the table behind it, for plugins
+ * that leave to the kit all but devices, memory and launches. */
 #ifndef ACCEL_KIT_PLUGIN_TABLE_H
 #define ACCEL_KIT_PLUGIN_TABLE_H
 

@@ -1,5 +1,5 @@
-/* kit_run.c - one run of an entry: bind, find the plan, prepare a frame, walk the launches, hand the
- * outputs over. */
+/* kit_run.c - one run of an entry: bind, find the plan, prepare a frame, walk the launches, hand
+ * the outputs over. */
 #include <stdlib.h>
 #include <string.h>
 

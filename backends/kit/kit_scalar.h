@@ -1,6 +1,6 @@
-/* kit_scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.  Sums
- * are taken in double, in a fixed order that does not depend on the batch.  Shapes were checked
- * when the program was built; indices that come with the data are checked here. */
+/* kit_scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.
+ * Sums are taken in double, in a fixed order that does not depend on the batch.  Shapes were
+ * checked when the program was built; indices that come with the data are checked here. */
 #ifndef ACCEL_KIT_SCALAR_H
 #define ACCEL_KIT_SCALAR_H
 
@@ -67,8 +67,8 @@ typedef struct kit_plane {
 } kit_plane;
 kit_plane kit_plane_of(const kit_launch *launch, const kit_tensor *w);
 
-/* First element of the matrix of `t` that belongs to matrix `index` of the result `out` of a matmul;
- * leading dims broadcast, aligned at the end. */
+/* First element of the matrix of `t` that belongs to matrix `index` of the result `out` of a
+ * matmul; leading dims broadcast, aligned at the end. */
 const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index);
 
 /* Which inputs an output index of resize reads, along one dim. */

@@ -1,8 +1,10 @@
-/* kit_scalar_scan.c - selective_scan: the recurrence of Mamba (version 1) and Mamba2 (version 2), one row after the other.
+/* kit_scalar_scan.c - selective_scan: the recurrence of Mamba (version 1) and Mamba2 (version 2),
+ * one row after the other.
  *
  *   dt = clamp(softplus(dt + dt_bias));  h = exp(dt a) h + dt b x;  y = (c . h + d x) silu(z)
  *
- * Version 1 is version 2 with one column per head and a rate per state element: H = D, P = 1, a[D,N].
+ * Version 1 is version 2 with one column per head and a rate per state element: H = D, P = 1,
+ * a[D,N].
  */
 #include <stdlib.h>
 #include <string.h>

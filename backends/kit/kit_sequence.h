@@ -1,5 +1,5 @@
-/* kit_sequence.h - sessions as their own files see them: sequences by id, each with one slot per state
- * of the program. */
+/* kit_sequence.h - sessions as their own files see them: sequences by id, each with one slot per
+ * state of the program. */
 #ifndef ACCEL_KIT_SEQUENCE_H
 #define ACCEL_KIT_SEQUENCE_H
 

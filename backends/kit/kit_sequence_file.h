@@ -1,5 +1,5 @@
-/* kit_sequence_file.h - a sequence as bytes and back: a header, and per state a slot header, positions,
- * rows page by page (K, then V) and the vector. */
+/* kit_sequence_file.h - a sequence as bytes and back: a header, and per state a slot header,
+ * positions, rows page by page (K, then V) and the vector. */
 #ifndef ACCEL_KIT_SEQUENCE_FILE_H
 #define ACCEL_KIT_SEQUENCE_FILE_H
 

@@ -1,4 +1,5 @@
-/* kit_session.c - sessions: opened, closed, begun and ended by runs, and the verbs of session_control.
+/* kit_session.c - sessions: opened, closed, begun and ended by runs, and the verbs of
+ * session_control.
  *
  * A failed run leaves lengths and vectors as they were; bytes beyond a length mean nothing.
  */

@@ -1,5 +1,5 @@
-/* kit_state.c - state as launches see it: rows appended and read, vectors stepped, rows written in the
- * cache's format. */
+/* kit_state.c - state as launches see it: rows appended and read, vectors stepped, rows written in
+ * the cache's format. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>

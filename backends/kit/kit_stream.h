@@ -1,5 +1,5 @@
-/* kit_stream.h - weights that do not all stay in memory: which parts stay, and the others read ahead in
- * the order in which a run uses them.
+/* kit_stream.h - weights that do not all stay in memory: which parts stay, and the others read
+ * ahead in the order in which a run uses them.
  *
  * A backend cuts its packed weights into segments, each made of rows of one weight or two, or kept
  * packed in the cache.  Some are

@@ -1,5 +1,5 @@
-/* ref_device.c - the one device: this machine's memory, seen as a software device so that only its name
- * selects it. */
+/* ref_device.c - the one device: this machine's memory, seen as a software device so that only its
+ * name selects it. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

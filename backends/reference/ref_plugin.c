@@ -1,5 +1,5 @@
-/* ref_plugin.c - the one exported symbol and the table behind it.  All but devices and launches is the
- * kit's. */
+/* ref_plugin.c - the one exported symbol and the table behind it.  All but devices and launches is
+ * the kit's. */
 #include "reference/ref.h"
 #include "kit/kit_plugin_table.h"
 

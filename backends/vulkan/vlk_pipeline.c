@@ -58,8 +58,8 @@ static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
     snprintf(why, n, "it reads %u buffers, the device allows %u", k->n_bind, most);
 }
 
-/* No lock is held while the driver compiles: of two threads that need a kernel at once both make it,
- * and the first one's stays. */
+/* No lock is held while the driver compiles: of two threads that need a kernel at once both make
+ * it, and the first one's stays. */
 int32_t vlk_pipeline(gpu_device *d, uint32_t kernel, VkPipeline *out, accel_plugin_error *error) {
   char why[160];
   *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire);

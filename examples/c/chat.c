@@ -1,5 +1,5 @@
-/* chat.c - a conversation: each line of input is a question, answers are printed as they come.  What was said stays on the
- * device, so an answer costs what is new.
+/* chat.c - a conversation: each line of input is a question, answers are printed as they come.
+ * What was said stays on the device, so an answer costs what is new.
  *
  *   chat MODEL [SYSTEM MESSAGE]                MODEL: a directory or an id, such as Qwen/Qwen3-0.6B
  */

@@ -1,7 +1,9 @@
-/* gpu_benchmark.c - what a GPU does with a model, as one JSON object: time to load, latency of each run, texts and tokens a
- * second, memory.  Built as rocm_benchmark, cuda_benchmark, opencl_benchmark and vulkan_benchmark:
+/* gpu_benchmark.c - what a GPU does with a model, as one JSON object: time to load, latency of each
+ * run, texts and tokens a second, memory.  Built as rocm_benchmark, cuda_benchmark,
+ * opencl_benchmark and vulkan_benchmark:
  *   rocm_benchmark MODEL [PRECISION [BATCH [RUNS]]]
- * Without such a device: {"error": why} and exit code 4.  Nothing here is estimated: a number is measured or not there. */
+ * Without such a device: {"error": why} and exit code 4.  Nothing here is estimated: a number is
+ * measured or not there. */
 #include <accel/accel.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* gpu_inference.c - is there a GPU of this kind, why not if not, and a first run on it.  Built as rocm_inference (AMD),
- * cuda_inference (NVIDIA), opencl_inference and vulkan_inference:
+/* gpu_inference.c - is there a GPU of this kind, why not if not, and a first run on it.  Built as
+ * rocm_inference (AMD), cuda_inference (NVIDIA), opencl_inference and vulkan_inference:
  *   rocm_inference [MODEL [TEXT]]      MODEL: a directory or an id in the model cache
- * Exit code: 0 done, 4 no such device (with the reason and what to do), else accel_status_exit_code. */
+ * Exit code: 0 done, 4 no such device (with the reason and what to do), else
+ * accel_status_exit_code. */
 #include <accel/accel.h>
 #include <stdio.h>
 #include <string.h>

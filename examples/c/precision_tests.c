@@ -1,4 +1,5 @@
-/* precision_tests.c - does a model work here at fp32 and bf16?  What is not listed or not there is said, not tried.
+/* precision_tests.c - does a model work here at fp32 and bf16?  What is not listed or not there is
+ * said, not tried.
  *
  *   precision_tests MODEL
  */

@@ -1,5 +1,5 @@
-/* stream.c - a model larger than the memory it may use: what that will cost, then a text, then what it
- * did cost.
+/* stream.c - a model larger than the memory it may use: what that will cost, then a text, then what
+ * it did cost.
  *
  *   stream MODEL MEMORY [TEXT [TOKENS]]        MODEL: a directory or an id; MEMORY: MiB, such as 4096
  */

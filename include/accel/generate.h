@@ -174,7 +174,8 @@ typedef struct accel_generations {
   uint64_t prompt_tokens;
   /** Tokens that were generated. */
   uint64_t new_tokens;
-  /** Milliseconds until every prompt had its first token, but for those that waited for memory under a
+  /** Milliseconds until every prompt had its first token, but for those that waited for memory under
+   * a
    *  limit. */
   double prefill_ms;
   /** Milliseconds from then on. */

@@ -27,10 +27,10 @@ typedef struct accel_init_params {
   uint32_t size;
   /** Where to run: "cpu" (default), "rocm:0", "cuda", "gpu:1", "auto" (the best device here), or a
    *  chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  Members of a chain
-   *  may be several devices over which one model is placed: "vulkan:0+cpu", shared by the planner, or
-   *  "rocm:0=0-19+rocm:1=20-39", by layers counted from 0; embeddings go with the first, the head with
-   *  the last (docs/placement.md).  A name is a demand:
-   *  no other device is taken in its place. */
+   *  may be several devices over which one model is placed: "vulkan:0+cpu", shared by the planner,
+   *  or "rocm:0=0-19+rocm:1=20-39", by layers counted from 0; embeddings go with the first, the
+   *  head with the last (docs/placement.md).  A name is a demand: no other device is taken in its
+   *  place. */
   const char *device;
   /** "fp32" "fp16" "bf16" "int8" "int4" "uint4" "fp8" "fp4", or an alias: a demand.  "auto": the
    *  fastest that is right on the device, a quantised checkpoint's own first; results that are not
@@ -139,14 +139,15 @@ ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_ini
                                   accel_endpoint **out);
 
 /**
- * Looks at a model's files as accel_init() would, and asks no device: config.json, the headers of the
- * checkpoint with every tensor the program takes, tokenizer and processors.  No weights are read.
+ * Looks at a model's files as accel_init() would, and asks no device: config.json, the headers of
+ * the checkpoint with every tensor the program takes, tokenizer and processors.  No weights are
+ * read.
  *
- * @param params task, architecture and random_weights count (1: the checkpoint is left alone); NULL:
- *               all defaults.
- * @return the failures of accel_init() that come from the model: ACCEL_ERROR_NOT_FOUND (also a shard
- *         that is missing), ACCEL_ERROR_UNSUPPORTED, ACCEL_ERROR_FORMAT (also tensors that are
- *         missing or of another shape, which are named), ACCEL_ERROR_IO.
+ * @param params task, architecture and random_weights count (1: the checkpoint is left alone);
+ *               NULL: all defaults.
+ * @return the failures of accel_init() that come from the model: ACCEL_ERROR_NOT_FOUND (also a
+ *         shard that is missing), ACCEL_ERROR_UNSUPPORTED, ACCEL_ERROR_FORMAT (also tensors that
+ *         are missing or of another shape, which are named), ACCEL_ERROR_IO.
  */
 ACCEL_API accel_status accel_check_model(accel *ctx, const char *model,
                                          const accel_init_params *params);

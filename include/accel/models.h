@@ -222,7 +222,8 @@ typedef struct accel_fit_params {
   uint32_t new_tokens;
   /** 0. */
   uint32_t reserved;
-  /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless its
+  /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless
+   * its
    *  disk's speed was measured within a day, and the device computes for some tenths of a second a
    *  precision.  Devices emulated in software are left out. */
   uint64_t times;
@@ -288,7 +289,8 @@ typedef struct accel_fit_record {
   int32_t streams;
   /** 0. */
   int32_t reserved;
-  /** The smallest memory limit under which the model is streamed; 0: no limit was given, or it cannot
+  /** The smallest memory limit under which the model is streamed; 0: no limit was given, or it
+   * cannot
    *  be streamed there. */
   uint64_t stream_least;
   /** Where it streams: weights that stay in memory. */

@@ -652,17 +652,18 @@ typedef struct accel_plugin_host {
   int32_t (*store_open)(void *self, const char *key, const uint64_t *bytes, uint32_t n,
                         accel_plugin_store **out, accel_plugin_error *error);
   /** Reads segment `index` into `out`, which takes its size, and checks it.  Nonzero: it is missing
-   *  or damaged, and `out` is undefined; it may be put then.  out NULL: nothing is read; nonzero: it
-   *  is missing.  From any thread, as store_put: but each segment one at a time. */
+   *  or damaged, and `out` is undefined; it may be put then.  out NULL: nothing is read; nonzero:
+   *  it is missing.  From any thread, as store_put: but each segment one at a time. */
   int32_t (*store_get)(void *self, accel_plugin_store *store, uint32_t index, void *out);
   /** Writes segment `index` from parts that have its size together.  It is kept from now on, also
-   *  when the process ends before the entry is whole.  Nonzero: not kept; *error, which may be NULL,
-   *  says why. */
+   *  when the process ends before the entry is whole.  Nonzero: not kept; *error, which may be
+   *  NULL, says why. */
   int32_t (*store_put)(void *self, accel_plugin_store *store, uint32_t index,
                        const accel_plugin_part *part, uint32_t n_part, accel_plugin_error *error);
   /** Ends the use of an entry; one whose segments are all there is for everybody to read then. */
   void (*store_close)(void *self, accel_plugin_store *store);
-  /** Gives an entry whose segments are all there to the endpoint's reader, behind rows_open and once;
+  /** Gives an entry whose segments are all there to the endpoint's reader, behind rows_open and
+   * once;
    *  it is the host's then, also after a failure. */
   int32_t (*store_stream)(void *self, accel_plugin_store *store, accel_plugin_error *error);
   /** As rows_post: begins to read segment `index` of that entry, of at most slot_bytes, into a free

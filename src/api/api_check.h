@@ -1,5 +1,5 @@
-/* api_check.h - argument checks of the public functions, made once, here: below this layer arguments
- * are what they should be. */
+/* api_check.h - argument checks of the public functions, made once, here: below this layer
+ * arguments are what they should be. */
 #ifndef ACCEL_API_CHECK_H
 #define ACCEL_API_CHECK_H
 
@@ -49,8 +49,8 @@
  * with keep their defaults.  A size that no _default() function sets is an error. */
 accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes, void *mine);
 
-/* Values that no model takes: a list of stop strings without items, more than 1024 log probabilities,
- * beams or sequences. */
+/* Values that no model takes: a list of stop strings without items, more than 1024 log
+ * probabilities, beams or sequences. */
 accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p);
 
 /* n texts (labels, names): none may be NULL.  `what` is the argument's name. */

@@ -31,10 +31,10 @@ typedef struct bench_params {
   bool transcribes;
   /* kept with the result: single-stream, server ...; what a suite asked for.  NULL: none */
   const char *scenario, *cell;
-  /* of a server, else 0: requests arrive by chance (Poisson), on average `load` times as many as it can
-   * serve one by one, which warm-up runs tell; `iters` of them in a round.  A latency then is from the
-   * arrival to the answer, with the time that a request waits for earlier ones.  p99_bound_ms: what
-   * p99_ms is to keep; 0: none, kept with the result */
+  /* of a server, else 0: requests arrive by chance (Poisson), on average `load` times as many as it
+   * can serve one by one, which warm-up runs tell; `iters` of them in a round.  A latency then is
+   * from the arrival to the answer, with the time that a request waits for earlier ones.
+   * p99_bound_ms: what p99_ms is to keep; 0: none, kept with the result */
   double load, p99_bound_ms;
   bool
       only_tokens; /* ACCEL_ERROR_UNSUPPORTED where inputs are no texts, or `seq` is beyond the model's limit */
@@ -181,8 +181,9 @@ void bench_comparison_free(bench_comparison *comparison);
 
 /* Adds the result to a SQLite file, which is made when absent.  false: `message` says why. */
 bool bench_store(const char *path, const bench_result *result, char *message, uint32_t size);
-/* The latest run there, made on this machine, of the same model, task, device, precision, threads, batch, lengths and output
- * as `like`, as JSON that bench_compare reads; to be freed.  false: `message` says why. */
+/* The latest run there, made on this machine, of the same model, task, device, precision, threads,
+ * batch, lengths and output as `like`, as JSON that bench_compare reads; to be freed.  false:
+ * `message` says why. */
 bool bench_stored(const char *path, const bench_result *like, char **json, char *message,
                   uint32_t size);
 

@@ -1,4 +1,5 @@
-/* bench_compare.c - a result beside an earlier one: what changed, and whether that is more than noise. */
+/* bench_compare.c - a result beside an earlier one: what changed, and whether that is more than
+ * noise. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdarg.h>

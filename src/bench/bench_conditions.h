@@ -1,5 +1,5 @@
-/* bench_conditions.h - what surrounds a timed run: waiting for its time, files that are in no cache, and the
- * energy that the processor took. */
+/* bench_conditions.h - what surrounds a timed run: waiting for its time, files that are in no
+ * cache, and the energy that the processor took. */
 #ifndef ACCEL_BENCH_CONDITIONS_H
 #define ACCEL_BENCH_CONDITIONS_H
 
@@ -7,12 +7,12 @@
 
 #include "accel/accel.h"
 
-/* Comes back at that time of bench_now_ms or, when it has passed, at once; the last of it is spent awake,
- * so that it is no later than some microseconds. */
+/* Comes back at that time of bench_now_ms or, when it has passed, at once; the last of it is spent
+ * awake, so that it is no later than some microseconds. */
 void bench_wait_until(double ms);
 
-/* Drops the files of a model's directory from the page cache, where the kernel does so: pages that are
- * mapped or dirty stay.  Nothing for a model without files. */
+/* Drops the files of a model's directory from the page cache, where the kernel does so: pages that
+ * are mapped or dirty stay.  Nothing for a model without files. */
 void bench_drop_pages(accel *ctx, const char *model);
 
 /* Counters of the processor's packages as the kernel's powercap shows them. */

@@ -66,8 +66,8 @@ static bool has_scenarios(sqlite3 *db) {
          1;
 }
 
-/* Brings the tables to this version, in the transaction that is open.  false with a message, or with
- * an error of SQLite in *rc. */
+/* Brings the tables to this version, in the transaction that is open.  false with a message, or
+ * with an error of SQLite in *rc. */
 static bool migrate(const bench_db *db, int *rc, char *message, uint32_t size) {
   static const char *const steps[] = {BENCH_SCHEMA_1, BENCH_SCHEMA_TO_2, BENCH_SCHEMA_TO_3,
                                       BENCH_SCHEMA_TO_4};
@@ -102,8 +102,9 @@ static bool ready_to_read(sqlite3 *db) {
          has_scenarios(db);
 }
 
-/* Foreign keys stay off: migrating asks for it, and nothing is deleted here.  SQLite does not wait for
- * others when a file becomes one of WAL, so that is tried again for as long as it waits elsewhere. */
+/* Foreign keys stay off: migrating asks for it, and nothing is deleted here.  SQLite does not wait
+ * for others when a file becomes one of WAL, so that is tried again for as long as it waits
+ * elsewhere. */
 static int begin_write(sqlite3 *db) {
   const double begin = bench_now_ms();
   int rc = SQLITE_BUSY;

@@ -1,5 +1,5 @@
-/* bench_db.h - the database of what was measured: opening, migrating, and the rows that all others refer
- * to.  SQLite in WAL mode: any number of processes may read and write, each write is one
+/* bench_db.h - the database of what was measured: opening, migrating, and the rows that all others
+ * refer to.  SQLite in WAL mode: any number of processes may read and write, each write is one
  * transaction, and a process that is killed loses no more than the row it was writing. */
 #ifndef ACCEL_BENCH_DB_H
 #define ACCEL_BENCH_DB_H
@@ -45,8 +45,8 @@ void bench_bind_int(bench_binder *b, int64_t value);
 void bench_bind_real(bench_binder *b, double value); /* NaN: NULL */
 /* Prepares `sql` anew; false: *rc says why. */
 bool bench_prepare(const bench_db *db, const char *sql, bench_binder *b, int *rc);
-/* Hands each row of a prepared query to `take`, which answers false without memory, and finalizes it.
- * SQLITE_DONE, or what went wrong. */
+/* Hands each row of a prepared query to `take`, which answers false without memory, and finalizes
+ * it.  SQLITE_DONE, or what went wrong. */
 int bench_take_rows(const bench_binder *b, bool (*take)(sqlite3_stmt *row, void *into), void *into);
 
 /* A name for a row that no other row has: 32 hexadecimal digits of chance. */

@@ -1,5 +1,5 @@
-/* bench_exchange.c - export and import: a line holds a row of run or verify and all it refers to, under the
- * names of the columns. */
+/* bench_exchange.c - export and import: a line holds a row of run or verify and all it refers to,
+ * under the names of the columns. */
 #include "bench/bench_exchange.h"
 
 #include <cjson/cJSON.h>
@@ -185,8 +185,8 @@ typedef struct ref {
   int64_t id;
 } ref;
 
-/* INSERT of a row given as an object, with `more` further columns of ids.  Names are compared with the
- * table's own columns, so that none of them gets into the statement as it came. */
+/* INSERT of a row given as an object, with `more` further columns of ids.  Names are compared with
+ * the table's own columns, so that none of them gets into the statement as it came. */
 static int insert_text(importer *im, const char *table, const cJSON *row, const ref *more,
                        int n_more, char *sql, size_t size) {
   const columns *known;

@@ -10,8 +10,8 @@ typedef struct bench_look {
   int64_t runs, verdicts;
 } bench_look;
 
-/* false: it cannot be read, and `message` says why.  A newer schema is a fact, not a failure; its rows
- * are not counted. */
+/* false: it cannot be read, and `message` says why.  A newer schema is a fact, not a failure; its
+ * rows are not counted. */
 bool bench_look_at(const char *path, bench_look *out, char *message, uint32_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* bench_peak.c - the machine's limits: the rate of fused multiply-adds that touch no memory, and of reads
- * that no cache serves. */
+/* bench_peak.c - the machine's limits: the rate of fused multiply-adds that touch no memory, and of
+ * reads that no cache serves. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* bench_picture.c - a profile as a self-contained SVG: the run on a line of time, its layers and their
- * steps below; then the ops and the longest steps as bars.  Every shape has its figures as a
+/* bench_picture.c - a profile as a self-contained SVG: the run on a line of time, its layers and
+ * their steps below; then the ops and the longest steps as bars.  Every shape has its figures as a
  * tooltip (<title>). */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* bench_rounds.h - the medians of the rounds of runs: the values that are compared, and what is known of a
- * cell of a suite. */
+/* bench_rounds.h - the medians of the rounds of runs: the values that are compared, and what is
+ * known of a cell of a suite. */
 #ifndef ACCEL_BENCH_ROUNDS_H
 #define ACCEL_BENCH_ROUNDS_H
 

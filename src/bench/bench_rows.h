@@ -82,8 +82,8 @@ typedef struct bench_rows {
 /* false: `message` says why; free the result in any case. */
 bool bench_rows_read(const bench_db *db, bench_rows *out, char *message, uint32_t size);
 void bench_rows_free(bench_rows *rows);
-/* Were both runs asked for the same, on the same device of the same machine?  Drivers and builds may
- * differ. */
+/* Were both runs asked for the same, on the same device of the same machine?  Drivers and builds
+ * may differ. */
 bool bench_row_same_case(const bench_row *a, const bench_row *b);
 /* Takes rows that `keep` does not want out. */
 void bench_rows_keep(bench_rows *rows, bool (*keep)(const bench_row *row, const void *what),
@@ -112,8 +112,8 @@ bool bench_regressions_read(const bench_db *db, bench_regressions *out, char *me
                             uint32_t size);
 void bench_regressions_free(bench_regressions *list);
 
-/* A figure of a case, before and after.  Values are medians of rounds, each of which loads the model
- * anew: runs of one round depend on each other. */
+/* A figure of a case, before and after.  Values are medians of rounds, each of which loads the
+ * model anew: runs of one round depend on each other. */
 typedef enum bench_shift_verdict {
   BENCH_TOO_FEW, /* fewer than BENCH_LEAST_ROUNDS on a side */
   BENCH_SAME,
@@ -121,8 +121,9 @@ typedef enum bench_shift_verdict {
   BENCH_SLOWER
 } bench_shift_verdict;
 enum { BENCH_LEAST_ROUNDS = 5 };
-/* Both conditions of a change: a share of false alarms below BENCH_ALARMS among all figures (rank test),
- * and an interval of the ratio that lies beyond BENCH_LEAST_CHANGE: machines drift by less. */
+/* Both conditions of a change: a share of false alarms below BENCH_ALARMS among all figures (rank
+ * test), and an interval of the ratio that lies beyond BENCH_LEAST_CHANGE: machines drift by
+ * less. */
 #define BENCH_ALARMS       0.05
 #define BENCH_LEAST_CHANGE 0.02
 typedef struct bench_shift {

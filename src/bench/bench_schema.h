@@ -1,10 +1,10 @@
-/* bench_schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION; older
- * files are brought forward step by step.  Version 2 added peaks and the steps of profiled runs.
- * Version 3 keeps every sample (prefill, decode, first run and load beside the latencies), what was
- * computed, the device's id and the build; and it refuses measured = 0: a row is a run that happened
- * on the named device, and estimates have no place here.  It also has who measured (machine, device,
- * build) and what goldens gave (verify).  Version 4 has models that are streamed: the memory limit,
- * times from token to token, and of reads alone. */
+/* bench_schema.h - the SQLite schema of benchmark results.  user_version is BENCH_SCHEMA_VERSION;
+ * older files are brought forward step by step.  Version 2 added peaks and the steps of profiled
+ * runs.  Version 3 keeps every sample (prefill, decode, first run and load beside the latencies),
+ * what was computed, the device's id and the build; and it refuses measured = 0: a row is a run
+ * that happened on the named device, and estimates have no place here.  It also has who measured
+ * (machine, device, build) and what goldens gave (verify).  Version 4 has models that are streamed:
+ * the memory limit, times from token to token, and of reads alone. */
 #ifndef ACCEL_BENCH_SCHEMA_H
 #define ACCEL_BENCH_SCHEMA_H
 
@@ -28,8 +28,8 @@
   "  PRIMARY KEY (run, node)"                                                            \
   ") WITHOUT ROWID;"                                                                     \
   "PRAGMA user_version = 2;"
-/* The table is made anew, because SQLite cannot change a CHECK.  Foreign keys must be off meanwhile,
- * or dropping the old table would empty those that refer to it. */
+/* The table is made anew, because SQLite cannot change a CHECK.  Foreign keys must be off
+ * meanwhile, or dropping the old table would empty those that refer to it. */
 #define BENCH_SCHEMA_TO_3                                                                \
   "CREATE TABLE run_3 ("                                                                 \
   "  id INTEGER PRIMARY KEY,"                                                            \

@@ -1,5 +1,5 @@
-/* bench_speech.h - the work of --task transcribe, for bench_run.c: a sound of seeded noise, through the encoder
- * and through the whole task. */
+/* bench_speech.h - the work of --task transcribe, for bench_run.c: a sound of seeded noise, through
+ * the encoder and through the whole task. */
 #ifndef ACCEL_BENCH_SPEECH_H
 #define ACCEL_BENCH_SPEECH_H
 

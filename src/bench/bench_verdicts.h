@@ -1,5 +1,5 @@
-/* bench_verdicts.h - what goldens gave, in the database: one row a cell that was run, a cell being a golden of
- * a model on a device at a precision. */
+/* bench_verdicts.h - what goldens gave, in the database: one row a cell that was run, a cell being
+ * a golden of a model on a device at a precision. */
 #ifndef ACCEL_BENCH_VERDICTS_H
 #define ACCEL_BENCH_VERDICTS_H
 
@@ -29,16 +29,16 @@ bool bench_plan_end(bench_db *db, int64_t run, char *message, uint32_t size);
 /* One verdict, one transaction. */
 bool bench_verdict_add(bench_db *db, int64_t run, const bench_cell *cell,
                        const bench_verdict *verdict, char *message, uint32_t size);
-/* The newest verdict of the cell by this build, on this machine with the device's present driver, as an
- * object of columns that cJSON_Delete frees; NULL: none. */
+/* The newest verdict of the cell by this build, on this machine with the device's present driver,
+ * as an object of columns that cJSON_Delete frees; NULL: none. */
 cJSON *bench_verdict_find(const bench_db *db, const bench_cell *cell);
-/* Did the cell pass with another build on this machine, whichever the driver?  Then the build that did
- * last goes to `build`. */
+/* Did the cell pass with another build on this machine, whichever the driver?  Then the build that
+ * did last goes to `build`. */
 bool bench_verdict_passed_before(const bench_db *db, const bench_cell *cell, char *build,
                                  size_t size);
 
-/* The newest verdict of every cell and machine, of this build where it has one, for tables.  `where`
- * is "" for this machine, else the other's host. */
+/* The newest verdict of every cell and machine, of this build where it has one, for tables.
+ * `where` is "" for this machine, else the other's host. */
 typedef struct bench_verdict_row {
   char *where, *device, *driver, *hardware, *type, *model, *model_type, *architecture, *golden,
       *precision, *state, *reason, *build, *time;
@@ -51,8 +51,8 @@ typedef struct bench_verdict_rows {
 } bench_verdict_rows;
 bool bench_verdict_rows_read(const bench_db *db, bench_verdict_rows *out, char *message,
                              uint32_t size);
-/* Adds a row given as an object with members of these names (an evidence file's); false: one is missing
- * or no string.  Everything that comes so was verified elsewhere. */
+/* Adds a row given as an object with members of these names (an evidence file's); false: one is
+ * missing or no string.  Everything that comes so was verified elsewhere. */
 bool bench_verdict_rows_add(bench_verdict_rows *to, const cJSON *object);
 void bench_verdict_rows_free(bench_verdict_rows *rows);
 

@@ -104,8 +104,8 @@ int cli_columns(FILE *to); /* of the terminal; 100 when it is none */
 
 /* ---- context and endpoints (cli_session.c) ---- */
 
-/* Makes run->ctx, which cli_main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM
- * and --timeout.  0 or an exit code. */
+/* Makes run->ctx, which cli_main.c destroys, with log, progress bar, cancellation by Ctrl-C,
+ * SIGTERM and --timeout.  0 or an exit code. */
 int cli_context(cli_run *run);
 /* accel_init as the common options say, and the line telling where it runs.  task may be NULL. */
 int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out);
@@ -154,8 +154,8 @@ typedef struct cli_ids {
 int cli_ids_read(cli_run *run, const char *path, cli_ids *out);
 void cli_ids_free(cli_ids *ids);
 
-/* ---- the frame of a command (cli_frame.c): inputs are read, the model of the first operand is opened
- * for `task`, fn answers ---- */
+/* ---- the frame of a command (cli_frame.c): inputs are read, the model of the first operand is
+ * opened for `task`, fn answers ---- */
 
 /* 0 or an exit code */
 typedef int cli_text_fn(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts);

@@ -1,5 +1,5 @@
-/* cli_chat.c - accel generate --chat: a conversation, turn by turn.  Turns are operands, --input, or
- * lines of stdin; lines that begin with "/" are commands. */
+/* cli_chat.c - accel generate --chat: a conversation, turn by turn.  Turns are operands, --input,
+ * or lines of stdin; lines that begin with "/" are commands. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

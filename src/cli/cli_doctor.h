@@ -41,8 +41,8 @@ typedef struct doctor {
 /* Adds a line.  `command` as doctor_command makes it, or NULL; it is taken over. */
 void doctor_say(doctor *d, doctor_state state, const char *what, char *command, const char *format,
                 ...) __attribute__((format(printf, 5, 6)));
-/* A remedy with its words put in, in single quotes where the shell asks for them; `second` may be NULL.
- * NULL: REMEDY_NONE, or no memory. */
+/* A remedy with its words put in, in single quotes where the shell asks for them; `second` may be
+ * NULL.  NULL: REMEDY_NONE, or no memory. */
 char *doctor_command(doctor_remedy remedy, const char *word, const char *second);
 /* Is the device among those that were asked for?  Without --device: those that auto may take. */
 bool doctor_considers(const doctor *d, const accel_device_info *device);

@@ -1,5 +1,5 @@
-/* cli_doctor_machine.c - accel doctor on the machine: processor, threads, memory, plugins, permissions,
- * devices, environment. */
+/* cli_doctor_machine.c - accel doctor on the machine: processor, threads, memory, plugins,
+ * permissions, devices, environment. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

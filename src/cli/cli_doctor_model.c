@@ -1,5 +1,5 @@
-/* cli_doctor_model.c - accel doctor on what lies on disk, the cache and the database, and on a model:
- * its files, what it needs, whether devices support it, whether it fits. */
+/* cli_doctor_model.c - accel doctor on what lies on disk, the cache and the database, and on a
+ * model: its files, what it needs, whether devices support it, whether it fits. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 
 /* ---- the cache of packed weights ---- */
 
-/* The nearest directory above `path` that is there, in `into`; 0 when files can be made in it, else an
- * errno. */
+/* The nearest directory above `path` that is there, in `into`; 0 when files can be made in it, else
+ * an errno. */
 static int nearest_folder(const char *path, char into[CLI_PATH]) {
   snprintf(into, CLI_PATH, "%s", path);
   for (char *end; access(into, F_OK) && errno == ENOENT && (end = strrchr(into, '/')) != NULL;) {
@@ -346,8 +346,8 @@ static bool is_considered(const doctor *d, const char *name) {
   return false;
 }
 
-/* Of a device's records the one at the precision asked for, else fp32; fits: names of those that fit;
- * *best: the first of them. */
+/* Of a device's records the one at the precision asked for, else fp32; fits: names of those that
+ * fit; *best: the first of them. */
 static const accel_fit_record *choose_record(const accel_fit_report *r, const char *device,
                                              char fits[128], const char **best) {
   const accel_fit_record *chosen = NULL;

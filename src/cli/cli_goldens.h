@@ -21,16 +21,17 @@ typedef struct cli_goldens {
   cli_golden *item; /* in the order of their paths */
 } cli_goldens;
 
-/* The goldens that lists below `directory` name, where there are lists: files *.list whose first line
- * is MODEL GOLDEN [ARCHITECTURE [PRECISION]], MODEL relative to the list's folder and GOLDEN, named
- * golden*.safetensors, to MODEL.  Without lists every golden*.safetensors beside a config.json.  Each
- * file counts once for an architecture.  false: `message` says why; free the result in any case. */
+/* The goldens that lists below `directory` name, where there are lists: files *.list whose first
+ * line is MODEL GOLDEN [ARCHITECTURE [PRECISION]], MODEL relative to the list's folder and GOLDEN,
+ * named golden*.safetensors, to MODEL.  Without lists every golden*.safetensors beside a
+ * config.json.  Each file counts once for an architecture.  false: `message` says why; free the
+ * result in any case. */
 bool cli_goldens_find(const char *directory, cli_goldens *out, char *message, size_t size);
-/* model_type and the first of the architectures in a directory's config.json, "" where there is none;
- * both are to be freed.  false: no memory. */
+/* model_type and the first of the architectures in a directory's config.json, "" where there is
+ * none; both are to be freed.  false: no memory. */
 bool cli_model_config(const char *directory, char **type, char **class_name);
-/* The second part of golden.BertModel.right.safetensors, where it begins with a capital, to be freed;
- * else `own`, the model's first class.  Takes `own`, which was allocated. */
+/* The second part of golden.BertModel.right.safetensors, where it begins with a capital, to be
+ * freed; else `own`, the model's first class.  Takes `own`, which was allocated. */
 char *cli_golden_class(const char *file, char *own);
 void cli_goldens_free(cli_goldens *goldens);
 

@@ -1,5 +1,5 @@
-/* cli_input.c - what sub-commands read: texts from operands, text files, JSON files and stdin; token
- * ids from JSON. */
+/* cli_input.c - what sub-commands read: texts from operands, text files, JSON files and stdin;
+ * token ids from JSON. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cli_matrix_views.c - accel matrix --view classes, tasks: what goldens gave, beside the ten kinds of
- * hardware. */
+/* cli_matrix_views.c - accel matrix --view classes, tasks: what goldens gave, beside the ten kinds
+ * of hardware. */
 #include <stdlib.h>
 #include <string.h>
 

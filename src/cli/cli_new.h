@@ -17,8 +17,9 @@ typedef struct new_subjects {
   new_subject *item;
 } new_subjects;
 
-/* Whom --model, --family, --batch and --key-models name.  Of --key-models those without a golden are
- * noted and left out; any other is an error.  0 or an exit code; free the result in any case. */
+/* Whom --model, --family, --batch and --key-models name.  Of --key-models those without a golden
+ * are noted and left out; any other is an error.  0 or an exit code; free the result in any
+ * case. */
 int new_subjects_choose(cli_run *run, bool goldens_needed, new_subjects *out);
 void new_subjects_free(new_subjects *subjects);
 
@@ -34,13 +35,13 @@ typedef struct new_files {
 } new_files;
 /* Adds a file below --output; takes `text` (NULL: no memory). */
 void new_files_add(cli_run *run, new_files *files, const char *name, char *text);
-/* Writes all, or none where one is there with another text and neither --force nor --missing was given.
- * 0 or an exit code. */
+/* Writes all, or none where one is there with another text and neither --force nor --missing was
+ * given.  0 or an exit code. */
 int new_files_write(cli_run *run, new_files *files);
 void new_files_free(new_files *files);
 
-/* accel new model (cli_new_model.c): adds the files of an architecture.  *next: the command that comes
- * after, to be freed. */
+/* accel new model (cli_new_model.c): adds the files of an architecture.  *next: the command that
+ * comes after, to be freed. */
 int new_model(cli_run *run, new_files *files, char **next);
 
 #endif

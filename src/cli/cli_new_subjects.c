@@ -35,8 +35,8 @@ static int no_memory(cli_run *run) {
   return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
-/* Takes all strings of `s`, of which one with the same name of files is there already once; false: one
- * is NULL, or there is no memory. */
+/* Takes all strings of `s`, of which one with the same name of files is there already once; false:
+ * one is NULL, or there is no memory. */
 static bool add(new_subjects *out, new_subject s) {
   bool known = false;
   for (uint32_t i = 0; s.word && i < out->n; ++i) known |= !strcmp(out->item[i].word, s.word);
@@ -152,8 +152,8 @@ static const cli_key_model *find_key_model(const char *name) {
   return NULL;
 }
 
-/* A family that is none of the thirteen is one by its model_type, and its example takes tensors.  Tests,
- * and examples on tensors, take the model that the golden belongs to. */
+/* A family that is none of the thirteen is one by its model_type, and its example takes tensors.
+ * Tests, and examples on tensors, take the model that the golden belongs to. */
 static bool add_family(const cli_key_model *key, const char *name, const cli_golden *golden,
                        bool needed, new_subjects *out) {
   const bool own = golden && (needed || !key || !strcmp(key->kind, "run"));

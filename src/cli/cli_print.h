@@ -66,11 +66,11 @@ const char *cli_table_cell(const cli_table *table, uint32_t row, uint32_t column
 void cli_table_empty(cli_table *table);
 /* As a Markdown table, and empties it; `align` as below. */
 void cli_table_markdown(FILE *to, cli_table *table, const char *align);
-/* As a table of HTML in a box of its own that scrolls; cells that begin with a verdict (pass, fail ...)
- * have its colour.  Empties the table. */
+/* As a table of HTML in a box of its own that scrolls; cells that begin with a verdict (pass, fail
+ * ...) have its colour.  Empties the table. */
 void cli_table_html(FILE *to, cli_table *table, const char *align);
-/* A page of HTML that needs no other file and no script, in the reader's light or dark colours, up to
- * its heading; and its end. */
+/* A page of HTML that needs no other file and no script, in the reader's light or dark colours, up
+ * to its heading; and its end. */
 void cli_html_begin(FILE *to, const char *title);
 void cli_html_end(FILE *to);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the

@@ -1,5 +1,5 @@
-/* cli_session.c - the context of one run of the tool: log, progress bar, cancellation, and opening a
- * model. */
+/* cli_session.c - the context of one run of the tool: log, progress bar, cancellation, and opening
+ * a model. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* cli_suite.c - accel bench --suite: runs the cells of a suite that are not known yet, or least known. */
+/* cli_suite.c - accel bench --suite: runs the cells of a suite that are not known yet, or least
+ * known. */
 #include "cli/cli_suite.h"
 
 #include <errno.h>
@@ -133,8 +134,8 @@ static int read_known(suite *s, suite_cell *cells, uint32_t n) {
 
 static bool has_time(const suite *s) { return bench_now_ms() - s->begin_ms < 60e3 * s->minutes; }
 
-/* What is not known at all, in the plan's order; then, while there are minutes, what is least known: the
- * largest error of its median, of equal ones what has fewer rounds. */
+/* What is not known at all, in the plan's order; then, while there are minutes, what is least
+ * known: the largest error of its median, of equal ones what has fewer rounds. */
 static suite_cell *next_cell(const suite *s) {
   suite_cell *least = NULL;
   if (s->minutes > 0 && !has_time(s)) return NULL;

@@ -1,5 +1,5 @@
-/* cli_suite.h - accel bench --suite: cells of models, devices, precisions and scenarios, each run in a process
- * of its own, so that its memory is its own and a crash is its own. */
+/* cli_suite.h - accel bench --suite: cells of models, devices, precisions and scenarios, each run
+ * in a process of its own, so that its memory is its own and a crash is its own. */
 #ifndef ACCEL_CLI_SUITE_H
 #define ACCEL_CLI_SUITE_H
 
@@ -30,8 +30,8 @@ typedef struct suite_plan {
   suite_cell *cell; /* [n] in the order they are run */
 } suite_plan;
 
-/* Reads the suite (a FILE, or key-models with the models below `directory`, NULL: in the caches), for the
- * devices and precisions of the options.  0 or an exit code; free the plan in any case. */
+/* Reads the suite (a FILE, or key-models with the models below `directory`, NULL: in the caches),
+ * for the devices and precisions of the options.  0 or an exit code; free the plan in any case. */
 int suite_plan_make(cli_run *run, const char *name, const char *directory, suite_plan *out);
 void suite_plan_free(suite_plan *plan);
 /* "MODEL, cpu, int8: batch-sweep, batch 8" in `into`, which it returns. */

@@ -215,8 +215,8 @@ static int add_scenario(const suite_reader *s, const cJSON *given, const cJSON *
 
 /* ---- models ---- */
 
-/* Where a key model is: below the directory under its whole name or the end of it, else where models are
- * kept.  false: nowhere. */
+/* Where a key model is: below the directory under its whole name or the end of it, else where
+ * models are kept.  false: nowhere. */
 static bool find_key_model(const suite_reader *s, const char *name, char *into, size_t size) {
   const char *const parts[] = {name, strrchr(name, '/') ? strrchr(name, '/') + 1 : name};
   char config[8192], *found = NULL;

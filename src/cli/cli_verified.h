@@ -1,10 +1,10 @@
 /* cli_verified.h - what goldens gave, summed up to the cells of a table.
  *
- * A cell is a JSON object: "state" (pass, fail, unsupported, stale, untested), "goldens" and how many
- * "passed" and "failed", how many more are "stale", "precisions" at which all passed, "error" (largest
- * difference at fp32) and "cosine" (least) of those that passed, "reason" of the first that did not;
- * and of the newest: "device", "driver", "type", "time", "build", and "where" when another machine ran
- * it.  "rating" and "share": see verified_rate. */
+ * A cell is a JSON object: "state" (pass, fail, unsupported, stale, untested), "goldens" and how
+ * many "passed" and "failed", how many more are "stale", "precisions" at which all passed, "error"
+ * (largest difference at fp32) and "cosine" (least) of those that passed, "reason" of the first
+ * that did not; and of the newest: "device", "driver", "type", "time", "build", and "where" when
+ * another machine ran it.  "rating" and "share": see verified_rate. */
 #ifndef ACCEL_CLI_VERIFIED_H
 #define ACCEL_CLI_VERIFIED_H
 
@@ -30,11 +30,12 @@ typedef bool verified_filter(const bench_verdict_row *row, const void *what);
 verified_set verified_choose(const bench_verdict_rows *from, verified_filter *filter,
                              const void *what);
 
-/* Sums up: rows of this machine where there are some, else those of others; of hardware where there are
- * some, else of software devices, whose "rating" is "software"; of this build where there are some. */
+/* Sums up: rows of this machine where there are some, else those of others; of hardware where there
+ * are some, else of software devices, whose "rating" is "software"; of this build where there are
+ * some. */
 cJSON *verified_cell(const verified_set *rows);
-/* "pass(3.1e-06)", "fail(2 of 9: reason)", "unsupported(reason)", "stale(build)", "untested"; `brief`
- * leaves reasons out.  Returns `into`. */
+/* "pass(3.1e-06)", "fail(2 of 9: reason)", "unsupported(reason)", "stale(build)", "untested";
+ * `brief` leaves reasons out.  Returns `into`. */
 const char *verified_text(const cJSON *cell, bool brief, char *into, size_t size);
 /* The same with the precisions, device, rating, place and day. */
 const char *verified_long_text(const cJSON *cell, char *into, size_t size);

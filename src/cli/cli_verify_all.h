@@ -1,8 +1,8 @@
 /* cli_verify_all.h - accel verify --all: goldens x devices x precisions, run in worker processes.
  *
- * The parent has no context while it works: it keeps the plan and the database, hands cells to workers
- * through pipes and reads one line of JSON for each.  A worker that ends or stays silent fails its
- * cell alone, and another one takes its place. */
+ * The parent has no context while it works: it keeps the plan and the database, hands cells to
+ * workers through pipes and reads one line of JSON for each.  A worker that ends or stays silent
+ * fails its cell alone, and another one takes its place. */
 #ifndef ACCEL_CLI_VERIFY_ALL_H
 #define ACCEL_CLI_VERIFY_ALL_H
 
@@ -54,7 +54,8 @@ const char *verify_cell_name(const verify_plan *plan, const verify_cell *cell, c
 /* Fills in goldens, devices, precisions and cells (cli_verify_plan.c).  0 or an exit code. */
 int verify_plan_make(verify_plan *plan);
 void verify_plan_free(verify_plan *plan);
-/* Runs cells that are pending (cli_verify_pool.c).  0 or an exit code; 1 also when --timeout passed. */
+/* Runs cells that are pending (cli_verify_pool.c).  0 or an exit code; 1 also when --timeout
+ * passed. */
 int verify_run_cells(verify_plan *plan);
 /* A worker: reads numbers of cells from `in`, writes a line for each to `out`; never returns
  * (cli_verify_worker.c). */

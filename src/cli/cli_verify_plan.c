@@ -83,8 +83,8 @@ static const cJSON *device_of_part(const cJSON *list, const char *part) {
   return NULL;
 }
 
-/* Several devices that one model is placed over are a device of their own here, whose words are those
- * of all parts; it shares the software devices' group. */
+/* Several devices that one model is placed over are a device of their own here, whose words are
+ * those of all parts; it shares the software devices' group. */
 static void add_composite(cJSON *list, const char *name) {
   static const char *const words[] = {
       "hardware", "plugin", "implementation_type", "description", "arch", "driver", "id"};
@@ -290,8 +290,8 @@ static void find_known(verify_plan *plan) {
   }
 }
 
-/* The file is left where it is: to remove it would let two processes each lock one of their own.  The
- * lock is this process's, not its workers', and ends with it. */
+/* The file is left where it is: to remove it would let two processes each lock one of their own.
+ * The lock is this process's, not its workers', and ends with it. */
 static int lock(verify_plan *plan) {
   char path[CLI_PATH + 16];
   struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

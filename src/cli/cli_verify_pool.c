@@ -1,5 +1,5 @@
-/* cli_verify_pool.c - the parent of the workers of accel verify --all: hands out cells, reads verdicts, ends
- * what hangs, and stores each verdict as it comes. */
+/* cli_verify_pool.c - the parent of the workers of accel verify --all: hands out cells, reads
+ * verdicts, ends what hangs, and stores each verdict as it comes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

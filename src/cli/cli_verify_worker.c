@@ -1,5 +1,5 @@
-/* cli_verify_worker.c - the processes of accel verify --all in which drivers are: one that detects, and
- * workers that run cells. */
+/* cli_verify_worker.c - the processes of accel verify --all in which drivers are: one that detects,
+ * and workers that run cells. */
 #include "cli/cli_verify_all.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@ void cli_profile_print(const bench_profile *profile, bool markdown);
 void cli_comparison_json(cli_json *json, const char *old, const bench_comparison *comparison);
 void cli_comparison_print(const char *old, const bench_comparison *comparison, bool markdown);
 
-/* accel bench --compare BEFORE AFTER, both databases (cli_compare.c).  0 or an exit code; that of a failed
- * verification when a figure is slower. */
+/* accel bench --compare BEFORE AFTER, both databases (cli_compare.c).  0 or an exit code; that of a
+ * failed verification when a figure is slower. */
 int cli_compare_databases(cli_run *run, const char *before, const char *after);
 
 #endif

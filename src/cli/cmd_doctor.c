@@ -1,5 +1,5 @@
-/* cmd_doctor.c - accel doctor: whether this machine, and a model on it, will run; what is in the way,
- * and the command that mends it. */
+/* cmd_doctor.c - accel doctor: whether this machine, and a model on it, will run; what is in the
+ * way, and the command that mends it. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* cmd_help.c - accel help: help texts, the manual page and completion for bash, all from the tables of
- * commands and options. */
+/* cmd_help.c - accel help: help texts, the manual page and completion for bash, all from the tables
+ * of commands and options. */
 #include <string.h>
 
 #include "cli/cli_print.h"

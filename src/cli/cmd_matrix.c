@@ -1,5 +1,5 @@
-/* cmd_matrix.c - accel matrix: which hardware and precisions models are listed for, what the devices
- * here can do, and what was verified. */
+/* cmd_matrix.c - accel matrix: which hardware and precisions models are listed for, what the
+ * devices here can do, and what was verified. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>

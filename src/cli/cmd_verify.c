@@ -1,5 +1,5 @@
-/* cmd_verify.c - accel verify: a model's outputs beside expected ones, for one golden file or a list of
- * them. */
+/* cmd_verify.c - accel verify: a model's outputs beside expected ones, for one golden file or a
+ * list of them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -46,8 +46,8 @@ void report_model_range(const report *r, uint32_t i, uint32_t *begin, uint32_t *
 const bench_row *report_first_of_case(const report *r, const bench_row *row);
 /* Kinds of models, in the order of a report; "other" is the last. */
 const char *report_family_title(const char *family);
-/* Gives every row its family, takes out those that options do not want, and finds the newest of each
- * case.  0 or an exit code. */
+/* Gives every row its family, takes out those that options do not want, and finds the newest of
+ * each case.  0 or an exit code. */
 int report_select(report *r);
 /* The end of a path, and other names as they are; in `into`, which it returns. */
 const char *report_model(const bench_row *row, char into[96]);
@@ -100,7 +100,8 @@ int report_markdown(report *r, const char *view);
 int report_plain(report *r, const char *view);
 int report_json(report *r);
 int report_csv(report *r);
-/* A heading where there is none yet, and a row for each figure: slower ones first (report_tables.c). */
+/* A heading where there is none yet, and a row for each figure: slower ones first
+ * (report_tables.c). */
 void report_add_shifts(const bench_shifts *shifts, cli_table *table);
 #define REPORT_SHIFTS_ALIGN "lllllrrrrrl"
 /* Member "changes": [...]. */

@@ -1,4 +1,5 @@
-/* report_roofline.c - ops of profiled runs beside what the processor's multiply-adds and memory allow. */
+/* report_roofline.c - ops of profiled runs beside what the processor's multiply-adds and memory
+ * allow. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

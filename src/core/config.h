@@ -17,10 +17,10 @@ extern const size_t accel__config_count;
  * "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file"
  * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused),
  * "read_error" (a pread fails), "read_short" (it meets the file's end), "read_slow" (it takes 50 ms
- * more), "read_part" (it gives half of the bytes), "file_changed" (a file seems to be another than the one that was looked at),
- * "address_space" (too little is left to map a checkpoint), "map_refused" (mmap finds none); of a
- * reader of ranges "direct_refused" (a read around the page cache) and "segment_changed" (another
- * checksum).  The layers above add their own. */
+ * more), "read_part" (it gives half of the bytes), "file_changed" (a file seems to be another than
+ * the one that was looked at), "address_space" (too little is left to map a checkpoint),
+ * "map_refused" (mmap finds none); of a reader of ranges "direct_refused" (a read around the page
+ * cache) and "segment_changed" (another checksum).  The layers above add their own. */
 void accel__fault_arm(const char *points);
 
 #endif

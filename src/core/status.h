@@ -1,10 +1,12 @@
-/* status.h - how every function of libaccel fails: a code from the one list in accel.h, and a message of the thread.
+/* status.h - how every function of libaccel fails: a code from the one list in accel.h, and a
+ * message of the thread.
  *
  *   return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'hidden_size' is %s, expected a positive integer", file, what);
  *   ACCEL_TRY(accel__file_map(path, &map));                      passes a failure on unchanged
  *   ACCEL_TRY_AS(load(x), "loading the tokenizer of %s", dir);   adds a link to the cause chain
  *
- * The message reads from the outermost link to the innermost: "loading the tokenizer of DIR: tokenizer.json: ...".
+ * The message reads from the outermost link to the innermost: "loading the tokenizer of DIR:
+ * tokenizer.json: ...".
  */
 #ifndef ACCEL_CORE_STATUS_H
 #define ACCEL_CORE_STATUS_H

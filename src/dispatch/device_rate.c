@@ -1,5 +1,5 @@
-/* device_rate.c - a program of one linear layer, whose weights are larger than caches; its rows come from
- * memory where the layer is streamed. */
+/* device_rate.c - a program of one linear layer, whose weights are larger than caches; its rows
+ * come from memory where the layer is streamed. */
 #include "dispatch/device_rate.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ enum {
 static const uint64_t least_ns = 30000000;  /* that runs of one kind are timed */
 static const uint32_t pattern = 0x3c003c00; /* small numbers in every format */
 
-/* ---- the program: y = x w, and softmax of that, as the format of a layer whose result is the model's
- * own is another ---- */
+/* ---- the program: y = x w, and softmax of that, as the format of a layer whose result is the
+ * model's own is another ---- */
 
 enum { DIM_T, DIM_K, DIM_N, DIMS };
 enum { X, W, Y, P, TENSORS };

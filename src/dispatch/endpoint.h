@@ -117,9 +117,9 @@ typedef struct accel__place_request {
 /* ep->model (and checkpoint or seed) are set; fills placed and placement.  On failure the message
  * lists every candidate with its reason. */
 accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
-/* A result of `failed` (ep->placed.handle when the run began) was not finite: from now on the same device
- * runs the model in fp32, and the placement says why.  On failure, and when the precision was named
- * or is fp32, the endpoint stays as it was. */
+/* A result of `failed` (ep->placed.handle when the run began) was not finite: from now on the same
+ * device runs the model in fp32, and the placement says why.  On failure, and when the precision
+ * was named or is fp32, the endpoint stays as it was. */
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
 /* A run answered ACCEL_ERROR_DEVICE_LOST: of a model over several devices, parts whose device was
  * lost are placed on what the user's chain names behind it, and all sequences of open sessions are
@@ -168,8 +168,8 @@ static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side)
   return side && b->decoder_lengths ? b->decoder_tokens : b->tokens;
 }
 
-/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `capacity` bytes of data
- * given to a run are used again, and grown where they do not suffice. */
+/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `capacity` bytes of
+ * data given to a run are used again, and grown where they do not suffice. */
 typedef struct accel__result {
   accel_plugin_dtype dtype;
   uint32_t rank;

@@ -104,8 +104,8 @@ static const accel_plugin_program *program_of(const accel__fit_subject *s) {
   return s->part ? &s->part->program : accel__program_view(s->ep->model->program);
 }
 
-/* Marks the outputs that need no asking, of the planned entries, and of parts what other parts read;
- * returns the bytes of those of the first of them. */
+/* Marks the outputs that need no asking, of the planned entries, and of parts what other parts
+ * read; returns the bytes of those of the first of them. */
 static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol, uint8_t *wanted) {
   const accel_plugin_program *p = program_of(s);
   const accel__model *model = s->ep->model;

@@ -46,11 +46,11 @@ typedef struct accel__fit {
    * the device has less. */
   uint64_t whole;
   bool fits; /* with all weights in memory, or streaming */
-  /* {0}: all weights are in memory, or nothing fits.  `least` is told wherever the user gave a limit
-   * and the plugin can stream the model. */
+  /* {0}: all weights are in memory, or nothing fits.  `least` is told wherever the user gave a
+   * limit and the plugin can stream the model. */
   accel__streaming streaming;
-  /* Why the model, which could be streamed from the cache of packed weights, is not: a sentence with a
-   * remedy; "". */
+  /* Why the model, which could be streamed from the cache of packed weights, is not: a sentence
+   * with a remedy; "". */
   char not_kept[384];
   bool of_process; /* the device's memory is what the process has: a processor */
   /* of several devices, whose sums stand above; n_part 0: one */

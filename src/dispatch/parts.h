@@ -2,9 +2,9 @@
  * ordinary endpoint of its device's plugin, run one after the other.
  *
  * Towards the rest of the library all parts together look like the endpoint of one plugin: placed.
- * plugin and placed.handle are theirs, sessions fan out.  Values cross in host memory: a part writes
- * them where the next one reads them.  Any number of threads may run at once; what a part cannot do
- * it answers as its plugin does.
+ * plugin and placed.handle are theirs, sessions fan out.  Values cross in host memory: a part
+ * writes them where the next one reads them.  Any number of threads may run at once; what a part
+ * cannot do it answers as its plugin does.
  */
 #ifndef ACCEL_DISPATCH_PARTS_H
 #define ACCEL_DISPATCH_PARTS_H
@@ -22,8 +22,8 @@ accel_status accel__parts_estimate(accel_endpoint *ep, const accel__device *devi
                                    const accel__source *source, const accel__fit_work *work,
                                    accel__fit *out);
 
-/* Loads all parts of ep->placed, the candidate, whose precision and source are set; sets its plugin,
- * handle, parts and streaming. */
+/* Loads all parts of ep->placed, the candidate, whose precision and source are set; sets its
+ * plugin, handle, parts and streaming. */
 accel_status accel__parts_load(accel_endpoint *ep, const accel__device *device);
 /* For the placement report, in the endpoint's arena: the parts, and their name with the layers of
  * each ("vulkan:0=0-11+cpu=12-33"). */
@@ -39,9 +39,9 @@ void accel__parts_mark_rows(const accel__parts *parts);
 /* Adds up accel__row_stream_read_again of the parts that stream; *any: one does. */
 accel_status accel__parts_read_again(const accel__parts *parts, uint64_t *bytes, uint64_t *ns,
                                      bool *any);
-/* After a run or call of the endpoint answered ACCEL_ERROR_DEVICE_LOST: loads the parts whose device
- * was lost on one of rest[n], in order; sessions have lost all sequences.  Nothing runs meanwhile.
- * A line of *said in the endpoint's arena tells what became of it. */
+/* After a run or call of the endpoint answered ACCEL_ERROR_DEVICE_LOST: loads the parts whose
+ * device was lost on one of rest[n], in order; sessions have lost all sequences.  Nothing runs
+ * meanwhile.  A line of *said in the endpoint's arena tells what became of it. */
 accel_status accel__parts_replace_lost(accel_endpoint *ep, accel__device *const *rest, uint32_t n,
                                        const char **said);
 

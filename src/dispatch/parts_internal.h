@@ -51,8 +51,8 @@ struct accel__parts {
 };
 
 accel__parts *accel__parts_of(accel_plugin_endpoint *handle);
-/* A failure of part k in words: which part, then the plugin's message; error->node becomes a node of
- * the whole.  Notes a lost device. */
+/* A failure of part k in words: which part, then the plugin's message; error->node becomes a node
+ * of the whole.  Notes a lost device. */
 int32_t accel__part_failed(accel__parts *parts, uint32_t k, int32_t rc, accel_plugin_error *error);
 /* error may be NULL */
 int32_t accel__parts_fail(accel_plugin_error *error, int32_t rc, const char *format, ...)

@@ -1,4 +1,5 @@
-/* parts_load.c - a model over several devices: loaded, reported, freed, and a lost part placed anew. */
+/* parts_load.c - a model over several devices: loaded, reported, freed, and a lost part placed
+ * anew. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

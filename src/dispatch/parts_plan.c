@@ -1,7 +1,7 @@
 /* parts_plan.c - which layers of a model go to which device, and whether they fit there.
  *
- * A user counts layers from 0: layer n is stage n + 1 of the program, stage 0 (embeddings) goes with
- * the first part, and what comes behind the last layer (the head) with the last one.
+ * A user counts layers from 0: layer n is stage n + 1 of the program, stage 0 (embeddings) goes
+ * with the first part, and what comes behind the last layer (the head) with the last one.
  */
 #include <string.h>
 

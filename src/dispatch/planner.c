@@ -35,9 +35,9 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a part
- * of it where that can be, and the states of the sequences: a long prompt in more steps costs less
- * than sequences that have to wait for others.  load: the estimate of the load. */
+/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a
+ * part of it where that can be, and the states of the sequences: a long prompt in more steps costs
+ * less than sequences that have to wait for others.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
   const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
@@ -63,8 +63,8 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
 
 /* ---- plans ---- */
 
-/* The work as it runs under the limits: rows of a step, sequences at once; *fits: there is memory for
- * the states of one. */
+/* The work as it runs under the limits: rows of a step, sequences at once; *fits: there is memory
+ * for the states of one. */
 static accel__fit_work within(const accel__fit_work *work, const accel__run_limits *l,
                               uint32_t *at_once, bool *fits) {
   accel__fit_work out = *work;
@@ -207,13 +207,13 @@ static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit, c
 static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
                             const accel__fit_work *work, const speeds *s, double reading) {
   const accel__fit *fit = &plan->fit;
-  const double rows =
-      (double)larger(1, work->tokens / (work->batch ? work->batch : 1)) * plan->at_once;
-  const double most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
+  const uint64_t rows = larger(1, work->tokens / larger(1, work->batch)) * plan->at_once;
+  const uint64_t most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
   const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
   double seconds = (double)stays / s->disk.bytes_per_second;
-  for (double done = 0; done < rows; done += most) {
-    const double compute = compute_seconds(f->ep, fit, s, rows - done < most ? rows - done : most);
+  for (uint64_t done = 0; done < rows; done += most) {
+    const double compute =
+        compute_seconds(f->ep, fit, s, (double)(rows - done < most ? rows - done : most));
     seconds += compute > reading ? compute : reading;
   }
   return seconds;

@@ -1,5 +1,6 @@
-/* planner.h - the one planner: what a model takes on a device at a precision, how it is loaded there, how
- * many sequences run at once, and how long a token takes.  accel_fit() and every load ask it.
+/* planner.h - the one planner: what a model takes on a device at a precision, how it is loaded
+ * there, how many sequences run at once, and how long a token takes.  accel_fit() and every load
+ * ask it.
  *
  * Memory is the device's, the process's cgroup's and the user's limit (fit.h).  Times follow from
  * what was measured: the disk (disk_speed.h) and the device (device_rate.h).  What was not measured
@@ -24,14 +25,14 @@ typedef struct accel__plan_for {
   const accel__source *source; /* of the weights in the precision's formats */
 } accel__plan_for;
 
-/* work {0}: of a load.  Of a model that generates, work.rows is what a step may have, and is lowered to
- * what the limit allows; sequences that have no memory at the same time run after one another.
- * Errors are the plugin's; a model too large is no error here (fit.fits). */
+/* work {0}: of a load.  Of a model that generates, work.rows is what a step may have, and is
+ * lowered to what the limit allows; sequences that have no memory at the same time run after one
+ * another.  Errors are the plugin's; a model too large is no error here (fit.fits). */
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out);
 
-/* A memory limit above `limit` under which the work fits, the smallest to a MiB where more memory never
- * fits less; 0: there is none on this machine.  Takes some tens of plans. */
+/* A memory limit above `limit` under which the work fits, the smallest to a MiB where more memory
+ * never fits less; 0: there is none on this machine.  Takes some tens of plans. */
 uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,
                                  uint64_t limit);
 
@@ -49,8 +50,8 @@ typedef struct accel__plan_times {
 accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
                                   const accel__fit_work *work, accel__plan_times *out);
 
-/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when the plan does not fit, and with what does: a limit,
- * and another precision of the device.  keep_fp32[n_keep]: as of placing. */
+/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when the plan does not fit, and with what does: a
+ * limit, and another precision of the device.  keep_fp32[n_keep]: as of placing. */
 accel_status accel__plan_check(const accel__plan_for *f, const accel__plan *plan,
                                const char *const *keep_fp32, uint32_t n_keep);
 

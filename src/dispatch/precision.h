@@ -17,8 +17,8 @@
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name,
                                   const char *const *keep_fp32, uint32_t n_keep,
                                   accel__arena *arena, accel_plugin_precision *out);
-/* ACCEL_ERROR_ARGUMENT: there is no precision of this name; says which there are, `also` (" auto" or
- * "") first. */
+/* ACCEL_ERROR_ARGUMENT: there is no precision of this name; says which there are, `also` (" auto"
+ * or "") first. */
 accel_status accel__precision_unknown(const char *name, const char *also);
 /* Another KV cache than the precision's: "fp32", "fp16", "bf16", "int8"; NULL changes nothing. */
 accel_status accel__precision_set_kv(accel_plugin_precision *precision, const char *name);

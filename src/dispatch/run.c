@@ -303,8 +303,8 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   return rc;
 }
 
-/* Under "auto" a result that is not finite is computed once more in fp32; what was lost with a device
- * is computed by another.  Sessions are seen to by whoever can feed them again. */
+/* Under "auto" a result that is not finite is computed once more in fp32; what was lost with a
+ * device is computed by another.  Sessions are seen to by whoever can feed them again. */
 static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
                                 const accel_plugin_view *in, accel_plugin_view *out) {
   const accel_plugin_endpoint *used;

@@ -1,7 +1,7 @@
 /* run_scratch.h - memory of a run that the next one uses again: no malloc a token.
  *
- * An endpoint keeps one at most; a run takes it, or makes its own when another run has it.  Safe from
- * any thread.
+ * An endpoint keeps one at most; a run takes it, or makes its own when another run has it.  Safe
+ * from any thread.
  */
 #ifndef ACCEL_DISPATCH_RUN_SCRATCH_H
 #define ACCEL_DISPATCH_RUN_SCRATCH_H

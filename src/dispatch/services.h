@@ -15,15 +15,15 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
 
 /* What the endpoint's rows have read so far, and how long its runs took. */
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);
-/* Reads what the last run but one has read, and computes nothing.  ACCEL_ERROR_ARGUMENT: the endpoint
- * does not stream, or has not run twice. */
+/* Reads what the last run but one has read, and computes nothing.  ACCEL_ERROR_ARGUMENT: the
+ * endpoint does not stream, or has not run twice. */
 accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds);
-/* Whether the plugin's runs tell which layer they have reached, as progress of the context: so it is
- * for streaming endpoints, whose runs may take minutes. */
+/* Whether the plugin's runs tell which layer they have reached, as progress of the context: so it
+ * is for streaming endpoints, whose runs may take minutes. */
 void accel__offer_progress(accel_endpoint *ep, bool on);
 
-/* Has the context's cache an entry of the plugin's key, or could it take one of so many bytes?  false:
- * *why is a sentence with a remedy. */
+/* Has the context's cache an entry of the plugin's key, or could it take one of so many bytes?
+ * false: *why is a sentence with a remedy. */
 bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const char *key,
                            uint64_t bytes, char *why, size_t size);
 

@@ -83,8 +83,9 @@ static inline accel_plugin_format accel_format_for_use(uint8_t store, uint32_t u
   return accel_format_facts_of(ACCEL_PLUGIN_F16)->format;
 }
 
-/* A format of this store that also fits short rows, for tests of what reads it: by row, four bits in
- * their groups; formats with an outer factor under E8M0 scales, which checkpoints have as well. */
+/* A format of this store that also fits short rows, for tests of what reads it: by row, four bits
+ * in their groups; formats with an outer factor under E8M0 scales, which checkpoints have as
+ * well. */
 static inline accel_plugin_format accel_format_for_test(uint8_t store) {
   const accel_format_facts *facts = accel_format_facts_of(store);
   if (facts->format.outer != ACCEL_PLUGIN_NO_DTYPE)

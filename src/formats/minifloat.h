@@ -39,8 +39,8 @@ static inline uint32_t accel_f32_to_minifloat(float magnitude, int mantissa_bits
   return (bits >> shift) - ((uint32_t)(127 - bias) << mantissa_bits);
 }
 
-/* All codes of an eight-bit float as constants, so that a look-up is all a code costs: f(c) for c of
- * 0 to 255. */
+/* All codes of an eight-bit float as constants, so that a look-up is all a code costs: f(c) for c
+ * of 0 to 255. */
 #define ACCEL__FOUR(f, c) f(c), f((c) + 1), f((c) + 2), f((c) + 3)
 #define ACCEL__16(f, c) \
   ACCEL__FOUR(f, c), ACCEL__FOUR(f, (c) + 4), ACCEL__FOUR(f, (c) + 8), ACCEL__FOUR(f, (c) + 12)

@@ -1,8 +1,9 @@
-/* weight_matrix.h - a weight as a matrix [n, k] in any format of accel_plugin_format: the sizes of its parts, and its rows back to
- * fp32.
+/* weight_matrix.h - a weight as a matrix [n, k] in any format of accel_plugin_format: the sizes of
+ * its parts, and its rows back to fp32.
  *
- * data is row-major; a row of four-bit codes begins on a byte and has element 2j in the low nibble of byte j.  Scales and
- * zeros are [ceil(n/group_n)][ceil(k/group_k)], group 0 being the whole axis, zeros one byte each; outer is one number.
+ * data is row-major; a row of four-bit codes begins on a byte and has element 2j in the low nibble
+ * of byte j.  Scales and zeros are [ceil(n/group_n)][ceil(k/group_k)], group 0 being the whole
+ * axis, zeros one byte each; outer is one number.
  *   w = (q - zero) * scale * outer, each step rounded to fp32, in this order.
  */
 #ifndef ACCEL_FORMATS_WEIGHT_MATRIX_H

@@ -308,8 +308,8 @@ static uint64_t states_of(const accel__engine *e, const accel__request *r) {
   return accel__run_limits_need(l, n > 1 ? tokens + l->page_rows : tokens, n);
 }
 
-/* Gives requests that have none a sequence, in the order in which they came, as long as the states of
- * all have memory; the first always gets one.  Answers how many take part. */
+/* Gives requests that have none a sequence, in the order in which they came, as long as the states
+ * of all have memory; the first always gets one.  Answers how many take part. */
 static uint32_t admit_all(accel__engine *e) {
   encode_group g;
   uint32_t left = 0;

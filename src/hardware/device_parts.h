@@ -1,4 +1,5 @@
-/* device_parts.h - the spelling of a placement over several devices: one element of a device string.
+/* device_parts.h - the spelling of a placement over several devices: one element of a device
+ * string.
  *
  *   PART+PART...          PART is NAME, or NAME=FIRST-LAST, or NAME=LAYER; all with layers or none
  *

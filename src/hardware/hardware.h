@@ -1,4 +1,5 @@
-/* hardware.h - what this machine can run on: plugins found and loaded, their devices, and why the rest is not there.
+/* hardware.h - what this machine can run on: plugins found and loaded, their devices, and why the
+ * rest is not there.
  *
  *   accel__hardware *h;
  *   accel__hardware_create(&params, &h);            one for each context; cheap, looks at nothing
@@ -9,16 +10,18 @@
  *   accel__choice_free(&choice);
  *   accel__hardware_destroy(&h);
  *
- * Nothing is looked at before it is asked for: "cpu" opens one plugin file and starts no process.  Every plugin but `cpu`
- * and `reference` (which touch no driver) is first opened, asked for its devices and self-tested in the helper program
- * accel-probe; what crashes, hangs or answers nonsense there becomes a reason, and is never opened here.
+ * Nothing is looked at before it is asked for: "cpu" opens one plugin file and starts no process.
+ * Every plugin but `cpu` and `reference` (which touch no driver) is first opened, asked for its
+ * devices and self-tested in the helper program accel-probe; what crashes, hangs or answers
+ * nonsense there becomes a reason, and is never opened here.
  *
- * Plugins are looked for as libaccel_*.so in: params.plugin_path or ACCEL_PLUGIN_PATH (then nowhere else; ignored in a
- * privileged process), else `accel/<ABI major>/` beside the file that holds this code, then the compiled-in
- * ACCEL_PLUGIN_DIR. Never in the current directory.  The first good plugin of a name wins; every path tried is kept with its
- * verdict.
+ * Plugins are looked for as libaccel_*.so in: params.plugin_path or ACCEL_PLUGIN_PATH (then nowhere
+ * else; ignored in a privileged process), else `accel/<ABI major>/` beside the file that holds this
+ * code, then the compiled-in ACCEL_PLUGIN_DIR. Never in the current directory.  The first good
+ * plugin of a name wins; every path tried is kept with its verdict.
  *
- * Threads: every function here may be called from any thread; calls on one accel__hardware wait for each other.
+ * Threads: every function here may be called from any thread; calls on one accel__hardware wait for
+ * each other.
  */
 #ifndef ACCEL_HARDWARE_HARDWARE_H
 #define ACCEL_HARDWARE_HARDWARE_H
@@ -69,14 +72,13 @@ typedef struct accel__device_parts {
   int32_t first[ACCEL__MAX_PARTS], last[ACCEL__MAX_PARTS]; /* layers; -1: left to the planner */
 } accel__device_parts;
 
-/* One device of a loaded plugin, several that a model is placed over, or one kind of hardware that is
- * not there.  Lives until
- * accel__hardware_destroy, also across a refresh.  `tested`, `usable`, `reason` and `remedy` of
- * info change when accel__device_test runs. */
+/* One device of a loaded plugin, several that a model is placed over, or one kind of hardware that
+ * is not there.  Lives until accel__hardware_destroy, also across a refresh.  `tested`, `usable`,
+ * `reason` and `remedy` of info change when accel__device_test runs. */
 typedef struct accel__device {
   accel_device_info info; /* as the public header has it; info.name is "rocm:0" */
-  /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there, and
-   * of several devices */
+  /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there,
+   * and of several devices */
   const accel_plugin *plugin;
   const char *plugin_path;   /* the plugin's file; "" when there is none */
   uint32_t index;            /* the plugin's number of the device */
@@ -97,8 +99,8 @@ typedef struct accel__choice {
   accel__arena arena; /* of the lists; the devices belong to the hardware object */
 } accel__choice;
 
-/* Which devices a user's string means.  It is a list of names, separated by commas and tried in this
- * order, in any letter case; NULL or "": "cpu".
+/* Which devices a user's string means.  It is a list of names, separated by commas and tried in
+ * this order, in any letter case; NULL or "": "cpu".
  *
  *   auto              the best device: ROCm, CUDA, OpenCL, Vulkan, other plugins, then the CPU.
  *                     No software devices (unless allowed); a card once, by its best route
@@ -114,8 +116,8 @@ typedef struct accel__choice {
  * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd is rocm
  * and hip, nvidia is cuda ...
  *
- * ACCEL_OK: choice.n >= 1.
- * ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy
+ * ACCEL_OK: choice.n >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message
+ * gives each reason, the remedy
  *   names devices that can ("rocm:0").
  * ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.
  * On failure the choice's reasons are filled, too. */
@@ -133,9 +135,10 @@ accel_status accel__device_test(accel__hardware *hardware, accel__device *device
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device,
                                           const char *precision);
 
-/* Memory now, in bytes; 0: not known.  Of several devices: the sum, each card once.  Real AMD cards: total and free are the smaller of what the
- * driver and sysfs say (other programs' use counts).  CPU and software devices: no more than the
- * memory cgroup of this process (a container's limit) leaves. */
+/* Memory now, in bytes; 0: not known.  Of several devices: the sum, each card once.  Real AMD
+ * cards: total and free are the smaller of what the driver and sysfs say (other programs' use
+ * counts).  CPU and software devices: no more than the memory cgroup of this process (a container's
+ * limit) leaves. */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,
                                   accel_plugin_memory *out);
 

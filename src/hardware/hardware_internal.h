@@ -1,5 +1,5 @@
-/* hardware_internal.h - what the files of src/hardware share.  Every accel__hardware below is used with its
- * lock held. */
+/* hardware_internal.h - what the files of src/hardware share.  Every accel__hardware below is used
+ * with its lock held. */
 #ifndef ACCEL_HARDWARE_INTERNAL_H
 #define ACCEL_HARDWARE_INTERNAL_H
 

@@ -178,8 +178,8 @@ static accel_status binds(cutter *c, const accel_plugin_entry *e, int32_t k, con
   return ACCEL_OK;
 }
 
-/* The inputs of the part's entry: those of the whole's that its nodes read, those that are needed to
- * tell lengths and dims, and values of earlier parts. */
+/* The inputs of the part's entry: those of the whole's that its nodes read, those that are needed
+ * to tell lengths and dims, and values of earlier parts. */
 static accel_status entry_inputs(cutter *c, const accel_plugin_entry *e, int32_t k,
                                  accel_plugin_entry *out, accel__part_entry *map) {
   uint32_t n = 0, cross = 0;

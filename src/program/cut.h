@@ -1,14 +1,15 @@
 /* cut.h - a finished program cut between stages into parts, each a program of its own that a plugin
  * can be handed: the placement of one model over several devices.
  *
- * Nodes go with their stages; states go with their nodes; a weight is in every part that uses it, so
- * a tied one is in several.  Symbols, dims and row spaces are repeated in each part, and so are the
- * inputs that bind them or tell lengths.  A value that a later part reads is an output of the part
- * that computes it and an input of those that read it.  Parts run one after the other give the
+ * Nodes go with their stages; states go with their nodes; a weight is in every part that uses it,
+ * so a tied one is in several.  Symbols, dims and row spaces are repeated in each part, and so are
+ * the inputs that bind them or tell lengths.  A value that a later part reads is an output of the
+ * part that computes it and an input of those that read it.  Parts run one after the other give the
  * numbers of the whole.
  *
- * A node counts to the stage of the latest node that it needs, whatever its own number says, and all
- * nodes of a state to one stage: so every program can be cut anywhere, unless a part is left empty.
+ * A node counts to the stage of the latest node that it needs, whatever its own number says, and
+ * all nodes of a state to one stage: so every program can be cut anywhere, unless a part is left
+ * empty.
  */
 #ifndef ACCEL_PROGRAM_CUT_H
 #define ACCEL_PROGRAM_CUT_H

@@ -1,8 +1,8 @@
 /* fuse.c - the few fusions a model file may not have spelled itself:
  *   unary activation behind linear, conv or group_norm  ->  their act attribute
  *   add behind linear                                   ->  its residual operand
- * Both only when the fused result has no other reader and is no output of an entry.  The fused node stands where the second
- * one stood. */
+ * Both only when the fused result has no other reader and is no output of an entry.  The fused node
+ * stands where the second one stood. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* program.h - building, checking and showing programs (the op graphs that plugins run; plugin.h says what they are made of).
+/* program.h - building, checking and showing programs (the op graphs that plugins run; plugin.h
+ * says what they are made of).
  *
  * A model file builds ONE program with symbolic dims:
  *
@@ -12,8 +13,9 @@
  *   accel__entry(p, "encode", inputs, n_in, outputs, n_out);
  *   ACCEL_TRY(accel__program_finish(p));
  *
- * Errors are sticky: after the first failure every call returns -1 and does nothing, and accel__program_finish reports it with the
- * node's name and operands' shapes.  -1 is also the absent operand.  Not thread-safe while building; immutable once finished.
+ * Errors are sticky: after the first failure every call returns -1 and does nothing, and
+ * accel__program_finish reports it with the node's name and operands' shapes.  -1 is also the
+ * absent operand.  Not thread-safe while building; immutable once finished.
  */
 #ifndef ACCEL_PROGRAM_PROGRAM_H
 #define ACCEL_PROGRAM_PROGRAM_H
@@ -83,8 +85,8 @@ uint32_t accel__rank(const accel__program *p, accel__tensor t);
 accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t axis);
 /* Names the next nodes' results and stages: path "encoder.layer.3.attention", stage 4. */
 void accel__at(accel__program *p, uint32_t stage, const char *format, ...) ACCEL_PRINTF(3, 4);
-/* The last stage whose path has a number ("layers.11"), so that stages 1 .. this one are layers as a
- * user counts them; stage 0 is what comes before them, and later stages what comes behind. */
+/* The last stage whose path has a number ("layers.11"), so that stages 1 .. this one are layers as
+ * a user counts them; stage 0 is what comes before them, and later stages what comes behind. */
 uint32_t accel__program_layers(const accel__program *p);
 void accel__name(accel__program *p, accel__tensor t, const char *format, ...) ACCEL_PRINTF(3, 4);
 

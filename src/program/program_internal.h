@@ -1,5 +1,5 @@
-/* program_internal.h - what the files of src/program share: the builder's tables, op signatures and shape
- * inference. */
+/* program_internal.h - what the files of src/program share: the builder's tables, op signatures and
+ * shape inference. */
 #ifndef ACCEL_PROGRAM_INTERNAL_H
 #define ACCEL_PROGRAM_INTERNAL_H
 
@@ -45,8 +45,8 @@ struct accel__program {
 };
 
 /* ---- build.c ---- */
-/* Makes room for item n of an array of the program; false, with the program failed, when there is no
- * memory or n is ACCEL__MAX_ITEMS. */
+/* Makes room for item n of an array of the program; false, with the program failed, when there is
+ * no memory or n is ACCEL__MAX_ITEMS. */
 bool accel__program_grow(accel__program *p, void **array, uint32_t *capacity, uint32_t n,
                          size_t size);
 

@@ -1,9 +1,9 @@
-/* dim_expr.h - arithmetic of symbolic dims, for the library and its plugins alike: one operator, all dims
- * from the symbols, and the symbols from the shapes of an entry's inputs.
+/* dim_expr.h - arithmetic of symbolic dims, for the library and its plugins alike: one operator,
+ * all dims from the symbols, and the symbols from the shapes of an entry's inputs.
  *
  * Everything is checked: what overflows 64 bits, is divided by zero or stems from something unknown
- * is ACCEL_DIM_UNBOUND, never a wrapped number.  Division rounds down (floor) or up (ceil), also for
- * negative numbers.  Programs are read by index: their strides are sizeof, as in those of
+ * is ACCEL_DIM_UNBOUND, never a wrapped number.  Division rounds down (floor) or up (ceil), also
+ * for negative numbers.  Programs are read by index: their strides are sizeof, as in those of
  * accel__program_view and kit_program_copy, and their indices are valid.
  */
 #ifndef ACCEL_SHARED_DIM_EXPR_H
@@ -56,8 +56,8 @@ static inline void accel_dims_evaluate(const accel_plugin_program *p, const int6
   }
 }
 
-/* Sets the one unknown symbol behind dim `i` so that the dim becomes `wanted`; value[] holds what is
- * known.  False when it cannot be solved: two unknowns, a product that is no multiple, another
+/* Sets the one unknown symbol behind dim `i` so that the dim becomes `wanted`; value[] holds what
+ * is known.  False when it cannot be solved: two unknowns, a product that is no multiple, another
  * operator than + - x. */
 static inline bool accel_dim_solve(const accel_plugin_program *p, int32_t i, int64_t wanted,
                                    const int64_t *value, int64_t *symbol) {
@@ -97,9 +97,10 @@ typedef struct accel_dims_misfit {
   int64_t expected; /* ACCEL_DIM_UNBOUND: `got` does not fit the dim's expression */
 } accel_dims_misfit;
 
-/* symbol[n_symbol] and value[n_dim] from the shapes of the entry's inputs, in[n_in], whose ranks are
- * the program's.  A dim of a view that is ACCEL_DIM_UNBOUND tells nothing (an input that is absent).
- * False, with *misfit, when the shapes contradict each other.  Bounds of symbols are not looked at. */
+/* symbol[n_symbol] and value[n_dim] from the shapes of the entry's inputs, in[n_in], whose ranks
+ * are the program's.  A dim of a view that is ACCEL_DIM_UNBOUND tells nothing (an input that is
+ * absent).  False, with *misfit, when the shapes contradict each other.  Bounds of symbols are not
+ * looked at. */
 static inline bool accel_dims_bind(const accel_plugin_program *p, const accel_plugin_entry *entry,
                                    const accel_plugin_view *in, int64_t *symbol, int64_t *value,
                                    accel_dims_misfit *misfit) {

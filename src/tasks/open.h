@@ -13,8 +13,8 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
  * model is not listed. */
 accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_params *params,
                              const accel__registry_model **entry, accel_endpoint **out);
-/* Opens as accel__open_dry, and holds every weight of the program against the checkpoint: names, shapes,
- * types.  Nothing is kept. */
+/* Opens as accel__open_dry, and holds every weight of the program against the checkpoint: names,
+ * shapes, types.  Nothing is kept. */
 accel_status accel__check_model(accel *ctx, const char *model, const accel_init_params *params);
 /* Runs what is queued, takes the endpoint out of the list, frees it and sets *endpoint to NULL; it
  * must not be NULL. */

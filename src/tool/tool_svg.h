@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* "<text ...>TEXT</text>" at x, y; anchor: start, middle, end; `attributes` as they are to stand there,
- * with a blank in front; may be "". */
+/* "<text ...>TEXT</text>" at x, y; anchor: start, middle, end; `attributes` as they are to stand
+ * there, with a blank in front; may be "". */
 void tool_svg_text(FILE *to, double x, double y, const char *anchor, const char *attributes,
                    const char *text);
 /* "<g><title>LABEL: TEXT</title>": what a pointer shows over the shapes that follow, up to

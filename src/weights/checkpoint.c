@@ -1,5 +1,5 @@
-/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping or reading
- * them, finding tensors by name. */
+/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping or
+ * reading them, finding tensors by name. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -522,8 +522,8 @@ static accel_status read_bytes(const shard *s, uint64_t offset, uint64_t n, void
   const accel_status status = accel__file_read_at(fd, s->path, offset, out, (size_t)n);
   accel__failure failure;
   if (status != ACCEL_OK) accel__failure_keep(&failure, status);
-  /* a writer changes the times before the bytes, so looking afterwards sees what happened before and
-   * while they were read */
+  /* a writer changes the times before the bytes, so looking afterwards sees what happened before
+   * and while they were read */
   accel_status same = accel__file_look(fd, s->path, &now);
   if (same == ACCEL_OK) same = accel__file_same(s->path, &now, &s->state);
   if (s->fd < 0) close(fd);

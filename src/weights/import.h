@@ -1,10 +1,11 @@
-/* import.h - checkpoints that are quantised already: which weights are held in codes, and how to read them into one of our
- * formats (formats/weight_matrix.h) without taking codes for numbers.
+/* import.h - checkpoints that are quantised already: which weights are held in codes, and how to
+ * read them into one of our formats (formats/weight_matrix.h) without taking codes for numbers.
  *
- * config.json's "quantization_config" names the method (docs/quantised.md lists what is read).  The tensors of the
- * checkpoint decide which weights are in codes: "x.weight" is when its method's tensors (x.qweight, x.weight_packed ...)
- * are there; modules a tool left alone are plain tensors.  Everything that decides a format - lengths, shapes, types, group
- * sizes, the order of columns - is checked when the checkpoint is opened; values (scales must be finite) when they are read.
+ * config.json's "quantization_config" names the method (docs/quantised.md lists what is read).  The
+ * tensors of the checkpoint decide which weights are in codes: "x.weight" is when its method's
+ * tensors (x.qweight, x.weight_packed ...) are there; modules a tool left alone are plain tensors.
+ * Everything that decides a format - lengths, shapes, types, group sizes, the order of columns - is
+ * checked when the checkpoint is opened; values (scales must be finite) when they are read.
  *
  * What becomes of a weight:
  *   GPTQ 2, 3, 4 bits, AWQ         uint4: U4, scale F16 (F32 when F16 would lose bits), zero U8; 8 bits: I8, scale F32

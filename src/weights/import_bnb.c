@@ -1,10 +1,12 @@
 /* import_bnb.c - bitsandbytes.
- *   int8: x.weight I8 [N, K] with x.SCB F32 [N], the largest magnitude of each row: w = code * SCB / 127
- *   4 bits: x.weight, N*K codes in rows of rows, two a byte, the even one in the HIGH nibble, whatever type the tensor
- * claims; x.weight.quant_map F32 [16], the number each code means; x.weight.absmax [blocks] for blocks of `blocksize` codes
- * over the whole; x.weight.quant_state.bitsandbytes__nf4 (or __fp4), a JSON text in bytes: blocksize, shape, dtype. Nested:
- * absmax is U8 codes into nested_quant_map F32 [256], times nested_absmax of its own blocks, plus nested_offset. nf4 and
- * bitsandbytes' fp4 (whose values are not those of E2M1) are codebooks: dequantised to the dtype the state names.
+ *   int8: x.weight I8 [N, K] with x.SCB F32 [N], the largest magnitude of each row: w = code * SCB
+ *   / 127 4 bits: x.weight, N*K codes in rows of rows, two a byte, the even one in the HIGH nibble,
+ *   whatever type the tensor
+ * claims; x.weight.quant_map F32 [16], the number each code means; x.weight.absmax [blocks] for
+ * blocks of `blocksize` codes over the whole; x.weight.quant_state.bitsandbytes__nf4 (or __fp4), a
+ * JSON text in bytes: blocksize, shape, dtype. Nested: absmax is U8 codes into nested_quant_map F32
+ * [256], times nested_absmax of its own blocks, plus nested_offset. nf4 and bitsandbytes' fp4
+ * (whose values are not those of E2M1) are codebooks: dequantised to the dtype the state names.
  */
 #include <inttypes.h>
 #include <math.h>

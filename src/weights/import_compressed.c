@@ -1,5 +1,5 @@
-/* import_compressed.c - compressed-tensors (llm-compressor).  What a weight's tensors are called and typed says how it is
- * held, so checkpoints of mixed formats read like any other:
+/* import_compressed.c - compressed-tensors (llm-compressor).  What a weight's tensors are called
+ * and typed says how it is held, so checkpoints of mixed formats read like any other:
  *
  *   x.weight_packed I32  [N, ceil(K*bits/32)] a stream of codes + 2^(bits-1) along K (pack-quantized), with x.weight_shape
  * [2], x.weight_scale, and when asymmetric x.weight_zero_point I32 [ceil(N*bits/32), groups] along N x.weight_packed U8 [N,

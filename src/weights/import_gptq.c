@@ -1,10 +1,12 @@
-/* import_gptq.c - GPTQ (AutoGPTQ, GPTQModel): x.qweight I32 [ceil(K*bits/32), N], codes packed along K; x.qzeros I32
- * [groups, ceil(N*bits/32)], packed along N; x.scales [groups, N]; x.g_idx I32 [K], the group of each column.
+/* import_gptq.c - GPTQ (AutoGPTQ, GPTQModel): x.qweight I32 [ceil(K*bits/32), N], codes packed
+ * along K; x.qzeros I32 [groups, ceil(N*bits/32)], packed along N; x.scales [groups, N]; x.g_idx
+ * I32 [K], the group of each column.
  *
  *   w[n][k] = (code[k][n] - zero[g][n]) * scale[g][n],  g = g_idx[k]
  *
- * Version 1 stores zero - 1, version 2 zero.  The field that says which ("checkpoint_format") is wrong in some symmetric
- * checkpoints; there the true zero is known, so the values decide.  2, 3 and 4 bits become U4, 8 bits I8.
+ * Version 1 stores zero - 1, version 2 zero.  The field that says which ("checkpoint_format") is
+ * wrong in some symmetric checkpoints; there the true zero is known, so the values decide.  2, 3
+ * and 4 bits become U4, 8 bits I8.
  */
 #include <inttypes.h>
 #include <math.h>

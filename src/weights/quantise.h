@@ -8,11 +8,12 @@
  *   U4               the same for the integer zero that spans the group, and its two neighbours; 0 is always in range
  *   E2M1 under E8M0  the better of the two powers of two that put the largest magnitude between 2 and 8 (codes end at 6)
  *   E2M1 under E4M3  the best of five neighbouring scales; outer puts the largest scale of the tensor at 448
- * Formats whose scales span several rows (group_n other than 1), and outer, take a first pass over the values for the
- * largest magnitudes; their scales are abs-max and their zeros 8.
+ * Formats whose scales span several rows (group_n other than 1), and outer, take a first pass over
+ * the values for the largest magnitudes; their scales are abs-max and their zeros 8.
  *
- * Groups of zeros get scale 1.  Magnitudes below 2^-100 count as zeros.  A result depends on the values alone: not on the
- * threads, nor on the instruction set (build without contraction of products and sums).
+ * Groups of zeros get scale 1.  Magnitudes below 2^-100 count as zeros.  A result depends on the
+ * values alone: not on the threads, nor on the instruction set (build without contraction of
+ * products and sums).
  */
 #ifndef ACCEL_WEIGHTS_QUANTISE_H
 #define ACCEL_WEIGHTS_QUANTISE_H

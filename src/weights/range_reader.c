@@ -240,8 +240,8 @@ static void *reader_main(void *arg) {
 
 /* ---- open and close ---- */
 
-/* May the file be read with O_DIRECT at blocks of ours?  Kernels before 6.1 do not tell: true, and a
- * read finds out. */
+/* May the file be read with O_DIRECT at blocks of ours?  Kernels before 6.1 do not tell: true, and
+ * a read finds out. */
 static bool direct_is_possible(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx about;

@@ -46,8 +46,8 @@ typedef struct accel__range_counters {
 
 typedef struct accel__range_reader accel__range_reader;
 
-/* states[n]: as the files were when they were looked at before (accel__file_same); NULL: as they are
- * now.  Strings and states are not kept by reference.  ACCEL_ERROR_LIMIT: no threads.  */
+/* states[n]: as the files were when they were looked at before (accel__file_same); NULL: as they
+ * are now.  Strings and states are not kept by reference.  ACCEL_ERROR_LIMIT: no threads. */
 accel_status accel__range_reader_open(const char *const *paths, const accel__file_state *states,
                                       uint32_t n, const accel__range_options *options,
                                       accel__range_reader **out);
@@ -63,12 +63,12 @@ void accel__range_reader_close(accel__range_reader **r);
  * not in the file, or larger than a slot, and a slot in use are ACCEL_ERROR_ARGUMENT. */
 accel_status accel__range_reader_post(accel__range_reader *r, uint32_t slot, uint32_t file,
                                       uint64_t offset, uint64_t bytes);
-/* Waits until the slot's segment is there; *data is valid until the slot is released.  Failures name
- * file and range: ACCEL_ERROR_FORMAT (the file is shorter), ACCEL_ERROR_IO (cannot be read; changed;
- * other bytes than the first time).  May be called again. */
+/* Waits until the slot's segment is there; *data is valid until the slot is released.  Failures
+ * name file and range: ACCEL_ERROR_FORMAT (the file is shorter), ACCEL_ERROR_IO (cannot be read;
+ * changed; other bytes than the first time).  May be called again. */
 accel_status accel__range_reader_wait(accel__range_reader *r, uint32_t slot, const void **data);
-/* Frees the slot, whether its segment was read, failed, waits for its turn or is being read: then it
- * takes as long as the requests under way. */
+/* Frees the slot, whether its segment was read, failed, waits for its turn or is being read: then
+ * it takes as long as the requests under way. */
 void accel__range_reader_release(accel__range_reader *r, uint32_t slot);
 
 /* Before each pass over the files: are they still the ones that were opened, also by their names? */

@@ -2,12 +2,12 @@
  * weight_map and weight_unmap.
  *
  * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true
- * shape).  Values are handed out as they are stored (pages of the mapping, or a copy where files are
- * read) when the stored format is the wanted one and the weight has one part; otherwise they are
- * converted, quantised (quantise.h) or joined into a buffer that weight_unmap frees.  That goes in
- * chunks of rows whose pages of the file are dropped at once, so beside what the plugin keeps a load
- * takes one weight in its own format and a few MB; weights with `derive` also take their parts as
- * fp32, and weights that a checkpoint holds in codes, where it is not mapped, their tensors.
+ * shape).  Values are handed out as they are stored (pages of the mapping, or a copy where files
+ * are read) when the stored format is the wanted one and the weight has one part; otherwise they
+ * are converted, quantised (quantise.h) or joined into a buffer that weight_unmap frees.  That goes
+ * in chunks of rows whose pages of the file are dropped at once, so beside what the plugin keeps a
+ * load takes one weight in its own format and a few MB; weights with `derive` also take their parts
+ * as fp32, and weights that a checkpoint holds in codes, where it is not mapped, their tensors.
  */
 #ifndef ACCEL_WEIGHTS_SOURCE_H
 #define ACCEL_WEIGHTS_SOURCE_H

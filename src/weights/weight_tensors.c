@@ -1,5 +1,5 @@
-/* weight_tensors.c - finds the tensors of a weight, checks them, and reads them as rows of numbers or as
- * codes. */
+/* weight_tensors.c - finds the tensors of a weight, checks them, and reads them as rows of numbers
+ * or as codes. */
 #include "weights/weight_tensors.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* weight_tensors.h - the checkpoint's side of one weight: the tensors it is made of, plain or in codes
- * (private to src/weights). */
+/* weight_tensors.h - the checkpoint's side of one weight: the tensors it is made of, plain or in
+ * codes (private to src/weights). */
 #ifndef ACCEL_WEIGHTS_WEIGHT_TENSORS_H
 #define ACCEL_WEIGHTS_WEIGHT_TENSORS_H
 

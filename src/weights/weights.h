@@ -1,7 +1,8 @@
-/* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, checked before anything is believed.
+/* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, checked before
+ * anything is believed.
  *
- * A tensor of a checkpoint is a place in a file.  Its bytes come from accel__tensor_at and what stands on it, which take
- * them from the mapped file or read them: callers need not know which.
+ * A tensor of a checkpoint is a place in a file.  Its bytes come from accel__tensor_at and what
+ * stands on it, which take them from the mapped file or read them: callers need not know which.
  *
  * Format of a safetensors file: u64 little-endian header length, then a JSON header, then the data:
  *   {"name": {"dtype","shape","data_offsets":[begin,end]}, ..., "__metadata__": {string: string}}
@@ -93,10 +94,10 @@ uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
  * cache; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
-/* ---- bytes of a tensor of c (or of a part of one: `offset` and `bytes` count) ----
- * Any thread.  A range outside the tensor is ACCEL_ERROR_ARGUMENT.  Where files are read, one that
- * is not in the state of its header any more is ACCEL_ERROR_FORMAT (another size) or ACCEL_ERROR_IO,
- * which name file, tensor and remedy. */
+/* ---- bytes of a tensor of c (or of a part of one: `offset` and `bytes` count) ---- Any thread.  A
+ * range outside the tensor is ACCEL_ERROR_ARGUMENT.  Where files are read, one that is not in the
+ * state of its header any more is ACCEL_ERROR_FORMAT (another size) or ACCEL_ERROR_IO, which name
+ * file, tensor and remedy. */
 
 /* Bytes [first, first+n): *data points into the mapping, or to scratch[n], into which they were
  * read.  Nothing is said of their alignment. */

@@ -1,12 +1,14 @@
-/* batching_bench.c - many generations at once through a queue: tokens a second, beside what the same rows cost as one
- * prompt.
+/* batching_bench.c - many generations at once through a queue: tokens a second, beside what the
+ * same rows cost as one prompt.
  *
- *   batching_bench MODEL [--precision int4] [--threads 2] [--requests 8] [--prompt 32] [--new 48] [--rounds 3]
+ *   batching_bench MODEL [--precision int4] [--threads 2] [--requests 8] [--prompt 32] [--new 48]
+ *   [--rounds 3]
  *
- * In turn: `requests` generations submitted together, timed from the step on which all of them have their first token until
- * the first has its last; the prefill of one prompt of `requests` tokens ("rows": the model's own rate for as many rows);
- * and one request alone.  Medians over the rounds.  Every output of the group must be what the request gives alone, else the
- * program fails. */
+ * In turn: `requests` generations submitted together, timed from the step on which all of them have
+ * their first token until the first has its last; the prefill of one prompt of `requests` tokens
+ * ("rows": the model's own rate for as many rows); and one request alone.  Medians over the
+ * rounds.  Every output of the group must be what the request gives alone, else the program
+ * fails. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>

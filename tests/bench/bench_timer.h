@@ -1,4 +1,5 @@
-/* bench_timer.h - for benchmark programs: time, medians, memory in huge pages, the shapes of linears. */
+/* bench_timer.h - for benchmark programs: time, medians, memory in huge pages, the shapes of
+ * linears. */
 #ifndef ACCEL_TESTS_BENCH_H
 #define ACCEL_TESTS_BENCH_H
 

@@ -1,15 +1,16 @@
-/* cpu_decode_bench.c - attention of one query row over keys in the pages of sessions, as decoding runs it: how fast keys and
- * values stream.
+/* cpu_decode_bench.c - attention of one query row over keys in the pages of sessions, as decoding
+ * runs it: how fast keys and values stream.
  *
- *   cpu_decode_bench [--isa NAME] [--kv fp32|fp16|bf16|int8] [--threads N] [--heads KEY_HEADS] [--group QUERY_HEADS_EACH]
+ *   cpu_decode_bench [--isa NAME] [--kv fp32|fp16|bf16|int8] [--threads N] [--heads KEY_HEADS]
+ *   [--group QUERY_HEADS_EACH]
  *                    [--dim D] [--keys N] [--mib MIB] [--rounds N]
  *
- * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes from memory; key heads
- * over ranges of 1024 keys are shared out to the threads, as cpu_attention.c cuts them.  Beside each figure: the read bandwidth
- * of the same threads over the same pages, measured in the same round, and the rate of the same kernel over one head's keys
- * that stay in the second-level cache, on all threads at once, as they may share a core: the limit of its instructions.  The
- * lower of the two is the bound.
- * Medians over the rounds. */
+ * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes
+ * from memory; key heads over ranges of 1024 keys are shared out to the threads, as cpu_attention.c
+ * cuts them.  Beside each figure: the read bandwidth of the same threads over the same pages,
+ * measured in the same round, and the rate of the same kernel over one head's keys that stay in the
+ * second-level cache, on all threads at once, as they may share a core: the limit of its
+ * instructions.  The lower of the two is the bound.  Medians over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
-/* cpu_encoder_bench.c - times the CPU plugin on whole BERT-shaped encoders with random weights, without the rest of
- * libaccel.
+/* cpu_encoder_bench.c - times the CPU plugin on whole BERT-shaped encoders with random weights,
+ * without the rest of libaccel.
  *
  *   cpu_encoder_bench PLUGIN.so [--threads N] [--seconds S] [WORKLOAD...]
  *
- * Workloads: bert-b1-s32 bert-b1-s128 bert-b8-s128 minilm-b1-s16 minilm-b32-s128 ragged (32 sequences of 5 to 120 tokens).
- * Prints the median and the fastest run, GFLOP/s of the matrix products, their share of what as many cores do in registers
- * alone (fma_peak.h, measured before and after each run; the median of these shares), and the time init took. */
+ * Workloads: bert-b1-s32 bert-b1-s128 bert-b8-s128 minilm-b1-s16 minilm-b32-s128 ragged (32
+ * sequences of 5 to 120 tokens).  Prints the median and the fastest run, GFLOP/s of the matrix
+ * products, their share of what as many cores do in registers alone (fma_peak.h, measured before
+ * and after each run; the median of these shares), and the time init took. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
-/* cpu_gemm_bench.c - the CPU plugin's linear kernels on one core: GFLOP/s, their share of the register-only FMA rate of the
- * same instruction set, and OpenBLAS on the same matrices, in interleaved rounds.
+/* cpu_gemm_bench.c - the CPU plugin's linear kernels on one core: GFLOP/s, their share of the
+ * register-only FMA rate of the same instruction set, and OpenBLAS on the same matrices, in
+ * interleaved rounds.
  *
  *   cpu_gemm_bench [--isa avx512|avx2|scalar] [--rounds N] [--shape M,N,K]
  *
- * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each call.  Medians over the
- * rounds. */
+ * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each
+ * call.  Medians over the rounds. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>

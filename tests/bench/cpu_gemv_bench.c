@@ -1,13 +1,15 @@
-/* cpu_gemv_bench.c - linears of one to sixteen rows, as decoding runs them: how fast coded weights stream, beside what
- * limits them.
+/* cpu_gemv_bench.c - linears of one to sixteen rows, as decoding runs them: how fast coded weights
+ * stream, beside what limits them.
  *
- *   cpu_gemv_bench [--isa NAME] [--format NAME] [--threads 1|2|..] [--rows M] [--shape N,K] [--mib MIB] [--rounds N]
+ *   cpu_gemv_bench [--isa NAME] [--format NAME] [--threads 1|2|..] [--rows M] [--shape N,K] [--mib
+ *   MIB] [--rounds N]
  *
- * Distinct matrices of MIB mebibytes (600) are walked through, so that every byte comes from memory.  Beside each figure:
- * the read bandwidth of the same threads over the same bytes (a loop of vector loads, measured in the same round), and the
- * rate of the same kernel on one panel that stays in the first-level cache, which is the limit of its instructions on a
- * core.  The lower of the two is the bound.  Threads take equal ranges of panels, as cpu_linear.c cuts them.  Medians over the
- * rounds. */
+ * Distinct matrices of MIB mebibytes (600) are walked through, so that every byte comes from
+ * memory.  Beside each figure: the read bandwidth of the same threads over the same bytes (a loop
+ * of vector loads, measured in the same round), and the rate of the same kernel on one panel that
+ * stays in the first-level cache, which is the limit of its instructions on a core.  The lower of
+ * the two is the bound.  Threads take equal ranges of panels, as cpu_linear.c cuts them.  Medians
+ * over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

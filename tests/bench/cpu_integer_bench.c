@@ -1,10 +1,11 @@
-/* cpu_integer_bench.c - linears over int8 and four-bit weights on one core, of many rows: multiply-adds of codes a second,
- * and their share of the rate of the same instructions on registers alone, in interleaved rounds; the conversion of x apart.
+/* cpu_integer_bench.c - linears over int8 and four-bit weights on one core, of many rows:
+ * multiply-adds of codes a second, and their share of the rate of the same instructions on
+ * registers alone, in interleaved rounds; the conversion of x apart.
  *
  *   cpu_integer_bench [--isa NAME] [--rounds N] [--shape M,N,K] [--format int8|int4|uint4|mx|nv]
  *
- * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each call.  Medians over the
- * rounds. */
+ * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each
+ * call.  Medians over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

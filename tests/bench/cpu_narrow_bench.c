@@ -1,11 +1,12 @@
-/* cpu_narrow_bench.c - the CPU plugin's linear kernels over bf16, fp16 and fp8 weights on one core, beside the fp32 kernel
- * on the same matrices, in interleaved rounds: GFLOP/s and their share of the register-only FMA rate, bytes of weights a
- * second and their share of what the core reads from memory.
+/* cpu_narrow_bench.c - the CPU plugin's linear kernels over bf16, fp16 and fp8 weights on one core,
+ * beside the fp32 kernel on the same matrices, in interleaved rounds: GFLOP/s and their share of
+ * the register-only FMA rate, bytes of weights a second and their share of what the core reads from
+ * memory.
  *
  *   cpu_narrow_bench [--isa NAME] [--rounds N] [--layout bf16|fp16|e4m3|e5m2] [--shape M,N,K]
  *
- * Weights are walked through as a model does: as many copies as make 192 MiB, a different one each call.  Medians over the
- * rounds. */
+ * Weights are walked through as a model does: as many copies as make 192 MiB, a different one each
+ * call.  Medians over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

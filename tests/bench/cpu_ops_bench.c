@@ -1,5 +1,6 @@
-/* cpu_ops_bench.c - the ops of ops_cases.txt on the CPU plugin: each instruction set of this machine against the kit's
- * scalar kernels (the reference plugin), whole launches through the plugin's handler.
+/* cpu_ops_bench.c - the ops of ops_cases.txt on the CPU plugin: each instruction set of this
+ * machine against the kit's scalar kernels (the reference plugin), whole launches through the
+ * plugin's handler.
  *
  *   cpu_ops_bench CASES PLUGIN.so REFERENCE.so [--threads N] [--seconds S] [--no-scalar] [CASE...]   table; a CASE is a
  * prefix cpu_ops_bench CASES PLUGIN.so --serve --threads N    reads "CASE SECONDS" lines, answers "median_ms" (ops_peers.py)

@@ -1,6 +1,6 @@
-/* cpu_rows_bench.c - every kernel of cpu_kernels.def but the linear ones (cpu_gemm_bench), on one core:
- * nanoseconds per element on each instruction set of this machine, and how many times faster than
- * the plain C kernel.  Interleaved rounds, medians.
+/* cpu_rows_bench.c - every kernel of cpu_kernels.def but the linear ones (cpu_gemm_bench), on one
+ * core: nanoseconds per element on each instruction set of this machine, and how many times faster
+ * than the plain C kernel.  Interleaved rounds, medians.
  */
 #include <stdio.h>
 #include <stdlib.h>

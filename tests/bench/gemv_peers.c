@@ -1,12 +1,15 @@
-/* gemv_peers.c - products of one row with weights streamed from memory, beside ggml's on the same shapes in the same run.
+/* gemv_peers.c - products of one row with weights streamed from memory, beside ggml's on the same
+ * shapes in the same run.
  *
  *   gemv_peers [--ggml LIBGGML-CPU.SO] [--threads 1,2] [--rounds N] [--shape N,K] [--format NAME]
  *
- * The shapes are those of a 1.1B LLaMA.  Every format's matrices are distinct copies of MEGABYTES in all, read once a round,
- * one product after the other, x converted for each as a model does.  Prints, as medians over interleaved rounds: bytes of
- * weights a second, their share of what plain loops read on as many threads at that time, the same with weights that stay in
- * L2 (what the kernel's instructions allow: one thread), weights a second, and how that compares with ggml's type.
- * "repacked": ggml's weights in the interleaved layout that it makes of some types when a model is loaded. */
+ * The shapes are those of a 1.1B LLaMA.  Every format's matrices are distinct copies of MEGABYTES
+ * in all, read once a round, one product after the other, x converted for each as a model does.
+ * Prints, as medians over interleaved rounds: bytes of weights a second, their share of what plain
+ * loops read on as many threads at that time, the same with weights that stay in L2 (what the
+ * kernel's instructions allow: one thread), weights a second, and how that compares with ggml's
+ * type.  "repacked": ggml's weights in the interleaved layout that it makes of some types when a
+ * model is loaded. */
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,16 +1,18 @@
-/* gpu_gemm_bench.c - linears of a plugin's device beside OpenBLAS on the host's cores, CLBlast on the same OpenCL device and
- * ggml's Vulkan backend, in interleaved rounds.
+/* gpu_gemm_bench.c - linears of a plugin's device beside OpenBLAS on the host's cores, CLBlast on
+ * the same OpenCL device and ggml's Vulkan backend, in interleaved rounds.
  *
- *   gpu_gemm_bench PLUGIN.so [--device I] [--m 1,8,128,512] [--shapes bert|llama|all] [--shape N,K] [--format NAME]
+ *   gpu_gemm_bench PLUGIN.so [--device I] [--m 1,8,128,512] [--shapes bert|llama|all] [--shape N,K]
+ *   [--format NAME]
  *                  [--rounds N] [--gflop G] [--threads N] [--cpu-time] [--clblast] [--ggml LIBGGML-VULKAN.so]
  *
- * A run is one call of the plugin for a program of many linears, each with weights of its own (copies of 48 MiB in all,
- * fewer where G GFLOP are reached before), each adding to the result of the one before; its time has the copies of x to the
- * device and of the last result back in it.  OpenBLAS (fp32 whatever the format; sgemv for one row) and CLBlast walk through
- * as many copies without adding, ggml has the same products in one graph with the nearest of its types (int8 Q8_0, int4
- * Q4_0). Prints medians over the rounds: GFLOP/s, and ratios of times taken in the same round.  "error": the largest
- * difference of 64 elements of the last result from the same sums in double, as a share of their root mean square; each
- * peer's beside its rate. */
+ * A run is one call of the plugin for a program of many linears, each with weights of its own
+ * (copies of 48 MiB in all, fewer where G GFLOP are reached before), each adding to the result of
+ * the one before; its time has the copies of x to the device and of the last result back in it.
+ * OpenBLAS (fp32 whatever the format; sgemv for one row) and CLBlast walk through as many copies
+ * without adding, ggml has the same products in one graph with the nearest of its types (int8 Q8_0,
+ * int4 Q4_0). Prints medians over the rounds: GFLOP/s, and ratios of times taken in the same
+ * round.  "error": the largest difference of 64 elements of the last result from the same sums in
+ * double, as a share of their root mean square; each peer's beside its rate. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>

@@ -1,11 +1,13 @@
-/* llama_rates.c - llama.cpp's rates of prompts and of decoding, in the words of `accel bench --task generate --json -`.
+/* llama_rates.c - llama.cpp's rates of prompts and of decoding, in the words of `accel bench --task
+ * generate --json -`.
  *
- *   cc -O2 -I LLAMA/include -I LLAMA/ggml/include llama_rates.c -L BUILD/bin -lllama -lggml -lggml-base -o llama_rates
- *   llama_rates MODEL.gguf --threads N [--seq 128] [--new 17] [--batch 1] [--iters 3]
- *   llama_rates quantize FROM.gguf TO.gguf Q4_0|Q4_K_M|Q8_0|F32
+ *   cc -O2 -I LLAMA/include -I LLAMA/ggml/include llama_rates.c -L BUILD/bin -lllama -lggml
+ *   -lggml-base -o llama_rates llama_rates MODEL.gguf --threads N [--seq 128] [--new 17] [--batch
+ *   1] [--iters 3] llama_rates quantize FROM.gguf TO.gguf Q4_0|Q4_K_M|Q8_0|F32
  *
- * Not part of the build, which knows nothing of llama.cpp.  `batch` sequences of `seq` tokens are fed (logits of each one's
- * last), then one token each, new - 1 times; ids are the same seeded ones in every run.  Medians over the iterations. */
+ * Not part of the build, which knows nothing of llama.cpp.  `batch` sequences of `seq` tokens are
+ * fed (logits of each one's last), then one token each, new - 1 times; ids are the same seeded ones
+ * in every run.  Medians over the iterations. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,12 @@
-/* make_checkpoint.c - writes a checkpoint of random bf16 weights for a config.json: to measure and test models of any size.
+/* make_checkpoint.c - writes a checkpoint of random bf16 weights for a config.json: to measure and
+ * test models of any size.
  *
  *   make_checkpoint DIRECTORY [SEED]     DIRECTORY has config.json; DIRECTORY/model.safetensors is written
  *
- * Values are those of `accel ... --random-weights --seed SEED` (default 0), rounded to bf16.  The file is written tensor by tensor, in pieces of 4 MiB, is
- * never sparse, and is dropped from the page cache behind the writer.  Weights that are derived from several tensors (weight_norm, folded batch norm) are
- * refused.
+ * Values are those of `accel ... --random-weights --seed SEED` (default 0), rounded to bf16.  The
+ * file is written tensor by tensor, in pieces of 4 MiB, is never sparse, and is dropped from the
+ * page cache behind the writer.  Weights that are derived from several tensors (weight_norm, folded
+ * batch norm) are refused.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,11 +1,13 @@
-/* pool_bench.c - what the thread pool costs: one fork and join, a whole encoder's parallel calls, two callers at once, idle.
+/* pool_bench.c - what the thread pool costs: one fork and join, a whole encoder's parallel calls,
+ * two callers at once, idle.
  *
  *   pool_bench PLUGIN.so [--threads N] [--seconds S] [--mode latency|throughput]
  *
- * fork/join: a call over `threads` tasks of 0, 1, 2, 5 and 20 microseconds; the overhead is what it takes beyond one task.
- * walk: runs of MiniLM-shaped encoders with random weights; parallel calls of a run, and the caller's waiting for others
- * after its own last task (join) and the delay until the first other thread begins (start), as shares of the run. callers:
- * two application threads with an endpoint each, at once and one after the other, runs per second. */
+ * fork/join: a call over `threads` tasks of 0, 1, 2, 5 and 20 microseconds; the overhead is what it
+ * takes beyond one task.  walk: runs of MiniLM-shaped encoders with random weights; parallel calls
+ * of a run, and the caller's waiting for others after its own last task (join) and the delay until
+ * the first other thread begins (start), as shares of the run. callers: two application threads
+ * with an endpoint each, at once and one after the other, runs per second. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

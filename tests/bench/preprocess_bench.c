@@ -2,9 +2,10 @@
  *
  *   preprocess_bench DIRECTORY FILE [SECONDS [VALUES]]
  *
- * DIRECTORY has a preprocessor_config.json; FILE is a picture, or a sound when it ends in .wav, .flac, .mp3 or .ogg.  Prints
- * one line of JSON: medians in ms of the file to samples or pixels (`read`), from there to the tensor (`process`), and their
- * sum.  VALUES: the tensor's values are written there, fp32, for preprocess_peers.py to compare.
+ * DIRECTORY has a preprocessor_config.json; FILE is a picture, or a sound when it ends in .wav,
+ * .flac, .mp3 or .ogg.  Prints one line of JSON: medians in ms of the file to samples or pixels
+ * (`read`), from there to the tensor (`process`), and their sum.  VALUES: the tensor's values are
+ * written there, fp32, for preprocess_peers.py to compare.
  */
 #include <stdio.h>
 #include <stdlib.h>

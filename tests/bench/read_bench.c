@@ -2,9 +2,10 @@
  *
  *   read_bench FILE [MIB [ROUNDS]]     the first MIB of the file (default 1024) in each way, ROUNDS times (default 5)
  *
- * Every round goes through all ways, one after the other and beginning with another each time: raw pread (O_DIRECT) of 1, 2 and 4 threads, io_uring by raw
- * system calls, and the library's reader of ranges with its checks.  Prints for each the median, least and most GB/s and
- * the processor time in percent of one core.
+ * Every round goes through all ways, one after the other and beginning with another each time: raw
+ * pread (O_DIRECT) of 1, 2 and 4 threads, io_uring by raw system calls, and the library's reader of
+ * ranges with its checks.  Prints for each the median, least and most GB/s and the processor time
+ * in percent of one core.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  *   tokenizer_bench TOKENIZER.json TEXTS.json [SECONDS]     TEXTS.json: array of strings; SECONDS of repeated passes
  * (default 2)
  *
- * Prints one line of JSON: the median over passes of bytes a second, and a checksum of all ids that tokenizer_peers.py
- * compares with the `tokenizers` package's.
+ * Prints one line of JSON: the median over passes of bytes a second, and a checksum of all ids that
+ * tokenizer_peers.py compares with the `tokenizers` package's.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,15 +1,17 @@
 /* conformance.c - holds a backend to the op set.
  *
- *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N] [--precision P,P] [--filter
+ *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N]
+ *   [--precision P,P] [--filter
  * GLOB] [--seed N]
  *               [--threads N] [--mode run|list] [--verbose]
  *
- * Every golden case and every random case runs at every asked precision (default fp32).  At fp32 goldens are compared with
- * PyTorch's numbers; random cases and other precisions with the reference plugin given the same weights.  The list file
- * names the cases a backend is excused from, one a line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching
- * "case@precision".  A case that supports answers NO for and that no line excuses fails; an excused one that would pass
- * fails too, so that the list stays true. A plugin that is not usable here is skipped with its reason (exit code 77).  Exit
- * code 0: nothing failed.
+ * Every golden case and every random case runs at every asked precision (default fp32).  At fp32
+ * goldens are compared with PyTorch's numbers; random cases and other precisions with the reference
+ * plugin given the same weights.  The list file names the cases a backend is excused from, one a
+ * line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that
+ * supports answers NO for and that no line excuses fails; an excused one that would pass fails too,
+ * so that the list stays true. A plugin that is not usable here is skipped with its reason (exit
+ * code 77).  Exit code 0: nothing failed.
  */
 #include <fnmatch.h>
 #include <stdio.h>

@@ -59,8 +59,8 @@ typedef struct conf_cases {
 } conf_cases;
 void conf_cases_free(conf_cases *cases);
 
-/* conformance_cases.c: goldens of a directory; conformance_random.c: seeded cases with the shapes of real models.  Return
- * an error text or NULL. */
+/* conformance_cases.c: goldens of a directory; conformance_random.c: seeded cases with the shapes
+ * of real models.  Return an error text or NULL. */
 const char *conf_load(const char *directory, conf_cases *out);
 const char *conf_random(uint64_t seed, conf_cases *out);
 conf_case *conf_add(conf_cases *cases, const char *name, const char *op);
@@ -78,7 +78,8 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
                              conf_plugin *out); /* reason why not, or NULL */
 void conf_plugin_close(conf_plugin *plugin);
 
-/* conformance_precision.c: the formats a precision gives the weights of a program, and weights in them. */
+/* conformance_precision.c: the formats a precision gives the weights of a program, and weights in
+ * them. */
 typedef struct conf_weights {
   uint32_t n;
   accel_plugin_format *format;

@@ -1,5 +1,5 @@
-/* conformance_plugin.c - loading a plugin by path, and the services it is lent: a real thread pool, so that
- * kernels meet their races here. */
+/* conformance_plugin.c - loading a plugin by path, and the services it is lent: a real thread pool,
+ * so that kernels meet their races here. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

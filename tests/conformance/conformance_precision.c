@@ -1,5 +1,5 @@
-/* conformance_precision.c - the weight formats of each precision (formats.def), and fp32 weights put
- * into them. */
+/* conformance_precision.c - the weight formats of each precision (formats.def), and fp32 weights
+ * put into them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

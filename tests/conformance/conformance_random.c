@@ -1,5 +1,5 @@
-/* conformance_random.c - seeded cases: shapes of real models and awkward ones around them.  What is right is
- * what the reference plugin computes. */
+/* conformance_random.c - seeded cases: shapes of real models and awkward ones around them.  What is
+ * right is what the reference plugin computes. */
 #include <stdio.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  * The first byte chooses.  Even: what follows is a file as it is, of which everything that is
  * accepted can be read to the last byte, and be written where it is missing.  Odd: a whole entry is
- * written, and what follows are changes to it, six bytes each (offset, and two bytes for there): every
- * segment is read as it was written, or missing, and can be written again.
+ * written, and what follows are changes to it, six bytes each (offset, and two bytes for there):
+ * every segment is read as it was written, or missing, and can be written again.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* device_parts_fuzz.c - the spelling of a placement over several devices: whatever the bytes, parts that
- * follow one another without gaps and lie inside of the text, or a refusal with a message. */
+/* device_parts_fuzz.c - the spelling of a placement over several devices: whatever the bytes, parts
+ * that follow one another without gaps and lie inside of the text, or a refusal with a message. */
 #include <stdint.h>
 #include <stdlib.h>
 

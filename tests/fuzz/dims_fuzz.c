@@ -1,5 +1,5 @@
-/* dims_fuzz.c - random dim expressions: evaluated, bound to random shapes and solved; what binds must
- * evaluate to the shapes given. */
+/* dims_fuzz.c - random dim expressions: evaluated, bound to random shapes and solved; what binds
+ * must evaluate to the shapes given. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

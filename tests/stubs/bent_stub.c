@@ -1,8 +1,8 @@
 /* bent_stub.c - a card with one wrong kernel, for tests: the reference plugin (STUB_BENT_PATH names
  * its file) behind a name of its own, whose result for the entry STUB_BENT ("attention.plain", or
- * "init" to fail there) is off by a little in one element.  STUB_CRASH and STUB_HANG name precisions
- * ("fp16") at which a model, which the self-test is not, ends the process by SIGSEGV or never
- * returns. */
+ * "init" to fail there) is off by a little in one element.  STUB_CRASH and STUB_HANG name
+ * precisions ("fp16") at which a model, which the self-test is not, ends the process by SIGSEGV or
+ * never returns. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>

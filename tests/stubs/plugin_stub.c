@@ -8,8 +8,9 @@
  * reason STUB_LIAR     claims a device and computes wrong      STUB_FAKER   computes nothing: leaves the outputs as they are
  *   STUB_LATE     crashes in init
  *
- * With STUB_ENVIRONMENT="NAME" the devices come from that variable: "type;id;name;arch;unusable" joined by '|', type one of
- * cpu, discrete, integrated, software, other.  Unset: no devices ("cpu": one).
+ * With STUB_ENVIRONMENT="NAME" the devices come from that variable: "type;id;name;arch;unusable"
+ * joined by '|', type one of cpu, discrete, integrated, software, other.  Unset: no devices ("cpu":
+ * one).
  */
 #include <math.h>
 #include <signal.h>

@@ -366,8 +366,8 @@ static void chains_reuse_one_block(void **state) {
   accel__program_free(&p);
 }
 
-/* y = x + c and the constant itself as an output: c goes to the device when the endpoint opens, x with
- * every run; the constant's buffer goes back when it closes. */
+/* y = x + c and the constant itself as an output: c goes to the device when the endpoint opens, x
+ * with every run; the constant's buffer goes back when it closes. */
 static void constants_are_uploaded_once(void **state) {
   static const float c[4] = {10, 20, 30, 40};
   (void)state;

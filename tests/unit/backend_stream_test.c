@@ -1,5 +1,6 @@
-/* backend_stream_test.c - weights that do not all stay in memory: which segments stay, and the order in
- * which the others are posted ahead, given up and read again, over a host that only keeps book. */
+/* backend_stream_test.c - weights that do not all stay in memory: which segments stay, and the
+ * order in which the others are posted ahead, given up and read again, over a host that only keeps
+ * book. */
 #include <stdio.h>
 
 #include "backend_helper.h"

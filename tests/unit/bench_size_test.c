@@ -137,7 +137,8 @@ static void matrix(void **state) {
   bench_db_close(&db);
 }
 
-/* What accel report asks: every run, the ops of one, changes between builds, goldens that regressed. */
+/* What accel report asks: every run, the ops of one, changes between builds, goldens that
+ * regressed. */
 static void report(void **state) {
   (void)state;
   char message[512];

@@ -1,5 +1,5 @@
-/* bench_stats_test.c - the rank test, the interval of a ratio and the correction for many tests, beside
- * scipy's numbers (tests/goldens/make_rank_goldens.py). */
+/* bench_stats_test.c - the rank test, the interval of a ratio and the correction for many tests,
+ * beside scipy's numbers (tests/goldens/make_rank_goldens.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

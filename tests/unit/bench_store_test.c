@@ -1,4 +1,5 @@
-/* bench_store_test.c - the database of what was measured with two writers at once, and with writers that are killed. */
+/* bench_store_test.c - the database of what was measured with two writers at once, and with writers
+ * that are killed. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -102,9 +103,9 @@ static int64_t now_ns(void) {
   return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* SIGKILL while it writes: every row that is there is whole, and the next writer goes on.  The kills
- * come at eight moments of the time that one result takes here; the last one waits until its writer
- * has stored something. */
+/* SIGKILL while it writes: every row that is there is whole, and the next writer goes on.  The
+ * kills come at eight moments of the time that one result takes here; the last one waits until its
+ * writer has stored something. */
 static void killed_writers(void **state) {
   (void)state;
   enum { SAMPLES = 3000, KILLS = 8 };

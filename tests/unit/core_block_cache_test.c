@@ -1,5 +1,5 @@
-/* core_block_cache_test.c - large blocks are given out again, as zeros where zeros are asked for, and not
- * without limit. */
+/* core_block_cache_test.c - large blocks are given out again, as zeros where zeros are asked for,
+ * and not without limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

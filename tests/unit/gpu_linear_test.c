@@ -1,5 +1,5 @@
-/* gpu_linear_test.c - linear layers of the GPU plugins over an API that only notes which kernels are
- * dispatched: those that read the same x run in one launch, and x is narrowed for them once. */
+/* gpu_linear_test.c - linear layers of the GPU plugins over an API that only notes which kernels
+ * are dispatched: those that read the same x run in one launch, and x is narrowed for them once. */
 #include "backend_helper.h"
 #include "gpu/gpu_layer.h"
 

@@ -1,5 +1,5 @@
-/* models_packed_test.c - what the CPU plugin keeps in the cache: linears, experts and convolutions of
- * coded precisions are quantised by the first load alone; a killed writer's part is continued, a
+/* models_packed_test.c - what the CPU plugin keeps in the cache: linears, experts and convolutions
+ * of coded precisions are quantised by the first load alone; a killed writer's part is continued, a
  * damaged segment costs itself; outputs are the same bytes. */
 #include "dispatch/endpoint.h"
 #include "models/model_build.h"

@@ -1,5 +1,5 @@
-/* program_cut_test.c - programs cut between stages: what goes where, odd programs, and every program of
- * the fixtures cut everywhere. */
+/* program_cut_test.c - programs cut between stages: what goes where, odd programs, and every
+ * program of the fixtures cut everywhere. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -242,8 +242,8 @@ static void test_refused(void **state) {
 
 /* ---- programs of models ---- */
 
-/* What holds of every cut: parts are valid, each node that an entry needs is in one of them, and what
- * a part reads an earlier one gives. */
+/* What holds of every cut: parts are valid, each node that an entry needs is in one of them, and
+ * what a part reads an earlier one gives. */
 static void check_parts(const accel_plugin_program *p, const accel__part *part, uint32_t n) {
   uint32_t *seen = calloc(p->n_node + 1u, sizeof *seen);
   uint8_t *given = malloc(p->n_tensor + 1u);

@@ -1,5 +1,5 @@
-/* shared_dims_test.c - arithmetic of dims: overflow, floor and ceiling division, one unknown solved,
- * shapes bound, and the runs of an endpoint that size their outputs by it. */
+/* shared_dims_test.c - arithmetic of dims: overflow, floor and ceiling division, one unknown
+ * solved, shapes bound, and the runs of an endpoint that size their outputs by it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

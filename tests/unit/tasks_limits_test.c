@@ -95,8 +95,8 @@ static void check_requests(accel *limited, accel *free_ctx, const char *device,
   accel_cleanup(&ep);
 }
 
-/* Three of five requests need a second page: where there is not memory for all of them, some wait for
- * others and none fails, unless there is no memory for two pages. */
+/* Three of five requests need a second page: where there is not memory for all of them, some wait
+ * for others and none fails, unless there is no memory for two pages. */
 static void test_full_cache(void **state) {
   static const char *const devices[] = {"reference", "cpu"};
   static const int32_t tokens[REQUESTS] = {20, 500, 30, 500, 490};

@@ -1,5 +1,6 @@
-/* tasks_streaming_test.c - several threads on one streaming endpoint: runs take turns, each gets the
- * bytes that the endpoint in memory gives; also while it is trimmed and asked for its counters. */
+/* tasks_streaming_test.c - several threads on one streaming endpoint: runs take turns, each gets
+ * the bytes that the endpoint in memory gives; also while it is trimmed and asked for its
+ * counters. */
 #include <pthread.h>
 #include <stdlib.h>
 

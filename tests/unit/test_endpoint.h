@@ -1,5 +1,5 @@
-/* test_endpoint.h - what the tests of the public interface share: contexts on the plugins just built,
- * inputs, comparisons. */
+/* test_endpoint.h - what the tests of the public interface share: contexts on the plugins just
+ * built, inputs, comparisons. */
 #ifndef ACCEL_TESTS_UNIT_ENDPOINT_H
 #define ACCEL_TESTS_UNIT_ENDPOINT_H
 

@@ -59,8 +59,8 @@ static uint64_t status_kib(const char *key) {
 }
 
 typedef enum way { MAPPED, READ, LIMITED, ROOMY } way;
-/* of address space, above what a fresh process has: too little for the 200 MiB of the checkpoint, and
- * enough, but not for the weights as well */
+/* of address space, above what a fresh process has: too little for the 200 MiB of the checkpoint,
+ * and enough, but not for the weights as well */
 enum { LIMIT_MIB = 100, ROOMY_MIB = 300 };
 
 /* From now on this process may take so much more; false: the system refuses. */

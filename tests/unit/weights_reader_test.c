@@ -1,5 +1,6 @@
-/* weights_reader_test.c - the reader of ranges: the bytes of read(2) at every offset and size, direct
- * and through the page cache, from several threads; and files that change, end, or cannot be read. */
+/* weights_reader_test.c - the reader of ranges: the bytes of read(2) at every offset and size,
+ * direct and through the page cache, from several threads; and files that change, end, or cannot be
+ * read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -100,8 +100,8 @@ static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugi
     fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
 }
 
-/* Where a checkpoint is read and not mapped: the same weights in memory of their own, and failures of
- * any thread in full. */
+/* Where a checkpoint is read and not mapped: the same weights in memory of their own, and failures
+ * of any thread in full. */
 static void read_and_not_mapped(void **state) {
   (void)state;
   enum { N = 1024 };

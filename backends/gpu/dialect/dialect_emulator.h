@@ -1,5 +1,6 @@
-/* dialect_emulator.h - the dialect's words in C++ for the emulator of hip/: every access is checked, every barrier knows its line.
- * The classes and functions behind the words come with the unit (hip/hip_emulated.h). */
+/* dialect_emulator.h - the dialect's words in C++ for the emulator of hip/: every access is
+ * checked, every barrier knows its line.  The classes and functions behind the words come with the
+ * unit (hip/hip_emulated.h). */
 #define GPU_EMULATOR 1
 #define P(n)         params.n
 #define AT(n, i)     n.at(i, __FILE__, __LINE__)

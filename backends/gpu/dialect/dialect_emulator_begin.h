@@ -1,4 +1,5 @@
-/* dialect_emulator_begin.h - from the lists to a function that runs one lane, and the entry of the emulator's table. */
+/* dialect_emulator_begin.h - from the lists to a function that runs one lane, and the entry of the
+ * emulator's table. */
 #define GPU_IN(i, T, n)       const buffer<const T> n(buffer_[i], #n);
 #define GPU_OUT(i, T, n)      const buffer<T> n(buffer_[i], #n);
 #define GPU_COUNT(i, T, n)    +1

@@ -1,5 +1,6 @@
-/* dialect_group.h - reductions over a workgroup: by halving, in one order whatever the wave, or (-DSUB_GROUPS, the kernels *_sub of gpu_kernels.def)
- * by the device's own sums over its sub-groups, whose results every lane then joins in order. */
+/* dialect_group.h - reductions over a workgroup: by halving, in one order whatever the wave, or
+ * (-DSUB_GROUPS, the kernels *_sub of gpu_kernels.def) by the device's own sums over its
+ * sub-groups, whose results every lane then joins in order. */
 #ifndef GPU_DIALECT_GROUP_H
 #define GPU_DIALECT_GROUP_H
 

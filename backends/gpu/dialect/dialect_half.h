@@ -1,5 +1,6 @@
-/* dialect_half.h - fp16 and bf16 from and to words, by integer arithmetic: exact on every device, with or without fp16 of its own.
- * An API whose language has the conversion defines GPU_HAS_HALF and these words itself. */
+/* dialect_half.h - fp16 and bf16 from and to words, by integer arithmetic: exact on every device,
+ * with or without fp16 of its own.  An API whose language has the conversion defines GPU_HAS_HALF
+ * and these words itself. */
 #ifndef GPU_DIALECT_HALF_H
 #define GPU_DIALECT_HALF_H
 
@@ -7,7 +8,8 @@
 #define BF16_HI(u) AS_FLOAT((u) & 0xffff0000u)
 
 #ifndef GPU_HAS_HALF
-/* Exponents move by 112; numbers below the normal ones are 2^-24 times their bits; infinities and NaN stay. */
+/* Exponents move by 112; numbers below the normal ones are 2^-24 times their bits; infinities and
+ * NaN stay. */
 FUNCTION float gpu_half(uint h) {
   uint sign = (h & 0x8000u) << 16, magnitude = h & 0x7fffu;
   float tiny = FLOAT(magnitude) * 5.9604644775390625e-8f;

@@ -1,4 +1,5 @@
-/* dialect_hip.h - the dialect's words in HIP and CUDA C++.  What differs between the two comes with the unit (hip/hip_prelude.h). */
+/* dialect_hip.h - the dialect's words in HIP and CUDA C++.  What differs between the two comes with
+ * the unit (hip/hip_prelude.h). */
 #define GPU_HIP      1
 #define P(n)         params.n
 #define AT(n, i)     n[i]

@@ -1,4 +1,5 @@
-/* dialect_hip_begin.h - from the lists to the kernel's head: addresses of the bindings, then the parameters as one struct. */
+/* dialect_hip_begin.h - from the lists to the kernel's head: addresses of the bindings, then the
+ * parameters as one struct. */
 #define GPU_IN(i, T, n)     const T *__restrict__ n,
 #define GPU_OVER(i, T, n)   const T *n,
 #define GPU_OUT(i, T, n)    T *n,

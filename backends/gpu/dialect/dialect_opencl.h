@@ -29,7 +29,8 @@
 #define SUB_GROUP       ((int)get_sub_group_id())
 #define SUB_GROUPS_HERE ((int)get_num_sub_groups())
 #include "dialect_half.h"
-/* ocl_half and ocl_to_half: the functions of half.h, or the device's own fp16 (opencl/ocl_program.c). */
+/* ocl_half and ocl_to_half: the functions of half.h, or the device's own fp16
+ * (opencl/ocl_program.c). */
 #undef HALF_LO
 #undef HALF_HI
 #undef PACK_HALF

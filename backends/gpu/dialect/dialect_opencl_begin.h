@@ -1,5 +1,5 @@
-/* dialect_opencl_begin.h - from the lists to the kernel's head: every buffer comes with the element it begins at, as OpenCL 1.2 binds
- * whole allocations. */
+/* dialect_opencl_begin.h - from the lists to the kernel's head: every buffer comes with the element
+ * it begins at, as OpenCL 1.2 binds whole allocations. */
 #define GPU_IN(i, T, n) global const T *restrict base_##n, int at_##n,
 #define GPU_OVER(i, T, n) global const T *base_##n, int at_##n,
 #define GPU_OUT(i, T, n) global T *base_##n, int at_##n,

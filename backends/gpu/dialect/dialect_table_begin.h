@@ -1,4 +1,5 @@
-/* dialect_table_begin.h - what the host has to know of a kernel, read by embed.cmake: the lists counted, and the names of parameters. */
+/* dialect_table_begin.h - what the host has to know of a kernel, read by embed.cmake: the lists
+ * counted, and the names of parameters. */
 #define GPU_COUNT(i, T, n) +1
 #define GPU_WORD(n) +4
 #define GPU_INT(n) (i n)

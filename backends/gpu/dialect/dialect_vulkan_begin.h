@@ -1,5 +1,5 @@
-/* dialect_vulkan_begin.h - from the lists to GLSL's globals.  Push constants: the element at which each buffer begins in its aligned
- * range, then the parameters. */
+/* dialect_vulkan_begin.h - from the lists to GLSL's globals.  Push constants: the element at which
+ * each buffer begins in its aligned range, then the parameters. */
 #define GPU_IN(i, T, n) \
   layout(set = 0, binding = i) restrict readonly buffer buffer_##n { T n[]; };
 #define GPU_OVER(i, T, n) \

@@ -1,8 +1,9 @@
-/* codes.h - what products of codes share: y = act((x . w^T) * xf[row] * wf[column] + bias) + residual, where x and w are signed bytes, four
- * to a word, and their sums whole numbers: the same in every order, so that all of these kernels give the same numbers.
- * The kernel has the buffers and parameters of CODES_BUFFERS and CODES_PARAMS, all of them the same list; only products of halves read segment.
- * flags: 1 bias, 2 residual.  scale: wf as words, one for
- * P(group_n) rows of the whole matrix; y_first: the first of the part's rows in it. */
+/* codes.h - what products of codes share: y = act((x . w^T) * xf[row] * wf[column] + bias) +
+ * residual, where x and w are signed bytes, four to a word, and their sums whole numbers: the same
+ * in every order, so that all of these kernels give the same numbers.  The kernel has the buffers
+ * and parameters of CODES_BUFFERS and CODES_PARAMS, all of them the same list; only products of
+ * halves read segment.  flags: 1 bias, 2 residual.  scale: wf as words, one for P(group_n) rows of
+ * the whole matrix; y_first: the first of the part's rows in it. */
 #ifndef GPU_CODES_H
 #define GPU_CODES_H
 #include "dot.h"

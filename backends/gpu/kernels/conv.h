@@ -1,9 +1,10 @@
 /* conv.h - what conv_tile.k and conv_direct.k share: where a point of the result reads and writes.
  *
- * As a matrix product: result (o, p) = sum over k of w[o, k] * value(p, k), k over the channels of o's group and the taps of the window.
- * Planes: x[B,C,h,w], y[B,O,oh,ow], a point is a pixel of an image.  Rows (-DROWS): x[T,C], y[T,O], a point is a row; rows outside
- * its item are `carried` (the last P(before) of the runs before) or zeros.
- * flags: 1 bias, 2 residual.  cg, og: channels and outputs of a group. */
+ * As a matrix product: result (o, p) = sum over k of w[o, k] * value(p, k), k over the channels of
+ * o's group and the taps of the window.  Planes: x[B,C,h,w], y[B,O,oh,ow], a point is a pixel of an
+ * image.  Rows (-DROWS): x[T,C], y[T,O], a point is a row; rows outside its item are `carried` (the
+ * last P(before) of the runs before) or zeros.  flags: 1 bias, 2 residual.  cg, og: channels and
+ * outputs of a group. */
 #include "math.h"
 #include "weight.h"
 #ifdef ROWS

@@ -1,5 +1,5 @@
-/* math.h - functions of one number, alike on every API: accurate to a few units in the last place whatever the vendor's own
- * tanh, erf or sine are worth. */
+/* math.h - functions of one number, alike on every API: accurate to a few units in the last place
+ * whatever the vendor's own tanh, erf or sine are worth. */
 #ifndef GPU_MATH_H
 #define GPU_MATH_H
 
@@ -11,8 +11,8 @@ FUNCTION float gpu_tanh(float x) {
   return a < 0.625f ? small : (x < 0.0f ? -large : (x > 0.0f ? large : x));
 }
 
-/* erf by t e^(-x^2 + polynomial(t)), t = 1/(1 + |x|/2): fractional error below 1.2e-7 (Numerical Recipes' erfcc); below 0.5
- * its Maclaurin series. */
+/* erf by t e^(-x^2 + polynomial(t)), t = 1/(1 + |x|/2): fractional error below 1.2e-7 (Numerical
+ * Recipes' erfcc); below 0.5 its Maclaurin series. */
 FUNCTION float gpu_erf(float x) {
   float a = fabs(x), s = x * x;
   float small = 1.1283792f * x * (1.0f + s * (-0.33333333f + s * (0.1f + s * (-0.023809524f + s * (0.0046296296f + s * -0.00075757576f)))));
@@ -32,8 +32,8 @@ FUNCTION float gpu_softplus(float x) {
   return fmax(x, 0.0f) + (e < 0.0001f ? e : log(1.0f + e));
 }
 
-/* sin(x + quarters pi/2).  x is reduced by pi/2 in four parts: exact to float rounding for |x| up to about 1e5, as long as
- * nobody adds the parts up first. */
+/* sin(x + quarters pi/2).  x is reduced by pi/2 in four parts: exact to float rounding for |x| up
+ * to about 1e5, as long as nobody adds the parts up first. */
 FUNCTION float gpu_sin_quarter(float x, int quarters) {
   float k = floor(x * 0.63661977f + 0.5f);
   EXACT float r = MAD(k, -1.5703125f, x);
@@ -50,7 +50,8 @@ FUNCTION float gpu_sin_quarter(float x, int quarters) {
 FUNCTION float gpu_sin(float x) { return gpu_sin_quarter(x, 0); }
 FUNCTION float gpu_cos(float x) { return gpu_sin_quarter(x, 1); }
 
-/* x^y as C's pow: whole exponents up to 64 by multiplication, others by logarithms of |x| with the sign put back. */
+/* x^y as C's pow: whole exponents up to 64 by multiplication, others by logarithms of |x| with the
+ * sign put back. */
 FUNCTION float gpu_pow(float x, float y) {
   float whole = floor(y), a = fabs(x), n = fabs(y);
   bool odd = whole == y && n < 16777216.0f && whole - 2.0f * floor(whole * 0.5f) != 0.0f;
@@ -69,7 +70,8 @@ FUNCTION float gpu_pow(float x, float y) {
   return x < 0.0f ? (odd ? -r : (whole == y || a == INF ? r : AS_FLOAT(0x7fc00000u))) : r;
 }
 
-/* accel_plugin_act and accel_plugin_unary by number (ops.def); alpha and beta as kit_unary takes them. */
+/* accel_plugin_act and accel_plugin_unary by number (ops.def); alpha and beta as kit_unary takes
+ * them. */
 FUNCTION float gpu_unary(int kind, float x, float alpha, float beta) {
   if (kind == 0) return x;
   if (kind == 1) return x < 0.0f ? 0.0f : x;

@@ -1,15 +1,18 @@
-/* matrix_unit.h - 16 x 16 results by a wave's matrix unit, from eight words of 16 rows of x and of 16 rows of w.
+/* matrix_unit.h - 16 x 16 results by a wave's matrix unit, from eight words of 16 rows of x and of
+ * 16 rows of w.
  *
- * -DWAVE=64: AMD's MFMA 16x16x16 (CDNA; fp16, bf16, int8 with K = 16, of int8 two).  Lane l gives row l % 16 and holds of the result column
- * l % 16, rows 4 (l / 16) + 0..3.
- * -DWAVE=32: NVIDIA's mma.sync m16n8k16 (sm_80; of int8 m16n8k32), twice for 16 columns.  Lane l, g = l / 4, t = l % 4, gives words t and
- * t + 4 of rows g and g + 8 and holds rows g and g + 8 of columns 2 t and 2 t + 1, then the same of columns 8 on.
- * -DWAVE=32 -DWMMA: AMD's WMMA 16x16x16 (RDNA3; of int8 twice).  Lane l gives all eight words of row l % 16, lanes 16 on the same ones
- * again, and holds of column l % 16 the rows of l / 16 + 2 i.
- * -DWAVE=32 -DCOOPERATIVE: Vulkan's VK_NV_cooperative_matrix (fp16 16x16x16, int8 16x16x32), whose lanes hold what the driver likes: words
- * and results go through shared memory, where lane l puts or finds four words or eight results of row l / 2.
- * The instruction itself is the unit's (MATRIX_MULTIPLY): the vendor's in hip/hip_prelude.h, the driver's in dialect/vulkan.h, by the documented
- * layouts in hip/hip_emulated.h, which runs the kernels of all four.  A sum of fp32 runs along k by steps of eight words: its numbers depend on
+ * -DWAVE=64: AMD's MFMA 16x16x16 (CDNA; fp16, bf16, int8 with K = 16, of int8 two).  Lane l gives
+ * row l % 16 and holds of the result column l % 16, rows 4 (l / 16) + 0..3.  -DWAVE=32: NVIDIA's
+ * mma.sync m16n8k16 (sm_80; of int8 m16n8k32), twice for 16 columns.  Lane l, g = l / 4, t = l % 4,
+ * gives words t and t + 4 of rows g and g + 8 and holds rows g and g + 8 of columns 2 t and 2 t +
+ * 1, then the same of columns 8 on.  -DWAVE=32 -DWMMA: AMD's WMMA 16x16x16 (RDNA3; of int8 twice).
+ * Lane l gives all eight words of row l % 16, lanes 16 on the same ones again, and holds of column
+ * l % 16 the rows of l / 16 + 2 i.  -DWAVE=32 -DCOOPERATIVE: Vulkan's VK_NV_cooperative_matrix
+ * (fp16 16x16x16, int8 16x16x32), whose lanes hold what the driver likes: words and results go
+ * through shared memory, where lane l puts or finds four words or eight results of row l / 2.  The
+ * instruction itself is the unit's (MATRIX_MULTIPLY): the vendor's in hip/hip_prelude.h, the
+ * driver's in dialect/vulkan.h, by the documented layouts in hip/hip_emulated.h, which runs the
+ * kernels of all four.  A sum of fp32 runs along k by steps of eight words: its numbers depend on
  * the row, the column and where its segments begin, and on nothing else.
  *
  * Words for kernels, where every wave of the group comes to every one of them:
@@ -18,7 +21,8 @@
  *   MATRIX_LOAD_A(a, from, at)     from a shared array, its element `at` on, PITCH words a row; MATRIX_LOAD_B the same
  *   MATRIX_GATHER(a, X, b, W)      from the words X(row, word) and W(row, word), which may be of any memory
  *   MATRIX_EACH(c, PUT)            PUT(row, column, value) for each result of this lane
- *   MATRIX_SHARED(S), MATRIX_STAGE(S)  the shared arrays that EACH and GATHER need, for the kernel's list */
+ *   MATRIX_SHARED(S), MATRIX_STAGE(S)  the shared arrays that EACH and GATHER need, for the kernel's
+ * list */
 #ifndef GPU_MATRIX_UNIT_H
 #define GPU_MATRIX_UNIT_H
 

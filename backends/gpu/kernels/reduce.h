@@ -1,4 +1,5 @@
-/* reduce.h - what the reductions share.  Kinds are accel_plugin_reduce's: 1 sum, 2 mean, 3 max, 4 min, 5 argmax, 6 first, 7 last. */
+/* reduce.h - what the reductions share.  Kinds are accel_plugin_reduce's: 1 sum, 2 mean, 3 max, 4
+ * min, 5 argmax, 6 first, 7 last. */
 #ifndef GPU_REDUCE_H
 #define GPU_REDUCE_H
 

@@ -1,8 +1,10 @@
-/* weight.h - weights in the format they are given in, for a kernel of a store (gpu_kernels.cmake: STORE, STORE_BITS, STORE_CODE).
+/* weight.h - weights in the format they are given in, for a kernel of a store (gpu_kernels.cmake:
+ * STORE, STORE_BITS, STORE_CODE).
  *
- * The kernel has buffers `w` (uint: rows of P(row_words) words) and `scale` (uint: a word or two for each group), and WEIGHT_PARAMS
- * among its parameters (gpu_weight_params of the op layer).  Rows are those of the part that is bound; row_first is its first in
- * the whole matrix.  WEIGHT_PER elements lie in one word and share a scale.
+ * The kernel has buffers `w` (uint: rows of P(row_words) words) and `scale` (uint: a word or two
+ * for each group), and WEIGHT_PARAMS among its parameters (gpu_weight_params of the op layer).
+ * Rows are those of the part that is bound; row_first is its first in the whole matrix.  WEIGHT_PER
+ * elements lie in one word and share a scale.
  */
 #ifndef GPU_WEIGHT_H
 #define GPU_WEIGHT_H
@@ -11,7 +13,8 @@
 
 #define WEIGHT_PER (32 / STORE_BITS)
 
-/* One function for each store that has no case in gpu_code: the number of a code, before zero and scale. */
+/* One function for each store that has no case in gpu_code: the number of a code, before zero and
+ * scale. */
 /* e4m3: exponents move by 120; below the normal numbers steps of 2^-9; 0x7f is NaN. */
 FUNCTION float gpu_e4m3(uint c) {
   uint m = c & 0x7fu;
@@ -48,8 +51,8 @@ FUNCTION float gpu_code(uint word, int j) {
 #endif
 }
 
-/* Sets the floats s and z of the group of (row, column k), or of group `g` = WEIGHT_GROUP(row) + k / group_k: an element is
- * (code - z) * s. */
+/* Sets the floats s and z of the group of (row, column k), or of group `g` = WEIGHT_GROUP(row) + k
+ * / group_k: an element is (code - z) * s. */
 #if STORE <= 2
 #define WEIGHT_GROUP(row) 0
 #define WEIGHT_SCALE_OF(g, s, z)

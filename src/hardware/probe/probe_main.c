@@ -1,11 +1,13 @@
-/* probe_main.c - accel-probe: asks vendor libraries and plugins what they have, in a process that may crash.
+/* probe_main.c - accel-probe: asks vendor libraries and plugins what they have, in a process that
+ * may crash.
  *
  *   accel-probe vendor hip|hsa|cuda|opencl|vulkan|openvino|qualcomm|webgpu
  *   accel-probe plugin PATH
  *   accel-probe test PATH INDEX PRECISION [ops]
  *
- * Prints lines "# stage" as it goes and one JSON object at the end.  Exit 0 when the object was printed, 2 on wrong
- * arguments. Meant to be run by libaccel; running it by hand is safe and shows the raw answers.
+ * Prints lines "# stage" as it goes and one JSON object at the end.  Exit 0 when the object was
+ * printed, 2 on wrong arguments. Meant to be run by libaccel; running it by hand is safe and shows
+ * the raw answers.
  */
 #include <ctype.h>
 #include <dlfcn.h>

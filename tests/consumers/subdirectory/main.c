@@ -1,5 +1,5 @@
-/* main.c - loads the model directory named on the command line onto the reference device, whose plugin is
- * found beside the library in the build tree. */
+/* main.c - loads the model directory named on the command line onto the reference device, whose
+ * plugin is found beside the library in the build tree. */
 #include <accel/accel.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for the store of the kernel; CODES_BYTES long), and activations of sixteen.
- * A panel begins at a multiple of its vectors, which are loaded whole: PoCL would gather a vload16 of bytes piece by piece. */
+/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for the store of the kernel;
+ * CODES_BYTES long), and activations of sixteen.  A panel begins at a multiple of its vectors,
+ * which are loaded whole: PoCL would gather a vload16 of bytes piece by piece. */
 #ifndef GPU_PANEL_H
 #define GPU_PANEL_H
 

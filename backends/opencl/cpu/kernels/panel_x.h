@@ -1,4 +1,5 @@
-/* panel_x.h - OpenCL: where panel_x.k puts x and panel.k finds it: [KC of k][tile of MR rows][k][row]. */
+/* panel_x.h - OpenCL: where panel_x.k puts x and panel.k finds it: [KC of k][tile of MR
+ * rows][k][row]. */
 #ifndef GPU_PANEL_X_H
 #define GPU_PANEL_X_H
 
