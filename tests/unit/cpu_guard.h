@@ -16,7 +16,7 @@
 /* Of the elements that are compared with a slow reference, every so many: a sanitizer looks at
  * accesses, for which running the kernel is enough, and slows the reference down tenfold, as an
  * emulated processor does. */
-enum { CHECK_EVERY = ACCEL_SANITIZER ? 7 : ACCEL_TEST_EMULATED ? 3 : 1 };
+enum { CHECK_EVERY = ACCEL_SANITIZER || ACCEL_TEST_EMULATED ? 7 : 1 };
 
 static cpu_kernels kernels; /* of the ISA at hand */
 /* operands begin right behind an unreadable page; else they end right before one */
