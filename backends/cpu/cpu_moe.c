@@ -8,8 +8,6 @@
 #include "cpu_moe_stream.h"
 
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
-/* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
-enum { PAIRS = 1024 };
 
 typedef struct job {
   const cpu_self *self;
@@ -25,7 +23,7 @@ typedef struct job {
   /* [experts]: those that have pairs, which are all that is read, in the order of use */
   int32_t *chosen, n_chosen;
   int32_t *group, n_group; /* of these that are used now */
-  int64_t first, n;        /* their places */
+  int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
   /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
   float *up, *middle, *down;
   float *scale, *zero;  /* [pairs], of rows as kernels read them */
@@ -48,13 +46,14 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   (void)worker;
   for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
        i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
-    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
-    char *to = j->rows + i * j->row_bytes;
+    const int64_t at = i - j->first;
+    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : at) * j->from_ld;
+    char *to = j->rows + at * j->row_bytes;
     if (j->x == CPU_ACT_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
-                       j->zero + i);
+      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to,
+                       j->scale + at, j->zero + at);
   }
 }
 
@@ -62,7 +61,9 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_experts *e = j->e;
   const int32_t expert = j->group[index / j->parts];
-  const int64_t part = index % j->parts, first = j->start[expert], rows = j->count[expert];
+  const int64_t part = index % j->parts, begin = j->start[expert] - j->first,
+                end = begin + j->count[expert], first = begin > 0 ? begin : 0,
+                rows = (end < j->n ? end : j->n) - first;
   const bool up = e == &j->moe->up;
   const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
   (void)worker;
@@ -85,8 +86,9 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
     g.act = j->act;
     g.alpha = j->alpha;
   }
-  j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
-                 cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
+  if (rows > 0)
+    j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
+                   cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
 }
 
 static void run_products(job *j) {
@@ -138,14 +140,14 @@ static void gate_row(const job *j, const float *from, float *gate, float *up) {
 static void gate_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_kernels *k = j->kernels;
-  const int64_t n = j->inner;
+  const int64_t n = j->inner, wider = j->hidden > n ? j->hidden : n;
   const float one = 1.0f;
   (void)worker;
   for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
        i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
     /* free until the next product */
-    float *gate = j->middle + i * n, *up = j->down + i * (j->hidden > n ? j->hidden : n);
-    gate_row(j, j->up + i * j->wide, gate, up);
+    float *gate = j->middle + (i - j->first) * n, *up = j->down + i * wider;
+    gate_row(j, j->up + (i - j->first) * j->wide, gate, up);
     if (j->limit > 0) {
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -INFINITY, j->limit, gate, gate, n);
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -j->limit, j->limit, up, up, n);
@@ -194,20 +196,27 @@ static void place_pairs(job *j) {
   for (int32_t i = 0; i < j->n_chosen; i++) j->start[j->chosen[i]] -= j->count[j->chosen[i]];
 }
 
-/* Chosen experts [first, first + n). */
-static void run_group(job *j, int32_t first, int32_t n) {
-  if (!n) return;
-  j->group = j->chosen + first;
-  j->n_group = n;
-  j->first = j->start[j->group[0]];
-  j->n = j->start[j->group[n - 1]] + j->count[j->group[n - 1]] - j->first;
+/* Places [first, first + n), of experts of the group. */
+static void run_places(job *j, int64_t first, int64_t n) {
+  j->first = first;
+  j->n = n;
   multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true,
            j->up ? j->up : j->middle);
   if (j->up) {
     j->tasks = cpu_tasks(j->l, j->n, 1.5 * (double)j->inner);
     cpu_parallel(j->l, j->tasks, gate_task, j);
   }
-  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down);
+  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down + first * j->hidden);
+}
+
+/* Chosen experts [first, first + n). */
+static void run_group(job *j, int32_t first, int32_t n) {
+  if (!n) return;
+  j->group = j->chosen + first;
+  j->n_group = n;
+  const int64_t end = j->start[j->group[n - 1]] + j->count[j->group[n - 1]];
+  for (int64_t at = j->start[j->group[0]]; at < end; at += j->room)
+    run_places(j, at, end - at < j->room ? end - at : j->room);
 }
 
 /* Experts that are in memory, then each of the others as it comes. */
@@ -240,7 +249,7 @@ static int32_t run_pass(job *j, accel_plugin_error *error) {
 }
 
 static int64_t tokens_of(const kit_launch *l) {
-  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? PAIRS / k : 1;
+  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? CPU_MOE_PAIRS / k : 1;
   if (most < 1) most = 1;
   return l->in[X].dim[0] < most ? l->in[X].dim[0] : most;
 }
@@ -300,8 +309,11 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
   lay_out(l, l->workspace, &j);
   if (moe->fused || moe->glu == ACCEL_PLUGIN_GLU_NONE) j.up = NULL;
   int32_t rc = ACCEL_PLUGIN_OK;
+  j.room = tokens_of(l) * j.k;
+  const int64_t more = moe->streamed ? cpu_experts_results(s, &j.order, &j.place, &j.down) : 0,
+                most = more > j.room ? more / j.k : tokens_of(l);
   for (j.token = 0; !rc && j.token < x->dim[0]; j.token += j.tokens) {
-    j.tokens = x->dim[0] - j.token < tokens_of(l) ? x->dim[0] - j.token : tokens_of(l);
+    j.tokens = x->dim[0] - j.token < most ? x->dim[0] - j.token : most;
     j.pairs = j.tokens * j.k;
     rc = run_pass(&j, error);
   }

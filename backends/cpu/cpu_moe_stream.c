@@ -4,9 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_moe.h"
 #include "cpu_stream.h"
 
-enum { IDX = 1, NOBODY = -1 };
+enum {
+  IDX = 1,
+  NOBODY = -1,
+  STEP_TOKENS = 2048, /* of a step, at most */
+  RESULT_SHARE = 8    /* of what is left for experts so many parts: the most for results */
+};
 
 typedef struct cpu_expert_slot {
   int32_t expert; /* of all layers; NOBODY */
@@ -19,6 +25,27 @@ static uint64_t panels_bytes(const cpu_experts *e) { return (uint64_t)e->panels 
 
 static bool can_stream(const cpu_experts *e, const uint8_t *row_dtype) {
   return cpu_is_coded(&e->format) || row_dtype[e->w] != ACCEL_PLUGIN_NO_DTYPE;
+}
+
+/* How many experts a row of the node is routed to. */
+static int64_t routed_of(const accel_plugin_program *p, const accel_plugin_node *n) {
+  const accel_plugin_dim *k = &p->dim[p->tensor[n->in[IDX]].dim[1]];
+  return k->op == ACCEL_PLUGIN_DIM_CONST ? k->c : 1;
+}
+
+/* What the results of a launch of these nodes take. */
+static void plan_results(const cpu_self *s, cpu_expert_slots *e) {
+  const accel_plugin_program *p = s->program;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    if (s->moes.of[i] < 0 || !s->moes.at[s->moes.of[i]].streamed) continue;
+    const cpu_moe *m = &s->moes.at[s->moes.of[i]];
+    /* gates that no kernel joins are made where results go */
+    const int64_t wide = !m->fused && m->down.k > m->down.n ? m->down.k : m->down.n;
+    const uint64_t bytes = (uint64_t)wide * sizeof(float) + 2 * sizeof(int32_t),
+                   pairs = (uint64_t)routed_of(p, &p->node[i]) * STEP_TOKENS;
+    if (bytes > e->pair_bytes) e->pair_bytes = bytes;
+    if (pairs > e->most_pairs) e->most_pairs = pairs;
+  }
 }
 
 static void settle(cpu_experts *e, const uint8_t *row_dtype) {
@@ -39,20 +66,19 @@ void cpu_expert_slots_plan(cpu_self *s, const uint8_t *row_dtype, cpu_expert_slo
     settle(&m->up, row_dtype);
     settle(&m->down, row_dtype);
   }
+  plan_results(s, out);
 }
 
-uint64_t cpu_expert_slots_take(cpu_expert_slots *e, uint64_t bytes) {
+uint64_t cpu_expert_slots_take(cpu_expert_slots *e, uint64_t bytes, uint64_t *results) {
   e->n = 1;
+  e->pairs = *results = 0;
   if (!e->slot_bytes) return 0;
+  const uint64_t pairs = bytes / RESULT_SHARE / e->pair_bytes;
+  if (pairs > CPU_MOE_PAIRS) e->pairs = pairs < e->most_pairs ? pairs : e->most_pairs;
+  bytes -= *results = e->pairs * e->pair_bytes;
   const uint64_t more = bytes / e->slot_bytes;
   e->n += more < e->n_expert - 1 ? (uint32_t)more : e->n_expert - 1;
   return (e->n - 1) * e->slot_bytes;
-}
-
-/* How many experts a row of the node is routed to. */
-static double routed_of(const accel_plugin_program *p, const accel_plugin_node *n) {
-  const accel_plugin_dim *k = &p->dim[p->tensor[n->in[IDX]].dim[1]];
-  return k->op == ACCEL_PLUGIN_DIM_CONST ? (double)k->c : 1;
 }
 
 /* A router that likes all experts alike finds in memory what share of them is there. */
@@ -66,7 +92,7 @@ void cpu_expert_slots_answer(const cpu_self *s, const cpu_expert_slots *slots,
     const int32_t node = e->node[i], at = s->moes.of[node];
     if (at < 0 || !s->moes.at[at].streamed) continue;
     const cpu_moe *m = &s->moes.at[at];
-    routed += routed_of(p, &p->node[node]) * (double)(m->up.stored + m->down.stored);
+    routed += (double)routed_of(p, &p->node[node]) * (double)(m->up.stored + m->down.stored);
   }
   out->stream_experts = slots->n * slots->slot_bytes;
   out->stream_routed = (uint64_t)routed;
@@ -107,11 +133,13 @@ int32_t cpu_expert_slots_open(cpu_expert_slots *e, const accel_plugin_host *host
   for (uint32_t i = 0; i < e->n; i++) e->slot[i] = (cpu_expert_slot){.expert = NOBODY};
   for (uint32_t i = 0; i < e->n_expert; i++) e->at[i] = NOBODY;
   e->memory = cpu_alloc_weights(host, e->n * e->slot_bytes, error);
-  return e->memory ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_HOST_MEMORY;
+  if (e->pairs) e->results = cpu_alloc_weights(host, e->pairs * e->pair_bytes, error);
+  return e->memory && (e->results || !e->pairs) ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_HOST_MEMORY;
 }
 
 void cpu_expert_slots_close(cpu_expert_slots *e) {
   free(e->memory);
+  free(e->results);
   free(e->slot);
   free(e->at);
   *e = (cpu_expert_slots){0};
@@ -272,6 +300,15 @@ void cpu_experts_end(const cpu_self *s, int32_t n_found) {
     host->experts_used(host->self, (uint32_t)n_found, e->taken,
                        e->taken * (e->moe->up.stored + e->moe->down.stored));
   e->n_missing = 0;
+}
+
+int64_t cpu_experts_results(const cpu_self *s, int32_t **order, int32_t **place, float **down) {
+  const cpu_expert_slots *e = cpu_stream_experts(s);
+  if (!e->pairs) return 0;
+  *down = (float *)(void *)e->results;
+  *order = (int32_t *)(void *)(e->results + e->pairs * (e->pair_bytes - 2 * sizeof **order));
+  *place = *order + e->pairs;
+  return (int64_t)e->pairs;
 }
 
 const char *cpu_experts_panels(const cpu_self *s, const cpu_experts *matrix, int32_t expert) {

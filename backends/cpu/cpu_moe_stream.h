@@ -21,9 +21,13 @@ typedef struct cpu_expert_slots {
   /* planned */
   uint64_t slot_bytes;  /* of the largest expert; 0: none is streamed */
   uint32_t n_expert, n; /* experts of all layers; slots */
+  /* results of a pass with more pairs than CPU_MOE_PAIRS, so that prompts read experts once: bytes of
+   * a pair; pairs that steps have at most; pairs there is memory for, or 0 */
+  uint64_t pair_bytes, most_pairs, pairs;
   /* opened */
   const accel_plugin_host *host; /* of init */
   char *memory;                  /* [n][slot_bytes] */
+  char *results;                 /* [pairs][pair_bytes] */
   struct cpu_expert_slot *slot;  /* [n] */
   int32_t *at;                   /* [n_expert] slot of each; -1: none */
   uint64_t clock;                /* uses so far */
@@ -39,8 +43,9 @@ typedef struct cpu_expert_slots {
 cpu_expert_slots *cpu_stream_experts(const cpu_self *self);
 /* Decides which experts of the endpoint are streamed, and the size of a slot; one slot. */
 void cpu_expert_slots_plan(cpu_self *self, const uint8_t *row_dtype, cpu_expert_slots *out);
-/* As many more slots as the bytes allow, at most one an expert; answers their bytes. */
-uint64_t cpu_expert_slots_take(cpu_expert_slots *slots, uint64_t bytes);
+/* Memory for results, a part of the bytes, and as many more slots as the others allow, at most one
+ * an expert; answers the bytes of slots, and in *results the others. */
+uint64_t cpu_expert_slots_take(cpu_expert_slots *slots, uint64_t bytes, uint64_t *results);
 /* Adds experts to the stream_ fields of an estimate. */
 void cpu_expert_slots_answer(const cpu_self *self, const cpu_expert_slots *slots,
                              accel_plugin_estimate *out);
@@ -62,6 +67,9 @@ int32_t cpu_experts_begin(const cpu_self *self, const cpu_moe *moe, int32_t *cho
 int32_t cpu_experts_take(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 /* Also after a failure; tells the host what was found and read. */
 void cpu_experts_end(const cpu_self *self, int32_t n_found);
+/* Memory of a pass's results, in place of the workspace: answers for how many pairs; 0: there is
+ * none, and nothing is changed. */
+int64_t cpu_experts_results(const cpu_self *self, int32_t **order, int32_t **place, float **down);
 /* Panels of an expert's matrix, of streamed ones until another one is taken. */
 const char *cpu_experts_panels(const cpu_self *self, const cpu_experts *matrix, int32_t expert);
 

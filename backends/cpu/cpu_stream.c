@@ -308,10 +308,11 @@ static int32_t new_streaming(cpu_self *s, const accel_plugin_options *o,
 }
 
 /* Of what a budget leaves: residents first, as a run uses all of them, then memory of experts, of
- * which it uses some.  Answers the bytes of residents; *experts: those of further experts. */
-static uint64_t divide(cpu_streaming *t, uint64_t left, uint64_t *experts) {
+ * which it uses some.  Answers the bytes of residents; *experts: those of further experts;
+ * *results: of staging of theirs. */
+static uint64_t divide(cpu_streaming *t, uint64_t left, uint64_t *experts, uint64_t *results) {
   const uint64_t stay = kit_stream_choose(t->segment, t->n, left);
-  *experts = cpu_expert_slots_take(&t->experts, left - stay);
+  *experts = cpu_expert_slots_take(&t->experts, left - stay, results);
   return stay;
 }
 
@@ -327,9 +328,10 @@ int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plug
   if (rc) return rc;
   const uint64_t takes = fixed + staging(s->stream);
   out->stream_staging = staging(s->stream);
-  uint64_t more = 0;
-  out->stream_resident =
-      fixed + divide(s->stream, budget > takes ? budget - takes : 0, &more) + more;
+  uint64_t more, results;
+  const uint64_t stay = divide(s->stream, budget > takes ? budget - takes : 0, &more, &results);
+  out->stream_resident = fixed + stay + more;
+  out->stream_staging += results;
   out->stream_read = kit_stream_read(s->stream->segment, s->stream->n);
   cpu_expert_slots_answer(s, &s->stream->experts, out);
   return ACCEL_PLUGIN_OK;
@@ -377,8 +379,8 @@ int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin
     return kit_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, -1,
                     "%llu bytes for weights: streaming takes at least %llu",
                     (unsigned long long)o->stream_budget, (unsigned long long)takes);
-  uint64_t more;
-  const uint64_t stay = divide(t, o->stream_budget - takes, &more);
+  uint64_t more, results;
+  const uint64_t stay = divide(t, o->stream_budget - takes, &more, &results);
   rc = place(s, t, stay, error);
   if (!rc) rc = cpu_expert_slots_open(&t->experts, o->host, t->slots, expert_slots(t), error);
   if (rc) return rc;

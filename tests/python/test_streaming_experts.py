@@ -79,21 +79,20 @@ def write_mixture(directory):
     return routed, 3 * 2 * c * inner
 
 
-def replay(routed, slots, steps):
-    """(found, read) of an LRU cache: steps are the tokens of each run.  Of a launch those that are there are used first."""
+def replay(routed, slots, steps, rows=1024):
+    """(found, read) of an LRU cache: steps are the tokens of each run, of which a pass takes so many rows.  Of a pass those that are there are used first."""
     used, found, read = {}, 0, 0  # used: in order of last use
-    for tokens in steps:
-        for layer in range(SIZES["num_hidden_layers"]):
-            chosen = sorted({(layer, e) for token in tokens for e in routed[layer, token]})
-            there = [e for e in chosen if e in used]
-            missing = [e for e in chosen if e not in used]
-            for e in there + missing:
-                if e not in used and len(used) == slots:
-                    used.pop(next(iter(used)))
-                used.pop(e, None)
-                used[e] = True
-            found += len(there)
-            read += len(missing)
+    for layer, tokens in ((layer, step[at:at + rows]) for step in steps for layer in range(SIZES["num_hidden_layers"]) for at in range(0, len(step), rows)):
+        chosen = sorted({(layer, e) for token in tokens for e in routed[layer, token]})
+        there = [e for e in chosen if e in used]
+        missing = [e for e in chosen if e not in used]
+        for e in there + missing:
+            if e not in used and len(used) == slots:
+                used.pop(next(iter(used)))
+            used.pop(e, None)
+            used[e] = True
+        found += len(there)
+        read += len(missing)
     return found, read
 
 
@@ -159,17 +158,18 @@ class Mixture(unittest.TestCase):
             self.assertGreater(len(seen), 3)
 
     def test_a_long_prompt(self):
-        """More rows than a pass of experts takes."""
-        prompt = [[(7 * i + i * i // 5) % SIZES["vocab_size"] for i in range(700)]]
+        """Of more rows than the workspace has memory for: experts are read once a pass, and once in all where there is memory for all results."""
+        prompt = [[(7 * i + i * i // 5) % SIZES["vocab_size"] for i in range(360)]]
         with accel.Context(threads=2) as context:
-            want = told(accel.Model(self.work.name, device="cpu", precision="bf16", context=context), prompt, 2)
-        for more in ("1", "1500K"):
-            model = self.streamed(more)
-            self.assertEqual(told(model, prompt, 2), want)
-            self.assertEqual(model.streaming["expert_bytes"], self.stored * model.streaming["expert_misses"])
-        every = self.streamed("20M")
-        self.assertEqual(told(every, prompt, 2), want)
-        self.assertLessEqual(every.streaming["expert_misses"], EXPERTS)
+            want = told(accel.Model(self.work.name, device="cpu", precision="fp32", context=context), prompt, 2)
+        for more, rows in (("1", 1024 // SIZES["num_experts_per_tok"]), ("8M", 360)):
+            with self.subTest(more=more):
+                model = self.streamed(more, "fp32")
+                slots = self.slots(model, "fp32")
+                self.assertLess(slots, EXPERTS)
+                self.assertEqual(told(model, prompt, 2), want)
+                found, read = replay(self.routed, slots, steps_of(prompt, want), rows)
+                self.assertEqual((model.streaming["expert_hits"], model.streaming["expert_misses"]), (found, read))
 
     def test_expected_reads(self):
         """`read_per_run`: a token's linears, and its experts by the share of them that memory holds."""
@@ -211,7 +211,6 @@ class Mixture(unittest.TestCase):
             self.assertTrue(fit.streams)
             self.assertEqual(fit.stream_read, model.streaming["read_per_run"])
             self.assertGreaterEqual(fit.seconds_per_token, fit.stream_read / fit.disk_bytes_per_second)
-            self.assertGreaterEqual(fit.seconds_to_first, fit.seconds_per_token)
         with accel.Context(threads=2, memory="300K") as context:
             with self.assertRaises(accel.DoesNotFitError) as caught:
                 accel.Model(self.work.name, device="cpu", precision="bf16", context=context)
