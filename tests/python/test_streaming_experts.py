@@ -207,7 +207,10 @@ class Mixture(unittest.TestCase):
             self.assertGreater(model.streaming["expert_memory"], 0)
             self.assertLess(model.streaming["resident"] + model.streaming["staging"], 3 << 20)
             self.assertEqual(told(model), self.in_memory("bf16"))
-            fit = context.fit(self.work.name, "cpu", "bf16", seq=16, new=8, times=True)[0]
+            for _ in range(6):  # a busy machine may measure nothing
+                fit = context.fit(self.work.name, "cpu", "bf16", seq=16, new=8, times=True)[0]
+                if fit.seconds_per_token:
+                    break
             self.assertTrue(fit.streams)
             self.assertEqual(fit.stream_read, model.streaming["read_per_run"])
             self.assertGreaterEqual(fit.seconds_per_token, fit.stream_read / fit.disk_bytes_per_second)
