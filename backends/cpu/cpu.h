@@ -19,6 +19,7 @@
  *   cpu_store.c       packed weights from the core's cache, segment by segment
  *   cpu_stream.c      weights that do not all stay in memory: what does, and packing the rest as it
  *                     is read
+ *   cpu_moe_stream.c  experts that are read when they are routed
  *   cpu_pack*.c       the layouts of packed weights
  *   cpu_isa.c         the instruction sets of this machine, and the kernels of each
  *   cpu_limit.c       what the instructions allow, for profiles

@@ -1,15 +1,16 @@
 /* cpu_moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert
  * multiplies its rows at once, and every token adds up its choices in their order: a token's result
- * does not depend on which others there are. */
+ * depends neither on which others there are nor on the order in which experts are used. */
 #include "cpu_moe.h"
 
 #include <string.h>
 
+#include "cpu_moe_stream.h"
+
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
-/* of one pass: bounds the workspace, and still gives experts rows enough to be worth fetching */
-enum { PAIRS = 1024 };
 
 typedef struct job {
+  const cpu_self *self;
   const kit_launch *l;
   const cpu_kernels *kernels;
   const cpu_moe *moe;
@@ -17,9 +18,12 @@ typedef struct job {
   int64_t k, token, tokens, pairs, hidden, inner, wide;
   int32_t act;
   float alpha, limit;
-  /* [experts + 1]: pairs of each; pair at each place; place of each pair */
-  int32_t *start, *order, *place;
-  int32_t *chosen, n_chosen; /* [experts]: those that have pairs, which are all that is read */
+  /* [experts]: first place and number of the pairs of each; pair at each place; place of each pair */
+  int32_t *start, *count, *order, *place;
+  /* [experts]: those that have pairs, which are all that is read, in the order of use */
+  int32_t *chosen, n_chosen;
+  int32_t *group, n_group; /* of these that are used now */
+  int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
   /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
   float *up, *middle, *down;
   float *scale, *zero;  /* [pairs], of rows as kernels read them */
@@ -40,23 +44,26 @@ typedef struct job {
 static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   (void)worker;
-  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
-       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
-    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
-    char *to = j->rows + i * j->row_bytes;
+  for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
+       i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
+    const int64_t at = i - j->first;
+    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : at) * j->from_ld;
+    char *to = j->rows + at * j->row_bytes;
     if (j->x == CPU_ACT_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
-                       j->zero + i);
+      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to,
+                       j->scale + at, j->zero + at);
   }
 }
 
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_experts *e = j->e;
-  const int64_t expert = j->chosen[index / j->parts], part = index % j->parts,
-                first = j->start[expert], rows = j->start[expert + 1] - first;
+  const int32_t expert = j->group[index / j->parts];
+  const int64_t part = index % j->parts, begin = j->start[expert] - j->first,
+                end = begin + j->count[expert], first = begin > 0 ? begin : 0,
+                rows = (end < j->n ? end : j->n) - first;
   const bool up = e == &j->moe->up;
   const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
   (void)worker;
@@ -66,7 +73,7 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                 .ldx = j->row_bytes / cpu_act_bytes(j->x),
                 .x_scale = cpu_act_blocked(j->x) ? NULL : j->scale + first,
                 .x_zero = cpu_act_blocked(j->x) ? NULL : j->zero + first,
-                .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
+                .w = cpu_experts_panels(j->self, e, expert),
                 .panel_bytes = (int64_t)e->panel_bytes,
                 .group = e->format.group_k,
                 .store = e->format.store,
@@ -79,14 +86,15 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
     g.act = j->act;
     g.alpha = j->alpha;
   }
-  j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
-                 cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
+  if (rows > 0)
+    j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
+                   cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
 }
 
 static void run_products(job *j) {
   const int64_t most = 4 * (int64_t)cpu_workers(j->l);
   j->parts = j->e->panels < most ? j->e->panels : most;
-  cpu_parallel(j->l, (uint32_t)(j->n_chosen * j->parts), product_task, j);
+  cpu_parallel(j->l, (uint32_t)(j->n_group * j->parts), product_task, j);
 }
 
 static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld,
@@ -107,7 +115,7 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
     j->rows = rows;
     return;
   }
-  j->tasks = cpu_tasks(j->l, j->pairs, 0.3 * (double)e->k);
+  j->tasks = cpu_tasks(j->l, j->n, 0.3 * (double)e->k);
   cpu_parallel(j->l, j->tasks, rows_task, j);
   run_products(j);
 }
@@ -132,14 +140,14 @@ static void gate_row(const job *j, const float *from, float *gate, float *up) {
 static void gate_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_kernels *k = j->kernels;
-  const int64_t n = j->inner;
+  const int64_t n = j->inner, wider = j->hidden > n ? j->hidden : n;
   const float one = 1.0f;
   (void)worker;
-  for (int64_t i = cpu_share(j->pairs, index, j->tasks);
-       i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
+  for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
+       i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
     /* free until the next product */
-    float *gate = j->middle + i * n, *up = j->down + i * (j->hidden > n ? j->hidden : n);
-    gate_row(j, j->up + i * j->wide, gate, up);
+    float *gate = j->middle + (i - j->first) * n, *up = j->down + i * wider;
+    gate_row(j, j->up + (i - j->first) * j->wide, gate, up);
     if (j->limit > 0) {
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -INFINITY, j->limit, gate, gate, n);
       k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -j->limit, j->limit, up, up, n);
@@ -166,37 +174,82 @@ static void combine_task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-static void sort_pairs(job *j) {
+static void count_pairs(job *j) {
   const int32_t *idx = kit_i32(&j->l->in[IDX]) + j->token * j->k;
-  memset(j->start, 0, (size_t)(j->moe->experts + 1) * sizeof *j->start);
-  for (int64_t i = 0; i < j->pairs; i++) j->start[idx[i] + 1]++;
-  for (int64_t e = 0; e < j->moe->experts; e++) j->start[e + 1] += j->start[e];
+  memset(j->count, 0, (size_t)j->moe->experts * sizeof *j->count);
+  for (int64_t i = 0; i < j->pairs; i++) j->count[idx[i]]++;
+  j->n_chosen = 0;
+  for (int32_t e = 0; e < j->moe->experts; e++)
+    if (j->count[e]) j->chosen[j->n_chosen++] = e;
+}
+
+/* Pairs of one expert lie behind those of the expert that is used before it. */
+static void place_pairs(job *j) {
+  const int32_t *idx = kit_i32(&j->l->in[IDX]) + j->token * j->k;
+  int32_t at = 0;
+  for (int32_t i = 0; i < j->n_chosen; at += j->count[j->chosen[i++]]) j->start[j->chosen[i]] = at;
   /* start moves to the end of each expert, and back below */
   for (int64_t i = 0; i < j->pairs; i++) {
     j->place[i] = j->start[idx[i]]++;
     j->order[j->place[i]] = (int32_t)i;
   }
-  for (int64_t e = j->moe->experts; e > 0; e--) j->start[e] = j->start[e - 1];
-  j->start[0] = j->n_chosen = 0;
-  for (int32_t e = 0; e < j->moe->experts; e++)
-    if (j->start[e + 1] > j->start[e]) j->chosen[j->n_chosen++] = e;
+  for (int32_t i = 0; i < j->n_chosen; i++) j->start[j->chosen[i]] -= j->count[j->chosen[i]];
 }
 
-static void run_pass(job *j) {
-  sort_pairs(j);
+/* Places [first, first + n), of experts of the group. */
+static void run_places(job *j, int64_t first, int64_t n) {
+  j->first = first;
+  j->n = n;
   multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true,
            j->up ? j->up : j->middle);
   if (j->up) {
-    j->tasks = cpu_tasks(j->l, j->pairs, 1.5 * (double)j->inner);
+    j->tasks = cpu_tasks(j->l, j->n, 1.5 * (double)j->inner);
     cpu_parallel(j->l, j->tasks, gate_task, j);
   }
-  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down);
+  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down + first * j->hidden);
+}
+
+/* Chosen experts [first, first + n). */
+static void run_group(job *j, int32_t first, int32_t n) {
+  if (!n) return;
+  j->group = j->chosen + first;
+  j->n_group = n;
+  const int64_t end = j->start[j->group[n - 1]] + j->count[j->group[n - 1]];
+  for (int64_t at = j->start[j->group[0]]; at < end; at += j->room)
+    run_places(j, at, end - at < j->room ? end - at : j->room);
+}
+
+/* Experts that are in memory, then each of the others as it comes. */
+static int32_t run_streamed(job *j, accel_plugin_error *error) {
+  int32_t found;
+  int32_t rc = cpu_experts_begin(j->self, j->moe, j->chosen, j->n_chosen, &found, error);
+  place_pairs(j);
+  if (!rc) run_group(j, 0, found);
+  for (int32_t i = found; !rc && i < j->n_chosen; i++) {
+    rc = cpu_experts_take(j->self, j->l, error);
+    if (!rc) run_group(j, i, 1);
+  }
+  cpu_experts_end(j->self, found);
+  return rc;
+}
+
+static int32_t run_pass(job *j, accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  count_pairs(j);
+  if (j->moe->streamed) {
+    rc = run_streamed(j, error);
+  } else {
+    place_pairs(j);
+    run_group(j, 0, j->n_chosen);
+  }
+  if (rc) return rc;
   j->tasks = cpu_tasks(j->l, j->tokens, 0.3 * (double)(j->hidden * j->k));
   cpu_parallel(j->l, j->tasks, combine_task, j);
+  return ACCEL_PLUGIN_OK;
 }
 
 static int64_t tokens_of(const kit_launch *l) {
-  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? PAIRS / k : 1;
+  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? CPU_MOE_PAIRS / k : 1;
   if (most < 1) most = 1;
   return l->in[X].dim[0] < most ? l->in[X].dim[0] : most;
 }
@@ -211,7 +264,8 @@ static uint64_t lay_out(const kit_launch *l, char *base, job *j) {
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
   at += cpu_aligned((count) * (int64_t)sizeof(type))
-  PART(start, int32_t, experts + 1);
+  PART(start, int32_t, experts);
+  PART(count, int32_t, experts);
   PART(chosen, int32_t, experts);
   PART(order, int32_t, pairs);
   PART(place, int32_t, pairs);
@@ -237,7 +291,8 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
   const kit_tensor *x = &l->in[X], *idx = &l->in[IDX];
   if (s->moes.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_MOE)(l, error);
   const cpu_moe *moe = &s->moes.at[s->moes.of[l->index]];
-  job j = {.l = l,
+  job j = {.self = s,
+           .l = l,
            .kernels = &s->kernels,
            .moe = moe,
            .k = kit_cols(idx),
@@ -253,10 +308,14 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
   j.limit = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0);
   lay_out(l, l->workspace, &j);
   if (moe->fused || moe->glu == ACCEL_PLUGIN_GLU_NONE) j.up = NULL;
-  for (j.token = 0; j.token < x->dim[0]; j.token += j.tokens) {
-    j.tokens = x->dim[0] - j.token < tokens_of(l) ? x->dim[0] - j.token : tokens_of(l);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  j.room = tokens_of(l) * j.k;
+  const int64_t more = moe->streamed ? cpu_experts_results(s, &j.order, &j.place, &j.down) : 0,
+                most = more > j.room ? more / j.k : tokens_of(l);
+  for (j.token = 0; !rc && j.token < x->dim[0]; j.token += j.tokens) {
+    j.tokens = x->dim[0] - j.token < most ? x->dim[0] - j.token : most;
     j.pairs = j.tokens * j.k;
-    run_pass(&j);
+    rc = run_pass(&j, error);
   }
-  return ACCEL_PLUGIN_OK;
+  return rc;
 }

@@ -4,6 +4,10 @@
 
 #include "cpu.h"
 
+/* (token, choice) pairs of one pass: bounds the workspace, and still gives experts rows enough to be
+ * worth fetching */
+enum { CPU_MOE_PAIRS = 1024 };
+
 cpu_launch_fn cpu_launch_moe;
 cpu_workspace_fn cpu_moe_workspace;
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "cpu_moe_stream.h"
+#include "cpu_weights.h"
 
 enum { W_UP = 3, W_DOWN = 4, BIAS_UP = 5 };
 
@@ -43,39 +44,22 @@ bool cpu_moe_packs(const accel_plugin_program *p, const accel_plugin_node *n, ui
 }
 
 typedef struct packing {
-  const cpu_moe *moe;
-  const cpu_experts *e;
+  cpu_linear l; /* of one expert */
   cpu_panel shape;
   cpu_matrix m;
   int64_t row;      /* of m, where the expert begins */
   int64_t first, n; /* panels */
   char *to;         /* where the first goes */
-  bool gated;
   uint32_t tasks;
 } packing;
 
-/* Row of the expert's matrix that gives column `col` of the result: its up half, or its gate. */
-static int64_t source_row(const packing *p, int64_t col, bool gate) {
-  const int64_t n = p->e->n;
-  if (!p->gated) return col;
-  if (p->moe->glu == ACCEL_PLUGIN_GLU_INTERLEAVED) return 2 * col + !gate;
-  return gate == (p->moe->glu == ACCEL_PLUGIN_GLU_GATE_FIRST) ? col : n + col;
-}
-
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const int64_t width = p->gated ? p->shape.cols / 2 : p->shape.cols;
-  cpu_column column[CPU_PANEL_COLS];
+  const cpu_column begin = {&p->m, -p->row}, origin[2] = {begin, begin};
+  const int64_t first = cpu_share(p->n, index, p->tasks);
   (void)worker;
-  for (int64_t i = p->first + cpu_share(p->n, index, p->tasks);
-       i < p->first + cpu_share(p->n, index + 1, p->tasks); i++) {
-    for (int32_t c = 0; c < p->shape.cols; c++) {
-      const int64_t col = i * width + c % width;
-      column[c] = col < p->e->n ? (cpu_column){&p->m, p->row + source_row(p, col, c >= width)}
-                                : (cpu_column){0};
-    }
-    cpu_panel_pack(&p->shape, column, p->to + (uint64_t)(i - p->first) * p->e->panel_bytes);
-  }
+  cpu_pack_panels(&p->shape, &p->l, p->first + first, cpu_share(p->n, index + 1, p->tasks) - first,
+                  origin, p->to + (uint64_t)first * p->l.panel_bytes);
 }
 
 static void run(packing *p, const accel_plugin_host *host) {
@@ -88,14 +72,12 @@ static void run(packing *p, const accel_plugin_host *host) {
 }
 
 /* One expert after the other; fp32 panels are packed from a copy of the expert as fp32. */
-static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_ranges *ranges,
-                           accel_plugin_error *error) {
-  const int64_t rows = p->gated ? 2 * p->e->n : p->e->n;
-  float *wide =
-      p->e->layout == CPU_LAYOUT_F32 ? malloc((size_t)(rows * p->e->k + 1) * sizeof *wide) : NULL;
-  int32_t rc = p->e->layout == CPU_LAYOUT_F32 && !wide
-                   ? kit_no_memory(error, (uint64_t)(rows * p->e->k) * 4)
-                   : ACCEL_PLUGIN_OK;
+static int32_t pack_ranges(packing *p, int64_t rows, const accel_plugin_host *host,
+                           const cpu_ranges *ranges, accel_plugin_error *error) {
+  const bool widens = p->l.layout == CPU_LAYOUT_F32;
+  float *wide = widens ? malloc((size_t)(rows * p->l.k + 1) * sizeof *wide) : NULL;
+  int32_t rc =
+      widens && !wide ? kit_no_memory(error, (uint64_t)(rows * p->l.k) * 4) : ACCEL_PLUGIN_OK;
   for (uint32_t i = 0; !rc && i < ranges->n; i++) {
     const cpu_range *range = &ranges->at[i];
     const int64_t expert = range->unit;
@@ -115,12 +97,31 @@ static int32_t pack_ranges(packing *p, const accel_plugin_host *host, const cpu_
 
 static bool is_gated(const cpu_experts *e) { return e->moe->fused && e == &e->moe->up; }
 
-static cpu_panel shape_of(const cpu_experts *e, const cpu_kernels *kernels) {
-  return (cpu_panel){.layout = e->layout,
-                     .kernels = kernels,
-                     .format = &e->format,
-                     .k = e->k,
-                     .cols = kernels->linear[e->layout].cols};
+int64_t cpu_expert_rows(const cpu_experts *e) { return is_gated(e) ? 2 * e->n : e->n; }
+
+cpu_linear cpu_expert_linear(const cpu_experts *e) {
+  return (cpu_linear){.w = e->w,
+                      .gate = -1,
+                      .bias = -1,
+                      .glu = is_gated(e) ? e->moe->glu : ACCEL_PLUGIN_GLU_NONE,
+                      .n = e->n,
+                      .k = e->k,
+                      .layout = e->layout,
+                      .format = e->format,
+                      .panels = e->panels,
+                      .panel_bytes = e->panel_bytes};
+}
+
+/* Packs from the rows of each range alone. */
+static int32_t pack_rows(const cpu_load *load, const cpu_experts *e, const cpu_ranges *ranges,
+                         accel_plugin_error *error) {
+  const cpu_linear l = cpu_expert_linear(e);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+    rc = cpu_pack_rows(load, &l, ranges->at[i].unit * cpu_expert_rows(e), &ranges->at[i], error);
+    if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
+  }
+  return rc;
 }
 
 /* A cpu_block_pack_fn. */
@@ -128,40 +129,54 @@ static int32_t pack_experts(const cpu_load *load, void *of, const cpu_ranges *ra
                             accel_plugin_error *error) {
   const cpu_experts *e = of;
   const accel_plugin_host *host = load->host;
-  packing p = {.moe = e->moe, .e = e, .gated = is_gated(e), .shape = shape_of(e, load->kernels)};
+  if (load->row_dtype && load->row_dtype[e->w] != ACCEL_PLUGIN_NO_DTYPE)
+    return pack_rows(load, e, ranges, error);
+  packing p = {.l = cpu_expert_linear(e)};
+  p.shape = cpu_linear_shape(load->kernels, &p.l);
   p.m = (cpu_matrix){.weight = &load->program->weight[e->w], .format = &e->format};
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
   int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);
   if (rc) return rc;
-  rc = pack_ranges(&p, host, ranges, error);
+  rc = pack_ranges(&p, cpu_expert_rows(e), host, ranges, error);
   host->weight_unmap(host->self, (uint32_t)e->w);
   return rc;
 }
 
-/* Memory of one matrix of all experts, and the block that fills it. */
-static int32_t add_block(const cpu_load *load, const cpu_moe *moe, cpu_experts *e,
-                         cpu_blocks *blocks, accel_plugin_error *error) {
+/* How one matrix of all experts is packed. */
+static void settle(const cpu_load *load, const cpu_moe *moe, cpu_experts *e) {
   e->moe = moe;
   e->format = load->format[e->w];
   e->layout = cpu_layout_of(load->kernels, &e->format);
-  const cpu_panel shape = shape_of(e, load->kernels);
-  const int64_t width = is_gated(e) ? shape.cols / 2 : shape.cols;
+  const cpu_linear l = cpu_expert_linear(e);
+  const cpu_panel shape = cpu_linear_shape(load->kernels, &l);
+  const int64_t width = cpu_linear_width(&l, shape.cols);
   e->panels = (e->n + width - 1) / width;
   e->panel_bytes = cpu_panel_bytes(&shape);
+}
+
+/* Memory of one matrix of all experts, and the block that fills it.  Experts that are read when
+ * they are routed have none; those in plain formats need nothing to be made before. */
+static int32_t add_block(const cpu_load *load, cpu_experts *e, cpu_blocks *blocks,
+                         accel_plugin_error *error) {
+  const cpu_moe *moe = e->moe;
+  const bool coded = cpu_is_coded(&e->format);
   const uint64_t bytes = (uint64_t)(moe->experts * e->panels) * e->panel_bytes;
-  if (load->host) e->packed = cpu_alloc_weights(load->host, bytes, error);
-  if (load->host && !e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  e->segment = cpu_blocks_kept(blocks);
+  if (moe->streamed && !coded) return ACCEL_PLUGIN_OK;
+  if (load->host && !moe->streamed) {
+    e->packed = cpu_alloc_weights(load->host, bytes, error);
+    if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  }
   const int64_t facts[] = {'e', e->w, moe->glu, moe->fused, e->n, e->k, e->layout};
-  const cpu_block block = {.memory = e->packed,
-                           .units = moe->experts,
-                           .panels = e->panels,
-                           .panel_bytes = e->panel_bytes,
-                           .pack = pack_experts,
-                           .of = e,
-                           .weight = (uint32_t)e->w,
-                           .identity = cpu_is_coded(&e->format)
-                                           ? cpu_block_identity(facts, sizeof facts, &e->format)
-                                           : 0};
+  const cpu_block block = {
+      .memory = e->packed,
+      .units = moe->experts,
+      .panels = e->panels,
+      .panel_bytes = e->panel_bytes,
+      .pack = pack_experts,
+      .of = e,
+      .weight = (uint32_t)e->w,
+      .identity = coded ? cpu_block_identity(facts, sizeof facts, &e->format) : 0};
   return cpu_blocks_add(blocks, &block) ? ACCEL_PLUGIN_OK : kit_no_memory(error, sizeof block);
 }
 
@@ -169,8 +184,7 @@ static bool same_packing(const cpu_moe *a, const cpu_moe *b) {
   return a->up.w == b->up.w && a->down.w == b->down.w && a->glu == b->glu && a->fused == b->fused;
 }
 
-int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
-                      accel_plugin_error *error) {
+int32_t cpu_moes_plan(const cpu_load *load, cpu_moes *out, accel_plugin_error *error) {
   const accel_plugin_program *program = load->program;
   out->at = calloc(program->n_node + 1, sizeof *out->at);
   out->of = malloc((program->n_node + 1) * sizeof *out->of);
@@ -183,13 +197,22 @@ int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
     while (at < out->n && !same_packing(&out->at[at], &m)) at++;
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
-    out->at[out->n++] = m;
-    cpu_moe *moe = &out->at[at];
-    int32_t rc = add_block(load, moe, &moe->up, blocks, error);
-    if (!rc) rc = add_block(load, moe, &moe->down, blocks, error);
-    if (rc) return rc;
+    cpu_moe *moe = &out->at[out->n++];
+    *moe = m;
+    settle(load, moe, &moe->up);
+    settle(load, moe, &moe->down);
   }
   return ACCEL_PLUGIN_OK;
+}
+
+int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *moes,
+                      accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; i < moes->n && !rc; i++) {
+    rc = add_block(load, &moes->at[i].up, blocks, error);
+    if (!rc) rc = add_block(load, &moes->at[i].down, blocks, error);
+  }
+  return rc;
 }
 
 void cpu_moes_free(cpu_moes *m) {

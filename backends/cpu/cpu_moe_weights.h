@@ -15,7 +15,11 @@ typedef struct cpu_experts {
   cpu_layout layout;
   int64_t n, k, panels; /* n: columns of the result */
   uint64_t panel_bytes;
-  char *packed; /* [experts][panels][panel_bytes] */
+  char *packed; /* [experts][panels][panel_bytes]; NULL: of a cpu_moe that is streamed */
+  /* streamed: an expert is read in so many parts, in coded formats segments of the cache, of which
+   * the first expert's first has this number */
+  uint32_t parts, segment;
+  uint64_t stored; /* streamed: bytes of an expert as they are read */
 } cpu_experts;
 
 typedef struct cpu_moe {
@@ -25,6 +29,8 @@ typedef struct cpu_moe {
    * rows of w_gate_up */
   bool fused;
   cpu_experts up, down;
+  bool streamed;  /* its experts are read when they are routed: cpu_moe_stream.h */
+  uint32_t first; /* streamed: the number of its first expert among those of all layers */
 } cpu_moe;
 
 typedef struct cpu_moes {
@@ -33,12 +39,19 @@ typedef struct cpu_moes {
   int32_t *of; /* [n_node]: index into at, -1 none */
 } cpu_moes;
 
+struct cpu_linear;
+/* The matrix of one expert as a linear of its own, whose weight it is a part of. */
+struct cpu_linear cpu_expert_linear(const cpu_experts *e);
+/* Rows of the weight that it takes. */
+int64_t cpu_expert_rows(const cpu_experts *e);
 /* Whether operand `operand` of the node is packed here. */
 bool cpu_moe_packs(const accel_plugin_program *program, const accel_plugin_node *node,
                    uint32_t operand);
-/* Gives all of them memory (not where load->host is NULL), and appends the blocks that fill it,
- * which stay valid as long as `out`.  cpu_moes_free also after a failure. */
-int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *out,
+/* Finds them and how they are packed; cpu_moes_free also after a failure. */
+int32_t cpu_moes_plan(const cpu_load *load, cpu_moes *out, accel_plugin_error *error);
+/* Gives all of them memory (not where load->host is NULL, or they are streamed), and appends the
+ * blocks that fill it, or the cache; these stay valid as long as `moes`. */
+int32_t cpu_moes_open(const cpu_load *load, cpu_blocks *blocks, cpu_moes *moes,
                       accel_plugin_error *error);
 void cpu_moes_free(cpu_moes *moes);
 

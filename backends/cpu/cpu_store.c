@@ -80,6 +80,13 @@ static uint32_t count_segments(const cpu_blocks *all, const cpu_block *b) {
   return (uint32_t)b->units * parts_of(all, b);
 }
 
+uint32_t cpu_blocks_kept(const cpu_blocks *b) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < b->n; i++)
+    if (b->at[i].identity) n += count_segments(b, &b->at[i]);
+  return n;
+}
+
 /* Bytes of panels [first, end) of a unit. */
 static uint64_t segment_bytes(const cpu_block *b, int64_t unit, int64_t first, int64_t end) {
   return (uint64_t)(end - first) * b->panel_bytes +

@@ -65,6 +65,8 @@ uint64_t cpu_segment_bytes(const accel_plugin_program *program, const accel_plug
 
 /* Appends a block; false: no memory. */
 bool cpu_blocks_add(cpu_blocks *blocks, const cpu_block *block);
+/* Segments of the cache that the blocks so far have: the number of the next one. */
+uint32_t cpu_blocks_kept(const cpu_blocks *blocks);
 /* Hash of facts[n bytes], never 0, for cpu_block.identity. */
 uint64_t cpu_block_identity(const void *facts, size_t n, const accel_plugin_format *format);
 /* Segments of a unit of so many panels in a coded format; panels of segment i begin at

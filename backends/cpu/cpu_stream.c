@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_moe_stream.h"
 #include "cpu_store.h"
 #include "cpu_weights.h"
 #include "formats/convert.h"
@@ -18,6 +19,7 @@ enum {
 };
 
 typedef struct cpu_streaming {
+  cpu_expert_slots experts; /* n_expert 0: none is streamed */
   kit_stream *stream;
   kit_segment *segment;
   cpu_part *part;   /* [n]: panels NULL unless resident */
@@ -46,6 +48,12 @@ bool cpu_linear_by_rows(const cpu_linear *l, const uint8_t *row_dtype) {
 
 /* Streamed as it was packed once. */
 static bool is_kept(const cpu_linear *l) { return cpu_is_coded(&l->format); }
+
+uint64_t cpu_linear_stored(const cpu_linear *l, const uint8_t *row_dtype) {
+  return is_kept(l) ? (uint64_t)l->panels * l->panel_bytes
+                    : (uint64_t)((l->glu == ACCEL_PLUGIN_GLU_NONE ? 1 : 2) * l->n * l->k) *
+                          element_bytes(row_dtype[l->w]);
+}
 
 /* A table that is gathered from panels stays where its rows cannot be read instead. */
 static bool is_streamed(const cpu_self *s, const cpu_linear *l, const uint8_t *row_dtype) {
@@ -124,6 +132,19 @@ static uint32_t parts_of(const cpu_self *s, const cpu_streaming *t, const cpu_li
   return (uint32_t)((l->panels + each - 1) / each);
 }
 
+/* Into how many parts each matrix of experts is cut. */
+static void cut_experts(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype) {
+  cpu_experts *e;
+  for (uint32_t i = 0; (e = cpu_streamed_experts(s, i)); i++) {
+    const cpu_linear l = cpu_expert_linear(e);
+    e->parts = parts_of(s, t, &l, row_dtype);
+    if (is_kept(&l)) continue;
+    const int64_t most = (l.panels + e->parts - 1) / e->parts;
+    const kit_segment g = segment_of(s, &l, 0, most, row_dtype, 0);
+    t->convert_bytes = larger(t->convert_bytes, converted_bytes(t, &l, &g, row_dtype));
+  }
+}
+
 /* Cuts all linears that can be streamed; the segments of one follow each other.  The cache has
  * those of all coded linears, in their order (cpu_weights.c). */
 static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
@@ -156,6 +177,7 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
     }
     if (is_kept(l)) kept += parts_of(s, t, l, row_dtype);
   }
+  cut_experts(s, t, row_dtype);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -200,55 +222,69 @@ static uint64_t whole_bytes(const cpu_self *s, const cpu_linear *l,
   return bytes;
 }
 
+/* Slots of the reader for experts, beside those of the queue of what is known before. */
+static uint32_t expert_slots(const cpu_streaming *t) { return t->experts.n_expert ? t->slots : 0; }
+
 static uint64_t staging(const cpu_streaming *t) {
-  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK, ring = t->slots * slot;
+  const uint64_t slot = (t->slot_bytes + BLOCK - 1) / BLOCK * BLOCK + BLOCK,
+                 ring = (t->slots + expert_slots(t)) * slot;
   return larger(t->whole_bytes, ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) +
                                     kit_alloc_pages_size(t->chunk_bytes) +
                                     kit_alloc_pages_size(t->convert_bytes));
 }
 
-/* The least slots that hold one panel of each linear, and the segments of the cache.  *plain: are
- * there linears of plain formats?  *whole: memory to quantise those that cannot be quantised by
- * rows, before anything else is in memory. */
-static uint64_t least_slot(const cpu_self *s, const cpu_streaming *t, const accel_plugin_options *o,
-                           bool *plain, uint64_t *whole) {
-  uint64_t bytes = 0;
-  *plain = false;
-  *whole = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++) {
-    const cpu_linear *l = &s->linear[i];
-    if (!is_streamed(s, l, o->row_dtype)) continue;
-    *plain |= !is_kept(l);
-    if (!is_kept(l)) {
-      bytes = larger(bytes, panel_piece(s, l, o->row_dtype));
-      continue;
-    }
-    const int64_t parts = cpu_segment_parts(l->panels, l->panel_bytes, t->kept_bytes);
-    const uint64_t segment = (uint64_t)((l->panels + parts - 1) / parts) * l->panel_bytes;
-    bytes = larger(bytes, segment);
-    if (!cpu_linear_by_rows(l, o->row_dtype))
-      *whole = larger(*whole, segment + whole_bytes(s, l, o->precision.format));
+typedef struct least {
+  uint64_t slot;  /* holds one panel of each linear, and the segments of the cache */
+  uint64_t whole; /* memory to quantise what cannot be quantised by rows, before anything else is in
+                     memory */
+  bool plain;     /* are there linears of plain formats? */
+} least;
+
+static void add_least(const cpu_self *s, const cpu_streaming *t, const accel_plugin_options *o,
+                      const cpu_linear *l, least *out) {
+  out->plain |= !is_kept(l);
+  if (!is_kept(l)) {
+    out->slot = larger(out->slot, panel_piece(s, l, o->row_dtype));
+    return;
   }
-  return bytes;
+  const int64_t parts = cpu_segment_parts(l->panels, l->panel_bytes, t->kept_bytes);
+  const uint64_t segment = (uint64_t)((l->panels + parts - 1) / parts) * l->panel_bytes;
+  out->slot = larger(out->slot, segment);
+  if (!cpu_linear_by_rows(l, o->row_dtype))
+    out->whole = larger(out->whole, segment + whole_bytes(s, l, o->precision.format));
+}
+
+static least least_of(cpu_self *s, const cpu_streaming *t, const accel_plugin_options *o) {
+  least out = {0};
+  const cpu_experts *e;
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    if (is_streamed(s, &s->linear[i], o->row_dtype)) add_least(s, t, o, &s->linear[i], &out);
+  for (uint32_t i = 0; (e = cpu_streamed_experts(s, i)); i++) {
+    const cpu_linear l = cpu_expert_linear(e);
+    add_least(s, t, o, &l, &out);
+  }
+  return out;
 }
 
 /* Chooses slots and segments for the budget, the largest that leave most of it to residents; 0: the
- * least there are.  *fixed: what stays whatever is streamed; t->n is 0 when nothing can be. */
+ * least there are.  *fixed: what stays whatever is streamed, and memory of one expert; t->n is 0
+ * when nothing can be. */
 static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o, uint64_t budget,
                     uint64_t *fixed, accel_plugin_error *error) {
-  bool plain;
-  const uint64_t least = least_slot(s, t, o, &plain, &t->whole_bytes);
+  cpu_expert_slots_plan(s, o->row_dtype, &t->experts);
+  const least at_least = least_of(s, t, o);
+  t->whole_bytes = at_least.whole;
   t->slots = budget ? SLOTS : LEAST_SLOTS;
-  t->slot_bytes = budget && plain ? larger(least, SLOT_BYTES) : least;
+  t->slot_bytes = budget && at_least.plain ? larger(at_least.slot, SLOT_BYTES) : at_least.slot;
   find_tables(s, o->row_dtype);
   for (;;) {
     int32_t rc = cut(s, t, o->row_dtype, error);
     if (rc || !t->n) return rc;
-    *fixed = cpu_fixed_bytes(s, o);
+    *fixed = cpu_fixed_bytes(s, o) + t->experts.slot_bytes;
     const uint64_t takes = staging(t);
     if (takes <= budget / STAGING_SHARE && *fixed + takes <= budget) break;
-    if (t->slot_bytes > least)
-      t->slot_bytes = larger(least, t->slot_bytes / 2);
+    if (t->slot_bytes > at_least.slot)
+      t->slot_bytes = larger(at_least.slot, t->slot_bytes / 2);
     else if (t->slots > LEAST_SLOTS)
       t->slots -= 2;
     else
@@ -271,6 +307,15 @@ static int32_t new_streaming(cpu_self *s, const accel_plugin_options *o,
   return ACCEL_PLUGIN_OK;
 }
 
+/* Of what a budget leaves: residents first, as a run uses all of them, then memory of experts, of
+ * which it uses some.  Answers the bytes of residents; *experts: those of further experts;
+ * *results: of staging of theirs. */
+static uint64_t divide(cpu_streaming *t, uint64_t left, uint64_t *experts, uint64_t *results) {
+  const uint64_t stay = kit_stream_choose(t->segment, t->n, left);
+  *experts = cpu_expert_slots_take(&t->experts, left - stay, results);
+  return stay;
+}
+
 int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
                           accel_plugin_error *error) {
   uint64_t fixed = 0;
@@ -283,9 +328,12 @@ int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plug
   if (rc) return rc;
   const uint64_t takes = fixed + staging(s->stream);
   out->stream_staging = staging(s->stream);
-  out->stream_resident = fixed + kit_stream_choose(s->stream->segment, s->stream->n,
-                                                   budget > takes ? budget - takes : 0);
+  uint64_t more, results;
+  const uint64_t stay = divide(s->stream, budget > takes ? budget - takes : 0, &more, &results);
+  out->stream_resident = fixed + stay + more;
+  out->stream_staging += results;
   out->stream_read = kit_stream_read(s->stream->segment, s->stream->n);
+  cpu_expert_slots_answer(s, &s->stream->experts, out);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -331,17 +379,20 @@ int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin
     return kit_fail(error, ACCEL_PLUGIN_E_HOST_MEMORY, -1,
                     "%llu bytes for weights: streaming takes at least %llu",
                     (unsigned long long)o->stream_budget, (unsigned long long)takes);
-  const uint64_t stay = kit_stream_choose(t->segment, t->n, o->stream_budget - takes);
+  uint64_t more, results;
+  const uint64_t stay = divide(t, o->stream_budget - takes, &more, &results);
   rc = place(s, t, stay, error);
+  if (!rc) rc = cpu_expert_slots_open(&t->experts, o->host, t->slots, expert_slots(t), error);
   if (rc) return rc;
-  return kit_stream_open(o->host, s->program, t->segment, t->slots, t->slot_bytes, &t->stream,
-                         error);
+  return kit_stream_open(o->host, s->program, t->segment, t->slots, expert_slots(t), t->slot_bytes,
+                         &t->stream, error);
 }
 
 void cpu_stream_close(cpu_self *s) {
   cpu_streaming *t = s->stream;
   if (!t) return;
   kit_stream_close(t->stream);
+  cpu_expert_slots_close(&t->experts);
   free(t->segment);
   free(t->part);
   free(t->linear);
@@ -352,6 +403,8 @@ void cpu_stream_close(cpu_self *s) {
   free(t);
   s->stream = NULL;
 }
+
+cpu_expert_slots *cpu_stream_experts(const cpu_self *s) { return &s->stream->experts; }
 
 kit_stream *cpu_stream_of(const cpu_self *s) { return s->stream->stream; }
 
@@ -493,20 +546,28 @@ static int32_t pack(cpu_streaming *t, packing *p, const accel_plugin_host *host,
   return ACCEL_PLUGIN_OK;
 }
 
+int32_t cpu_stream_pack(const cpu_self *s, const cpu_linear *l, const kit_segment *segment,
+                        const cpu_part *part, const accel_plugin_rows *rows,
+                        const accel_plugin_host *host, accel_plugin_error *error) {
+  packing p = {.t = s->stream,
+               .l = l,
+               .segment = segment,
+               .part = *part,
+               .to = (char *)(uintptr_t)part->panels,
+               .shape = cpu_linear_shape(&s->kernels, l)};
+  memcpy(p.rows, rows, segment->n_piece * sizeof *rows);
+  return pack(s->stream, &p, host, error);
+}
+
 /* Takes segment `at` of the stream and packs it to `to`. */
 static int32_t take_rows(const cpu_self *s, uint32_t at, char *to, const accel_plugin_host *host,
                          accel_plugin_error *error) {
   cpu_streaming *t = s->stream;
-  const cpu_linear *l = &s->linear[t->linear[at]];
-  packing p = {.t = t,
-               .l = l,
-               .segment = &t->segment[at],
-               .part = t->part[at],
-               .to = to,
-               .shape = cpu_linear_shape(&s->kernels, l)};
-  int32_t rc = kit_stream_take(t->stream, at, p.rows, error);
+  const cpu_part part = {to, t->part[at].first, t->part[at].n};
+  accel_plugin_rows rows[KIT_PIECES];
+  int32_t rc = kit_stream_take(t->stream, at, rows, error);
   if (rc) return rc;
-  rc = pack(t, &p, host, error);
+  rc = cpu_stream_pack(s, &s->linear[t->linear[at]], &t->segment[at], &part, rows, host, error);
   kit_stream_done(t->stream, at);
   return rc;
 }

@@ -4,8 +4,8 @@
  * are read in each run, packed into one buffer, multiplied, and forgotten: a vocabulary of a
  * gigabyte passes through memory of a few megabytes.  Weights in plain formats are streamed as
  * rows, where the host reads these and they are not transposed; those in coded formats as they were
- * packed once, from the cache (cpu_store.h), where they are multiplied as they come.  Convolutions
- * and experts stay.
+ * packed once, from the cache (cpu_store.h), where they are multiplied as they come.  Experts are read
+ * when they are routed (cpu_moe_stream.h).  Convolutions stay.
  */
 #ifndef ACCEL_CPU_STREAM_H
 #define ACCEL_CPU_STREAM_H
@@ -33,6 +33,12 @@ bool cpu_linear_by_rows(const cpu_linear *l, const uint8_t *row_dtype);
 /* Those of panels [first, first + n); how many pieces. */
 uint32_t cpu_linear_pieces(const cpu_kernels *kernels, const cpu_linear *l, int64_t first,
                            int64_t n, kit_piece piece[KIT_PIECES]);
+/* Bytes of its weights as a stream reads them. */
+uint64_t cpu_linear_stored(const cpu_linear *l, const uint8_t *row_dtype);
+/* Packs a segment of a linear whose rows have come to part->panels; rows[i]: of piece i. */
+int32_t cpu_stream_pack(const cpu_self *s, const cpu_linear *l, const kit_segment *segment,
+                        const cpu_part *part, const accel_plugin_rows *rows,
+                        const accel_plugin_host *host, accel_plugin_error *error);
 kit_stream *cpu_stream_of(const cpu_self *s);
 /* kit_backend.stream_segments */
 void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n);

@@ -13,6 +13,7 @@
 #include "cpu_weights.h"
 
 #include "cpu_blas.h"
+#include "cpu_moe_stream.h"
 #include "cpu_ops.h"
 #include "cpu_store.h"
 #include "cpu_stream.h"
@@ -348,15 +349,17 @@ static int32_t some_rows_open(const cpu_load *load, cpu_layout layout, const kit
   return ACCEL_PLUGIN_OK;
 }
 
-/* Packs one range from the rows that it is made of alone. */
-static int32_t pack_rows(const cpu_load *load, const cpu_linear *l, const cpu_range *range,
-                         accel_plugin_error *error) {
+int32_t cpu_pack_rows(const cpu_load *load, const cpu_linear *l, int64_t row,
+                      const cpu_range *range, accel_plugin_error *error) {
   kit_piece piece[KIT_PIECES];
   some_rows rows[KIT_PIECES] = {{.mapping = NULL}};
   const uint32_t n = cpu_linear_pieces(load->kernels, l, range->first, range->n, piece);
   int32_t rc = ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; i < n && !rc; i++)
-    rc = some_rows_open(load, l->layout, &piece[i], &rows[i], error);
+  for (uint32_t i = 0; i < n && !rc; i++) {
+    kit_piece stored = piece[i];
+    stored.first += row;
+    rc = some_rows_open(load, l->layout, &stored, &rows[i], error);
+  }
   if (!rc) {
     packing p = {.l = l, .range = range, .shape = cpu_linear_shape(load->kernels, l)};
     for (uint32_t i = 0; i < KIT_PIECES; i++)
@@ -378,7 +381,7 @@ static int32_t pack_linear(const cpu_load *load, void *of, const cpu_ranges *ran
   if (!load->row_dtype || !cpu_linear_by_rows(l, load->row_dtype))
     return pack_whole(load, l, ranges, error);
   for (uint32_t i = 0; !rc && i < ranges->n; i++) {
-    rc = pack_rows(load, l, &ranges->at[i], error);
+    rc = cpu_pack_rows(load, l, 0, &ranges->at[i], error);
     if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
   }
   return rc;
@@ -459,6 +462,7 @@ static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_pl
                          .row_dtype = o->stream_budget ? o->row_dtype : NULL};
   cpu_blocks blocks = {.segment_bytes = cpu_segment_bytes(s->program, load.format)};
   int32_t rc = plan_weights(s, load.format, error);
+  if (!rc) rc = cpu_moes_plan(&load, &s->moes, error);
   if (!rc && o->stream_budget) rc = cpu_stream_open(s, o, error);
   find_rows(s);
   if (!rc) rc = make_blocks(s, &load, &blocks, error);
@@ -625,7 +629,7 @@ static uint64_t fixed_bytes(const cpu_self *s, uint32_t i, const accel_plugin_fo
   const cpu_weight *w = &s->weight[i];
   const bool table = w->gathered && !w->panels && !w->by_rows;
   uint64_t bytes = cpu_conv_bytes(p, i, format, &s->kernels);
-  if (r.experts || w->raw || table)
+  if ((r.experts && !cpu_experts_stream(s, (int32_t)i)) || w->raw || table)
     bytes += w->raw || format->store == ACCEL_PLUGIN_F32
                  ? (uint64_t)kit_weight_elements(&p->weight[i]) * sizeof(float)
                  : kit_format_bytes(&p->weight[i], format);
@@ -650,6 +654,9 @@ static int32_t answer_store(cpu_self *s, const accel_plugin_options *o, accel_pl
   bool any = false;
   for (uint32_t i = 0; i < s->n_linear; i++)
     any |= s->linear[i].n_segment && cpu_is_coded(&s->linear[i].format);
+  for (uint32_t i = 0; i < s->moes.n; i++)
+    any |= s->moes.at[i].streamed &&
+           (cpu_is_coded(&s->moes.at[i].up.format) || cpu_is_coded(&s->moes.at[i].down.format));
   int32_t rc = any ? make_blocks(s, &load, &blocks, error) : ACCEL_PLUGIN_OK;
   if (!rc && any) out->stream_store = cpu_blocks_key(&blocks, &load, out->stream_key);
   free(blocks.at);
@@ -662,7 +669,9 @@ int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_op
   const cpu_isa isa = cpu_isa_choose(NULL, 0);
   cpu_kernels_of(isa, &s.kernels);
   if (cpu_blas_wanted(isa)) s.sgemm = cpu_blas_open();
+  const cpu_load load = {.program = p, .kernels = &s.kernels, .format = o->precision.format};
   int32_t rc = plan_weights(&s, o->precision.format, error);
+  if (!rc) rc = cpu_moes_plan(&load, &s.moes, error);
   if (!rc) rc = cpu_stream_answer(&s, o, out, error);
   if (!rc && out->stream_least) rc = answer_store(&s, o, out, error);
   cpu_stream_close(&s);

@@ -12,6 +12,10 @@ void cpu_close(void *self);
  * that the up halves of columns come from, and its first row; the same of gates. */
 void cpu_pack_panels(const cpu_panel *shape, const cpu_linear *l, int64_t first, int64_t n,
                      const cpu_column origin[2], char *to);
+/* Packs one range from the rows that it is made of alone; `row`: where the linear's first row is in
+ * its weight. */
+int32_t cpu_pack_rows(const cpu_load *load, const cpu_linear *l, int64_t row,
+                      const cpu_range *range, accel_plugin_error *error);
 /* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather
  * needs no table then. */
 bool cpu_panels_hold_rows(const cpu_linear *l, int32_t w);

@@ -85,8 +85,8 @@ struct kit_stream {
 };
 
 int32_t kit_stream_open(const accel_plugin_host *host, const accel_plugin_program *program,
-                        const kit_segment *segment, uint32_t slots, uint64_t slot_bytes,
-                        kit_stream **out, accel_plugin_error *error) {
+                        const kit_segment *segment, uint32_t slots, uint32_t others,
+                        uint64_t slot_bytes, kit_stream **out, accel_plugin_error *error) {
   *out = NULL;
   kit_stream *s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
@@ -104,7 +104,7 @@ int32_t kit_stream_open(const accel_plugin_host *host, const accel_plugin_progra
   for (uint32_t i = 0; i < s->n_entry; i++) s->followed[i] = i;
   s->followed[s->n_entry] = kit_stream_entry(program);
   *out = s;
-  int32_t rc = host->rows_open(host->self, slots, slot_bytes, error);
+  int32_t rc = host->rows_open(host->self, slots + others, slot_bytes, error);
   if (!rc) return rc;
   kit_stream_close(s);
   *out = NULL;

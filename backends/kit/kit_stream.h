@@ -48,11 +48,12 @@ uint64_t kit_stream_read(const kit_segment *segment, uint32_t n);
 
 typedef struct kit_stream kit_stream;
 
-/* Opens the host's reader with so many slots for pieces; host: of init, until close.  The segments
- * are kept by reference. */
+/* Opens the host's reader with so many slots for pieces, and `others` behind them, which the backend
+ * posts itself when a run tells what it needs; host: of init, until close.  The segments are kept by
+ * reference. */
 int32_t kit_stream_open(const accel_plugin_host *host, const accel_plugin_program *program,
-                        const kit_segment *segment, uint32_t slots, uint64_t slot_bytes,
-                        kit_stream **out, accel_plugin_error *error);
+                        const kit_segment *segment, uint32_t slots, uint32_t others,
+                        uint64_t slot_bytes, kit_stream **out, accel_plugin_error *error);
 void kit_stream_close(kit_stream *stream); /* NULL: nothing */
 
 /* Begins a run of an entry whose launches take segments order[n]; those that are resident are left

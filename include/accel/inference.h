@@ -297,11 +297,12 @@ typedef struct accel_stream_stats {
   /** 1: weights are read from the model's files in each run.  0: all are in memory, and everything
    *  below is 0. */
   uint32_t streaming;
-  /** Weights that stay in memory. */
+  /** Weights that stay in memory, and expert_memory. */
   uint64_t resident;
   /** Memory through which the others pass. */
   uint64_t staging;
-  /** What a run (of a model that generates: a step) reads. */
+  /** What a run (of a model that generates: a step) reads; with experts what is expected of one row,
+   *  if the router likes all experts alike. */
   uint64_t read_per_run;
   /** The smallest memory limit under which the model runs. */
   uint64_t least_limit;
@@ -325,6 +326,14 @@ typedef struct accel_stream_stats {
   double bytes_per_second;
   /** Part of run_seconds in which a run waited for bytes, 0 to 1. */
   double wait_share;
+  /** Memory for experts, which are read when they are routed; 0: no experts are streamed. */
+  uint64_t expert_memory;
+  /** Experts that launches found there so far: each counts once a launch, whatever its rows. */
+  uint64_t expert_hits;
+  /** Experts that they read. */
+  uint64_t expert_misses;
+  /** Bytes of these, of `bytes`. */
+  uint64_t expert_bytes;
 } accel_stream_stats;
 
 /**

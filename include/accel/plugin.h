@@ -675,6 +675,9 @@ typedef struct accel_plugin_host {
                       accel_plugin_weight_view *out, void **mapping, accel_plugin_error *error);
   /** NULL: nothing. */
   void (*rows_unmap)(void *self, void *mapping);
+  /** Counts experts that a launch of an endpoint with stream_budget used: `found` were in memory,
+   *  `read` were read, which took so many bytes.  May be NULL. */
+  void (*experts_used)(void *self, uint32_t found, uint32_t read, uint64_t bytes);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */
@@ -814,6 +817,13 @@ typedef struct accel_plugin_estimate {
   uint64_t stream_store;
   /** The key of these segments' entry; "". */
   char stream_key[96];
+  /** Of stream_resident: memory for experts, which are read when they are routed. */
+  uint64_t stream_experts;
+  /** Bytes of the experts that one row is routed to in that entry, wherever they are. */
+  uint64_t stream_routed;
+  /** Of these: what is expected to be read, if all experts are chosen alike; counted in
+   *  stream_read. */
+  uint64_t stream_missed;
 } accel_plugin_estimate;
 
 /** How an endpoint is made. */

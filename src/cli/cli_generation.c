@@ -127,10 +127,16 @@ static void json_streaming(cli_json *json, accel_endpoint *endpoint) {
   cli_json_float(json, "run_seconds", s.run_seconds);
   cli_json_float(json, "gbytes_per_s", 1e-9 * s.bytes_per_second);
   cli_json_float(json, "wait_share", s.wait_share);
+  if (s.expert_memory) {
+    cli_json_int(json, "expert_memory_bytes", (int64_t)s.expert_memory);
+    cli_json_int(json, "expert_hits", (int64_t)s.expert_hits);
+    cli_json_int(json, "expert_misses", (int64_t)s.expert_misses);
+    cli_json_int(json, "expert_read_bytes", (int64_t)s.expert_bytes);
+  }
   cli_json_close(json, '}');
 }
 
-/* --verbose: two lines on stderr. */
+/* --verbose: two lines on stderr, and one of experts. */
 static void say_streaming(const cli_run *run, accel_endpoint *endpoint) {
   accel_stream_stats s;
   if (!cli_flag(run, OPT_VERBOSE) || !ask_streaming(endpoint, &s)) return;
@@ -145,6 +151,13 @@ static void say_streaming(const cli_run *run, accel_endpoint *endpoint) {
           (unsigned long long)s.runs, 1e-6 * (double)(s.bytes - s.load_bytes),
           s.direct ? " around the page cache" : "", s.run_seconds, 1e-9 * s.bytes_per_second,
           100 * s.wait_share);
+  const uint64_t used = s.expert_hits + s.expert_misses;
+  if (used)
+    fprintf(stderr,
+            "accel: streamed: of %llu experts %.0f %% were in %.1f MB of memory, the others were "
+            "%.1f MB to read\n",
+            (unsigned long long)used, 100 * (double)s.expert_hits / (double)used,
+            1e-6 * (double)s.expert_memory, 1e-6 * (double)s.expert_bytes);
 }
 
 static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema,

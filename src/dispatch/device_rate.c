@@ -15,9 +15,11 @@ enum {
   K = 2048,
   WEIGHT_BYTES =
       128 << 20, /* of the layer in memory: little of it is left in a cache from run to run */
-  ROWS_BYTES = 64 << 20, /* of the block that streamed rows come from */
-  STAGING_SHARE = 4,     /* of a budget a plugin takes no more than so many parts for staging */
-  STREAM_TIMES = 3,      /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
+  ROWS_BYTES = 64 << 20,   /* of the block that streamed rows come from */
+  STAGING_SHARE = 4,       /* of a budget a plugin takes no more than so many parts for staging */
+  MOST_STAGING = 64 << 20, /* more (of experts) makes segments no larger, and residents so many that
+                              what is streamed is lost beside them */
+  STREAM_TIMES = 3, /* times WEIGHT_BYTES are read in a run of the streamed layer, at least */
   MAX_SLOTS = 64,
   SEGMENT_STEP = 2 << 20, /* from a segment of the cache to the next */
   ROWS = 16,              /* of the run with several */
@@ -313,7 +315,7 @@ static void measure_streamed(measuring *m, const char *precision, const rate_hos
                              uint64_t staging, accel__device_rate *out) {
   accel__arena arena = {0};
   accel_plugin_estimate e;
-  const uint64_t budget = STAGING_SHARE * staging;
+  const uint64_t budget = STAGING_SHARE * (staging < MOST_STAGING ? staging : MOST_STAGING);
   const int64_t n = (int64_t)((STREAM_TIMES * (uint64_t)ROWS_BYTES + budget) / h->row_bytes);
   if (out->resident > 0 && set_precision(m, precision, n, &arena)) {
     m->options.row_dtype = &h->row_dtype;

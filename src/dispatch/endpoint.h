@@ -28,7 +28,10 @@ typedef struct accel__streaming {
   uint64_t resident; /* weights that stay */
   uint64_t staging;  /* memory through which the others pass */
   uint64_t read;     /* by a run of the entry that is run most */
-  uint64_t least;    /* the smallest memory limit under which the model runs */
+  uint64_t experts;  /* of resident: memory for experts, which are read when they are routed */
+  uint64_t routed;   /* of experts that one row is routed to; of these: expected to be read */
+  uint64_t missed;
+  uint64_t least; /* the smallest memory limit under which the model runs */
   struct {
     uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
   } load;

@@ -236,6 +236,9 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   f->streaming.resident = e->stream_resident;
   f->streaming.staging = e->stream_staging;
   f->streaming.read = e->stream_read;
+  f->streaming.experts = e->stream_experts;
+  f->streaming.routed = e->stream_routed;
+  f->streaming.missed = e->stream_missed;
   f->touched = 0;
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;

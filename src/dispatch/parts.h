@@ -34,6 +34,7 @@ const accel_plugin *accel__parts_plugin(const accel__parts *parts, uint32_t k);
 bool accel__parts_use(const accel__parts *parts, const char *device);
 /* Adds up what the parts have read. */
 void accel__parts_count_rows(const accel__parts *parts, accel__range_counters *out);
+void accel__parts_count_experts(const accel__parts *parts, accel__expert_counters *out);
 /* A run begins (accel__row_stream_mark). */
 void accel__parts_mark_rows(const accel__parts *parts);
 /* Adds up accel__row_stream_read_again of the parts that stream; *any: one does. */

@@ -226,6 +226,11 @@ bool accel__parts_use(const accel__parts *parts, const char *device) {
   return false;
 }
 
+void accel__parts_count_experts(const accel__parts *parts, accel__expert_counters *out) {
+  for (uint32_t k = 0; k < parts->n; k++)
+    if (parts->part[k].placed.rows) accel__row_stream_experts(parts->part[k].placed.rows, out);
+}
+
 void accel__parts_count_rows(const accel__parts *parts, accel__range_counters *out) {
   for (uint32_t k = 0; k < parts->n; k++) {
     accel__range_counters n = {0};

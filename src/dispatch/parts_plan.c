@@ -195,6 +195,9 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->streaming.resident += one->streaming.resident;
   sum->streaming.staging += one->streaming.staging;
   sum->streaming.read += one->streaming.read;
+  sum->streaming.experts += one->streaming.experts;
+  sum->streaming.routed += one->streaming.routed;
+  sum->streaming.missed += one->streaming.missed;
 }
 
 /* The limit from which on part k runs: of what it needs, streaming or whole, the larger share of a

@@ -1,6 +1,7 @@
 /* planner.c - plans over the estimates of fit.c; times over what was measured. */
 #include "dispatch/planner.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -128,12 +129,33 @@ uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work
 
 /* ---- times ---- */
 
-/* What the linears of an entry read in one run of one row. */
+/* What the linears and experts of an entry read in one run of one row. */
 typedef struct entry_work {
-  uint64_t elements; /* of their weights */
-  bool known;        /* false: experts, whose choice nobody knows before */
-  int32_t weight;    /* the first of them; -1: none */
+  uint64_t elements;    /* of their weights; of experts those that a row is routed to */
+  uint64_t routed;      /* of these: of experts */
+  double experts, each; /* of mixtures: how many there are; how many of them a row is routed to */
+  int32_t weight;       /* the first linear's; -1: none */
 } entry_work;
+
+static uint64_t elements_of(const accel_plugin_weight *w) {
+  uint64_t n = 1;
+  for (uint32_t k = 0; k < w->rank; k++) n *= (uint64_t)w->dim[k];
+  return n;
+}
+
+/* A row passes so many of all experts as its router chooses. */
+static void add_experts(const accel_plugin_program *p, const accel_plugin_node *n,
+                        entry_work *out) {
+  enum { IDX = 1, W_UP = 3, W_DOWN = 4 };
+  const accel_plugin_dim *k = &p->dim[p->tensor[n->in[IDX]].dim[1]];
+  for (int i = W_UP; i <= W_DOWN; i++) {
+    const int32_t w = p->tensor[n->in[i]].weight;
+    if (w < 0 || p->weight[w].rank != 3 || k->op != ACCEL_PLUGIN_DIM_CONST) continue;
+    out->experts = (double)p->weight[w].dim[0];
+    out->each = (double)k->c;
+    out->routed += (uint64_t)((double)elements_of(&p->weight[w]) * out->each / out->experts);
+  }
+}
 
 static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
   for (uint32_t i = 0; i < e->n_out; i++)
@@ -144,12 +166,12 @@ static bool is_output(const accel_plugin_entry *e, int32_t tensor) {
 /* Of several outputs that are made by a linear alone (scores of last tokens, of all) one is asked
  * for. */
 static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entry *e) {
-  entry_work out = {.known = true, .weight = -1};
+  entry_work out = {.weight = -1};
   bool outputs = false;
   for (uint32_t i = 0; i < e->n_node; i++) {
     const accel_plugin_node *n = &p->node[e->node[i]];
     const bool result = is_output(e, n->out[0]);
-    out.known &= n->op != ACCEL_PLUGIN_OP_MOE;
+    if (n->op == ACCEL_PLUGIN_OP_MOE) add_experts(p, n, &out);
     if (n->op != ACCEL_PLUGIN_OP_LINEAR || (result && outputs)) continue;
     outputs |= result;
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -159,6 +181,7 @@ static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entr
       if (out.weight < 0) out.weight = w;
     }
   }
+  out.elements += out.routed;
   return out;
 }
 
@@ -169,20 +192,33 @@ static const accel_plugin_entry *entry_named(const accel_endpoint *ep, const cha
 
 static uint64_t all_elements(const accel_plugin_program *p) {
   uint64_t all = 0;
-  for (uint32_t i = 0; i < p->n_weight; i++) {
-    uint64_t n = 1;
-    for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];
-    all += n;
-  }
+  for (uint32_t i = 0; i < p->n_weight; i++) all += elements_of(&p->weight[i]);
   return all;
 }
 
-/* Bytes of weights in memory that a row passes. */
+/* Of routers that like all experts alike: how many times as many experts so many rows use together
+ * as one row does. */
+static double experts_of(const entry_work *work, double rows) {
+  if (!(work->each > 0) || work->each >= work->experts) return 1;
+  return work->experts * (1 - pow(1 - work->each / work->experts, rows)) / work->each;
+}
+
+/* Bytes of weights in memory that so many rows pass. */
 static double resident_bytes(const accel_endpoint *ep, const accel__fit *fit,
-                             const entry_work *work) {
+                             const entry_work *work, double rows) {
   const uint64_t all = all_elements(accel__program_view(ep->model->program));
-  if (fit->streaming.budget) return (double)fit->streaming.resident;
-  return all ? (double)fit->estimate.weights * (double)work->elements / (double)all : 0;
+  const accel__streaming *s = &fit->streaming;
+  const double times = experts_of(work, rows);
+  if (s->budget)
+    return (double)(s->resident - s->experts) + times * (double)(s->routed - s->missed);
+  const double elements = (double)(work->elements - work->routed) + times * (double)work->routed;
+  return all ? (double)fit->estimate.weights * elements / (double)all : 0;
+}
+
+/* Bytes that so many rows together read. */
+static double streamed_bytes(const accel__fit *fit, const entry_work *work, double rows) {
+  const accel__streaming *s = &fit->streaming;
+  return (double)(s->read - s->missed) + experts_of(work, rows) * (double)s->missed;
 }
 
 /* What times follow from. */
@@ -196,24 +232,26 @@ typedef struct speeds {
 /* Checks of what is read take their part of the same processors. */
 static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit, const speeds *s,
                               double rows) {
-  double seconds = resident_bytes(ep, fit, &s->work) / s->rate.resident;
+  double seconds = resident_bytes(ep, fit, &s->work, rows) / s->rate.resident;
   if (fit->streaming.budget)
-    seconds += (double)fit->streaming.read *
+    seconds += streamed_bytes(fit, &s->work, rows) *
                (1 / s->rate.streamed + (fit->of_process ? s->disk.check_seconds / s->workers : 0));
   return seconds + (rows - 1) * (double)s->work.elements * s->rate.row_seconds;
 }
 
 /* The load reads what stays; each step of the prompts all that is streamed. */
 static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
-                            const accel__fit_work *work, const speeds *s, double reading) {
+                            const accel__fit_work *work, const speeds *s) {
   const accel__fit *fit = &plan->fit;
   const uint64_t rows = larger(1, work->tokens / larger(1, work->batch)) * plan->at_once;
   const uint64_t most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
-  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident : fit->estimate.weights;
+  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident - fit->streaming.experts
+                                               : fit->estimate.weights;
   double seconds = (double)stays / s->disk.bytes_per_second;
   for (uint64_t done = 0; done < rows; done += most) {
-    const double compute =
-        compute_seconds(f->ep, fit, s, (double)(rows - done < most ? rows - done : most));
+    const double some = (double)(rows - done < most ? rows - done : most),
+                 compute = compute_seconds(f->ep, fit, s, some),
+                 reading = streamed_bytes(fit, &s->work, some) / s->disk.bytes_per_second;
     seconds += compute > reading ? compute : reading;
   }
   return seconds;
@@ -231,9 +269,10 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
   out->disk = s.disk.bytes_per_second;
-  if (streams && out->disk > 0) out->reading = (double)fit->streaming.read / out->disk;
+  if (streams && out->disk > 0)
+    out->reading = streamed_bytes(fit, &s.work, plan->at_once) / out->disk;
   ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
-  if (!s.work.known || s.work.weight < 0) return ACCEL_OK;
+  if (s.work.weight < 0) return ACCEL_OK;
   const uint8_t row_dtype =
       streams ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight) : ACCEL_PLUGIN_NO_DTYPE;
   accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
@@ -242,8 +281,7 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
   if (streams && !(out->disk > 0)) return ACCEL_OK;
   out->token = out->compute > out->reading ? out->compute : out->reading;
-  if (s.rate.row_seconds > 0 && out->disk > 0)
-    out->first = first_seconds(f, plan, work, &s, out->reading);
+  if (s.rate.row_seconds > 0 && out->disk > 0) out->first = first_seconds(f, plan, work, &s);
   return ACCEL_OK;
 }
 

@@ -53,7 +53,7 @@ static void host_weight_unmap(void *self, uint32_t index) {
 /* Bytes that were read while it loads.  The end is told by whoever loads. */
 static void tell_loaded(accel *ctx, const accel__placed *placed) {
   accel__range_counters n;
-  const uint64_t all = placed->streaming.resident;
+  const uint64_t all = placed->streaming.resident - placed->streaming.experts;
   if (placed->handle || !ctx->params.progress) return;
   accel__row_stream_count(placed->rows, &n);
   if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
@@ -134,16 +134,25 @@ static void host_rows_unmap(void *self, void *mapping) {
   if (mapping) accel__quantised_free(mapping);
   free(mapping);
 }
+
+static void host_experts_used(void *self, uint32_t found, uint32_t read, uint64_t bytes) {
+  accel__row_stream *s = placed_of(self)->rows;
+  if (s) accel__row_stream_count_experts(s, found, read, bytes);
+}
+
 /* a - b, of counters that another thread may move on between the two. */
 static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
   const accel__streaming *s = &ep->placed.streaming;
   accel__range_counters n = {0};
+  accel__expert_counters experts = {0};
   uint64_t runs, run_ns;
   if (!s->budget) return (accel_stream_stats){0};
   if (ep->placed.parts) accel__parts_count_rows(ep->placed.parts, &n);
+  if (ep->placed.parts) accel__parts_count_experts(ep->placed.parts, &experts);
   if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
+  if (ep->placed.rows) accel__row_stream_experts(ep->placed.rows, &experts);
   accel__run_clock_read((accel__run_clock *)(uintptr_t)&ep->run_clock, &runs, &run_ns);
   const double seconds = 1e-9 * (double)run_ns,
                waited = 1e-9 * (double)rest(n.wait_ns, s->load.wait_ns);
@@ -161,7 +170,11 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
       .runs = runs,
       .run_seconds = seconds,
       .bytes_per_second = run_ns ? (double)rest(n.bytes, s->load.bytes) / seconds : 0,
-      .wait_share = run_ns ? (waited < seconds ? waited / seconds : 1) : 0};
+      .wait_share = run_ns ? (waited < seconds ? waited / seconds : 1) : 0,
+      .expert_memory = s->experts,
+      .expert_hits = experts.hits,
+      .expert_misses = experts.misses,
+      .expert_bytes = experts.bytes};
 }
 
 accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds) {
@@ -402,7 +415,8 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .store_stream = host_store_stream,
                              .store_post = host_store_post,
                              .rows_map = host_rows_map,
-                             .rows_unmap = host_rows_unmap};
+                             .rows_unmap = host_rows_unmap,
+                             .experts_used = host_experts_used};
 }
 
 void accel__init_host(accel_endpoint *ep) {

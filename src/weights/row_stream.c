@@ -36,6 +36,7 @@ struct accel__row_stream {
   struct {
     uint64_t segments, bytes, ns;
   } computed;
+  accel__expert_counters experts;
   piece_list now, last; /* posted since the last mark; between the last two */
   uint64_t marks;
 };
@@ -224,6 +225,23 @@ void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out) {
   out->segments += s->computed.segments;
   out->bytes += s->computed.bytes;
   out->wait_ns += s->computed.ns;
+  pthread_mutex_unlock(&s->lock);
+}
+
+void accel__row_stream_count_experts(accel__row_stream *s, uint32_t hits, uint32_t misses,
+                                     uint64_t bytes) {
+  pthread_mutex_lock(&s->lock);
+  s->experts.hits += hits;
+  s->experts.misses += misses;
+  s->experts.bytes += bytes;
+  pthread_mutex_unlock(&s->lock);
+}
+
+void accel__row_stream_experts(accel__row_stream *s, accel__expert_counters *sum) {
+  pthread_mutex_lock(&s->lock);
+  sum->hits += s->experts.hits;
+  sum->misses += s->experts.misses;
+  sum->bytes += s->experts.bytes;
   pthread_mutex_unlock(&s->lock);
 }
 

@@ -32,6 +32,14 @@ void accel__row_stream_release(accel__row_stream *s, uint32_t slot);
 /* Of the reader; what was computed instead counts as segments and bytes. */
 void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out);
 
+/* Experts that launches used: what a plugin tells beside what is read here. */
+typedef struct accel__expert_counters {
+  uint64_t hits, misses, bytes; /* in memory; read; bytes of these */
+} accel__expert_counters;
+void accel__row_stream_count_experts(accel__row_stream *s, uint32_t hits, uint32_t misses,
+                                     uint64_t bytes);
+void accel__row_stream_experts(accel__row_stream *s, accel__expert_counters *sum); /* adds */
+
 /* What is posted from here on belongs to another run. */
 void accel__row_stream_mark(accel__row_stream *s);
 /* Reads once more what was posted between the last two marks, through a reader of its own that is

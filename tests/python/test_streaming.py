@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import textwrap
 import threading
 import unittest
 
+from made_checkpoint import write_checkpoint
 from sanitized import run_under_sanitizer
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -47,11 +47,9 @@ def environment(**values):
 
 
 def write_llama(directory, tied=False):
-    """A llama of SIZES in bf16: every value is +-2^-7 .. 2^-6, so that nothing grows."""
+    """A llama of SIZES in bf16."""
     with open(os.path.join(MODELS, "llama", "config.json"), encoding="utf-8") as f:
         config = {**json.load(f), **SIZES, "tie_word_embeddings": tied}
-    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
-        json.dump(config, f)
     c, inner, kv = SIZES["hidden_size"], SIZES["intermediate_size"], SIZES["num_key_value_heads"] * SIZES["head_dim"]
     tensors = {"model.embed_tokens.weight": [SIZES["vocab_size"], c], "model.norm.weight": [c]}
     if not tied:
@@ -61,20 +59,7 @@ def write_llama(directory, tied=False):
         tensors.update({layer + "self_attn.q_proj.weight": [c, c], layer + "self_attn.k_proj.weight": [kv, c], layer + "self_attn.v_proj.weight": [kv, c],
                         layer + "self_attn.o_proj.weight": [c, c], layer + "mlp.gate_proj.weight": [inner, c], layer + "mlp.up_proj.weight": [inner, c],
                         layer + "mlp.down_proj.weight": [c, inner], layer + "input_layernorm.weight": [c], layer + "post_attention_layernorm.weight": [c]})
-    header, at, chance = {}, 0, random.Random(7)
-    signs = bytes(0x3C if b & 1 else 0xBC for b in range(256))
-    for name, shape in tensors.items():
-        n = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + n]}
-        at += n
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(os.path.join(directory, "model.safetensors"), "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        data = bytearray(chance.getrandbits(8 * at).to_bytes(at, "little"))
-        data[1::2] = bytes(data[1::2]).translate(signs)
-        f.write(data)
-    return at
+    return write_checkpoint(directory, config, tensors, random.Random(7))
 
 
 def ids_of(model, prompts=PROMPTS, new=6):

@@ -99,8 +99,8 @@ static void start(fixture *f) {
     f->segment[i] = (kit_segment){.n_piece = i == 4 ? 2 : 1,
                                   .piece = {{0, 10 * i, 1}, {0, 10 * i + 1, 1}},
                                   .resident = i == 5};
-  assert_int_equal(kit_stream_open(&f->host, &f->program, f->segment, SLOTS, 64, &f->stream, NULL),
-                   0);
+  assert_int_equal(
+      kit_stream_open(&f->host, &f->program, f->segment, SLOTS, 0, 64, &f->stream, NULL), 0);
 }
 
 static uint32_t used(const book *b) {

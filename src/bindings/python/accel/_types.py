@@ -61,7 +61,8 @@ accel_placement_report = _struct(
 accel_stream_stats = _struct(
     "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
     ("bytes", u64), ("wait_seconds", f64), ("direct", u32), ("reserved", u32), ("load_bytes", u64), ("load_seconds", f64), ("runs", u64),
-    ("run_seconds", f64), ("bytes_per_second", f64), ("wait_share", f64))
+    ("run_seconds", f64), ("bytes_per_second", f64), ("wait_share", f64), ("expert_memory", u64), ("expert_hits", u64), ("expert_misses", u64),
+    ("expert_bytes", u64))
 
 accel_processor = _struct(
     "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
