@@ -224,7 +224,7 @@ typedef struct kit_backend {
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node,
                   uint32_t operand);
   /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL
-   * (lengths differ from run to run under one plan), self is NULL in estimates.  NULL hook:
+   * (lengths differ from run to run under one plan), self is plan_open's in estimates.  NULL hook:
    * none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
   /* Device memory (constants, scratch and pages).  All NULL: host memory.  free's self is the one
@@ -244,6 +244,12 @@ typedef struct kit_backend {
   /* For profiles, after the launch of a node: the microseconds that its instructions take at least,
    * measured on the same threads over operands that the caches hold; 0: not known.  NULL: never. */
   double (*limit_us)(void *self, const kit_launch *launch);
+  /* What the hooks that a plan asks (strided, fuse_parallel, fuse_chain, workspace) get as self in
+   * an estimate: formats and kernels, no weights.  With options.row_dtype as of an endpoint that
+   * streams, whose plans take more.  *self NULL: the hooks answer without.  Both or neither. */
+  int32_t (*plan_open)(const accel_plugin_program *program, const accel_plugin_options *options,
+                       void **self, accel_plugin_error *error);
+  void (*plan_close)(void *self);
   /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
    * given.  NULL, with the next: options.stream_budget is refused. */
   int32_t (*stream_estimate)(const accel_plugin_program *program,
