@@ -208,7 +208,7 @@ typedef struct kit_backend {
    * apart from all these operands; only where `inplace` allows it may a result be written over one
    * of its node's operands, and then no other node of the launch reads that operand.  Workspace is
    * asked for once, with launch.joined set.  Nodes with a state are never fused.  NULL: never.
-   * self is NULL in estimates. */
+   * self is plan_open's in estimates. */
   bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
                         const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, when the only result of `first` is operand 0 of `next`
@@ -216,8 +216,8 @@ typedef struct kit_backend {
    * has a shape but no memory (kit_tensor.data is NULL): what the launch keeps of it is in its
    * workspace, which is asked for once, with launch.joined set.  All other operands are ready
    * before the launch, and the result of `next` has memory apart from all of them but for what
-   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is NULL in
-   * estimates. */
+   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is
+   * plan_open's in estimates. */
   bool (*fuse_chain)(void *self, const accel_plugin_program *program,
                      const accel_plugin_node *first, const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
