@@ -19,6 +19,8 @@ static const kit_backend backend = {
     .fuse_chain = cpu_fuse_chain,
     .workspace = cpu_workspace,
     .limit_us = cpu_limit_us,
+    .plan_open = cpu_plan_open,
+    .plan_close = cpu_plan_close,
     .stream_estimate = cpu_stream_estimate,
     .stream_segments = cpu_stream_segments,
 };

@@ -294,8 +294,7 @@ static int32_t plan(cpu_self *s, cpu_streaming *t, const accel_plugin_options *o
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t new_streaming(cpu_self *s, const accel_plugin_options *o,
-                             accel_plugin_error *error) {
+int32_t cpu_stream_new(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   const uint32_t n = s->program->n_weight;
   cpu_streaming *t = s->stream = calloc(1, sizeof *t);
   if (!t) return kit_no_memory(error, sizeof *t);
@@ -319,7 +318,7 @@ static uint64_t divide(cpu_streaming *t, uint64_t left, uint64_t *experts, uint6
 int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
                           accel_plugin_error *error) {
   uint64_t fixed = 0;
-  int32_t rc = new_streaming(s, o, error);
+  int32_t rc = cpu_stream_new(s, o, error);
   if (!rc) rc = plan(s, s->stream, o, 0, &fixed, error);
   if (rc || !s->stream->n) return rc;
   out->stream_least = fixed + staging(s->stream);
@@ -367,7 +366,7 @@ static int32_t place(const cpu_self *s, cpu_streaming *t, uint64_t bytes,
 
 int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   uint64_t fixed = 0;
-  int32_t rc = new_streaming(s, o, error);
+  int32_t rc = cpu_stream_new(s, o, error);
   cpu_streaming *t = s->stream;
   if (!rc) rc = plan(s, t, o, o->stream_budget, &fixed, error);
   if (rc) return rc;

@@ -25,6 +25,8 @@ int32_t cpu_stream_open(cpu_self *s, const accel_plugin_options *o, accel_plugin
 /* Reads and packs what stays. */
 int32_t cpu_stream_load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error);
 void cpu_stream_close(cpu_self *s);
+/* An empty s->stream; to be closed after a failure, too. */
+int32_t cpu_stream_new(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error);
 /* The stream_ fields of an estimate; s has planned linears and no weights. */
 int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plugin_estimate *out,
                           accel_plugin_error *error);

@@ -663,22 +663,55 @@ static int32_t answer_store(cpu_self *s, const accel_plugin_options *o, accel_pl
   return rc;
 }
 
+/* A self whose linears and experts are known; to be freed after a failure, too. */
+static int32_t new_plan(cpu_self *s, const accel_plugin_program *p, const accel_plugin_options *o,
+                        accel_plugin_error *error) {
+  const cpu_isa isa = cpu_isa_choose(NULL, 0);
+  *s = (cpu_self){.program = p};
+  cpu_kernels_of(isa, &s->kernels);
+  if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
+  const cpu_load load = {.program = p, .kernels = &s->kernels, .format = o->precision.format};
+  const int32_t rc = plan_weights(s, o->precision.format, error);
+  return rc ? rc : cpu_moes_plan(&load, &s->moes, error);
+}
+
+static void free_plan(cpu_self *s) {
+  cpu_stream_close(s);
+  cpu_convs_free(&s->convs);
+  cpu_moes_free(&s->moes);
+  free(s->weight);
+  free(s->linear);
+  free(s->linear_of);
+}
+
+int32_t cpu_plan_open(const accel_plugin_program *p, const accel_plugin_options *o, void **self,
+                      accel_plugin_error *error) {
+  *self = NULL;
+  for (uint32_t i = 0; i < p->n_node; i++) /* their layouts follow from the weights */
+    if (p->node[i].op == ACCEL_PLUGIN_OP_CONV || p->node[i].op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE)
+      return ACCEL_PLUGIN_OK;
+  cpu_self *s = calloc(1, sizeof *s);
+  if (!s) return kit_no_memory(error, sizeof *s);
+  int32_t rc = new_plan(s, p, o, error);
+  if (!rc && o->row_dtype) rc = cpu_stream_new(s, o, error);
+  if (rc)
+    cpu_plan_close(s);
+  else
+    *self = s;
+  return rc;
+}
+
+void cpu_plan_close(void *self) {
+  free_plan(self);
+  free(self);
+}
+
 int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_options *o,
                             accel_plugin_estimate *out, accel_plugin_error *error) {
-  cpu_self s = {.program = p};
-  const cpu_isa isa = cpu_isa_choose(NULL, 0);
-  cpu_kernels_of(isa, &s.kernels);
-  if (cpu_blas_wanted(isa)) s.sgemm = cpu_blas_open();
-  const cpu_load load = {.program = p, .kernels = &s.kernels, .format = o->precision.format};
-  int32_t rc = plan_weights(&s, o->precision.format, error);
-  if (!rc) rc = cpu_moes_plan(&load, &s.moes, error);
+  cpu_self s;
+  int32_t rc = new_plan(&s, p, o, error);
   if (!rc) rc = cpu_stream_answer(&s, o, out, error);
   if (!rc && out->stream_least) rc = answer_store(&s, o, out, error);
-  cpu_stream_close(&s);
-  cpu_convs_free(&s.convs);
-  cpu_moes_free(&s.moes);
-  free(s.weight);
-  free(s.linear);
-  free(s.linear_of);
+  free_plan(&s);
   return rc;
 }

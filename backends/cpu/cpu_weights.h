@@ -29,6 +29,10 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 /* kit_backend.weight_in_place: whether it is read where the core mapped it. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
+/* kit_backend.plan_open and plan_close: a cpu_self without weights. */
+int32_t cpu_plan_open(const accel_plugin_program *program, const accel_plugin_options *options,
+                      void **self, accel_plugin_error *error);
+void cpu_plan_close(void *self);
 /* kit_backend.stream_estimate */
 int32_t cpu_stream_estimate(const accel_plugin_program *program,
                             const accel_plugin_options *options, accel_plugin_estimate *out,

@@ -208,7 +208,7 @@ typedef struct kit_backend {
    * apart from all these operands; only where `inplace` allows it may a result be written over one
    * of its node's operands, and then no other node of the launch reads that operand.  Workspace is
    * asked for once, with launch.joined set.  Nodes with a state are never fused.  NULL: never.
-   * self is NULL in estimates. */
+   * self is plan_open's in estimates. */
   bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
                         const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, when the only result of `first` is operand 0 of `next`
@@ -216,15 +216,15 @@ typedef struct kit_backend {
    * has a shape but no memory (kit_tensor.data is NULL): what the launch keeps of it is in its
    * workspace, which is asked for once, with launch.joined set.  All other operands are ready
    * before the launch, and the result of `next` has memory apart from all of them but for what
-   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is NULL in
-   * estimates. */
+   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is
+   * plan_open's in estimates. */
   bool (*fuse_chain)(void *self, const accel_plugin_program *program,
                      const accel_plugin_node *first, const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node,
                   uint32_t operand);
   /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL
-   * (lengths differ from run to run under one plan), self is NULL in estimates.  NULL hook:
+   * (lengths differ from run to run under one plan), self is plan_open's in estimates.  NULL hook:
    * none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
   /* Device memory (constants, scratch and pages).  All NULL: host memory.  free's self is the one
@@ -244,6 +244,12 @@ typedef struct kit_backend {
   /* For profiles, after the launch of a node: the microseconds that its instructions take at least,
    * measured on the same threads over operands that the caches hold; 0: not known.  NULL: never. */
   double (*limit_us)(void *self, const kit_launch *launch);
+  /* What the hooks that a plan asks (strided, fuse_parallel, fuse_chain, workspace) get as self in
+   * an estimate: formats and kernels, no weights.  With options.row_dtype as of an endpoint that
+   * streams, whose plans take more.  *self NULL: the hooks answer without.  Both or neither. */
+  int32_t (*plan_open)(const accel_plugin_program *program, const accel_plugin_options *options,
+                       void **self, accel_plugin_error *error);
+  void (*plan_close)(void *self);
   /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
    * given.  NULL, with the next: options.stream_budget is refused. */
   int32_t (*stream_estimate)(const accel_plugin_program *program,

@@ -108,7 +108,9 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
   uint32_t workers = o->host && o->host->workers ? o->host->workers(o->host->self) : 1;
   int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol),
           *dim = calloc(p->n_dim + 1, sizeof *dim);
+  void *self = NULL;
   int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
+  if (!rc && backend->plan_open) rc = backend->plan_open(p, o, &self, error);
   for (uint32_t i = 0; !rc && i < p->n_symbol; i++)
     symbol[i] = symbol_value(&p->symbol[i], o->symbol ? o->symbol[i] : 0);
   if (!rc) accel_dims_evaluate(p, symbol, dim);
@@ -118,6 +120,7 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
     kit_plan *plan = NULL;
     kit_plan_request r = {.program = p,
                           .backend = backend,
+                          .self = self,
                           .entry = i,
                           .workers = workers,
                           .symbol = symbol,
@@ -131,6 +134,7 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
     kit_plan_free(plan);
     free(wanted);
   }
+  if (self) backend->plan_close(self);
   free(symbol);
   free(dim);
   return rc;

@@ -27,7 +27,7 @@ struct accel_plugin_endpoint {
   kit_plan_cache plans;
   kit_frame_pool frames;
   kit_stream *stream;          /* the backend's; NULL: all weights are in memory */
-  pthread_mutex_t stream_turn; /* one run at a time, from kit_stream_begin to kit_stream_end */
+  pthread_mutex_t stream_turn; /* one run at a time, with its frame */
 };
 
 #endif

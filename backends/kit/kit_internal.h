@@ -76,7 +76,7 @@ typedef struct kit_plan {
 typedef struct kit_plan_request {
   const accel_plugin_program *program;
   const kit_backend *backend;
-  void *self; /* NULL in estimates */
+  void *self; /* plan_open's in estimates; may be NULL */
   uint32_t entry, workers;
   const int64_t *symbol, *dim;
   const uint8_t *wanted;

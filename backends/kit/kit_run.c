@@ -293,14 +293,10 @@ static int32_t begin_stream(const job *j, accel_plugin_error *error) {
   return rc;
 }
 
-/* run_steps; runs over one stream take turns. */
 static int32_t run_streaming(job *j, accel_plugin_error *error) {
-  accel_plugin_endpoint *e = j->endpoint;
-  pthread_mutex_lock(&e->stream_turn);
   int32_t rc = begin_stream(j, error);
   if (!rc) rc = run_steps(j, error);
-  kit_stream_end(e->stream, !rc);
-  pthread_mutex_unlock(&e->stream_turn);
+  kit_stream_end(j->endpoint->stream, !rc);
   return rc;
 }
 
@@ -345,6 +341,21 @@ static int32_t prepare(job *j, accel_plugin_view *out, accel_plugin_error *error
   return rc;
 }
 
+static int32_t run_in_frame(job *j, accel_plugin_session *session, const accel_plugin_view *in,
+                            accel_plugin_view *out, accel_plugin_error *error) {
+  accel_plugin_endpoint *e = j->endpoint;
+  j->frame = kit_frame_take(&e->frames);
+  if (!j->frame) return kit_no_memory(error, sizeof *j->frame);
+  int32_t rc = take_views(j, in, out, error);
+  if (!rc)
+    rc = kit_bind(e->program, j->entry, j->frame->in, j->n_in, j->frame->symbol, j->frame->dim,
+                  error);
+  if (!rc) rc = prepare(j, out, error);
+  if (!rc) rc = compute(j, session, error);
+  kit_frame_give(&e->frames, j->frame);
+  return rc;
+}
+
 int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, accel_plugin_run *run,
                     const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out,
                     uint32_t n_out, accel_plugin_error *error) {
@@ -357,14 +368,10 @@ int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, acc
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u",
                     j.run.entry, e->program->n_entry);
   j.entry = &e->program->entry[j.run.entry];
-  j.frame = kit_frame_take(&e->frames);
-  if (!j.frame) return kit_no_memory(error, sizeof *j.frame);
-  int32_t rc = take_views(&j, in, out, error);
-  if (!rc)
-    rc = kit_bind(e->program, j.entry, j.frame->in, n_in, j.frame->symbol, j.frame->dim, error);
-  if (!rc) rc = prepare(&j, out, error);
-  if (!rc) rc = compute(&j, session, error);
-  kit_frame_give(&e->frames, j.frame);
+  /* runs over one stream take turns, scratch and all: so it may have all that the limit leaves */
+  if (e->stream) pthread_mutex_lock(&e->stream_turn);
+  int32_t rc = run_in_frame(&j, session, in, out, error);
+  if (e->stream) pthread_mutex_unlock(&e->stream_turn);
   if (run->size >= offsetof(accel_plugin_run, device_ms) + sizeof run->device_ms)
     run->device_ms = j.run.device_ms;
   return rc;

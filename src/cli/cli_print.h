@@ -41,6 +41,11 @@ void cli_json_raw(cli_json *json, const char *key, const char *text);
 /* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device",
  * "wanted_precision", "weights", "reasons". */
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
+/* Of an endpoint whose weights do not all stay in memory, what was read so far: "streaming"; of
+ * others nothing. */
+void cli_json_streaming(cli_json *json, const accel_endpoint *endpoint);
+/* The same with --verbose, two lines on stderr. */
+void cli_say_streaming(const cli_run *run, const accel_endpoint *endpoint);
 /* A member of an object that was read: "" when it is no string, NaN when it is no number. */
 const char *cli_json_word(const cJSON *object, const char *name);
 double cli_json_number(const cJSON *object, const char *name);

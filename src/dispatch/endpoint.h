@@ -51,7 +51,7 @@ typedef struct accel__placed {
       *rows; /* of the source's weights, opened by the plugin; NULL: all stay in memory */
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
-  accel__run_limits limits;   /* of generations */
+  accel__run_limits limits;   /* of runs */
   /* Of a model over several devices (parts.h): `plugin` and `handle` are theirs, too.  NULL: one */
   struct accel__parts *parts;
 } accel__placed;

@@ -81,6 +81,13 @@ static uint64_t dim_value(const accel_plugin_program *p, int32_t dim, const int6
   return value > 0 ? (uint64_t)value : 1;
 }
 
+static uint64_t tensor_bytes(const accel_plugin_program *p, int32_t tensor, const int64_t *symbol) {
+  const accel_plugin_tensor *t = &p->tensor[tensor];
+  uint64_t n = 4;
+  for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
+  return n;
+}
+
 /* Rows of the first ragged space. */
 static uint64_t tokens_of(const accel_plugin_program *p, const int64_t *symbol) {
   for (uint32_t i = 0; i < p->n_space; i++)
@@ -106,7 +113,8 @@ static const accel_plugin_program *program_of(const accel__fit_subject *s) {
 
 /* Marks the outputs that need no asking, of the planned entries, and of parts what other parts
  * read; returns the bytes of those of the first of them. */
-static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol, uint8_t *wanted) {
+static uint64_t planned_outputs(const accel__fit_subject *s, const int64_t *symbol,
+                                uint8_t *wanted) {
   const accel_plugin_program *p = program_of(s);
   const accel__model *model = s->ep->model;
   uint64_t bytes = 0;
@@ -117,16 +125,33 @@ static uint64_t work_outputs(const accel__fit_subject *s, const int64_t *symbol,
     const accel_plugin_entry *entry = &p->entry[map ? (uint32_t)map->index : e];
     const bool planned = is_planned(model, &model->entries[e]);
     for (uint32_t i = 0; i < entry->n_out; i++, wanted++) {
-      const accel_plugin_tensor *t = &p->tensor[entry->out[i]];
-      uint64_t n = 4;
-      for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
       *wanted =
           planned && ((map && map->out[i] < 0) || !needs_asking(&model->entries[e], entry->out[i]));
-      if (*wanted && first) bytes += n;
+      if (*wanted && first) bytes += tensor_bytes(p, entry->out[i], symbol);
     }
     first &= !planned;
   }
   return bytes;
+}
+
+/* Marks the outputs of one run and returns their bytes. */
+static uint64_t run_outputs(const accel_plugin_program *p, const accel__fit_run *run,
+                            const int64_t *symbol, uint8_t *wanted) {
+  const accel_plugin_entry *entry = &p->entry[run->entry];
+  uint64_t bytes = 0;
+  for (uint32_t e = 0; e < run->entry; e++) wanted += p->entry[e].n_out;
+  for (uint32_t k = 0; k < run->n_outputs; k++) {
+    wanted[run->outputs[k]] = 1;
+    bytes += tensor_bytes(p, entry->out[run->outputs[k]], symbol);
+  }
+  return bytes;
+}
+
+/* Marks what the work gives; returns the host memory that takes. */
+static uint64_t work_outputs(const accel__fit_subject *s, const accel__fit_work *work,
+                             const int64_t *symbol, uint8_t *wanted) {
+  if (work->run) return run_outputs(program_of(s), work->run, symbol, wanted);
+  return 2 * planned_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
 }
 
 /* ---- the answer ---- */
@@ -276,13 +301,15 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;
-    out->staging = 2 * work_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
+    out->staging = work_outputs(s, work, symbol, wanted);
     if (work->limit) {
       out->limit = work->limit;
       take_from(&out->limit, s->taken);
     }
     const uint64_t given = out->limit;
     uint64_t forced;
+    const bool streams =
+        work->run ? s->ep->placed.streaming.budget != 0 : given || is_forced(&forced);
     describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,
@@ -291,14 +318,14 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
                                     .symbol = symbol,
                                     .wanted = wanted,
                                     .in_file = in_file,
-                                    .row_dtype = given || is_forced(&forced) ? row_dtype : NULL};
+                                    .row_dtype = streams ? row_dtype : NULL};
     accel_plugin_error error = {.size = sizeof error, .node = -1};
     if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) !=
         ACCEL_PLUGIN_OK)
       status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
     else
       compare_with_free(out);
-    if (status == ACCEL_OK)
+    if (status == ACCEL_OK && !work->run)
       status = plan_streaming(s, work->loaded, &options, given ? out->limit : 0, out);
   }
   accel__arena_free(&arena);

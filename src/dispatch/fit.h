@@ -5,6 +5,13 @@
 
 #include "dispatch/endpoint.h"
 
+/* One run of one entry that gives outputs[n_outputs] of it. */
+typedef struct accel__fit_run {
+  uint32_t entry;
+  const uint32_t *outputs;
+  uint32_t n_outputs;
+} accel__fit_run;
+
 /* The work to plan for. */
 typedef struct accel__fit_work {
   uint32_t batch;  /* sequences; 0: the program's typical number */
@@ -17,6 +24,9 @@ typedef struct accel__fit_work {
    * be planned, for this work. */
   const accel__streaming *loaded;
   uint64_t limit; /* memory limit in place of the context's; 0: that one */
+  /* Of a model that is placed on one device: what this run alone takes, beside weights; NULL: what
+   * a load or a generation runs. */
+  const accel__fit_run *run;
 } accel__fit_work;
 
 /* Of a model over several devices: what is asked of one of them. */

@@ -195,6 +195,7 @@ static int32_t run_part(run_state *r, uint32_t k, double *device_ms, accel_plugi
   if (!p->placed.handle)
     return accel__parts_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, "the device was lost");
   host.profile = r->run->host ? r->run->host->profile : NULL;
+  host.progress = r->run->host ? r->run->host->progress : NULL;
   run.entry = (uint32_t)map_of(r, k)->index;
   run.host = &host;
   run.device_ms = 0;

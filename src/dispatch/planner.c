@@ -15,13 +15,22 @@
 enum {
   STEP_TOKENS = 2048, /* of a step where no limit is given: as the engine has it */
   STEP_SHARE = 3,
-  LEAST_STEP_TOKENS = 64 /* a step of prompts is not made smaller */
+  LEAST_STEP_TOKENS = 64, /* a step of prompts is not made smaller */
+  LEAST_RUN_TOKENS = 128  /* of texts: what a load counts with anyway */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static bool generates(const accel_endpoint *ep) {
   return accel__model_entry_of(ep->model, "decode") != NULL;
+}
+
+/* Texts of other models are independent of each other: a run may have any number of them. */
+static bool reads_texts(const accel_endpoint *ep) {
+  if (generates(ep)) return false;
+  for (uint32_t i = 0; i < ep->model->n_inputs; i++)
+    if (ep->model->inputs[i].kind == ACCEL__INPUT_TOKENS) return true;
+  return false;
 }
 
 static accel_status estimate(const accel__plan_for *f, const accel__fit_work *work,
@@ -46,7 +55,9 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
   accel__fit step = {0};
   uint32_t rows = STEP_TOKENS;
   *out = (accel__run_limits){0};
-  if (!limit || !load->fits || load->n_part || !generates(f->ep)) return ACCEL_OK;
+  if (!limit || !load->fits || load->n_part) return ACCEL_OK;
+  out->run_bytes = left ? left : 1;
+  if (!generates(f->ep)) return ACCEL_OK;
   for (;; rows /= 2) {
     ACCEL_TRY(estimate(
         f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
@@ -54,11 +65,32 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
     if (run_bytes(&step) <= left / STEP_SHARE || rows <= LEAST_STEP_TOKENS) break;
   }
   *out = (accel__run_limits){
+      .run_bytes = out->run_bytes,
       .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
       .per_token = step.estimate.state_per_token,
       .per_sequence = step.estimate.state_fixed + step.staging / 2, /* scores, in one place */
       .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
       .step_tokens = rows};
+  return ACCEL_OK;
+}
+
+/* Of a model that streams and reads texts: leaves activations at most a part of the limit, so that a
+ * pass over the weights serves many texts.  load: of one text of typical length; becomes the load
+ * that leaves that room. */
+static accel_status leave_room(const accel__plan_for *f, uint64_t given, uint64_t limit,
+                               accel__fit *load) {
+  if (!limit || !load->streaming.budget || load->n_part || !reads_texts(f->ep)) return ACCEL_OK;
+  const uint64_t most = (limit - load->estimate.stream_least) / STEP_SHARE;
+  const uint64_t least = load->streaming.least;
+  uint32_t enough = LEAST_RUN_TOKENS, over = STEP_TOKENS + 1;
+  for (uint32_t n = STEP_TOKENS; n > enough + enough / 16; n = (enough + over) / 2) {
+    accel__fit some;
+    ACCEL_TRY(estimate(f, &(accel__fit_work){.batch = 1, .tokens = n, .limit = given}, &some));
+    const bool fits = some.fits && some.streaming.budget && run_bytes(&some) <= most;
+    *(fits ? &enough : &over) = n;
+    if (fits) *load = some;
+  }
+  load->streaming.least = least;
   return ACCEL_OK;
 }
 
@@ -84,6 +116,26 @@ static accel__fit_work within(const accel__fit_work *work, const accel__run_limi
   return out;
 }
 
+/* Texts of the work that run at once: as many as there is memory for. */
+static accel_status admit_texts(const accel__plan_for *f, const accel__fit_work *work,
+                                accel__plan *out) {
+  const uint32_t batch = work->batch ? work->batch : 1;
+  const uint64_t each = work->tokens / batch;
+  uint32_t enough = 0, over = batch + 1;
+  accel__fit_work runs = *work;
+  runs.loaded = &out->loaded;
+  for (uint32_t n = batch; n > enough; n = (enough + over) / 2) {
+    accel__fit some;
+    runs.batch = n;
+    runs.tokens = n * each;
+    ACCEL_TRY(estimate(f, &runs, &some));
+    *(some.fits ? &enough : &over) = n;
+    if (some.fits || n == 1) out->fit = some;
+  }
+  out->at_once = enough ? enough : 1;
+  return ACCEL_OK;
+}
+
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out) {
   uint64_t limit;
@@ -91,17 +143,53 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   ACCEL_TRY(accel__context_memory_limit(f->ep->ctx, &limit));
   if (work->limit) limit = work->limit;
   ACCEL_TRY(estimate(f, &(accel__fit_work){.limit = work->limit}, &out->fit));
+  ACCEL_TRY(leave_room(f, work->limit, limit, &out->fit));
   out->loaded = out->fit.streaming;
   ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
   if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
+  if (reads_texts(f->ep)) return admit_texts(f, work, out);
   bool states_fit;
   accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
   runs.loaded = &out->loaded;
   ACCEL_TRY(estimate(f, &runs, &out->fit));
   out->fit.fits &= states_fit;
   return ACCEL_OK;
+}
+
+/* Whether a run of so many rows, of sequences of at least `each` rows, takes at most `most` bytes. */
+static accel_status run_fits(const accel__plan_for *f, const accel__fit_run *run, uint64_t rows,
+                             uint64_t each, uint64_t most, bool *fits) {
+  const uint64_t n = rows / each ? rows / each : 1;
+  accel__fit one;
+  ACCEL_TRY(
+      estimate(f,
+               &(accel__fit_work){
+                   .batch = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX, .tokens = rows, .run = run},
+               &one));
+  *fits = run_bytes(&one) <= most;
+  return ACCEL_OK;
+}
+
+accel_status accel__plan_rows(accel_endpoint *ep, const accel__fit_run *run, uint64_t each,
+                              uint64_t *rows) {
+  enum { FINE = 64 }; /* to that part of what fits */
+  accel_status status = ACCEL_OK;
+  pthread_rwlock_rdlock(&ep->in_use);
+  const accel__run_limits *l = &ep->placed.limits;
+  const accel__plan_for f = {ep, ep->placed_on, &ep->placed.precision, ep->placed.source};
+  const uint64_t most = l->run_bytes - (ep->sessions ? l->state_bytes : 0);
+  uint64_t enough = 0, over = *rows + 1;
+  for (uint64_t n = *rows; status == ACCEL_OK && l->run_bytes && n > enough + enough / FINE;
+       n = enough + (over - enough) / 2) {
+    bool fits = false;
+    status = run_fits(&f, run, n, each, most, &fits);
+    *(fits ? &enough : &over) = n;
+  }
+  if (l->run_bytes) *rows = enough ? enough : 1;
+  pthread_rwlock_unlock(&ep->in_use);
+  return status;
 }
 
 uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,

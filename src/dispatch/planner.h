@@ -31,6 +31,12 @@ typedef struct accel__plan_for {
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out);
 
+/* Of a model that is placed: *rows, at least 1, becomes the most rows, up to as many, that one run of
+ * independent sequences of at least `each` rows may have under the memory limit; without one it
+ * stays.  Sessions that are open keep what is planned for them.  Takes some milliseconds. */
+accel_status accel__plan_rows(accel_endpoint *ep, const accel__fit_run *run, uint64_t each,
+                              uint64_t *rows);
+
 /* A memory limit above `limit` under which the work fits, the smallest to a MiB where more memory
  * never fits less; 0: there is none on this machine.  Takes some tens of plans. */
 uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work *work,

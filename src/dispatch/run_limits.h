@@ -1,11 +1,12 @@
-/* run_limits.h - what the runs of a generation may take under a memory limit. */
+/* run_limits.h - what runs may take under a memory limit. */
 #ifndef ACCEL_DISPATCH_RUN_LIMITS_H
 #define ACCEL_DISPATCH_RUN_LIMITS_H
 
 #include <stdint.h>
 
-/* state_bytes 0: there is no limit. */
+/* run_bytes 0: there is no limit.  The others are of generations; state_bytes 0: none is planned. */
 typedef struct accel__run_limits {
+  uint64_t run_bytes;    /* beside the weights: activations, results and states */
   uint64_t state_bytes;  /* of all sequences together */
   uint64_t per_token;    /* bytes of a sequence's states */
   uint64_t per_sequence; /* of one sequence beside its tokens: fixed states, its scores */

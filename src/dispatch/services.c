@@ -59,7 +59,13 @@ static void tell_loaded(accel *ctx, const accel__placed *placed) {
   if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
 }
 
+/* Parts count in stages of the whole: where one ends the next begins, which is told once. */
 static void host_progress(void *self, uint32_t done, uint32_t all) {
+  const accel__part *part = ((accel__host_self *)self)->part;
+  if (part && done == all)
+    done = part->last_stage + 1;
+  else if (part && part->first_stage && done <= part->first_stage)
+    return;
   accel__report_progress(context_of(self), "layers", done, all);
 }
 

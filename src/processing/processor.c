@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/planner.h"
+
 /* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to
  * stay near the cache; fewer when the outputs are wide (logits over a vocabulary). */
 enum { TOKEN_BUDGET = 2048, MAX_OUTPUT_ELEMENTS = 16 << 20 };
@@ -185,8 +187,8 @@ static uint32_t next_run(const sized *order, uint32_t first, uint32_t n, uint32_
                          uint64_t budget) {
   uint64_t tokens = 0;
   uint32_t k = 0;
-  while (first + k < n &&
-         (batch_size ? k < batch_size : k == 0 || tokens + order[first + k].n <= budget))
+  while (first + k < n && (!batch_size || k < batch_size) &&
+         (k == 0 || tokens + order[first + k].n <= budget))
     tokens += order[first + k++].n;
   return k;
 }
@@ -205,10 +207,32 @@ static uint64_t token_budget(const accel_endpoint *ep, uint32_t entry, const uin
   return budget < 1 ? 1 : budget < TOKEN_BUDGET ? budget : TOKEN_BUDGET;
 }
 
+/* The most tokens of a run, `all` of them at most.  Without a memory limit what the kernels like, or
+ * all when a batch size was asked for; under one no more than there is memory for, and where the run
+ * reads weights from files no less, so that one pass over them serves as many pieces as can be. */
+static accel_status plan_tokens(accel_endpoint *ep, const accel__fit_run *run, uint32_t shortest,
+                                uint64_t all, uint64_t *tokens) {
+  const uint64_t usual = accel__processor_for(ep)->batch_size
+                             ? all
+                             : token_budget(ep, run->entry, run->outputs, run->n_outputs);
+  const bool streams = ep->placed.streaming.budget != 0 && ep->placed.limits.run_bytes;
+  *tokens = streams || all < usual ? all : usual;
+  return *tokens ? accel__plan_rows(ep, run, shortest, tokens) : ACCEL_OK;
+}
+
 static int input_index(const accel_endpoint *ep, const char *name) {
   for (uint32_t i = 0; i < ep->model->n_inputs; i++)
     if (!strcmp(ep->model->inputs[i].name, name)) return (int)i;
   return -1;
+}
+
+/* Of a piece that has no memory even alone. */
+static accel_status name_limit(const accel_endpoint *ep, uint64_t tokens, accel_status status) {
+  if (status != ACCEL_ERROR_OUT_OF_MEMORY || !ep->placed.limits.run_bytes) return status;
+  return accel__remedy(status,
+                       "under this memory limit there is memory for %llu tokens at once: cut texts "
+                       "there (--max-length, accel_init_params.max_length) or raise the limit",
+                       (unsigned long long)tokens);
 }
 
 typedef struct run_buffers {
@@ -261,19 +285,22 @@ accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint
   accel_status status = ACCEL_OK;
   uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0,
            index = (uint32_t)accel__endpoint_entry(ep, entry);
-  uint64_t longest = 0, capacity, budget = token_budget(ep, index, outputs, n_outputs);
+  const accel__fit_run run = {index, outputs, n_outputs};
+  uint32_t shortest = UINT32_MAX;
+  uint64_t longest = 0, all = 0, capacity, budget;
   sized *order = malloc(((size_t)n + 1) * sizeof *order);
   run_buffers to = {0};
   if (!order) return accel__no_memory(n * sizeof *order);
   for (uint32_t i = 0; i < n; i++) {
     order[i] = (sized){.n = pieces->piece[i].n, .index = i};
     if (pieces->piece[i].n > longest) longest = pieces->piece[i].n;
+    if (pieces->piece[i].n < shortest) shortest = pieces->piece[i].n;
+    all += pieces->piece[i].n;
   }
+  ACCEL_GOTO(plan_tokens(ep, &run, shortest ? shortest : 1, all, &budget));
   qsort(order, n, sizeof *order, longer_first);
-  uint64_t most = batch_size ? batch_size : budget;
-  if (most > n) most = n;
-  capacity = batch_size ? longest * most : longest > budget ? longest : budget;
-  to.lengths = malloc((most + 1) * sizeof *to.lengths);
+  capacity = longest > budget ? longest : budget;
+  to.lengths = malloc((n + 1) * sizeof *to.lengths);
   to.ids = malloc((capacity + 1) * sizeof *to.ids);
   to.types = malloc((capacity + 1) * sizeof *to.types);
   if (!to.lengths || !to.ids || !to.types)
@@ -282,7 +309,9 @@ accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint
     accel__batch batch;
     uint32_t k = next_run(order, done, n, batch_size, budget);
     pack(ep, pieces->piece, order + done, k, &to, &batch);
-    ACCEL_GOTO(run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user));
+    status = run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user);
+    if (k == 1) status = name_limit(ep, budget, status);
+    ACCEL_GOTO(status);
     done += k;
     accel__report_progress(ep->ctx, what, done, n);
   }

@@ -175,20 +175,20 @@ typedef struct readers {
   const accel__stepper *model;
   int32_t start;
   accel__ids before;
+  uint32_t most; /* tokens of a step */
 } readers;
 
-/* Reads ids[past_len .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left
- * in *item. */
+/* Reads ids[past_len .. n) of a sequence but for at most r->most of them, which are left in *item. */
 static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t past_len,
                               accel__step_item *item) {
-  for (;; past_len += ACCEL__STEP_TOKENS) {
+  for (;; past_len += r->most) {
     uint32_t rest = ids.n - past_len;
     *item = (accel__step_item){.sequence = sequence,
                                .ids = ids.id + past_len,
-                               .n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS,
+                               .n = rest < r->most ? rest : r->most,
                                .past_len = past_len,
                                .total_len = ids.n};
-    if (rest <= ACCEL__STEP_TOKENS) return ACCEL_OK;
+    if (rest <= r->most) return ACCEL_OK;
     ACCEL_TRY(r->model->step(r->model->self, item, 1));
   }
 }
@@ -211,36 +211,55 @@ static accel_status admit(const readers *r, accel__ids ids, int32_t *sequence, u
   return accel__session_control(r->session, ACCEL_PLUGIN_SESSION_RESET, *sequence, 0);
 }
 
+/* Prompts that are read in the same step, the last of those that were begun. */
+typedef struct together {
+  uint32_t n, tokens;
+  uint64_t states; /* bytes, with those of the common start */
+} together;
+
+static uint64_t states_of(const readers *r, uint32_t tokens) {
+  const accel__run_limits *l = &r->model->limits;
+  return l->state_bytes ? accel__run_limits_need(l, tokens, 1) : 0;
+}
+
+/* Reads those that wait, which end before prompt `end`. */
 static accel_status step_items(rerank_job *job, const readers *r, const answers *a,
-                               accel__step_item *item, uint32_t first, uint32_t n) {
+                               accel__step_item *item, uint32_t end, together *group) {
+  const uint32_t n = group->n, first = end - n;
+  *group = (together){.states = states_of(r, r->before.n)};
+  if (!n) return ACCEL_OK;
   ACCEL_TRY(r->model->step(r->model->self, item, n));
   for (uint32_t i = 0; i < n; i++) {
     job->logit[first + i] = item[i].scores[a->yes] - (a->no < 0 ? 0 : item[i].scores[a->no]);
     r->model->drop(r->model->self, item[i].sequence);
   }
-  accel__report_progress(job->ep->ctx, "ranking", first + n, job->n);
+  accel__report_progress(job->ep->ctx, "ranking", end, job->n);
   return ACCEL_OK;
 }
 
 static accel_status run_prompts(rerank_job *job, readers *r, const answers *a,
                                 const accel__ids *list, accel__step_item *item) {
-  uint32_t waiting = 0, tokens = 0;
+  const accel__run_limits *l = &r->model->limits;
+  together group;
+  r->most = l->step_tokens ? l->step_tokens : ACCEL__STEP_TOKENS;
   r->before = list[job->n];
   if ((r->start = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
   ACCEL_TRY(read_most(r, r->start, r->before, 0, item));
   ACCEL_TRY(r->model->step(r->model->self, item, 1));
+  group = (together){.states = states_of(r, r->before.n)};
   for (uint32_t i = 0; i < job->n; i++) {
     int32_t sequence;
     uint32_t past_len;
+    if (group.states + states_of(r, list[i].n) > l->state_bytes)
+      ACCEL_TRY(step_items(job, r, a, item, i, &group));
     ACCEL_TRY(admit(r, list[i], &sequence, &past_len));
-    if (waiting && tokens + list[i].n - past_len > ACCEL__STEP_TOKENS) {
-      ACCEL_TRY(step_items(job, r, a, item, i - waiting, waiting));
-      waiting = tokens = 0;
-    }
-    ACCEL_TRY(read_most(r, sequence, list[i], past_len, &item[waiting]));
-    tokens += item[waiting++].n;
+    if (group.tokens + list[i].n - past_len > r->most)
+      ACCEL_TRY(step_items(job, r, a, item, i, &group));
+    ACCEL_TRY(read_most(r, sequence, list[i], past_len, &item[group.n]));
+    group.states += states_of(r, list[i].n);
+    group.tokens += item[group.n++].n;
   }
-  return waiting ? step_items(job, r, a, item, job->n - waiting, waiting) : ACCEL_OK;
+  return step_items(job, r, a, item, job->n, &group);
 }
 
 static accel_status ask(rerank_job *job, const char *query, const char *const *documents,
