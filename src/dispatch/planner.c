@@ -44,32 +44,55 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a
- * part of it where that can be, and the states of the sequences: a long prompt in more steps costs
- * less than sequences that have to wait for others.  load: the estimate of the load. */
+/* Of one of the subjects, for steps of so many tokens, which take what `step` says. */
+static accel__run_limits limits_of(const accel__limits_subject *s, const accel__fit *step,
+                                   uint32_t rows) {
+  return (accel__run_limits){
+      .state_bytes = s->left > run_bytes(step) ? s->left - run_bytes(step) : 1,
+      .per_token = step->estimate.state_per_token,
+      .per_sequence = step->estimate.state_fixed + step->staging / 2, /* scores, in one place */
+      .page_rows = s->loaded->budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+      .step_tokens = rows};
+}
+
+accel_status accel__run_limits_plan(const accel__limits_subject *s, uint32_t n,
+                                    accel__run_limits *out) {
+  accel__fit step[ACCEL__MAX_PARTS];
+  uint32_t rows = STEP_TOKENS;
+  for (bool fit = false;; rows /= 2) {
+    fit = true;
+    for (uint32_t k = 0; k < n; k++) {
+      const accel__fit_work work = {
+          .batch = 1, .tokens = rows, .rows = rows, .loaded = s[k].loaded};
+      ACCEL_TRY(accel__fit_subject_estimate(&s[k].of, &work, &step[k]));
+      fit &= run_bytes(&step[k]) <= s[k].left / STEP_SHARE;
+    }
+    if (fit || rows <= LEAST_STEP_TOKENS) break;
+  }
+  uint64_t fewest = UINT64_MAX; /* sequences of one page */
+  *out = limits_of(&s[0], &step[0], rows);
+  for (uint32_t k = 0; k < n; k++) {
+    const accel__run_limits one = limits_of(&s[k], &step[k], rows);
+    const uint64_t each = accel__run_limits_need(&one, one.page_rows, 1);
+    if (!each || one.state_bytes / each >= fewest) continue;
+    fewest = one.state_bytes / each;
+    *out = one;
+  }
+  return ACCEL_OK;
+}
+
+/* Of one device.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
-  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
-                 left = limit > weights ? limit - weights : 0;
-  accel__fit step = {0};
-  uint32_t rows = STEP_TOKENS;
+  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights;
+  const accel__limits_subject one = {
+      .of = {.ep = f->ep, .device = f->device, .precision = f->precision, .source = f->source},
+      .loaded = &load->streaming,
+      .left = limit > weights ? limit - weights : 0};
   *out = (accel__run_limits){0};
   if (!limit || !load->fits || load->n_part) return ACCEL_OK;
-  out->run_bytes = left ? left : 1;
-  if (!generates(f->ep)) return ACCEL_OK;
-  for (;; rows /= 2) {
-    ACCEL_TRY(estimate(
-        f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
-        &step));
-    if (run_bytes(&step) <= left / STEP_SHARE || rows <= LEAST_STEP_TOKENS) break;
-  }
-  *out = (accel__run_limits){
-      .run_bytes = out->run_bytes,
-      .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
-      .per_token = step.estimate.state_per_token,
-      .per_sequence = step.estimate.state_fixed + step.staging / 2, /* scores, in one place */
-      .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
-      .step_tokens = rows};
+  if (generates(f->ep)) ACCEL_TRY(accel__run_limits_plan(&one, 1, out));
+  out->run_bytes = one.left ? one.left : 1;
   return ACCEL_OK;
 }
 
@@ -148,7 +171,7 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
   if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
-  if (reads_texts(f->ep)) return admit_texts(f, work, out);
+  if (out->loaded.budget && reads_texts(f->ep)) return admit_texts(f, work, out);
   bool states_fit;
   accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
   runs.loaded = &out->loaded;
