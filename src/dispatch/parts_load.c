@@ -158,24 +158,36 @@ static uint64_t left_for(const accel__parts *parts, uint32_t k, uint64_t limit) 
   return limit > weights ? (limit - weights) / n : 0;
 }
 
-/* Of generations, under a limit of the user's. */
-static accel_status plan_limits(const accel__parts *parts, accel__run_limits *out) {
-  accel__limits_subject subject[ACCEL__MAX_PARTS];
-  uint64_t limit;
-  *out = (accel__run_limits){0};
-  ACCEL_TRY(accel__context_memory_limit(parts->ep->ctx, &limit));
-  if (!limit || !accel__model_entry_of(parts->ep->model, "decode")) return ACCEL_OK;
+uint32_t accel__parts_subjects(const accel__parts *parts, accel__limits_subject *out) {
   for (uint32_t k = 0; k < parts->n; k++) {
     const accel__placed_part *p = &parts->part[k];
-    subject[k] = (accel__limits_subject){.of = {.ep = parts->ep,
-                                                .device = p->device,
-                                                .precision = &p->placed.precision,
-                                                .source = p->placed.source,
-                                                .part = p->cut},
-                                         .loaded = &p->placed.streaming,
-                                         .left = left_for(parts, k, limit)};
+    out[k] = (accel__limits_subject){.of = {.ep = parts->ep,
+                                            .device = p->device,
+                                            .precision = &p->placed.precision,
+                                            .source = p->placed.source,
+                                            .part = p->cut},
+                                     .loaded = &p->placed.streaming,
+                                     .left = p->placed.limits.run_bytes};
   }
-  return accel__run_limits_plan(subject, parts->n, out);
+  return parts->n;
+}
+
+/* Under a limit of the user's. */
+static accel_status plan_limits(accel__parts *parts, accel__run_limits *out) {
+  accel__limits_subject subject[ACCEL__MAX_PARTS];
+  uint64_t limit, least = UINT64_MAX;
+  *out = (accel__run_limits){0};
+  ACCEL_TRY(accel__context_memory_limit(parts->ep->ctx, &limit));
+  if (!limit) return ACCEL_OK;
+  for (uint32_t k = 0; k < parts->n; k++) {
+    const uint64_t left = left_for(parts, k, limit);
+    parts->part[k].placed.limits.run_bytes = left;
+    if (left < least) least = left;
+  }
+  if (accel__model_entry_of(parts->ep->model, "decode"))
+    ACCEL_TRY(accel__run_limits_plan(subject, accel__parts_subjects(parts, subject), out));
+  out->run_bytes = least ? least : 1;
+  return ACCEL_OK;
 }
 
 static accel_status load_all(accel_endpoint *ep, const accel__device *device, accel__parts *parts) {

@@ -7,6 +7,7 @@
 #include "core/size.h"
 #include "dispatch/device_rate.h"
 #include "dispatch/disk_speed.h"
+#include "dispatch/parts.h"
 #include "dispatch/precision.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
@@ -180,36 +181,56 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   return ACCEL_OK;
 }
 
-/* Whether a run of so many rows, of sequences of at least `each` rows, takes at most `most` bytes. */
-static accel_status run_fits(const accel__plan_for *f, const accel__fit_run *run, uint64_t rows,
-                             uint64_t each, uint64_t most, bool *fits) {
-  const uint64_t n = rows / each ? rows / each : 1;
-  accel__fit one;
-  ACCEL_TRY(
-      estimate(f,
-               &(accel__fit_work){
-                   .batch = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX, .tokens = rows, .run = run},
-               &one));
-  *fits = run_bytes(&one) <= most;
+/* Whether a run of so many rows, of sequences of at least `each` rows, takes no more than is left. */
+static accel_status run_fits(const accel__limits_subject *s, uint32_t n, const accel__fit_run *run,
+                             uint64_t rows, uint64_t each, bool *fits) {
+  const uint64_t sequences = rows / each ? rows / each : 1;
+  *fits = true;
+  for (uint32_t k = 0; k < n && *fits; k++) {
+    const accel__fit_work work = {
+        .batch = sequences < UINT32_MAX ? (uint32_t)sequences : UINT32_MAX,
+        .tokens = rows,
+        .loaded = s[k].loaded,
+        .run = run};
+    accel__fit one;
+    ACCEL_TRY(accel__fit_subject_estimate(&s[k].of, &work, &one));
+    *fits = run_bytes(&one) <= s[k].left;
+  }
   return ACCEL_OK;
+}
+
+/* Who runs a placed model, and what the limit leaves each, beside states while there are any. */
+static uint32_t placed_subjects(accel_endpoint *ep, accel__limits_subject *out) {
+  const accel__placed *c = &ep->placed;
+  uint32_t n = 1;
+  if (c->parts)
+    n = accel__parts_subjects(c->parts, out);
+  else
+    out[0] = (accel__limits_subject){
+        .of = {.ep = ep, .device = ep->placed_on, .precision = &c->precision, .source = c->source},
+        .loaded = &c->streaming,
+        .left = c->limits.run_bytes};
+  for (uint32_t k = 0; k < n && ep->sessions; k++)
+    out[k].left = c->parts ? out[k].left / STEP_SHARE : out[k].left - c->limits.state_bytes;
+  return n;
 }
 
 accel_status accel__plan_rows(accel_endpoint *ep, const accel__fit_run *run, uint64_t each,
                               uint64_t *rows) {
   enum { FINE = 64 }; /* to that part of what fits */
+  accel__limits_subject subject[ACCEL__MAX_PARTS];
   accel_status status = ACCEL_OK;
   pthread_rwlock_rdlock(&ep->in_use);
-  const accel__run_limits *l = &ep->placed.limits;
-  const accel__plan_for f = {ep, ep->placed_on, &ep->placed.precision, ep->placed.source};
-  const uint64_t most = l->run_bytes - (ep->sessions ? l->state_bytes : 0);
+  const bool limited = ep->placed.limits.run_bytes != 0;
+  const uint32_t n = limited ? placed_subjects(ep, subject) : 0;
   uint64_t enough = 0, over = *rows + 1;
-  for (uint64_t n = *rows; status == ACCEL_OK && l->run_bytes && n > enough + enough / FINE;
-       n = enough + (over - enough) / 2) {
-    bool fits = false;
-    status = run_fits(&f, run, n, each, most, &fits);
-    *(fits ? &enough : &over) = n;
+  for (uint64_t at = *rows; status == ACCEL_OK && limited && at > enough + enough / FINE;
+       at = enough + (over - enough) / 2) {
+    bool fits;
+    status = run_fits(subject, n, run, at, each, &fits);
+    *(fits ? &enough : &over) = at;
   }
-  if (l->run_bytes) *rows = enough ? enough : 1;
+  if (limited) *rows = enough ? enough : 1;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
 }
