@@ -306,8 +306,8 @@ typedef struct accel_fit_record {
   uint32_t n_part;
   /** 0. */
   uint32_t reserved_parts;
-  /** Of a model that generates, or that reads texts, under a memory limit: how many of the batch run
-   *  together, the others after them.  Else the batch. */
+  /** Of a model that generates under a memory limit, or that streams and reads texts: how many of the
+   *  batch run together, the others after them.  Else the batch. */
   uint64_t at_once;
   /** With accel_fit_params.times, of a model that generates; here and below 0: not known.  Bytes a
    *  second that the library reads from the model's disk. */

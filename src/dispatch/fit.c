@@ -134,15 +134,20 @@ static uint64_t planned_outputs(const accel__fit_subject *s, const int64_t *symb
   return bytes;
 }
 
-/* Marks the outputs of one run and returns their bytes. */
-static uint64_t run_outputs(const accel_plugin_program *p, const accel__fit_run *run,
+/* Marks the outputs of one run, and of parts what later ones read; returns the bytes of both. */
+static uint64_t run_outputs(const accel__fit_subject *s, const accel__fit_run *run,
                             const int64_t *symbol, uint8_t *wanted) {
-  const accel_plugin_entry *entry = &p->entry[run->entry];
+  const accel_plugin_program *p = program_of(s);
+  const accel__part_entry *map = s->part ? &s->part->entry[run->entry] : NULL;
   uint64_t bytes = 0;
-  for (uint32_t e = 0; e < run->entry; e++) wanted += p->entry[e].n_out;
-  for (uint32_t k = 0; k < run->n_outputs; k++) {
-    wanted[run->outputs[k]] = 1;
-    bytes += tensor_bytes(p, entry->out[run->outputs[k]], symbol);
+  if (map && map->index < 0) return 0;
+  const uint32_t index = map ? (uint32_t)map->index : run->entry;
+  for (uint32_t e = 0; e < index; e++) wanted += p->entry[e].n_out;
+  for (uint32_t i = 0; i < p->entry[index].n_out; i++) {
+    const int64_t output = map ? map->out[i] : (int64_t)i;
+    wanted[i] = output < 0;
+    for (uint32_t k = 0; k < run->n_outputs; k++) wanted[i] |= output == run->outputs[k];
+    if (wanted[i]) bytes += tensor_bytes(p, p->entry[index].out[i], symbol);
   }
   return bytes;
 }
@@ -150,7 +155,7 @@ static uint64_t run_outputs(const accel_plugin_program *p, const accel__fit_run 
 /* Marks what the work gives; returns the host memory that takes. */
 static uint64_t work_outputs(const accel__fit_subject *s, const accel__fit_work *work,
                              const int64_t *symbol, uint8_t *wanted) {
-  if (work->run) return run_outputs(program_of(s), work->run, symbol, wanted);
+  if (work->run) return run_outputs(s, work->run, symbol, wanted);
   return 2 * planned_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
 }
 
@@ -308,8 +313,7 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     }
     const uint64_t given = out->limit;
     uint64_t forced;
-    const bool streams =
-        work->run ? s->ep->placed.streaming.budget != 0 : given || is_forced(&forced);
+    const bool streams = work->run ? work->loaded->budget != 0 : given || is_forced(&forced);
     describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,

@@ -24,8 +24,8 @@ typedef struct accel__fit_work {
    * be planned, for this work. */
   const accel__streaming *loaded;
   uint64_t limit; /* memory limit in place of the context's; 0: that one */
-  /* Of a model that is placed on one device: what this run alone takes, beside weights; NULL: what
-   * a load or a generation runs. */
+  /* Of a subject that is loaded (`loaded` says how): what this run alone takes, beside weights.
+   * NULL: what a load or a generation runs. */
   const accel__fit_run *run;
 } accel__fit_work;
 

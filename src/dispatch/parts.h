@@ -30,6 +30,10 @@ accel_status accel__parts_load(accel_endpoint *ep, const accel__device *device);
 accel_status accel__parts_report(accel_endpoint *ep, const accel__parts *parts);
 /* The plugin of part k; NULL: there are fewer. */
 const accel_plugin *accel__parts_plugin(const accel__parts *parts, uint32_t k);
+/* Each part and what a memory limit leaves it beside weights (planner.h); out[ACCEL__MAX_PARTS].
+ * Returns how many there are. */
+struct accel__limits_subject;
+uint32_t accel__parts_subjects(const accel__parts *parts, struct accel__limits_subject *out);
 /* A part of the endpoint runs on the device of this name. */
 bool accel__parts_use(const accel__parts *parts, const char *device);
 /* Adds up what the parts have read. */

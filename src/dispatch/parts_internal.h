@@ -22,6 +22,9 @@ accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *dev
                                     const accel__source *source, const accel__fit_work *work,
                                     accel__arena *arena, accel__parts_plan *plan, accel__fit *fit);
 
+/* Of one processor or card. */
+bool accel__share_memory(const accel__device *a, const accel__device *b);
+
 /* ---- parts_load.c ---- */
 
 /* One part on its device. */

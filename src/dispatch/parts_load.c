@@ -8,7 +8,9 @@
 #include "core/text.h"
 #include "dispatch/plugin_init.h"
 #include "dispatch/parts_internal.h"
+#include "dispatch/planner.h"
 #include "dispatch/services.h"
+#include "models/model_build.h"
 
 accel__parts *accel__parts_of(accel_plugin_endpoint *handle) { return (accel__parts *)handle; }
 
@@ -144,6 +146,50 @@ static void prepare_part(accel__parts *parts, uint32_t k, const accel__device *d
   p->host = accel__host_for(&p->self);
 }
 
+/* What the limit leaves part k beside weights; parts of the same memory have the same part of it. */
+static uint64_t left_for(const accel__parts *parts, uint32_t k, uint64_t limit) {
+  uint64_t weights = 0, n = 0;
+  for (uint32_t j = 0; j < parts->n; j++) {
+    const accel__placed_part *p = &parts->part[j];
+    if (!accel__share_memory(p->device, parts->part[k].device)) continue;
+    weights += p->placed.streaming.budget ? p->placed.streaming.budget : p->weights;
+    n++;
+  }
+  return limit > weights ? (limit - weights) / n : 0;
+}
+
+uint32_t accel__parts_subjects(const accel__parts *parts, accel__limits_subject *out) {
+  for (uint32_t k = 0; k < parts->n; k++) {
+    const accel__placed_part *p = &parts->part[k];
+    out[k] = (accel__limits_subject){.of = {.ep = parts->ep,
+                                            .device = p->device,
+                                            .precision = &p->placed.precision,
+                                            .source = p->placed.source,
+                                            .part = p->cut},
+                                     .loaded = &p->placed.streaming,
+                                     .left = p->placed.limits.run_bytes};
+  }
+  return parts->n;
+}
+
+/* Under a limit of the user's. */
+static accel_status plan_limits(accel__parts *parts, accel__run_limits *out) {
+  accel__limits_subject subject[ACCEL__MAX_PARTS];
+  uint64_t limit, least = UINT64_MAX;
+  *out = (accel__run_limits){0};
+  ACCEL_TRY(accel__context_memory_limit(parts->ep->ctx, &limit));
+  if (!limit) return ACCEL_OK;
+  for (uint32_t k = 0; k < parts->n; k++) {
+    const uint64_t left = left_for(parts, k, limit);
+    parts->part[k].placed.limits.run_bytes = left;
+    if (left < least) least = left;
+  }
+  if (accel__model_entry_of(parts->ep->model, "decode"))
+    ACCEL_TRY(accel__run_limits_plan(subject, accel__parts_subjects(parts, subject), out));
+  out->run_bytes = least ? least : 1;
+  return ACCEL_OK;
+}
+
 static accel_status load_all(accel_endpoint *ep, const accel__device *device, accel__parts *parts) {
   accel__parts_plan plan;
   accel__fit fit;
@@ -170,6 +216,7 @@ static accel_status load_all(accel_endpoint *ep, const accel__device *device, ac
                                p->device->info.name);
   }
   all->streaming = fit.streaming;
+  ACCEL_TRY(plan_limits(parts, &all->limits));
   ACCEL_TRY(name_parts(parts));
   return make_table(parts, device);
 }
@@ -325,6 +372,7 @@ accel_status accel__parts_replace_lost(accel_endpoint *ep, accel__device *const 
                                   p->first_layer, p->last_layer, p->device->info.name);
   }
   if (status == ACCEL_OK) status = name_parts(parts);
+  if (status == ACCEL_OK) status = plan_limits(parts, &ep->placed.limits);
   for (accel__parts_session *s = parts->sessions; s && status == ACCEL_OK; s = s->next)
     if (accel__parts_session_open(s, &error))
       status = accel__fail(ACCEL_ERROR_DEVICE_LOST, "no session: %s", error.message);

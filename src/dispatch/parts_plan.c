@@ -164,7 +164,7 @@ static accel_status cut(accel_endpoint *ep, const accel_plugin_precision *precis
 
 /* ---- asking ---- */
 
-static bool share_memory(const accel__device *a, const accel__device *b) {
+bool accel__share_memory(const accel__device *a, const accel__device *b) {
   return a == b || (a->card && a->card == b->card) ||
          (a->facts.type == ACCEL_PLUGIN_DEVICE_CPU && b->facts.type == ACCEL_PLUGIN_DEVICE_CPU);
 }
@@ -207,7 +207,7 @@ static uint64_t least_limit(const accel__parts_plan *plan, uint32_t k, const uin
   const uint64_t own = one->streaming.least ? one->streaming.least : one->whole;
   double all = 0;
   for (uint32_t j = 0; weights && j < plan->n; j++)
-    if (share_memory(plan->device[j], plan->device[k])) all += (double)weights[j];
+    if (accel__share_memory(plan->device[j], plan->device[k])) all += (double)weights[j];
   return weights ? (uint64_t)((double)own * all / (double)weights[k]) + 1 : own;
 }
 
@@ -218,7 +218,7 @@ static uint64_t taken_by_others(const accel__parts_plan *plan, uint32_t k, const
   uint64_t taken = 0;
   double all = 0;
   for (uint32_t j = 0; j < plan->n; j++) {
-    if (!share_memory(plan->device[j], plan->device[k])) continue;
+    if (!accel__share_memory(plan->device[j], plan->device[k])) continue;
     if (j < k) taken += so_far->part[j].total;
     if (weights) all += (double)weights[j];
   }
@@ -271,7 +271,8 @@ static accel_status ask_for_all(accel_endpoint *ep, const accel__parts_plan *pla
   ACCEL_TRY(ask(ep, plan, source, work, NULL, out));
   for (uint32_t k = 0; k < plan->n; k++) {
     weights[k] = out->part[k].weights + 1;
-    for (uint32_t j = 0; j < k; j++) shared |= share_memory(plan->device[j], plan->device[k]);
+    for (uint32_t j = 0; j < k; j++)
+      shared |= accel__share_memory(plan->device[j], plan->device[k]);
   }
   if (out->fits || !shared) return ACCEL_OK;
   return ask(ep, plan, source, work, weights, out);

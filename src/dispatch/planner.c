@@ -8,6 +8,7 @@
 #include "core/size.h"
 #include "dispatch/device_rate.h"
 #include "dispatch/disk_speed.h"
+#include "dispatch/parts.h"
 #include "dispatch/precision.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
@@ -45,32 +46,55 @@ static uint64_t run_bytes(const accel__fit *f) {
   return f->estimate.scratch + f->staging + f->estimate.host_staging;
 }
 
-/* Of one device: what the limit leaves beside weights is shared by a step's activations, at most a
- * part of it where that can be, and the states of the sequences: a long prompt in more steps costs
- * less than sequences that have to wait for others.  load: the estimate of the load. */
+/* Of one of the subjects, for steps of so many tokens, which take what `step` says. */
+static accel__run_limits limits_of(const accel__limits_subject *s, const accel__fit *step,
+                                   uint32_t rows) {
+  return (accel__run_limits){
+      .state_bytes = s->left > run_bytes(step) ? s->left - run_bytes(step) : 1,
+      .per_token = step->estimate.state_per_token,
+      .per_sequence = step->estimate.state_fixed + step->staging / 2, /* scores, in one place */
+      .page_rows = s->loaded->budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+      .step_tokens = rows};
+}
+
+accel_status accel__run_limits_plan(const accel__limits_subject *s, uint32_t n,
+                                    accel__run_limits *out) {
+  accel__fit step[ACCEL__MAX_PARTS];
+  uint32_t rows = STEP_TOKENS;
+  for (bool fit = false;; rows /= 2) {
+    fit = true;
+    for (uint32_t k = 0; k < n; k++) {
+      const accel__fit_work work = {
+          .batch = 1, .tokens = rows, .rows = rows, .loaded = s[k].loaded};
+      ACCEL_TRY(accel__fit_subject_estimate(&s[k].of, &work, &step[k]));
+      fit &= run_bytes(&step[k]) <= s[k].left / STEP_SHARE;
+    }
+    if (fit || rows <= LEAST_STEP_TOKENS) break;
+  }
+  uint64_t fewest = UINT64_MAX; /* sequences of one page */
+  *out = limits_of(&s[0], &step[0], rows);
+  for (uint32_t k = 0; k < n; k++) {
+    const accel__run_limits one = limits_of(&s[k], &step[k], rows);
+    const uint64_t each = accel__run_limits_need(&one, one.page_rows, 1);
+    if (!each || one.state_bytes / each >= fewest) continue;
+    fewest = one.state_bytes / each;
+    *out = one;
+  }
+  return ACCEL_OK;
+}
+
+/* Of one device.  load: the estimate of the load. */
 static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load, uint64_t limit,
                                 accel__run_limits *out) {
-  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights,
-                 left = limit > weights ? limit - weights : 0;
-  accel__fit step = {0};
-  uint32_t rows = STEP_TOKENS;
+  const uint64_t weights = load->streaming.budget ? load->streaming.budget : load->estimate.weights;
+  const accel__limits_subject one = {
+      .of = {.ep = f->ep, .device = f->device, .precision = f->precision, .source = f->source},
+      .loaded = &load->streaming,
+      .left = limit > weights ? limit - weights : 0};
   *out = (accel__run_limits){0};
   if (!limit || !load->fits || load->n_part) return ACCEL_OK;
-  out->run_bytes = left ? left : 1;
-  if (!generates(f->ep)) return ACCEL_OK;
-  for (;; rows /= 2) {
-    ACCEL_TRY(estimate(
-        f, &(accel__fit_work){.batch = 1, .tokens = rows, .rows = rows, .loaded = &load->streaming},
-        &step));
-    if (run_bytes(&step) <= left / STEP_SHARE || rows <= LEAST_STEP_TOKENS) break;
-  }
-  *out = (accel__run_limits){
-      .run_bytes = out->run_bytes,
-      .state_bytes = left > run_bytes(&step) ? left - run_bytes(&step) : 1,
-      .per_token = step.estimate.state_per_token,
-      .per_sequence = step.estimate.state_fixed + step.staging / 2, /* scores, in one place */
-      .page_rows = load->streaming.budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
-      .step_tokens = rows};
+  if (generates(f->ep)) ACCEL_TRY(accel__run_limits_plan(&one, 1, out));
+  out->run_bytes = one.left ? one.left : 1;
   return ACCEL_OK;
 }
 
@@ -149,7 +173,7 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
   if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
-  if (reads_texts(f->ep)) return admit_texts(f, work, out);
+  if (out->loaded.budget && reads_texts(f->ep)) return admit_texts(f, work, out);
   bool states_fit;
   accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
   runs.loaded = &out->loaded;
@@ -158,36 +182,56 @@ accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *w
   return ACCEL_OK;
 }
 
-/* Whether a run of so many rows, of sequences of at least `each` rows, takes at most `most` bytes. */
-static accel_status run_fits(const accel__plan_for *f, const accel__fit_run *run, uint64_t rows,
-                             uint64_t each, uint64_t most, bool *fits) {
-  const uint64_t n = rows / each ? rows / each : 1;
-  accel__fit one;
-  ACCEL_TRY(
-      estimate(f,
-               &(accel__fit_work){
-                   .batch = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX, .tokens = rows, .run = run},
-               &one));
-  *fits = run_bytes(&one) <= most;
+/* Whether a run of so many rows, of sequences of at least `each` rows, takes no more than is left. */
+static accel_status run_fits(const accel__limits_subject *s, uint32_t n, const accel__fit_run *run,
+                             uint64_t rows, uint64_t each, bool *fits) {
+  const uint64_t sequences = rows / each ? rows / each : 1;
+  *fits = true;
+  for (uint32_t k = 0; k < n && *fits; k++) {
+    const accel__fit_work work = {
+        .batch = sequences < UINT32_MAX ? (uint32_t)sequences : UINT32_MAX,
+        .tokens = rows,
+        .loaded = s[k].loaded,
+        .run = run};
+    accel__fit one;
+    ACCEL_TRY(accel__fit_subject_estimate(&s[k].of, &work, &one));
+    *fits = run_bytes(&one) <= s[k].left;
+  }
   return ACCEL_OK;
+}
+
+/* Who runs a placed model, and what the limit leaves each, beside states while there are any. */
+static uint32_t placed_subjects(accel_endpoint *ep, accel__limits_subject *out) {
+  const accel__placed *c = &ep->placed;
+  uint32_t n = 1;
+  if (c->parts)
+    n = accel__parts_subjects(c->parts, out);
+  else
+    out[0] = (accel__limits_subject){
+        .of = {.ep = ep, .device = ep->placed_on, .precision = &c->precision, .source = c->source},
+        .loaded = &c->streaming,
+        .left = c->limits.run_bytes};
+  for (uint32_t k = 0; k < n && ep->sessions; k++)
+    out[k].left = c->parts ? out[k].left / STEP_SHARE : out[k].left - c->limits.state_bytes;
+  return n;
 }
 
 accel_status accel__plan_rows(accel_endpoint *ep, const accel__fit_run *run, uint64_t each,
                               uint64_t *rows) {
   enum { FINE = 64 }; /* to that part of what fits */
+  accel__limits_subject subject[ACCEL__MAX_PARTS];
   accel_status status = ACCEL_OK;
   pthread_rwlock_rdlock(&ep->in_use);
-  const accel__run_limits *l = &ep->placed.limits;
-  const accel__plan_for f = {ep, ep->placed_on, &ep->placed.precision, ep->placed.source};
-  const uint64_t most = l->run_bytes - (ep->sessions ? l->state_bytes : 0);
+  const bool limited = ep->placed.limits.run_bytes != 0;
+  const uint32_t n = limited ? placed_subjects(ep, subject) : 0;
   uint64_t enough = 0, over = *rows + 1;
-  for (uint64_t n = *rows; status == ACCEL_OK && l->run_bytes && n > enough + enough / FINE;
-       n = enough + (over - enough) / 2) {
-    bool fits = false;
-    status = run_fits(&f, run, n, each, most, &fits);
-    *(fits ? &enough : &over) = n;
+  for (uint64_t at = *rows; status == ACCEL_OK && limited && at > enough + enough / FINE;
+       at = enough + (over - enough) / 2) {
+    bool fits;
+    status = run_fits(subject, n, run, at, each, &fits);
+    *(fits ? &enough : &over) = at;
   }
-  if (l->run_bytes) *rows = enough ? enough : 1;
+  if (limited) *rows = enough ? enough : 1;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
 }

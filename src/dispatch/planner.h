@@ -31,6 +31,19 @@ typedef struct accel__plan_for {
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out);
 
+/* A program, or a part of one, and what the limit leaves it beside weights. */
+typedef struct accel__limits_subject {
+  accel__fit_subject of;
+  const accel__streaming *loaded;
+  uint64_t left;
+} accel__limits_subject;
+/* Of a generation over s[n], n at least 1: what the limit leaves is shared by a step's activations,
+ * at most a part of it where that can be, and the states of the sequences: a long prompt in more
+ * steps costs less than sequences that have to wait for others.  The states are those of the subject
+ * that has memory for the fewest sequences. */
+accel_status accel__run_limits_plan(const accel__limits_subject *s, uint32_t n,
+                                    accel__run_limits *out);
+
 /* Of a model that is placed: *rows, at least 1, becomes the most rows, up to as many, that one run of
  * independent sequences of at least `each` rows may have under the memory limit; without one it
  * stays.  Sessions that are open keep what is planned for them.  Takes some milliseconds. */

@@ -69,12 +69,12 @@ class Corpus(unittest.TestCase):
         cls.whole = accel.Context(threads=2)
         cls.addClassCleanup(cls.whole.close)
 
-    def model(self, directory, memory=None, precision="bf16", batch_size=0, max_length=0, **options):
+    def model(self, directory, memory=None, precision="bf16", batch_size=0, max_length=0, device="cpu", **options):
         context = self.whole
         if memory:
             context = accel.Context(threads=2, memory=memory, **options)
             self.addCleanup(context.close)
-        return accel.Model(directory, device="cpu", precision=precision, batch_size=batch_size, max_length=max_length, context=context)
+        return accel.Model(directory, device=device, precision=precision, batch_size=batch_size, max_length=max_length, context=context)
 
     def made(self, fixture, sizes):
         directory = os.path.join(self.work.name, fixture)
@@ -115,6 +115,18 @@ class Corpus(unittest.TestCase):
                 self.assertEqual(vectors(model, TEXTS), alone)
                 runs = self.one_pass_a_run(model, model.embed)
                 self.assertTrue(1 < runs < len(TEXTS) // 4, runs)
+
+    def test_over_two_devices(self):
+        """Each part has its own share of what the limit leaves."""
+        whole = self.model(self.embedder)
+        for memory in ("3M", "12M"):  # streamed, and in memory
+            told = []
+            model = self.model(self.embedder, memory, device="cpu=0-3+cpu=4-7", progress=lambda *args: told.append(args))
+            self.assertEqual(vectors(model, TEXTS * 5), vectors(whole, TEXTS) * 5)
+            self.assertEqual(model.streaming is None, memory == "12M")
+            if model.streaming:
+                self.assertLess(model.streaming["runs"], len(TEXTS))
+                self.assertEqual([(d, a) for w, d, a in told if w == "layers"][:10], [(i, 10) for i in range(1, 11)])
 
     def test_rows_of_tokens(self):
         whole, model = self.model(self.embedder), self.model(self.embedder, "2M")

@@ -77,10 +77,10 @@ class Limit(unittest.TestCase):
             with accel.Context(threads=2) as context:
                 cls.ids[precision] = ids_of(accel.Model(cls.work.name, device="cpu", precision=precision, context=context))
 
-    def limited(self, memory, precision="bf16", **options):
+    def limited(self, memory, precision="bf16", device="cpu", **options):
         context = accel.Context(threads=2, memory=memory, **options)
         self.addCleanup(context.close)
-        return accel.Model(self.work.name, device="cpu", precision=precision, context=context)
+        return accel.Model(self.work.name, device=device, precision=precision, context=context)
 
     def whole(self):
         """The model in memory at bf16, one for all tests."""
@@ -229,13 +229,14 @@ class Limit(unittest.TestCase):
     def test_hundreds_of_prompts(self):
         """More prompts than the limit has memory for: some wait, all give what each gives alone, and nothing is refused."""
         prompts = [[(7 * i + k) % SIZES["vocab_size"] for k in range(1 + i % 9)] for i in range(150)]
-        model = self.limited("4M")
-        before = model.streaming["runs"]
-        self.assertEqual([g.ids for g in model.generate(prompts, max_new_tokens=3, do_sample=False)],
-                         [ids_of(self.whole(), [p], 3)[0] for p in prompts])
-        steps = model.streaming["runs"] - before
-        self.assertGreater(steps, 3)   # not all at once
-        self.assertLess(steps, 3 * 150 // 2)  # and not one by one
+        alone = [ids_of(self.whole(), [p], 3)[0] for p in prompts]
+        for device in ("cpu", "cpu=0-1+cpu=2-3"):
+            model = self.limited("4M", device=device)
+            before = model.streaming["runs"]
+            self.assertEqual([g.ids for g in model.generate(prompts, max_new_tokens=3, do_sample=False)], alone)
+            steps = model.streaming["runs"] - before
+            self.assertGreater(steps, 3)   # not all at once
+            self.assertLess(steps, 3 * 150 // 2)  # and not one by one
 
     def test_too_long_for_the_limit(self):
         """A sequence whose states pass the limit fails alone, and the remedy says how many tokens there may be: that works."""
