@@ -38,10 +38,11 @@ int tune_inputs_prepare(cli_run *run, accel_endpoint *reference, tune_inputs *in
 accel_status tune_inputs_refer(accel_endpoint *reference, tune_inputs *inputs);
 void tune_inputs_free(tune_inputs *inputs);
 
-/* The smallest cosine between the endpoint's outputs and the reference's, of those that are held
- * out or of the others (docs/tuning.md says of what parts of an output); 1 where there are none. */
+/* For each input that is held out, or each of the others, the smallest cosine between the
+ * endpoint's outputs and the reference's (docs/tuning.md says of what parts of an output).
+ * cosine[*n] has room for inputs->n. */
 accel_status tune_compare(accel_endpoint *endpoint, const tune_inputs *inputs, bool held_out,
-                          double *cosine);
+                          double *cosine, uint32_t *n);
 /* Milliseconds of one pass over the inputs that are not held out: embeddings together, other runs
  * one by one; of texts for a language model a generation of new_tokens each, together. */
 accel_status tune_pass(accel_endpoint *endpoint, const tune_inputs *inputs, uint32_t new_tokens,
@@ -54,6 +55,7 @@ enum { TUNE_KINDS = 16, TUNE_TRIES = 256, TUNE_ROUNDS = 100 };
 typedef enum tune_verdict {
   TUNE_HOLDS,      /* on all inputs */
   TUNE_BELOW,      /* on inputs of the search a cosine is below the bound */
+  TUNE_UNSURE,     /* on none, but others may be: `expected` is below the bound */
   TUNE_BELOW_HELD, /* on those held out one is */
   TUNE_CANNOT      /* it cannot run; `why` */
 } tune_verdict;
@@ -64,7 +66,9 @@ typedef struct tune_try {
   const char *wide; /* of the kinds in `raised`; NULL: none are */
   uint32_t raised;  /* bit i: tune.kind[i] */
   tune_verdict verdict;
-  double cosine, held_cosine;
+  double cosine, held_cosine; /* the smallest of the search, and of those held out */
+  /* What 99.9 % of such inputs stay above, with 95 % confidence; NaN: too few to tell. */
+  double expected;
   bool held_known; /* looked at on inputs held out */
   double ms[TUNE_ROUNDS];
   uint32_t rounds; /* 0: not timed */
@@ -93,6 +97,9 @@ typedef struct tune {
 int tune_search(tune *t);
 /* The profile of a try, with what was measured in "tuned"; free() it.  NULL: no memory. */
 char *tune_profile_text(const tune *t, const tune_try *try, bool tuned);
+/* A lower bound of cosine[n]: where the logarithms of 1 - cosine are normal, 99.9 % of inputs are
+ * above it with a confidence of 95 %.  NaN below three. */
+double tune_expected(const double *cosine, uint32_t n);
 /* "attention=fp16,head=fp16", "" for one precision; in `into`, which it returns. */
 const char *tune_kinds_text(const tune *t, const tune_try *try, char *into, size_t size);
 void tune_free(tune *t);

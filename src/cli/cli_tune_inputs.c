@@ -325,17 +325,19 @@ static double compare_tensor(const accel_tensor *a, const accel_tensor *b) {
 }
 
 accel_status tune_compare(accel_endpoint *endpoint, const tune_inputs *inputs, bool held_out,
-                          double *cosine) {
-  *cosine = 1;
+                          double *cosine, uint32_t *n) {
+  *n = 0;
   for (uint32_t i = 0; i < inputs->n; ++i) {
     const tune_input *in = &inputs->item[i];
     accel_tensors *outputs;
+    double least = 1;
     if (in->held_out != held_out) continue;
     const accel_status status = run_one(endpoint, in, &outputs);
     if (status != ACCEL_OK) return status;
     for (uint32_t k = 0; k < outputs->n && k < in->outputs->n; ++k)
-      *cosine = fmin(*cosine, compare_tensor(&in->outputs->item[k], &outputs->item[k]));
+      least = fmin(least, compare_tensor(&in->outputs->item[k], &outputs->item[k]));
     accel_tensors_free(&outputs);
+    cosine[(*n)++] = least;
   }
   return ACCEL_OK;
 }

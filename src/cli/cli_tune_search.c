@@ -4,7 +4,8 @@
  * Every precision is loaded, compared and timed, in rounds that take turns.  The cheapest that
  * holds is the one to beat: of each faster precision that does not hold, kinds of layers are raised
  * to it one by one, always the one that mends most, until the mixture holds or is all raised.
- * Whatever holds on the inputs of the search must hold on those held out. */
+ * Whatever holds on the inputs of the search must hold on those held out.  Of few inputs the
+ * farthest is not the farthest of all, so the bound is for what their spread makes expect. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static void put_tuned(cJSON *root, const tune *t, const tune_try *try) {
   cJSON_AddNumberToObject(tuned, "min_cosine", t->min_cosine);
   cJSON_AddNumberToObject(tuned, "inputs", t->inputs.n - t->inputs.n_held);
   cJSON_AddNumberToObject(tuned, "cosine", try->cosine);
+  if (!isnan(try->expected)) cJSON_AddNumberToObject(tuned, "expected_cosine", try->expected);
   cJSON_AddNumberToObject(tuned, "held_out", t->inputs.n_held);
   if (t->inputs.n_held) cJSON_AddNumberToObject(tuned, "held_out_cosine", try->held_cosine);
   cJSON_AddNumberToObject(tuned, "ms", try->median_ms);
@@ -91,21 +93,52 @@ static accel_status cannot(tune_try *try, accel_status status) {
   return ACCEL_OK;
 }
 
+double tune_expected(const double *cosine, uint32_t n) {
+  enum { LEAST = 3 };
+  const double exact = 1e-7, z = 3.0902, confidence = 1.6449; /* normal quantiles */
+  double sum = 0, squares = 0, most = 0;
+  if (n < LEAST) return NAN;
+  for (uint32_t i = 0; i < n; ++i) {
+    const double x = log(fmax(1 - cosine[i], exact));
+    sum += x;
+    squares += x * x;
+    most = fmax(most, 1 - cosine[i]);
+  }
+  if (most <= 0) return 1;
+  const double mean = sum / n, variance = fmax(0, (squares - n * mean * mean) / (n - 1.0));
+  /* Natrella's approximation of the factor of a one-sided tolerance limit */
+  const double a = 1 - confidence * confidence / (2 * (n - 1.0)),
+               b = z * z - confidence * confidence / n, k = (z + sqrt(z * z - a * b)) / a;
+  return 1 - exp(mean + k * sqrt(variance));
+}
+
+static double least_of(const double *cosine, uint32_t n) {
+  double least = 1;
+  for (uint32_t i = 0; i < n; ++i) least = fmin(least, cosine[i]);
+  return least;
+}
+
 /* Cosines on the inputs of the search and, where they are above the bound, on those held out. */
 static accel_status compare(const tune *t, accel_endpoint *endpoint, tune_try *try) {
-  char kinds[256];
-  accel_status status = tune_compare(endpoint, &t->inputs, false, &try->cosine);
-  if (status != ACCEL_OK) return status;
-  try->verdict = try->cosine < t->min_cosine ? TUNE_BELOW : TUNE_HOLDS;
-  if (try->verdict == TUNE_HOLDS && t->inputs.n_held) {
-    status = tune_compare(endpoint, &t->inputs, true, &try->held_cosine);
+  uint32_t n;
+  double *cosine = calloc(t->inputs.n + 1, sizeof *cosine);
+  if (!cosine) return ACCEL_ERROR_OUT_OF_MEMORY;
+  try->weight_bytes = accel_placement(endpoint)->weight_bytes;
+  accel_status status = tune_compare(endpoint, &t->inputs, false, cosine, &n);
+  if (status == ACCEL_OK) {
+    try->cosine = least_of(cosine, n);
+    try->expected = tune_expected(cosine, n);
+    try->verdict = try->cosine < t->min_cosine     ? TUNE_BELOW
+                   : try->expected < t->min_cosine ? TUNE_UNSURE
+                                                   : TUNE_HOLDS;
+  }
+  if (status == ACCEL_OK && try->verdict == TUNE_HOLDS && t->inputs.n_held) {
+    status = tune_compare(endpoint, &t->inputs, true, cosine, &n);
     try->held_known = status == ACCEL_OK;
+    try->held_cosine = least_of(cosine, n);
     if (try->held_known && try->held_cosine < t->min_cosine) try->verdict = TUNE_BELOW_HELD;
   }
-  try->weight_bytes = accel_placement(endpoint)->weight_bytes;
-  if (cli_flag(t->run, OPT_VERBOSE))
-    cli_note(t->run, "%s%s%s: cosine %.6f", try->precision, try->raised ? ", " : "",
-             tune_kinds_text(t, try, kinds, sizeof kinds), try->cosine);
+  free(cosine);
   return status;
 }
 
@@ -166,6 +199,10 @@ static bool is_cheaper(const tune_try *a, const tune_try *b) {
          (a->median_ms < b->median_ms * same_time && a->weight_bytes < b->weight_bytes);
 }
 
+static double nearness(const tune_try *try) {
+  return isnan(try->expected) ? try->cosine : fmin(try->cosine, try->expected);
+}
+
 /* The kind that mends most when it is raised, too; its try in *best (NULL: none could run). */
 static accel_status raise_one(tune *t, const tune_try *from, const char *wide, tune_try **best) {
   *best = NULL;
@@ -176,19 +213,22 @@ static accel_status raise_one(tune *t, const tune_try *from, const char *wide, t
     const accel_status status = load_once(t, try, true, 0);
     if (status != ACCEL_OK) return status;
     if (try->verdict == TUNE_CANNOT) continue;
-    if (!*best || try->cosine > (*best)->cosine) *best = try;
+    if (!*best || nearness(try) > nearness(*best)) *best = try;
   }
   return ACCEL_OK;
 }
 
-/* Raises kinds of `base` until the mixture holds, and times it beside the one to beat. */
+/* Raises kinds of `base` until mixtures hold, and times these beside the one to beat. */
 static accel_status mix(tune *t, const tune_try *base, tune_try *beat) {
   const tune_try *from = base;
   for (uint32_t raised = 1; raised < t->kinds; ++raised) {
-    tune_try *best;
+    tune_try *best, *hold[TUNE_KINDS + 1] = {beat};
+    uint32_t first = t->n, n = 1;
     const accel_status status = raise_one(t, from, beat->precision, &best);
     if (status != ACCEL_OK || !best) return status;
-    if (best->verdict == TUNE_HOLDS) return time_rounds(t, (tune_try *[]){best, beat}, 2, false);
+    for (; first < t->n; ++first)
+      if (t->tries[first]->verdict == TUNE_HOLDS) hold[n++] = t->tries[first];
+    if (n > 1) return time_rounds(t, hold, n, false);
     from = best;
   }
   return ACCEL_OK;
@@ -202,7 +242,7 @@ static accel_status mix_all(tune *t, uint32_t uniform) {
     int next = -1; /* the fastest that was not mixed yet */
     for (uint32_t i = 0; i < uniform; ++i) {
       const tune_try *try = t->tries[i];
-      if (mixed[i] || (try->verdict != TUNE_BELOW && try->verdict != TUNE_BELOW_HELD)) continue;
+      if (mixed[i] || try->verdict == TUNE_HOLDS || try->verdict == TUNE_CANNOT) continue;
       if (!is_cheaper(try, beat)) continue;
       if (next < 0 || try->median_ms < t->tries[next]->median_ms) next = (int)i;
     }

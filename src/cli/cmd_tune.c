@@ -12,6 +12,8 @@ static const char *verdict_text(const tune *t, uint32_t i) {
       return (int)i == t->chosen ? "chosen" : "holds";
     case TUNE_BELOW:
       return "below";
+    case TUNE_UNSURE:
+      return "too near";
     case TUNE_BELOW_HELD:
       return "below, held out";
     case TUNE_CANNOT:
@@ -22,24 +24,26 @@ static const char *verdict_text(const tune *t, uint32_t i) {
 
 static void print_row(const tune *t, uint32_t i, cli_table *table) {
   const tune_try *try = t->tries[i];
-  char kinds[256], cosine[2][32] = {"", ""}, ms[32] = "", bytes[32] = "";
+  char kinds[256], cosine[3][32] = {"", "", ""}, ms[32] = "", bytes[32] = "";
   const bool runs = try->verdict != TUNE_CANNOT;
   if (runs) snprintf(cosine[0], sizeof cosine[0], "%.6f", try->cosine);
+  if (runs && !isnan(try->expected)) snprintf(cosine[2], sizeof cosine[2], "%.6f", try->expected);
   if (runs && try->held_known) snprintf(cosine[1], sizeof cosine[1], "%.6f", try->held_cosine);
   if (runs && try->rounds) snprintf(ms, sizeof ms, "%.2f", try->median_ms);
   if (runs) cli_bytes(try->weight_bytes, bytes, sizeof bytes);
-  cli_table_row(table, 8,
-                (const char *[]){try->precision, tune_kinds_text(t, try, kinds, sizeof kinds),
-                                 cosine[0], cosine[1], ms, bytes, verdict_text(t, i), try->why});
+  cli_table_row(
+      table, 9,
+      (const char *[]){try->precision, tune_kinds_text(t, try, kinds, sizeof kinds), cosine[0],
+                       cosine[2], cosine[1], ms, bytes, verdict_text(t, i), try->why});
 }
 
 static void print_table(const tune *t) {
   cli_table table = {0};
-  cli_table_row(&table, 8,
-                (const char *[]){"precision", "kinds", "cosine", "held out", "ms", "weights",
-                                 "verdict", "why"});
+  cli_table_row(&table, 9,
+                (const char *[]){"precision", "kinds", "cosine", "expected", "held out", "ms",
+                                 "weights", "verdict", "why"});
   for (uint32_t i = 0; i < t->n; ++i) print_row(t, i, &table);
-  cli_table_print(&table, "llrrrrll");
+  cli_table_print(&table, "llrrrrrll");
 }
 
 static int print_json(const tune *t, const char *profile) {
@@ -61,6 +65,7 @@ static int print_json(const tune *t, const char *profile) {
     cli_json_text(&json, "precision", try->precision);
     cli_json_text(&json, "kinds", tune_kinds_text(t, try, kinds, sizeof kinds));
     cli_json_double(&json, "cosine", runs ? try->cosine : NAN);
+    cli_json_double(&json, "expected_cosine", runs ? try->expected : NAN);
     cli_json_double(&json, "held_out_cosine", runs && try->held_known ? try->held_cosine : NAN);
     cli_json_double(&json, "ms", runs && try->rounds ? try->median_ms : NAN);
     cli_json_int(&json, "weights_bytes", (int64_t)try->weight_bytes);
