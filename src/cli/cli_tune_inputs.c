@@ -1,4 +1,5 @@
 /* cli_tune_inputs.c - accel tune: reading inputs, running them, comparing outputs (cli_tune.h). */
+#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,26 +119,62 @@ static accel_status tokens(accel_tokenizer *tokenizer, const char *text, int64_t
   return *ids ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+typedef struct preparing {
+  cli_run *run;
+  accel_endpoint *reference;
+  accel_tokenizer *tokenizer; /* NULL until it is needed */
+  bool decodes;               /* takes decoder_input_ids */
+  int64_t start;              /* the first of these */
+  int64_t longest;            /* so many at most */
+} preparing;
+
 /* The decoder is given what the reference hears, behind the tokens that begin every transcript. */
-static accel_status listen(accel_endpoint *reference, accel_tokenizer *tokenizer,
-                           const accel_media *sound, tune_input *in) {
+static accel_status listen(const preparing *p, const accel_media *sound, tune_input *in) {
   accel_transcripts *heard;
   uint32_t n;
-  accel_status status = accel_transcribe(reference, sound, 1, NULL, &heard);
+  accel_status status = accel_transcribe(p->reference, sound, 1, NULL, &heard);
   if (status != ACCEL_OK) return status;
-  status = tokens(tokenizer, heard->text[0], 200, 1, &in->decoder_ids, &n);
+  status = tokens(p->tokenizer, heard->text[0], p->longest, 1, &in->decoder_ids, &n);
   accel_transcripts_free(&heard);
   if (status == ACCEL_OK && !give_ids(in, "decoder_input_ids", in->decoder_ids, n))
     status = ACCEL_ERROR_LIMIT;
   return status;
 }
 
-typedef struct preparing {
-  cli_run *run;
-  accel_endpoint *reference;
-  accel_tokenizer *tokenizer; /* NULL until it is needed */
-  bool decodes;               /* takes decoder_input_ids */
-} preparing;
+/* The decoder is given what the reference writes, all but the last token. */
+static accel_status write_down(const preparing *p, tune_input *in) {
+  enum { NEW = 32 };
+  accel_text2text_params how = accel_text2text_params_default();
+  accel_generate_params short_one = accel_generate_params_default();
+  accel_generations *made;
+  short_one.max_new_tokens = p->longest < NEW ? (int32_t)p->longest : NEW;
+  short_one.num_beams = 1;
+  short_one.do_sample = 0;
+  how.generate = &short_one;
+  accel_status status = accel_text2text(p->reference, &in->text, 1, &how, &made);
+  if (status != ACCEL_OK) return status;
+  const uint32_t n = made->n && made->item[0].n ? made->item[0].n : 1;
+  in->decoder_ids = malloc(n * sizeof *in->decoder_ids);
+  for (uint32_t i = 0; in->decoder_ids && i < n; ++i)
+    in->decoder_ids[i] = i ? made->item[0].ids[i - 1] : p->start;
+  accel_generations_free(&made);
+  if (!in->decoder_ids) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return give_ids(in, "decoder_input_ids", in->decoder_ids, n) ? ACCEL_OK : ACCEL_ERROR_LIMIT;
+}
+
+/* A whole number of config.json; `otherwise` where it has none. */
+static int64_t config_number(cli_run *run, const char *name, int64_t otherwise) {
+  char *directory, path[4096], *text;
+  if (accel_find_model(run->ctx, run->args[0], &directory) != ACCEL_OK) return otherwise;
+  snprintf(path, sizeof path, "%s/config.json", directory);
+  accel_string_free(&directory);
+  if (cli_file_read(run, path, &text, NULL)) return otherwise;
+  cJSON *root = cJSON_Parse(text);
+  const double value = cli_json_number(root, name);
+  cJSON_Delete(root);
+  free(text);
+  return isnan(value) ? otherwise : (int64_t)value;
+}
 
 static accel_status need_tokenizer(preparing *p) {
   return p->tokenizer ? ACCEL_OK
@@ -153,7 +190,7 @@ static accel_status prepare_text(preparing *p, tune_input *in) {
   if (status != ACCEL_OK) return status;
   status = tokens(p->tokenizer, in->text, processor->max_length, 0, &in->ids, &n);
   if (status == ACCEL_OK && !give_ids(in, "input_ids", in->ids, n)) status = ACCEL_ERROR_LIMIT;
-  return status;
+  return status == ACCEL_OK && p->decodes && p->start >= 0 ? write_down(p, in) : status;
 }
 
 static accel_status prepare_media(preparing *p, tune_input *in) {
@@ -165,8 +202,7 @@ static accel_status prepare_media(preparing *p, tune_input *in) {
   how.n_sounds = sound;
   accel_status status = accel_preprocess(p->run->ctx, p->run->args[0], &how, &in->read);
   if (status == ACCEL_OK && sound && p->decodes) status = need_tokenizer(p);
-  return status == ACCEL_OK && sound && p->decodes ? listen(p->reference, p->tokenizer, &media, in)
-                                                   : status;
+  return status == ACCEL_OK && sound && p->decodes ? listen(p, &media, in) : status;
 }
 
 static accel_status prepare_one(preparing *p, tune_input *in) {
@@ -180,7 +216,10 @@ static accel_status prepare_one(preparing *p, tune_input *in) {
 }
 
 int tune_inputs_prepare(cli_run *run, accel_endpoint *reference, tune_inputs *inputs) {
-  preparing p = {.run = run, .reference = reference};
+  preparing p = {.run = run,
+                 .reference = reference,
+                 .start = config_number(run, "decoder_start_token_id", -1),
+                 .longest = config_number(run, "max_target_positions", 200)};
   accel_strings *names = NULL, *results = NULL;
   accel_status status = accel_endpoint_io(reference, &names, &results);
   for (uint32_t i = 0; status == ACCEL_OK && i < names->n; ++i)

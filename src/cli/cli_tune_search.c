@@ -109,7 +109,7 @@ double tune_expected(const double *cosine, uint32_t n) {
   /* Natrella's approximation of the factor of a one-sided tolerance limit */
   const double a = 1 - confidence * confidence / (2 * (n - 1.0)),
                b = z * z - confidence * confidence / n, k = (z + sqrt(z * z - a * b)) / a;
-  return 1 - exp(mean + k * sqrt(variance));
+  return fmax(-1, 1 - exp(mean + k * sqrt(variance)));
 }
 
 static double least_of(const double *cosine, uint32_t n) {

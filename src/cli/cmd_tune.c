@@ -95,8 +95,10 @@ static void say_held(const tune *t) {
              "search alone; give at least 3",
              n, n == 1 ? "" : "s");
   else if (held < 4)
-    cli_note(t->run, "%u of %u inputs %s held out: few; more inputs tell more", held, n,
-             held == 1 ? "is" : "are");
+    cli_note(t->run,
+             "%u input%s, of which %u %s held out: of so few the spread is hardly known, and what "
+             "would hold on more may not be chosen",
+             n, n == 1 ? "" : "s", held, held == 1 ? "is" : "are");
 }
 
 /* Nothing but fp32 holds: the profile is fp32, and the exit code says so. */
