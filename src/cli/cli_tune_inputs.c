@@ -336,7 +336,7 @@ static double likeness(const float *a, const float *b, uint64_t n) {
     const double size = fmax(fabs((double)a[0]), 1e-12), off = ((double)b[0] - (double)a[0]) / size;
     return fmax(-1, 1 - 0.5 * off * off);
   }
-  if (all_zero(a, n) && all_zero(b, n)) return 1;
+  if (memcmp(a, b, n * sizeof *a) == 0 || (all_zero(a, n) && all_zero(b, n))) return 1;
   return accel_cosine(a, b, (size_t)n);
 }
 
