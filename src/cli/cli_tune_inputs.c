@@ -269,7 +269,7 @@ static bool generates(const accel_endpoint *endpoint, const tune_inputs *inputs)
   return task && strcmp(task, "text-generation") == 0 && inputs->n_texts;
 }
 
-/* Texts of the search, or all of them that are embedded; free() it. */
+/* Texts of the search; free() it. */
 static const char **texts_of(const tune_inputs *inputs, uint32_t *n) {
   const char **texts = malloc((inputs->n + 1) * sizeof *texts);
   *n = 0;
@@ -301,12 +301,14 @@ static accel_status pass_texts(accel_endpoint *endpoint, const char *const *text
 accel_status tune_pass(accel_endpoint *endpoint, const tune_inputs *inputs, uint32_t new_tokens,
                        double *ms) {
   uint32_t n;
+  bool embeds = false;
   const bool generation = generates(endpoint, inputs);
   const char **texts = texts_of(inputs, &n);
   if (!texts) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = ACCEL_OK;
   const double begin = bench_now_ms();
-  if (n && (generation || inputs->item[0].embeds))
+  for (uint32_t i = 0; i < inputs->n; ++i) embeds |= inputs->item[i].embeds;
+  if (n && (generation || embeds))
     status = pass_texts(endpoint, texts, n, generation ? new_tokens : 0);
   for (uint32_t i = 0; status == ACCEL_OK && i < inputs->n; ++i) {
     const tune_input *in = &inputs->item[i];

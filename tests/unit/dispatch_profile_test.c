@@ -71,7 +71,7 @@ static void test_refused(void **state) {
       {HEAD MODEL "\"device\": \"cpu\", \"precision\": \"int7\"}", "unknown precision 'int7'"},
       {HEAD MODEL "\"device\": \"cpu\", \"precision\": \"auto\"}", "unknown precision 'auto'"},
       {HEAD MODEL "\"kinds\": [], " REST, "kinds"},
-      {HEAD MODEL "\"kinds\": {\"atention\": \"fp16\"}, " REST, "kinds.atention"},
+      {HEAD MODEL "\"kinds\": {\"attn\": \"fp16\"}, " REST, "kinds.attn"},
       {HEAD MODEL "\"kinds\": {\"head\": 16}, " REST, "head"},
       {HEAD MODEL "\"kinds\": {\"head\": \"int7\"}, " REST, "kinds.head"},
       {HEAD MODEL "\"tuned\": 3, " REST, "tuned"},
