@@ -134,23 +134,30 @@ class Tune(InAFolder):
                 self.assertGreaterEqual(self.unseen(name, make), bound)
 
     def test_kinds_are_mixed_where_no_precision_of_its_own_does(self):
-        """int8 is too far and a bound between it and bf16 makes kinds rise: each mixture that was tried has one or more kinds of the wider."""
+        """int8 is too far, so kinds are raised to fp32 where int8 is as fast, which noise may hide in a model as small as this."""
         texts = self.path("texts.json", json.dumps([" ".join(random.Random(i).choices(WORDS, k=8)) for i in range(30)]))
-        _, out, errors = run("tune", os.path.join(FIXTURES, "tasks", "st_mean"), "--input", texts, "--device", "cpu", "--precisions", "int8",
-                             "--min-cosine", "0.99999", "--rounds", "1", "--json", "--quiet")
-        report = json.loads(out)
-        self.assertEqual([t["precision"] for t in report["tried"][:2]], ["fp32", "int8"], errors)
-        self.assertIn(report["tried"][1]["verdict"], ("below", "too near"))
+        for _ in range(20):
+            _, out, errors = run("tune", os.path.join(FIXTURES, "tasks", "st_mean"), "--input", texts, "--device", "cpu", "--precisions", "int8",
+                                 "--min-cosine", "0.99999", "--rounds", "1", "--json", "--quiet")
+            report = json.loads(out)
+            self.assertEqual([t["precision"] for t in report["tried"][:2]], ["fp32", "int8"], errors)
+            self.assertIn(report["tried"][1]["verdict"], ("below", "too near"))
+            if len(report["tried"]) > 2:
+                break
+        self.assertGreaterEqual(len(report["tried"]), 6)
         for tried in report["tried"][2:]:
             self.assertEqual(tried["precision"], "int8")
             self.assertRegex(tried["kinds"], r"^\w+=fp32")
             self.assertGreater(tried["weights_bytes"], report["tried"][1]["weights_bytes"])
 
     def test_nothing_but_fp32(self):
-        texts = self.path("texts.txt", "\n".join(" ".join(random.Random(i).choices(WORDS, k=6)) for i in range(9)))
-        code, _, errors = run("tune", os.path.join(FIXTURES, "tasks", "st_mean"), "--input", texts, "--device", "cpu", "--precisions", "int8", "--rounds", "1",
-                              "--min-cosine", "1", "-o", self.path("profile.json"))
-        self.assertEqual(code, 6)
+        chance, files = random.Random(3), []
+        for i in range(6):
+            files += ["--input", self.path(f"{i}.safetensors")]
+            write_safetensors(files[-1], llama_input(chance))
+        code, _, errors = run("tune", model("llama"), *files, "--device", "cpu", "--precisions", "int8", "--rounds", "1", "--min-cosine", "1",
+                              "-o", self.path("profile.json"))
+        self.assertEqual(code, 6, errors)
         self.assertIn("nothing but fp32", errors)
         with open(self.path("profile.json"), encoding="utf-8") as f:
             self.assertEqual(json.load(f)["precision"], "fp32")
