@@ -267,7 +267,10 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
               text.data ? text.data : "no candidate");
   if (last == ACCEL_ERROR_DOES_NOT_FIT)
     accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
-  if (last == ACCEL_ERROR_PRECISION)
+  if (last == ACCEL_ERROR_PRECISION && ep->precision_profile)
+    accel__remedy(last, "make a profile for that device with `accel tune %s --device %s`", ep->name,
+                  request->device);
+  else if (last == ACCEL_ERROR_PRECISION)
     accel__remedy(last, "`accel matrix %s` lists what each device here can run%s", ep->name,
                   ep->import ? "; --precision fp32, bf16 or fp16 dequantises the checkpoint" : "");
   accel__buffer_free(&text);

@@ -162,6 +162,20 @@ class Tune(InAFolder):
         with open(self.path("profile.json"), encoding="utf-8") as f:
             self.assertEqual(json.load(f)["precision"], "fp32")
 
+    def test_inputs_of_every_kind(self):
+        texts = ["--input", self.path("t.txt", "hello there\nthe cat sat\none two\n"), "--input", self.path("u.json", '["a dog", "red sky"]')]
+        picture, sound = os.path.join(FIXTURES, "image", "pictures", "rgb.png"), os.path.join(FIXTURES, "speech", "short.wav")
+        for folder, inputs, n in (("pipelines/text", texts, 5), ("pipelines/t5", texts, 5), ("tasks/classify_one", texts, 5), ("media/vit", ["--input", picture] * 3, 3),
+                                  ("speech/english", ["--input", sound] * 3, 3), ("media/wav2vec2", ["--input", sound] * 3, 3)):
+            with self.subTest(model=folder):
+                code, out, errors = run("tune", os.path.join(FIXTURES, folder), *inputs, "--device", "cpu", "--precisions", "fp16", "--rounds", "1",
+                                        "--min-cosine", "0.9", "--new", "4", "--json", "--quiet")
+                self.assertIn(code, (0, 6), errors)
+                report = json.loads(out)
+                self.assertEqual((report["inputs"] + report["held_out"], report["held_out"]), (n, n // 3))
+                self.assertEqual([(t["precision"], t["cosine"] == 1) for t in report["tried"][:2]], [("fp32", True), ("fp16", False)])
+                self.assertGreater(report["tried"][1]["cosine"], 0.99)
+
     def test_few_inputs_are_said(self):
         code, _, errors = run("tune", os.path.join(FIXTURES, "pipelines", "text"), "--input", self.path("t.txt", "hello\nthere\n"), "--device", "cpu",
                               "--precisions", "bf16", "--rounds", "1", "--min-cosine", "0.9")
