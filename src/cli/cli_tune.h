@@ -67,9 +67,8 @@ typedef struct tune_try {
   uint32_t raised;  /* bit i: tune.kind[i] */
   tune_verdict verdict;
   double cosine, held_cosine; /* the smallest of the search, and of those held out */
-  /* What 99.9 % of such inputs stay above, with 95 % confidence; NaN: too few to tell. */
-  double expected;
-  bool held_known; /* looked at on inputs held out */
+  double expected;            /* of the search; of all inputs where those held out were looked at */
+  bool held_known;            /* looked at on inputs held out */
   double ms[TUNE_ROUNDS];
   uint32_t rounds; /* 0: not timed */
   double median_ms;
@@ -83,6 +82,7 @@ typedef struct tune {
   tune_inputs inputs;
   double min_cosine;
   uint32_t rounds, new_tokens;
+  bool by_memory;  /* what is cheap takes little memory; else little time */
   char device[64]; /* the one that is tuned for, "vulkan:0" */
   char *profile;   /* text of a profile of it at fp32; accel_string_free() */
   char kind[TUNE_KINDS][32];
@@ -97,8 +97,9 @@ typedef struct tune {
 int tune_search(tune *t);
 /* The profile of a try, with what was measured in "tuned"; free() it.  NULL: no memory. */
 char *tune_profile_text(const tune *t, const tune_try *try, bool tuned);
-/* A lower bound of cosine[n]: where the logarithms of 1 - cosine are normal, 99.9 % of inputs are
- * above it with a confidence of 95 %.  NaN below three. */
+/* What other inputs are expected to stay above, by the cosines of n: their distance 1 - cosine is
+ * at most three times the largest, and, of three and more, at most the limit below which 99.9 % are
+ * with a confidence of 95 % where the logarithms are normal. */
 double tune_expected(const double *cosine, uint32_t n);
 /* "attention=fp16,head=fp16", "" for one precision; in `into`, which it returns. */
 const char *tune_kinds_text(const tune *t, const tune_try *try, char *into, size_t size);

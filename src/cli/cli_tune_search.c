@@ -2,7 +2,7 @@
  * (cli_tune.h).
  *
  * Every precision is loaded, compared and timed, in rounds that take turns.  The cheapest that
- * holds is the one to beat: of each faster precision that does not hold, kinds of layers are raised
+ * holds is the one to beat: of each cheaper precision that does not hold, kinds of layers are raised
  * to it one by one, always the one that mends most, until the mixture holds or is all raised.
  * Whatever holds on the inputs of the search must hold on those held out.  Of few inputs the
  * farthest is not the farthest of all, so the bound is for what their spread makes expect. */
@@ -14,8 +14,8 @@
 #include "bench/bench_stats.h"
 #include "cli/cli_tune.h"
 
-enum { MIXED = 4 /* faster precisions that are mixed with the one to beat, at most */ };
-static const double same_time = 1.03; /* of medians: up to here less memory wins */
+enum { MIXED = 4 /* cheaper precisions that are mixed with the one to beat, at most */ };
+static const double same_cost = 1.03; /* costs up to here are about the same */
 
 static const char *const precisions[] = {"fp32", "fp16",  "bf16", "int8",
                                          "int4", "uint4", "fp8",  "fp4"};
@@ -32,7 +32,7 @@ static void put_tuned(cJSON *root, const tune *t, const tune_try *try) {
   cJSON_AddNumberToObject(tuned, "min_cosine", t->min_cosine);
   cJSON_AddNumberToObject(tuned, "inputs", t->inputs.n - t->inputs.n_held);
   cJSON_AddNumberToObject(tuned, "cosine", try->cosine);
-  if (!isnan(try->expected)) cJSON_AddNumberToObject(tuned, "expected_cosine", try->expected);
+  cJSON_AddNumberToObject(tuned, "expected_cosine", try->expected);
   cJSON_AddNumberToObject(tuned, "held_out", t->inputs.n_held);
   if (t->inputs.n_held) cJSON_AddNumberToObject(tuned, "held_out_cosine", try->held_cosine);
   cJSON_AddNumberToObject(tuned, "ms", try->median_ms);
@@ -93,29 +93,34 @@ static accel_status cannot(tune_try *try, accel_status status) {
   return ACCEL_OK;
 }
 
-double tune_expected(const double *cosine, uint32_t n) {
-  enum { LEAST = 3 };
-  const double exact = 1e-7, z = 3.0902, confidence = 1.6449; /* normal quantiles */
-  double sum = 0, squares = 0, most = 0;
-  if (n < LEAST) return NAN;
-  for (uint32_t i = 0; i < n; ++i) {
-    const double x = log(fmax(1 - cosine[i], exact));
-    sum += x;
-    squares += x * x;
-    most = fmax(most, 1 - cosine[i]);
-  }
-  if (most <= 0) return 1;
-  const double mean = sum / n, variance = fmax(0, (squares - n * mean * mean) / (n - 1.0));
-  /* Natrella's approximation of the factor of a one-sided tolerance limit */
-  const double a = 1 - confidence * confidence / (2 * (n - 1.0)),
-               b = z * z - confidence * confidence / n, k = (z + sqrt(z * z - a * b)) / a;
-  return fmax(-1, 1 - exp(mean + k * sqrt(variance)));
-}
-
 static double least_of(const double *cosine, uint32_t n) {
   double least = 1;
   for (uint32_t i = 0; i < n; ++i) least = fmin(least, cosine[i]);
   return least;
+}
+
+/* Of distances 1 - cosine the one that 99.9 % of inputs stay below with a confidence of 95 %, where
+ * their logarithms are normal: Natrella's approximation of a one-sided tolerance limit. */
+static double tolerance_limit(const double *cosine, uint32_t n) {
+  const double exact = 1e-7, z = 3.0902, confidence = 1.6449; /* normal quantiles */
+  double sum = 0, squares = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const double x = log(fmax(1 - cosine[i], exact));
+    sum += x;
+    squares += x * x;
+  }
+  const double mean = sum / n, variance = fmax(0, (squares - n * mean * mean) / (n - 1.0));
+  const double a = 1 - confidence * confidence / (2 * (n - 1.0)),
+               b = z * z - confidence * confidence / n, k = (z + sqrt(z * z - a * b)) / a;
+  return exp(mean + k * sqrt(variance));
+}
+
+double tune_expected(const double *cosine, uint32_t n) {
+  enum { LEAST = 3, MARGIN = 3 };
+  const double most = 1 - least_of(cosine, n);
+  if (most <= 0) return 1;
+  const double limit = n < LEAST ? 0 : tolerance_limit(cosine, n);
+  return fmax(-1, 1 - fmax(limit, MARGIN * most));
 }
 
 /* Cosines on the inputs of the search and, where they are above the bound, on those held out. */
@@ -133,10 +138,15 @@ static accel_status compare(const tune *t, accel_endpoint *endpoint, tune_try *t
                                                    : TUNE_HOLDS;
   }
   if (status == ACCEL_OK && try->verdict == TUNE_HOLDS && t->inputs.n_held) {
-    status = tune_compare(endpoint, &t->inputs, true, cosine, &n);
+    uint32_t held;
+    status = tune_compare(endpoint, &t->inputs, true, cosine + n, &held);
     try->held_known = status == ACCEL_OK;
-    try->held_cosine = least_of(cosine, n);
-    if (try->held_known && try->held_cosine < t->min_cosine) try->verdict = TUNE_BELOW_HELD;
+    try->held_cosine = least_of(cosine + n, held);
+    try->expected = tune_expected(cosine, n + held);
+    if (try->held_cosine < t->min_cosine)
+      try->verdict = TUNE_BELOW_HELD;
+    else if (try->expected < t->min_cosine)
+      try->verdict = TUNE_UNSURE;
   }
   free(cosine);
   return status;
@@ -178,30 +188,37 @@ static accel_status time_rounds(const tune *t, tune_try *const *tries, uint32_t 
 
 /* ---- choosing ---- */
 
-/* Of those that hold the fastest; where others take about the same time, the one of least
- * memory.  NULL: none holds. */
+/* What is to be little, and what decides where that is about the same. */
+static double cost(const tune *t, const tune_try *try) {
+  return t->by_memory ? (double)try->weight_bytes : try->median_ms;
+}
+
+static double other_cost(const tune *t, const tune_try *try) {
+  return t->by_memory ? try->median_ms : (double)try->weight_bytes;
+}
+
+/* The cheapest of those that hold and were timed; NULL: none does. */
 static tune_try *best_of(const tune *t) {
   tune_try *best = NULL;
   double least = INFINITY;
   for (uint32_t i = 0; i < t->n; ++i)
-    if (t->tries[i]->verdict == TUNE_HOLDS) least = fmin(least, t->tries[i]->median_ms);
+    if (t->tries[i]->verdict == TUNE_HOLDS && t->tries[i]->rounds)
+      least = fmin(least, cost(t, t->tries[i]));
   for (uint32_t i = 0; i < t->n; ++i) {
     tune_try *try = t->tries[i];
-    if (try->verdict != TUNE_HOLDS || !(try->median_ms <= least * same_time)) continue;
-    if (!best || try->weight_bytes < best->weight_bytes) best = try;
+    if (try->verdict != TUNE_HOLDS || !try->rounds || !(cost(t, try) <= least * same_cost))
+      continue;
+    if (!best || other_cost(t, try) < other_cost(t, best)) best = try;
   }
   return best;
 }
 
-/* Faster than what holds, or smaller at about the same time. */
-static bool is_cheaper(const tune_try *a, const tune_try *b) {
-  return a->median_ms * same_time < b->median_ms ||
-         (a->median_ms < b->median_ms * same_time && a->weight_bytes < b->weight_bytes);
+static bool is_cheaper(const tune *t, const tune_try *a, const tune_try *b) {
+  return cost(t, a) * same_cost < cost(t, b) ||
+         (cost(t, a) < cost(t, b) * same_cost && other_cost(t, a) < other_cost(t, b));
 }
 
-static double nearness(const tune_try *try) {
-  return isnan(try->expected) ? try->cosine : fmin(try->cosine, try->expected);
-}
+static double nearness(const tune_try *try) { return fmin(try->cosine, try->expected); }
 
 /* The kind that mends most when it is raised, too; its try in *best (NULL: none could run). */
 static accel_status raise_one(tune *t, const tune_try *from, const char *wide, tune_try **best) {
@@ -239,12 +256,12 @@ static accel_status mix_all(tune *t, uint32_t uniform) {
   bool mixed[TUNE_TRIES] = {false};
   accel_status status = ACCEL_OK;
   for (uint32_t k = 0; beat && status == ACCEL_OK && k < MIXED; ++k) {
-    int next = -1; /* the fastest that was not mixed yet */
+    int next = -1; /* the cheapest that was not mixed yet */
     for (uint32_t i = 0; i < uniform; ++i) {
       const tune_try *try = t->tries[i];
       if (mixed[i] || try->verdict == TUNE_HOLDS || try->verdict == TUNE_CANNOT) continue;
-      if (!is_cheaper(try, beat)) continue;
-      if (next < 0 || try->median_ms < t->tries[next]->median_ms) next = (int)i;
+      if (!is_cheaper(t, try, beat)) continue;
+      if (next < 0 || cost(t, try) < cost(t, t->tries[next])) next = (int)i;
     }
     if (next < 0) return ACCEL_OK;
     mixed[next] = true;

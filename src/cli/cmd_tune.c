@@ -27,7 +27,7 @@ static void print_row(const tune *t, uint32_t i, cli_table *table) {
   char kinds[256], cosine[3][32] = {"", "", ""}, ms[32] = "", bytes[32] = "";
   const bool runs = try->verdict != TUNE_CANNOT;
   if (runs) snprintf(cosine[0], sizeof cosine[0], "%.6f", try->cosine);
-  if (runs && !isnan(try->expected)) snprintf(cosine[2], sizeof cosine[2], "%.6f", try->expected);
+  if (runs) snprintf(cosine[2], sizeof cosine[2], "%.6f", try->expected);
   if (runs && try->held_known) snprintf(cosine[1], sizeof cosine[1], "%.6f", try->held_cosine);
   if (runs && try->rounds) snprintf(ms, sizeof ms, "%.2f", try->median_ms);
   if (runs) cli_bytes(try->weight_bytes, bytes, sizeof bytes);
@@ -57,6 +57,7 @@ static int print_json(const tune *t, const char *profile) {
   cli_json_int(&json, "inputs", t->inputs.n - t->inputs.n_held);
   cli_json_int(&json, "held_out", t->inputs.n_held);
   cli_json_int(&json, "rounds", t->rounds);
+  cli_json_text(&json, "metric", t->by_memory ? "memory" : "latency");
   cli_json_open(&json, "tried", '[');
   for (uint32_t i = 0; i < t->n; ++i) {
     const tune_try *try = t->tries[i];
@@ -131,11 +132,16 @@ static int answer(const tune *t) {
 int cmd_tune(cli_run *run) {
   if (run->value[OPT_PRECISION] || run->value[OPT_PRECISION_PROFILE])
     return cli_usage(run, "the precision is what is looked for: --precisions names those to try");
+  const char *metric = run->value[OPT_METRIC] ? run->value[OPT_METRIC] : "latency";
+  const bool by_memory = strcmp(metric, "memory") == 0;
+  if (!by_memory && strcmp(metric, "latency") != 0)
+    return cli_usage(run, "--metric %s: what is to be little is latency or memory", metric);
   tune *t = calloc(1, sizeof *t);
   if (!t) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   *t = (tune){.run = run,
               .model = run->args[0],
               .chosen = -1,
+              .by_memory = by_memory,
               .min_cosine = cli_number(run, OPT_MIN_COSINE, 0.999),
               .rounds = (uint32_t)cli_count(run, OPT_ROUNDS, 5),
               .new_tokens = (uint32_t)cli_count(run, OPT_NEW, 16)};
