@@ -58,6 +58,10 @@ typedef struct accel_init_params {
   /** What sessions keep keys and values as: "fp32", "fp16", "bf16", "int8" (one scale for each head
    *  and token); NULL: as the precision says. */
   const char *kv_cache;
+  /** Precisions by kind of layer, in the place of `precision`: a file that `accel tune` wrote, or
+   *  the text of one, which begins with '{' (docs/tuning.md).  It is for one checkpoint and one kind
+   *  of device, which it names; with device NULL or "" that device is taken.  NULL: none. */
+  const char *precision_profile;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */
@@ -114,6 +118,15 @@ typedef struct accel_placement_report {
   const accel_placement_part *part;
   /** Parts; 0: one device. */
   uint32_t n_part;
+  /** 0. */
+  uint32_t reserved;
+  /** The file of the precision profile, "precision_profile" where its text was given; NULL: none. */
+  const char *precision_profile;
+  /** Kinds of layers whose precision it makes another than `precision`: "attention=fp16,head=fp32";
+   *  "": none.  NULL without a profile. */
+  const char *precision_kinds;
+  /** Bytes of the weights as the device's planner counts them. */
+  uint64_t weight_bytes;
 } accel_placement_report;
 
 /**
@@ -128,7 +141,8 @@ typedef struct accel_placement_report {
  * @param params NULL: all defaults.  Copied.
  * @param out cleaned up with accel_cleanup(), at the latest by accel_destroy().
  * @return ACCEL_ERROR_NOT_FOUND: the model is not on this machine; the remedy is the download
- *         command.  ACCEL_ERROR_ARGUMENT: an unknown task, precision, kv_cache or device name.
+ *         command.  ACCEL_ERROR_ARGUMENT: an unknown task, precision, kv_cache or device name; a
+ *         precision profile of another checkpoint, or beside a precision.
  *         ACCEL_ERROR_UNSUPPORTED: an architecture, a module, a weight format or a value in
  *         config.json that is not supported; the message has file and field.
  *         ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is malformed or cannot be read.
@@ -415,6 +429,17 @@ ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile
  * @param out freed with accel_string_free().
  */
 ACCEL_API accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out);
+
+/**
+ * What the endpoint runs with as the text of a precision profile: model, device, precision, and the
+ * precision of each kind of layer that the model has.  accel_init_params.precision_profile takes
+ * it, as it is or with other precisions.
+ *
+ * @param json freed with accel_string_free().
+ * @return ACCEL_ERROR_UNSUPPORTED: the model is placed over several devices.  ACCEL_ERROR_IO: the
+ *         checkpoint cannot be read.
+ */
+ACCEL_API accel_status accel_precision_profile_json(const accel_endpoint *endpoint, char **json);
 
 /* ---- proof --------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "api/api_check.h"
 #include "core/block_cache.h"
 #include "dispatch/pack.h"
+#include "dispatch/precision_profile.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "tasks/open.h"
@@ -251,6 +252,20 @@ accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, ch
   accel_status status = accel__buffer_status(&text);
   if (status == ACCEL_OK)
     *out = text.data;
+  else
+    accel__buffer_free(&text);
+  return status;
+}
+
+accel_status accel_precision_profile_json(const accel_endpoint *endpoint, char **json) {
+  accel__buffer text = {0};
+  API_CALL(endpoint, json);
+  if (endpoint->placed.parts)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a precision profile is for one device",
+                       endpoint->name);
+  const accel_status status = accel__precision_profile_of(endpoint, &text);
+  if (status == ACCEL_OK)
+    *json = text.data;
   else
     accel__buffer_free(&text);
   return status;

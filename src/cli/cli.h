@@ -77,6 +77,9 @@ bool cli_takes(const cli_command *command, cli_option_id id);
  * memory). */
 const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n);
 static inline bool cli_flag(const cli_run *run, cli_option_id id) { return run->value[id] != NULL; }
+/* Commands that know no mixed precisions: a usage error when --precision-profile was given, else
+ * 0. */
+int cli_one_precision(const cli_run *run);
 int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise);
 double cli_number(const cli_run *run, cli_option_id id, double otherwise); /* of a NUMBER */
 /* Bytes of a SIZE; an option that was not given leaves *bytes as it is. */

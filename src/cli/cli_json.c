@@ -138,6 +138,10 @@ void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "wanted_precision", p->wanted_precision);
   cli_json_text(json, "weights", p->weights);
   cli_json_strings(json, "reasons", p->reasons);
+  if (p->precision_profile) {
+    cli_json_text(json, "precision_profile", p->precision_profile);
+    cli_json_text(json, "precision_kinds", p->precision_kinds);
+  }
   parts_json(json, p);
 }
 

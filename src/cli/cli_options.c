@@ -184,6 +184,14 @@ static int parse_option(cli_run *run, int argc, char **argv, int *i) {
   return code;
 }
 
+int cli_one_precision(const cli_run *run) {
+  return run->value[OPT_PRECISION_PROFILE]
+             ? cli_usage(run,
+                         "what it does is for one precision of all layers: without "
+                         "--precision-profile")
+             : 0;
+}
+
 const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n) {
   const char **list = malloc((run->n_given + 1) * sizeof *list);
   *n = 0;

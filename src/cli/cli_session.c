@@ -164,6 +164,7 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
   how->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   how->architecture = run->value[OPT_ARCHITECTURE];
   how->kv_cache = run->value[OPT_KV_CACHE];
+  how->precision_profile = run->value[OPT_PRECISION_PROFILE];
 }
 
 /* Bytes of the name in front of a reason: "rocm:0" of "rocm:0: no libamdhip64.so.7". */
@@ -199,6 +200,9 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
   if (cli_flag(run, OPT_QUIET) || !placement) return;
   cli_progress_end();
   fprintf(stderr, "accel: %s on %s, %s", placement->model, placement->device, placement->precision);
+  if (placement->precision_kinds && *placement->precision_kinds)
+    fprintf(stderr, ", %s", placement->precision_kinds);
+  if (placement->precision_profile) fprintf(stderr, " by %s", placement->precision_profile);
   if (!placement->listed) fputs(" (not listed by the registry)", stderr);
   if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
     fprintf(stderr, ", weights %s", placement->weights);

@@ -270,6 +270,7 @@ static int read_task(cli_run *run, bench_params *params) {
 }
 
 int cmd_bench(cli_run *run) {
+  if (cli_one_precision(run)) return 2;
   if (run->value[OPT_EXPORT] || run->value[OPT_IMPORT]) return cli_exchange(run);
   if (run->value[OPT_SUITE]) return cli_suite(run);
   if (!run->n_args) return cli_usage(run, "which MODEL?");

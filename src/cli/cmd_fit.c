@@ -245,7 +245,8 @@ static int verdict(const cli_run *run, const accel_fit_report *r) {
 }
 
 int cmd_fit(cli_run *run) {
-  int code = cli_context(run);
+  int code = cli_one_precision(run);
+  if (!code) code = cli_context(run);
   if (code) return code;
   accel_fit_params params = accel_fit_params_default();
   params.device = run->value[OPT_DEVICE];

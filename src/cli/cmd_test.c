@@ -99,7 +99,8 @@ int cmd_test(cli_run *run) {
       run->value[OPT_PRECISIONS] ? run->value[OPT_PRECISIONS] : run->value[OPT_PRECISION];
   char **hardware = NULL, **precisions = NULL;
   uint32_t n_hardware = 0, n_precisions = 0;
-  int code = 0;
+  int code = cli_one_precision(run);
+  if (code) return code;
   if ((hardware_names && !cli_split(hardware_names, &hardware, &n_hardware)) ||
       (precision_names && !cli_split(precision_names, &precisions, &n_precisions)))
     code = cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");

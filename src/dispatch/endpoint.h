@@ -21,6 +21,7 @@
 
 struct accel_queue;
 struct accel__run_scratch;
+struct accel__precision_profile;
 
 /* What was planned for an endpoint whose weights do not all stay in memory, in bytes. */
 typedef struct accel__streaming {
@@ -52,6 +53,7 @@ typedef struct accel__placed {
   accel_plugin_precision precision;
   accel__streaming streaming; /* {0}: all weights stay in memory */
   accel__run_limits limits;   /* of runs */
+  uint64_t weight_bytes;      /* as the device's planner counts them */
   /* Of a model over several devices (parts.h): `plugin` and `handle` are theirs, too.  NULL: one */
   struct accel__parts *parts;
 } accel__placed;
@@ -75,6 +77,8 @@ struct accel_endpoint {
   accel__model *model;
   uint64_t seed;
   const char *kv_cache; /* NULL: as the precision says */
+  /* precisions by kind of layer (precision_profile.h); NULL: one for all */
+  const struct accel__precision_profile *precision_profile;
 
   accel__placed placed;
   bool check_finite; /* NaN and infinity in results are errors */

@@ -10,6 +10,7 @@
 #include "dispatch/planner.h"
 #include "dispatch/plugin_init.h"
 #include "dispatch/precision.h"
+#include "dispatch/precision_profile.h"
 #include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
@@ -44,6 +45,7 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
+    c->weight_bytes = plan.fit.estimate.weights;
     ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
   }
   if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
@@ -116,6 +118,22 @@ static void add_streaming_reason(accel_endpoint *ep, reasons *why) {
   if (line) add_reason(ep, why, line);
 }
 
+/* The profile's lines of the report, behind the others; `label` gets its kinds. */
+static accel_status report_profile(accel_endpoint *ep) {
+  accel_placement_report *r = &ep->placement;
+  accel__buffer kinds = {0};
+  if (!ep->precision_profile) return ACCEL_OK;
+  accel__precision_profile_kinds(ep->precision_profile, &kinds);
+  r->precision_profile = ep->precision_profile->name;
+  r->precision_kinds =
+      kinds.failed ? NULL : accel__arena_string(&ep->arena, kinds.data ? kinds.data : "");
+  if (r->precision_kinds && *r->precision_kinds)
+    r->label = accel__arena_printf(&ep->arena, "%s on %s (%s, %s)", ep->name, r->device,
+                                   r->precision, r->precision_kinds);
+  accel__buffer_free(&kinds);
+  return r->precision_kinds && r->label ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
@@ -146,7 +164,9 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                .wanted_device = wanted,
                                .wanted_precision = wanted_precision,
                                .reasons = list,
-                               .weights = weights};
+                               .weights = weights,
+                               .weight_bytes = ep->placed.weight_bytes};
+  ACCEL_TRY(report_profile(ep));
   return ep->placed.parts ? accel__parts_report(ep, ep->placed.parts) : ACCEL_OK;
 }
 
@@ -195,6 +215,19 @@ static accel_status prove(accel__hardware *hardware, accel__device *device, cons
   return accel__device_test_precision(hardware, device, precision);
 }
 
+/* A profile is for one kind of device, whose precisions are proven as one that is named. */
+static accel_status suits_profile(const accel_endpoint *ep, accel__hardware *hardware,
+                                  accel__device *device) {
+  const accel__precision_profile *profile = ep->precision_profile;
+  if (!profile) return ACCEL_OK;
+  if (device->parts || strcmp(device->plugin->name, profile->device))
+    return accel__fail(ACCEL_ERROR_PRECISION, "%s: the precision profile %s is for %s",
+                       device->info.name, profile->name, profile->device);
+  for (int i = 0; i < ACCEL__KIND_COUNT; i++)
+    if (profile->kind[i]) ACCEL_TRY(prove(hardware, device, profile->kind[i]));
+  return ACCEL_OK;
+}
+
 /* The choice's devices and precisions in order.  Failures that another device cannot mend (bad
  * weights, no memory) end the walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
@@ -205,6 +238,7 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
     const char *precisions[5];
     list_precisions(ep, device, request, precisions);
     last = accel__device_test(hardware, device);
+    if (last == ACCEL_OK) last = suits_profile(ep, hardware, device);
     if (last != ACCEL_OK) {
       add_reason(ep, why, accel__message());
       continue;
@@ -233,11 +267,25 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
               text.data ? text.data : "no candidate");
   if (last == ACCEL_ERROR_DOES_NOT_FIT)
     accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
-  if (last == ACCEL_ERROR_PRECISION)
+  if (last == ACCEL_ERROR_PRECISION && ep->precision_profile)
+    accel__remedy(last, "make a profile for that device with `accel tune %s --device %s`", ep->name,
+                  request->device);
+  else if (last == ACCEL_ERROR_PRECISION)
     accel__remedy(last, "`accel matrix %s` lists what each device here can run%s", ep->name,
                   ep->import ? "; --precision fp32, bf16 or fp16 dequantises the checkpoint" : "");
   accel__buffer_free(&text);
   return last;
+}
+
+/* Of what is packed: weights of another mixture of precisions never meet in one entry of the
+ * cache. */
+static uint64_t packed_identity(const accel_endpoint *ep) {
+  uint64_t identity = accel__weights_identity(ep);
+  for (int i = 0; ep->precision_profile && i < ACCEL__KIND_COUNT; i++) {
+    const char *own = ep->precision_profile->kind[i];
+    if (own) identity = accel__hash(own, strlen(own), accel__hash(&i, sizeof i, identity));
+  }
+  return identity;
 }
 
 accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request) {
@@ -245,7 +293,7 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
   accel__choice choice = {0};
   reasons why = {0};
   accel__init_host(ep);
-  accel__program_identify(ep->model->program, accel__weights_identity(ep));
+  accel__program_identify(ep->model->program, packed_identity(ep));
   /* a precision that was named, or chosen by "auto", must give finite numbers */
   ep->check_finite = request->precision != NULL;
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "dispatch/weight_roles.h"
 #include "formats/format_table.h"
 
 /* Rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables of LEAST_TABLE embeddings or fewer, are
@@ -37,60 +38,16 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
   return false;
 }
 
-/* What a linear's weight is beside its use. */
-enum { ROLE_HEAD = 1, ROLE_TRANSPOSED = 2 };
-
-/* of a tensor: the model gives it out; later nodes compute from it */
-enum { SEEN_RESULT = 1, SEEN_USED = 2 };
-
-/* A tensor that is only cut, reshaped or activated on its way out is a result, too; hidden states
- * that later layers read are both.  Nodes come after those they read from. */
-static void mark_results(const accel_plugin_program *p, uint8_t *seen) {
-  for (uint32_t e = 0; e < p->n_entry; e++)
-    for (uint32_t k = 0; k < p->entry[e].n_out; k++) seen[p->entry[e].out[k]] |= SEEN_RESULT;
-  for (uint32_t i = p->n_node; i-- > 0;) {
-    const accel_plugin_node *n = &p->node[i];
-    const bool passes = n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE ||
-                        n->op == ACCEL_PLUGIN_OP_UNARY;
-    const bool result = passes && n->n_out && n->out[0] >= 0 && seen[n->out[0]] == SEEN_RESULT;
-    for (uint32_t k = 0; k < n->n_in; k++)
-      if (n->in[k] >= 0) seen[n->in[k]] |= result ? SEEN_RESULT : SEEN_USED;
-  }
-}
-
-static bool has_trans(const accel_plugin_node *n) {
-  for (uint32_t a = 0; a < n->n_attr; a++)
-    if (n->attr[a].key == ACCEL_PLUGIN_ATTR_TRANS && n->attr[a].i) return true;
-  return false;
-}
-
-/* ROLE_HEAD: the weight makes results of the model and nothing else (classes, answer spans, logits
- * over a vocabulary): no later layer evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so
- * its rows are not output channels. */
-static void find_roles(const accel_plugin_program *p, const uint8_t *seen, uint8_t *role) {
-  for (uint32_t i = 0; i < p->n_node; i++) {
-    const accel_plugin_node *n = &p->node[i];
-    if (n->op != ACCEL_PLUGIN_OP_LINEAR || n->out[0] < 0) continue;
-    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) |
-                                    (seen[n->out[0]] == SEEN_RESULT ? ROLE_HEAD : 0));
-    for (uint32_t k = 1; k < n->n_in; k++) { /* w, w_gate; biases are plain anyway */
-      const int32_t t = n->in[k];
-      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT)
-        role[p->tensor[t].weight] |= found;
-    }
-  }
-}
-
 /* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output
  * channels only. */
 static accel_plugin_format weight_format(const accel_plugin_weight *w, uint8_t store,
                                          uint8_t role) {
   const accel_plugin_format half = accel_format_facts_of(ACCEL_PLUGIN_F16)->format;
   if (w->rank < 2) return accel_format_facts_of(ACCEL_PLUGIN_F32)->format;
-  const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
+  const bool head = role & ACCEL__ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
   accel_plugin_format format = accel_format_for_use(store, head ? ACCEL_PLUGIN_USE_HEAD : w->use);
   const bool coded = format.scale != ACCEL_PLUGIN_NO_DTYPE;
-  if (role & ROLE_TRANSPOSED && coded) return half;
+  if (role & ACCEL__ROLE_TRANSPOSED && coded) return half;
   if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE && coded) return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
@@ -119,11 +76,8 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   if (store == ACCEL_PLUGIN_NO_DTYPE) return accel__precision_unknown(name, "");
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
-  uint8_t *seen = accel__arena_array(arena, program->n_tensor, sizeof *seen);
-  uint8_t *role = accel__arena_array(arena, program->n_weight, sizeof *role);
-  if (!seen || !role) return ACCEL_ERROR_OUT_OF_MEMORY;
-  mark_results(program, seen);
-  find_roles(program, seen, role);
+  uint8_t *role;
+  ACCEL_TRY(accel__weight_roles(program, arena, &role));
   const char **patterns;
   ACCEL_TRY(patterns_at(name, keep_fp32, &n_keep, arena, &patterns));
   for (uint32_t i = 0; i < program->n_weight; i++) {

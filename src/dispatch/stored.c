@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dispatch/precision.h"
+#include "dispatch/precision_profile.h"
 
 const char *accel__stored_precision(const accel_endpoint *ep) {
   return ep->import ? accel__import_precision(ep->import) : NULL;
@@ -31,8 +32,12 @@ accel_status accel__endpoint_precision(const accel_endpoint *ep, const char *nam
                                        const char *const *keep_fp32, uint32_t n_keep,
                                        accel__arena *arena, accel_plugin_precision *out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel__precision_profile *profile = ep->precision_profile;
   const char *own = accel__stored_precision(ep);
   ACCEL_TRY(accel__precision_for(p, name, keep_fp32, n_keep, arena, out));
   ACCEL_TRY(accel__precision_set_kv(out, ep->kv_cache));
-  return own && !strcmp(own, name) ? stored_formats(ep, arena, out) : ACCEL_OK;
+  if (own && !strcmp(own, name)) ACCEL_TRY(stored_formats(ep, arena, out));
+  return profile && !strcmp(profile->precision, name)
+             ? accel__precision_by_kind(p, profile, keep_fp32, n_keep, arena, out)
+             : ACCEL_OK;
 }

@@ -10,6 +10,7 @@
 #include "dispatch/locate.h"
 #include "dispatch/parts.h"
 #include "dispatch/precision.h"
+#include "dispatch/precision_profile.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "generate/generation.h"
@@ -108,11 +109,32 @@ static bool is_listed(const accel_endpoint *ep, const accel__registry_model *ent
   return listed;
 }
 
+/* accel_init_params.precision_profile, which stands for a device and a precision. */
+static accel_status take_profile(accel_endpoint *ep, const accel_init_params *params,
+                                 accel__place_request *request) {
+  accel__precision_profile *profile;
+  if (params->precision && *params->precision)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "precision '%s' beside a precision profile, which has its own: give one of "
+                       "both",
+                       params->precision);
+  profile = accel__arena_alloc(&ep->arena, sizeof *profile);
+  if (!profile) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__precision_profile_read(params->precision_profile, &ep->arena, profile));
+  ACCEL_TRY(accel__precision_profile_check(profile, ep));
+  request->precision = profile->precision;
+  if (!params->device || !*params->device) request->device = profile->device;
+  ep->precision_profile = profile;
+  return ACCEL_OK;
+}
+
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry) {
   accel__place_request request = {.device =
                                       params->device && *params->device ? params->device : "cpu"};
-  if (params->precision && *params->precision) {
+  if (params->precision_profile && *params->precision_profile) {
+    ACCEL_TRY(take_profile(ep, params, &request));
+  } else if (params->precision && *params->precision) {
     const char *canonical = accel__registry_precision_name(params->precision);
     request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
     if (!request.precision) return accel__precision_unknown(params->precision, " auto");

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -32,7 +33,8 @@ class PlacementPart:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty."""
+    """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty.  With a precision profile
+    `precision_profile` is its file, and `precision_kinds` the kinds of layers of another precision, "attention=fp16"; else None."""
     model: str
     label: str
     device: str
@@ -45,6 +47,9 @@ class Placement:
     reasons: Tuple[str, ...]
     weights: str
     parts: Tuple[PlacementPart, ...] = ()
+    precision_profile: Optional[str] = None
+    precision_kinds: Optional[str] = None
+    weight_bytes: int = 0
 
 
 class Ticket:
@@ -67,12 +72,15 @@ class Model:
 
     def __init__(self, model: str, device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0,
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
-                 architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None) -> None:
+                 architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
+                 precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
+        """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how = lib.accel_init_params_default()
-        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache)]
-        how.device, how.precision, how.task, how.architecture, how.kv_cache = keep
+        profile = json.dumps(precision_profile) if isinstance(precision_profile, dict) else precision_profile and os.fspath(precision_profile)
+        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile)]
+        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile = keep
         how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
         how.random_weights, how.seed = int(random_weights), seed
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
@@ -115,7 +123,9 @@ class Model:
         parts = tuple(PlacementPart(decode(q.device), decode(q.implementation_type), q.first_layer, q.last_layer, q.first_stage, q.last_stage, q.weights,
                                     bool(q.streams)) for q in (p.part[i] for i in range(p.n_part)))
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
-                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts)
+                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts,
+                         decode(p.precision_profile) if p.precision_profile else None,
+                         decode(p.precision_kinds) if p.precision_profile else None, p.weight_bytes)
 
     @property
     def device(self) -> str:
@@ -175,6 +185,12 @@ class Model:
         text = C.c_void_p()
         check(lib.accel_program_dump(self.handle, encode(format), C.byref(text)))
         return take_string(text)
+
+    def precision_profile(self) -> Dict[str, Any]:
+        """What the model runs with, as a precision profile: its device, its precision, and that of each kind of layer."""
+        text = C.c_void_p()
+        check(lib.accel_precision_profile_json(self.handle, C.byref(text)))
+        return json.loads(take_string(text))
 
     def self_test(self) -> TestReport:
         """Runs the model on seeded inputs and compares it with the reference plugin."""

@@ -178,6 +178,7 @@ _TABLE = [  # name, result, arguments
     ("accel_verify", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_init_params), C.c_char_p, _out(T.accel_verify_report)),
     ("accel_verify_report_free", None, _out(T.accel_verify_report)),
     ("accel_program_dump", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_precision_profile_json", C.c_int, _handle, C.POINTER(_handle)),
     ("accel_architectures", C.c_int, _out(T.accel_strings)),
     ("accel_architecture_task", C.c_char_p, C.c_char_p),
     ("accel_find_model", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
