@@ -39,9 +39,9 @@ static kit_state_view planned_state(const kit_launch *l, const kit_rows *kv, int
   const kit_planned *planned = l->planned;
   const bool fixed = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0) != 0;
   const int64_t rows = item < kv->items ? kv->start[item + 1] - kv->start[item] : 0,
-                held = !fixed                 ? planned->past + rows
+                held = !fixed               ? planned->past + rows
                        : kit_has(&l->in[1]) ? rows
-                                              : planned->fixed;
+                                            : planned->fixed;
   return (kit_state_view){.state = &l->program->state[l->node->state],
                           .dtype = planned->kv_dtype,
                           .length = (int32_t)held};

@@ -54,9 +54,8 @@ static bench_cost_run *add_run(bench_cost_group *g, const bench_row *row) {
   g->runs.models += model == g->runs.models;
   rows[g->runs.n] = row;
   run += g->runs.n++;
-  *run = (bench_cost_run){.model = model,
-                          .decodes = row->number[ROW_NEW_TOKENS] > 1,
-                          .ms = row->number[ROW_MIN_MS]};
+  *run = (bench_cost_run){
+      .model = model, .decodes = row->number[ROW_NEW_TOKENS] > 1, .ms = row->number[ROW_MIN_MS]};
   return run;
 }
 

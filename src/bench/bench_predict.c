@@ -128,7 +128,9 @@ static bool take_points(bench_law *law, const bench_cost_runs *runs, uint32_t bu
   if (!law->point || !law->op) return false;
   for (uint32_t r = 0; r < runs->n; ++r) {
     const bench_cost_run *run = &runs->run[r];
-    const double all = measured_steps(run);
+    double all = 0;
+    for (uint32_t i = 0; i < run->n; ++i)
+      all += run->cost[i].steps * roofline_ms(law, run->cost[i].flop, run->cost[i].bytes);
     for (uint32_t i = 0; i < run->n && run->model != but; ++i) {
       const bench_cost *c = &run->cost[i];
       if (!(c->ms > 0)) continue;
@@ -136,9 +138,11 @@ static bool take_points(bench_law *law, const bench_cost_runs *runs, uint32_t bu
       describe(law, c->flop, c->bytes, p);
       p->op = find_op(law, c->op);
       if (p->op == law->n_op) memcpy(law->op[law->n_op++].op, c->op, sizeof c->op);
-      p->y = log(c->ms / roofline_ms(law, c->flop, c->bytes));
-      /* what matters to a run is to be right */
-      p->weight = sqrt(fmax(0.01, c->ms * c->steps / all));
+      const double roofline = roofline_ms(law, c->flop, c->bytes);
+      p->y = log(c->ms / roofline);
+      /* what matters to a run is to be right; not by the measured time, which would make outliers
+       * weigh more */
+      p->weight = sqrt(fmax(0.01, roofline * c->steps / all));
       law->op[p->op].points++;
     }
   }

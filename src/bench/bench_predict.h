@@ -43,7 +43,7 @@ void bench_cost_run_free(bench_cost_run *run);
 /* Runs of one device at one precision. */
 typedef struct bench_cost_runs {
   uint32_t n, models;
-  bench_cost_run *run;              /* [n] */
+  bench_cost_run *run;                   /* [n] */
   double peak_gflops, peak_gbytes_per_s; /* of the device; 0: the best that a step reached */
 } bench_cost_runs;
 void bench_cost_runs_free(bench_cost_runs *runs);
@@ -71,9 +71,9 @@ bench_bar bench_bar_of(const double *ratio, uint32_t n);
 /* What was predicted for each run by a law that was learnt from the runs of all other models. */
 typedef struct bench_left_out {
   uint32_t n;
-  double *ms;           /* [n] predicted; NaN: there is no other model */
-  double median, p90;   /* of |predicted / measured - 1| */
-  bench_bar bar[2];     /* of whole runs; of steps of generations */
+  double *ms;         /* [n] predicted; NaN: there is no other model */
+  double median, p90; /* of |predicted / measured - 1| */
+  bench_bar bar[2];   /* of whole runs; of steps of generations */
 } bench_left_out;
 /* false: no memory. */
 bool bench_leave_one_out(const bench_cost_runs *runs, bench_left_out *out);

@@ -162,18 +162,20 @@ static accel_status predict_time(const predicting *w, const bench_law *law,
 
 /* ---- memory ---- */
 
-/* The most that a process has with the model, as the planner says; 0: it does not. */
+/* The most that a process has with the model, as the planner says; 0: it does not.  how: batch, and
+ * seq of what `tokens` says it is of: tokens, or pictures and sounds. */
 static double planned_memory(const cli_run *run, const char *model, const bench_cost_group *g,
-                             uint32_t batch, uint32_t seq, uint32_t new_tokens, uint64_t *process) {
-  accel_fit_params how = accel_fit_params_default();
+                             accel_fit_params how, bool tokens, uint64_t *process) {
   accel_fit_report *report;
   double bytes = 0;
   how.device = g->device;
   how.precision = g->precision;
-  how.batch = batch;
-  how.seq = seq;
-  how.new_tokens = new_tokens;
   if (accel_fit(run->ctx, model, &how, &report) != ACCEL_OK) return 0;
+  if (!tokens && how.seq && !strcmp(report->unit, "tokens")) { /* of its texts: they are not run */
+    how.seq = 1;
+    accel_fit_report_free(&report);
+    if (accel_fit(run->ctx, model, &how, &report) != ACCEL_OK) return 0;
+  }
   const accel_fit_record *f = report->n ? &report->record[0] : NULL;
   if (!*process) *process = report->process; /* of the first: later ones find what earlier left */
   if (f && f->fits >= 0) bytes = (double)f->peak + (f->resident ? (double)*process : 0);
@@ -185,17 +187,22 @@ static double planned_memory(const cli_run *run, const char *model, const bench_
 static figure predict_memory(const predicting *w, const bench_cost_group *g) {
   uint64_t process = 0;
   uint32_t n = 0;
-  figure out = {planned_memory(w->run, w->params.model, g, w->like.batch, w->like.lengths[0],
-                               w->params.new_tokens, &process),
-                bench_bar_of(NULL, 0)};
+  accel_fit_params how = accel_fit_params_default();
+  how.batch = w->like.batch;
+  how.seq = w->like.lengths[0];
+  how.new_tokens = w->params.new_tokens;
+  figure out = {
+      planned_memory(w->run, w->params.model, g, how, w->like.kind == BENCH_TOKENS, &process),
+      bench_bar_of(NULL, 0)};
   double *ratio = malloc((g->runs.n + (size_t)1) * sizeof *ratio), middle = 1;
   const bool of_process = !strcmp(g->device, "cpu");
   for (uint32_t i = 0; ratio && of_process && i < g->runs.n; ++i) {
     const bench_row *row = g->row[i];
-    const double planned = planned_memory(
-        w->run, row->text[ROW_MODEL], g, (uint32_t)row->number[ROW_BATCH],
-        (uint32_t)strtoul(row->text[ROW_LENGTHS], NULL, 10),
-        (uint32_t)row->number[ROW_NEW_TOKENS], &process);
+    how.batch = (uint32_t)row->number[ROW_BATCH];
+    how.seq = (uint32_t)strtoul(row->text[ROW_LENGTHS], NULL, 10);
+    how.new_tokens = (uint32_t)row->number[ROW_NEW_TOKENS];
+    const double planned =
+        planned_memory(w->run, row->text[ROW_MODEL], g, how, row->number[ROW_TOKENS] > 0, &process);
     if (planned > 0 && row->number[ROW_PEAK_RSS] > 0)
       ratio[n++] = row->number[ROW_PEAK_RSS] / planned;
   }
@@ -348,9 +355,10 @@ static void print_table(const predicting *w, const prediction *list, uint32_t n)
     printf("%s%s at %s: from %u runs of %u models%s", i && !few ? "" : "\n", g->device,
            g->precision, g->runs.n, g->runs.models, list[i].known ? ", this one among them" : "");
     if (list[i].unseen > 0)
-      printf("; ops that were never measured take %.1f %% of the time, by %.0f %% of the peak of "
-             "computing or %.0f %% of that of memory",
-             100 * list[i].unseen, 100 * BENCH_PRIOR_FLOP, 100 * BENCH_PRIOR_BYTES);
+      printf(
+          "; ops that were never measured take %.1f %% of the time, by %.0f %% of the peak of "
+          "computing or %.0f %% of that of memory",
+          100 * list[i].unseen, 100 * BENCH_PRIOR_FLOP, 100 * BENCH_PRIOR_BYTES);
     puts("");
   }
 }
@@ -408,8 +416,8 @@ static void errors_row(cli_table *table, const bench_cost_group *g, const bench_
 
 /* Each model predicted from all others. */
 static int tell_errors(cli_run *run, const bench_cost_groups *groups) {
-  static const char *const head[] = {"device", "precision", "models", "runs", "median error",
-                                     "90 % below"};
+  static const char *const head[] = {"device", "precision",    "models",
+                                     "runs",   "median error", "90 % below"};
   const bool as_json = cli_flag(run, OPT_JSON);
   cli_table table = {0};
   cli_json json;
@@ -430,7 +438,10 @@ static int tell_errors(cli_run *run, const bench_cost_groups *groups) {
       errors_row(&table, &groups->group[i], &left);
     bench_left_out_free(&left);
   }
-  if (as_json) return cli_json_end(run, &json);
+  if (as_json) {
+    cli_json_close(&json, ']');
+    return cli_json_end(run, &json);
+  }
   cli_table_print(&table, "llrrrr");
   return code;
 }

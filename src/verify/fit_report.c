@@ -231,8 +231,7 @@ accel_status accel__open_shape(accel *ctx, const char *model, const char *archit
 /* With the tokenizer there, so that what reading it leaves in memory is counted, too. */
 static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
                              asking *a) {
-  ACCEL_TRY(
-      accel__open_shape(ctx, model, params->architecture, params->task, &a->entry, &a->ep));
+  ACCEL_TRY(accel__open_shape(ctx, model, params->architecture, params->task, &a->entry, &a->ep));
   /* as a load does: entries of the cache belong to the weights */
   accel__program_identify(a->ep->model->program, accel__weights_identity(a->ep));
   const accel__processor *processor = accel__processor_for(a->ep);

@@ -19,9 +19,9 @@ static accel_status plan(accel_endpoint *ep, const accel__registry_model *entry,
       .past = params->past,
       .fixed = params->encoded};
   const char *name = params->precision ? params->precision : "fp32";
-  accel_status status = accel__endpoint_precision(ep, name, entry ? entry->keep_fp32 : NULL,
-                                                  entry ? entry->n_keep_fp32 : 0, &arena,
-                                                  &precision);
+  accel_status status =
+      accel__endpoint_precision(ep, name, entry ? entry->keep_fp32 : NULL,
+                                entry ? entry->n_keep_fp32 : 0, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(ep, device, &precision);
   if (status == ACCEL_OK) status = accel__plan_steps(ep, device, &precision, &run, fn, user);
   accel__arena_free(&arena);
