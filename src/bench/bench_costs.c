@@ -10,15 +10,26 @@ static bool is_profiled_here(const bench_row *row, const void *unused) {
   return !*row->text[ROW_WHERE] && row->number[ROW_STEPS] > 0;
 }
 
-/* The last of each case, which is the newest. */
-static void keep_newest(bench_rows *rows) {
-  for (uint32_t i = 0; i + 1 < rows->n; ++i)
-    if (bench_row_same_case(&rows->row[i], &rows->row[i + 1])) rows->row[i].family = "";
+/* Of each case the fastest run of the build that measured it last: what other work on the machine
+ * took is in the others. */
+static void mark_kept(bench_rows *rows) {
+  for (uint32_t first = 0, end; first < rows->n; first = end) {
+    bench_row *all = &rows->row[first];
+    uint32_t n = 1;
+    while (first + n < rows->n && bench_row_same_case(all, &all[n])) ++n;
+    uint32_t best = n - 1;
+    for (uint32_t i = 0; i < n; ++i)
+      if (!strcmp(all[i].text[ROW_BUILD], all[n - 1].text[ROW_BUILD]) &&
+          all[i].number[ROW_MIN_MS] < all[best].number[ROW_MIN_MS])
+        best = i;
+    all[best].family = "kept";
+    end = first + n;
+  }
 }
 
-static bool is_newest(const bench_row *row, const void *unused) {
+static bool is_kept(const bench_row *row, const void *unused) {
   (void)unused;
-  return row->family == NULL;
+  return row->family != NULL;
 }
 
 static bool same_group(const bench_cost_group *g, const bench_row *row) {
@@ -97,8 +108,8 @@ bool bench_costs_read(const bench_db *db, bench_cost_groups *out, char *message,
   *out = (bench_cost_groups){0};
   if (!bench_rows_read(db, &out->rows, message, size)) return false;
   bench_rows_keep(&out->rows, is_profiled_here, NULL);
-  keep_newest(&out->rows);
-  bench_rows_keep(&out->rows, is_newest, NULL);
+  mark_kept(&out->rows);
+  bench_rows_keep(&out->rows, is_kept, NULL);
   for (uint32_t i = 0; rc == SQLITE_DONE && i < out->rows.n; ++i) {
     const bench_row *row = &out->rows.row[i];
     bench_cost_group *g = group_of(out, row);

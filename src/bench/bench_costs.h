@@ -13,7 +13,7 @@ typedef struct bench_cost_group {
   const bench_row **row; /* [runs.n] of each run */
 } bench_cost_group;
 typedef struct bench_cost_groups {
-  bench_rows rows; /* newest profiled run of each case */
+  bench_rows rows; /* a profiled run of each case, the fastest of the newest build */
   uint32_t n;
   bench_cost_group *group;
 } bench_cost_groups;
