@@ -136,6 +136,8 @@ typedef struct kit_launch {
   const struct kit_launch *joined;
   uint32_t n_fused;
   void *run; /* what backend->begin gave for this run */
+  /* of a launch that is only planned; NULL: of a run */
+  const struct kit_planned *planned;
 } kit_launch;
 
 /* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows`

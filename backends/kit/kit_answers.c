@@ -130,6 +130,7 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
     if (wanted && !asked) memset(wanted, 1, p->entry[i].n_out);
     if (asked) asked += p->entry[i].n_out;
     rc = wanted ? kit_plan_new(&r, &plan, error) : kit_no_memory(error, p->entry[i].n_out);
+    if (!rc && o->planned) rc = kit_planned_tell(backend, p, o, plan, dim, error);
     if (plan && plan->scratch > *scratch) *scratch = plan->scratch;
     kit_plan_free(plan);
     free(wanted);

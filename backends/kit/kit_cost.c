@@ -34,11 +34,28 @@ static double seen_pairs(const sight *s, int64_t q, int64_t kv) {
   return pairs;
 }
 
+/* What the state of an item holds behind a launch that is only planned. */
+static kit_state_view planned_state(const kit_launch *l, const kit_rows *kv, int32_t item) {
+  const kit_planned *planned = l->planned;
+  const bool fixed = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0) != 0;
+  const int64_t rows = item < kv->items ? kv->start[item + 1] - kv->start[item] : 0,
+                held = !fixed               ? planned->past + rows
+                       : kit_has(&l->in[1]) ? rows
+                                            : planned->fixed;
+  return (kit_state_view){.state = &l->program->state[l->node->state],
+                          .dtype = planned->kv_dtype,
+                          .length = (int32_t)held};
+}
+
 /* Keys of an item: those of this run, or all that its state holds by now, whose bytes are added. */
 static int64_t keys_of(const kit_launch *l, const kit_rows *kv, int32_t item, double *bytes) {
   kit_state_view view;
-  if (l->node->state < 0 || !l->state) return kv->start[item + 1] - kv->start[item];
-  if (kit_state_read(l, (uint32_t)item, &view, NULL)) return 0;
+  if (l->node->state < 0 || (!l->state && !l->planned))
+    return kv->start[item + 1] - kv->start[item];
+  if (l->planned)
+    view = planned_state(l, kv, item);
+  else if (kit_state_read(l, (uint32_t)item, &view, NULL))
+    return 0;
   const uint64_t head =
       kit_kv_head(view.dtype, view.state->k_dim) + kit_kv_head(view.dtype, view.state->v_dim);
   *bytes += (double)view.length * (double)((uint64_t)view.state->heads * head);

@@ -100,6 +100,18 @@ void kit_entry_verdict(const kit_backend *backend, const accel_plugin_program *p
                        const accel_plugin_precision *precision, uint32_t entry,
                        accel_plugin_verdict *verdict);
 
+/* ---- kit_planned.c ---- */
+
+/* What the states of each sequence hold in runs that are only planned. */
+typedef struct kit_planned {
+  int64_t past, fixed; /* rows of the KV cache; of static states */
+  uint8_t kv_dtype;
+} kit_planned;
+/* Tells options->planned, which is not NULL, the launches of a plan; dim: of the plan. */
+int32_t kit_planned_tell(const kit_backend *backend, const accel_plugin_program *program,
+                         const accel_plugin_options *options, const kit_plan *plan,
+                         const int64_t *dim, accel_plugin_error *error);
+
 /* ---- kit_cost.c ---- */
 
 /* Operations and bytes of one launch by its op's definition; shapes and rows are set, data is not

@@ -422,6 +422,68 @@ typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
  */
 ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user);
 
+/** Which run accel_plan_steps() plans; accel_plan_params_default() sets all to the defaults. */
+typedef struct accel_plan_params {
+  /** sizeof(accel_plan_params). */
+  uint32_t size;
+  /** Sequences, pictures or sounds at once; 0: 1. */
+  uint32_t batch;
+  /** One device, as accel_init_params.device; default "cpu". */
+  const char *device;
+  /** As accel_init_params.precision, but not "auto". */
+  const char *precision;
+  /** As accel_init_params.architecture. */
+  const char *architecture;
+  /** Entry point of the program: "forward" (NULL), what accel_run() runs; of models that generate
+   *  also "decode", the new rows of each sequence, and, with an encoder, "encode". */
+  const char *entry;
+  /** The output that is computed; NULL: those that need no asking for. */
+  const char *output;
+  /** Tokens of each sequence, in "decode" new ones; 0: as is typical of the model. */
+  uint32_t seq;
+  /** Side of a picture in pixels, or samples of a sound, where the model leaves that open; 0: as is
+   *  typical. */
+  uint32_t side;
+  /** "decode": tokens that each sequence has already. */
+  uint32_t past;
+  /** "decode" of a model with an encoder: tokens of each that were encoded. */
+  uint32_t encoded;
+} accel_plan_params;
+
+/** One sequence of typical length through "forward" on the CPU. */
+ACCEL_API accel_plan_params accel_plan_params_default(void);
+
+/**
+ * The steps that a run would have, with flop and bytes, without loading weights or running
+ * anything: all times are 0.  Sequences count as equally long, and a mixture of experts as if every
+ * token chose other experts.
+ *
+ * A model without local files is taken at the registry's shape.
+ *
+ * @param params NULL: all defaults.
+ * @param fn receives the steps, in order, during the call.
+ * @param user first argument of `fn`.
+ * @return ACCEL_ERROR_NOT_FOUND: neither files nor a registry entry with a configuration.
+ *         ACCEL_ERROR_ARGUMENT: the model has no such entry or output, or there is no such
+ *         precision or device name.  ACCEL_ERROR_UNSUPPORTED: the architecture is not known, the
+ *         device is several, or its plugin plans no steps.  ACCEL_ERROR_PRECISION: the device does
+ *         not run the model at the precision.  ACCEL_ERROR_DEVICE_UNAVAILABLE: `device` cannot
+ *         serve.
+ */
+ACCEL_API accel_status accel_plan_steps(accel *ctx, const char *model,
+                                        const accel_plan_params *params, accel_profile_fn fn,
+                                        void *user);
+
+/**
+ * As accel_endpoint_io(), of a model that is not loaded.
+ *
+ * @param architecture as accel_init_params.architecture; may be NULL.
+ * @param inputs,outputs freed with accel_strings_free().
+ * @return as accel_plan_steps().
+ */
+ACCEL_API accel_status accel_model_io(accel *ctx, const char *model, const char *architecture,
+                                      accel_strings **inputs, accel_strings **outputs);
+
 /**
  * The model's program as text: nodes, shapes, attributes.
  *

@@ -863,6 +863,17 @@ typedef struct accel_plugin_options {
   /** [program.n_weight] dtype (F32, F16, BF16) in which rows_wait gives rows of the weight, whatever
    *  its format; NO_DTYPE: its rows are not to be had.  NULL: nowhere are they. */
   const uint8_t *row_dtype;
+  /** Of estimate only: receives the launches that a run of each entry would make, entry by entry, as
+   *  accel_plugin_host.profile does those that were made; begin, end and limit are 0.  Sequences of
+   *  a ragged row space count as equally long.  Plugins that plan no launches never call it.  NULL:
+   *  nobody asks. */
+  void (*planned)(void *self, const accel_plugin_step *step);
+  /** First argument of `planned`. */
+  void *planned_self;
+  /** With `planned`: tokens that the KV cache of each sequence holds before the run. */
+  uint64_t past_tokens;
+  /** With `planned`: tokens of an encoder that the static states of each sequence hold. */
+  uint64_t static_tokens;
 } accel_plugin_options;
 
 /* ---- running ------------------------------------------------------------------------------- */

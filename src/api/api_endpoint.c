@@ -12,6 +12,8 @@
 #include "processing/result.h"
 #include "tasks/embed.h"
 #include "verify/endpoint_selftest.h"
+#include "verify/fit_report.h"
+#include "verify/step_report.h"
 
 accel_init_params accel_init_params_default(void) {
   return (accel_init_params){.size = sizeof(accel_init_params), .device = "cpu"};
@@ -119,25 +121,36 @@ accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs,
 
 void accel_tensors_free(accel_tensors **tensors) { accel__tensors_free(tensors); }
 
-/* A string list in one block, as all of them are; the items' strings live elsewhere. */
-static accel_strings *new_strings(uint32_t n, const char ***items) {
-  accel_strings *list = malloc(sizeof *list + n * sizeof **items);
-  if (!list) accel__no_memory(n * sizeof **items);
+/* A string list in one block, as all of them are; the items' strings live elsewhere, or, `more`
+ * bytes, behind the list. */
+static accel_strings *new_strings(uint32_t n, size_t more, const char ***items) {
+  accel_strings *list = malloc(sizeof *list + n * sizeof **items + more);
+  if (!list) accel__no_memory(n * sizeof **items + more);
   *items = list ? (const char **)(list + 1) : NULL;
   if (list) *list = (accel_strings){.n = n, .item = *items};
   return list;
 }
 
-accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs,
-                               accel_strings **outputs) {
-  API_BEGIN();
-  API_OUT(inputs);
-  API_OUT(outputs);
-  API_NEED(endpoint);
-  const accel__model *m = endpoint->model;
+/* The list with strings of its own, in place of the one given, which is freed. */
+static accel_strings *own_strings(accel_strings *from) {
+  const char **items;
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < from->n; i++) bytes += strlen(from->item[i]) + 1;
+  accel_strings *list = new_strings(from->n, bytes, &items);
+  char *at = list ? (char *)(items + from->n) : NULL;
+  for (uint32_t i = 0; list && i < from->n; i++) {
+    items[i] = strcpy(at, from->item[i]);
+    at += strlen(at) + 1;
+  }
+  free(from);
+  return list;
+}
+
+static accel_status names_of(const accel__model *m, accel_strings **inputs,
+                             accel_strings **outputs) {
   const char **in, **out;
   uint32_t n = 0;
-  accel_strings *a = new_strings(m->n_inputs + 1, &in), *b = new_strings(m->n_outputs, &out);
+  accel_strings *a = new_strings(m->n_inputs + 1, 0, &in), *b = new_strings(m->n_outputs, 0, &out);
   if (!a || !b) {
     free(a);
     free(b);
@@ -152,9 +165,56 @@ accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **i
   in[n++] = "attention_mask";
   a->n = n;
   for (uint32_t i = 0; i < m->n_outputs; i++) out[i] = m->outputs[i].name;
-  *inputs = a; /* names live with the endpoint's model */
+  *inputs = a;
   *outputs = b;
   return ACCEL_OK;
+}
+
+accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs,
+                               accel_strings **outputs) {
+  API_BEGIN();
+  API_OUT(inputs);
+  API_OUT(outputs);
+  API_NEED(endpoint);
+  return names_of(endpoint->model, inputs, outputs); /* they live with the endpoint's model */
+}
+
+accel_status accel_model_io(accel *ctx, const char *model, const char *architecture,
+                            accel_strings **inputs, accel_strings **outputs) {
+  const accel__registry_model *entry;
+  accel_endpoint *ep;
+  API_BEGIN();
+  API_OUT(inputs);
+  API_OUT(outputs);
+  API_NEED(ctx);
+  API_NEED(model);
+  ACCEL_TRY(accel__open_shape(ctx, model, architecture, NULL, &entry, &ep));
+  accel_status status = names_of(ep->model, inputs, outputs);
+  if (status == ACCEL_OK) {
+    *inputs = own_strings(*inputs);
+    *outputs = own_strings(*outputs);
+    if (!*inputs || !*outputs) {
+      accel_strings_free(inputs);
+      accel_strings_free(outputs);
+      status = ACCEL_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  accel__endpoint_free(ep);
+  return status;
+}
+
+accel_plan_params accel_plan_params_default(void) {
+  return (accel_plan_params){.size = sizeof(accel_plan_params), .device = "cpu"};
+}
+
+accel_status accel_plan_steps(accel *ctx, const char *model, const accel_plan_params *params,
+                              accel_profile_fn fn, void *user) {
+  API_BEGIN();
+  API_NEED(ctx);
+  API_NEED(model);
+  API_NEED(fn);
+  API_PARAMS(accel_plan_params, mine, params);
+  return accel__step_report(ctx, model, &mine, fn, user);
 }
 
 void accel_strings_free(accel_strings **strings) {

@@ -293,6 +293,16 @@ accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_end
   return status;
 }
 
+accel_status bench_inputs_plan(accel *ctx, const bench_params *params, const accel_strings *inputs,
+                               const accel_strings *outputs, bench_result *result) {
+  result->kind = kind_of(params, inputs);
+  choose_output(params, inputs, outputs, result);
+  cJSON *config = config_of(ctx, params->model);
+  accel_status status = make_lengths(config, params, 0, result);
+  cJSON_Delete(config);
+  return status;
+}
+
 void bench_inputs_free(bench_inputs *inputs) {
   for (uint32_t i = 0; i < inputs->n; ++i) free(inputs->item[i].data);
   *inputs = (bench_inputs){0};

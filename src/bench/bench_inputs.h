@@ -19,6 +19,10 @@ typedef struct bench_inputs {
  * too.  Pictures and sounds of a batch are all of the longest length.  Free in any case. */
 accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint,
                                bench_result *result, bench_inputs *out);
+/* Notes kind, lengths, tokens and output without making inputs, of a model that is not loaded and
+ * takes and gives what is named. */
+accel_status bench_inputs_plan(accel *ctx, const bench_params *params, const accel_strings *inputs,
+                               const accel_strings *outputs, bench_result *result);
 void bench_inputs_free(bench_inputs *inputs);
 /* The next number of a series that begins with any state. */
 uint64_t bench_random(uint64_t *state);

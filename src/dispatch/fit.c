@@ -64,8 +64,9 @@ static void work_symbols(const accel_plugin_program *p, const accel__fit_work *w
   }
 }
 
-static void side_symbols(const accel_plugin_program *p, const accel__fit_work *work,
-                         int64_t *symbol) {
+void accel__fit_symbols(const accel_plugin_program *p, const accel__fit_work *work,
+                        int64_t *symbol) {
+  work_symbols(p, work, symbol);
   for (uint32_t i = 0; work->side && i < p->n_symbol; i++)
     if (!strcmp(p->symbol[i].name, "H") || !strcmp(p->symbol[i].name, "W") ||
         !strcmp(p->symbol[i].name, "L"))
@@ -301,8 +302,7 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
   accel_status status =
       symbol && wanted && in_file && row_dtype ? ask_memory(s, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
-    work_symbols(p, work, symbol);
-    side_symbols(p, work, symbol);
+    accel__fit_symbols(p, work, symbol);
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
     out->tables = out->of_process ? work->tables : 0;

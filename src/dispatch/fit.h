@@ -92,6 +92,9 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
                                  const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work,
                                  accel__fit *out);
+/* What of symbol[n_symbol] the work decides; the others stay as they are. */
+void accel__fit_symbols(const accel_plugin_program *program, const accel__fit_work *work,
+                        int64_t *symbol);
 /* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not, and with what does: a limit, and
  * `other`, a precision (NULL: none). */
 accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision,

@@ -365,28 +365,36 @@ uint64_t accel__weights_identity(const accel_endpoint *ep) {
 
 /* ---- profile ---- */
 
+bool accel__profile_report(const accel_plugin_program *p, const accel_plugin_step *step,
+                           accel_profile_step *out) {
+  if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node ||
+      step->entry >= p->n_entry)
+    return false;
+  const accel_plugin_node *first = &p->node[step->node[0]];
+  *out = (accel_profile_step){.size = sizeof *out,
+                              .index = (uint32_t)step->node[0],
+                              .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
+                              .op = accel__op_name(first->op),
+                              .entry = p->entry[step->entry].name,
+                              .stage = first->stage,
+                              .node_count = step->n_node,
+                              .begin_us = step->begin_us,
+                              .end_us = step->end_us,
+                              .flop = step->flop,
+                              .bytes = step->bytes,
+                              .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
+  if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
+    out->limit_us = step->limit_us;
+  return true;
+}
+
 static void host_profile(void *self, const accel_plugin_step *step) {
   accel_endpoint *ep = ((accel__host_self *)self)->ep;
   const accel__part *part = ((accel__host_self *)self)->part;
   const accel_plugin_program *p = part ? &part->program : accel__program_view(ep->model->program);
-  if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node ||
-      step->entry >= p->n_entry)
-    return;
-  const accel_plugin_node *first = &p->node[step->node[0]];
-  accel_profile_step report = {.size = sizeof report,
-                               .index = part ? part->node[step->node[0]] : (uint32_t)step->node[0],
-                               .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
-                               .op = accel__op_name(first->op),
-                               .entry = p->entry[step->entry].name,
-                               .stage = first->stage,
-                               .node_count = step->n_node,
-                               .begin_us = step->begin_us,
-                               .end_us = step->end_us,
-                               .flop = step->flop,
-                               .bytes = step->bytes,
-                               .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
-  if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
-    report.limit_us = step->limit_us;
+  accel_profile_step report;
+  if (!accel__profile_report(p, step, &report)) return;
+  if (part) report.index = part->node[report.index];
   ep->profile.fn(ep->profile.user, &report);
 }
 

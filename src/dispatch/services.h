@@ -12,6 +12,9 @@ void accel__init_host(accel_endpoint *ep);
 
 /* Steps of the next runs go to `fn`; NULL: to nobody. */
 void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
+/* A plugin's step in the words of the program that the plugin has; false: it names no node of it. */
+bool accel__profile_report(const accel_plugin_program *program, const accel_plugin_step *step,
+                           accel_profile_step *out);
 
 /* What the endpoint's rows have read so far, and how long its runs took. */
 accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);

@@ -216,24 +216,22 @@ static accel_status ask_all(asking *a, const accel__choice *devices, const char 
   return ACCEL_OK;
 }
 
-/* Without local files the registry's shape serves. */
-static accel_status open_model(accel *ctx, const char *model, const accel_fit_params *params,
-                               asking *a) {
-  accel_init_params how = {.size = sizeof how,
-                           .device = "cpu",
-                           .architecture = params->architecture,
-                           .task = params->task};
-  accel_status status = accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
+accel_status accel__open_shape(accel *ctx, const char *model, const char *architecture,
+                               const char *task, const accel__registry_model **entry,
+                               accel_endpoint **out) {
+  accel_init_params how = {
+      .size = sizeof how, .device = "cpu", .architecture = architecture, .task = task};
+  accel_status status = accel__open_dry(ctx, model, &how, entry, out);
   if (status != ACCEL_ERROR_NOT_FOUND) return status;
   how.random_weights = 1;
   accel__clear_error();
-  return accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
+  return accel__open_dry(ctx, model, &how, entry, out);
 }
 
 /* With the tokenizer there, so that what reading it leaves in memory is counted, too. */
 static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params,
                              asking *a) {
-  ACCEL_TRY(open_model(ctx, model, params, a));
+  ACCEL_TRY(accel__open_shape(ctx, model, params->architecture, params->task, &a->entry, &a->ep));
   /* as a load does: entries of the cache belong to the weights */
   accel__program_identify(a->ep->model->program, accel__weights_identity(a->ep));
   const accel__processor *processor = accel__processor_for(a->ep);

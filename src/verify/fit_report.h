@@ -5,6 +5,10 @@
 
 #include "dispatch/endpoint.h"
 
+/* accel__open_dry; without local files the registry's shape serves. */
+accel_status accel__open_shape(accel *ctx, const char *model, const char *architecture,
+                               const char *task, const accel__registry_model **entry,
+                               accel_endpoint **out);
 accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params,
                                accel_fit_report **out);
 

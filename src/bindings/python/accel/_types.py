@@ -165,6 +165,10 @@ accel_profile_step = _struct(
     ("begin_us", f64), ("end_us", f64), ("flop", f64), ("bytes", f64), ("device_clock", i32), ("reserved", i32), ("limit_us", f64))
 ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
+accel_plan_params = _struct(
+    "accel_plan_params", ("size", u32), ("batch", u32), ("device", text), ("precision", text), ("architecture", text), ("entry", text),
+    ("output", text), ("seq", u32), ("side", u32), ("past", u32), ("encoded", u32))
+
 accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
     ("new_tokens", u32), ("reserved", u32), ("times", u64))

@@ -1,0 +1,45 @@
+/* step_report.c - accel_plan_steps: a model opened without its weights, and a plugin asked. */
+#include "verify/step_report.h"
+#include "dispatch/precision.h"
+#include "dispatch/stored.h"
+#include "dispatch/step_plan.h"
+#include "verify/fit_report.h"
+
+/* The endpoint's model on the first device of the choice. */
+static accel_status plan(accel_endpoint *ep, const accel__registry_model *entry,
+                         const accel__device *device, const accel_plan_params *params,
+                         accel_profile_fn fn, void *user) {
+  accel__arena arena = {0};
+  accel_plugin_precision precision;
+  const uint32_t batch = params->batch ? params->batch : 1;
+  const accel__planned_run run = {
+      .entry = params->entry ? params->entry : "forward",
+      .output = params->output,
+      .work = {.batch = batch, .tokens = (uint64_t)batch * params->seq, .side = params->side},
+      .past = params->past,
+      .fixed = params->encoded};
+  const char *name = params->precision ? params->precision : "fp32";
+  accel_status status =
+      accel__endpoint_precision(ep, name, entry ? entry->keep_fp32 : NULL,
+                                entry ? entry->n_keep_fp32 : 0, &arena, &precision);
+  if (status == ACCEL_OK) status = accel__ask_supports(ep, device, &precision);
+  if (status == ACCEL_OK) status = accel__plan_steps(ep, device, &precision, &run, fn, user);
+  accel__arena_free(&arena);
+  return status;
+}
+
+accel_status accel__step_report(accel *ctx, const char *model, const accel_plan_params *params,
+                                accel_profile_fn fn, void *user) {
+  const accel__registry_model *entry;
+  accel__hardware *hardware;
+  accel__choice devices = {0};
+  accel_endpoint *ep = NULL;
+  ACCEL_TRY(accel__open_shape(ctx, model, params->architecture, NULL, &entry, &ep));
+  accel_status status = accel__context_hardware(ctx, &hardware);
+  if (status == ACCEL_OK)
+    status = accel__hardware_choose(hardware, params->device ? params->device : "cpu", &devices);
+  if (status == ACCEL_OK) status = plan(ep, entry, devices.device[0], params, fn, user);
+  accel__endpoint_free(ep);
+  accel__choice_free(&devices);
+  return status;
+}

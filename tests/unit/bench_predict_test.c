@@ -1,0 +1,175 @@
+/* bench_predict_test.c - a law that made synthetic steps is found again, also among outliers, and
+ * models that were left out are predicted by the others. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bench/bench_predict.h"
+
+enum { MODELS = 12, LAYERS = 6 };
+static const double peak_flop = 200e6, peak_bytes = 40e6; /* a millisecond */
+
+/* Uniform in [0, 1). */
+static double chance(uint32_t *state) {
+  *state = *state * 1664525u + 1013904223u;
+  return (double)(*state >> 8) / 16777216.0;
+}
+
+static double roofline(double flop, double bytes) {
+  return fmax(1e-3, fmax(flop / (0.3 * peak_flop), bytes / (0.5 * peak_bytes)));
+}
+
+/* What the synthetic device takes: linears get better with their size, norms are three times as
+ * slow as the roofline. */
+static double truth(const char *op, double flop, double bytes) {
+  const double t = roofline(flop, bytes);
+  return !strcmp(op, "linear") ? 0.8 * pow(t, 0.9) : 3 * t;
+}
+
+static void add(bench_cost_run *run, const char *op, double flop, double bytes, double times) {
+  assert_true(bench_cost_add(run, op, flop, bytes, times * truth(op, flop, bytes)));
+}
+
+/* Encoders of several widths and lengths: two linears and a norm a layer.  A share `wild` of the
+ * steps takes 20 times as long as it should.  A run takes 1.1 times its steps. */
+static bench_cost_runs make_runs(double wild, uint32_t seed) {
+  bench_cost_runs runs = {.n = MODELS,
+                          .models = MODELS,
+                          .peak_gflops = 1e-6 * peak_flop,
+                          .peak_gbytes_per_s = 1e-6 * peak_bytes};
+  runs.run = calloc(MODELS, sizeof *runs.run);
+  assert_non_null(runs.run);
+  for (uint32_t m = 0; m < MODELS; ++m) {
+    bench_cost_run *run = &runs.run[m];
+    double should = 0;
+    run->model = m;
+    for (uint32_t layer = 0; layer < LAYERS; ++layer) {
+      const double width = 64 * (1 + m) * (1 + 0.1 * layer), rows = 32 * (1 + m % 4);
+      for (int k = 0; k < 3; ++k) {
+        const char *op = k < 2 ? "linear" : "norm";
+        const double n = k == 0 ? width : 4 * width,
+                     flop = k < 2 ? 2 * rows * width * n : 7 * rows * width,
+                     bytes = k < 2 ? 4 * (width * n + rows * (width + n)) : 8 * rows * width;
+        add(run, op, flop, bytes, chance(&seed) < wild ? 20 : 1);
+        should += truth(op, flop, bytes);
+      }
+    }
+    bench_cost_finish(run);
+    run->ms = 1.1 * should;
+  }
+  return runs;
+}
+
+static void near(double found, double expected, double share) {
+  if (!(fabs(found / expected - 1) <= share)) fail_msg("%.9g instead of %.9g", found, expected);
+}
+
+static void known_law(void **state) {
+  (void)state;
+  bench_cost_runs runs = make_runs(0, 1);
+  bench_law *law = bench_law_new(&runs, UINT32_MAX);
+  bool seen;
+  assert_non_null(law);
+  for (double width = 100; width < 1000; width *= 1.3) {
+    const double flop = 2 * 48 * width * width, bytes = 4 * (width * width + 96 * width);
+    const bench_cost linear = {.op = "linear", .flop = flop, .bytes = bytes, .steps = 1},
+                     norm = {
+                         .op = "norm", .flop = 7 * 48 * width, .bytes = 8 * 48 * width, .steps = 1};
+    near(bench_law_step(law, &linear, &seen), truth("linear", flop, bytes), 0.05);
+    assert_true(seen);
+    near(bench_law_step(law, &norm, &seen), truth("norm", norm.flop, norm.bytes), 0.05);
+  }
+  near(bench_law_run(law, &runs.run[3], NULL), runs.run[3].ms, 0.05);
+  bench_law_free(law);
+  bench_cost_runs_free(&runs);
+}
+
+static void unseen_ops(void **state) {
+  (void)state;
+  bench_cost_runs runs = make_runs(0, 1);
+  bench_law *law = bench_law_new(&runs, UINT32_MAX);
+  const bench_cost strange = {.op = "strange", .flop = 3e8, .bytes = 1e6, .steps = 1};
+  bench_cost_run run = {.n = 1, .cost = (bench_cost *)&strange};
+  bool seen = true;
+  double unseen = 0;
+  assert_non_null(law);
+  near(bench_law_step(law, &strange, &seen), roofline(3e8, 1e6), 1e-9);
+  assert_false(seen);
+  near(bench_law_run(law, &run, &unseen), 1.1 * roofline(3e8, 1e6), 1e-6);
+  near(unseen, 1, 1e-9);
+  bench_law_free(law);
+  bench_cost_runs_free(&runs);
+}
+
+static void left_out(void **state) {
+  bench_cost_runs runs = make_runs(0, 1);
+  bench_left_out left;
+  (void)state;
+  assert_true(bench_leave_one_out(&runs, &left));
+  assert_true(left.median < 0.03 && left.p90 < 0.15);
+  assert_int_equal(left.bar[0].n, MODELS);
+  assert_int_equal(left.bar[1].n, 0);
+  assert_true(isnan(left.bar[1].factor));
+  bench_left_out_free(&left);
+  bench_cost_runs_free(&runs);
+}
+
+/* A tenth of the steps takes 20 times as long: least squares without weights would be wrong by
+ * exp(0.1 log 20) = 1.35. */
+static void outliers(void **state) {
+  (void)state;
+  for (uint32_t seed = 1; seed < 6; ++seed) {
+    bench_cost_runs clean = make_runs(0, seed), wild = make_runs(0.1, seed);
+    bench_law *law = bench_law_new(&wild, UINT32_MAX);
+    const double flop = 2.0 * 64 * 512 * 512, bytes = 4.0 * (512 * 512 + 128 * 512);
+    const bench_cost linear = {.op = "linear", .flop = flop, .bytes = bytes, .steps = 1};
+    bool seen;
+    assert_non_null(law);
+    near(bench_law_step(law, &linear, &seen), truth("linear", flop, bytes), 0.15);
+    bench_law_free(law);
+    bench_cost_runs_free(&clean);
+    bench_cost_runs_free(&wild);
+  }
+}
+
+static void bars(void **state) {
+  double ratio[20];
+  (void)state;
+  for (int i = 0; i < 20; ++i) ratio[i] = i % 2 ? 1 + 0.01 * i : 1 / (1 + 0.01 * i);
+  bench_bar bar = bench_bar_of(ratio, 20); /* the 19th of 20: 0.9 * 21 = 18.9 */
+  near(bar.factor, 1.18, 1e-9);
+  assert_false(bar.too_few);
+  bar = bench_bar_of(ratio, 5);
+  near(bar.factor, 1.04, 1e-9);
+  assert_true(bar.too_few);
+  assert_true(isnan(bench_bar_of(ratio, 0).factor));
+}
+
+static void same_steps(void **state) {
+  bench_cost_run run = {0};
+  (void)state;
+  assert_true(bench_cost_add(&run, "linear", 10, 20, 1));
+  assert_true(bench_cost_add(&run, "linear", 10, 21, 5));
+  assert_true(bench_cost_add(&run, "norm", 10, 20, 7));
+  assert_true(bench_cost_add(&run, "linear", 10, 20, 3));
+  bench_cost_finish(&run);
+  assert_int_equal(run.n, 3);
+  assert_int_equal(run.cost[0].steps, 2);
+  near(run.cost[0].ms, 2, 1e-12);
+  bench_cost_run_free(&run);
+  assert_null(bench_law_new(&(bench_cost_runs){0}, UINT32_MAX));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(known_law), cmocka_unit_test(unseen_ops), cmocka_unit_test(left_out),
+      cmocka_unit_test(outliers),  cmocka_unit_test(bars),       cmocka_unit_test(same_steps),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
