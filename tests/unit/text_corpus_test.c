@@ -25,7 +25,8 @@ enum {
   BLOCKS = 9930,
   ODD_BLOCKS = 4965,
   SCATTER = 400009,
-  CODE_POINTS = 0x110000 - 0x800
+  CODE_POINTS = 0x110000 - 0x800,
+  EVERY = ACCEL_SANITIZER ? 3 : 1 /* string that is compared: a sanitizer is many times as slow */
 };
 
 static const char *const words[] = {"the",
@@ -246,7 +247,7 @@ static void compare(const char *name) {
   if (accel__file_map(path, &golden) != ACCEL_OK) fail_msg("%s", accel__message());
   assert_int_equal(golden.n, 4 * STRINGS);
   size_t different = 0;
-  for (size_t i = 0; i < STRINGS; ++i) {
+  for (size_t i = 0; i < STRINGS; i += EVERY) {
     const uint8_t *at = golden.data + 4 * i;
     uint32_t want =
         (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
