@@ -393,7 +393,7 @@ static int dtype_of(int i) {
 
 static void test_attention(void **state) {
   (void)state;
-  for (int i = 0; i < 30; i++)
+  for (int i = 0; i < rounds(30); i++)
     for (int kind = 0; kind < KINDS; kind++)
       run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40),
                     kind < DISENTANGLED ? dtype_of(i) : ACCEL_PLUGIN_F32,

@@ -136,7 +136,7 @@ static void test_convert(void **state) {
   (void)state;
   for (int to = CPU_ACT_U8; to < CPU_ACT_COUNT; to++) {
     if (!kernels.convert[to]) continue;
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < rounds(300); i++) {
       rows r =
           make_rows((cpu_act_format)to, pick(0, 5), pick(0, 9) ? pick(0, 200) : pick(900, 1200));
       convert(&r);
@@ -423,7 +423,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 static void test_formats(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < rounds(60); i++) {
       linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70),
                              pick(0, 7) ? pick(1, 300) : pick(500, 900));
       t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU,
@@ -504,7 +504,7 @@ static void check_reach(const cpu_implicit_gemm *w, const float *y, int64_t m, i
  * image as large as the result; with zeros or without, and with what y reaches. */
 static void test_windows(void **state) {
   (void)state;
-  for (int round = 0; round < 80; round++) {
+  for (int round = 0; round < rounds(80); round++) {
     const bool by_line = round % 2, single = round % 5 > 2,
                positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_LAYOUT_I8].x);
     const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37),
