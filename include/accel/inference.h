@@ -253,7 +253,7 @@ ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_s
 /* ---- the queue ----------------------------------------------------------------------------- */
 
 /** An endpoint's queue: requests wait in order and run on a thread of the queue.  May be used from
- *  many threads. */
+ *  many threads.  requests.h has requests with priorities, deadlines and cancelling. */
 typedef struct accel_queue accel_queue;
 
 /** A request that was submitted; waited for exactly once, by one thread. */
@@ -296,7 +296,7 @@ ACCEL_API accel_status accel_submit_texts(accel_queue *queue, const char *const 
  * @param timeout_ms milliseconds; 0: only looks; < 0: for ever.
  * @param outputs freed with accel_tensors_free().
  * @return ACCEL_ERROR_TIMEOUT: not done yet; the ticket stays valid.  ACCEL_ERROR_ARGUMENT for a
- *         ticket of accel_submit_generate(), which stays valid, too.  Any other answer is the
+ *         ticket that another function waits for, which stays valid, too.  Any other answer is the
  *         request's own and frees the ticket, *ticket becomes NULL.
  */
 ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "dispatch/pack.h"
+
 enum { MAX_PARAMS_BYTES = 4096 }; /* no parameter struct will ever be larger */
 
 accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes,
@@ -36,5 +38,23 @@ accel_status accel__check_generate_params(const char *caller, const accel_genera
   if (p->num_beams > 1024 || p->num_return_sequences > 1024)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
                        p->num_beams, p->num_return_sequences);
+  return ACCEL_OK;
+}
+
+accel_status accel__check_tensors(const char *caller, const accel_tensors *list) {
+  if (!list || (list->n && !list->item))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
+  for (uint32_t i = 0; i < list->n; i++) {
+    const accel_tensor *t = &list->item[i];
+    if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input %u has no name", caller, i);
+    if (t->rank > ACCEL_MAX_RANK)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller,
+                         t->name, t->rank, ACCEL_MAX_RANK);
+    if (!t->data)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
+    if (accel__tensor_bytes(t) == UINT64_MAX)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim",
+                         caller, t->name);
+  }
   return ACCEL_OK;
 }

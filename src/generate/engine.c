@@ -443,6 +443,12 @@ static bool ends_all(accel_status status) {
   return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
 }
 
+void accel__engine_cancel(accel__engine *e, accel__request *r) {
+  if (r->outcome.finished) return;
+  fail_request(e, r, accel__fail(ACCEL_ERROR_CANCELLED, "the request was cancelled"));
+  remove_finished(e);
+}
+
 void accel__engine_step(accel__engine *e) {
   uint32_t fed = 0;
   const uint32_t several = admit_all(e);

@@ -145,6 +145,8 @@ typedef struct accel__engine {
 } accel__engine;
 
 void accel__engine_join(accel__engine *e, accel__request *r);
+/* An active request leaves: it is finished, with ACCEL_ERROR_CANCELLED. */
+void accel__engine_cancel(accel__engine *e, accel__request *r);
 /* One token boundary for all active requests; those that finish or fail leave the list (finished is
  * set).  Only what concerns no request in particular is a failure: all active requests then carry
  * it and leave, too. */

@@ -17,7 +17,8 @@ from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cac
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._generate import Generation, GenerationTicket, Session, Token
-from ._model import Model, Placement, PlacementPart, Ticket, Tokenizer, preprocess
+from ._model import Model, Placement, PlacementPart, Tokenizer, preprocess
+from ._queue import Ticket
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list
 from ._pictures import Segmentation, draw_objects

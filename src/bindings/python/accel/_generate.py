@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Unio
 
 from . import _types as T
 from ._native import check, decode, encode, lib, strings_struct, text_array
+from ._queue import Ticket
 
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
@@ -163,28 +164,27 @@ def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Op
     return run(call, on_token, options)
 
 
-class GenerationTicket:
+class GenerationTicket(Ticket):
     """A generation in a model's queue: `model.submit_generate()`."""
 
-    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], options: Dict[str, Any]) -> None:
-        self._model, self._handle, self._how = model, C.c_void_p(), _params(options)
+    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], what: Any, options: Dict[str, Any]) -> None:
+        self._how = _params(options)
         self._failure = listen(self._how, on_token)
-        text = encode(prompt) if isinstance(prompt, str) else None
-        ids = [] if isinstance(prompt, str) else [int(i) for i in prompt]
-        check(lib.accel_submit_generate(lib.accel_queue_of(model.handle), text, _id_array(ids), len(ids), C.byref(self._how), C.byref(self._handle)))
+        if isinstance(prompt, str):
+            what.prompt = encode(prompt)
+        else:
+            ids = [int(i) for i in prompt]
+            what.ids, what.n = _id_array(ids), len(ids)
+        what.generate = C.pointer(self._how)
+        super().__init__(model, what, lib.accel_wait_generations, T.accel_generations, _take)
 
     def wait(self, timeout: Optional[float] = None) -> List[Generation]:
-        """Its sequences.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
-        if not self._handle:
-            raise ValueError("this ticket was waited for already")
-        pointer = C.POINTER(T.accel_generations)()
-        status = lib.accel_wait_generations(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer))
-        if self._failure and not self._handle:
-            if pointer:
-                lib.accel_generations_free(C.byref(pointer))
-            raise self._failure[0]
-        check(status)
-        return _take(pointer)
+        """Its sequences; errors as Ticket.wait()."""
+        try:
+            return super().wait(timeout)
+        finally:
+            if self._failure and not self._handle:
+                raise self._failure[0]
 
     def __del__(self) -> None:
         # The queue's thread may still tell tokens to functions that live in this object.

@@ -7,13 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
-from . import _generate
+from . import _generate, _queue
 from . import _types as T
 from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._pictures import Segmentation, generate_images, segment_images
+from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
@@ -50,21 +51,6 @@ class Placement:
     precision_profile: Optional[str] = None
     precision_kinds: Optional[str] = None
     weight_bytes: int = 0
-
-
-class Ticket:
-    """A request in a model's queue."""
-
-    def __init__(self, model: "Model", handle: C.c_void_p) -> None:
-        self._model, self._handle = model, handle
-
-    def wait(self, timeout: Optional[float] = None) -> ModelOutput:
-        """The outputs.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
-        if not self._handle:
-            raise ValueError("this ticket was waited for already")
-        pointer = C.POINTER(T.accel_tensors)()
-        check(lib.accel_wait(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer)))
-        return take(pointer)
 
 
 class Model:
@@ -253,10 +239,10 @@ class Model:
     __call__ = run
 
     def submit(self, **inputs: Any) -> Ticket:
-        """Puts a request in the model's queue; QueueFullError when that is full."""
-        given, ticket = Inputs(inputs), C.c_void_p()
-        check(lib.accel_submit(lib.accel_queue_of(self.handle), C.byref(given.struct), C.byref(ticket)))
-        return Ticket(self, ticket)
+        """Puts a run() in the model's queue; QueueFullError when that is full."""
+        given, what = Inputs(inputs), request(_queue.RUN)
+        what.inputs = C.pointer(given.struct)
+        return Ticket(self, what, lib.accel_wait, T.accel_tensors, take)
 
     # ---- generation ----
 
@@ -269,10 +255,12 @@ class Model:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(lambda on_token: self.generate(prompt, on_token, **options))
 
-    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, **options: Any) -> GenerationTicket:
+    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, priority: int = 0,
+                        deadline: Optional[float] = None, **options: Any) -> GenerationTicket:
         """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
-        `on_token` is called from the queue's thread.  QueueFullError when the queue is full."""
-        return GenerationTicket(self, prompt, on_token, options)
+        `on_token` is called from the queue's thread.  Larger priorities begin first; one that has not begun `deadline` seconds from now ends with
+        AccelTimeoutError.  QueueFullError when the queue is full."""
+        return GenerationTicket(self, prompt, on_token, request(_queue.GENERATE, priority, deadline), options)
 
     def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
         """A conversation by the model's chat template; options are those of Chat."""
@@ -302,47 +290,53 @@ class Model:
     def embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
               prompt_name: Optional[str] = None) -> Any:
         """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none")."""
-        how = lib.accel_embed_params_default()
-        keep = [encode(v) for v in (pooling, prompt, prompt_name)]
-        how.pooling, how.prompt, how.prompt_name = keep
-        how.normalize = -1 if normalize is None else int(normalize)
-        pointer = C.POINTER(T.accel_embeddings)()
+        how, pointer = _embed_params(pooling, normalize, prompt, prompt_name), C.POINTER(T.accel_embeddings)()
         check(lib.accel_embed_with(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
-        found = pointer.contents
-        if found.per_token:
-            base, row = C.cast(found.data, C.c_void_p).value or 0, 4 * found.dim
-            vectors: Any = [from_floats(base + row * found.row_start[i], (found.row_start[i + 1] - found.row_start[i], found.dim))
-                            for i in range(found.n)]
-        else:
-            vectors = from_floats(found.data, (found.n, found.dim))
-        lib.accel_embeddings_free(C.byref(pointer))
-        return vectors
+        return _vectors(pointer)
+
+    def submit_embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
+                     prompt_name: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+        """embed() through the model's queue: texts of requests that are there at the same time run together, with the same vectors.  `priority`,
+        `deadline`: as submit_generate()."""
+        how, what = _embed_params(pooling, normalize, prompt, prompt_name), request(_queue.EMBED, priority, deadline)
+        what.texts, what.n, what.embed = text_array(texts), len(texts), C.pointer(how)
+        return Ticket(self, what, lib.accel_wait_embeddings, T.accel_embeddings, _vectors)
 
     def classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
                  function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
         """[{"label", "score"}, ...] for each text, best first; top_k 0: all labels."""
-        how = lib.accel_classify_params_default()
-        keep = encode(function)
-        how.top_k, how.function = top_k, keep
-        pointer = C.POINTER(T.accel_classifications)()
+        how, pointer = _classify_params(top_k, function), C.POINTER(T.accel_classifications)()
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
+
+    def submit_classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
+                        function: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+        """classify() through the model's queue, as submit_embed()."""
+        how, what = _classify_params(top_k, function), request(_queue.CLASSIFY, priority, deadline)
+        what.texts, what.n, what.classify = text_array(texts), len(texts), C.pointer(how)
+        if pairs:
+            what.pairs = text_array(pairs)
+        return Ticket(self, what, lib.accel_wait_classifications, T.accel_classifications, _labels)
 
     def rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
                function: Optional[str] = None, instruction: Optional[str] = None) -> List[Dict[str, Any]]:
         """[{"corpus_id", "score"}, ...], best first, as sentence-transformers' CrossEncoder.rank; with return_documents also "text".
         `instruction`: of language models of the Qwen3-Reranker kind, what makes a document relevant."""
-        how, keep = lib.accel_rerank_params_default(), (encode(function), encode(instruction))
-        how.top_k, how.function, how.instruction = top_k or 0, keep[0], keep[1]
-        pointer = C.POINTER(T.accel_ranking)()
+        how, pointer = _rerank_params(top_k, function, instruction), C.POINTER(T.accel_ranking)()
         check(lib.accel_rerank(self.handle, encode(query), text_array(documents), len(documents), C.byref(how), C.byref(pointer)))
-        found = [(r.document, r.score) for r in pointer.contents.item[:pointer.contents.n]]
-        lib.accel_ranking_free(C.byref(pointer))
-        return [{"corpus_id": i, "score": score, **({"text": documents[i]} if return_documents else {})} for i, score in found]
+        return _ranked(pointer, documents if return_documents else None)
+
+    def submit_rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
+                      function: Optional[str] = None, instruction: Optional[str] = None, priority: int = 0,
+                      deadline: Optional[float] = None) -> Ticket:
+        """rerank() through the model's queue, as submit_embed()."""
+        how, what = _rerank_params(top_k, function, instruction), request(_queue.RERANK, priority, deadline)
+        what.query, what.texts, what.n, what.rerank = encode(query), text_array(documents), len(documents), C.pointer(how)
+        kept = list(documents) if return_documents else None
+        return Ticket(self, what, lib.accel_wait_ranking, T.accel_ranking, lambda pointer: _ranked(pointer, kept))
 
     def _classify_media(self, call: Any, files: Sequence[Media], top_k: int, function: Optional[str]) -> List[List[Dict[str, Any]]]:
-        how, media, keep = lib.accel_classify_params_default(), media_array(files), encode(function)
-        how.top_k, how.function = top_k, keep
+        how, media = _classify_params(top_k, function), media_array(files)
         pointer = C.POINTER(T.accel_classifications)()
         check(call(self.handle, media, len(files), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
@@ -444,6 +438,48 @@ class Model:
                                           for f in (found.fill[i][k] for k in range(found.count[i]))])
         lib.accel_fills_free(C.byref(pointer))
         return result
+
+
+def _embed_params(pooling: Optional[str], normalize: Optional[bool], prompt: Optional[str], prompt_name: Optional[str]) -> Any:
+    how = lib.accel_embed_params_default()
+    how.keep = [encode(v) for v in (pooling, prompt, prompt_name)]  # as long as the struct
+    how.pooling, how.prompt, how.prompt_name = how.keep
+    how.normalize = -1 if normalize is None else int(normalize)
+    return how
+
+
+def _classify_params(top_k: int, function: Optional[str]) -> Any:
+    how = lib.accel_classify_params_default()
+    how.keep = encode(function)
+    how.top_k, how.function = top_k, how.keep
+    return how
+
+
+def _rerank_params(top_k: Optional[int], function: Optional[str], instruction: Optional[str]) -> Any:
+    how = lib.accel_rerank_params_default()
+    how.keep = encode(function), encode(instruction)
+    how.top_k, how.function, how.instruction = top_k or 0, *how.keep
+    return how
+
+
+def _vectors(pointer: Any) -> Any:
+    """Copies a POINTER(accel_embeddings), and frees it."""
+    found = pointer.contents
+    if found.per_token:
+        base, row = C.cast(found.data, C.c_void_p).value or 0, 4 * found.dim
+        vectors: Any = [from_floats(base + row * found.row_start[i], (found.row_start[i + 1] - found.row_start[i], found.dim))
+                        for i in range(found.n)]
+    else:
+        vectors = from_floats(found.data, (found.n, found.dim))
+    lib.accel_embeddings_free(C.byref(pointer))
+    return vectors
+
+
+def _ranked(pointer: Any, documents: Optional[Sequence[str]]) -> List[Dict[str, Any]]:
+    """Copies a POINTER(accel_ranking), and frees it.  `documents`: those to be given, too."""
+    found = [(r.document, r.score) for r in pointer.contents.item[:pointer.contents.n]]
+    lib.accel_ranking_free(C.byref(pointer))
+    return [{"corpus_id": i, "score": score, **({"text": documents[i]} if documents is not None else {})} for i, score in found]
 
 
 def _labels(pointer: Any) -> List[List[Dict[str, Any]]]:

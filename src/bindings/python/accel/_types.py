@@ -152,6 +152,11 @@ accel_generation = _struct(
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
+accel_request = _struct(
+    "accel_request", ("size", u32), ("kind", C.c_int), ("priority", i32), ("deadline_ms", u32), ("done", C.CFUNCTYPE(None, C.c_void_p)), ("user", C.c_void_p),
+    ("inputs", C.POINTER(accel_tensors)), ("texts", C.POINTER(C.c_char_p)), ("pairs", C.POINTER(C.c_char_p)), ("n", u32), ("query", text),
+    ("prompt", text), ("ids", C.POINTER(i32)), ("embed", C.POINTER(accel_embed_params)), ("classify", C.POINTER(accel_classify_params)),
+    ("rerank", C.POINTER(accel_rerank_params)), ("generate", C.POINTER(accel_generate_params)))
 accel_text2text_params = _struct(
     "accel_text2text_params", ("size", u32), ("task", text), ("source", text), ("target", text), ("truncate", u32),
     ("generate", C.POINTER(accel_generate_params)))
