@@ -8,6 +8,9 @@
 #include "processing/processor.h"
 #include "processing/result.h"
 
+/* Of a prompt in one step: nobody waits longer for a token, or to join. */
+enum { PIECE_MS = 250 };
+
 typedef struct batcher {
   accel_endpoint *ep;
   accel__session *session;
@@ -39,6 +42,7 @@ static accel_status open_batcher(accel_endpoint *ep, void **state) {
   accel_status status = accel__session_open(ep, &b->session);
   if (status == ACCEL_OK) status = accel__model_stepper_open(b->session, &b->stepper);
   b->engine.model = &b->stepper.stepper;
+  b->engine.piece_ms = PIECE_MS;
   if (status == ACCEL_OK)
     *state = b;
   else

@@ -136,7 +136,12 @@ typedef struct accel__engine {
   accel__request *active; /* in the order in which they joined */
   /* Most tokens of one run; 0: the stepper's limit, else 2048.  Longer prompts are fed in parts. */
   uint32_t step_tokens;
+  /* Milliseconds that a piece of a prompt should take, so that others go on and join in between; 0:
+   * as long as it takes.  Without effect under a memory limit, where a step may read all weights. */
+  uint32_t piece_ms;
   /* private */
+  double ms_per_token; /* of prompts, as last measured; 0: not yet */
+  bool oldest_first;   /* which prompt this step begins with; turns with each step */
   accel__logits_scratch scratch;
   float *work; /* [vocab] */
   accel__step_item *item;
