@@ -369,6 +369,19 @@ class Package(WithModel):
         self.assertEqual(kept.wait()[0].ids, first.wait()[0].ids)
         kept.cancel()  # of no effect: it was waited for
 
+    def test_examples(self):
+        """An urgent request and one that is withdrawn, in C and in Python."""
+        commands = [[sys.executable, os.path.join(ROOT, "examples", "python", "queued.py"), self.path]]
+        if os.path.exists(os.path.join(BUILD, "examples", "example_c_queued")):
+            commands.append([os.path.join(BUILD, "examples", "example_c_queued"), self.path])
+        want = self.model.generate("Once upon a time", max_new_tokens=16)[0].text
+        for command in commands:
+            with self.subTest(command=command[0]):
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                                      env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python")))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreaterEqual(done.stdout.count(want), 3, done.stdout)
+
 
 if __name__ == "__main__":
     run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
