@@ -6,7 +6,7 @@ import threading
 import unittest
 
 from test_cli import model, run
-from verifying import VerifyCase
+from verifying import BENT, VerifyCase
 import test_bindings  # finds the library and the package
 from sanitized import run_under_sanitizer
 
@@ -78,6 +78,36 @@ class Choose(VerifyCase):
         # without a bound the ladder's precisions alone count; without auto nothing is chosen
         self.assertNotEqual(self.choose(bound=None)["precision"], "int8")
         self.assertNotIn("chosen_by", self.choose("--precision", "fp32"))
+
+    @unittest.skipUnless(os.path.exists(BENT), "the stub of a card is not built")
+    def test_devices(self):
+        """A card that comes first on the ladder, and the CPU."""
+        def auto(*more, **environment):
+            words = ("choose", self.model, "--device", "auto", "--precision", "fp32", "--threads", "1", *more, "--json")
+            done = run(*words, environment={**self.environment, **environment})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            result = json.loads(done.stdout)
+            return result["device"], result["chosen_by"], result["chosen_why"]
+        self.assertEqual(auto()[:2], ("rocm:0", "ladder"))
+        self.measure(self.model, "--device", "cpu")
+        device, by, why = auto()
+        self.assertEqual((device, by), ("rocm:0", "ladder"))
+        self.assertIn("rocm:0 at fp32, the ladder's first, has no figure of latency", why)
+        self.measure(self.model, "--device", "rocm:0")
+        for cpu, card, best in ((10, 5, "rocm:0"), (5, 10, "cpu"), (9.9, 10, "rocm:0")):
+            for device, ms in (("cpu", cpu), ("rocm:0", card)):
+                self.change(f"UPDATE run SET median_ms = {ms}, min_ms = {ms}, p90_ms = {ms} WHERE device = '{device}';"
+                            f"UPDATE sample SET ms = {ms} WHERE run IN (SELECT id FROM run WHERE device = '{device}')")
+            self.assertEqual(auto()[:2], (best, "rows"))
+        # devices that are named are tried in their order
+        self.change("UPDATE run SET median_ms = 90, min_ms = 90, p90_ms = 90 WHERE device = 'rocm:0'; UPDATE sample SET ms = 90 WHERE run IN (SELECT id FROM run WHERE device = 'rocm:0')")
+        self.assertEqual(auto()[0], "cpu")
+        self.assertEqual(auto("--device", "rocm:0,cpu")[0], "rocm:0")
+        # what was measured best and fails now is passed over
+        self.change("UPDATE sample SET ms = 1; UPDATE run SET median_ms = 1, min_ms = 1, p90_ms = 1; UPDATE run SET median_ms = 9, min_ms = 9, p90_ms = 9 WHERE device = 'cpu';"
+                    "UPDATE sample SET ms = 9 WHERE run IN (SELECT id FROM run WHERE device = 'cpu')")
+        self.assertEqual(auto()[:2], ("rocm:0", "rows"))
+        self.assertEqual(auto(STUB_BENT="init")[0], "cpu")
 
     def test_within_the_noise(self):
         self.known(fp32=10, int8=9.9)
