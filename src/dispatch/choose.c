@@ -49,12 +49,16 @@ static uint32_t best_of(const accel__candidate *item, uint32_t n, bool more) {
   return best;
 }
 
-static bool touches_another(const accel__candidate *item, uint32_t n, uint32_t at) {
-  for (uint32_t i = 0; i < n; i++)
-    if (i != at && !item[i].closed && item[i].figure.source &&
-        touch(&item[i].figure, &item[at].figure))
-      return true;
-  return false;
+/* Of the other open candidates that have a figure, how many there are, and how many touch it. */
+static uint32_t others(const accel__candidate *item, uint32_t n, uint32_t at, uint32_t *touching) {
+  uint32_t known = 0;
+  *touching = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (i == at || item[i].closed || !item[i].figure.source) continue;
+    known++;
+    *touching += touch(&item[i].figure, &item[at].figure);
+  }
+  return known;
 }
 
 uint32_t accel__choose(const accel__candidate *item, uint32_t n, bool more, accel__choosing *how) {
@@ -68,8 +72,15 @@ uint32_t accel__choose(const accel__candidate *item, uint32_t n, bool more, acce
   const accel__figure *b = &item[best].figure, *f = first < n ? &item[first].figure : b;
   const bool rows = b->source == ACCEL__FIGURE_ROWS && f->source == ACCEL__FIGURE_ROWS;
   const bool stays = first < n && (first == best || touch(f, b));
-  const bool apart = first == best ? !touches_another(item, n, best) : !stays;
-  *how = rows ? ACCEL__CHOSEN_ROWS : apart ? ACCEL__CHOSEN_PREDICTION : ACCEL__CHOSEN_TOUCHING;
+  uint32_t touching;
+  const uint32_t known = others(item, n, best, &touching);
+  const bool apart = first == best ? !touching : !stays;
+  if (!known && stays)
+    *how = ACCEL__CHOSEN_ALONE;
+  else if (rows)
+    *how = ACCEL__CHOSEN_ROWS;
+  else
+    *how = apart ? ACCEL__CHOSEN_PREDICTION : ACCEL__CHOSEN_TOUCHING;
   return stays ? first : best;
 }
 
@@ -270,6 +281,10 @@ static char *sentence(accel_endpoint *ep, const accel__candidates *all) {
       return accel__arena_printf(
           &ep->arena, "%s at %s, the ladder's first, has no figure of %s%s%s",
           first->device->info.name, first->precision, metric, *all->why ? "; " : "", all->why);
+    case ACCEL__CHOSEN_ALONE:
+      return accel__arena_printf(&ep->arena, "nothing but %s at %s has a figure of %s%s%s",
+                                 first->device->info.name, first->precision, metric,
+                                 *all->why ? "; " : "", all->why);
     case ACCEL__CHOSEN_TOUCHING:
       return accel__arena_printf(&ep->arena, "the intervals of predictions of %s touch", metric);
     default:

@@ -47,6 +47,7 @@ typedef enum accel__choosing {
   ACCEL__CHOSEN_PREDICTION, /* predictions were needed, and intervals do not touch */
   ACCEL__CHOSEN_NO_FIGURES, /* the rest: by the ladder, because there are none, */
   ACCEL__CHOSEN_UNKNOWN,    /* the ladder's first has none, */
+  ACCEL__CHOSEN_ALONE,      /* nothing but it has one, */
   ACCEL__CHOSEN_TOUCHING    /* or predictions' intervals touch */
 } accel__choosing;
 

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 import unittest
 
-from test_cli import model, run
+from test_cli import model, run, write_safetensors
 from verifying import BENT, VerifyCase
 import test_bindings  # finds the library and the package
 from sanitized import run_under_sanitizer
@@ -44,6 +44,20 @@ class Choose(VerifyCase):
         self.change(f"UPDATE run SET median_ms = {ms}, min_ms = {ms * (1 - spread)}, p90_ms = {ms * (1 + spread)} WHERE precision = '{precision}';"
                     f"UPDATE sample SET ms = {ms} WHERE run IN (SELECT id FROM run WHERE precision = '{precision}')")
 
+    def copy_as_int8(self, n, times):
+        """The first n runs at fp32, as if they had been at int8 and had taken so many times as long."""
+        self.change("DELETE FROM step WHERE run IN (SELECT id FROM run WHERE precision = 'int8'); DELETE FROM run WHERE precision = 'int8'")
+        file = sqlite3.connect(self.db)
+        file.row_factory = sqlite3.Row
+        for row in file.execute("SELECT * FROM run WHERE precision = 'fp32' ORDER BY id LIMIT ?", (n,)).fetchall():
+            changed = dict(row) | {"id": None, "uid": f"int8 of {row['uid']}", "precision": "int8", "min_ms": times * row["min_ms"], "median_ms": times * row["median_ms"]}
+            made = file.execute(f"INSERT INTO run VALUES ({', '.join('?' * len(changed))})", list(changed.values())).lastrowid
+            for step in file.execute("SELECT * FROM step WHERE run = ?", (row["id"],)).fetchall():
+                changed = dict(step) | {"run": made, "ms": times * step["ms"], "min_ms": times * step["min_ms"]}
+                file.execute(f"INSERT INTO step VALUES ({', '.join('?' * len(changed))})", list(changed.values()))
+        file.commit()
+        file.close()
+
     def choose(self, *more, bound="0.9"):
         words = ("--device", "cpu", "--threads", "1") + (("--min-cosine", bound) if bound else ())
         done = run("choose", self.model, *words, *more, "--json", environment=self.environment)
@@ -69,7 +83,9 @@ class Choose(VerifyCase):
         self.assertEqual((self.choose()["precision"], self.choose()["chosen_by"]), ("fp32", "rows"))
         # every command that loads a model goes by it, and says so
         self.set_ms("int8", 5)
-        done = run("run", self.model, "--device", "cpu", "--threads", "1", "--precision", "auto", "--min-cosine", "0.9", "--verbose", environment=self.environment)
+        inputs = self.path("in.safetensors")
+        write_safetensors(inputs, {"input_ids": ("I64", [1, 2], (3).to_bytes(8, "little") * 2)})
+        done = run("run", self.model, "--input", inputs, "--device", "cpu", "--threads", "1", "--precision", "auto", "--min-cosine", "0.9", "--verbose", environment=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"on cpu, int8.*; chosen by rows: the best of")
         self.assertRegex(done.stderr, r"cpu at fp32: 10 ms \(9.8 ms to 10.2 ms, rows\), cosine 1.0+; not the best")
@@ -273,18 +289,19 @@ class Choose(VerifyCase):
     def test_predictions(self):
         """Of a model that was never run, where the intervals are apart; too few runs tell nothing."""
         self.all(os.path.dirname(self.model), "--device", "cpu", "--precision", "fp32,int8")
-        for precision in ("fp32", "int8"):
-            for name, lengths in (("base", (8, 14)), ("classify", (9, 16)), ("mask", (10, 18)), ("qa", (11, 20)), ("tokens", (12, 22))):
-                for length in lengths:
-                    self.measure(model(name), "--precision", precision, "--seq", str(length), "--profile")
-                if (precision, name) == ("int8", "base"):
-                    few = self.choose()
+        for name, lengths in (("base", (8, 14)), ("classify", (9, 16)), ("mask", (10, 18)), ("qa", (11, 20)), ("tokens", (12, 22))):
+            for length in lengths:
+                self.measure(model(name), "--precision", "fp32", "--seq", str(length), "--profile")
+        self.copy_as_int8(8, times=1e-6)
+        few = self.choose()
         self.assertEqual((few["precision"], few["chosen_by"]), ("fp32", "ladder"))
+        self.assertIn("nothing but cpu at fp32 has a figure of latency", few["chosen_why"])
         self.assertEqual((self.candidate(few, "fp32")["source"], self.candidate(few, "int8")["source"]), ("prediction", ""))
-        self.change("UPDATE run SET median_ms = 1e-4 * median_ms, min_ms = 1e-4 * min_ms WHERE precision = 'int8';"
-                    "UPDATE step SET ms = 1e-4 * ms, min_ms = 1e-4 * min_ms WHERE run IN (SELECT id FROM run WHERE precision = 'int8')")
-        self.change("UPDATE run SET median_ms = 100 * median_ms, min_ms = 100 * min_ms WHERE precision = 'fp32';"
-                    "UPDATE step SET ms = 100 * ms, min_ms = 100 * min_ms WHERE run IN (SELECT id FROM run WHERE precision = 'fp32')")
+        self.copy_as_int8(10, times=1)
+        touching = self.choose()
+        self.assertEqual((touching["precision"], touching["chosen_by"], self.candidate(touching, "int8")["source"]), ("fp32", "ladder", "prediction"))
+        self.assertIn("the intervals of predictions of latency touch", touching["chosen_why"])
+        self.copy_as_int8(10, times=1e-6)
         result = self.choose("--seq", "12")
         self.assertEqual((result["precision"], result["chosen_by"]), ("int8", "prediction"), result["candidates"])
         self.assertIn("by latency as it was predicted here: encode, batch 1, length 12", result["chosen_why"])

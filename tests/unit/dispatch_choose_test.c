@@ -47,7 +47,8 @@ static void test_choices(void **state) {
       /* who was not measured cannot be beaten */
       {{NOTHING, ROWS(5, 4, 6)}, 2, false, 0, ACCEL__CHOSEN_UNKNOWN},
       /* nor is somebody taken who was not */
-      {{ROWS(9, 8, 10), NOTHING}, 2, false, 0, ACCEL__CHOSEN_ROWS},
+      {{ROWS(9, 8, 10), NOTHING}, 2, false, 0, ACCEL__CHOSEN_ALONE},
+      {{PREDICTED(9, 8, 10), NOTHING}, 2, false, 0, ACCEL__CHOSEN_ALONE},
       /* predictions that are apart, and that touch */
       {{PREDICTED(9, 7, 11), PREDICTED(3, 2, 4)}, 2, false, 1, ACCEL__CHOSEN_PREDICTION},
       {{PREDICTED(9, 4, 11), PREDICTED(3, 2, 4)}, 2, false, 0, ACCEL__CHOSEN_TOUCHING},
