@@ -36,6 +36,13 @@ static bool is_better(const accel__figure *a, const accel__figure *b, bool more)
 static bool touch(const accel__figure *a, const accel__figure *b) {
   return a->low <= b->high && b->low <= a->high;
 }
+/* Is `a` as good as `b`, which is better?  Of what was measured the medians say so: they are apart
+ * by less than machines drift. */
+static bool is_as_good(const accel__figure *a, const accel__figure *b, bool more) {
+  const double drift = 1.02;
+  if (a->source != ACCEL__FIGURE_ROWS || b->source != ACCEL__FIGURE_ROWS) return touch(a, b);
+  return more ? a->value * drift >= b->value : a->value <= b->value * drift;
+}
 
 /* The best of what was measured, and a prediction only where it is surely better than that. */
 static uint32_t best_of(const accel__candidate *item, uint32_t n, bool more) {
@@ -71,7 +78,7 @@ uint32_t accel__choose(const accel__candidate *item, uint32_t n, bool more, acce
   if (best == UINT32_MAX || (first < n && !item[first].figure.source)) return first;
   const accel__figure *b = &item[best].figure, *f = first < n ? &item[first].figure : b;
   const bool rows = b->source == ACCEL__FIGURE_ROWS && f->source == ACCEL__FIGURE_ROWS;
-  const bool stays = first < n && (first == best || touch(f, b));
+  const bool stays = first < n && (first == best || is_as_good(f, b, more));
   uint32_t touching;
   const uint32_t known = others(item, n, best, &touching);
   const bool apart = first == best ? !touching : !stays;
@@ -262,7 +269,9 @@ static const char *why_not(const accel__candidates *all, const accel__candidate 
   if (c->closed) return c->reason ? c->reason : "out of memory";
   if (all->how == ACCEL__CHOSEN_ROWS || all->how == ACCEL__CHOSEN_PREDICTION) {
     if (!c->figure.source) return "it has no figure";
-    return touch(&c->figure, &taken->figure) ? "within the noise of the one taken" : "not the best";
+    const bool more = all->metric == ACCEL__METRIC_THROUGHPUT;
+    return is_as_good(&c->figure, &taken->figure, more) ? "as good as the one taken"
+                                                        : "not the best";
   }
   return c->on_ladder ? "behind it on the ladder" : "not on the ladder";
 }

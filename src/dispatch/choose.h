@@ -52,8 +52,9 @@ typedef enum accel__choosing {
 } accel__choosing;
 
 /* The number of the candidate to try next, UINT32_MAX with ACCEL__CHOSEN_NONE.  The first of the
- * ladder that is open must be beaten: by rows when the intervals do not touch, else it stays; by a
- * prediction likewise.  more: greater figures are better. */
+ * ladder that is open must be beaten: by rows whose value is better by more than 2 %, which is what
+ * machines drift, or, where a prediction is one of the two, by intervals that do not touch.  more:
+ * greater figures are better. */
 uint32_t accel__choose(const accel__candidate *item, uint32_t n, bool more, accel__choosing *how);
 
 /* All candidates of a model in the ladder's order. */

@@ -129,7 +129,7 @@ class Choose(VerifyCase):
         self.known(fp32=10, int8=9.9)
         result = self.choose()
         self.assertEqual((result["precision"], result["chosen_by"]), ("fp32", "rows"))
-        self.assertEqual(self.candidate(result, "int8")["reason"], "within the noise of the one taken")
+        self.assertEqual(self.candidate(result, "int8")["reason"], "as good as the one taken")
 
     def test_whose_rows(self):
         """Runs of another build, another machine, another driver or another number of threads do not count."""

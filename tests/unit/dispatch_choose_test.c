@@ -40,8 +40,11 @@ static void test_choices(void **state) {
       /* rows that are apart */
       {{ROWS(9, 8, 10), ROWS(5, 4, 6), ROWS(7, 6.5, 7.5)}, 3, false, 1, ACCEL__CHOSEN_ROWS},
       {{ROWS(5, 4, 6), ROWS(9, 8, 10)}, 2, false, 0, ACCEL__CHOSEN_ROWS},
-      /* rows that touch: the ladder's order among them */
-      {{ROWS(9, 5, 10), ROWS(5, 4, 6)}, 2, false, 0, ACCEL__CHOSEN_ROWS},
+      /* rows decide by their values, unless they are 2 % apart or less */
+      {{ROWS(9, 5, 10), ROWS(5, 4, 6)}, 2, false, 1, ACCEL__CHOSEN_ROWS},
+      {{ROWS(10, 9.9, 10.1), ROWS(9.9, 9.8, 9.9)}, 2, false, 0, ACCEL__CHOSEN_ROWS},
+      {{ROWS(10, 9.9, 10.1), ROWS(9.7, 9.6, 9.8)}, 2, false, 1, ACCEL__CHOSEN_ROWS},
+      {{ROWS(9.9, 9.8, 9.9), ROWS(10, 9.9, 10.1)}, 2, true, 0, ACCEL__CHOSEN_ROWS},
       /* more is better */
       {{ROWS(9, 8, 10), ROWS(5, 4, 6), ROWS(20, 19, 21)}, 3, true, 2, ACCEL__CHOSEN_ROWS},
       /* who was not measured cannot be beaten */
