@@ -12,7 +12,7 @@
 #include "bench/bench_machine.h"
 #include "bench/bench_schema.h"
 
-enum { WAIT_MS = 10000 };
+enum { WAIT_MS = 10000, MOMENT_MS = 250 };
 
 /* ---- errors ---- */
 
@@ -37,7 +37,7 @@ void bench_db_error(const bench_db *db, int rc, char *message, uint32_t size) {
           "sqlite3 FILE .recover | sqlite3 NEW";
       break;
     case SQLITE_BUSY:
-      what = "; another process has kept it locked for 10 seconds: try again";
+      what = "; another process keeps it locked: try again";
       break;
     default:
       break;
@@ -116,6 +116,19 @@ static int begin_write(sqlite3 *db) {
   return rc;
 }
 
+/* BENCH_DB_LOOK.  A code of SQLite; with SQLITE_OK and a message it is an older file. */
+static int begin_look(const bench_db *to, char *message, uint32_t size) {
+  sqlite3_busy_timeout(to->db, MOMENT_MS);
+  if (ready_to_read(to->db)) return sqlite3_exec(to->db, "BEGIN", NULL, NULL, NULL);
+  const int rc = sqlite3_exec(to->db, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+  if (rc == SQLITE_OK)
+    snprintf(message, size,
+             "%s: another version of accel made it; the next accel bench --store or accel report "
+             "brings an older one forward",
+             to->path);
+  return rc;
+}
+
 bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *message,
                    uint32_t size) {
   *to = (bench_db){.path = path};
@@ -125,7 +138,10 @@ bool bench_db_open(bench_db *to, const char *path, bench_db_mode mode, char *mes
       NULL);
   if (rc == SQLITE_OK) {
     sqlite3_busy_timeout(to->db, WAIT_MS);
-    if (mode == BENCH_DB_READ && ready_to_read(to->db)) {
+    if (mode == BENCH_DB_LOOK) {
+      rc = begin_look(to, message, size);
+      if (rc == SQLITE_OK && !message[0]) return true;
+    } else if (mode == BENCH_DB_READ && ready_to_read(to->db)) {
       rc = sqlite3_exec(to->db, "BEGIN", NULL, NULL, NULL);
       if (rc == SQLITE_OK) return true;
     } else {

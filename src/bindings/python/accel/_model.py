@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
@@ -33,9 +34,25 @@ class PlacementPart:
 
 
 @dataclass(frozen=True)
+class PlacementCandidate:
+    """A device at a precision that "auto" could have taken.  `value`, `low`, `high`: its figure of the metric with its interval (ms, items a second, bytes,
+    joules), from `source`, "rows" (measured here) or "prediction"; None with source "".  `cosine`: the least that its goldens gave here, or None.
+    `reason`: why it was not taken, "" of the one that was."""
+    device: str
+    precision: str
+    source: str
+    value: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
+    cosine: Optional[float]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Placement:
     """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty.  With a precision profile
-    `precision_profile` is its file, and `precision_kinds` the kinds of layers of another precision, "attention=fp16"; else None."""
+    `precision_profile` is its file, and `precision_kinds` the kinds of layers of another precision, "attention=fp16"; else None.  Where "auto" had a
+    choice `chosen_by` is "rows", "prediction" or "ladder", `chosen_why` says it in words, and `candidates` has what it saw; else None and empty."""
     model: str
     label: str
     device: str
@@ -51,6 +68,14 @@ class Placement:
     precision_profile: Optional[str] = None
     precision_kinds: Optional[str] = None
     weight_bytes: int = 0
+    chosen_by: Optional[str] = None
+    chosen_why: Optional[str] = None
+    metric: Optional[str] = None
+    candidates: Tuple[PlacementCandidate, ...] = ()
+
+
+def _number(value: float) -> Optional[float]:
+    return None if math.isnan(value) else value
 
 
 class Model:
@@ -59,14 +84,18 @@ class Model:
     def __init__(self, model: str, device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0,
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
                  architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
-                 precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
-        """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one."""
+                 precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
+                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
+        """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
+        "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
+        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how = lib.accel_init_params_default()
-        profile = json.dumps(precision_profile) if isinstance(precision_profile, dict) else precision_profile and os.fspath(precision_profile)
-        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile)]
-        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile = keep
+        profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
+        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known)]
+        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates = keep
+        how.min_cosine = min_cosine
         how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
         how.random_weights, how.seed = int(random_weights), seed
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
@@ -108,10 +137,14 @@ class Model:
         p = lib.accel_placement(self.handle).contents
         parts = tuple(PlacementPart(decode(q.device), decode(q.implementation_type), q.first_layer, q.last_layer, q.first_stage, q.last_stage, q.weights,
                                     bool(q.streams)) for q in (p.part[i] for i in range(p.n_part)))
+        candidates = tuple(PlacementCandidate(decode(q.device), decode(q.precision), decode(q.source), _number(q.value), _number(q.low), _number(q.high),
+                                              _number(q.cosine), decode(q.reason)) for q in (p.candidate[i] for i in range(p.n_candidate)))
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
                          bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts,
                          decode(p.precision_profile) if p.precision_profile else None,
-                         decode(p.precision_kinds) if p.precision_profile else None, p.weight_bytes)
+                         decode(p.precision_kinds) if p.precision_profile else None, p.weight_bytes,
+                         decode(p.chosen_by) if p.chosen_by else None, decode(p.chosen_why) if p.chosen_why else None,
+                         decode(p.metric) if p.chosen_by else None, candidates)
 
     @property
     def device(self) -> str:

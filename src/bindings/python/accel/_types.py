@@ -49,16 +49,20 @@ accel_test_report = _struct(
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
-    ("precision_profile", text))
+    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p))
 
 accel_placement_part = _struct(
     "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
     ("last_stage", u32), ("weights", u64), ("streams", i32), ("reserved", i32))
+accel_placement_candidate = _struct(
+    "accel_placement_candidate", ("device", text), ("precision", text), ("source", text), ("reason", text), ("value", f64), ("low", f64), ("high", f64),
+    ("cosine", f64))
 accel_placement_report = _struct(
     "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
     ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text),
     ("part", C.POINTER(accel_placement_part)), ("n_part", u32), ("reserved", u32), ("precision_profile", text), ("precision_kinds", text),
-    ("weight_bytes", u64))
+    ("weight_bytes", u64), ("chosen_by", text), ("chosen_why", text), ("metric", text), ("candidate", C.POINTER(accel_placement_candidate)),
+    ("n_candidate", u32), ("reserved_2", u32))
 
 accel_stream_stats = _struct(
     "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
