@@ -215,7 +215,7 @@ static int turn(verify_plan *plan, worker *workers, struct pollfd *polls, bool *
     else
       code = end_silent(plan, &workers[g]);
   }
-  show_progress(plan);
+  if (!code) show_progress(plan);
   return code;
 }
 
