@@ -1,6 +1,6 @@
 """`accel verify --all`: the plan, resuming, crashing and hanging drivers (tests/stubs/bent_stub.c), regressions.
 
-ACCEL_TEST_ALL_KILLED=1 (the long tier, for the class Killed): every eighth golden of the tree on every device that is here.
+ACCEL_TEST_ALL_KILLED=1 (the long tier, for the class Killed): every sixteenth golden of the tree on every device that is here.
 """
 import glob
 import json
@@ -42,14 +42,14 @@ class Killed(VerifyCase):
     """Plans and their workers end by SIGKILL at random moments; the same command goes on, and ends with what an uninterrupted one gives."""
 
     def a_sample(self):
-        """A directory with a list of every eighth golden of the tree."""
+        """A directory with a list of every sixteenth golden of the tree."""
         goldens, directory = [], self.path("sample")
         os.mkdir(directory)
         for path in sorted(glob.glob(os.path.join(MODELS, "goldens*.list"))):
             with open(path, encoding="utf-8") as f:
                 goldens += [line.split() for line in f if line.strip() and line[0] != "#"]
         with open(os.path.join(directory, "some.list"), "w", encoding="utf-8") as f:
-            for model, *rest in goldens[::8]:
+            for model, *rest in goldens[::16]:
                 print(os.path.relpath(os.path.join(MODELS, model), directory), *rest, file=f)
         return directory
 
@@ -75,7 +75,7 @@ class Killed(VerifyCase):
     def test_the_matrix_is_that_of_an_uninterrupted_run(self):
         if ALL_KILLED:
             del self.environment["ACCEL_PLUGIN_PATH"]  # every device that is here
-            arguments, most = (self.a_sample(), "--precision", "fp32,int8"), 150
+            arguments, most = (self.a_sample(), "--precision", "fp32,int8"), 75
         else:
             arguments, most = (self.goldens(*BERT), "--device", "cpu,reference", "--precision", "fp32,fp16,int8,int4"), 2
         begin = time.monotonic()

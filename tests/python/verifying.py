@@ -37,7 +37,7 @@ class VerifyCase(Case):
 
     def all(self, *arguments, code=0, **environment):
         """The parsed report."""
-        done = run("verify", "--all", *arguments, "--db", self.db, "--json", "--quiet", environment={**self.environment, **environment})
+        done = run("verify", "--all", *arguments, "--db", self.db, "--json", "--quiet", timeout=1800, environment={**self.environment, **environment})
         self.assertEqual(done.returncode, code, done.stderr)
         report = json.loads(done.stdout)
         self.assertEqual(report["schema"], "accel.verify_all/1")
