@@ -9,11 +9,13 @@ void accel__automaton_free(accel__automaton *a) {
   free(a->state);
   free(a->edge);
   free(a->call);
+  free(a->table);
   *a = (accel__automaton){0};
 }
 
 size_t accel__automaton_bytes(const accel__automaton *a) {
-  return a->states_capacity * sizeof *a->state + a->edges_capacity * sizeof *a->edge +
+  return (a->table ? a->n_states * (size_t)a->n_classes * sizeof *a->table : 0) +
+         a->states_capacity * sizeof *a->state + a->edges_capacity * sizeof *a->edge +
          a->calls_capacity * sizeof *a->call;
 }
 
@@ -232,6 +234,27 @@ static void find_used(const accel__rules *g, uint32_t *stack, bool *used) {
   }
 }
 
+/* Where each class of bytes leads from each state.  Without the memory for it edges are searched. */
+static void make_table(accel__automaton *a) {
+  enum { MOST = 4 << 20 /* entries */ };
+  bool begins[257] = {true};
+  for (size_t i = 0; i < a->n_edges; i++)
+    begins[a->edge[i].low] = begins[a->edge[i].high + 1] = true;
+  a->n_classes = 0;
+  for (int b = 0; b < 256; b++) {
+    a->n_classes += begins[b];
+    a->byte_class[b] = (uint8_t)(a->n_classes - 1);
+  }
+  const size_t entries = a->n_states * (size_t)a->n_classes;
+  if (entries <= MOST) a->table = calloc(entries, sizeof *a->table);
+  for (uint32_t q = 0; a->table && q < a->n_states; q++)
+    for (uint32_t k = 0; k < a->state[q].n_edges; k++) {
+      const accel__state_edge *e = &a->edge[a->state[q].edge + k];
+      for (uint32_t c = a->byte_class[e->low]; c <= a->byte_class[e->high]; c++)
+        a->table[q * (size_t)a->n_classes + c] = e->to;
+    }
+}
+
 static accel_status make(accel__rules *g, accel__arena *arena, accel__automaton *a) {
   uint32_t *start = accel__arena_array(arena, g->n + 1, sizeof *start);
   bool *used = accel__arena_array(arena, g->n + 1, sizeof *used);
@@ -259,6 +282,9 @@ accel_status accel__automaton_make(accel__rules *g, accel__automaton *out) {
   accel_status status = g->status;
   if (status == ACCEL_OK) status = make(g, &arena, out);
   accel__arena_free(&arena);
-  if (status != ACCEL_OK) accel__automaton_free(out);
+  if (status == ACCEL_OK)
+    make_table(out);
+  else
+    accel__automaton_free(out);
   return status;
 }

@@ -32,6 +32,10 @@ typedef struct accel__automaton {
   size_t n_states, n_edges, n_calls;
   size_t states_capacity, edges_capacity, calls_capacity;
   uint32_t start;
+  /* bytes that lead to the same state from every state are of one class */
+  uint8_t byte_class[256];
+  uint32_t n_classes;
+  uint32_t *table;  /* [n_states][n_classes] where they lead; NULL: it would be too large */
 } accel__automaton; /* {0}: none */
 
 /* Of the rules, whose edges it may add to.  ACCEL_ERROR_LIMIT: too many states.
@@ -42,6 +46,7 @@ size_t accel__automaton_bytes(const accel__automaton *a);
 
 /* Where byte `b` leads; ACCEL__NO_STATE: nowhere. */
 static inline uint32_t accel__automaton_step(const accel__automaton *a, uint32_t state, uint8_t b) {
+  if (a->table) return a->table[state * (size_t)a->n_classes + a->byte_class[b]];
   const accel__state *s = &a->state[state];
   const accel__state_edge *e = &a->edge[s->edge];
   uint32_t low = 0, high = s->n_edges;

@@ -48,8 +48,8 @@ struct accel__grammar {
   accel__state_mask **mask; /* [n_states] */
   accel__state_mask *newest, *oldest;
   size_t mask_bytes;
-  /* [n_states] where every plain character leads from a state; see token_mask.c */
-  uint32_t *plain_next;
+  /* [n_states][ACCEL__PLAIN_CLASSES] where characters of a class lead; see token_mask.c */
+  uint32_t *class_next;
 };
 
 /* Numbers of things that are kept once: open addressing over their hashes. */

@@ -5,16 +5,18 @@
  * state, whatever the stack.  Where the rule ends inside of a token, the rest of it is read by who
  * called the rule: at these nodes the walk goes on with the real stack.
  *
- * A state after which every plain character (see token_trie.h) may come any number of times, or a
- * known number of times, as inside of a JSON string, takes the plain tokens without walking. */
+ * A state after which every character of some classes (see token_trie.h) may come any number of
+ * times, or a known number of times, as inside of a string, takes the tokens of these classes
+ * without walking. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/grammar/matcher.h"
 
-/* Of accel__grammar.plain_next. */
+/* Of accel__grammar.class_next, beside states. */
 #define NOT_KNOWN 0u
 #define NOT_ALIKE UINT32_MAX
+#define NOTHING   (UINT32_MAX - 1)
 
 static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= UINT64_C(1) << (i % 64); }
 
@@ -53,17 +55,18 @@ static void walk(accel__matcher *m, uint32_t first, uint32_t end, uint32_t above
 
 /* ---- plain characters ---- */
 
-/* Where all bytes from low to high lead; 0: not to one state. */
+/* Where all bytes from low to high lead: to one state, nowhere (NOTHING), or NOT_ALIKE. */
 static uint32_t step_range(const accel__automaton *a, uint32_t state, uint8_t low, uint8_t high) {
   const accel__state *s = &a->state[state];
   for (uint32_t i = 0; i < s->n_edges; i++) {
     const accel__state_edge *e = &a->edge[s->edge + i];
     if (e->low <= low && e->high >= high) return e->to;
+    if (e->low <= high && e->high >= low) return NOT_ALIKE;
   }
-  return ACCEL__NO_STATE;
+  return NOTHING;
 }
 
-/* The lead bytes of UTF-8 and what the second byte may be; the others are 80 to BF. */
+/* The lead bytes of UTF-8 and what the second byte may be; `more` others are 80 to BF. */
 static const struct {
   uint8_t lead, last, low, high, more;
 } sequences[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1},
@@ -71,52 +74,83 @@ static const struct {
                  {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
                  {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
 
-/* The state to which every plain character leads; NOT_ALIKE: there is none, or something follows
- * from being there. */
-static uint32_t find_plain_next(const accel__automaton *a, uint32_t state) {
-  static const uint8_t ascii[][2] = {{' ', '!'}, {'#', '['}, {']', '~'}};
-  const uint32_t to = step_range(a, state, ascii[0][0], ascii[0][1]);
-  if (to == ACCEL__NO_STATE || !a->state[to].plain) return NOT_ALIKE;
-  for (int i = 1; i < 3; i++)
-    if (step_range(a, state, ascii[i][0], ascii[i][1]) != to) return NOT_ALIKE;
-  for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++)
-    for (unsigned lead = sequences[i].lead; lead <= sequences[i].last; lead++) {
-      uint32_t at = accel__automaton_step(a, state, (uint8_t)lead);
-      if (at && a->state[at].plain) at = step_range(a, at, sequences[i].low, sequences[i].high);
-      for (int k = 0; k < sequences[i].more && at && a->state[at].plain; k++)
-        at = step_range(a, at, 0x80, 0xBF);
-      if (at != to) return NOT_ALIKE;
-    }
-  return to;
-}
-
-static uint32_t plain_next(accel__grammar *g, uint32_t state) {
-  if (g->plain_next[state] == NOT_KNOWN)
-    g->plain_next[state] = find_plain_next(&g->automaton, state);
-  return g->plain_next[state];
-}
-
-/* Does any plain character begin with a byte that is read here? */
-static bool reads_plain(const accel__automaton *a, uint32_t state) {
-  const accel__state *s = &a->state[state];
-  for (uint32_t i = 0; i < s->n_edges; i++) {
-    const accel__state_edge *e = &a->edge[s->edge + i];
-    for (unsigned b = e->low; b <= e->high; b++)
-      if (b >= ' ' && b != '"' && b != '\\' && b != 0x7F) return true;
+/* Where the characters of sequence `k` lead; on their way they must not end a rule. */
+static uint32_t step_sequence(const accel__automaton *a, uint32_t state, size_t k) {
+  uint32_t at = step_range(a, state, sequences[k].lead, sequences[k].last);
+  if (at == NOTHING || at == NOT_ALIKE) return at;
+  if (a->state[at].plain) at = step_range(a, at, sequences[k].low, sequences[k].high);
+  for (int i = 0; i < sequences[k].more; i++) {
+    if (at == NOTHING || at == NOT_ALIKE || !a->state[at].plain) return NOT_ALIKE;
+    at = step_range(a, at, 0x80, 0xBF);
   }
-  return false;
+  return at == NOTHING ? NOT_ALIKE : at;
 }
 
-/* How many plain characters may follow, all of them alike; 0: a walk has to tell. */
-static uint32_t plain_run(accel__grammar *g, uint32_t state) {
-  uint32_t n = 0;
-  for (; n < ACCEL__PLAIN_CHARS; n++) {
-    const uint32_t next = plain_next(g, state);
-    if (next == NOT_ALIKE) return reads_plain(&g->automaton, state) ? 0 : n;
+/* Where all characters of a class lead: to one state from which nothing follows but bytes, nowhere,
+ * or NOT_ALIKE. */
+static uint32_t find_class_next(const accel__automaton *a, uint32_t state, uint32_t class) {
+  static const uint8_t ranges[][2] = {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {' ', ' '}},
+                       marks[][2] = {{'!', '!'}, {'#', '/'}, {':', '@'},
+                                     {'[', '['}, {']', '`'}, {'{', '~'}};
+  uint32_t to;
+  if (class < 4) {
+    to = step_range(a, state, ranges[class][0], ranges[class][1]);
+  } else if (class == 5) {
+    to = step_range(a, state, marks[0][0], marks[0][1]);
+    for (size_t k = 1; k < sizeof marks / sizeof *marks; k++)
+      if (step_range(a, state, marks[k][0], marks[k][1]) != to) return NOT_ALIKE;
+  } else {
+    to = step_sequence(a, state, 0);
+    for (size_t k = 1; k < sizeof sequences / sizeof *sequences; k++)
+      if (step_sequence(a, state, k) != to) return NOT_ALIKE;
+  }
+  return to == NOTHING || to == NOT_ALIKE || a->state[to].plain ? to : NOT_ALIKE;
+}
+
+static uint32_t class_next(accel__grammar *g, uint32_t state, uint32_t class) {
+  uint32_t *known = &g->class_next[state * (size_t)ACCEL__PLAIN_CLASSES + class];
+  if (*known == NOT_KNOWN) *known = find_class_next(&g->automaton, state, class);
+  return *known;
+}
+
+/* The classes of characters that lead to one state. */
+static uint32_t alike(accel__grammar *g, uint32_t state) {
+  uint32_t classes = 0, next = NOTHING;
+  for (uint32_t c = 0; c < ACCEL__PLAIN_CLASSES; c++) {
+    const uint32_t to = class_next(g, state, c);
+    if (to == NOTHING || to == NOT_ALIKE || (classes && to != next)) continue;
+    next = to;
+    classes |= 1u << c;
+  }
+  return classes;
+}
+
+/* Where all characters of `classes` lead; NOTHING, or NOT_ALIKE. */
+static uint32_t classes_next(accel__grammar *g, uint32_t state, uint32_t classes) {
+  uint32_t next = NOT_ALIKE;
+  bool first = true;
+  for (uint32_t c = 0; c < ACCEL__PLAIN_CLASSES; c++) {
+    if (!(classes >> c & 1)) continue;
+    const uint32_t to = class_next(g, state, c);
+    if (!first && to != next) return NOT_ALIKE;
+    next = to;
+    first = false;
+  }
+  return next;
+}
+
+/* How many characters of *classes may follow, all of them alike; 0: a walk has to tell. */
+static uint32_t plain_run(accel__grammar *g, uint32_t state, uint32_t *classes) {
+  *classes = alike(g, state);
+  if (!*classes) return 0;
+  for (uint32_t n = 0; n < ACCEL__PLAIN_CHARS; n++) {
+    const uint32_t next = classes_next(g, state, *classes);
+    if (next == NOT_ALIKE) return 0;
+    if (next == NOTHING) return n;
     if (next == state) return ACCEL__PLAIN_CHARS;
     state = next;
   }
-  return n;
+  return ACCEL__PLAIN_CHARS;
 }
 
 /* ---- masks of states ---- */
@@ -149,9 +183,9 @@ static void drop_mask(accel__grammar *g, accel__state_mask *e) {
 void accel__masks_free(accel__grammar *g) {
   while (g->oldest) drop_mask(g, g->oldest);
   free(g->mask);
-  free(g->plain_next);
+  free(g->class_next);
   g->mask = NULL;
-  g->plain_next = NULL;
+  g->class_next = NULL;
 }
 
 /* Keeps the tokens of bits[words] as a list where they are few. */
@@ -181,7 +215,8 @@ static accel_status make_mask(accel__matcher *m, uint32_t state, uint64_t *bits,
                               accel__state_mask **out) {
   accel__grammar *g = m->grammar;
   const accel__token_trie *t = m->trie;
-  const uint32_t run = plain_run(g, state);
+  uint32_t classes;
+  const uint32_t run = plain_run(g, state, &classes);
   accel__state_mask *e = calloc(1, sizeof *e);
   if (!e) return accel__no_memory(sizeof *e);
   memset(bits, 0, t->words * sizeof *bits);
@@ -191,8 +226,10 @@ static accel_status make_mask(accel__matcher *m, uint32_t state, uint64_t *bits,
   if (m->status == ACCEL_OK) {
     m->walk.at[0] = (accel__place){ACCEL__STACK_UNKNOWN, state};
     m->start[0] = 1;
-    if (run) memcpy(bits, t->plain + run * t->words, t->words * sizeof *bits);
-    walk(m, run ? t->n_plain : 0, t->n, 0, bits);
+    if (run) accel__token_trie_plain(t, classes, run, bits);
+    for (uint32_t group = 1; group <= ACCEL__PLAIN_GROUPS; group++)
+      if (!run || group == ACCEL__PLAIN_GROUPS || (group & ~classes))
+        walk(m, t->group[group], t->group[group + 1], 0, bits);
   }
   if (m->status == ACCEL_OK) m->status = store(m, bits, e);
   if (m->status == ACCEL_OK)
@@ -208,8 +245,8 @@ static accel_status mask_of(accel__matcher *m, uint32_t state, uint64_t *bits,
   accel__grammar *g = m->grammar;
   const size_t n = g->automaton.n_states;
   if (!g->mask) g->mask = calloc(n, sizeof(accel__state_mask *));
-  if (!g->plain_next) g->plain_next = calloc(n, sizeof *g->plain_next);
-  if (!g->mask || !g->plain_next) return accel__no_memory(n * sizeof *g->mask);
+  if (!g->class_next) g->class_next = calloc(n * ACCEL__PLAIN_CLASSES, sizeof *g->class_next);
+  if (!g->mask || !g->class_next) return accel__no_memory(n * sizeof *g->mask);
   accel__state_mask *e = g->mask[state];
   if (e) {
     unlink_mask(g, e);

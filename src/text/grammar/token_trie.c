@@ -11,12 +11,12 @@ typedef struct item {
   const char *text;
   uint32_t n;
   int32_t id;
-  uint32_t chars; /* of a plain token; 0: it is not plain */
+  uint32_t group, chars;
 } item;
 
 static int by_bytes(const void *a, const void *b) {
   const item *x = a, *y = b;
-  if (!x->chars != !y->chars) return x->chars ? -1 : 1;
+  if (x->group != y->group) return x->group < y->group ? -1 : 1;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;
   const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
   if (order) return order;
@@ -29,16 +29,31 @@ static uint64_t first_bytes(const char *text, uint32_t n) {
   return key;
 }
 
-/* Characters of a plain token; 0: it is none. */
-static uint32_t plain_chars(const char *text, uint32_t n) {
-  uint32_t chars = 0;
-  if (!accel__utf8_valid(text, n)) return 0;
+/* The set of classes of a plain token's characters, and how many these are; ACCEL__PLAIN_GROUPS: it
+ * is not plain. */
+static uint32_t group_of(const char *text, uint32_t n, uint32_t *chars) {
+  uint32_t classes = 0;
+  *chars = 0;
+  if (!accel__utf8_valid(text, n)) return ACCEL__PLAIN_GROUPS;
   for (uint32_t i = 0; i < n; i++) {
     const uint8_t b = (uint8_t)text[i];
-    if (b < 0x20 || b == '"' || b == '\\' || b == 0x7F) return 0;
-    chars += (b & 0xC0) != 0x80;
+    *chars += (b & 0xC0) != 0x80;
+    if (b >= 'a' && b <= 'z')
+      classes |= 1;
+    else if (b >= 'A' && b <= 'Z')
+      classes |= 2;
+    else if (b >= '0' && b <= '9')
+      classes |= 4;
+    else if (b == ' ')
+      classes |= 8;
+    else if (b >= 0x80)
+      classes |= 16;
+    else if (b > ' ' && b < 0x7F && b != '"' && b != '\\')
+      classes |= 32;
+    else
+      return ACCEL__PLAIN_GROUPS;
   }
-  return chars <= ACCEL__PLAIN_CHARS ? chars : 0;
+  return *chars <= ACCEL__PLAIN_CHARS ? classes : ACCEL__PLAIN_GROUPS;
 }
 
 static uint32_t common(const item *a, const item *b) {
@@ -66,10 +81,19 @@ static void add_nodes(accel__token_trie *t, const item *items, uint32_t from, ui
   for (; depth > 0; depth--) t->end[path[depth - 1]] = t->n;
 }
 
-static void set_plain(accel__token_trie *t, const item *items, uint32_t n) {
-  for (uint32_t i = 0; i < n && items[i].chars; i++)
-    for (uint32_t k = items[i].chars; k <= ACCEL__PLAIN_CHARS; k++)
-      t->plain[k * t->words + (uint32_t)items[i].id / 64] |= UINT64_C(1) << (items[i].id % 64);
+/* items[n] are sorted by their groups. */
+static void list_plain(accel__token_trie *t, const item *items, uint32_t n) {
+  uint32_t at = 0, placed = 0;
+  for (uint32_t group = 0; group < ACCEL__PLAIN_GROUPS; group++) {
+    uint32_t end = at;
+    while (end < n && items[end].group == group) end++;
+    for (uint32_t chars = 0; chars <= ACCEL__PLAIN_CHARS; chars++) {
+      for (uint32_t i = at; i < end; i++)
+        if (items[i].chars == chars) t->plain[placed++] = items[i].id;
+      t->plain_upto[group][chars] = placed;
+    }
+    at = end;
+  }
 }
 
 static uint32_t list_items(const accel__token_trie *t, item *items, size_t *total) {
@@ -78,8 +102,9 @@ static uint32_t list_items(const accel__token_trie *t, item *items, size_t *tota
     const uint32_t bytes = t->offset[i + 1] - t->offset[i];
     const char *text = t->bytes + t->offset[i];
     if (!bytes || bytes > ACCEL__TOKEN_BYTES_MAX) continue;
-    items[n++] =
-        (item){first_bytes(text, bytes), text, bytes, (int32_t)i, plain_chars(text, bytes)};
+    items[n] = (item){.key = first_bytes(text, bytes), .text = text, .n = bytes, .id = (int32_t)i};
+    items[n].group = group_of(text, bytes, &items[n].chars);
+    n++;
     *total += bytes;
   }
   return n;
@@ -87,20 +112,24 @@ static uint32_t list_items(const accel__token_trie *t, item *items, size_t *tota
 
 static accel_status build(accel__token_trie *t, item *items) {
   size_t total = 0;
-  uint32_t path[ACCEL__TOKEN_BYTES_MAX], plain = 0;
+  uint32_t path[ACCEL__TOKEN_BYTES_MAX], at = 0;
   const uint32_t n = list_items(t, items, &total);
   qsort(items, n, sizeof *items, by_bytes);
-  while (plain < n && items[plain].chars) plain++;
   for (uint32_t i = 0; i < n; i++) t->deepest = items[i].n > t->deepest ? items[i].n : t->deepest;
   t->byte = malloc(total + 1);
   t->depth = malloc((total + 1) * sizeof *t->depth);
   t->end = malloc((total + 1) * sizeof *t->end);
   t->token = malloc((total + 1) * sizeof *t->token);
   if (!t->byte || !t->depth || !t->end || !t->token) return accel__no_memory(total * 11);
-  add_nodes(t, items, 0, plain, path);
-  t->n_plain = t->n;
-  add_nodes(t, items, plain, n, path);
-  set_plain(t, items, n);
+  for (uint32_t group = 0; group <= ACCEL__PLAIN_GROUPS; group++) {
+    uint32_t end = at;
+    while (end < n && items[end].group == group) end++;
+    t->group[group] = t->n;
+    add_nodes(t, items, at, end, path);
+    at = end;
+  }
+  t->group[ACCEL__PLAIN_GROUPS + 1] = t->n;
+  list_plain(t, items, n);
   void *byte = realloc(t->byte, t->n + 1u), *depth = realloc(t->depth, (t->n + 1u) * 2u),
        *end = realloc(t->end, (t->n + 1u) * 4u), *token = realloc(t->token, (t->n + 1u) * 4u);
   if (byte) t->byte = byte;
@@ -124,7 +153,8 @@ accel_status accel__token_trie_make(const char *bytes, const uint32_t *offset, u
     t->offset = malloc((n_tokens + 1u) * sizeof *t->offset);
     t->bytes = malloc(text + 1);
     t->same = malloc((n_tokens + 1u) * sizeof *t->same);
-    t->plain = calloc((ACCEL__PLAIN_CHARS + 1) * words + 1, sizeof *t->plain);
+    t->plain = malloc((n_tokens + 1u) * sizeof *t->plain);
+    pthread_mutex_init(&t->lock, NULL);
   }
   if (!t || !items || !t->offset || !t->bytes || !t->same || !t->plain) {
     status = accel__no_memory((n_tokens + 1u) * sizeof *items);
@@ -153,11 +183,45 @@ void accel__token_trie_free(accel__token_trie **trie) {
   free(t->offset);
   free(t->bytes);
   free(t->plain);
+  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS; i++) free(t->set[i].bits);
+  pthread_mutex_destroy(&t->lock);
   free(t);
   *trie = NULL;
 }
 
+static void set_plain(const accel__token_trie *t, uint32_t classes, uint32_t chars,
+                      uint64_t *bits) {
+  memset(bits, 0, t->words * sizeof *bits);
+  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
+    if (group & ~classes) continue;
+    for (uint32_t i = t->plain_upto[group][0]; i < t->plain_upto[group][chars]; i++)
+      bits[t->plain[i] / 64] |= UINT64_C(1) << (t->plain[i] % 64);
+  }
+}
+
+void accel__token_trie_plain(const accel__token_trie *trie, uint32_t classes, uint32_t chars,
+                             uint64_t *bits) {
+  accel__token_trie *t = (accel__token_trie *)trie; /* only `set` changes */
+  accel__plain_set *set = NULL;
+  pthread_mutex_lock(&t->lock);
+  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS && !set; i++)
+    if (t->set[i].bits && t->set[i].classes == classes && t->set[i].chars == chars)
+      set = &t->set[i];
+  if (!set) { /* in the place of the one that was made first */
+    set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
+    if (!set->bits) set->bits = malloc((t->words + 1) * sizeof *set->bits);
+    set->classes = classes;
+    set->chars = chars;
+    if (set->bits) set_plain(t, classes, chars, set->bits);
+  }
+  if (set->bits)
+    memcpy(bits, set->bits, t->words * sizeof *bits);
+  else
+    set_plain(t, classes, chars, bits);
+  pthread_mutex_unlock(&t->lock);
+}
+
 size_t accel__token_trie_bytes(const accel__token_trie *t) {
-  return t->n * (size_t)11 + t->n_tokens * (size_t)8 + t->offset[t->n_tokens] +
-         (ACCEL__PLAIN_CHARS + 1) * t->words * sizeof *t->plain;
+  return sizeof *t + t->n * (size_t)11 + t->n_tokens * (size_t)12 + t->offset[t->n_tokens] +
+         ACCEL__PLAIN_SETS * t->words * sizeof(uint64_t);
 }
