@@ -5,8 +5,8 @@
 #include "core/text.h"
 #include "text/grammar/automaton.h"
 
-/* Elements of subsets that all rules of a grammar may come to. */
-static const uint64_t most_work = 24u << 20;
+/* Edges looked at and states reached, of all rules of a grammar: half a second. */
+static const uint64_t most_work = 100u << 20;
 
 typedef struct subset {
   const uint32_t *state; /* sorted */
@@ -147,6 +147,9 @@ static accel_status add_edge(builder *b, accel__state *s, uint8_t low, uint8_t h
 /* Bytes: between the places where a range begins or ends all bytes lead to the same states. */
 static accel_status add_bytes(builder *b, const subset *set, accel__state *s) {
   bool begins[257] = {false};
+  uint64_t edges = 0;
+  for (uint32_t i = 0; i < set->n; i++)
+    edges += b->first[set->state[i] + 1] - b->first[set->state[i]];
   for (uint32_t i = 0; i < set->n; i++)
     for (uint32_t k = b->first[set->state[i]]; k < b->first[set->state[i] + 1]; k++)
       if (b->edge[k]->kind == ACCEL__EDGE_BYTES)
@@ -159,9 +162,10 @@ static accel_status add_bytes(builder *b, const subset *set, accel__state *s) {
         if (b->edge[k]->kind == ACCEL__EDGE_BYTES && b->edge[k]->low <= low &&
             b->edge[k]->high >= high)
           close_over(b, b->edge[k]->to);
-    *b->work += set->n / 16;
+    *b->work += edges + b->n_visited;
     forget(b);
     if (!b->n_found) continue;
+    if (*b->work > most_work) return limit(b);
     uint32_t to;
     ACCEL_TRY(number_of(b, &to));
     ACCEL_TRY(add_edge(b, s, (uint8_t)low, (uint8_t)high, b->base + to));
@@ -184,8 +188,9 @@ static accel_status add_calls(builder *b, const subset *set, accel__state *s) {
       for (uint32_t k = b->first[set->state[i]]; k < b->first[set->state[i] + 1]; k++)
         if (b->edge[k]->kind == ACCEL__EDGE_CALL && b->edge[k]->rule == next)
           close_over(b, b->edge[k]->to);
+    *b->work += set->n + b->n_visited;
     forget(b);
-    *b->work += set->n;
+    if (*b->work > most_work) return limit(b);
     uint32_t to;
     ACCEL_TRY(number_of(b, &to));
     accel__automaton *a = b->out;
