@@ -156,6 +156,10 @@ static void test_objects(void **state) {
        "\"additionalProperties\":{\"type\":\"boolean\"}}",
        {"{}", "{\"ab\":1}", "{\"ab\":1,\"a\":true}", "{\"abc\":false,\"x\":true}", "{\"\":true}"},
        {"{\"ab\":true}", "{\"a\":1}"}},
+      {SCHEMA,
+       "{\"properties\":{\"q\\\"\":{\"const\":1}},\"additionalProperties\":{\"const\":2}}",
+       {"{\"q\\\"\":1,\"q\":2,\"\\\"\":2}"},
+       {"{\"q\\\"\":2}", "{\"\\u0071\":2}"}},
       {SCHEMA, "{\"type\":\"object\"}", {"{}", "{\"q\":[{}]}"}, {"[]"}},
       {SCHEMA,
        "{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3}"

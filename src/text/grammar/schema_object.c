@@ -115,18 +115,17 @@ static accel_status make_letters(const properties *p, letter **out) {
   return ACCEL_OK;
 }
 
-/* A name with its quotes that is none of those, and has no escapes. */
+/* A name with its quotes that is none of those; each character is written in one way. */
 static accel_status add_other_name(accel__rule *r, uint32_t from, const properties *p,
                                    uint32_t to) {
-  static const accel__code_set plain = {
-      .n = 4, .range = {{' ', '!'}, {'#', '['}, {']', 0x7E}, {0x80, 0x10FFFF}}};
+  static const accel__code_set plain = {.n = 2, .range = {{0, 0x7E}, {0x80, 0x10FFFF}}};
   letter *l;
   ACCEL_TRY(make_letters(p, &l));
   uint32_t *stack = malloc(sizeof *stack);
   const uint32_t any = accel__rule_state(r);
   size_t n = 0, capacity = 1;
   accel_status status = stack ? ACCEL_OK : accel__no_memory(sizeof *stack);
-  accel__rule_code_set(r, any, &plain, ACCEL__SPELL_PLAIN, any);
+  accel__rule_code_set(r, any, &plain, ACCEL__SPELL_JSON, any);
   accel__rule_bytes(r, any, '"', '"', to);
   l[0].state = accel__rule_text(r, from, "\"");
   if (stack) stack[n++] = 0;
@@ -137,9 +136,8 @@ static accel_status add_other_name(accel__rule *r, uint32_t from, const properti
     for (uint32_t c = at.child; c && status == ACCEL_OK; c = l[c].next) {
       const accel__code_set own = {.n = 1, .range = {{l[c].code, l[c].code}}};
       accel__code_set_remove(&others, l[c].code, l[c].code);
-      if (l[c].code < ' ' || l[c].code == '"' || l[c].code == '\\') continue;
       l[c].state = accel__rule_state(r);
-      accel__rule_code_set(r, at.state, &own, ACCEL__SPELL_PLAIN, l[c].state);
+      accel__rule_code_set(r, at.state, &own, ACCEL__SPELL_JSON, l[c].state);
       status = r->rules->status;
       if (n == capacity) {
         uint32_t *more = realloc(stack, (capacity *= 2) * sizeof *more);
@@ -148,7 +146,7 @@ static accel_status add_other_name(accel__rule *r, uint32_t from, const properti
       }
       if (status == ACCEL_OK) stack[n++] = c;
     }
-    accel__rule_code_set(r, at.state, &others, ACCEL__SPELL_PLAIN, any);
+    accel__rule_code_set(r, at.state, &others, ACCEL__SPELL_JSON, any);
   }
   free(stack);
   free(l);
