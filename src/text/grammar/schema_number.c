@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/grammar/schema.h"
+#include "text/grammar/schema_internal.h"
 
 enum {
   WHOLE_DIGITS = 15,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/grammar/schema.h"
+#include "text/grammar/schema_internal.h"
 
 /* ---- clauses of a property ---- */
 

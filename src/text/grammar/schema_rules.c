@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/grammar/schema.h"
+#include "text/grammar/schema_internal.h"
 
 typedef struct accel__schema_job {
   accel__clauses clauses;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/grammar/schema.h"
+#include "text/grammar/schema_internal.h"
 
 /* ---- where a node is ---- */
 

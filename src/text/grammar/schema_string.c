@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "text/grammar/automaton.h"
-#include "text/grammar/schema.h"
+#include "text/grammar/schema_internal.h"
 
 /* Formats as expressions.  Dates are of the years 1000 to 9999, without 29 February. */
 #define YEAR "[1-9]\\d{3}"

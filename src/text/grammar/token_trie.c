@@ -199,22 +199,53 @@ static void set_plain(const accel__token_trie *t, uint32_t classes, uint32_t cha
   }
 }
 
+static void clear_longer(const accel__token_trie *t, uint32_t classes, uint32_t chars,
+                         uint64_t *bits) {
+  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
+    if (group & ~classes) continue;
+    for (uint32_t i = t->plain_upto[group][chars]; i < t->plain_upto[group][ACCEL__PLAIN_CHARS];
+         i++)
+      bits[t->plain[i] / 64] &= ~(UINT64_C(1) << (t->plain[i] % 64));
+  }
+}
+
+static accel__plain_set *find_set(accel__token_trie *t, uint32_t classes, uint32_t chars) {
+  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS; i++)
+    if (t->set[i].bits && t->set[i].classes == classes && t->set[i].chars == chars)
+      return &t->set[i];
+  return NULL;
+}
+
+/* In the place of the one that was made first; NULL: no memory.  `whole`: the set of all tokens of
+ * the classes, of which few are longer. */
+static accel__plain_set *add_set(accel__token_trie *t, uint32_t classes, uint32_t chars,
+                                 const accel__plain_set *whole) {
+  accel__plain_set *set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
+  if (set == whole) set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
+  if (!set->bits) set->bits = malloc((t->words + 1) * sizeof *set->bits);
+  if (!set->bits) return NULL;
+  set->classes = classes;
+  set->chars = chars;
+  if (whole) {
+    memcpy(set->bits, whole->bits, t->words * sizeof *set->bits);
+    clear_longer(t, classes, chars, set->bits);
+  } else {
+    set_plain(t, classes, chars, set->bits);
+  }
+  return set;
+}
+
 void accel__token_trie_plain(const accel__token_trie *trie, uint32_t classes, uint32_t chars,
                              uint64_t *bits) {
   accel__token_trie *t = (accel__token_trie *)trie; /* only `set` changes */
-  accel__plain_set *set = NULL;
   pthread_mutex_lock(&t->lock);
-  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS && !set; i++)
-    if (t->set[i].bits && t->set[i].classes == classes && t->set[i].chars == chars)
-      set = &t->set[i];
-  if (!set) { /* in the place of the one that was made first */
-    set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
-    if (!set->bits) set->bits = malloc((t->words + 1) * sizeof *set->bits);
-    set->classes = classes;
-    set->chars = chars;
-    if (set->bits) set_plain(t, classes, chars, set->bits);
+  const accel__plain_set *set = find_set(t, classes, chars), *whole = NULL;
+  if (!set && chars >= 4 && chars < ACCEL__PLAIN_CHARS) {
+    whole = find_set(t, classes, ACCEL__PLAIN_CHARS);
+    if (!whole) whole = add_set(t, classes, ACCEL__PLAIN_CHARS, NULL);
   }
-  if (set->bits)
+  if (!set) set = add_set(t, classes, chars, whole);
+  if (set)
     memcpy(bits, set->bits, t->words * sizeof *bits);
   else
     set_plain(t, classes, chars, bits);

@@ -1,11 +1,11 @@
-/* schema.h - what the files that read JSON Schemas share.
+/* schema_internal.h - what the files that read JSON Schemas share.
  *
  * A value must hold for a list of clauses, each a schema of the source: a property's, those of
  * `allOf`, what `$ref` refers to.  A rule is made for each list that occurs, from a queue, so that
  * schemas that refer to themselves become rules that call themselves.
  */
-#ifndef ACCEL_TEXT_GRAMMAR_SCHEMA_H
-#define ACCEL_TEXT_GRAMMAR_SCHEMA_H
+#ifndef ACCEL_TEXT_GRAMMAR_SCHEMA_INTERNAL_H
+#define ACCEL_TEXT_GRAMMAR_SCHEMA_INTERNAL_H
 
 #include "core/json.h"
 #include "core/text.h"
