@@ -121,6 +121,11 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
 
 /* ---- requests ---- */
 
+/* Is the token behind `n` others the forced one that says in which language the text is? */
+static bool comes_before_text(const accel__request *r, uint32_t n) {
+  return r->options.config->forced_bos >= 0 && r->input.padding + n == 1;
+}
+
 accel_status accel__request_logits_input(const accel__request *r, const accel__hypothesis *h,
                                          accel__logits_input *out) {
   accel__constraint *c = r->progress.constraint;
@@ -130,7 +135,7 @@ accel_status accel__request_logits_input(const accel__request *r, const accel__h
       .padding = r->input.padding,
       .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
       .encoder = r->input.encodes && !r->input.prefills ? r->input.encoder.ids : r->input.prompt};
-  if (!c) return ACCEL_OK;
+  if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
   ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));
   out->allowed = c->allowed;
   out->n_allowed = c->n_tokens;
@@ -138,7 +143,9 @@ accel_status accel__request_logits_input(const accel__request *r, const accel__h
 }
 
 accel_status accel__request_match(const accel__request *r, accel__hypothesis *h, int32_t token) {
-  if (!r->progress.constraint || accel__is_eos(r->options.config, token)) return ACCEL_OK;
+  if (!r->progress.constraint || accel__is_eos(r->options.config, token) ||
+      comes_before_text(r, h->n - 1))
+    return ACCEL_OK;
   return accel__constraint_advance(r->progress.constraint, token, &h->match);
 }
 

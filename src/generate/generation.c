@@ -136,6 +136,7 @@ static accel_status take_grammar(const accel_endpoint *ep, const accel_generate_
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a grammar needs a tokenizer", ep->name);
   const char *text = params->grammar ? params->grammar : "";
   plan->no_clean_up = true;
+  plan->config.forced_eos.n = 0; /* a text that is cut is not one that has ended */
   ACCEL_TRY_AS(accel__vocabulary_grammar(tokenizer, (accel_grammar_kind)params->grammar_kind, text,
                                          strlen(text), &plan->grammar),
                "%s", ep->name);

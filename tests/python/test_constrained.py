@@ -123,6 +123,20 @@ class Package(unittest.TestCase):
             for _ in range(2):  # each call begins anew
                 self.assertIn(session.generate(choices=["p", "qq"]).text, ("p", "qq"))
 
+    def test_encoder_decoders(self):
+        """The forced first token (a language, `<s>`) is no part of the text; a forced last one would end it too early."""
+        for name in ("bart", "mbart", "t5"):
+            with self.accel.Model(os.path.join(ROOT, "tests", "fixtures", "pipelines", name), device=DEVICE) as model:
+                for beams in (1, 3):
+                    made = model.text2text(["a cat"], regex="[ab]{3}c|ccc", num_beams=beams, max_new_tokens=12)[0]
+                    self.assertRegex(made.text, "^([ab]{3}c|ccc)$")
+                    self.assertEqual(made.finish, "eos")
+                    cut = model.text2text(["a cat"], regex="[ab]{30}", num_beams=beams, max_new_tokens=6)[0]
+                    self.assertEqual(cut.finish, "length")
+        with self.accel.Model(os.path.join(ROOT, "tests", "fixtures", "pipelines", "marian"), device=DEVICE) as model:
+            with self.assertRaisesRegex(self.accel.AccelError, "cannot follow this tokenizer"):
+                model.text2text(["a cat"], regex="a")
+
     def test_errors(self):
         for options, text in (({"json_schema": {"items": {"uniqueItems": True}}}, "#/items/uniqueItems"), ({"grammar": "root ::= root"}, "never ends"),
                               ({"choices": []}, "choices")):
