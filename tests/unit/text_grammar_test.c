@@ -429,6 +429,33 @@ static void test_masks(void **state) {
       check_walks(sources[i].kind, sources[i].source, strips);
 }
 
+/* Nothing leads to where no text ends. */
+static void test_dead_ends(void **state) {
+  static const struct {
+    accel_grammar_kind kind;
+    const char *source, *first; /* bytes that may come first */
+  } sources[] = {
+      {TEXT, "root ::= \"a\" x | \"b\" | y\nx ::= \"c\" x\ny ::= \"d\" z\nz ::= x | \"e\"", "bd"},
+      {SCHEMA, "{\"anyOf\":[{\"type\":\"array\",\"items\":false,\"minItems\":1},{\"const\":7}]}",
+       "7"},
+      {SCHEMA, "{\"type\":\"integer\",\"minimum\":-3,\"maximum\":-3}", "-"}};
+  (void)state;
+  accel__token_trie *t = trie_of("", false);
+  for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+    accel__grammar *g = compile(sources[i].kind, sources[i].source);
+    accel__matcher *m;
+    const uint64_t *allowed;
+    bool may_end;
+    assert_int_equal(accel__matcher_open(g, t, &m), ACCEL_OK);
+    assert_int_equal(accel__matcher_mask(m, ACCEL__MATCH_START, &allowed, &may_end), ACCEL_OK);
+    for (int b = 1; b < 256; b++)
+      assert_int_equal(allowed[b / 64] >> (b % 64) & 1, strchr(sources[i].first, b) != NULL);
+    accel__matcher_close(&m);
+    accel__grammar_release(&g);
+  }
+  accel__token_trie_free(&t);
+}
+
 /* Sequences go back and share what they have in common: a state is a number. */
 static void test_states_are_values(void **state) {
   accel__token_trie *t = trie_of(tokens, false);
@@ -491,10 +518,11 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_expressions),       cmocka_unit_test(test_texts_and_choices),
-      cmocka_unit_test(test_objects),           cmocka_unit_test(test_arrays_and_strings),
-      cmocka_unit_test(test_numbers),           cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_nesting),           cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_states_are_values), cmocka_unit_test(test_threads)};
+      cmocka_unit_test(test_expressions), cmocka_unit_test(test_texts_and_choices),
+      cmocka_unit_test(test_objects),     cmocka_unit_test(test_arrays_and_strings),
+      cmocka_unit_test(test_numbers),     cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_nesting),     cmocka_unit_test(test_masks),
+      cmocka_unit_test(test_dead_ends),   cmocka_unit_test(test_states_are_values),
+      cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
