@@ -5,8 +5,9 @@
 #include "core/text.h"
 #include "text/grammar/automaton.h"
 
-/* Edges looked at and states reached, of all rules of a grammar: half a second. */
-static const uint64_t most_work = 100u << 20;
+/* Edges looked at and states reached and compared, of all rules of a grammar: some tenths of a
+ * second. */
+static const uint64_t most_work = 32u << 20;
 
 typedef struct subset {
   const uint32_t *state; /* sorted */
@@ -94,12 +95,12 @@ static accel_status limit(const builder *b) {
 /* The number of found[] as a subset; a new one gets a state. */
 static accel_status number_of(builder *b, uint32_t *out) {
   int64_t number;
+  *b->work += 4 * (uint64_t)b->n_found;
   qsort(b->found, b->n_found, sizeof *b->found, by_number);
   if (accel__map_get(&b->known, (const char *)b->found, b->n_found * sizeof *b->found, &number)) {
     *out = (uint32_t)number;
     return ACCEL_OK;
   }
-  *b->work += b->n_found;
   if (b->base + b->n >= ACCEL__AUTOMATON_STATES_MAX || *b->work > most_work) return limit(b);
   if (b->n == b->capacity) {
     const size_t capacity = b->capacity * 2 + 64;

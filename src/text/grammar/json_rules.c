@@ -6,32 +6,25 @@ static void add_hex(accel__rule *r, uint32_t from, const char *ranges, uint32_t 
     accel__rule_bytes(r, from, (uint8_t)ranges[0], (uint8_t)ranges[1], to);
 }
 
-/* `n` states in a row with any hexadecimal digit between them; the last leads to `to`. */
-static void add_any_hex(accel__rule *r, uint32_t from, int n, uint32_t to) {
-  for (int i = 0; i < n; i++) {
-    const uint32_t next = i + 1 == n ? to : accel__rule_state(r);
-    add_hex(r, from, "09afAF", next);
-    from = next;
-  }
+/* A state with any hexadecimal digit to `to`. */
+static uint32_t any_hex(accel__rule *r, uint32_t to) {
+  const uint32_t from = accel__rule_state(r);
+  add_hex(r, from, "09afAF", to);
+  return from;
 }
 
 /* "u" and a code: a character of its own, or a pair of surrogates. */
 static void add_code(accel__rule *r, uint32_t from, uint32_t to) {
-  const uint32_t first = accel__rule_text(r, from, "u"), three = accel__rule_state(r),
-                 d = accel__rule_state(r), two = accel__rule_state(r), high = accel__rule_state(r),
-                 between = accel__rule_state(r);
+  const uint32_t first = accel__rule_text(r, from, "u"), two = any_hex(r, any_hex(r, to)),
+                 three = any_hex(r, two), d = accel__rule_state(r), between = accel__rule_state(r),
+                 high = any_hex(r, any_hex(r, between));
   add_hex(r, first, "09acACefEF", three);
-  add_any_hex(r, three, 3, to);
   add_hex(r, first, "ddDD", d);
   add_hex(r, d, "07", two);
-  add_any_hex(r, two, 2, to);
   add_hex(r, d, "89abAB", high);
-  add_any_hex(r, high, 2, between);
-  const uint32_t low = accel__rule_text(r, between, "\\u"), half = accel__rule_state(r),
-                 rest = accel__rule_state(r);
+  const uint32_t low = accel__rule_text(r, between, "\\u"), half = accel__rule_state(r);
   add_hex(r, low, "ddDD", half);
-  add_hex(r, half, "cfCF", rest);
-  add_any_hex(r, rest, 2, to);
+  add_hex(r, half, "cfCF", two);
 }
 
 void accel__json_character(accel__rule *r, uint32_t from, uint32_t to) {

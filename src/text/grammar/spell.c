@@ -48,15 +48,28 @@ void accel__code_set_remove(accel__code_set *s, uint32_t first, uint32_t last) {
 
 /* ---- UTF-8 ---- */
 
+/* tail[n]: a state from which any n continuation bytes lead to tail[0]; made when it is needed.
+ * Sequences share them. */
+static uint32_t tail_of(accel__rule *r, uint32_t tail[4], size_t n) {
+  for (size_t i = 1; i <= n; i++) {
+    if (tail[i]) continue;
+    tail[i] = accel__rule_state(r);
+    accel__rule_bytes(r, tail[i], 0x80, 0xBF, tail[i - 1]);
+  }
+  return tail[n];
+}
+
 /* first..last, whose UTF-8 is of one length, and whose last bytes run from 80 to BF where the bytes
  * before them differ. */
 static void add_sequence(accel__rule *r, uint32_t from, uint32_t first, uint32_t last,
-                         uint32_t to) {
+                         uint32_t tail[4]) {
   char low[4], high[4];
   const size_t n = accel__utf8_encode(first, low);
+  size_t own = n;
   accel__utf8_encode(last, high);
-  for (size_t i = 0; i < n; i++) {
-    const uint32_t next = i + 1 == n ? to : accel__rule_state(r);
+  while (own > 1 && (uint8_t)low[own - 1] == 0x80 && (uint8_t)high[own - 1] == 0xBF) own--;
+  for (size_t i = 0; i < own; i++) {
+    const uint32_t next = i + 1 == own ? tail_of(r, tail, n - own) : accel__rule_state(r);
     accel__rule_bytes(r, from, (uint8_t)low[i], (uint8_t)high[i], next);
     from = next;
   }
@@ -64,7 +77,7 @@ static void add_sequence(accel__rule *r, uint32_t from, uint32_t first, uint32_t
 
 /* Cuts ranges until each is such a one: at changes of length, and where trailing bytes would not
  * run from end to end. */
-static void add_range(accel__rule *r, uint32_t from, accel__code_range whole, uint32_t to) {
+static void add_range(accel__rule *r, uint32_t from, accel__code_range whole, uint32_t tail[4]) {
   static const uint32_t ends[] = {0x7F, 0x7FF, 0xFFFF};
   accel__code_range left[32];
   uint32_t n = 1;
@@ -87,12 +100,13 @@ static void add_range(accel__rule *r, uint32_t from, accel__code_range whole, ui
       left[n++] = (accel__code_range){at + 1, one.last};
       left[n++] = (accel__code_range){one.first, at};
     }
-    if (!cut) add_sequence(r, from, one.first, one.last, to);
+    if (!cut) add_sequence(r, from, one.first, one.last, tail);
   }
 }
 
 static void add_plain(accel__rule *r, uint32_t from, const accel__code_set *set, uint32_t to) {
-  for (uint32_t i = 0; i < set->n; i++) add_range(r, from, set->range[i], to);
+  uint32_t tail[4] = {to};
+  for (uint32_t i = 0; i < set->n; i++) add_range(r, from, set->range[i], tail);
 }
 
 /* ---- JSON ---- */
