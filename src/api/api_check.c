@@ -29,6 +29,18 @@ accel_status accel__check_texts(const char *caller, const char *what, const char
   return ACCEL_OK;
 }
 
+static accel_status check_grammar(const char *caller, const accel_generate_params *p) {
+  if (p->grammar_kind > ACCEL_GRAMMAR_JSON)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar_kind is %u", caller,
+                       p->grammar_kind);
+  if (p->grammar && p->grammar_kind == ACCEL_GRAMMAR_NONE)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar without params.grammar_kind",
+                       caller);
+  if (!p->grammar && p->grammar_kind != ACCEL_GRAMMAR_NONE && p->grammar_kind != ACCEL_GRAMMAR_JSON)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar is NULL", caller);
+  return ACCEL_OK;
+}
+
 accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p) {
   if (p->stop && p->stop->n && !p->stop->item)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
@@ -38,7 +50,7 @@ accel_status accel__check_generate_params(const char *caller, const accel_genera
   if (p->num_beams > 1024 || p->num_return_sequences > 1024)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
                        p->num_beams, p->num_return_sequences);
-  return ACCEL_OK;
+  return check_grammar(caller, p);
 }
 
 accel_status accel__check_tensors(const char *caller, const accel_tensors *list) {

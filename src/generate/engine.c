@@ -125,14 +125,32 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
 
 /* ---- requests ---- */
 
-accel__logits_input accel__request_logits_input(const accel__request *r,
-                                                const accel__hypothesis *h) {
-  return (accel__logits_input){
+/* Is the token behind `n` others the forced one that says in which language the text is? */
+static bool comes_before_text(const accel__request *r, uint32_t n) {
+  return r->options.config->forced_bos >= 0 && r->input.padding + n == 1;
+}
+
+accel_status accel__request_logits_input(const accel__request *r, const accel__hypothesis *h,
+                                         accel__logits_input *out) {
+  accel__constraint *c = r->progress.constraint;
+  *out = (accel__logits_input){
       .ids = {h->ids, h->n},
       .prompt = r->input.prompt.n,
       .padding = r->input.padding,
       .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
       .encoder = r->input.encodes && !r->input.prefills ? r->input.encoder.ids : r->input.prompt};
+  if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
+  ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));
+  out->allowed = c->allowed;
+  out->n_allowed = c->n_tokens;
+  return ACCEL_OK;
+}
+
+accel_status accel__request_match(const accel__request *r, accel__hypothesis *h, int32_t token) {
+  if (!r->progress.constraint || accel__is_eos(r->options.config, token) ||
+      comes_before_text(r, h->n - 1))
+    return ACCEL_OK;
+  return accel__constraint_advance(r->progress.constraint, token, &h->match);
 }
 
 accel_status accel__request_begin(accel__request *r) {
@@ -152,6 +170,9 @@ accel_status accel__request_begin(accel__request *r) {
   r->progress.running[0].past_len = r->start.sequence >= 0 ? r->start.past_len : 0;
   r->progress.running[0].total_len = r->start.sequence >= 0 ? r->start.total_len : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
+  if (r->options.grammar)
+    ACCEL_GOTO(accel__constraint_new(r->options.grammar, r->options.tokenizer, c->eos,
+                                     &r->progress.constraint));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
   return status;
@@ -166,6 +187,7 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   }
   for (uint32_t i = 0; i < r->outcome.n_done; i++) accel__hypothesis_free(&r->outcome.done[i]);
   accel__beam_free(r);
+  accel__constraint_free(&r->progress.constraint);
   free(r->progress.running);
   free(r->outcome.done);
   free(r->outcome.message);

@@ -17,6 +17,7 @@ Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
             "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
 _FLAGS = ("ignore_eos", "keep_stop", "keep_special_tokens", "continue_on_error")
+_GRAMMARS = {"json_schema": 1, "regex": 2, "grammar": 3, "choices": 4, "any_json": 5}  # accel_grammar_kind
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,17 @@ class Generation:
     error: Optional[str] = None
 
 
+def _grammar(name: str, value: Any) -> Optional[str]:
+    """What a generated text must be, as the library reads it: schemas may be given as dicts or as JSON, choices as a list of texts."""
+    if name == "any_json":
+        return None
+    if name == "choices":
+        return json.dumps([str(choice) for choice in value])
+    if name == "json_schema" and not isinstance(value, str):
+        return json.dumps(value)
+    return str(value)
+
+
 def _params(options: Dict[str, Any]) -> Any:
     """The struct for transformers' keyword arguments; what it has no field for goes into its `config`."""
     how = lib.accel_generate_params_default()
@@ -67,6 +79,16 @@ def _params(options: Dict[str, Any]) -> Any:
             struct = strings_struct([value] if isinstance(value, str) else value)
             keep.append(struct)
             how.stop = C.pointer(struct)
+        elif name in _GRAMMARS:
+            if how.grammar_kind:
+                raise ValueError("json_schema, regex, grammar, choices, any_json: one of them")
+            if name != "any_json" or value:
+                how.grammar_kind = _GRAMMARS[name]
+                source = _grammar(name, value)
+                if source is not None:
+                    text = encode(source)
+                    keep.append(text)
+                    how.grammar = text
         elif name == "sequence_bias" and isinstance(value, dict):
             rest[name] = [[list(ids), float(bias)] for ids, bias in value.items()]
         else:
