@@ -20,19 +20,23 @@ enum { COEFFICIENTS = 3, REWEIGHTINGS = 12 };
 
 /* ---- runs ---- */
 
-bool bench_cost_add(bench_cost_run *run, const char *op, double flop, double bytes, double ms) {
+static bool same_cost(const bench_cost *a, const bench_cost *b) {
+  return !strcmp(a->op, b->op) && a->flop == b->flop && a->bytes == b->bytes &&
+         a->weights == b->weights && a->results == b->results;
+}
+
+bool bench_cost_add(bench_cost_run *run, const bench_cost *step) {
   uint32_t at = 0;
-  while (at < run->n && (strcmp(run->cost[at].op, op) != 0 || run->cost[at].flop != flop ||
-                         run->cost[at].bytes != bytes))
-    ++at;
+  while (at < run->n && !same_cost(&run->cost[at], step)) ++at;
   if (at == run->n) {
     bench_cost *grown = realloc(run->cost, (run->n + (size_t)1) * sizeof *grown);
     if (!grown) return false;
     run->cost = grown;
-    run->cost[run->n] = (bench_cost){.flop = flop, .bytes = bytes};
-    snprintf(run->cost[run->n++].op, sizeof run->cost->op, "%s", op);
+    run->cost[run->n] = *step;
+    run->cost[run->n].ms = 0;
+    run->cost[run->n++].steps = 0;
   }
-  run->cost[at].ms += ms;
+  run->cost[at].ms += step->ms;
   run->cost[at].steps++;
   return true;
 }
@@ -312,40 +316,77 @@ static double quantile(const double *values, uint32_t n, double share) {
   return n ? values[(uint32_t)(share * (n - 1) + 0.5)] : (double)NAN;
 }
 
+/* Measured by predicted of the runs that decode, or do not, but of model `but`; answers how
+ * many. */
+static uint32_t ratios_of(const bench_cost_runs *runs, const bench_left_out *out, bool decodes,
+                          uint32_t but, double *ratio) {
+  uint32_t n = 0;
+  for (uint32_t r = 0; r < runs->n; ++r) {
+    const bench_cost_run *run = &runs->run[r];
+    if (run->decodes == decodes && run->model != but && out->ms[r] > 0)
+      ratio[n++] = run->ms / out->ms[r];
+  }
+  return n;
+}
+
+/* How often intervals hold what they were not made of. */
+static double covered(const bench_cost_runs *runs, const bench_left_out *out, double *scratch) {
+  uint32_t n = 0, within = 0;
+  for (uint32_t r = 0; r < runs->n; ++r) {
+    const bench_cost_run *run = &runs->run[r];
+    const uint32_t others = ratios_of(runs, out, run->decodes, run->model, scratch);
+    const bench_bar bar = bench_bar_of(scratch, others);
+    if (!(out->ms[r] > 0) || !bar.n) continue;
+    ++n;
+    within += fabs(log(run->ms / out->ms[r])) <= log(bar.factor);
+  }
+  return n ? (double)within / n : (double)NAN;
+}
+
 static void sum_up(const bench_cost_runs *runs, double *scratch, bench_left_out *out) {
   uint32_t n = 0;
-  for (int decodes = 0; decodes < 2; ++decodes) {
-    n = 0;
-    for (uint32_t r = 0; r < runs->n; ++r)
-      if (runs->run[r].decodes == decodes && out->ms[r] > 0)
-        scratch[n++] = runs->run[r].ms / out->ms[r];
-    out->bar[decodes] = bench_bar_of(scratch, n);
-  }
-  n = 0;
+  for (int decodes = 0; decodes < 2; ++decodes)
+    out->bar[decodes] = bench_bar_of(scratch, ratios_of(runs, out, decodes, UINT32_MAX, scratch));
+  out->covered = covered(runs, out, scratch);
   for (uint32_t r = 0; r < runs->n; ++r)
     if (out->ms[r] > 0) scratch[n++] = fabs(out->ms[r] / runs->run[r].ms - 1);
   out->median = bench_median(scratch, n); /* sorts */
   out->p90 = quantile(scratch, n, 0.9);
 }
 
+/* A run's steps and all of it; false: no memory. */
+static bool predict_left_out(const bench_law *law, const bench_cost_run *run, double **step_ms,
+                             double *ms) {
+  bool seen;
+  *step_ms = malloc((run->n + (size_t)1) * sizeof **step_ms);
+  for (uint32_t i = 0; *step_ms && i < run->n; ++i)
+    (*step_ms)[i] = bench_law_step(law, &run->cost[i], &seen);
+  *ms = bench_law_run(law, run, NULL);
+  return *step_ms != NULL;
+}
+
 bool bench_leave_one_out(const bench_cost_runs *runs, bench_left_out *out) {
   double *scratch = malloc((runs->n + (size_t)1) * sizeof *scratch);
   *out = (bench_left_out){.n = runs->n};
   out->ms = malloc((runs->n + (size_t)1) * sizeof *out->ms);
-  for (uint32_t r = 0; out->ms && r < runs->n; ++r) out->ms[r] = (double)NAN;
-  for (uint32_t m = 0; scratch && out->ms && m < runs->models; ++m) {
+  out->step_ms = calloc(runs->n + (size_t)1, sizeof *out->step_ms);
+  bool whole = scratch && out->ms && out->step_ms;
+  for (uint32_t r = 0; whole && r < runs->n; ++r) out->ms[r] = (double)NAN;
+  for (uint32_t m = 0; whole && m < runs->models; ++m) {
     bench_law *law = bench_law_new(runs, m);
-    for (uint32_t r = 0; law && r < runs->n; ++r)
-      if (runs->run[r].model == m) out->ms[r] = bench_law_run(law, &runs->run[r], NULL);
+    for (uint32_t r = 0; whole && law && r < runs->n; ++r)
+      if (runs->run[r].model == m)
+        whole = predict_left_out(law, &runs->run[r], &out->step_ms[r], &out->ms[r]);
     bench_law_free(law);
   }
-  const bool whole = scratch && out->ms;
   if (whole) sum_up(runs, scratch, out);
   free(scratch);
   return whole;
 }
 
 void bench_left_out_free(bench_left_out *result) {
+  for (uint32_t r = 0; result->step_ms && r < result->n; ++r) free(result->step_ms[r]);
+  free(result->step_ms);
   free(result->ms);
   *result = (bench_left_out){0};
 }

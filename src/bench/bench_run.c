@@ -163,7 +163,8 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
 static accel_status profile_endpoint(const bench_params *params, work *w, bench_profile *out) {
   bench_collector collector = {.profile = out};
   double wall = 0.0, ms = 0.0, prefill_ms = 0.0, decode_ms = 0.0;
-  const uint32_t steps = w->new_tokens > 1 ? w->new_tokens - 1 : 1;
+  const uint32_t steps = w->new_tokens > 1 ? w->new_tokens - 1 : 1,
+                 runs = params->brief_profile ? params->brief_profile : params->iters;
   out->decoding = w->new_tokens > 1;
   w->collector = &collector;
   accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
@@ -171,13 +172,13 @@ static accel_status profile_endpoint(const bench_params *params, work *w, bench_
   if (out->decoding && status == ACCEL_OK)
     status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
   collector.paused = false;
-  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
+  for (uint32_t i = 0; i < runs && status == ACCEL_OK; ++i) {
     status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
     wall += 1e3 * (out->decoding ? decode_ms : ms);
   }
   w->collector = NULL;
   accel_set_profile(w->endpoint, NULL, NULL);
-  bench_collect_finish(&collector, params->iters * steps, wall);
+  bench_collect_finish(&collector, runs * steps, wall);
   return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
 }
 
@@ -391,7 +392,8 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
   if (status == ACCEL_OK) status = summarise(out);
   if (status == ACCEL_OK) sum_rounds(params, out);
   if (status == ACCEL_OK) note_machine(ctx, out);
-  if (status == ACCEL_OK && out->profile.n && strcmp(out->implementation_type, "CPU") == 0) {
+  if (status == ACCEL_OK && out->profile.n && !params->brief_profile &&
+      strcmp(out->implementation_type, "CPU") == 0) {
     out->profile.peak_gflops = bench_peak_gflops(out->threads);
     out->profile.peak_gbytes_per_s = bench_peak_gbytes_per_s(out->threads);
   }

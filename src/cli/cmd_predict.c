@@ -81,11 +81,14 @@ static int read_groups(cli_run *run, bench_cost_groups *out, char path[CLI_PATH]
 
 static void take_step(void *user, const accel_profile_step *step) {
   bench_cost_run *run = user;
-  char op[24];
-  snprintf(op, sizeof op, "%s", step->op);
-  for (char *c = op; *c; ++c)
+  bench_cost cost = {.flop = step->flop,
+                     .bytes = step->bytes,
+                     .weights = step->weight_bytes,
+                     .results = step->result_bytes};
+  snprintf(cost.op, sizeof cost.op, "%s", step->op);
+  for (char *c = cost.op; *c; ++c)
     if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-  if (run->n != UINT32_MAX && !bench_cost_add(run, op, step->flop, step->bytes, 0)) {
+  if (run->n != UINT32_MAX && !bench_cost_add(run, &cost)) {
     bench_cost_run_free(run);
     run->n = UINT32_MAX;
   }
@@ -379,6 +382,28 @@ static int predict_model(predicting *w) {
 
 /* ---- how good predictions are ---- */
 
+/* What a run's ops took and were predicted to take. */
+static void ops_json(cli_json *json, const bench_cost_run *run, const double *step_ms) {
+  cli_json_open(json, "ops", '[');
+  for (uint32_t i = 0; step_ms && i < run->n; ++i) {
+    double measured = 0, predicted = 0;
+    bool told = false;
+    for (uint32_t k = 0; k < run->n; ++k) {
+      if (strcmp(run->cost[k].op, run->cost[i].op) != 0) continue;
+      told |= k < i;
+      measured += run->cost[k].steps * run->cost[k].ms;
+      predicted += run->cost[k].steps * step_ms[k];
+    }
+    if (told) continue;
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "op", run->cost[i].op);
+    cli_json_double(json, "measured_ms", measured);
+    cli_json_double(json, "predicted_ms", predicted);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 static void errors_json(cli_json *json, const bench_cost_group *g, const bench_left_out *left) {
   cli_json_open(json, NULL, '{');
   cli_json_text(json, "device", g->device);
@@ -387,15 +412,18 @@ static void errors_json(cli_json *json, const bench_cost_group *g, const bench_l
   cli_json_int(json, "models", g->runs.models);
   cli_json_double(json, "median_error", left->median);
   cli_json_double(json, "p90_error", left->p90);
+  cli_json_double(json, "covered", left->covered);
   cli_json_open(json, "runs", '[');
   for (uint32_t i = 0; i < g->runs.n; ++i) {
+    const bench_row *row = g->row[i];
     cli_json_open(json, NULL, '{');
-    cli_json_text(json, "model", g->row[i]->text[ROW_MODEL]);
-    cli_json_text(json, "task", g->row[i]->text[ROW_TASK]);
-    cli_json_int(json, "batch", (int64_t)g->row[i]->number[ROW_BATCH]);
-    cli_json_text(json, "lengths", g->row[i]->text[ROW_LENGTHS]);
+    cli_json_text(json, "model", row->text[ROW_MODEL]);
+    cli_json_text(json, "task", row->text[ROW_TASK]);
+    cli_json_int(json, "batch", (int64_t)row->number[ROW_BATCH]);
+    cli_json_text(json, "lengths", row->text[ROW_LENGTHS]);
     cli_json_double(json, "measured_ms", g->runs.run[i].ms);
     cli_json_double(json, "predicted_ms", left->ms[i]);
+    ops_json(json, &g->runs.run[i], left->step_ms[i]);
     cli_json_close(json, '}');
   }
   cli_json_close(json, ']');

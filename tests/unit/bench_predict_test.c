@@ -33,7 +33,9 @@ static double truth(const char *op, double flop, double bytes) {
 }
 
 static void add(bench_cost_run *run, const char *op, double flop, double bytes, double times) {
-  assert_true(bench_cost_add(run, op, flop, bytes, times * truth(op, flop, bytes)));
+  bench_cost step = {.flop = flop, .bytes = bytes, .ms = times * truth(op, flop, bytes)};
+  strcpy(step.op, op);
+  assert_true(bench_cost_add(run, &step));
 }
 
 /* Encoders of several widths and lengths: two linears and a norm a layer.  A share `wild` of the
@@ -154,12 +156,15 @@ static void bars(void **state) {
 static void same_steps(void **state) {
   bench_cost_run run = {0};
   (void)state;
-  assert_true(bench_cost_add(&run, "linear", 10, 20, 1));
-  assert_true(bench_cost_add(&run, "linear", 10, 21, 5));
-  assert_true(bench_cost_add(&run, "norm", 10, 20, 7));
-  assert_true(bench_cost_add(&run, "linear", 10, 20, 3));
+  const bench_cost steps[] = {{.op = "linear", .flop = 10, .bytes = 20, .ms = 1},
+                              {.op = "linear", .flop = 10, .bytes = 21, .ms = 5},
+                              {.op = "norm", .flop = 10, .bytes = 20, .ms = 7},
+                              {.op = "linear", .flop = 10, .bytes = 20, .weights = 5, .ms = 9},
+                              {.op = "linear", .flop = 10, .bytes = 20, .ms = 3}};
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; ++i)
+    assert_true(bench_cost_add(&run, &steps[i]));
   bench_cost_finish(&run);
-  assert_int_equal(run.n, 3);
+  assert_int_equal(run.n, 4);
   assert_int_equal(run.cost[0].steps, 2);
   near(run.cost[0].ms, 2, 1e-12);
   bench_cost_run_free(&run);
