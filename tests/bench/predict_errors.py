@@ -5,8 +5,8 @@ adds to the errors; exits 1 where errors are beyond the goals: 12 % and 30 % on 
 Predicted and measured are the least times of a case over all its runs by the newest build: other work on the machine is not what is foretold.  A case is
 disturbed while all its runs so far had processors busy with something else (/proc/stat) for more than QUIET of the time; further passes measure those again.
 
-    predict_errors.py DATABASE [--device NAMES] [--precision NAMES] [--passes N] [--nice N] [--iters N] [--seq N] [--models NAMES] [--known] [--worst N]
-        --passes: at most so many runs of a case (2).  --nice: priority of the measured processes (0); below 0 asks for root
+    predict_errors.py DATABASE [--device NAMES] [--precision NAMES] [--passes N] [--wait S] [--iters N] [--seq N] [--models NAMES] [--known] [--worst N]
+        --passes: at most so many runs of a case (2).  --wait: so many seconds at most for a quiet moment before each run (5)
         --known: measure nothing, the database has it all.  --worst: runs to show of each device.  ACCEL_BUILD: the build tree
 """
 import argparse
@@ -49,6 +49,15 @@ def own():
     return usage.ru_utime + usage.ru_stime
 
 
+def wait_for_quiet(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before = busy()
+        time.sleep(0.5)
+        if busy() - before <= 0.5 * QUIET * os.cpu_count():
+            return
+
+
 def measure(given, name, device, precision):
     """The share of the processors' time that others took meanwhile; None: the case cannot be measured."""
     _, iters, seq = DEFAULTS.get(device.split(":")[0], DEFAULTS["cpu"])
@@ -56,9 +65,10 @@ def measure(given, name, device, precision):
     more = ["--task", "generate", "--seq", str(seq or 64), "--new", "16"] if name in DECODERS else ["--seq", str(seq)] if seq and name not in SMALL_PICTURES else []
     command = [ACCEL, "bench", name, "--device", device, "--precision", precision, "--iters", str(iters), "--profile", "--random-weights", "--db", given.database,
                "--quiet", *more]
+    wait_for_quiet(given.wait)
     before, ours, begin = busy(), own(), time.monotonic()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=lambda: os.nice(given.nice))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         why = done.stderr.strip().split("\n")[0] if done.returncode else ""
     except subprocess.TimeoutExpired:
         why = "took more than 300 s"
@@ -106,7 +116,7 @@ def main():
     arguments.add_argument("--seq", type=int, default=0)
     arguments.add_argument("--models", default="")
     arguments.add_argument("--passes", type=int, default=2)
-    arguments.add_argument("--nice", type=int, default=0)
+    arguments.add_argument("--wait", type=float, default=5)
     arguments.add_argument("--worst", type=int, default=5)
     arguments.add_argument("--known", action="store_true")
     given = arguments.parse_args()
