@@ -12,11 +12,15 @@
 #define LEAST_MS 1e-3
 /* Of the ridge that holds slopes to zero, in weights of points. */
 #define RIDGE 0.5
-/* Width of what is nearly as large, in natural logarithms of flop and bytes, and the weight of
- * nothing beside it. */
-#define WIDTH   0.7
+/* What a step is like, in natural logarithms of flop and bytes, those of weights and of results;
+ * widths of what is nearly like it, the narrower ones weighing more, and the weight of nothing
+ * beside them. */
+enum { SIZES = 4, WIDTHS = 3 };
+static const struct { double width, weight; } nearness[WIDTHS] = {{1, 1}, {0.3, 4}, {0.1, 16}};
 #define NOTHING 0.3
-enum { COEFFICIENTS = 3, REWEIGHTINGS = 12 };
+/* Weights that are less than this part of all bytes are as good as none. */
+#define LEAST_WEIGHTS 0.01
+enum { COEFFICIENTS = 4, REWEIGHTINGS = 12 };
 
 /* ---- runs ---- */
 
@@ -66,7 +70,7 @@ static double measured_steps(const bench_cost_run *run) {
 
 typedef struct point {
   uint32_t op;
-  double flop, bytes;        /* logarithms */
+  double size[SIZES];        /* logarithms */
   double x[COEFFICIENTS], y; /* y: log(time / roofline) */
   double weight, trust;      /* given; of the last reweighting */
   double residual;
@@ -92,14 +96,18 @@ static double roofline_ms(const bench_law *law, double flop, double bytes) {
   return fmax(LEAST_MS, fmax(compute, move));
 }
 
-/* A constant, the size and the intensity: the latter two are 0 where steps of a millisecond and ten
- * operations a byte are. */
-static void describe(const bench_law *law, double flop, double bytes, point *p) {
-  p->flop = log(flop + 1);
-  p->bytes = log(bytes + 1);
+/* A constant, the size, the intensity, and how much of the bytes are weights: they are 0 where
+ * steps of a millisecond, ten operations a byte and a third of weights are. */
+static void describe(const bench_law *law, const bench_cost *c, point *p) {
+  const double weights = log(fmax(c->weights, LEAST_WEIGHTS * c->bytes) + 1);
+  p->size[0] = log(c->flop + 1);
+  p->size[1] = log(c->bytes + 1);
+  p->size[2] = weights;
+  p->size[3] = log(c->results + 1);
   p->x[0] = 1;
-  p->x[1] = log(roofline_ms(law, flop, bytes));
-  p->x[2] = p->flop - p->bytes - 2.3;
+  p->x[1] = log(roofline_ms(law, c->flop, c->bytes));
+  p->x[2] = p->size[0] - p->size[1] - 2.3;
+  p->x[3] = weights - p->size[1] + 1.1;
 }
 
 static uint32_t find_op(const bench_law *law, const char *op) {
@@ -139,7 +147,7 @@ static bool take_points(bench_law *law, const bench_cost_runs *runs, uint32_t bu
       const bench_cost *c = &run->cost[i];
       if (!(c->ms > 0)) continue;
       point *p = &law->point[law->n++];
-      describe(law, c->flop, c->bytes, p);
+      describe(law, c, p);
       p->op = find_op(law, c->op);
       if (p->op == law->n_op) memcpy(law->op[law->n_op++].op, c->op, sizeof c->op);
       const double roofline = roofline_ms(law, c->flop, c->bytes);
@@ -263,6 +271,18 @@ void bench_law_free(bench_law *law) {
 
 /* ---- predictions ---- */
 
+/* How much the one tells of the other. */
+static double near(const point *p, const point *q) {
+  double distance = 0, sum = 0;
+  for (int k = 0; k < SIZES; ++k) {
+    const double d = q->size[k] - p->size[k];
+    distance += d * d;
+  }
+  for (int k = 0; k < WIDTHS; ++k)
+    sum += nearness[k].weight * exp(-0.5 * distance / (nearness[k].width * nearness[k].width));
+  return sum;
+}
+
 double bench_law_step(const bench_law *law, const bench_cost *step, bool *seen) {
   const double roofline = roofline_ms(law, step->flop, step->bytes);
   const uint32_t op = find_op(law, step->op);
@@ -270,12 +290,11 @@ double bench_law_step(const bench_law *law, const bench_cost *step, bool *seen) 
   point p;
   *seen = op < law->n_op;
   if (!*seen) return roofline;
-  describe(law, step->flop, step->bytes, &p);
+  describe(law, step, &p);
   for (uint32_t i = 0; i < law->n; ++i) {
     const point *q = &law->point[i];
     if (q->op != op) continue;
-    const double f = (q->flop - p.flop) / WIDTH, b = (q->bytes - p.bytes) / WIDTH,
-                 w = q->trust * exp(-0.5 * (f * f + b * b));
+    const double w = near(&p, q);
     weights += w;
     sum += w * q->residual;
   }

@@ -2,9 +2,10 @@
  * there, and how far from the truth such a prediction is.  Pure arithmetic: no database, no
  * library.
  *
- * The time of an op is that of a roofline times an efficiency that depends on the op, its size and
- * its arithmetic intensity: robust least squares of log(time / roofline), then a correction by the
- * residuals of steps that are nearly as large.  Ops that were never measured have the roofline at
+ * The time of an op is that of a roofline times an efficiency that depends on the op, its size, its
+ * arithmetic intensity and its share of weights: robust least squares of log(time / roofline), then
+ * a correction by the residuals of steps that are nearly alike in flop, bytes, weights and results,
+ * which together tell shapes, and so kernels, apart.  Ops that were never measured have the roofline at
  * BENCH_PRIOR_FLOP and BENCH_PRIOR_BYTES of the peaks. */
 #ifndef ACCEL_BENCH_PREDICT_H
 #define ACCEL_BENCH_PREDICT_H

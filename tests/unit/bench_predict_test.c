@@ -140,6 +140,37 @@ static void outliers(void **state) {
   }
 }
 
+/* Convolutions of the same flop and bytes, of which those with many weights take another kernel that
+ * is twice as fast: what was never seen is told by what is like it. */
+static void kernels_by_shape(void **state) {
+  (void)state;
+  bench_cost_runs runs = {.n = 10, .models = 10, .peak_gflops = 200, .peak_gbytes_per_s = 40};
+  runs.run = calloc(runs.n, sizeof *runs.run);
+  assert_non_null(runs.run);
+  for (uint32_t m = 0; m < runs.n; ++m) {
+    for (uint32_t many = 0; many < 2; ++many) {
+      const double flop = 1e8 * pow(1.5, m), bytes = 1e6 * pow(1.5, m);
+      const bench_cost step = {.op = "conv",
+                               .flop = flop,
+                               .bytes = bytes,
+                               .weights = (many ? 0.7 : 0.2) * bytes,
+                               .results = (many ? 0.1 : 0.4) * bytes,
+                               .ms = roofline(flop, bytes) / (many ? 2 : 1)};
+      assert_true(bench_cost_add(&runs.run[m], &step));
+    }
+    bench_cost_finish(&runs.run[m]);
+    assert_int_equal(runs.run[m].n, 2);
+    runs.run[m].ms = runs.run[m].cost[0].ms + runs.run[m].cost[1].ms;
+  }
+  bench_left_out left;
+  assert_true(bench_leave_one_out(&runs, &left));
+  for (uint32_t m = 1; m + 1 < runs.n; ++m)
+    for (uint32_t i = 0; i < 2; ++i) near(left.step_ms[m][i], runs.run[m].cost[i].ms, 0.1);
+  assert_true(left.covered >= 0.8);
+  bench_left_out_free(&left);
+  bench_cost_runs_free(&runs);
+}
+
 static void bars(void **state) {
   double ratio[20];
   (void)state;
@@ -173,8 +204,13 @@ static void same_steps(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(known_law), cmocka_unit_test(unseen_ops), cmocka_unit_test(left_out),
-      cmocka_unit_test(outliers),  cmocka_unit_test(bars),       cmocka_unit_test(same_steps),
+      cmocka_unit_test(known_law),
+      cmocka_unit_test(unseen_ops),
+      cmocka_unit_test(left_out),
+      cmocka_unit_test(outliers),
+      cmocka_unit_test(bars),
+      cmocka_unit_test(same_steps),
+      cmocka_unit_test(kernels_by_shape),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
