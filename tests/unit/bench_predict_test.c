@@ -148,6 +148,7 @@ static void kernels_by_shape(void **state) {
   runs.run = calloc(runs.n, sizeof *runs.run);
   assert_non_null(runs.run);
   for (uint32_t m = 0; m < runs.n; ++m) {
+    runs.run[m].model = m;
     for (uint32_t many = 0; many < 2; ++many) {
       const double flop = 1e8 * pow(1.5, m), bytes = 1e6 * pow(1.5, m);
       const bench_cost step = {.op = "conv",
