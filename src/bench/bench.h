@@ -94,8 +94,9 @@ typedef struct bench_round {
   double *prefill_ms, *decode_ms;
   double energy_j; /* of the timed runs together; NaN: not told, or reads alone are between them */
   double offered_per_s, answered_per_s; /* requests of a server */
-  /* of a streaming model: [iters x (new_tokens - 1)] from token to token; [iters] of reading what a
-   * token reads, alone; else NULL */
+  /* of a streaming model, and of a generation that is profiled: [iters x (new_tokens - 1)] from
+   * token to token, 0 where there was none; of the former: [iters] of reading what a token reads,
+   * alone; else NULL */
   double *token_ms, *raw_ms;
 } bench_round;
 

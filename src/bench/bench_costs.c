@@ -84,8 +84,8 @@ static bool take_decode(sqlite3_stmt *query, void *into) {
   return true;
 }
 
-/* Each step and the decoding at their least in any of the runs `ids`: what other work on the
- * machine takes is at another place in each. */
+/* Each step, and of generations a token, at their least in any of the runs `ids`: what other work on
+ * the machine takes is at another place in each. */
 static int read_run(const bench_db *db, const bench_row *row, const char *ids,
                     bench_cost_run *run) {
   bench_binder b;
@@ -101,14 +101,14 @@ static int read_run(const bench_db *db, const bench_row *row, const char *ids,
   bench_cost_finish(run);
   if (rc != SQLITE_DONE || !run->decodes) return rc;
   if (!bench_prepare(db,
-                     "SELECT min(ms) FROM sample WHERE run IN (SELECT value FROM json_each(?)) "
-                     "AND what = 'decode'",
+                     "SELECT min(CASE what WHEN 'token' THEN ms ELSE ms / ? END) FROM sample "
+                     "WHERE run IN (SELECT value FROM json_each(?)) AND what IN ('decode', "
+                     "'token')",
                      &b, &rc))
     return rc;
+  bench_bind_real(&b, row->number[ROW_NEW_TOKENS] - 1);
   bench_bind_text(&b, ids);
-  rc = bench_take_rows(&b, take_decode, &run->ms);
-  run->ms /= row->number[ROW_NEW_TOKENS] - 1;
-  return rc;
+  return bench_take_rows(&b, take_decode, &run->ms);
 }
 
 /* NaN is none. */

@@ -153,7 +153,9 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
   if (params->load > 0 && status == ACCEL_OK)
     status = serve(params, w, params->load * (params->warmup - 1) / sum, round);
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK && !(params->load > 0); ++i)
-    status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i], NULL);
+    status =
+        timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i],
+                  round->token_ms ? round->token_ms + (size_t)i * (params->new_tokens - 1) : NULL);
   round->energy_j = bench_energy_end(&energy, BENCH_POWERCAP);
   return status;
 }
@@ -368,6 +370,12 @@ static void note_machine(accel *ctx, bench_result *out) {
   accel_devices_free(&devices);
 }
 
+/* Streams are measured by their tokens; beside the steps of a profile a token is a run. */
+static bool keeps_tokens(const bench_params *params) {
+  return params->streams ||
+         (params->profile && params->new_tokens > 1 && !params->transcribes && !(params->load > 0));
+}
+
 accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user,
                        bench_result *out) {
   *out = (bench_result){.rounds = params->rounds,
@@ -376,7 +384,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
                         .transcribes = params->transcribes,
                         .streams = params->streams,
                         .memory_limit = params->memory_limit};
-  const size_t tokens = params->streams ? (size_t)params->iters * (params->new_tokens - 1) : 0;
+  const size_t tokens = keeps_tokens(params) ? (size_t)params->iters * (params->new_tokens - 1) : 0;
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = params->loads_first ? load_once(ctx, params) : ACCEL_OK;
@@ -386,7 +394,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
     out->round[k].prefill_ms = out->round[k].latency_ms + params->iters;
     out->round[k].decode_ms = out->round[k].prefill_ms + params->iters;
     if (params->streams) out->round[k].raw_ms = out->round[k].decode_ms + params->iters;
-    if (params->streams) out->round[k].token_ms = out->round[k].raw_ms + params->iters;
+    if (tokens) out->round[k].token_ms = out->round[k].latency_ms + 4 * (size_t)params->iters;
     status = one_round(ctx, params, k ? NULL : placed, user, out, &out->round[k]);
   }
   if (status == ACCEL_OK) status = summarise(out);

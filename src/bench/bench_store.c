@@ -169,9 +169,9 @@ static int insert_round(bench_binder *b, const bench_result *r, int64_t id, uint
   }
   for (uint32_t i = 0; r->streams && i < r->iters && rc == SQLITE_DONE; ++i)
     rc = insert_sample(b, id, "raw", k, i, round->raw_ms[i]);
-  const uint32_t tokens = r->streams ? r->iters * (r->new_tokens - 1) : 0;
+  const uint32_t tokens = round->token_ms ? r->iters * (r->new_tokens - 1) : 0;
   for (uint32_t i = 0; i < tokens && rc == SQLITE_DONE; ++i)
-    rc = insert_sample(b, id, "token", k, i, round->token_ms[i]);
+    if (round->token_ms[i] > 0) rc = insert_sample(b, id, "token", k, i, round->token_ms[i]);
   return rc;
 }
 

@@ -68,7 +68,8 @@ class Suite(Case):
         self.assertEqual(sorted(float(x) for x in re.findall(r"pipelines/base \| cpu, fp32 \| (?:cold|warm)-start \| ([0-9.]+) \|", page)),
                          sorted(shown(x[0]) for x in self.query("SELECT load_ms FROM run WHERE scenario LIKE '%-start' AND precision = 'fp32' AND task = 'encode'")))
         kinds = dict(self.query("SELECT r.task || s.what, count(*) FROM run r JOIN sample s ON s.run = r.id WHERE scenario = 'single-stream' AND precision = 'fp32' GROUP BY 1"))
-        self.assertEqual(kinds, {"encodelatency": 6, "encodeload": 2, "encodefirst": 2, "generatelatency": 6, "generateload": 2, "generatefirst": 2, "generateprefill": 6, "generatedecode": 6})
+        self.assertEqual(kinds, {"encodelatency": 6, "encodeload": 2, "encodefirst": 2, "generatelatency": 6, "generateload": 2, "generatefirst": 2, "generateprefill": 6, "generatedecode": 6,
+                                 "generatetoken": 12})
 
     def test_resumes(self):
         """Killed at any time, what was stored stays; the next call runs the rest, and one after that nothing."""
