@@ -32,9 +32,9 @@ DECODERS = ["HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen2-0.5B", "openai-community/g
             "google/gemma-3-270m-it", "EleutherAI/pythia-70m"]
 # What finishes on a graphics processor that the CPU plays (lavapipe: seconds a run), the texts at 32 tokens.
 SMALL_TEXTS = ["sentence-transformers/all-MiniLM-L6-v2", "prajjwal1/bert-tiny", "google/electra-small-discriminator", "BAAI/bge-small-zh-v1.5", "google-t5/t5-small",
-               "microsoft/deberta-v3-xsmall", "distilbert/distilbert-base-uncased", "facebook/bart-base", "Helsinki-NLP/opus-mt-en-de", "google/mt5-small",
-               "albert/albert-base-v2", "EleutherAI/pythia-70m", "openai-community/gpt2"]
-SMALL_PICTURES = ["facebook/deit-tiny-distilled-patch16-224", "hustvl/yolos-tiny", "openai/clip-vit-base-patch32", "microsoft/resnet-18"]
+               "google/flan-t5-small", "google/mt5-small", "microsoft/deberta-v3-xsmall", "Helsinki-NLP/opus-mt-en-de", "cross-encoder/ms-marco-MiniLM-L2-v2",
+               "EleutherAI/pythia-70m"]
+SMALL_PICTURES = ["facebook/deit-tiny-distilled-patch16-224", "hustvl/yolos-tiny", "microsoft/resnet-18"]
 DEFAULTS = {"cpu": (ENCODERS + DECODERS, 25, 0), "opencl": (ENCODERS + DECODERS, 8, 0), "vulkan": (SMALL_TEXTS + SMALL_PICTURES, 3, 32)}  # models, iters, seq
 
 
