@@ -684,15 +684,23 @@ static void free_plan(cpu_self *s) {
   free(s->linear_of);
 }
 
+/* Layouts of convolutions, without memory for them. */
+static int32_t plan_convs(cpu_self *s, const accel_plugin_format *format,
+                          accel_plugin_error *error) {
+  const cpu_load load = {.program = s->program, .kernels = &s->kernels, .format = format};
+  cpu_blocks unused = {.segment_bytes = cpu_segment_bytes(s->program, format)};
+  const int32_t rc = cpu_convs_open(&load, &unused, &s->convs, error);
+  free(unused.at);
+  return rc;
+}
+
 int32_t cpu_plan_open(const accel_plugin_program *p, const accel_plugin_options *o, void **self,
                       accel_plugin_error *error) {
   *self = NULL;
-  for (uint32_t i = 0; i < p->n_node; i++) /* their layouts follow from the weights */
-    if (p->node[i].op == ACCEL_PLUGIN_OP_CONV || p->node[i].op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE)
-      return ACCEL_PLUGIN_OK;
   cpu_self *s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
   int32_t rc = new_plan(s, p, o, error);
+  if (!rc) rc = plan_convs(s, o->precision.format, error);
   if (!rc && o->row_dtype) rc = cpu_stream_new(s, o, error);
   if (rc)
     cpu_plan_close(s);

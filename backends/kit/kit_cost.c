@@ -128,12 +128,12 @@ static double experts_chosen(const kit_tensor *choice, int64_t experts) {
 }
 
 /* Experts that nobody chose are not read. */
-static double moe(const kit_launch *l, const uint64_t *weight_bytes, double *bytes) {
+static double moe(const kit_launch *l, const uint64_t *weight_bytes, double *weights) {
   const kit_tensor *up = &l->in[3], *down = &l->in[4];
   if (!kit_has(up) || !kit_has(&l->in[1]) || up->dim[0] < 1) return 0.0;
   const double experts = (double)up->dim[0];
-  *bytes -= (1.0 - experts_chosen(&l->in[1], up->dim[0]) / experts) *
-            (bytes_of(up, weight_bytes) + bytes_of(down, weight_bytes));
+  *weights -= (1.0 - experts_chosen(&l->in[1], up->dim[0]) / experts) *
+              (bytes_of(up, weight_bytes) + bytes_of(down, weight_bytes));
   return 2.0 * elements(&l->in[1]) * (elements(up) + elements(down)) / experts;
 }
 
@@ -164,72 +164,78 @@ static double resize(const kit_launch *l) {
 }
 
 /* Only the rows that are taken are read. */
-static double gather(const kit_launch *l, const uint64_t *weight_bytes, double *bytes) {
+static double gather(const kit_launch *l, const uint64_t *weight_bytes, double *weights,
+                     double *operands) {
   double table = elements(&l->in[0]), y = elements(&l->out[0]);
   double each = table > 0.0 ? bytes_of(&l->in[0], weight_bytes) / table : 0.0;
-  *bytes = 4.0 * y + bytes_of(&l->in[1], NULL) + each * (y < table ? y : table);
+  const double taken = each * (y < table ? y : table);
+  const bool of_weights = l->in[0].weight >= 0;
+  *weights = of_weights ? taken : 0.0;
+  *operands = bytes_of(&l->in[1], NULL) + (of_weights ? 0.0 : taken);
   return kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0) == 1.0 ? 0.0 : y;
 }
 
-void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, double *flop, double *bytes) {
+void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, accel_plugin_step *step) {
   const double y = elements(&l->out[0]);
-  *bytes = *flop = 0.0;
-  for (uint32_t i = 0; i < l->n_in; i++) *bytes += bytes_of(&l->in[i], weight_bytes);
-  for (uint32_t i = 0; i < l->n_out; i++) *bytes += bytes_of(&l->out[i], weight_bytes);
+  double flop = 0.0, weights = 0.0, operands = 0.0, results = 0.0;
+  for (uint32_t i = 0; i < l->n_in; i++)
+    *(kit_has(&l->in[i]) && l->in[i].weight >= 0 ? &weights : &operands) +=
+        bytes_of(&l->in[i], weight_bytes);
+  for (uint32_t i = 0; i < l->n_out; i++) results += bytes_of(&l->out[i], weight_bytes);
   /* Without a default, so that the compiler names an op that has no cost (-Wswitch, an error). */
   switch ((accel_plugin_op)l->node->op) {
     case ACCEL_PLUGIN_OP_LINEAR:
-      *flop = linear(l);
+      flop = linear(l);
       break;
     case ACCEL_PLUGIN_OP_MATMUL:
-      *flop = 2.0 * y * (double)kit_cols(&l->in[0]);
+      flop = 2.0 * y * (double)kit_cols(&l->in[0]);
       break;
     case ACCEL_PLUGIN_OP_ATTENTION:
-      *flop = attention(l, bytes);
+      flop = attention(l, &operands);
       break;
     case ACCEL_PLUGIN_OP_ROPE:
-      *flop = 3.0 * y;
+      flop = 3.0 * y;
       break;
     case ACCEL_PLUGIN_OP_NORM:
-      *flop = (7.0 + kit_has(&l->in[3])) * y;
+      flop = (7.0 + kit_has(&l->in[3])) * y;
       break;
     case ACCEL_PLUGIN_OP_GROUP_NORM:
-      *flop = 8.0 * y;
+      flop = 8.0 * y;
       break;
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
-      *flop = convolution(l);
+      flop = convolution(l);
       break;
     case ACCEL_PLUGIN_OP_GATHER:
-      *flop = gather(l, weight_bytes, bytes);
+      flop = gather(l, weight_bytes, &weights, &operands);
       break;
     case ACCEL_PLUGIN_OP_SCATTER_ROWS:
-      *flop = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SCATTER_MODE, 0) ? elements(&l->in[2]) : 0.0;
+      flop = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SCATTER_MODE, 0) ? elements(&l->in[2]) : 0.0;
       break;
     case ACCEL_PLUGIN_OP_BINARY:
     case ACCEL_PLUGIN_OP_UNARY:
-      *flop = y;
+      flop = y;
       break;
     case ACCEL_PLUGIN_OP_SOFTMAX:
-      *flop = 4.0 * y;
+      flop = 4.0 * y;
       break;
     case ACCEL_PLUGIN_OP_REDUCE:
-      *flop = (1.0 + kit_has(&l->in[1])) * elements(&l->in[0]);
+      flop = (1.0 + kit_has(&l->in[1])) * elements(&l->in[0]);
       break;
     case ACCEL_PLUGIN_OP_TOPK:
-      *flop = elements(&l->in[0]);
+      flop = elements(&l->in[0]);
       break;
     case ACCEL_PLUGIN_OP_MOE:
-      *flop = moe(l, weight_bytes, bytes);
+      flop = moe(l, weight_bytes, &weights);
       break;
     case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
-      *flop = scan(l);
+      flop = scan(l);
       break;
     case ACCEL_PLUGIN_OP_POOL:
-      *flop = pool(l);
+      flop = pool(l);
       break;
     case ACCEL_PLUGIN_OP_RESIZE:
-      *flop = resize(l);
+      flop = resize(l);
       break;
     case ACCEL_PLUGIN_OP_CAST: /* from here on: moves */
     case ACCEL_PLUGIN_OP_RESHAPE:
@@ -241,4 +247,8 @@ void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, double *flop, d
     case ACCEL_PLUGIN_OP_ALLREDUCE:
       break;
   }
+  step->flop += flop;
+  step->bytes += weights + operands + results;
+  step->weight_bytes += weights;
+  step->result_bytes += results;
 }

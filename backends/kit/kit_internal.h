@@ -114,8 +114,9 @@ int32_t kit_planned_tell(const kit_backend *backend, const accel_plugin_program 
 
 /* ---- kit_cost.c ---- */
 
-/* Operations and bytes of one launch by its op's definition; shapes and rows are set, data is not
- * looked at.  weight_bytes: [n_weight] what the backend keeps for each weight; NULL: fp32. */
-void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *flop, double *bytes);
+/* Adds one launch to flop and the bytes of a step, by its op's definition; shapes and rows are set,
+ * data is not looked at.  weight_bytes: [n_weight] what the backend keeps for each weight; NULL:
+ * fp32. */
+void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, accel_plugin_step *step);
 
 #endif

@@ -34,11 +34,8 @@ static void tell(const kit_launch *launch, const uint64_t *weight_bytes, uint32_
   int32_t node[KIT_MAX_FUSED + 1];
   accel_plugin_step step = {.size = sizeof step, .entry = entry, .node = node};
   for (uint32_t m = 0; m <= launch->n_fused; m++) {
-    double flop, bytes;
-    kit_cost(launch + m, weight_bytes, &flop, &bytes);
+    kit_cost(launch + m, weight_bytes, &step);
     node[step.n_node++] = (int32_t)launch[m].index;
-    step.flop += flop;
-    step.bytes += bytes;
   }
   o->planned(o->planned_self, &step);
 }

@@ -42,11 +42,8 @@ void kit_profile_launch(kit_profile *p, const kit_launch *launch, double begin_u
           .size = sizeof w->step, .entry = p->entry, .begin_us = begin_us, .end_us = kit_now_us()}};
   w->step.node = w->node;
   for (uint32_t m = 0; m <= launch->n_fused; m++) {
-    double flop = 0, bytes = 0;
-    kit_cost(launch + m, e->weight_bytes, &flop, &bytes);
+    kit_cost(launch + m, e->weight_bytes, &w->step);
     w->node[w->step.n_node++] = (int32_t)launch[m].index;
-    w->step.flop += flop;
-    w->step.bytes += bytes;
     const double limit = e->backend->limit_us ? e->backend->limit_us(e->self, launch + m) : 0;
     /* of all nodes of the launch, or unknown */
     w->step.limit_us = limit > 0 && (m == 0 || w->step.limit_us > 0) ? w->step.limit_us + limit : 0;

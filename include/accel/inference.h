@@ -477,6 +477,10 @@ typedef struct accel_profile_step {
   /** Microseconds that the step's instructions take at least, measured with operands in the caches;
    *  0: not known (all but linears and attention of decoding on a CPU). */
   double limit_us;
+  /** Of `bytes`, those of weights; 0 with result_bytes 0: the plugin does not tell. */
+  double weight_bytes;
+  /** Of `bytes`, those of results. */
+  double result_bytes;
 } accel_profile_step;
 
 /** Receives the steps of a run, in order, from the thread that makes the run (from several threads

@@ -568,6 +568,10 @@ typedef struct accel_plugin_step {
   /** Microseconds that the step's instructions take at least: its kernels measured over operands
    *  that the caches hold.  0: not known. */
   double limit_us;
+  /** Of `bytes`, those of weights. */
+  double weight_bytes;
+  /** Of `bytes`, those of results. */
+  double result_bytes;
 } accel_plugin_step;
 
 /**

@@ -24,6 +24,8 @@ typedef struct bench_params {
   uint64_t seed; /* of the ids */
   uint32_t iters, warmup, rounds;
   bool profile; /* after the timed runs of the last round as many again, step by step */
+  /* of a profile: so many runs instead, and the machine's peaks are not measured; 0: neither */
+  uint32_t brief_profile;
   /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens
    * each */
   uint32_t new_tokens;
@@ -48,12 +50,13 @@ typedef struct bench_params {
 
 /* One step of the program, over all profiled runs. */
 typedef struct bench_step {
-  uint32_t index, stage, calls; /* node, layer; calls in all runs */
-  char *node, *op;              /* "encoder.layer.3.attention.self"; "attention" */
-  double us, min_us;            /* of one run: mean, least */
-  double flop, bytes;           /* of one run */
-  double limit_us;              /* what its instructions take at least, of one run */
-  bool limit_unknown;           /* of some of its calls */
+  uint32_t index, stage, calls;      /* node, layer; calls in all runs */
+  char *node, *op;                   /* "encoder.layer.3.attention.self"; "attention" */
+  double us, min_us;                 /* of one run: mean, least */
+  double flop, bytes;                /* of one run */
+  double weight_bytes, result_bytes; /* parts of bytes; both 0: not known */
+  double limit_us;                   /* what its instructions take at least, of one run */
+  bool limit_unknown;                /* of some of its calls */
 } bench_step;
 
 typedef struct bench_profile {
@@ -91,8 +94,9 @@ typedef struct bench_round {
   double *prefill_ms, *decode_ms;
   double energy_j; /* of the timed runs together; NaN: not told, or reads alone are between them */
   double offered_per_s, answered_per_s; /* requests of a server */
-  /* of a streaming model: [iters x (new_tokens - 1)] from token to token; [iters] of reading what a
-   * token reads, alone; else NULL */
+  /* of a streaming model, and of a generation that is profiled: [iters x (new_tokens - 1)] from
+   * token to token, 0 where there was none; of the former: [iters] of reading what a token reads,
+   * alone; else NULL */
   double *token_ms, *raw_ms;
 } bench_round;
 

@@ -1,7 +1,7 @@
 /* bench_costs.c - see bench_costs.h. */
 #include "bench/bench_costs.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,26 +10,25 @@ static bool is_profiled_here(const bench_row *row, const void *unused) {
   return !*row->text[ROW_WHERE] && row->number[ROW_STEPS] > 0;
 }
 
-/* Of each case the fastest run of the build that measured it last: what other work on the machine
- * took is in the others. */
-static void mark_kept(bench_rows *rows) {
-  for (uint32_t first = 0, end; first < rows->n; first = end) {
-    bench_row *all = &rows->row[first];
-    uint32_t n = 1;
-    while (first + n < rows->n && bench_row_same_case(all, &all[n])) ++n;
-    uint32_t best = n - 1;
-    for (uint32_t i = 0; i < n; ++i)
-      if (!strcmp(all[i].text[ROW_BUILD], all[n - 1].text[ROW_BUILD]) &&
-          all[i].number[ROW_MIN_MS] < all[best].number[ROW_MIN_MS])
-        best = i;
-    all[best].family = "kept";
-    end = first + n;
-  }
-}
+/* The runs of a case by the build that measured it last. */
+typedef struct same_case {
+  const bench_row *fastest;
+  char *ids; /* "[3,17]" */
+} same_case;
 
-static bool is_kept(const bench_row *row, const void *unused) {
-  (void)unused;
-  return row->family != NULL;
+/* Of rows of one case, oldest first; false: no memory. */
+static bool sum_case(const bench_row *rows, uint32_t n, same_case *out) {
+  const char *build = rows[n - 1].text[ROW_BUILD];
+  size_t at = 0;
+  *out = (same_case){.fastest = &rows[n - 1], .ids = malloc((size_t)n * 24 + 3)};
+  for (uint32_t i = 0; out->ids && i < n; ++i) {
+    if (strcmp(rows[i].text[ROW_BUILD], build) != 0) continue;
+    if (rows[i].number[ROW_MIN_MS] < out->fastest->number[ROW_MIN_MS]) out->fastest = &rows[i];
+    at +=
+        (size_t)sprintf(out->ids + at, "%c%lld", at ? ',' : '[', (long long)rows[i].number[ROW_ID]);
+  }
+  if (out->ids) strcpy(out->ids + at, "]");
+  return out->ids != NULL;
 }
 
 static bool same_group(const bench_cost_group *g, const bench_row *row) {
@@ -71,9 +70,13 @@ static bench_cost_run *add_run(bench_cost_group *g, const bench_row *row) {
 }
 
 static bool take_step(sqlite3_stmt *query, void *into) {
-  return bench_cost_add(into, (const char *)sqlite3_column_text(query, 0),
-                        sqlite3_column_double(query, 1), sqlite3_column_double(query, 2),
-                        sqlite3_column_double(query, 3));
+  bench_cost step = {.flop = sqlite3_column_double(query, 1),
+                     .bytes = sqlite3_column_double(query, 2),
+                     .weights = sqlite3_column_double(query, 3),
+                     .results = sqlite3_column_double(query, 4),
+                     .ms = sqlite3_column_double(query, 5)};
+  snprintf(step.op, sizeof step.op, "%s", (const char *)sqlite3_column_text(query, 0));
+  return bench_cost_add(into, &step);
 }
 
 static bool take_decode(sqlite3_stmt *query, void *into) {
@@ -81,21 +84,31 @@ static bool take_decode(sqlite3_stmt *query, void *into) {
   return true;
 }
 
-static int read_run(const bench_db *db, const bench_row *row, bench_cost_run *run) {
+/* Each step, and of generations a token, at their least in any of the runs `ids`: what other work on
+ * the machine takes is at another place in each. */
+static int read_run(const bench_db *db, const bench_row *row, const char *ids,
+                    bench_cost_run *run) {
   bench_binder b;
   int rc;
-  if (!bench_prepare(db, "SELECT op, flop, bytes, min_ms FROM step WHERE run = ?", &b, &rc))
+  if (!bench_prepare(db,
+                     "SELECT op, flop, bytes, weight_bytes, result_bytes, min(min_ms) FROM step "
+                     "WHERE run IN (SELECT value FROM json_each(?)) GROUP BY node, op, flop, bytes "
+                     "ORDER BY node",
+                     &b, &rc))
     return rc;
-  bench_bind_int(&b, (int64_t)row->number[ROW_ID]);
+  bench_bind_text(&b, ids);
   rc = bench_take_rows(&b, take_step, run);
   bench_cost_finish(run);
   if (rc != SQLITE_DONE || !run->decodes) return rc;
-  if (!bench_prepare(db, "SELECT min(ms) FROM sample WHERE run = ? AND what = 'decode'", &b, &rc))
+  if (!bench_prepare(db,
+                     "SELECT min(CASE what WHEN 'token' THEN ms ELSE ms / ? END) FROM sample "
+                     "WHERE run IN (SELECT value FROM json_each(?)) AND what IN ('decode', "
+                     "'token')",
+                     &b, &rc))
     return rc;
-  bench_bind_int(&b, (int64_t)row->number[ROW_ID]);
-  rc = bench_take_rows(&b, take_decode, &run->ms);
-  run->ms /= row->number[ROW_NEW_TOKENS] - 1;
-  return rc;
+  bench_bind_real(&b, row->number[ROW_NEW_TOKENS] - 1);
+  bench_bind_text(&b, ids);
+  return bench_take_rows(&b, take_decode, &run->ms);
 }
 
 /* NaN is none. */
@@ -103,21 +116,27 @@ static void raise(double *peak, double value) {
   if (value > *peak) *peak = value;
 }
 
+static int take_case(const bench_db *db, const same_case *c, bench_cost_groups *out) {
+  const bench_row *row = c->fastest;
+  bench_cost_group *g = group_of(out, row);
+  bench_cost_run *run = g ? add_run(g, row) : NULL;
+  if (!run) return SQLITE_NOMEM;
+  raise(&g->runs.peak_gflops, row->number[ROW_PEAK_GFLOPS]);
+  raise(&g->runs.peak_gbytes_per_s, row->number[ROW_PEAK_GBYTES]);
+  return read_run(db, row, c->ids, run);
+}
+
 bool bench_costs_read(const bench_db *db, bench_cost_groups *out, char *message, uint32_t size) {
   int rc = SQLITE_DONE;
   *out = (bench_cost_groups){0};
   if (!bench_rows_read(db, &out->rows, message, size)) return false;
   bench_rows_keep(&out->rows, is_profiled_here, NULL);
-  mark_kept(&out->rows);
-  bench_rows_keep(&out->rows, is_kept, NULL);
-  for (uint32_t i = 0; rc == SQLITE_DONE && i < out->rows.n; ++i) {
-    const bench_row *row = &out->rows.row[i];
-    bench_cost_group *g = group_of(out, row);
-    bench_cost_run *run = g ? add_run(g, row) : NULL;
-    rc = run ? read_run(db, row, run) : SQLITE_NOMEM;
-    if (!g) continue;
-    raise(&g->runs.peak_gflops, row->number[ROW_PEAK_GFLOPS]);
-    raise(&g->runs.peak_gbytes_per_s, row->number[ROW_PEAK_GBYTES]);
+  for (uint32_t first = 0, n; rc == SQLITE_DONE && first < out->rows.n; first += n) {
+    const bench_row *rows = &out->rows.row[first];
+    same_case c;
+    for (n = 1; first + n < out->rows.n && bench_row_same_case(rows, &rows[n]);) ++n;
+    rc = sum_case(rows, n, &c) ? take_case(db, &c, out) : SQLITE_NOMEM;
+    free(c.ids);
   }
   if (rc != SQLITE_DONE) bench_db_error(db, rc, message, size);
   return rc == SQLITE_DONE;

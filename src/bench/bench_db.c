@@ -59,13 +59,19 @@ static int64_t read_number(sqlite3 *db, const char *sql) {
   return number;
 }
 
-static bool has_machines(sqlite3 *db) {
-  return read_number(db, "SELECT count(*) FROM sqlite_master WHERE name = 'machine'") == 1;
-}
+/* What a version has that files which say so may lack, in the order in which it came. */
+static const struct part {
+  const char *count; /* 1: it is there */
+  const char *add;
+} parts[] = {{"SELECT count(*) FROM sqlite_master WHERE name = 'machine'", BENCH_SCHEMA_TABLES},
+             {"SELECT count(*) FROM pragma_table_info('run') WHERE name = 'scenario'",
+              BENCH_SCHEMA_SCENARIOS},
+             {"SELECT count(*) FROM pragma_table_info('step') WHERE name = 'result_bytes'",
+              BENCH_SCHEMA_STEPS}};
+enum { PARTS = sizeof parts / sizeof *parts };
 
-static bool has_scenarios(sqlite3 *db) {
-  return read_number(db, "SELECT count(*) FROM pragma_table_info('run') WHERE name = 'scenario'") ==
-         1;
+static bool has_part(sqlite3 *db, const struct part *part) {
+  return read_number(db, part->count) == 1;
 }
 
 /* Brings the tables to this version, in the transaction that is open.  false with a message, or
@@ -91,17 +97,16 @@ static bool migrate(const bench_db *db, int *rc, char *message, uint32_t size) {
   }
   for (int v = version; v >= 0 && v < BENCH_SCHEMA_VERSION && *rc == SQLITE_OK; ++v)
     *rc = sqlite3_exec(db->db, steps[v], NULL, NULL, NULL);
-  if (version >= 0 && *rc == SQLITE_OK && !has_machines(db->db))
-    *rc = sqlite3_exec(db->db, BENCH_SCHEMA_TABLES, NULL, NULL, NULL);
-  if (version >= 0 && *rc == SQLITE_OK && !has_scenarios(db->db))
-    *rc = sqlite3_exec(db->db, BENCH_SCHEMA_SCENARIOS, NULL, NULL, NULL);
+  for (int i = 0; version >= 0 && *rc == SQLITE_OK && i < PARTS; ++i)
+    if (!has_part(db->db, &parts[i])) *rc = sqlite3_exec(db->db, parts[i].add, NULL, NULL, NULL);
   return *rc == SQLITE_OK;
 }
 
 /* Reading changes nothing in a file that is as it should be, which may be read-only then. */
 static bool ready_to_read(sqlite3 *db) {
-  return read_number(db, "PRAGMA user_version") == BENCH_SCHEMA_VERSION && has_machines(db) &&
-         has_scenarios(db);
+  bool ready = read_number(db, "PRAGMA user_version") == BENCH_SCHEMA_VERSION;
+  for (int i = 0; ready && i < PARTS; ++i) ready = has_part(db, &parts[i]);
+  return ready;
 }
 
 /* Foreign keys stay off: migrating asks for it, and nothing is deleted here.  SQLite does not wait

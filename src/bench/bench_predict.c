@@ -12,27 +12,35 @@
 #define LEAST_MS 1e-3
 /* Of the ridge that holds slopes to zero, in weights of points. */
 #define RIDGE 0.5
-/* Width of what is nearly as large, in natural logarithms of flop and bytes, and the weight of
- * nothing beside it. */
-#define WIDTH   0.7
+/* What a step is like, in natural logarithms of flop and bytes, those of weights and of results;
+ * widths of what is nearly like it, the narrower ones weighing more, and the weight of nothing
+ * beside them. */
+enum { SIZES = 4, WIDTHS = 3 };
+static const struct { double width, weight; } nearness[WIDTHS] = {{1, 1}, {0.3, 4}, {0.1, 16}};
 #define NOTHING 0.3
-enum { COEFFICIENTS = 3, REWEIGHTINGS = 12 };
+/* Weights that are less than this part of all bytes are as good as none. */
+#define LEAST_WEIGHTS 0.01
+enum { COEFFICIENTS = 4, REWEIGHTINGS = 12 };
 
 /* ---- runs ---- */
 
-bool bench_cost_add(bench_cost_run *run, const char *op, double flop, double bytes, double ms) {
+static bool same_cost(const bench_cost *a, const bench_cost *b) {
+  return !strcmp(a->op, b->op) && a->flop == b->flop && a->bytes == b->bytes &&
+         a->weights == b->weights && a->results == b->results;
+}
+
+bool bench_cost_add(bench_cost_run *run, const bench_cost *step) {
   uint32_t at = 0;
-  while (at < run->n && (strcmp(run->cost[at].op, op) != 0 || run->cost[at].flop != flop ||
-                         run->cost[at].bytes != bytes))
-    ++at;
+  while (at < run->n && !same_cost(&run->cost[at], step)) ++at;
   if (at == run->n) {
     bench_cost *grown = realloc(run->cost, (run->n + (size_t)1) * sizeof *grown);
     if (!grown) return false;
     run->cost = grown;
-    run->cost[run->n] = (bench_cost){.flop = flop, .bytes = bytes};
-    snprintf(run->cost[run->n++].op, sizeof run->cost->op, "%s", op);
+    run->cost[run->n] = *step;
+    run->cost[run->n].ms = 0;
+    run->cost[run->n++].steps = 0;
   }
-  run->cost[at].ms += ms;
+  run->cost[at].ms += step->ms;
   run->cost[at].steps++;
   return true;
 }
@@ -62,7 +70,7 @@ static double measured_steps(const bench_cost_run *run) {
 
 typedef struct point {
   uint32_t op;
-  double flop, bytes;        /* logarithms */
+  double size[SIZES];        /* logarithms */
   double x[COEFFICIENTS], y; /* y: log(time / roofline) */
   double weight, trust;      /* given; of the last reweighting */
   double residual;
@@ -88,14 +96,18 @@ static double roofline_ms(const bench_law *law, double flop, double bytes) {
   return fmax(LEAST_MS, fmax(compute, move));
 }
 
-/* A constant, the size and the intensity: the latter two are 0 where steps of a millisecond and ten
- * operations a byte are. */
-static void describe(const bench_law *law, double flop, double bytes, point *p) {
-  p->flop = log(flop + 1);
-  p->bytes = log(bytes + 1);
+/* A constant, the size, the intensity, and how much of the bytes are weights: they are 0 where
+ * steps of a millisecond, ten operations a byte and a third of weights are. */
+static void describe(const bench_law *law, const bench_cost *c, point *p) {
+  const double weights = log(fmax(c->weights, LEAST_WEIGHTS * c->bytes) + 1);
+  p->size[0] = log(c->flop + 1);
+  p->size[1] = log(c->bytes + 1);
+  p->size[2] = weights;
+  p->size[3] = log(c->results + 1);
   p->x[0] = 1;
-  p->x[1] = log(roofline_ms(law, flop, bytes));
-  p->x[2] = p->flop - p->bytes - 2.3;
+  p->x[1] = log(roofline_ms(law, c->flop, c->bytes));
+  p->x[2] = p->size[0] - p->size[1] - 2.3;
+  p->x[3] = weights - p->size[1] + 1.1;
 }
 
 static uint32_t find_op(const bench_law *law, const char *op) {
@@ -135,7 +147,7 @@ static bool take_points(bench_law *law, const bench_cost_runs *runs, uint32_t bu
       const bench_cost *c = &run->cost[i];
       if (!(c->ms > 0)) continue;
       point *p = &law->point[law->n++];
-      describe(law, c->flop, c->bytes, p);
+      describe(law, c, p);
       p->op = find_op(law, c->op);
       if (p->op == law->n_op) memcpy(law->op[law->n_op++].op, c->op, sizeof c->op);
       const double roofline = roofline_ms(law, c->flop, c->bytes);
@@ -259,6 +271,18 @@ void bench_law_free(bench_law *law) {
 
 /* ---- predictions ---- */
 
+/* How much the one tells of the other. */
+static double near(const point *p, const point *q) {
+  double distance = 0, sum = 0;
+  for (int k = 0; k < SIZES; ++k) {
+    const double d = q->size[k] - p->size[k];
+    distance += d * d;
+  }
+  for (int k = 0; k < WIDTHS; ++k)
+    sum += nearness[k].weight * exp(-0.5 * distance / (nearness[k].width * nearness[k].width));
+  return sum;
+}
+
 double bench_law_step(const bench_law *law, const bench_cost *step, bool *seen) {
   const double roofline = roofline_ms(law, step->flop, step->bytes);
   const uint32_t op = find_op(law, step->op);
@@ -266,12 +290,11 @@ double bench_law_step(const bench_law *law, const bench_cost *step, bool *seen) 
   point p;
   *seen = op < law->n_op;
   if (!*seen) return roofline;
-  describe(law, step->flop, step->bytes, &p);
+  describe(law, step, &p);
   for (uint32_t i = 0; i < law->n; ++i) {
     const point *q = &law->point[i];
     if (q->op != op) continue;
-    const double f = (q->flop - p.flop) / WIDTH, b = (q->bytes - p.bytes) / WIDTH,
-                 w = q->trust * exp(-0.5 * (f * f + b * b));
+    const double w = near(&p, q);
     weights += w;
     sum += w * q->residual;
   }
@@ -312,40 +335,77 @@ static double quantile(const double *values, uint32_t n, double share) {
   return n ? values[(uint32_t)(share * (n - 1) + 0.5)] : (double)NAN;
 }
 
+/* Measured by predicted of the runs that decode, or do not, but of model `but`; answers how
+ * many. */
+static uint32_t ratios_of(const bench_cost_runs *runs, const bench_left_out *out, bool decodes,
+                          uint32_t but, double *ratio) {
+  uint32_t n = 0;
+  for (uint32_t r = 0; r < runs->n; ++r) {
+    const bench_cost_run *run = &runs->run[r];
+    if (run->decodes == decodes && run->model != but && out->ms[r] > 0)
+      ratio[n++] = run->ms / out->ms[r];
+  }
+  return n;
+}
+
+/* How often intervals hold what they were not made of. */
+static double covered(const bench_cost_runs *runs, const bench_left_out *out, double *scratch) {
+  uint32_t n = 0, within = 0;
+  for (uint32_t r = 0; r < runs->n; ++r) {
+    const bench_cost_run *run = &runs->run[r];
+    const uint32_t others = ratios_of(runs, out, run->decodes, run->model, scratch);
+    const bench_bar bar = bench_bar_of(scratch, others);
+    if (!(out->ms[r] > 0) || !bar.n) continue;
+    ++n;
+    within += fabs(log(run->ms / out->ms[r])) <= log(bar.factor);
+  }
+  return n ? (double)within / n : (double)NAN;
+}
+
 static void sum_up(const bench_cost_runs *runs, double *scratch, bench_left_out *out) {
   uint32_t n = 0;
-  for (int decodes = 0; decodes < 2; ++decodes) {
-    n = 0;
-    for (uint32_t r = 0; r < runs->n; ++r)
-      if (runs->run[r].decodes == decodes && out->ms[r] > 0)
-        scratch[n++] = runs->run[r].ms / out->ms[r];
-    out->bar[decodes] = bench_bar_of(scratch, n);
-  }
-  n = 0;
+  for (int decodes = 0; decodes < 2; ++decodes)
+    out->bar[decodes] = bench_bar_of(scratch, ratios_of(runs, out, decodes, UINT32_MAX, scratch));
+  out->covered = covered(runs, out, scratch);
   for (uint32_t r = 0; r < runs->n; ++r)
     if (out->ms[r] > 0) scratch[n++] = fabs(out->ms[r] / runs->run[r].ms - 1);
   out->median = bench_median(scratch, n); /* sorts */
   out->p90 = quantile(scratch, n, 0.9);
 }
 
+/* A run's steps and all of it; false: no memory. */
+static bool predict_left_out(const bench_law *law, const bench_cost_run *run, double **step_ms,
+                             double *ms) {
+  bool seen;
+  *step_ms = malloc((run->n + (size_t)1) * sizeof **step_ms);
+  for (uint32_t i = 0; *step_ms && i < run->n; ++i)
+    (*step_ms)[i] = bench_law_step(law, &run->cost[i], &seen);
+  *ms = bench_law_run(law, run, NULL);
+  return *step_ms != NULL;
+}
+
 bool bench_leave_one_out(const bench_cost_runs *runs, bench_left_out *out) {
   double *scratch = malloc((runs->n + (size_t)1) * sizeof *scratch);
   *out = (bench_left_out){.n = runs->n};
   out->ms = malloc((runs->n + (size_t)1) * sizeof *out->ms);
-  for (uint32_t r = 0; out->ms && r < runs->n; ++r) out->ms[r] = (double)NAN;
-  for (uint32_t m = 0; scratch && out->ms && m < runs->models; ++m) {
+  out->step_ms = calloc(runs->n + (size_t)1, sizeof *out->step_ms);
+  bool whole = scratch && out->ms && out->step_ms;
+  for (uint32_t r = 0; whole && r < runs->n; ++r) out->ms[r] = (double)NAN;
+  for (uint32_t m = 0; whole && m < runs->models; ++m) {
     bench_law *law = bench_law_new(runs, m);
-    for (uint32_t r = 0; law && r < runs->n; ++r)
-      if (runs->run[r].model == m) out->ms[r] = bench_law_run(law, &runs->run[r], NULL);
+    for (uint32_t r = 0; whole && law && r < runs->n; ++r)
+      if (runs->run[r].model == m)
+        whole = predict_left_out(law, &runs->run[r], &out->step_ms[r], &out->ms[r]);
     bench_law_free(law);
   }
-  const bool whole = scratch && out->ms;
   if (whole) sum_up(runs, scratch, out);
   free(scratch);
   return whole;
 }
 
 void bench_left_out_free(bench_left_out *result) {
+  for (uint32_t r = 0; result->step_ms && r < result->n; ++r) free(result->step_ms[r]);
+  free(result->step_ms);
   free(result->ms);
   *result = (bench_left_out){0};
 }

@@ -2,9 +2,10 @@
  * there, and how far from the truth such a prediction is.  Pure arithmetic: no database, no
  * library.
  *
- * The time of an op is that of a roofline times an efficiency that depends on the op, its size and
- * its arithmetic intensity: robust least squares of log(time / roofline), then a correction by the
- * residuals of steps that are nearly as large.  Ops that were never measured have the roofline at
+ * The time of an op is that of a roofline times an efficiency that depends on the op, its size, its
+ * arithmetic intensity and its share of weights: robust least squares of log(time / roofline), then
+ * a correction by the residuals of steps that are nearly alike in flop, bytes, weights and results,
+ * which together tell shapes, and so kernels, apart.  Ops that were never measured have the roofline at
  * BENCH_PRIOR_FLOP and BENCH_PRIOR_BYTES of the peaks. */
 #ifndef ACCEL_BENCH_PREDICT_H
 #define ACCEL_BENCH_PREDICT_H
@@ -21,9 +22,10 @@
 /* Steps of a run that cost the same. */
 typedef struct bench_cost {
   char op[24];
-  double flop, bytes; /* of one of them */
-  double ms;          /* of one of them, as measured; 0: not yet run */
-  uint32_t steps;     /* how many */
+  double flop, bytes;      /* of one of them */
+  double weights, results; /* parts of bytes; both 0: not known */
+  double ms;               /* of one of them, as measured; 0: not yet run */
+  uint32_t steps;          /* how many */
 } bench_cost;
 
 /* A run, measured or planned. */
@@ -34,8 +36,9 @@ typedef struct bench_cost_run {
   uint32_t n;
   bench_cost *cost; /* [n] */
 } bench_cost_run;
-/* Adds a step to a run, to those that cost the same; false: no memory.  Times add up. */
-bool bench_cost_add(bench_cost_run *run, const char *op, double flop, double bytes, double ms);
+/* Adds a step to a run, to those that cost the same; false: no memory.  Times add up; `steps` is
+ * not looked at. */
+bool bench_cost_add(bench_cost_run *run, const bench_cost *step);
 /* Behind the last addition: ms of one of the steps in place of their sum. */
 void bench_cost_finish(bench_cost_run *run);
 void bench_cost_run_free(bench_cost_run *run);
@@ -72,8 +75,12 @@ bench_bar bench_bar_of(const double *ratio, uint32_t n);
 typedef struct bench_left_out {
   uint32_t n;
   double *ms;         /* [n] predicted; NaN: there is no other model */
+  double **step_ms;   /* [n][run.n] predicted of each step; NULL: there is no other model */
   double median, p90; /* of |predicted / measured - 1| */
   bench_bar bar[2];   /* of whole runs; of steps of generations */
+  /* Share of the runs that lie within the interval that the errors of all other models' runs give;
+   * NaN: there are none */
+  double covered;
 } bench_left_out;
 /* false: no memory. */
 bool bench_leave_one_out(const bench_cost_runs *runs, bench_left_out *out);

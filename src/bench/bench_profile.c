@@ -47,6 +47,8 @@ void bench_collect(void *user, const accel_profile_step *told) {
   step->us += us;
   step->flop += told->flop;
   step->bytes += told->bytes;
+  step->weight_bytes += told->weight_bytes;
+  step->result_bytes += told->result_bytes;
   step->limit_us += told->limit_us;
   if (told->limit_us <= 0) step->limit_unknown = true;
   if (us < step->min_us) step->min_us = us;
@@ -65,6 +67,8 @@ void bench_collect_finish(bench_collector *c, uint32_t runs, double wall_us) {
     p->step[i].us /= runs;
     p->step[i].flop /= runs;
     p->step[i].bytes /= runs;
+    p->step[i].weight_bytes /= runs;
+    p->step[i].result_bytes /= runs;
     p->step[i].limit_us /= runs;
   }
   if (p->n) qsort(p->step, p->n, sizeof *p->step, by_index);

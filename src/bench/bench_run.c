@@ -153,7 +153,9 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
   if (params->load > 0 && status == ACCEL_OK)
     status = serve(params, w, params->load * (params->warmup - 1) / sum, round);
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK && !(params->load > 0); ++i)
-    status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i], NULL);
+    status =
+        timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i],
+                  round->token_ms ? round->token_ms + (size_t)i * (params->new_tokens - 1) : NULL);
   round->energy_j = bench_energy_end(&energy, BENCH_POWERCAP);
   return status;
 }
@@ -163,7 +165,8 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
 static accel_status profile_endpoint(const bench_params *params, work *w, bench_profile *out) {
   bench_collector collector = {.profile = out};
   double wall = 0.0, ms = 0.0, prefill_ms = 0.0, decode_ms = 0.0;
-  const uint32_t steps = w->new_tokens > 1 ? w->new_tokens - 1 : 1;
+  const uint32_t steps = w->new_tokens > 1 ? w->new_tokens - 1 : 1,
+                 runs = params->brief_profile ? params->brief_profile : params->iters;
   out->decoding = w->new_tokens > 1;
   w->collector = &collector;
   accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
@@ -171,13 +174,13 @@ static accel_status profile_endpoint(const bench_params *params, work *w, bench_
   if (out->decoding && status == ACCEL_OK)
     status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
   collector.paused = false;
-  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
+  for (uint32_t i = 0; i < runs && status == ACCEL_OK; ++i) {
     status = timed_run(w, &ms, &prefill_ms, &decode_ms, NULL);
     wall += 1e3 * (out->decoding ? decode_ms : ms);
   }
   w->collector = NULL;
   accel_set_profile(w->endpoint, NULL, NULL);
-  bench_collect_finish(&collector, params->iters * steps, wall);
+  bench_collect_finish(&collector, runs * steps, wall);
   return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
 }
 
@@ -367,6 +370,12 @@ static void note_machine(accel *ctx, bench_result *out) {
   accel_devices_free(&devices);
 }
 
+/* Streams are measured by their tokens; beside the steps of a profile a token is a run. */
+static bool keeps_tokens(const bench_params *params) {
+  return params->streams ||
+         (params->profile && params->new_tokens > 1 && !params->transcribes && !(params->load > 0));
+}
+
 accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user,
                        bench_result *out) {
   *out = (bench_result){.rounds = params->rounds,
@@ -375,7 +384,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
                         .transcribes = params->transcribes,
                         .streams = params->streams,
                         .memory_limit = params->memory_limit};
-  const size_t tokens = params->streams ? (size_t)params->iters * (params->new_tokens - 1) : 0;
+  const size_t tokens = keeps_tokens(params) ? (size_t)params->iters * (params->new_tokens - 1) : 0;
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = params->loads_first ? load_once(ctx, params) : ACCEL_OK;
@@ -385,13 +394,14 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
     out->round[k].prefill_ms = out->round[k].latency_ms + params->iters;
     out->round[k].decode_ms = out->round[k].prefill_ms + params->iters;
     if (params->streams) out->round[k].raw_ms = out->round[k].decode_ms + params->iters;
-    if (params->streams) out->round[k].token_ms = out->round[k].raw_ms + params->iters;
+    if (tokens) out->round[k].token_ms = out->round[k].latency_ms + 4 * (size_t)params->iters;
     status = one_round(ctx, params, k ? NULL : placed, user, out, &out->round[k]);
   }
   if (status == ACCEL_OK) status = summarise(out);
   if (status == ACCEL_OK) sum_rounds(params, out);
   if (status == ACCEL_OK) note_machine(ctx, out);
-  if (status == ACCEL_OK && out->profile.n && strcmp(out->implementation_type, "CPU") == 0) {
+  if (status == ACCEL_OK && out->profile.n && !params->brief_profile &&
+      strcmp(out->implementation_type, "CPU") == 0) {
     out->profile.peak_gflops = bench_peak_gflops(out->threads);
     out->profile.peak_gbytes_per_s = bench_peak_gbytes_per_s(out->threads);
   }

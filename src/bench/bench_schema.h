@@ -240,7 +240,10 @@
   "ALTER TABLE run ADD COLUMN energy_j REAL;" /* of one run, all of the processor; NULL: not told */ \
   "ALTER TABLE run ADD COLUMN cell TEXT;" /* of a suite: what was asked for; NULL: none */ \
   "CREATE INDEX run_by_cell ON run (cell);"
-#define BENCH_SCHEMA BENCH_SCHEMA_1 BENCH_SCHEMA_TO_2 BENCH_SCHEMA_TO_3 BENCH_SCHEMA_TABLES BENCH_SCHEMA_SCENARIOS
+/* Of what a step's bytes are; a file that lacks it gets it (step has no column result_bytes). */
+#define BENCH_SCHEMA_STEPS \
+  "ALTER TABLE step ADD COLUMN weight_bytes REAL;" /* NULL: not known */ \
+  "ALTER TABLE step ADD COLUMN result_bytes REAL;"
 /* clang-format on */
 
 #endif

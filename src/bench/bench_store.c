@@ -115,8 +115,9 @@ static int insert_run(const bench_db *db, const bench_result *r) {
 static int insert_steps(const bench_db *db, const bench_result *r, int64_t id) {
   bench_binder b;
   int rc;
-  if (!bench_prepare(db, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0))", &b,
-                     &rc))
+  if (!bench_prepare(db,
+                     "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), ?, ?)",
+                     &b, &rc))
     return rc;
   rc = SQLITE_DONE;
   for (uint32_t i = 0; i < r->profile.n && rc == SQLITE_DONE; ++i) {
@@ -128,6 +129,9 @@ static int insert_steps(const bench_db *db, const bench_result *r, int64_t id) {
     bench_bind_int(&b, s->calls), bench_bind_real(&b, 1e-3 * s->us),
         bench_bind_real(&b, 1e-3 * s->min_us), bench_bind_real(&b, s->flop);
     bench_bind_real(&b, s->bytes), bench_bind_real(&b, 1e-3 * bench_limit_us(&r->profile, s));
+    const bool parts = s->weight_bytes > 0 || s->result_bytes > 0;
+    bench_bind_real(&b, parts ? s->weight_bytes : (double)NAN);
+    bench_bind_real(&b, parts ? s->result_bytes : (double)NAN);
     rc = sqlite3_step(b.query);
   }
   sqlite3_finalize(b.query);
@@ -165,9 +169,9 @@ static int insert_round(bench_binder *b, const bench_result *r, int64_t id, uint
   }
   for (uint32_t i = 0; r->streams && i < r->iters && rc == SQLITE_DONE; ++i)
     rc = insert_sample(b, id, "raw", k, i, round->raw_ms[i]);
-  const uint32_t tokens = r->streams ? r->iters * (r->new_tokens - 1) : 0;
+  const uint32_t tokens = round->token_ms ? r->iters * (r->new_tokens - 1) : 0;
   for (uint32_t i = 0; i < tokens && rc == SQLITE_DONE; ++i)
-    rc = insert_sample(b, id, "token", k, i, round->token_ms[i]);
+    if (round->token_ms[i] > 0) rc = insert_sample(b, id, "token", k, i, round->token_ms[i]);
   return rc;
 }
 

@@ -11,11 +11,14 @@
 
 static void take_step(void *user, const accel_profile_step *step) {
   bench_cost_run *run = user;
-  char op[24];
-  snprintf(op, sizeof op, "%s", step->op);
-  for (char *c = op; *c; ++c)
+  bench_cost cost = {.flop = step->flop,
+                     .bytes = step->bytes,
+                     .weights = step->weight_bytes,
+                     .results = step->result_bytes};
+  snprintf(cost.op, sizeof cost.op, "%s", step->op);
+  for (char *c = cost.op; *c; ++c)
     if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-  if (run->n != UINT32_MAX && !bench_cost_add(run, op, step->flop, step->bytes, 0)) {
+  if (run->n != UINT32_MAX && !bench_cost_add(run, &cost)) {
     bench_cost_run_free(run);
     run->n = UINT32_MAX;
   }

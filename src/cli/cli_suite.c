@@ -32,6 +32,16 @@ static int store(cli_run *run, const char *path, const bench_result *result) {
              : cli_error(run, ACCEL_ERROR_IO, "%s", message);
 }
 
+enum { PROFILED_RUNS = 3 };
+
+/* Steps of what these measure help `accel predict`: their runs wait for nothing but the device. */
+static bool is_profiled(const suite_cell *c) {
+  static const char *const names[] = {"single-stream", "offline", "batch-sweep", "length-sweep"};
+  bool found = false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) found |= !strcmp(c->scenario, names[i]);
+  return found && strcmp(c->task, "transcribe") != 0;
+}
+
 /* In a child: the exit code of the cell. */
 static int run_cell(suite *s, const suite_cell *c) {
   cli_run *run = s->run;
@@ -54,6 +64,8 @@ static int run_cell(suite *s, const suite_cell *c) {
                                .iters = c->iters,
                                .warmup = c->warmup,
                                .rounds = c->rounds,
+                               .profile = is_profiled(c),
+                               .brief_profile = PROFILED_RUNS,
                                .new_tokens = c->new_tokens,
                                .transcribes = !strcmp(c->task, "transcribe"),
                                .scenario = c->scenario,

@@ -176,6 +176,28 @@ static int predict_model(predicting *w) {
 
 /* ---- how good predictions are ---- */
 
+/* What a run's ops took and were predicted to take. */
+static void ops_json(cli_json *json, const bench_cost_run *run, const double *step_ms) {
+  cli_json_open(json, "ops", '[');
+  for (uint32_t i = 0; step_ms && i < run->n; ++i) {
+    double measured = 0, predicted = 0;
+    bool told = false;
+    for (uint32_t k = 0; k < run->n; ++k) {
+      if (strcmp(run->cost[k].op, run->cost[i].op) != 0) continue;
+      told |= k < i;
+      measured += run->cost[k].steps * run->cost[k].ms;
+      predicted += run->cost[k].steps * step_ms[k];
+    }
+    if (told) continue;
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "op", run->cost[i].op);
+    cli_json_double(json, "measured_ms", measured);
+    cli_json_double(json, "predicted_ms", predicted);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 static void errors_json(cli_json *json, const bench_cost_group *g, const bench_left_out *left) {
   cli_json_open(json, NULL, '{');
   cli_json_text(json, "device", g->device);
@@ -184,15 +206,18 @@ static void errors_json(cli_json *json, const bench_cost_group *g, const bench_l
   cli_json_int(json, "models", g->runs.models);
   cli_json_double(json, "median_error", left->median);
   cli_json_double(json, "p90_error", left->p90);
+  cli_json_double(json, "covered", left->covered);
   cli_json_open(json, "runs", '[');
   for (uint32_t i = 0; i < g->runs.n; ++i) {
+    const bench_row *row = g->row[i];
     cli_json_open(json, NULL, '{');
-    cli_json_text(json, "model", g->row[i]->text[ROW_MODEL]);
-    cli_json_text(json, "task", g->row[i]->text[ROW_TASK]);
-    cli_json_int(json, "batch", (int64_t)g->row[i]->number[ROW_BATCH]);
-    cli_json_text(json, "lengths", g->row[i]->text[ROW_LENGTHS]);
+    cli_json_text(json, "model", row->text[ROW_MODEL]);
+    cli_json_text(json, "task", row->text[ROW_TASK]);
+    cli_json_int(json, "batch", (int64_t)row->number[ROW_BATCH]);
+    cli_json_text(json, "lengths", row->text[ROW_LENGTHS]);
     cli_json_double(json, "measured_ms", g->runs.run[i].ms);
     cli_json_double(json, "predicted_ms", left->ms[i]);
+    ops_json(json, &g->runs.run[i], left->step_ms[i]);
     cli_json_close(json, '}');
   }
   cli_json_close(json, ']');

@@ -382,6 +382,10 @@ bool accel__profile_report(const accel_plugin_program *p, const accel_plugin_ste
                               .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
   if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us)
     out->limit_us = step->limit_us;
+  if (step->size >= offsetof(accel_plugin_step, result_bytes) + sizeof step->result_bytes) {
+    out->weight_bytes = step->weight_bytes;
+    out->result_bytes = step->result_bytes;
+  }
   return true;
 }
 

@@ -59,11 +59,17 @@ class Suite(Case):
                 self.assertTrue(0 < items < 3 * offered, (items, offered))
             elif scenario == "offline":
                 self.assertEqual(batch, 4)
+        # three more runs with their steps, which are no samples, where nothing waits for other requests or a load
+        profiled = dict(self.query("SELECT scenario, count(DISTINCT r.id) || ' of ' || max(calls) FROM run r JOIN step s ON s.run = r.id WHERE precision = 'fp32' AND task = 'encode' GROUP BY 1"))
+        self.assertEqual(profiled, {"single-stream": "1 of 3", "offline": "1 of 3", "batch-sweep": "2 of 3", "length-sweep": "2 of 3"})
+        (group,) = [g for g in json.loads(run("predict", "--json", "--db", self.db).stdout)["groups"] if g["precision"] == "fp32"]
+        self.assertEqual((group["models"], len(group["runs"])), (2, 12))
         page = run("report", "starts", "--db", self.db, "--format", "md").stdout
         self.assertEqual(sorted(float(x) for x in re.findall(r"pipelines/base \| cpu, fp32 \| (?:cold|warm)-start \| ([0-9.]+) \|", page)),
                          sorted(shown(x[0]) for x in self.query("SELECT load_ms FROM run WHERE scenario LIKE '%-start' AND precision = 'fp32' AND task = 'encode'")))
         kinds = dict(self.query("SELECT r.task || s.what, count(*) FROM run r JOIN sample s ON s.run = r.id WHERE scenario = 'single-stream' AND precision = 'fp32' GROUP BY 1"))
-        self.assertEqual(kinds, {"encodelatency": 6, "encodeload": 2, "encodefirst": 2, "generatelatency": 6, "generateload": 2, "generatefirst": 2, "generateprefill": 6, "generatedecode": 6})
+        self.assertEqual(kinds, {"encodelatency": 6, "encodeload": 2, "encodefirst": 2, "generatelatency": 6, "generateload": 2, "generatefirst": 2, "generateprefill": 6, "generatedecode": 6,
+                                 "generatetoken": 12})
 
     def test_resumes(self):
         """Killed at any time, what was stored stays; the next call runs the rest, and one after that nothing."""

@@ -33,7 +33,9 @@ static double truth(const char *op, double flop, double bytes) {
 }
 
 static void add(bench_cost_run *run, const char *op, double flop, double bytes, double times) {
-  assert_true(bench_cost_add(run, op, flop, bytes, times * truth(op, flop, bytes)));
+  bench_cost step = {.flop = flop, .bytes = bytes, .ms = times * truth(op, flop, bytes)};
+  strcpy(step.op, op);
+  assert_true(bench_cost_add(run, &step));
 }
 
 /* Encoders of several widths and lengths: two linears and a norm a layer.  A share `wild` of the
@@ -138,6 +140,38 @@ static void outliers(void **state) {
   }
 }
 
+/* Convolutions of the same flop and bytes, of which those with many weights take another kernel that
+ * is twice as fast: what was never seen is told by what is like it. */
+static void kernels_by_shape(void **state) {
+  (void)state;
+  bench_cost_runs runs = {.n = 10, .models = 10, .peak_gflops = 200, .peak_gbytes_per_s = 40};
+  runs.run = calloc(runs.n, sizeof *runs.run);
+  assert_non_null(runs.run);
+  for (uint32_t m = 0; m < runs.n; ++m) {
+    runs.run[m].model = m;
+    for (uint32_t many = 0; many < 2; ++many) {
+      const double flop = 1e8 * pow(1.5, m), bytes = 1e6 * pow(1.5, m);
+      const bench_cost step = {.op = "conv",
+                               .flop = flop,
+                               .bytes = bytes,
+                               .weights = (many ? 0.7 : 0.2) * bytes,
+                               .results = (many ? 0.1 : 0.4) * bytes,
+                               .ms = roofline(flop, bytes) / (many ? 2 : 1)};
+      assert_true(bench_cost_add(&runs.run[m], &step));
+    }
+    bench_cost_finish(&runs.run[m]);
+    assert_int_equal(runs.run[m].n, 2);
+    runs.run[m].ms = runs.run[m].cost[0].ms + runs.run[m].cost[1].ms;
+  }
+  bench_left_out left;
+  assert_true(bench_leave_one_out(&runs, &left));
+  for (uint32_t m = 1; m + 1 < runs.n; ++m)
+    for (uint32_t i = 0; i < 2; ++i) near(left.step_ms[m][i], runs.run[m].cost[i].ms, 0.1);
+  assert_true(left.covered >= 0.8);
+  bench_left_out_free(&left);
+  bench_cost_runs_free(&runs);
+}
+
 static void bars(void **state) {
   double ratio[20];
   (void)state;
@@ -154,12 +188,15 @@ static void bars(void **state) {
 static void same_steps(void **state) {
   bench_cost_run run = {0};
   (void)state;
-  assert_true(bench_cost_add(&run, "linear", 10, 20, 1));
-  assert_true(bench_cost_add(&run, "linear", 10, 21, 5));
-  assert_true(bench_cost_add(&run, "norm", 10, 20, 7));
-  assert_true(bench_cost_add(&run, "linear", 10, 20, 3));
+  const bench_cost steps[] = {{.op = "linear", .flop = 10, .bytes = 20, .ms = 1},
+                              {.op = "linear", .flop = 10, .bytes = 21, .ms = 5},
+                              {.op = "norm", .flop = 10, .bytes = 20, .ms = 7},
+                              {.op = "linear", .flop = 10, .bytes = 20, .weights = 5, .ms = 9},
+                              {.op = "linear", .flop = 10, .bytes = 20, .ms = 3}};
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; ++i)
+    assert_true(bench_cost_add(&run, &steps[i]));
   bench_cost_finish(&run);
-  assert_int_equal(run.n, 3);
+  assert_int_equal(run.n, 4);
   assert_int_equal(run.cost[0].steps, 2);
   near(run.cost[0].ms, 2, 1e-12);
   bench_cost_run_free(&run);
@@ -168,8 +205,13 @@ static void same_steps(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(known_law), cmocka_unit_test(unseen_ops), cmocka_unit_test(left_out),
-      cmocka_unit_test(outliers),  cmocka_unit_test(bars),       cmocka_unit_test(same_steps),
+      cmocka_unit_test(known_law),
+      cmocka_unit_test(unseen_ops),
+      cmocka_unit_test(left_out),
+      cmocka_unit_test(outliers),
+      cmocka_unit_test(bars),
+      cmocka_unit_test(same_steps),
+      cmocka_unit_test(kernels_by_shape),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

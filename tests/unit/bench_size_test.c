@@ -56,7 +56,7 @@ static void fill(bench_db *db) {
       "i || '', machine_ref, device_ref, build_ref, scenario, p99_ms, p99_bound_ms, offered_per_s, "
       "energy_j, cell FROM s, one;" SERIES("1000")
       "INSERT INTO sample SELECT r.id, 'latency', 0, 1 + i, 1.5 FROM run r, s;" SERIES("100")
-      "INSERT INTO step SELECT r.id, i, 'n', 'linear', 0, 1, 2.0, 2.0, 1.0, 1.0, 1.0 FROM run r, s "
+      "INSERT INTO step SELECT r.id, i, 'n', 'linear', 0, 1, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.5 FROM run r, s "
       "WHERE r.id > 1;" SERIES("2500")
       "INSERT INTO verify SELECT NULL, i || '/' || p.value || '/' || b.id, '2026-01-01T00:00:00Z', "
       "NULL, b.id, 1, 'm' || (i % 200), 'bert', 'h', 'BertModel', 'g' || i, 'g' || i, p.value, 'pass', "

@@ -171,7 +171,8 @@ accel_token_ids = _struct(
 
 accel_profile_step = _struct(
     "accel_profile_step", ("size", u32), ("index", u32), ("node", text), ("op", text), ("entry", text), ("stage", u32), ("node_count", u32),
-    ("begin_us", f64), ("end_us", f64), ("flop", f64), ("bytes", f64), ("device_clock", i32), ("reserved", i32), ("limit_us", f64))
+    ("begin_us", f64), ("end_us", f64), ("flop", f64), ("bytes", f64), ("device_clock", i32), ("reserved", i32), ("limit_us", f64),
+    ("weight_bytes", f64), ("result_bytes", f64))
 ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
 accel_plan_params = _struct(
