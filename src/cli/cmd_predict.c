@@ -180,19 +180,19 @@ static int predict_model(predicting *w) {
 static void ops_json(cli_json *json, const bench_cost_run *run, const double *step_ms) {
   cli_json_open(json, "ops", '[');
   for (uint32_t i = 0; step_ms && i < run->n; ++i) {
-    double measured = 0, predicted = 0;
+    double measured = 0, expected = 0;
     bool told = false;
     for (uint32_t k = 0; k < run->n; ++k) {
       if (strcmp(run->cost[k].op, run->cost[i].op) != 0) continue;
       told |= k < i;
       measured += run->cost[k].steps * run->cost[k].ms;
-      predicted += run->cost[k].steps * step_ms[k];
+      expected += run->cost[k].steps * step_ms[k];
     }
     if (told) continue;
     cli_json_open(json, NULL, '{');
     cli_json_text(json, "op", run->cost[i].op);
     cli_json_double(json, "measured_ms", measured);
-    cli_json_double(json, "predicted_ms", predicted);
+    cli_json_double(json, "predicted_ms", expected);
     cli_json_close(json, '}');
   }
   cli_json_close(json, ']');
