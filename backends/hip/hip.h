@@ -80,6 +80,7 @@ typedef struct hip_runtime {
   int (*stream_new)(void **stream, unsigned flags);
   int (*stream_free)(void *stream);
   int (*stream_wait)(void *stream);
+  int (*stream_after)(void *stream, void *event, unsigned flags); /* waits there for an event */
   int (*event_new)(void **event, unsigned flags);
   int (*event_free)(void *event);
   int (*event_record)(void *event, void *stream);

@@ -1,0 +1,121 @@
+"""Weights that lie in host memory and are copied to a GPU in each run: the numbers are those of the model in device memory, bit by bit; what is copied is what was planned; a copy that
+no event orders is found by the emulator; memory that cannot be pinned and copies that fail are said.
+
+ACCEL_STREAM_WEIGHTS plays a device whose memory has so many bytes more than the least.  OpenCL is a CPU's here, whose own kernels compute in host memory: ACCEL_GPU_VARIANTS=card
+takes a card's.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree."""
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from sanitized import run_under_sanitizer
+from test_cli import BUILD, FIXTURES, Case, model, run
+
+LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
+if __name__ == "__main__":
+    run_under_sanitizer(LIBRARY)
+CARD = {"hip-emulated": {}, "vulkan": {}, "opencl": {"ACCEL_GPU_VARIANTS": "card"}}
+# an encoder, a decoder with sessions, an encoder-decoder with cross attention
+RUNS = {"bert": ("verify", "golden.BertModel.right.safetensors"), "llama": ("verify", None), "t5": ("verify", None)}
+
+
+def there(device):
+    return run("detect", device).returncode != 4
+
+
+def golden(name):
+    directory = os.path.join(FIXTURES, "models", name)
+    return os.path.join(directory, RUNS[name][1] or sorted(f for f in os.listdir(directory) if f.startswith("golden"))[0])
+
+
+class Offload(Case):
+    def distances(self, name, device, precision, **environment):
+        """All outputs of a golden, as distances from what it holds."""
+        done = run("verify", os.path.join(FIXTURES, "models", name), "--golden", golden(name), "--device", device, "--precision", precision, "--json",
+                   environment={**CARD[device], **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["outputs"]
+
+    def test_the_same_bits(self):
+        for device in filter(there, CARD):
+            for name in RUNS:
+                for precision, more in (("fp32", "1"), ("int8", "1"), ("fp32", "20K")):
+                    with self.subTest(device=device, model=name, precision=precision, more=more):
+                        whole = self.distances(name, device, precision)
+                        self.assertEqual(self.distances(name, device, precision, ACCEL_STREAM_WEIGHTS=more), whole)
+
+    def generate(self, device, *arguments, **environment):
+        done = run("generate", model("text"), "a b c", "--device", device, "--max-new-tokens", "4", "--json", *arguments,
+                   environment={**CARD[device], **environment})
+        return done.returncode, json.loads(done.stdout) if done.returncode == 0 else None, done.stderr
+
+    def test_what_is_copied(self):
+        """Each run copies what was planned; more memory copies less."""
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                _, whole, errors = self.generate(device)
+                self.assertIsNotNone(whole, errors)
+                self.assertNotIn("streaming", whole)
+                copied = []
+                for more in ("1", "40K"):
+                    _, found, errors = self.generate(device, ACCEL_STREAM_WEIGHTS=more)
+                    self.assertIsNotNone(found, errors)
+                    self.assertEqual(found["results"][0]["ids"], whole["results"][0]["ids"])
+                    s = found["streaming"]
+                    self.assertGreater(s["host_bytes"], 0)
+                    self.assertEqual(s["read_bytes"], s["runs"] * s["read_bytes_per_run"])
+                    self.assertGreater(s["read_bytes_per_run"], 0)
+                    copied.append(s["read_bytes"])
+                self.assertLess(copied[1], copied[0])
+
+    def test_a_wait_that_is_missing(self):
+        """Every wait of a run is needed: the emulator finds each one that is left out, and nothing but them."""
+        if not there("hip-emulated"):
+            self.skipTest("no emulator in this build")
+        left_out = 0
+        for n in range(1, 200):
+            code, found, errors = self.generate("hip-emulated", ACCEL_STREAM_WEIGHTS="1", ACCEL_EMULATED_ORDER=f"drop_wait:{n}")
+            if code == 0:
+                break
+            self.assertIn("an event is missing", errors)
+            left_out += 1
+            if left_out == 12:
+                break
+        self.assertEqual(left_out, 12)
+
+    def test_memory_that_cannot_be_pinned(self):
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                _, whole, errors = self.generate(device)
+                code, found, errors = self.generate(device, "--verbose", ACCEL_STREAM_WEIGHTS="1", ACCEL_FAIL_AT="pinned")
+                self.assertEqual(code, 0, errors)
+                self.assertEqual(found["results"][0]["ids"], whole["results"][0]["ids"])
+                self.assertRegex(errors, "could not be pinned.*slower")
+
+    def test_a_copy_that_fails(self):
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                code, _, errors = self.generate(device, ACCEL_STREAM_WEIGHTS="1", ACCEL_FAIL_AT="copy:5")
+                self.assertNotEqual(code, 0)
+                self.assertIn("copying weights to the device failed", errors)
+
+    def test_a_limit(self):
+        """`accel fit` says what it takes, the load obeys, and what is too little names what is enough."""
+        device = next(filter(there, CARD))
+        code, _, errors = self.generate(device, "--memory", "1K", **CARD[device])
+        self.assertNotEqual(code, 0)
+        self.assertRegex(errors, "copied from host memory|is enough")
+
+    def test_a_processor_behind_opencl(self):
+        """Its weights are in host memory anyway: nothing is streamed, whatever is asked."""
+        if not there("opencl"):
+            self.skipTest("no OpenCL here")
+        done = run("generate", model("text"), "a b c", "--device", "opencl", "--max-new-tokens", "2", "--json", environment={"ACCEL_STREAM_WEIGHTS": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("streaming", json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    unittest.main()
