@@ -33,7 +33,8 @@ typedef struct accel__streaming {
   uint64_t routed;   /* of experts that one row is routed to; of these: expected to be read */
   uint64_t missed;
   uint64_t least; /* the smallest memory limit under which the model runs */
-  uint64_t host;  /* memory of the host that holds the others, to be copied; 0: they are in files */
+  bool copied;    /* the others lie in host memory, and are copied to the device */
+  uint64_t host;  /* how much of it they take */
   struct {
     uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
   } load;

@@ -276,6 +276,7 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  const bool copied = loaded ? loaded->copied : e->stream_host != 0;
   uint64_t forced;
   if (!loaded && (!f->fits || is_forced(&forced)) && !is_kept(s->ep, device, f))
     options->stream_budget = 0;
@@ -291,6 +292,7 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   f->streaming.routed = e->stream_routed;
   f->streaming.missed = e->stream_missed;
   f->streaming.host = e->stream_host;
+  f->streaming.copied = copied;
   f->touched = 0;
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;

@@ -198,7 +198,6 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->streaming.experts += one->streaming.experts;
   sum->streaming.routed += one->streaming.routed;
   sum->streaming.missed += one->streaming.missed;
-  sum->streaming.host += one->streaming.host;
 }
 
 /* The limit from which on part k runs: of what it needs, streaming or whole, the larger share of a

@@ -128,7 +128,7 @@ static void add_streaming_reason(accel_endpoint *ep, const accel__device *device
   const accel__streaming *s = &ep->placed.streaming;
   const double mb = 1.0 / (1 << 20);
   if (!s->budget) return;
-  if (s->host) {
+  if (s->copied) {
     add_copying_reason(ep, device, why);
     return;
   }

@@ -55,7 +55,7 @@ static accel__run_limits limits_of(const accel__limits_subject *s, const accel__
       .per_token = step->estimate.state_per_token,
       .per_sequence = step->estimate.state_fixed + step->staging / 2, /* scores, in one place */
       .page_rows =
-          s->loaded->budget && !s->loaded->host ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+          s->loaded->budget && !s->loaded->copied ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
       .step_tokens = rows};
 }
 
@@ -404,17 +404,17 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
   out->disk = s.reading = s.disk.bytes_per_second;
-  if (fit->streaming.host) out->copy = s.reading = accel__copy_speed(f->device);
+  if (fit->streaming.copied) out->copy = s.reading = accel__copy_speed(f->device);
   if (streams && s.reading > 0)
     out->reading = streamed_bytes(fit, &s.work, plan->at_once) / s.reading;
   ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
   if (s.work.weight < 0) return ACCEL_OK;
-  const uint8_t row_dtype = streams && !fit->streaming.host
+  const uint8_t row_dtype = streams && !fit->streaming.copied
                                 ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight)
                                 : ACCEL_PLUGIN_NO_DTYPE;
   accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
                              f->ep->ctx->pool, &f->ep->host, &s.rate);
-  if (fit->streaming.host) s.rate.streamed = s.rate.resident; /* by the same kernels */
+  if (fit->streaming.copied) s.rate.streamed = s.rate.resident; /* by the same kernels */
   if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
   out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
   if (streams && !(s.reading > 0)) return ACCEL_OK;

@@ -201,7 +201,7 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
   pthread_rwlock_unlock(&ep->in_use);
   *seconds = 1e-9 * (double)ns;
   if (status != ACCEL_OK || *bytes) return status;
-  if (ep->placed.streaming.host)
+  if (ep->placed.streaming.copied)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: its weights come from host memory, and nothing is read from files",
                        ep->name);
