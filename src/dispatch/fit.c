@@ -248,18 +248,19 @@ static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit 
 }
 
 /* Weights that are not in device memory must have room in the host's, beside what software devices
- * take of it. */
-static accel_status has_host_memory(const accel__fit_subject *s, accel__fit *f) {
-  const uint64_t host = f->estimate.stream_host;
+ * take of it.  *out becomes `whole`, and says why, where they have not. */
+static accel_status check_host_memory(const accel__fit_subject *s, const accel__fit *whole,
+                                      accel__fit *out) {
+  const uint64_t host = out->estimate.stream_host;
   accel__hardware *hardware;
   if (!host) return ACCEL_OK;
   ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
   const uint64_t there = accel__host_memory(hardware),
-                 device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? f->total : 0;
+                 device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? out->total : 0;
   if (!there || host + device <= there) return ACCEL_OK;
-  f->fits = false;
-  f->streaming = (accel__streaming){0};
-  snprintf(f->not_kept, sizeof f->not_kept,
+  *out = *whole;
+  out->fits = false;
+  snprintf(out->not_kept, sizeof out->not_kept,
            "weights beside those in device memory take %.1f MiB of host memory, and %.1f MiB are "
            "there: free some, or use a smaller precision",
            (double)host / (1 << 20), (double)there / (1 << 20));
@@ -276,6 +277,7 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  const accel__fit whole = *f;
   const bool copied = loaded ? loaded->copied : e->stream_host != 0;
   uint64_t forced;
   if (!loaded && (!f->fits || is_forced(&forced)) && !is_kept(s->ep, device, f))
@@ -297,7 +299,7 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;
   f->fits = !loaded || !limit || takes <= limit;
-  return loaded ? ACCEL_OK : has_host_memory(s, f);
+  return loaded ? ACCEL_OK : check_host_memory(s, &whole, f);
 }
 
 /* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */

@@ -5,9 +5,6 @@ ACCEL_STREAM_WEIGHTS plays a device whose memory has so many bytes more than the
 takes a card's.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree."""
 import json
 import os
-import re
-import subprocess
-import sys
 import unittest
 
 from sanitized import run_under_sanitizer
@@ -36,8 +33,8 @@ class Offload(Case):
 
     def test_the_same_bits(self):
         for device in filter(there, CARD):
-            for name in GOLDENS:
-                for precision, more in (("fp32", "1"), ("int8", "1"), ("fp32", "20K")):
+            for name in GOLDENS if device == "hip-emulated" else ("bert", "llama"):
+                for precision, more in (("fp32", "1"), ("int8", "20K")):
                     with self.subTest(device=device, model=name, precision=precision, more=more):
                         whole = self.distances(name, device, precision)
                         self.assertEqual(self.distances(name, device, precision, ACCEL_STREAM_WEIGHTS=more), whole)
@@ -77,9 +74,9 @@ class Offload(Case):
                 break
             self.assertIn("an event is missing", errors)
             left_out += 1
-            if left_out == 12:
+            if left_out == 10:
                 break
-        self.assertEqual(left_out, 12)
+        self.assertEqual(left_out, 10)
 
     def test_memory_that_cannot_be_pinned(self):
         for device in filter(there, CARD):
