@@ -18,8 +18,9 @@
  * of some devices an endpoint takes; gpu_probe*.c try and time them), gpu_split.c (nodes whose
  * operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops), gpu_product.c
  * and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
- * gpu_weights.c (formats, upload), gpu_offload.c and gpu_offload_plan.c (weights in host memory),
- * gpu_memory.c (pool, upload, download). Each calls only those that follow it. */
+ * gpu_weights.c (formats, upload), gpu_offload.c and gpu_offload_plan.c (weights in host memory;
+ * the latter asks gpu_weights.c for sizes), gpu_memory.c (pool, upload, download). Each calls only
+ * those that follow it otherwise. */
 #ifndef ACCEL_GPU_LAYER_H
 #define ACCEL_GPU_LAYER_H
 

@@ -260,12 +260,12 @@ typedef struct kit_backend {
                        void **self, accel_plugin_error *error);
   void (*plan_close)(void *self);
   /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
-   * given.  NULL, with the next: options.stream_budget is refused. */
+   * given.  NULL: options.stream_budget is refused. */
   int32_t (*stream_estimate)(uint32_t device, const accel_plugin_program *program,
                              const accel_plugin_options *options, accel_plugin_estimate *out,
                              accel_plugin_error *error);
   /* The segments that the launch of a node takes, in order and resident ones among them: [first,
-   * first + n). */
+   * first + n).  NULL: the backend has no kit_stream (kit_open.takes_turns). */
   void (*stream_segments)(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 } kit_backend;
 

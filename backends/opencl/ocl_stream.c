@@ -12,7 +12,8 @@ struct gpu_buffer {
   ocl_used host;
   cl_mem mem;
   uint64_t bytes;
-  void *mapped;
+  void *mapped; /* of host memory, for its life */
+  bool is_host; /* and not counted as the device's */
 };
 
 typedef struct kept { /* host bytes that a queued write still reads */
@@ -103,7 +104,8 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
   cl_int code;
   if (!b) return kit_no_memory(error, sizeof *b);
   const uint64_t ours = atomic_load(&d->allocated);
-  if (d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
+  /* host memory is none of the device's */
+  if (!host && d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
     free(b);
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
                     "%llu bytes beside %llu in use pass the %llu of %.60s: use a smaller batch or "
@@ -120,7 +122,8 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
     free(b);
     return ocl_fail(d, code, "clCreateBuffer", error);
   }
-  atomic_fetch_add(&d->allocated, bytes);
+  if (!host) atomic_fetch_add(&d->allocated, bytes);
+  b->is_host = host;
   const int32_t rc = host ? map_buffer(d, b, error) : ACCEL_PLUGIN_OK;
   if (rc) {
     ocl_release(d, b);
@@ -139,7 +142,7 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
     queue_give(d, q);
   }
   ocl.clReleaseMemObject(b->mem);
-  atomic_fetch_sub(&d->allocated, b->bytes);
+  if (!b->is_host) atomic_fetch_sub(&d->allocated, b->bytes);
   used_free(d, &b->host);
 }
 

@@ -614,8 +614,8 @@ typedef struct accel_plugin_host {
   /** Sums n elements over all ranks of a tensor-parallel run, in place; `dtype` is an
    *  accel_plugin_dtype.  NULL: there is one rank; the core does not offer it yet. */
   int32_t (*allreduce)(void *self, void *host_buffer, size_t n, int dtype);
-  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite" or
-   *  "device_lost".  May be NULL. */
+  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite",
+   *  "device_lost", "pinned" or "copy".  May be NULL. */
   int (*fault)(void *self, const char *point);
   /** Receives each step of a run in order, from the thread that runs it; a device plugin may put
    *  its calls off to the end of the run.  NULL, the usual case: nothing is to be measured.  It
