@@ -3,6 +3,7 @@ no event orders is found by the emulator; memory that cannot be pinned and copie
 
 ACCEL_STREAM_WEIGHTS plays a device whose memory has so many bytes more than the least.  OpenCL is a CPU's here, whose own kernels compute in host memory: ACCEL_GPU_VARIANTS=card
 takes a card's.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree."""
+import functools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ CARD = {"hip-emulated": {}, "vulkan": {}, "opencl": {"ACCEL_GPU_VARIANTS": "card
 GOLDENS = {"bert": "BertModel.right", "llama": "LlamaForCausalLM.batch", "t5": "T5Model.right", "mixtral": "MixtralForCausalLM.greedy"}
 
 
+@functools.lru_cache(None)
 def there(device):
     return run("detect", device).returncode != 4
 
