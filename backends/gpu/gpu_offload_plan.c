@@ -131,6 +131,13 @@ static void choose(gpu_offload_plan *plan, uint32_t n, uint64_t launch, uint64_t
   }
 }
 
+/* Whether no weight before has launches of that size: few sizes are different. */
+static bool is_new(const gpu_offload_plan *plan, uint32_t i) {
+  for (uint32_t k = 0; k < i; k++)
+    if (plan->launch[k] == plan->launch[i]) return false;
+  return true;
+}
+
 /* The size of the ring with which a run copies least: a launch that is much larger than the others
  * takes less as weights that stay than as room to pass through. */
 static void choose_ring(gpu_offload_plan *plan, uint32_t n, uint64_t budget, kit_segment *some) {
@@ -138,7 +145,7 @@ static void choose_ring(gpu_offload_plan *plan, uint32_t n, uint64_t budget, kit
   for (uint32_t i = 0; i <= n; i++) {
     const uint64_t launch = i < n ? plan->launch[i] : 0,
                    need = plan->fixed + forced_bytes(plan, n, launch) + 2 * launch;
-    if ((i < n && !plan->weight[i].bytes) || need > budget) continue;
+    if ((i < n && !(plan->weight[i].bytes && is_new(plan, i))) || need > budget) continue;
     choose(plan, n, launch, budget, some);
     if (plan->read > read || (plan->read == read && launch >= best)) continue;
     read = plan->read;

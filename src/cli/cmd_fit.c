@@ -8,7 +8,7 @@
 static void print_streaming(cli_json *json, const accel_fit_record *f) {
   if (!f->stream_least && !f->streams) return;
   cli_json_bool(json, "streams", f->streams);
-  cli_json_int(json, "stream_least_bytes", (int64_t)f->stream_least);
+  if (f->stream_least) cli_json_int(json, "stream_least_bytes", (int64_t)f->stream_least);
   if (!f->streams) return;
   cli_json_int(json, "stream_resident_bytes", (int64_t)f->stream_resident);
   cli_json_int(json, "stream_staging_bytes", (int64_t)f->stream_staging);
