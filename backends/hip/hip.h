@@ -99,9 +99,10 @@ typedef struct hip_runtime {
   void (*leave)(int device, void *before);
   const char *(*text)(int code);
   void (*arch)(int device, char *out, size_t n); /* "gfx90a:sramecc+:xnack-", "sm_90", "wave64" */
-  /* Optional: bytes behind each of the next launch's addresses; what the last failed launch of a
+  /* Optional: bytes behind each of the next launch's addresses, and a bit for each that is a whole
+   * allocation, of which the kernel touches some part; what the last failed launch or copy of a
    * stream was about. */
-  void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n);
+  void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n, uint32_t whole);
   const char *(*detail)(void *stream);
 } hip_runtime;
 

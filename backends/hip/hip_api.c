@@ -414,17 +414,19 @@ static int32_t hip_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugi
   uint64_t address[GPU_BINDINGS], bytes[GPU_BINDINGS];
   uint32_t params[GPU_PARAMS / 4 + 1] = {0};
   void *argument[GPU_BINDINGS + 1], *function;
+  uint32_t whole = 0;
   int32_t rc = find_function(d, what->kernel, &function, error);
   for (uint32_t i = 0; !rc && i < what->n_bind; i++) {
     rc = outside(&what->bind[i], error);
     address[i] = what->bind[i].buffer->address + what->bind[i].offset;
     bytes[i] = what->bind[i].bytes;
+    whole |= (uint32_t)(bytes[i] == what->bind[i].buffer->bytes) << i;
     argument[i] = &address[i];
   }
   if (rc) return rc;
   memcpy(params, what->params, what->params_bytes);
   argument[what->n_bind] = params;
-  if (r->bounds) r->bounds(s->stream, bytes, what->n_bind);
+  if (r->bounds) r->bounds(s->stream, bytes, what->n_bind, whole);
   int code = r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1,
                        0, s->stream, argument, NULL);
   if (!code) return ACCEL_PLUGIN_OK;

@@ -23,6 +23,7 @@ typedef struct stream {
   emulator *emulator;
   emulated_sequence *order;
   uint64_t bytes[GPU_BINDINGS];
+  uint32_t whole; /* as of bounds */
   char why[240];
 } stream;
 
@@ -197,7 +198,8 @@ static int function(void **out, void *module, const char *name) {
   return INVALID;
 }
 
-static void bounds(void *s, const uint64_t *bytes, uint32_t n) {
+static void bounds(void *s, const uint64_t *bytes, uint32_t n, uint32_t whole) {
+  ((stream *)s)->whole = whole;
   for (uint32_t i = 0; i < n && i < GPU_BINDINGS; i++) ((stream *)s)->bytes[i] = bytes[i];
 }
 static const char *detail(void *s) { return ((stream *)s)->why; }
@@ -232,7 +234,8 @@ static int launch(void *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, un
   }
   emulated_sequence_next(to->order);
   for (uint32_t i = 0; i < k->n_bind; i++)
-    if (emulated_sequence_touch(to->order, EMULATED_KERNEL, (uint64_t)(uintptr_t)buffer[i].data,
+    if (!(to->whole >> i & 1) &&
+        emulated_sequence_touch(to->order, EMULATED_KERNEL, (uint64_t)(uintptr_t)buffer[i].data,
                                 buffer[i].bytes, k->name, to->why, sizeof to->why))
       return HIP_LAUNCH_FAILURE;
   emulated_launch l = {.kernel = k,

@@ -9,7 +9,8 @@
  * two copies of which one writes what the other reads or writes.
  *
  * What a kernel writes is not known: two kernels, and a kernel beside a copy that reads, are not
- * looked at. */
+ * looked at. Nor is an operand that is a whole allocation: kernels of the KV cache get these, and
+ * touch some pages of them. */
 #ifndef ACCEL_HIP_EMULATED_ORDER_H
 #define ACCEL_HIP_EMULATED_ORDER_H
 

@@ -174,7 +174,7 @@ static int fake_launch(void *f, unsigned x, unsigned y, unsigned z, unsigned bx,
     memcpy(&address, arguments[i], sizeof address);
     bytes[i] = rest_of(address);
   }
-  real.bounds(s, bytes, k->n_bind);
+  real.bounds(s, bytes, k->n_bind, 0);
   return real.launch(f, x, y, z, bx, by, bz, shared, s, arguments, extra);
 }
 static int fake_retain(int device, void **context) {
