@@ -30,6 +30,19 @@ static void note_load(accel__placed *c, uint64_t ns) {
   c->streaming.load.ns = ns;
 }
 
+/* A choice goes on to the next candidate, which may have room, before weights are copied in each
+ * run. */
+static accel_status check_copying(const accel__place_request *request, const accel__plan *plan) {
+  const char *device = request->device, *precision = request->precision;
+  const bool chosen = !device || !strcmp(device, "auto") || strchr(device, ',') ||
+                      (precision && !strcmp(precision, "auto"));
+  if (!plan->loaded.copied || !chosen) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "%.1f MiB of weights would be copied from host memory in each run: name the "
+                     "device alone, and the precision, to have that",
+                     (double)plan->loaded.read / (1 << 20));
+}
+
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
 static accel_status load(accel_endpoint *ep, accel__device *device,
@@ -45,6 +58,7 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
     const accel__plan_for to = {ep, device, &c->precision, c->source};
     ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+    ACCEL_TRY(check_copying(request, &plan));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
     c->weight_bytes = plan.fit.estimate.weights;

@@ -45,7 +45,7 @@ class Offload(Case):
 
     def generate(self, device, *arguments, **environment):
         done = run("generate", model("text"), "a b c", "--device", device, "--max-new-tokens", "4", "--json", *arguments,
-                   environment={**CARD[device], **environment})
+                   environment={**CARD.get(device, {}), **environment})
         return done.returncode, json.loads(done.stdout) if done.returncode == 0 else None, done.stderr
 
     def test_what_is_copied(self):
@@ -138,6 +138,17 @@ class Offload(Case):
         code, _, errors = self.generate(device, ACCEL_STREAM_WEIGHTS="1", ACCEL_DETECT_ROOT=root)
         self.assertEqual(code, 5, errors)
         self.assertRegex(errors, "take [0-9.]+ MiB of host memory, and 0.1 MiB are there")
+
+    def test_a_choice_goes_on(self):
+        """A chain, and a precision that is to be chosen, pass over what would copy."""
+        device = next(filter(there, ("vulkan", "hip-emulated")), None)
+        if not device:
+            self.skipTest("neither lavapipe nor the emulator is here")
+        code, found, errors = self.generate(device + ",cpu", ACCEL_STREAM_WEIGHTS="1")
+        self.assertEqual((code, found and found["device"]), (0, "cpu"), errors)
+        code, _, errors = self.generate(device, "--precision", "auto", ACCEL_STREAM_WEIGHTS="1")
+        self.assertEqual(code, 5, errors)
+        self.assertIn("name the device alone, and the precision", errors)
 
     def test_a_processor_behind_opencl(self):
         """Its weights are in host memory anyway: nothing is streamed, whatever is asked."""
