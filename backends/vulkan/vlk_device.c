@@ -56,8 +56,8 @@ static void describe(const vlk_card *card, accel_plugin_device *d) {
   snprintf(d->name, sizeof d->name, "%.95s", p->deviceName);
   snprintf(d->arch, sizeof d->arch, "%04x:%04x", p->vendorID & 0xffff, p->deviceID & 0xffff);
   if (*card->driver.driverName)
-    snprintf(d->driver, sizeof d->driver, "%.31s %.31s", card->driver.driverName,
-             card->driver.driverInfo);
+    snprintf(d->driver, sizeof d->driver, "%.31s%s%.31s", card->driver.driverName,
+             *card->driver.driverInfo ? " " : "", card->driver.driverInfo);
   else
     snprintf(d->driver, sizeof d->driver, "%u.%u.%u", VK_API_VERSION_MAJOR(p->driverVersion),
              VK_API_VERSION_MINOR(p->driverVersion), VK_API_VERSION_PATCH(p->driverVersion));

@@ -55,5 +55,6 @@
 #include "accel/media_tasks.h" /* pictures and sounds */
 #include "accel/generate.h"    /* text generation, translation, summaries */
 #include "accel/chat.h"        /* sessions and conversations */
+#include "accel/requests.h"    /* requests with priorities, deadlines and cancelling */
 
 #endif

@@ -52,7 +52,7 @@ extern "C" {
   X(ERROR_LIMIT, -6, 1, "a stated limit was exceeded")                                            \
   X(ERROR_NONFINITE, -7, 1, "the result holds NaN or infinity")                                   \
   X(ERROR_IO, -8, 1, "a file could not be read or written")                                       \
-  X(ERROR_CANCELLED, -9, 1, "the cancel callback asked to stop")                                  \
+  X(ERROR_CANCELLED, -9, 1, "it was asked to stop")                                               \
   X(ERROR_ABI, -10, 4, "a plugin and this library do not fit together")                           \
   X(ERROR_DRIVER, -11, 1, "the device's driver reported an error")                                \
   X(ERROR_NOT_FOUND, -20, 1, "a file, directory or name does not exist")                          \
@@ -73,7 +73,7 @@ extern "C" {
  *  - ACCEL_ERROR_ARGUMENT: a pointer that must not be NULL is NULL, or the `size` of a parameter
  *    struct was not set by its _default() function.  The message names the argument.
  *  - ACCEL_ERROR_OUT_OF_MEMORY: the system refused host memory.
- *  - ACCEL_ERROR_CANCELLED: accel_params.cancel asked to stop.
+ *  - ACCEL_ERROR_CANCELLED: accel_params.cancel or accel_ticket_cancel() asked to stop.
  *  - ACCEL_ERROR_DEVICE_MEMORY, ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DRIVER: the device failed
  *    while it computed.  A lost device stays lost until all of its endpoints are cleaned up.
  *  - ACCEL_ERROR_NONFINITE: a result that must be finite holds NaN or infinity.

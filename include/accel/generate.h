@@ -13,6 +13,10 @@
  *  - ACCEL_ERROR_ARGUMENT: a text is NULL, a parameter is outside of its range, `config` has an
  *    unknown field, a token is beyond the vocabulary, a prompt holds no token, or all tokens are
  *    suppressed.
+ *  - With a grammar also ACCEL_ERROR_UNSUPPORTED: a keyword or construct of it, by name and place,
+ *    or a vocabulary whose tokens do not join to texts; ACCEL_ERROR_ARGUMENT: it is malformed, no
+ *    text can be what it asks for, or other settings exclude all that it allows;
+ *    ACCEL_ERROR_LIMIT: it needs too many states.
  *  - ACCEL_ERROR_FORMAT: a field of generation_config.json or `config` has a wrong type.
  *  - ACCEL_ERROR_LIMIT: a prompt and the tokens asked for pass the model's context, said before
  *    anything runs.
@@ -55,6 +59,24 @@ typedef struct accel_token_event {
    *  event. */
   const char *finish;
 } accel_token_event;
+
+/** What accel_generate_params.grammar is: how a generated text may be written.  docs/constrained.md
+ *  says what of each is understood; everything else is refused by name. */
+typedef enum accel_grammar_kind {
+  /** Nothing: any text. */
+  ACCEL_GRAMMAR_NONE = 0,
+  /** A JSON Schema: the text is JSON, without spaces between its parts, that the schema holds
+   *  for. */
+  ACCEL_GRAMMAR_JSON_SCHEMA = 1,
+  /** A regular expression: the whole text matches. */
+  ACCEL_GRAMMAR_REGEX = 2,
+  /** A grammar as llama.cpp writes them (GBNF): `root ::= "yes" | "no"`. */
+  ACCEL_GRAMMAR_TEXT = 3,
+  /** A JSON array of texts, of which the generated text is one. */
+  ACCEL_GRAMMAR_CHOICES = 4,
+  /** Any JSON value, without spaces between its parts; needs no text. */
+  ACCEL_GRAMMAR_JSON = 5
+} accel_grammar_kind;
 
 /** Receives tokens, from the thread that generates (of queued requests: the queue's).  `event` is
  *  valid during the call.  Nonzero ends this sequence, whose finish is then "cancelled". */
@@ -127,6 +149,14 @@ typedef struct accel_generate_params {
   /** 1: a prompt that fails (too long, a wrong token, no memory for its cache) does not end the
    *  call: its accel_generation has `status` and `error`, the others go on. */
   uint32_t continue_on_error;
+  /** What every generated text must be, as `grammar_kind` says; UTF-8, copied or read during the
+   *  call.  NULL: nothing, or with ACCEL_GRAMMAR_JSON any JSON value.  A sequence's end-of-sequence
+   *  token may come where the text may end, other special tokens never.  Only a text whose finish is
+   *  "eos" is whole: one that max_new_tokens, max_time or a stop string has cut may be the beginning
+   *  of one.  Sessions and chats begin anew with each call. */
+  const char *grammar;
+  /** An accel_grammar_kind. */
+  uint32_t grammar_kind;
 } accel_generate_params;
 
 /** What was generated from a prompt. */

@@ -21,6 +21,42 @@ extern "C" {
  *  up by one, while nobody else uses it. */
 typedef struct accel_endpoint accel_endpoint;
 
+/** A device at a precision that "auto" could have taken. */
+typedef struct accel_placement_candidate {
+  /** The device, "rocm:0". */
+  const char *device;
+  /** The precision, "fp16". */
+  const char *precision;
+  /** Where its figure is from: "rows" (measured on this machine), "prediction", or "": there is
+   *  none. */
+  const char *source;
+  /** Why it was not taken; "" of the one that was. */
+  const char *reason;
+  /** The figure in the unit of the metric: milliseconds, items a second, bytes, joules; NaN: there
+   *  is none. */
+  double value;
+  /** The interval of the figure: of rows the spread of what was measured, of predictions where nine
+   *  of ten lie; NaN: there is none. */
+  double low;
+  double high; /**< its upper end */
+  /** The least cosine that its goldens gave here; NaN: not known. */
+  double cosine;
+} accel_placement_candidate;
+
+/**
+ * Tells what is known of the candidates of a model, where a file would be out of date:
+ * accel_init_params.candidates_fn.  Called by accel_init() on its thread, at most once, where "auto"
+ * has more than one candidate; it may call the library, with the same context, too.
+ *
+ * @param user accel_init_params.candidates_user.
+ * @param candidate [n] device and precision of each in the order of the ladder; valid during the
+ *                  call.
+ * @return the text of a file of candidates, which the library gives to free(); NULL: nothing is
+ *         known.
+ */
+typedef char *(*accel_candidates_fn)(void *user, const accel_placement_candidate *candidate,
+                                     uint32_t n);
+
 /** How accel_init() loads a model; accel_init_params_default() fills it. */
 typedef struct accel_init_params {
   /** sizeof(accel_init_params). */
@@ -62,6 +98,27 @@ typedef struct accel_init_params {
    *  the text of one, which begins with '{' (docs/tuning.md).  It is for one checkpoint and one kind
    *  of device, which it names; with device NULL or "" that device is taken.  NULL: none. */
   const char *precision_profile;
+  /** What "auto" is to be best at: "latency" (the least time of a run; NULL and "" mean it, too),
+   *  "throughput" (the most items a second), "memory" (the least memory) or "energy" (the least
+   *  energy of a run).  Anything else is ACCEL_ERROR_ARGUMENT.  Without figures of this machine
+   *  (`candidates`) it changes nothing. */
+  const char *metric;
+  /** With precision "auto": the accuracy bound, from 0 to 1.  A precision below the checkpoint's own
+   *  is taken only where goldens passed on this machine, device, driver and build with at least this
+   *  cosine (`accel verify --all`); where that is not known it is not taken.  0: no bound, and
+   *  "auto" takes precisions of the device's ladder alone. */
+  double min_cosine;
+  /** What is known of the places where this model could run: a file that `accel choose` wrote, or
+   *  the text of one, which begins with '{' (docs/placement.md).  NULL: what `accel choose --store`
+   *  left in the cache's directory for the model, if anything.  "": nothing, as before there were
+   *  such files.  It is read where "auto" has something to choose, and never makes a load fail: one
+   *  that is damaged, or of another model, build, device, driver or number of threads is left out,
+   *  and accel_placement() says so. */
+  const char *candidates;
+  /** Asked in the place of `candidates` where that is NULL; NULL: it is not. */
+  accel_candidates_fn candidates_fn;
+  /** Handed to candidates_fn. */
+  void *candidates_user;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */
@@ -127,6 +184,20 @@ typedef struct accel_placement_report {
   const char *precision_kinds;
   /** Bytes of the weights as the device's planner counts them. */
   uint64_t weight_bytes;
+  /** What decided among several candidates: "rows" (they were measured on this machine),
+   *  "prediction" (their intervals do not touch) or "ladder" (the fixed order of devices and
+   *  precisions).  NULL: there was one candidate. */
+  const char *chosen_by;
+  /** The same as a sentence, with what was looked at; NULL with chosen_by. */
+  const char *chosen_why;
+  /** What "auto" was to be best at, accel_init_params.metric or its default. */
+  const char *metric;
+  /** [n_candidate] in the order of the ladder; NULL: there was one. */
+  const accel_placement_candidate *candidate;
+  /** Candidates; 0: there was one. */
+  uint32_t n_candidate;
+  /** 0. */
+  uint32_t reserved_2;
 } accel_placement_report;
 
 /**
@@ -253,7 +324,7 @@ ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_s
 /* ---- the queue ----------------------------------------------------------------------------- */
 
 /** An endpoint's queue: requests wait in order and run on a thread of the queue.  May be used from
- *  many threads. */
+ *  many threads.  requests.h has requests with priorities, deadlines and cancelling. */
 typedef struct accel_queue accel_queue;
 
 /** A request that was submitted; waited for exactly once, by one thread. */
@@ -296,7 +367,7 @@ ACCEL_API accel_status accel_submit_texts(accel_queue *queue, const char *const 
  * @param timeout_ms milliseconds; 0: only looks; < 0: for ever.
  * @param outputs freed with accel_tensors_free().
  * @return ACCEL_ERROR_TIMEOUT: not done yet; the ticket stays valid.  ACCEL_ERROR_ARGUMENT for a
- *         ticket of accel_submit_generate(), which stays valid, too.  Any other answer is the
+ *         ticket that another function waits for, which stays valid, too.  Any other answer is the
  *         request's own and frees the ticket, *ticket becomes NULL.
  */
 ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "dispatch/pack.h"
+
 enum { MAX_PARAMS_BYTES = 4096 }; /* no parameter struct will ever be larger */
 
 accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes,
@@ -27,6 +29,18 @@ accel_status accel__check_texts(const char *caller, const char *what, const char
   return ACCEL_OK;
 }
 
+static accel_status check_grammar(const char *caller, const accel_generate_params *p) {
+  if (p->grammar_kind > ACCEL_GRAMMAR_JSON)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar_kind is %u", caller,
+                       p->grammar_kind);
+  if (p->grammar && p->grammar_kind == ACCEL_GRAMMAR_NONE)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar without params.grammar_kind",
+                       caller);
+  if (!p->grammar && p->grammar_kind != ACCEL_GRAMMAR_NONE && p->grammar_kind != ACCEL_GRAMMAR_JSON)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar is NULL", caller);
+  return ACCEL_OK;
+}
+
 accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p) {
   if (p->stop && p->stop->n && !p->stop->item)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
@@ -36,5 +50,23 @@ accel_status accel__check_generate_params(const char *caller, const accel_genera
   if (p->num_beams > 1024 || p->num_return_sequences > 1024)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
                        p->num_beams, p->num_return_sequences);
+  return check_grammar(caller, p);
+}
+
+accel_status accel__check_tensors(const char *caller, const accel_tensors *list) {
+  if (!list || (list->n && !list->item))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
+  for (uint32_t i = 0; i < list->n; i++) {
+    const accel_tensor *t = &list->item[i];
+    if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input %u has no name", caller, i);
+    if (t->rank > ACCEL_MAX_RANK)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller,
+                         t->name, t->rank, ACCEL_MAX_RANK);
+    if (!t->data)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
+    if (accel__tensor_bytes(t) == UINT64_MAX)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim",
+                         caller, t->name);
+  }
   return ACCEL_OK;
 }

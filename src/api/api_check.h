@@ -57,6 +57,9 @@ accel_status accel__check_generate_params(const char *caller, const accel_genera
 accel_status accel__check_texts(const char *caller, const char *what, const char *const *texts,
                                 uint32_t n);
 
+/* The inputs of a run: each has a name, data and a possible shape. */
+accel_status accel__check_tensors(const char *caller, const accel_tensors *list);
+
 /* Results own an arena each; one way to free them all. */
 #define API_FREE_RESULT(name, type) \
   void name(type **result) {        \

@@ -1,4 +1,4 @@
-/* api_endpoint.c - initialising, running, queueing and cleaning up endpoints. */
+/* api_endpoint.c - initialising, running and cleaning up endpoints. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,11 +6,9 @@
 #include "core/block_cache.h"
 #include "dispatch/pack.h"
 #include "dispatch/precision_profile.h"
-#include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "tasks/open.h"
 #include "processing/result.h"
-#include "tasks/embed.h"
 #include "verify/endpoint_selftest.h"
 #include "verify/fit_report.h"
 #include "verify/step_report.h"
@@ -88,28 +86,10 @@ accel_status accel_stream_read(accel_endpoint *endpoint, uint64_t *bytes, double
 
 /* ---- raw tensors ---- */
 
-static accel_status check_tensors(const char *caller, const accel_tensors *list) {
-  if (!list || (list->n && !list->item))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no inputs", caller);
-  for (uint32_t i = 0; i < list->n; i++) {
-    const accel_tensor *t = &list->item[i];
-    if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input %u has no name", caller, i);
-    if (t->rank > ACCEL_MAX_RANK)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u; at most %d", caller,
-                         t->name, t->rank, ACCEL_MAX_RANK);
-    if (!t->data)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", caller, t->name);
-    if (accel__tensor_bytes(t) == UINT64_MAX)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a negative or overflowing dim",
-                         caller, t->name);
-  }
-  return ACCEL_OK;
-}
-
 accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs,
                              const char *const *names, uint32_t n, accel_tensors **outputs) {
   API_CALL(endpoint, outputs);
-  ACCEL_TRY(check_tensors(__func__, inputs));
+  ACCEL_TRY(accel__check_tensors(__func__, inputs));
   if (names) ACCEL_TRY(accel__check_texts(__func__, "names", names, n));
   return accel__run_padded(endpoint, inputs, names, n, outputs);
 }
@@ -221,81 +201,6 @@ void accel_strings_free(accel_strings **strings) {
   if (!strings) return;
   free(*strings);
   *strings = NULL;
-}
-
-/* ---- queue ---- */
-
-accel_queue *accel_queue_of(accel_endpoint *endpoint) { return endpoint ? endpoint->queue : NULL; }
-uint32_t accel_queue_capacity(const accel_queue *queue) {
-  return queue ? accel__queue_capacity(queue) : 0;
-}
-uint32_t accel_queue_waiting(const accel_queue *queue) {
-  return queue ? accel__queue_waiting((accel_queue *)queue) : 0;
-}
-
-static accel_status run_copied(accel_endpoint *ep, void *work, accel_tensors **outputs) {
-  return accel__run_padded(ep, work, NULL, 0, outputs);
-}
-
-static void free_copied(void *work) {
-  accel_tensors *list = work;
-  accel__tensors_free(&list);
-}
-
-accel_status accel_submit(accel_queue *queue, const accel_tensors *inputs, accel_ticket **out) {
-  API_CALL(queue, out);
-  accel_tensors *copy;
-  ACCEL_TRY(check_tensors(__func__, inputs));
-  ACCEL_TRY(accel__tensors_new(inputs->item, inputs->n, &copy));
-  for (uint32_t i = 0; i < inputs->n; i++)
-    memcpy(copy->item[i].data, inputs->item[i].data, accel__tensor_bytes(&inputs->item[i]));
-  return accel__queue_submit(queue, run_copied, copy, free_copied, out);
-}
-
-/* Copied texts of one request: a result, so that one free gives all back. */
-typedef struct text_work {
-  uint32_t n;
-  const char **text;
-} text_work;
-
-static accel_status embed_copied(accel_endpoint *ep, void *work, accel_tensors **outputs) {
-  const text_work *w = work;
-  accel_embed_params params = accel_embed_params_default();
-  accel_embeddings *found;
-  ACCEL_TRY(accel__embed(ep, w->text, w->n, &params, &found));
-  accel_tensor like = {.name = "embeddings",
-                       .dtype = ACCEL_F32,
-                       .rank = 2,
-                       .dim = {(int64_t)found->row_start[found->n], found->dim}};
-  accel_status status = accel__tensors_new(&like, 1, outputs);
-  if (status == ACCEL_OK) memcpy((*outputs)->item[0].data, found->data, accel__tensor_bytes(&like));
-  accel__task_free(found);
-  return status;
-}
-
-accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n,
-                                accel_ticket **out) {
-  API_CALL(queue, out);
-  API_NEED(texts);
-  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
-  text_work *work = accel__task_result(sizeof *work);
-  if (!work) return ACCEL_ERROR_OUT_OF_MEMORY;
-  work->n = n;
-  work->text = accel__arena_array(accel__task_arena(work), n, sizeof *work->text);
-  accel_status status = work->text ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
-    if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i])))
-      status = ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK)
-    return accel__queue_submit(queue, embed_copied, work, accel__task_free, out);
-  accel__task_free(work);
-  return status;
-}
-
-accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
-  API_CALL(ticket, outputs);
-  API_NEED(*ticket);
-  return accel__queue_wait(ticket, timeout_ms, outputs);
 }
 
 /* ---- looking inside ---- */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "api/api_check.h"
-#include "generate/batcher.h"
 #include "generate/image_text.h"
 #include "generate/text2text.h"
 
@@ -104,22 +103,6 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
   if (n) API_NEED(prompts);
   ACCEL_TRY(check_prompts(__func__, prompts, n));
   return accel__generate_images(endpoint, prompts, n, &mine, out);
-}
-
-accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
-                                   uint32_t n, const accel_generate_params *params,
-                                   accel_ticket **out) {
-  API_CALL(queue, out);
-  API_GENERATE_PARAMS(mine, params);
-  if (!text && n) API_NEED(ids);
-  return accel__submit_generate(queue, text, ids, n, &mine, out);
-}
-
-accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms,
-                                    accel_generations **out) {
-  API_CALL(ticket, out);
-  API_NEED(*ticket);
-  return accel__wait_generations(ticket, timeout_ms, out);
 }
 
 API_FREE_RESULT(accel_generations_free, accel_generations)

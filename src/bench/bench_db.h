@@ -18,6 +18,9 @@ typedef struct bench_db {
 } bench_db;
 
 typedef enum bench_db_mode {
+  /* as READ, for who has something else to do: waits for nobody longer than a moment, and brings no
+   * older schema forward, which is an error then */
+  BENCH_DB_LOOK,
   BENCH_DB_READ,  /* a transaction that reads has begun; the file must be there */
   BENCH_DB_WRITE, /* a transaction that writes has begun; the file must be there */
   BENCH_DB_CREATE /* the same; the file is made when absent */

@@ -24,6 +24,7 @@
   X(HARDWARE, "hardware", "d.hardware")                            \
   X(TYPE, "device_type", "d.type")                                 \
   X(DRIVER, "driver", "r.driver")                                  \
+  X(DEVICE_ID, "device_id", "r.device_id")                         \
   X(DESCRIPTION, "description", "d.description")                   \
   X(PRECISION, "precision", "r.precision")
 #define BENCH_ROW_NUMBER_COLUMNS(X)                                                           \

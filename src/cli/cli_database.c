@@ -62,7 +62,10 @@ int cli_database_open(cli_run *run, char path[CLI_PATH], bench_db *db, bool *ope
   *open = false;
   if (code || !*path || access(path, F_OK)) {
     if (!code && run->value[OPT_DB])
-      code = cli_error(run, ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
+      code = cli_error(run, ACCEL_ERROR_IO,
+                       "--db %s: %s; accel bench MODEL --db FILE makes one, and without --db it is "
+                       "bench.sqlite in the cache's directory",
+                       path, strerror(errno));
     return code;
   }
   *open = bench_db_open(db, path, BENCH_DB_READ, message, sizeof message);

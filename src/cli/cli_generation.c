@@ -41,6 +41,61 @@ static int read_config(cli_run *run, cli_wishes *w) {
   return 0;
 }
 
+/* A JSON array of what stands between commas. */
+static int choices_of(cli_run *run, const char *text, char **out) {
+  cJSON *list = cJSON_CreateArray();
+  for (const char *at = text; list && at; at = *at == ',' ? at + 1 : NULL) {
+    const size_t n = strcspn(at, ",");
+    char *one = strndup(at, n);
+    cJSON *item = one ? cJSON_CreateString(one) : NULL;
+    free(one);
+    if (!item || !cJSON_AddItemToArray(list, item)) {
+      cJSON_Delete(item);
+      cJSON_Delete(list);
+      return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
+    at += n;
+  }
+  *out = list ? cJSON_PrintUnformatted(list) : NULL;
+  cJSON_Delete(list);
+  return *out ? 0 : cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
+/* The text of option `id`, in the file that it names where it is one. */
+static int read_source(cli_run *run, cli_wishes *w, int id) {
+  const char *text = run->value[id];
+  w->params.grammar = text;
+  if (id == OPT_ANY_JSON) w->params.grammar = NULL;
+  int code = 0;
+  if (id == OPT_CHOICES && *text != '[') code = choices_of(run, text, &w->grammar);
+  if (id == OPT_GRAMMAR || (id == OPT_JSON_SCHEMA && text[strspn(text, " \t\n")] != '{'))
+    code = cli_file_read(run, text, &w->grammar, NULL);
+  if (w->grammar) w->params.grammar = w->grammar;
+  return code;
+}
+
+static int read_grammar(cli_run *run, cli_wishes *w) {
+  static const struct {
+    int option;
+    accel_grammar_kind kind;
+  } kinds[] = {{OPT_JSON_SCHEMA, ACCEL_GRAMMAR_JSON_SCHEMA},
+               {OPT_REGEX, ACCEL_GRAMMAR_REGEX},
+               {OPT_GRAMMAR, ACCEL_GRAMMAR_TEXT},
+               {OPT_CHOICES, ACCEL_GRAMMAR_CHOICES},
+               {OPT_ANY_JSON, ACCEL_GRAMMAR_JSON}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
+    const int option = kinds[i].option;
+    if (option == OPT_ANY_JSON ? !cli_flag(run, option) : !run->value[option]) continue;
+    if (w->params.grammar_kind != ACCEL_GRAMMAR_NONE)
+      return cli_usage(run,
+                       "--json-schema, --regex, --grammar, --choices, --any-json: one of them");
+    w->params.grammar_kind = kinds[i].kind;
+    int code = read_source(run, w, kinds[i].option);
+    if (code) return code;
+  }
+  return 0;
+}
+
 int cli_wishes_read(cli_run *run, cli_wishes *w) {
   *w = (cli_wishes){.params = accel_generate_params_default()};
   accel_generate_params *p = &w->params;
@@ -62,11 +117,13 @@ int cli_wishes_read(cli_run *run, cli_wishes *w) {
   p->no_special_tokens = cli_flag(run, OPT_NO_SPECIAL);
   p->keep_special_tokens = cli_flag(run, OPT_KEEP_SPECIAL);
   int code = read_stop(run, w);
+  if (!code) code = read_grammar(run, w);
   return code ? code : read_config(run, w);
 }
 
 void cli_wishes_free(cli_wishes *w) {
   free(w->config);
+  free(w->grammar);
   free(w->stop);
   cJSON_Delete(w->stop_list);
 }

@@ -14,6 +14,7 @@ typedef struct cli_wishes {
   cJSON *stop_list;
   const char **stop;
   accel_strings stop_strings;
+  char *grammar; /* read from a file, or made of --choices */
 } cli_wishes;
 
 /* 0 or an exit code; free in any case.  Must stay where it is */

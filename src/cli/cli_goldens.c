@@ -45,8 +45,7 @@ static bool hash_file(const char *path, bool whole, uint64_t *hash) {
   return read;
 }
 
-/* What a model's outputs come from: its JSON files and its weights. */
-static bool hash_model(const char *directory, char out[17]) {
+bool cli_model_hash(const char *directory, char out[17]) {
   struct dirent **list = NULL;
   uint64_t hash = ACCEL_HASH_SEED;
   const int n = scandir(directory, &list, NULL, alphasort);
@@ -157,7 +156,7 @@ static bool add(finder *f, const char *directory, const char *file, const char *
     return failed(f, directory);
   g->file = strrchr(g->path, '/') + 1;
   if (strcmp(f->hashed, directory) != 0) {
-    if (!hash_model(directory, f->hash)) return failed(f, directory);
+    if (!cli_model_hash(directory, f->hash)) return failed(f, directory);
     snprintf(f->hashed, sizeof f->hashed, "%s", directory);
   }
   snprintf(g->model_hash, sizeof g->model_hash, "%s", f->hash);

@@ -30,6 +30,9 @@ bool cli_goldens_find(const char *directory, cli_goldens *out, char *message, si
 /* model_type and the first of the architectures in a directory's config.json, "" where there is
  * none; both are to be freed.  false: no memory. */
 bool cli_model_config(const char *directory, char **type, char **class_name);
+/* cli_golden.model_hash: of what a model's outputs come from, its JSON files and its weights (of long
+ * ones the first and last MiB).  false: a file cannot be read. */
+bool cli_model_hash(const char *directory, char out[17]);
 /* The second part of golden.BertModel.right.safetensors, where it begins with a capital, to be
  * freed; else `own`, the model's first class.  Takes `own`, which was allocated. */
 char *cli_golden_class(const char *file, char *own);

@@ -75,6 +75,7 @@ static const char style[] =
     ".faster { background: var(--pass); }\n"
     ".stale { background: var(--stale); }\n"
     ".unsupported, .untested { background: var(--none); }\n"
+    "td.unsupported { white-space: normal; min-width: 8rem; }\n"
     "details { margin: 0.5rem 0; }\n"
     "summary { cursor: pointer; color: var(--link); }\n"
     "footer { margin-top: 3rem; border-top: 1px solid var(--line); font-size: 0.85rem; color: "

@@ -127,6 +127,29 @@ static void parts_json(cli_json *json, const accel_placement_report *p) {
   cli_json_close(json, ']');
 }
 
+/* What "auto" saw; nothing where it had no choice. */
+static void choice_json(cli_json *json, const accel_placement_report *p) {
+  if (!p->chosen_by) return;
+  cli_json_text(json, "chosen_by", p->chosen_by);
+  cli_json_text(json, "chosen_why", p->chosen_why);
+  cli_json_text(json, "metric", p->metric);
+  cli_json_open(json, "candidates", '[');
+  for (uint32_t i = 0; i < p->n_candidate; ++i) {
+    const accel_placement_candidate *c = &p->candidate[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "device", c->device);
+    cli_json_text(json, "precision", c->precision);
+    cli_json_text(json, "source", c->source);
+    cli_json_double(json, "value", c->value);
+    cli_json_double(json, "low", c->low);
+    cli_json_double(json, "high", c->high);
+    cli_json_double(json, "cosine", c->cosine);
+    cli_json_text(json, "reason", c->reason);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 void cli_json_placement(cli_json *json, const accel_placement_report *p) {
   cli_json_text(json, "model", p->model);
   cli_json_text(json, "device", p->device);
@@ -143,6 +166,7 @@ void cli_json_placement(cli_json *json, const accel_placement_report *p) {
     cli_json_text(json, "precision_kinds", p->precision_kinds);
   }
   parts_json(json, p);
+  choice_json(json, p);
 }
 
 /* Where --json wants its result: a file, or stdout. */

@@ -39,7 +39,7 @@ void cli_json_strings(cli_json *json, const char *key, const accel_strings *stri
 /* JSON text of the library, one line. */
 void cli_json_raw(cli_json *json, const char *key, const char *text);
 /* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device",
- * "wanted_precision", "weights", "reasons". */
+ * "wanted_precision", "weights", "reasons"; of "auto" with a choice what it saw. */
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
 /* Of an endpoint whose weights do not all stay in memory, what was read so far: "streaming"; of
  * others nothing. */

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/cli_candidates.h"
 #include "cli/cli_print.h"
 
 /* ---- cancellation: the first signal asks, the second ends the program ---- */
@@ -165,6 +166,9 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
   how->architecture = run->value[OPT_ARCHITECTURE];
   how->kv_cache = run->value[OPT_KV_CACHE];
   how->precision_profile = run->value[OPT_PRECISION_PROFILE];
+  how->metric = run->value[OPT_AUTO_METRIC];
+  how->min_cosine = cli_number(run, OPT_AUTO_COSINE, 0);
+  how->candidates = ""; /* cli_load asks the database */
 }
 
 /* Bytes of the name in front of a reason: "rocm:0" of "rocm:0: no libamdhip64.so.7". */
@@ -196,6 +200,22 @@ static void say_passed_over(const cli_run *run, const accel_strings *reasons) {
   if (n && !verbose) fputs(" (--verbose says why)", stderr);
 }
 
+/* What decided among candidates, where something was asked of it or figures did; with --verbose
+ * always, with each candidate. */
+static void say_choice(const cli_run *run, const accel_placement_report *p) {
+  const bool verbose = cli_flag(run, OPT_VERBOSE),
+             asked = run->value[OPT_AUTO_METRIC] || run->value[OPT_AUTO_COSINE];
+  if (!p->chosen_by || (!strcmp(p->chosen_by, "ladder") && !asked && !verbose)) return;
+  fprintf(stderr, "; chosen by %s: %s", p->chosen_by, p->chosen_why);
+  for (uint32_t i = 0; verbose && i < p->n_candidate; ++i) {
+    const accel_placement_candidate *c = &p->candidate[i];
+    char figure[96];
+    fprintf(stderr, "\n  %s at %s: %s%s%s", c->device, c->precision,
+            cli_candidate_figure(p, c, figure, sizeof figure), *c->reason ? "; " : "; taken",
+            c->reason);
+  }
+}
+
 void cli_say_placement(const cli_run *run, const accel_placement_report *placement) {
   if (cli_flag(run, OPT_QUIET) || !placement) return;
   cli_progress_end();
@@ -207,6 +227,7 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
   if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
     fprintf(stderr, ", weights %s", placement->weights);
   say_passed_over(run, placement->reasons);
+  say_choice(run, placement);
   fputc('\n', stderr);
   for (uint32_t i = 0; cli_flag(run, OPT_VERBOSE) && i < placement->n_part; ++i) {
     const accel_placement_part *p = &placement->part[i];
@@ -218,13 +239,24 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
   }
 }
 
+int cli_load(cli_choosing *choosing, accel_init_params *how, accel_endpoint **out) {
+  cli_run *run = choosing->run;
+  choosing->how = how;
+  how->candidates = NULL;
+  how->candidates_fn = cli_candidates;
+  how->candidates_user = choosing;
+  accel_status status = accel_init(run->ctx, choosing->model, how, out);
+  return status == ACCEL_OK ? 0 : cli_fail(run, status);
+}
+
 int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out) {
   int code = run->ctx ? 0 : cli_context(run);
   if (code) return code;
   accel_init_params how;
+  cli_choosing choosing = {.run = run, .model = model, .task = cli_task_of(run)};
   cli_init_params(run, task, &how);
-  accel_status status = accel_init(run->ctx, model, &how, out);
-  if (status != ACCEL_OK) return cli_fail(run, status);
-  cli_say_placement(run, accel_placement(*out));
-  return 0;
+  code = cli_load(&choosing, &how, out);
+  free(choosing.text);
+  if (!code) cli_say_placement(run, accel_placement(*out));
+  return code;
 }

@@ -107,6 +107,19 @@ static void add_newest(const bench_verdict_row *newest, cJSON *to) {
   if (is_software(newest)) cJSON_AddStringToObject(to, "rating", "software");
 }
 
+/* "vulkan:0, llvmpipe" of every device with a row that counts, in their order. */
+static void add_devices(const verified_set *rows, const chosen *c, cJSON *to) {
+  cJSON *list = cJSON_AddArrayToObject(to, "devices"), *known;
+  char text[512];
+  for (uint32_t i = 0; i < rows->n; ++i) {
+    const bench_verdict_row *row = rows->row[i];
+    bool is_new = counts(row, c);
+    snprintf(text, sizeof text, "%s, %s", row->device, row->driver);
+    cJSON_ArrayForEach(known, list) is_new = is_new && strcmp(known->valuestring, text) != 0;
+    if (is_new) cJSON_AddItemToArray(list, cJSON_CreateString(text));
+  }
+}
+
 typedef struct sums {
   uint32_t n, passed, failed;
   double error, cosine;
@@ -160,6 +173,7 @@ cJSON *verified_cell(const verified_set *rows) {
   if (isfinite(s.cosine)) cJSON_AddNumberToObject(cell, "cosine", s.cosine);
   add_reason(&s, cell);
   add_precisions(rows, &c, cell);
+  add_devices(rows, &c, cell);
   add_newest(s.newest, cell);
   return cell;
 }
@@ -193,9 +207,10 @@ const char *verified_long_text(const cJSON *cell, char *into, size_t size) {
   if (at < size && cJSON_HasObjectItem(cell, "stale"))
     at += (size_t)snprintf(into + at, size - at, "; %.0f more are stale",
                            cli_json_number(cell, "stale"));
-  if (at < size && *cli_json_word(cell, "device"))
-    at += (size_t)snprintf(into + at, size - at, "; %s, %s, %.10s", cli_json_word(cell, "device"),
-                           cli_json_word(cell, "driver"), cli_json_word(cell, "time"));
+  cJSON_ArrayForEach(p, cJSON_GetObjectItemCaseSensitive(cell, "devices")) if (at < size) at +=
+      (size_t)snprintf(into + at, size - at, "; %s", p->valuestring);
+  if (at < size && *cli_json_word(cell, "time"))
+    at += (size_t)snprintf(into + at, size - at, ", %.10s", cli_json_word(cell, "time"));
   if (at < size && *cli_json_word(cell, "where"))
     at += (size_t)snprintf(into + at, size - at, "; verified elsewhere: %s, build %s",
                            cli_json_word(cell, "where"), cli_json_word(cell, "build"));

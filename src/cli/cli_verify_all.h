@@ -17,6 +17,7 @@ typedef struct verify_cell {
   uint32_t golden, device, precision; /* indices */
   cell_state state;                   /* CELL_KNOWN: the database had its verdict */
   uint32_t group;                     /* of devices whose cells run one after another */
+  bool killed;                        /* its worker was, once; it runs again */
 } verify_cell;
 
 typedef struct verify_plan {

@@ -103,10 +103,21 @@ static int store_failure(verify_plan *plan, worker *w, const char *reason) {
   return store(plan, w, &v);
 }
 
+/* No driver crashes by SIGKILL: somebody else sent it, perhaps the kernel for want of memory.  The
+ * first time that says nothing of the cell, which is run again. */
+static bool runs_again(verify_plan *plan, worker *w, int status) {
+  verify_cell *cell = &plan->cell[w->cell];
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL || cell->killed) return false;
+  cell->killed = true;
+  cell->state = CELL_PENDING;
+  w->cell = -1;
+  return true;
+}
+
 static int ended(verify_plan *plan, worker *w) {
   char reason[64];
   const int status = stop(w, false);
-  if (w->cell < 0) return 0;
+  if (w->cell < 0 || runs_again(plan, w, status)) return 0;
   if (WIFSIGNALED(status))
     snprintf(reason, sizeof reason, "signal %d", WTERMSIG(status));
   else
@@ -204,7 +215,7 @@ static int turn(verify_plan *plan, worker *workers, struct pollfd *polls, bool *
     else
       code = end_silent(plan, &workers[g]);
   }
-  show_progress(plan);
+  if (!code) show_progress(plan);
   return code;
 }
 

@@ -246,9 +246,18 @@ static void print_why(const cJSON *models, bool verbose) {
 
 /* ---- the tables of classes and tasks ---- */
 
+#define LEGEND \
+  "pass(error): the largest difference to the goldens at fp32; cos: the least cosine at others"
+
 /* What the table's cells leave out. */
 static void print_details(const cJSON *root) {
   const cJSON *row, *cell;
+  puts(LEGEND);
+  /* a kind of hardware without a plugin is the same in every row */
+  cJSON_ArrayForEach(cell, member(cJSON_GetArrayItem(member(root, "rows"), 0), "cells")) {
+    if (!strcmp(cli_json_word(cell, "state"), "unsupported") && !*cli_json_word(cell, "device"))
+      printf("%s: %s\n", cell->string, cli_json_word(cell, "reason"));
+  }
   cJSON_ArrayForEach(row, member(root, "rows")) {
     cJSON_ArrayForEach(cell, member(row, "cells")) {
       char text[CELL];
@@ -282,7 +291,8 @@ static void print_table(const cli_run *run, const cJSON *root) {
     bench_machine_read(&here);
     snprintf(note, sizeof note,
              "accel %s, build %s, on %s (%s). What is not said to be elsewhere "
-             "was run on this machine.",
+             "was run on this machine. " LEGEND
+             "; the precisions named are those at which every golden passes.",
              accel_version(), bench_build_id(), here.host, here.cpu);
     cli_html_begin(stdout, "accel matrix");
     fputs("<p>", stdout);

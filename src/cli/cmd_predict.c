@@ -4,36 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench_costs.h"
-#include "bench/bench_inputs.h"
-#include "bench/bench_stats.h"
 #include "cli/cli_database.h"
+#include "cli/cli_predict.h"
 #include "cli/cli_print.h"
-
-/* A number and the factor within which it is right. */
-typedef struct figure {
-  double value; /* NaN: there is none */
-  bench_bar bar;
-} figure;
-
-/* On one device at one precision. */
-typedef struct prediction {
-  const bench_cost_group *group;
-  figure latency, prefill, token; /* ms */
-  figure memory;                  /* bytes */
-  double unseen;                  /* share of the time that ops take which were never measured */
-  bool known;                     /* runs of this model are among those that were learnt from */
-  char why[256];                  /* not "": there is no prediction */
-} prediction;
-
-typedef struct predicting {
-  cli_run *run;
-  bench_cost_groups groups;
-  bench_params params;
-  bench_result like; /* kind, lengths and output; nothing of it was measured */
-  bool encodes;      /* the model that generates has an encoder */
-  bool waves;        /* its sounds are samples, not frames */
-} predicting;
 
 /* ---- which groups ---- */
 
@@ -77,190 +50,9 @@ static int read_groups(cli_run *run, bench_cost_groups *out, char path[CLI_PATH]
   return code || any ? code : nothing_measured(run, path);
 }
 
-/* ---- planned steps ---- */
-
-static void take_step(void *user, const accel_profile_step *step) {
-  bench_cost_run *run = user;
-  char op[24];
-  snprintf(op, sizeof op, "%s", step->op);
-  for (char *c = op; *c; ++c)
-    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
-  if (run->n != UINT32_MAX && !bench_cost_add(run, op, step->flop, step->bytes, 0)) {
-    bench_cost_run_free(run);
-    run->n = UINT32_MAX;
-  }
-}
-
-static accel_status plan(const predicting *w, const accel_plan_params *params,
-                         const bench_cost_group *g, bench_cost_run *out) {
-  accel_plan_params how = *params;
-  how.device = g->device;
-  how.precision = g->precision;
-  how.architecture = w->run->value[OPT_ARCHITECTURE];
-  how.batch = w->like.batch;
-  *out = (bench_cost_run){0};
-  accel_status status = accel_plan_steps(w->run->ctx, w->params.model, &how, take_step, out);
-  if (out->n == UINT32_MAX) {
-    *out = (bench_cost_run){0};
-    status = ACCEL_ERROR_OUT_OF_MEMORY;
-  }
-  if (status != ACCEL_OK) bench_cost_run_free(out);
-  return status;
-}
-
-/* ---- time ---- */
-
-/* Of one planned run. */
-static accel_status predict_run(const predicting *w, const accel_plan_params *params,
-                                const bench_law *law, const bench_left_out *left, bool decodes,
-                                prediction *p, figure *out) {
-  bench_cost_run run;
-  double unseen;
-  accel_status status = plan(w, params, p->group, &run);
-  if (status != ACCEL_OK) return status;
-  run.decodes = decodes;
-  *out = (figure){bench_law_run(law, &run, &unseen), left->bar[decodes]};
-  p->unseen = fmax(p->unseen, unseen);
-  bench_cost_run_free(&run);
-  return ACCEL_OK;
-}
-
-/* The prompts at once, then a token of each after the other; the states that it reads are those of
- * half of the way. */
-static accel_status predict_generation(const predicting *w, const bench_law *law,
-                                       const bench_left_out *left, prediction *p) {
-  const uint32_t seq = w->like.lengths[0], new = w->params.new_tokens;
-  accel_plan_params prompt = accel_plan_params_default(), token = prompt;
-  prompt.entry = w->encodes ? "encode" : "decode";
-  prompt.seq = seq;
-  token.entry = "decode";
-  token.seq = 1;
-  token.past = (w->encodes ? 0 : seq) + new / 2;
-  token.encoded = w->encodes ? seq : 0;
-  accel_status status = predict_run(w, &prompt, law, left, false, p, &p->prefill);
-  if (status == ACCEL_OK) status = predict_run(w, &token, law, left, true, p, &p->token);
-  if (status != ACCEL_OK) return status;
-  /* the first token of a model with an encoder is a step of its decoder */
-  if (w->encodes) p->prefill.value += p->token.value;
-  const bool fewer = p->token.bar.n && p->token.bar.n < p->prefill.bar.n;
-  p->latency = (figure){p->prefill.value + (new - 1) * p->token.value,
-                        fewer ? p->token.bar : p->prefill.bar};
-  return ACCEL_OK;
-}
-
-static accel_status predict_time(const predicting *w, const bench_law *law,
-                                 const bench_left_out *left, prediction *p) {
-  accel_plan_params how = accel_plan_params_default();
-  if (w->params.new_tokens) return predict_generation(w, law, left, p);
-  how.output = w->like.output;
-  if (w->like.kind == BENCH_TOKENS)
-    how.seq = w->like.lengths[0];
-  else if (w->like.kind == BENCH_PICTURES || w->waves)
-    how.side = w->like.lengths[0];
-  return predict_run(w, &how, law, left, false, p, &p->latency);
-}
-
-/* ---- memory ---- */
-
-/* The most that a process has with the model, as the planner says; 0: it does not.  how: batch, and
- * seq of what `tokens` says it is of: tokens, or pictures and sounds. */
-static double planned_memory(const cli_run *run, const char *model, const bench_cost_group *g,
-                             accel_fit_params how, bool tokens, uint64_t *process) {
-  accel_fit_report *report;
-  double bytes = 0;
-  how.device = g->device;
-  how.precision = g->precision;
-  if (accel_fit(run->ctx, model, &how, &report) != ACCEL_OK) return 0;
-  if (!tokens && how.seq && !strcmp(report->unit, "tokens")) { /* of its texts: they are not run */
-    how.seq = 1;
-    accel_fit_report_free(&report);
-    if (accel_fit(run->ctx, model, &how, &report) != ACCEL_OK) return 0;
-  }
-  const accel_fit_record *f = report->n ? &report->record[0] : NULL;
-  if (!*process) *process = report->process; /* of the first: later ones find what earlier left */
-  if (f && f->fits >= 0) bytes = (double)f->peak + (f->resident ? (double)*process : 0);
-  accel_fit_report_free(&report);
-  return bytes;
-}
-
-/* On a CPU, where the process's memory was measured, beside the plans of the measured runs. */
-static figure predict_memory(const predicting *w, const bench_cost_group *g) {
-  uint64_t process = 0;
-  uint32_t n = 0;
-  accel_fit_params how = accel_fit_params_default();
-  how.batch = w->like.batch;
-  how.seq = w->like.lengths[0];
-  how.new_tokens = w->params.new_tokens;
-  figure out = {
-      planned_memory(w->run, w->params.model, g, how, w->like.kind == BENCH_TOKENS, &process),
-      bench_bar_of(NULL, 0)};
-  double *ratio = malloc((g->runs.n + (size_t)1) * sizeof *ratio), middle = 1;
-  const bool of_process = !strcmp(g->device, "cpu");
-  for (uint32_t i = 0; ratio && of_process && i < g->runs.n; ++i) {
-    const bench_row *row = g->row[i];
-    how.batch = (uint32_t)row->number[ROW_BATCH];
-    how.seq = (uint32_t)strtoul(row->text[ROW_LENGTHS], NULL, 10);
-    how.new_tokens = (uint32_t)row->number[ROW_NEW_TOKENS];
-    const double planned =
-        planned_memory(w->run, row->text[ROW_MODEL], g, how, row->number[ROW_TOKENS] > 0, &process);
-    if (planned > 0 && row->number[ROW_PEAK_RSS] > 0)
-      ratio[n++] = row->number[ROW_PEAK_RSS] / planned;
-  }
-  if (n) middle = bench_median(ratio, n);
-  for (uint32_t i = 0; i < n; ++i) ratio[i] /= middle;
-  if (n) out.bar = bench_bar_of(ratio, n);
-  out.value *= middle;
-  if (!(out.value > 0)) out.value = (double)NAN;
-  free(ratio);
-  return out;
-}
-
-/* ---- all of a model ---- */
-
-static int predict(const predicting *w, const bench_cost_group *g, prediction *p) {
-  bench_left_out left = {0};
-  bench_law *law = bench_law_new(&g->runs, UINT32_MAX);
-  const figure none = {(double)NAN, {0}};
-  *p = (prediction){.group = g, .latency = none, .prefill = none, .token = none, .memory = none};
-  if (!law || !bench_leave_one_out(&g->runs, &left)) {
-    bench_law_free(law);
-    bench_left_out_free(&left);
-    return cli_error(w->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  }
-  for (uint32_t i = 0; i < g->runs.n; ++i)
-    p->known |= !strcmp(g->row[i]->text[ROW_MODEL], w->params.model);
-  if (predict_time(w, law, &left, p) != ACCEL_OK)
-    snprintf(p->why, sizeof p->why, "%s", accel_last_error());
-  else
-    p->memory = predict_memory(w, g);
-  bench_law_free(law);
-  bench_left_out_free(&left);
-  return 0;
-}
-
-static bool listed(const accel_strings *names, const char *name) {
-  for (uint32_t i = 0; i < names->n; ++i)
-    if (!strcmp(names->item[i], name)) return true;
-  return false;
-}
-
-static int describe(predicting *w) {
-  cli_run *run = w->run;
-  accel_strings *in, *out;
-  accel_status status =
-      accel_model_io(run->ctx, w->params.model, run->value[OPT_ARCHITECTURE], &in, &out);
-  if (status != ACCEL_OK) return cli_fail(run, status);
-  w->encodes = listed(in, "decoder_input_ids");
-  w->waves = listed(in, "input_values");
-  status = bench_inputs_plan(run->ctx, &w->params, in, out, &w->like);
-  accel_strings_free(&in);
-  accel_strings_free(&out);
-  return status == ACCEL_OK ? 0 : cli_error(run, status, "out of memory");
-}
-
 /* ---- printing ---- */
 
-static void figure_json(cli_json *json, const char *name, const figure *f) {
+static void figure_json(cli_json *json, const char *name, const predicted *f) {
   if (isnan(f->value)) return;
   cli_json_open(json, name, '{');
   cli_json_double(json, "predicted", f->value);
@@ -304,7 +96,7 @@ static int print_json(const predicting *w, const prediction *list, uint32_t n) {
   return cli_json_end(w->run, &json);
 }
 
-static void figure_cells(const figure *f, bool bytes, char value[32], char range[64]) {
+static void figure_cells(const predicted *f, bool bytes, char value[32], char range[64]) {
   const double low = f->value / f->bar.factor, high = f->value * f->bar.factor;
   char a[32], b[32];
   snprintf(value, 32, "-");
@@ -334,7 +126,8 @@ static void print_table(const predicting *w, const prediction *list, uint32_t n)
                                           : "samples");
   cli_table_row(&table, 5, head);
   for (uint32_t i = 0; i < n; ++i) {
-    const figure *figures[] = {&list[i].latency, &list[i].prefill, &list[i].token, &list[i].memory};
+    const predicted *figures[] = {&list[i].latency, &list[i].prefill, &list[i].token,
+                                  &list[i].memory};
     char value[32], range[64];
     const char *refused[] = {list[i].group->device, list[i].group->precision, "cannot run", "",
                              list[i].why};
@@ -366,9 +159,13 @@ static void print_table(const predicting *w, const prediction *list, uint32_t n)
 static int predict_model(predicting *w) {
   prediction *list = calloc(w->groups.n + (size_t)1, sizeof *list);
   uint32_t n = 0;
-  int code = list ? describe(w) : cli_error(w->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  for (uint32_t i = 0; !code && i < w->groups.n; ++i)
-    if (wanted(w->run, &w->groups.group[i])) code = predict(w, &w->groups.group[i], &list[n++]);
+  const accel_status status = list ? predict_describe(w) : ACCEL_ERROR_OUT_OF_MEMORY;
+  bool whole = list != NULL;
+  int code = status == ACCEL_OK || !list ? 0 : cli_fail(w->run, status);
+  for (uint32_t i = 0; !code && whole && i < w->groups.n; ++i)
+    if (wanted(w->run, &w->groups.group[i]))
+      whole = predict_on(w, &w->groups.group[i], true, &list[n++]);
+  if (!whole) code = cli_error(w->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   if (!code && cli_flag(w->run, OPT_JSON))
     code = print_json(w, list, n);
   else if (!code)

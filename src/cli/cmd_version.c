@@ -1,9 +1,10 @@
 /* cmd_version.c - accel version. */
+#include "bench/bench_machine.h"
 #include "cli/cli_print.h"
 
 int cmd_version(cli_run *run) {
   if (!cli_flag(run, OPT_JSON)) {
-    printf("accel %s\n", accel_version());
+    printf("accel %s (build %s)\n", accel_version(), bench_build_id());
     return 0;
   }
   cli_json json;
@@ -11,5 +12,6 @@ int cmd_version(cli_run *run) {
   if (code) return code;
   cli_json_text(&json, "version", accel_version());
   cli_json_text(&json, "tool", ACCEL_VERSION_STRING);
+  cli_json_text(&json, "build", bench_build_id());
   return cli_json_end(run, &json);
 }

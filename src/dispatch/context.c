@@ -65,10 +65,18 @@ accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes) {
   return ACCEL_OK;
 }
 
+static _Thread_local const atomic_bool *thread_flag;
+
+void accel__thread_cancel(const atomic_bool *flag) { thread_flag = flag; }
+
+bool accel__is_cancelled(const accel *ctx) {
+  return (thread_flag && atomic_load_explicit(thread_flag, memory_order_relaxed)) ||
+         (ctx->params.cancel && ctx->params.cancel(ctx->params.cancel_user));
+}
+
 accel_status accel__check_cancelled(accel *ctx) {
-  if (ctx->params.cancel && ctx->params.cancel(ctx->params.cancel_user))
-    return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled by the caller");
-  return ACCEL_OK;
+  return accel__is_cancelled(ctx) ? accel__fail(ACCEL_ERROR_CANCELLED, "cancelled by the caller")
+                                  : ACCEL_OK;
 }
 
 void accel__report_progress(accel *ctx, const char *what, uint64_t done, uint64_t all) {

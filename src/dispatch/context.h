@@ -4,6 +4,7 @@
 #define ACCEL_DISPATCH_CONTEXT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/arena.h"
 #include "core/log.h"
@@ -36,7 +37,12 @@ accel_status accel__context_hardware(accel *ctx, accel__hardware **out);
 const accel__cache *accel__context_cache(accel *ctx, bool usable);
 /* Bytes a model may use by params or ACCEL_MEM_LIMIT; 0: no limit. */
 accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes);
-/* ACCEL_ERROR_CANCELLED when the context's callback asks to stop. */
+/* What this thread runs from now on is given up when *flag becomes true; NULL: it is not asked.  The
+ * flag outlives the thread. */
+void accel__thread_cancel(const atomic_bool *flag);
+/* The context's callback asks to stop, or the flag of this thread. */
+bool accel__is_cancelled(const accel *ctx);
+/* ACCEL_ERROR_CANCELLED when accel__is_cancelled. */
 accel_status accel__check_cancelled(accel *ctx);
 void accel__report_progress(accel *ctx, const char *what, uint64_t done, uint64_t all);
 

@@ -121,7 +121,13 @@ typedef struct accel__place_request {
   const char *precision; /* NULL: fp32, or what a quantised checkpoint is in; "auto", or a name */
   const char *const *keep_fp32;
   uint32_t n_keep;
-  bool bf16_only; /* families that overflow fp16 (T5) */
+  bool bf16_only;    /* families that overflow fp16 (T5) */
+  int metric;        /* accel__metric (choose.h): what "auto" is to be best at */
+  double min_cosine; /* the accuracy bound of precision "auto"; 0: none */
+  /* of accel_init_params */
+  const char *candidates;
+  accel_candidates_fn candidates_fn;
+  void *candidates_user;
 } accel__place_request;
 
 /* ep->model (and checkpoint or seed) are set; fills placed and placement.  On failure the message

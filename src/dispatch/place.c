@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "dispatch/choose.h"
 #include "dispatch/copy_speed.h"
 #include "dispatch/endpoint.h"
 #include "dispatch/parts.h"
@@ -99,12 +100,6 @@ static void add_reason(accel_endpoint *ep, reasons *why, const char *text) {
   if (copy) why->text[why->n++] = copy;
 }
 
-/* What was asked for when nothing was. */
-static const char *default_precision(const accel_endpoint *ep) {
-  const char *own = accel__stored_precision(ep);
-  return own ? own : "fp32";
-}
-
 /* How a quantised checkpoint is run: in its formats, with what that means, or in others. */
 static void add_import_reasons(accel_endpoint *ep, const char *precision, reasons *why) {
   const char *const *notes;
@@ -186,7 +181,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
   const char *got = accel__arena_string(&ep->arena, device->info.name),
              *wanted = accel__arena_string(&ep->arena, request->device);
   const char *wanted_precision = accel__arena_string(
-      &ep->arena, request->precision ? request->precision : default_precision(ep));
+      &ep->arena, request->precision ? request->precision : accel__default_precision(ep));
   if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision)
     return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, why->text, why->n * sizeof *item);
@@ -205,21 +200,6 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                .weight_bytes = ep->placed.weight_bytes};
   ACCEL_TRY(report_profile(ep));
   return ep->placed.parts ? accel__parts_report(ep, ep->placed.parts) : ACCEL_OK;
-}
-
-/* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a
- * quantised checkpoint's own. */
-static void list_precisions(const accel_endpoint *ep, const accel__device *device,
-                            const accel__place_request *request, const char *out[5]) {
-  uint32_t n = 0;
-  if (request->precision && !strcmp(request->precision, "auto")) {
-    if (ep->import) out[n++] = accel__stored_precision(ep);
-    const char *const *ladder = accel__precision_ladder(&device->facts, request->bf16_only);
-    for (uint32_t i = 0; n < 4 && ladder[i]; i++) out[n++] = ladder[i];
-  } else {
-    out[n++] = request->precision ? request->precision : default_precision(ep);
-  }
-  out[n] = NULL;
 }
 
 static accel_status remember(accel_endpoint *ep, accel__device *device,
@@ -265,39 +245,24 @@ static accel_status suits_profile(const accel_endpoint *ep, accel__hardware *har
   return ACCEL_OK;
 }
 
-/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad
- * weights, no memory) end the walk. */
-static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
-                         const accel__place_request *request, reasons *why) {
-  accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
-  for (uint32_t i = 0; i < choice->n; i++) {
-    accel__device *device = choice->device[i];
-    const char *precisions[5];
-    list_precisions(ep, device, request, precisions);
-    last = accel__device_test(hardware, device);
-    if (last == ACCEL_OK) last = suits_profile(ep, hardware, device);
-    if (last != ACCEL_OK) {
-      add_reason(ep, why, accel__message());
-      continue;
-    }
-    for (uint32_t k = 0; precisions[k]; k++) {
-      last = prove(hardware, device, precisions[k]);
-      accel__placed placed;
-      if (last == ACCEL_OK) last = try_candidate(ep, device, precisions[k], request, &placed);
-      if (last == ACCEL_OK) ep->placed = placed;
-      if (last == ACCEL_OK) last = remember(ep, device, request);
-      if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
-      /* layers that the model does not have are the user's mistake */
-      if (last == ACCEL_ERROR_FORMAT || (last == ACCEL_ERROR_ARGUMENT && device->parts) ||
-          last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
-          last == ACCEL_ERROR_IO)
-        return last;
-      char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k],
-                                       accel__message());
-      if (line) add_reason(ep, why, line);
-    }
-  }
+/* Failures that another device cannot mend: bad weights, no memory; layers that the model does not
+ * have are the user's mistake. */
+static bool ends_the_walk(accel_status status, const accel__device *device) {
+  return status == ACCEL_ERROR_FORMAT || (status == ACCEL_ERROR_ARGUMENT && device->parts) ||
+         status == ACCEL_ERROR_OUT_OF_MEMORY || status == ACCEL_ERROR_CANCELLED ||
+         status == ACCEL_ERROR_IO;
+}
+
+/* No candidate served: the message has them all. */
+static accel_status none_serves(accel_endpoint *ep, const accel__place_request *request,
+                                const accel__candidates *all, bool tried, reasons *why,
+                                accel_status last) {
   accel__buffer text = {0};
+  for (uint32_t i = 0; !tried && i < all->n; i++) /* the accuracy bound has closed them all */
+    if (all->item[i].reason)
+      add_reason(ep, why,
+                 accel__arena_printf(&ep->arena, "%s at %s: %s", all->item[i].device->info.name,
+                                     all->item[i].precision, all->item[i].reason));
   for (uint32_t i = 0; i < why->n; i++)
     accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
   accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device,
@@ -307,11 +272,54 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   if (last == ACCEL_ERROR_PRECISION && ep->precision_profile)
     accel__remedy(last, "make a profile for that device with `accel tune %s --device %s`", ep->name,
                   request->device);
+  else if (last == ACCEL_ERROR_PRECISION && !tried)
+    accel__remedy(last, "a smaller min_cosine, or a device that is named, would do");
   else if (last == ACCEL_ERROR_PRECISION)
     accel__remedy(last, "`accel matrix %s` lists what each device here can run%s", ep->name,
                   ep->import ? "; --precision fp32, bf16 or fp16 dequantises the checkpoint" : "");
   accel__buffer_free(&text);
   return last;
+}
+
+/* Tries a candidate; *device_failed: the device serves at no precision. */
+static accel_status try_one(accel_endpoint *ep, accel__hardware *hardware,
+                            const accel__candidate *c, const accel__place_request *request,
+                            bool *device_failed) {
+  accel__placed placed;
+  accel_status last = accel__device_test(hardware, c->device);
+  if (last == ACCEL_OK) last = suits_profile(ep, hardware, c->device);
+  *device_failed = last != ACCEL_OK;
+  if (last == ACCEL_OK) last = prove(hardware, c->device, c->precision);
+  if (last == ACCEL_OK) last = try_candidate(ep, c->device, c->precision, request, &placed);
+  if (last == ACCEL_OK) ep->placed = placed;
+  return last == ACCEL_OK ? remember(ep, c->device, request) : last;
+}
+
+/* Candidates as they are chosen, until one serves. */
+static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
+                         const accel__place_request *request, reasons *why) {
+  accel_status last = ACCEL_ERROR_PRECISION;
+  accel__candidates all;
+  accel__candidate *c;
+  bool tried = false;
+  ACCEL_TRY(accel__candidates_make(ep, choice, request, &all));
+  while ((c = accel__candidates_next(&all)) != NULL) {
+    bool device_failed;
+    tried = true;
+    last = try_one(ep, hardware, c, request, &device_failed);
+    if (last == ACCEL_OK) {
+      ACCEL_TRY(write_placement(ep, c->device, c->precision, request, why));
+      return accel__candidates_report(ep, &all);
+    }
+    if (!device_failed && ends_the_walk(last, c->device)) return last;
+    const char *line = device_failed
+                           ? accel__arena_string(&ep->arena, accel__message())
+                           : accel__arena_printf(&ep->arena, "%s at %s: %s", c->device->info.name,
+                                                 c->precision, accel__message());
+    if (line) add_reason(ep, why, line);
+    accel__candidates_close(&all, c, device_failed, line);
+  }
+  return none_serves(ep, request, &all, tried, why, last);
 }
 
 /* Of what is packed: weights of another mixture of precisions never meet in one entry of the

@@ -1,46 +1,73 @@
-/* queue.c - a ring of tickets and one worker thread per endpoint; requests of a group go on
- * together between the others. */
+/* queue.c - tickets in the order of their priority and one worker thread per endpoint; requests of a
+ * group go on together between the others. */
 #include "dispatch/queue.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "dispatch/context.h"
 #include "dispatch/pack.h"
+
+typedef enum ticket_state { WAITING, BEGUN, DONE } ticket_state;
 
 /* Shared by the queue's thread and the waiter; freed by accel__queue_wait. */
 struct accel_ticket {
+  accel_queue *queue;
+  accel__submission what;
+  uint64_t deadline_ns,
+      number;         /* of the monotonic clock, UINT64_MAX none; in order of submission */
+  accel_ticket *next; /* in the queue's list of those waiting, or of a group's begun */
+  /* under the queue's lock */
+  ticket_state state;
+  bool cancelled; /* begun, and not wanted any more */
+  bool told;      /* of the queue's thread alone: its group knows that it is cancelled */
+  /* under `lock` */
   pthread_mutex_t lock;
   pthread_cond_t finished;
   bool done;
   accel_status status;
   char *message, *remedy; /* of the failure, for the waiter's thread */
   accel_tensors *outputs;
-  accel__work_fn fn;         /* NULL: of a group */
-  const accel__group *group; /* NULL: alone */
-  void *work;
-  void (*work_free)(void *);
-  accel_ticket *next; /* of those begun */
 };
+
+/* A group that has requests, and its state.  Of the queue's thread, but for the list of those begun,
+ * which others look at under the queue's lock. */
+typedef struct active_group {
+  const accel__group *group; /* NULL: this place is free */
+  void *state;
+  accel_ticket *begun;
+} active_group;
 
 struct accel_queue {
   accel_endpoint *ep;
-  uint32_t capacity, first, waiting; /* ring: slots first .. first+waiting-1 */
-  accel_ticket **ring;
+  uint32_t capacity, waiting;
+  uint64_t submitted;
+  accel_ticket *first; /* of those waiting */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   pthread_t thread;
   bool started, stop, busy; /* busy: the thread is at a request */
-  /* of the thread alone */
-  const accel__group *group; /* of those begun; NULL: none is */
-  void *state;
-  accel_ticket *begun;
-  uint32_t n_begun; /* never more than capacity */
+  active_group active[ACCEL__GROUPS];
+  uint32_t turn, n_begun; /* whose step is next; in all groups, never more than capacity */
+  /* what the thread is at: one ticket alone, or a step of a group */
+  const accel_ticket *alone;
+  const active_group *stepping;
+  atomic_bool abandon; /* nobody wants what the thread is at: its run of the model is left */
 };
 
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- tickets ---- */
+
 static void free_ticket(accel_ticket *t) {
-  if (t->work_free) t->work_free(t->work);
+  if (t->what.work_free) t->what.work_free(t->what.work);
   accel__tensors_free(&t->outputs);
   free(t->message);
   free(t->remedy);
@@ -49,7 +76,10 @@ static void free_ticket(accel_ticket *t) {
   free(t);
 }
 
+/* From here on the waiter may free it. */
 static void complete(accel_ticket *t, accel_status status) {
+  const accel_done_fn done = t->what.options.done;
+  void *user = t->what.options.user;
   pthread_mutex_lock(&t->lock);
   t->status = status;
   if (status != ACCEL_OK) {
@@ -59,95 +89,232 @@ static void complete(accel_ticket *t, accel_status status) {
   t->done = true;
   pthread_cond_broadcast(&t->finished);
   pthread_mutex_unlock(&t->lock);
+  if (done) done(user);
 }
 
-/* A request of the group begins: from the next step on it goes on with the others. */
-static void begin(accel_queue *q, accel_ticket *t) {
-  accel_status status = q->group ? ACCEL_OK : t->group->open(q->ep, &q->state);
-  if (status == ACCEL_OK) {
-    q->group = t->group;
-    status = q->group->join(q->state, t->work);
+static accel_status cancelled(void) {
+  return accel__fail(ACCEL_ERROR_CANCELLED, "the request was cancelled");
+}
+
+static accel_status expired(const accel_ticket *t) {
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_TIMEOUT, "%s: the request had not begun after %u ms, its deadline",
+                  t->queue->ep->name, t->what.options.deadline_ms),
+      "give it a later deadline or a higher priority, or submit fewer at once");
+}
+
+/* ---- the list of those that wait ---- */
+
+/* Whether a begins before b: by priority, then by deadline, then in order. */
+static bool before(const accel_ticket *a, const accel_ticket *b) {
+  if (a->what.options.priority != b->what.options.priority)
+    return a->what.options.priority > b->what.options.priority;
+  if (a->deadline_ns != b->deadline_ns) return a->deadline_ns < b->deadline_ns;
+  return a->number < b->number;
+}
+
+/* With the queue's lock held. */
+static void insert(accel_queue *q, accel_ticket *t) {
+  accel_ticket **link = &q->first;
+  while (*link && !before(t, *link)) link = &(*link)->next;
+  t->next = *link;
+  *link = t;
+  q->waiting++;
+}
+
+static void take_out(accel_queue *q, accel_ticket *t, ticket_state state) {
+  accel_ticket **link = &q->first;
+  while (*link != t) link = &(*link)->next;
+  *link = t->next;
+  t->next = NULL;
+  t->state = state;
+  q->waiting--;
+}
+
+/* One whose deadline has passed, taken out; NULL: none has.  With the queue's lock held. */
+static accel_ticket *take_expired(accel_queue *q) {
+  uint64_t now = 0;
+  for (accel_ticket *t = q->first; t; t = t->next) {
+    if (t->deadline_ns == UINT64_MAX) continue;
+    if (!now) now = now_ns();
+    if (t->deadline_ns > now) continue;
+    take_out(q, t, DONE);
+    return t;
   }
+  return NULL;
+}
+
+/* The next that can begin, taken out; NULL: none.  With the queue's lock held. */
+static accel_ticket *take_first(accel_queue *q) {
+  accel_ticket *t = q->first;
+  if (!t || (t->what.group && q->n_begun >= q->capacity)) return NULL; /* enough go on at once */
+  take_out(q, t, BEGUN);
+  return t;
+}
+
+/* ---- the thread ---- */
+
+/* Nobody wants what the thread is at.  With the queue's lock held. */
+static bool unwanted(const accel_queue *q) {
+  if (q->alone) return q->alone->cancelled;
+  if (!q->stepping || !q->stepping->begun) return false;
+  for (const accel_ticket *t = q->stepping->begun; t; t = t->next)
+    if (!t->cancelled) return false;
+  return true;
+}
+
+/* The thread turns to a ticket alone, to a group, or to neither. */
+static void turn_to(accel_queue *q, const accel_ticket *alone, const active_group *stepping) {
+  pthread_mutex_lock(&q->lock);
+  q->alone = alone;
+  q->stepping = stepping;
+  atomic_store(&q->abandon, unwanted(q));
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* The place of a group, which is opened with its first request. */
+static accel_status place_of(accel_queue *q, const accel__group *group, active_group **out) {
+  active_group *place = NULL;
+  for (int i = 0; i < ACCEL__GROUPS; i++) {
+    if (q->active[i].group == group) return *out = &q->active[i], ACCEL_OK;
+    if (!q->active[i].group) place = &q->active[i];
+  }
+  *out = place;
+  if (!place) return accel__fail(ACCEL_ERROR_INTERNAL, "more than %d groups", ACCEL__GROUPS);
+  ACCEL_TRY(group->open(q->ep, &place->state));
+  place->group = group;
+  return ACCEL_OK;
+}
+
+static void close_if_empty(active_group *a) {
+  if (!a->group || a->begun) return;
+  a->group->close(a->state);
+  a->group = NULL;
+}
+
+static void finish_ticket(accel_queue *q, accel_ticket *t, accel_status status) {
+  pthread_mutex_lock(&q->lock);
+  t->state = DONE;
+  pthread_mutex_unlock(&q->lock);
+  complete(t, status);
+}
+
+/* A request of a group begins: from the next step on it goes on with the others. */
+static void begin(accel_queue *q, accel_ticket *t) {
+  active_group *a;
+  turn_to(q, t, NULL);
+  accel_status status = place_of(q, t->what.group, &a);
+  if (status == ACCEL_OK) status = a->group->join(a->state, t->what.work);
+  turn_to(q, NULL, NULL);
   if (status != ACCEL_OK) {
-    complete(t, status);
+    finish_ticket(q, t, status);
+    if (a) close_if_empty(a);
     return;
   }
-  accel_ticket **last = &q->begun;
+  pthread_mutex_lock(&q->lock);
+  accel_ticket **last = &a->begun;
   while (*last) last = &(*last)->next;
-  t->next = NULL;
   *last = t;
   q->n_begun++;
+  pthread_mutex_unlock(&q->lock);
 }
 
-/* One step of all that have begun; whoever is done leaves. */
-static void step(accel_queue *q) {
+/* The group hears of those that were cancelled since. */
+static void tell_cancelled(accel_queue *q, active_group *a) {
+  for (accel_ticket *t = a->begun; t; t = t->next) {
+    pthread_mutex_lock(&q->lock);
+    const bool now = t->cancelled && !t->told;
+    pthread_mutex_unlock(&q->lock);
+    if (now) a->group->cancel(a->state, t->what.work);
+    t->told |= now;
+  }
+}
+
+/* One step of all that have begun in a group; whoever is done leaves. */
+static void step(accel_queue *q, active_group *a) {
   accel__clear_error();
-  if (q->begun) q->group->step(q->state);
-  for (accel_ticket **link = &q->begun; *link;) {
+  tell_cancelled(q, a);
+  turn_to(q, NULL, a);
+  a->group->step(a->state);
+  turn_to(q, NULL, NULL);
+  for (accel_ticket **link = &a->begun; *link;) {
     accel_ticket *t = *link;
     accel_status status;
     accel__clear_error();
-    if (q->group->finished(q->state, t->work, &status)) {
-      *link = t->next;
-      q->n_begun--;
-      complete(t, status); /* from here on the waiter may free it */
-    } else {
+    if (!a->group->finished(a->state, t->what.work, &status)) {
       link = &t->next;
+      continue;
     }
+    pthread_mutex_lock(&q->lock);
+    *link = t->next;
+    q->n_begun--;
+    pthread_mutex_unlock(&q->lock);
+    finish_ticket(q, t, status);
   }
-  if (q->begun || !q->group) return;
-  q->group->close(q->state);
-  q->group = NULL;
+  close_if_empty(a);
 }
 
 static void take_up(accel_queue *q, accel_ticket *t) {
   accel__clear_error();
-  if (t->group)
+  if (t->what.group) {
     begin(q, t);
-  else
-    complete(t, t->fn(q->ep, t->work, &t->outputs));
+    return;
+  }
+  turn_to(q, t, NULL);
+  const accel_status status = t->what.fn(q->ep, t->what.work, &t->outputs);
+  turn_to(q, NULL, NULL);
+  finish_ticket(q, t, status);
+}
+
+/* The group whose turn it is. */
+static active_group *next_group(accel_queue *q) {
+  for (uint32_t i = 0; i < ACCEL__GROUPS; i++) {
+    active_group *a = &q->active[q->turn++ % ACCEL__GROUPS];
+    if (a->group) return a;
+  }
+  return NULL;
+}
+
+/* One thing of those that are to be done, without the lock. */
+static void do_next(accel_queue *q, accel_ticket *late, accel_ticket *t) {
+  active_group *a = late || t ? NULL : next_group(q);
+  if (late)
+    complete(late, expired(late));
+  else if (t)
+    take_up(q, t); /* all that wait begin before the next step */
+  else if (a)
+    step(q, a);
 }
 
 static void *worker(void *arg) {
   accel_queue *q = arg;
+  accel__thread_cancel(&q->abandon);
   pthread_mutex_lock(&q->lock);
   for (;;) {
-    while (!q->waiting && !q->group && !q->stop) pthread_cond_wait(&q->changed, &q->lock);
-    if (!q->waiting && !q->group) break;
-    accel_ticket *t = q->waiting ? q->ring[q->first] : NULL;
-    if (t && t->group && q->n_begun >= q->capacity) t = NULL; /* enough go on at once */
-    if (t) {
-      q->first = (q->first + 1) % q->capacity;
-      q->waiting--;
-    }
+    while (!q->waiting && !q->n_begun && !q->stop) pthread_cond_wait(&q->changed, &q->lock);
+    if (!q->waiting && !q->n_begun) break;
+    accel_ticket *late = take_expired(q), *t = late ? NULL : take_first(q);
     q->busy = true;
     pthread_mutex_unlock(&q->lock);
-    if (t)
-      take_up(q, t); /* all that wait begin before the next step */
-    else
-      step(q);
+    do_next(q, late, t);
     pthread_mutex_lock(&q->lock);
-    q->busy = q->group != NULL;
+    q->busy = q->n_begun > 0;
     if (!q->busy && !q->waiting) pthread_cond_broadcast(&q->changed);
   }
   pthread_mutex_unlock(&q->lock);
   return NULL;
 }
 
+/* ---- the queue ---- */
+
 accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity, accel_queue **out) {
   accel_queue *q = calloc(1, sizeof *q);
-  *out = NULL;
+  *out = q;
   if (!q) return accel__no_memory(sizeof *q);
-  q->ring = calloc(capacity, sizeof *q->ring);
-  if (!q->ring) {
-    free(q);
-    return accel__no_memory(capacity * sizeof *q->ring);
-  }
   q->ep = ep;
   q->capacity = capacity;
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->changed, NULL);
-  *out = q;
   return ACCEL_OK;
 }
 
@@ -161,12 +328,10 @@ void accel__queue_free(accel_queue *q) {
   if (started) pthread_join(q->thread, NULL);
   pthread_cond_destroy(&q->changed);
   pthread_mutex_destroy(&q->lock);
-  free(q->ring);
   free(q);
 }
 
-static accel_status new_ticket(accel__work_fn fn, const accel__group *group, void *work,
-                               void (*work_free)(void *), accel_ticket **out) {
+static accel_status new_ticket(accel_queue *q, const accel__submission *what, accel_ticket **out) {
   accel_ticket *t = calloc(1, sizeof *t);
   *out = t;
   if (!t) return accel__no_memory(sizeof *t);
@@ -176,10 +341,11 @@ static accel_status new_ticket(accel__work_fn fn, const accel__group *group, voi
   pthread_cond_init(&t->finished, &clock);
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&t->lock, NULL);
-  t->fn = fn;
-  t->group = group;
-  t->work = work;
-  t->work_free = work_free;
+  t->queue = q;
+  t->what = *what;
+  t->deadline_ns = what->options.deadline_ms
+                       ? now_ns() + UINT64_C(1000000) * what->options.deadline_ms
+                       : UINT64_MAX;
   return ACCEL_OK;
 }
 
@@ -195,38 +361,27 @@ static accel_status enqueue(accel_queue *q, accel_ticket *t) {
       return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the queue", q->ep->name);
     q->started = true;
   }
-  q->ring[(q->first + q->waiting++) % q->capacity] = t;
+  t->number = q->submitted++;
+  insert(q, t);
   pthread_cond_broadcast(&q->changed);
   return ACCEL_OK;
 }
 
-static accel_status submit(accel_queue *q, accel__work_fn fn, const accel__group *group, void *work,
-                           void (*work_free)(void *), accel_ticket **out) {
+accel_status accel__queue_submit(accel_queue *q, const accel__submission *what,
+                                 accel_ticket **out) {
   accel_ticket *t;
   *out = NULL;
-  accel_status status = new_ticket(fn, group, work, work_free, &t);
+  accel_status status = new_ticket(q, what, &t);
   if (status != ACCEL_OK) {
-    work_free(work);
+    what->work_free(what->work);
     return status;
   }
   pthread_mutex_lock(&q->lock);
   status = enqueue(q, t);
+  if (status == ACCEL_OK) *out = t; /* before it can be done */
   pthread_mutex_unlock(&q->lock);
-  if (status == ACCEL_OK)
-    *out = t;
-  else
-    free_ticket(t);
+  if (status != ACCEL_OK) free_ticket(t);
   return status;
-}
-
-accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work,
-                                 void (*work_free)(void *), accel_ticket **out) {
-  return submit(q, fn, NULL, work, work_free, out);
-}
-
-accel_status accel__queue_submit_group(accel_queue *q, const accel__group *group, void *work,
-                                       void (*work_free)(void *), accel_ticket **out) {
-  return submit(q, NULL, group, work, work_free, out);
 }
 
 void accel__queue_drain(accel_queue *q) {
@@ -244,6 +399,28 @@ uint32_t accel__queue_waiting(accel_queue *q) {
   pthread_mutex_unlock(&q->lock);
   return n;
 }
+
+void accel__queue_cancel(accel_ticket *t) {
+  accel_queue *q = t->queue;
+  pthread_mutex_lock(&t->lock);
+  const bool done = t->done; /* the queue may be gone by now */
+  pthread_mutex_unlock(&t->lock);
+  if (done) return;
+  pthread_mutex_lock(&q->lock);
+  const bool waits = t->state == WAITING;
+  if (waits) {
+    take_out(q, t, DONE);
+    if (!q->busy && !q->waiting) pthread_cond_broadcast(&q->changed);
+  }
+  t->cancelled = true;
+  atomic_store(&q->abandon, unwanted(q));
+  pthread_mutex_unlock(&q->lock);
+  if (!waits) return;
+  complete(t, cancelled());
+  accel__clear_error(); /* it is the ticket's, not the caller's */
+}
+
+/* ---- waiting ---- */
 
 static struct timespec deadline_after(int64_t ms) {
   struct timespec t;
@@ -276,11 +453,12 @@ static accel_status tell_status(const accel_ticket *t) {
   return t->status;
 }
 
+const void *accel__ticket_work(const accel_ticket *t, const accel__group *group) {
+  return t->what.group == group ? t->what.work : NULL;
+}
+
 accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
   accel_ticket *t = *ticket;
-  if (t->group)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "the ticket of a generation is for accel_wait_generations");
   ACCEL_TRY(wait_for(t, timeout_ms));
   accel_status status = tell_status(t);
   if (status == ACCEL_OK) {
@@ -295,11 +473,9 @@ accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_
 accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms,
                                     accel_status (*take)(void *work, void *user), void *user) {
   accel_ticket *t = *ticket;
-  if (!t->group)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket is of no generation: accel_wait takes it");
   ACCEL_TRY(wait_for(t, timeout_ms));
   accel_status status = tell_status(t);
-  if (status == ACCEL_OK) status = take(t->work, user);
+  if (status == ACCEL_OK) status = take(t->what.work, user);
   free_ticket(t);
   *ticket = NULL;
   return status;

@@ -1,4 +1,5 @@
-/* queue.h - an endpoint's queue: a ring of requests and one thread that runs them in order. */
+/* queue.h - an endpoint's queue: requests that wait, by priority, deadline and order, and one
+ * thread that runs them. */
 #ifndef ACCEL_DISPATCH_QUEUE_H
 #define ACCEL_DISPATCH_QUEUE_H
 
@@ -14,32 +15,56 @@ typedef accel_status (*accel__work_fn)(accel_endpoint *ep, void *work, accel_ten
 typedef struct accel__group {
   accel_status (*open)(accel_endpoint *ep, void **state); /* with the first of them */
   accel_status (*join)(void *state, void *work);
+  /* A request that has joined is not wanted any more: it is finished, with
+   * ACCEL_ERROR_CANCELLED. */
+  void (*cancel)(void *state, void *work);
   void (*step)(void *state);
   /* *status: how it ended; the message of a failure is this thread's, as accel__fail leaves it. */
   bool (*finished)(void *state, void *work, accel_status *status);
   void (*close)(void *state); /* when none is left */
 } accel__group;
 
+/* Groups of one queue: each has its own requests, and their steps alternate. */
+enum { ACCEL__GROUPS = 2 };
+
+/* How a request waits, and who is told. */
+typedef struct accel__submit_options {
+  int32_t priority;     /* larger ones begin first */
+  uint32_t deadline_ms; /* from its submission: one that has not begun by then fails; 0 none */
+  accel_done_fn done;   /* called when the ticket is done; may be NULL */
+  void *user;
+} accel__submit_options;
+
+/* What is submitted: `fn` alone, or a request of `group`.  `work` belongs to the queue, even where
+ * the submission fails. */
+typedef struct accel__submission {
+  accel__work_fn fn;
+  const accel__group *group;
+  void *work;
+  void (*work_free)(void *);
+  accel__submit_options options;
+} accel__submission;
+
 accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity,
                               accel_queue **out); /* the thread starts with the first request */
 /* runs what waits, then stops; tickets not waited for stay valid */
 void accel__queue_free(accel_queue *queue);
-/* ACCEL_ERROR_QUEUE_FULL (work is freed) when `capacity` requests wait. */
-accel_status accel__queue_submit(accel_queue *queue, accel__work_fn fn, void *work,
-                                 void (*work_free)(void *), accel_ticket **out);
-/* The same for a request of a group: one group a queue.  What it answers is taken from `work` by
- * accel__queue_wait_work. */
-accel_status accel__queue_submit_group(accel_queue *queue, const accel__group *group, void *work,
-                                       void (*work_free)(void *), accel_ticket **out);
+/* ACCEL_ERROR_QUEUE_FULL when `capacity` requests wait. */
+accel_status accel__queue_submit(accel_queue *queue, const accel__submission *what,
+                                 accel_ticket **out);
 accel_endpoint *accel__queue_endpoint(accel_queue *queue);
 uint32_t accel__queue_capacity(const accel_queue *queue);
 uint32_t accel__queue_waiting(accel_queue *queue); /* submitted, not yet begun */
 /* returns when nothing waits and nothing is being done */
 void accel__queue_drain(accel_queue *queue);
-/* timeout_ms < 0: for ever.  ACCEL_ERROR_TIMEOUT leaves the ticket; any other answer frees it. */
+/* As accel_ticket_cancel. */
+void accel__queue_cancel(accel_ticket *ticket);
+/* The work of a ticket of `group`, whose constant parts may be looked at; NULL for other tickets. */
+const void *accel__ticket_work(const accel_ticket *ticket, const accel__group *group);
+/* Of a request alone.  timeout_ms < 0: for ever.  ACCEL_ERROR_TIMEOUT leaves the ticket; any other
+ * answer frees it. */
 accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs);
-/* Of a group's request: `take` is called with its work, before that is freed.  A ticket of the
- * other kind is ACCEL_ERROR_ARGUMENT in both, and stays valid. */
+/* Of a group's request: `take` is called with its work, before that is freed. */
 accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms,
                                     accel_status (*take)(void *work, void *user), void *user);
 

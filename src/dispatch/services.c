@@ -218,10 +218,7 @@ static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void 
 static uint32_t host_workers(void *self) { return accel__pool_width(context_of(self)->pool); }
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
-static int host_cancelled(void *self) {
-  const accel_params *params = &context_of(self)->params;
-  return params->cancel && params->cancel(params->cancel_user);
-}
+static int host_cancelled(void *self) { return accel__is_cancelled(context_of(self)); }
 
 /* ---- cache ---- */
 

@@ -10,6 +10,11 @@ const char *accel__stored_precision(const accel_endpoint *ep) {
   return ep->import ? accel__import_precision(ep->import) : NULL;
 }
 
+const char *accel__default_precision(const accel_endpoint *ep) {
+  const char *own = accel__stored_precision(ep);
+  return own ? own : "fp32";
+}
+
 /* The table of int8 tells which weights may be in codes: those that it gives a scale. */
 static accel_status stored_formats(const accel_endpoint *ep, accel__arena *arena,
                                    accel_plugin_precision *out) {

@@ -7,6 +7,8 @@
 
 /* The name of that precision ("uint4" for GPTQ); NULL: the checkpoint is not quantised. */
 const char *accel__stored_precision(const accel_endpoint *ep);
+/* The same, of others "fp32": what is taken when nothing was asked for. */
+const char *accel__default_precision(const accel_endpoint *ep);
 /* What `name` means for the endpoint's program: the checkpoint's own formats when that is the name
  * of its precision, coded weights in their codes and plain ones as they are stored (vectors and
  * plain uses fp32); otherwise the table of precision.h, into which coded weights are dequantised or

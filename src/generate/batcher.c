@@ -8,6 +8,9 @@
 #include "processing/processor.h"
 #include "processing/result.h"
 
+/* Of a prompt in one step: nobody waits longer for a token, or to join. */
+enum { PIECE_MS = 250 };
+
 typedef struct batcher {
   accel_endpoint *ep;
   accel__session *session;
@@ -39,6 +42,7 @@ static accel_status open_batcher(accel_endpoint *ep, void **state) {
   accel_status status = accel__session_open(ep, &b->session);
   if (status == ACCEL_OK) status = accel__model_stepper_open(b->session, &b->stepper);
   b->engine.model = &b->stepper.stepper;
+  b->engine.piece_ms = PIECE_MS;
   if (status == ACCEL_OK)
     *state = b;
   else
@@ -52,6 +56,10 @@ static accel_status join(void *state, void *work) {
   ACCEL_TRY(accel__request_begin(&j->request));
   accel__engine_join(&b->engine, &j->request);
   return ACCEL_OK;
+}
+
+static void cancel(void *state, void *work) {
+  accel__engine_cancel(&((batcher *)state)->engine, &((job *)work)->request);
 }
 
 static void step(void *state) { accel__engine_step(&((batcher *)state)->engine); }
@@ -73,8 +81,12 @@ static bool finished(void *state, void *work, accel_status *status) {
   return true;
 }
 
-static const accel__group group = {
-    .open = open_batcher, .join = join, .step = step, .finished = finished, .close = close_batcher};
+static const accel__group group = {.open = open_batcher,
+                                   .join = join,
+                                   .cancel = cancel,
+                                   .step = step,
+                                   .finished = finished,
+                                   .close = close_batcher};
 
 static void free_job(void *work) {
   job *j = work;
@@ -134,11 +146,13 @@ static accel_status prepare(accel_endpoint *ep, job *j, const char *text, const 
 
 accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
                                     uint32_t n, const accel_generate_params *params,
-                                    accel_ticket **out) {
+                                    const accel__submit_options *options, accel_ticket **out) {
   job *j = calloc(1, sizeof *j);
   if (!j) return accel__no_memory(sizeof *j);
   accel_status status = prepare(accel__queue_endpoint(queue), j, text, ids, n, params);
-  if (status == ACCEL_OK) return accel__queue_submit_group(queue, &group, j, free_job, out);
+  const accel__submission what = {
+      .group = &group, .work = j, .work_free = free_job, .options = *options};
+  if (status == ACCEL_OK) return accel__queue_submit(queue, &what, out);
   free_job(j);
   return status;
 }
@@ -153,4 +167,8 @@ static accel_status take(void *work, void *user) {
 accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                      accel_generations **out) {
   return accel__queue_wait_work(ticket, timeout_ms, take, out);
+}
+
+bool accel__is_generation(const accel_ticket *ticket) {
+  return accel__ticket_work(ticket, &group) != NULL;
 }

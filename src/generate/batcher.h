@@ -9,8 +9,9 @@
 /* Copies what is given.  text NULL: ids[n]. */
 accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
                                     uint32_t n, const accel_generate_params *params,
-                                    accel_ticket **out);
+                                    const accel__submit_options *options, accel_ticket **out);
 accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                      accel_generations **out);
+bool accel__is_generation(const accel_ticket *ticket);
 
 #endif

@@ -119,14 +119,15 @@ static accel_status find_best(accel__engine *e, accel__request *r, float *const 
   size_t vocab = e->model->vocab;
   *n_best = 0;
   ACCEL_TRY(accel__logits_reserve(&e->scratch, vocab));
-  for (uint32_t i = 0; i < r->progress.beams->n; i++) {
+  for (uint32_t i = 0; i < r->progress.n_running; i++) {
     double all = accel__log_sum_exp(rows[i], vocab);
     if (!isfinite(all))
       return accel__fail(ACCEL_ERROR_NONFINITE,
                          "token %u of prompt %u: scores hold NaN or infinity",
                          r->progress.running[i].n - r->input.prompt.n, r->input.number);
     for (size_t t = 0; t < vocab; t++) e->work[t] = (float)(rows[i][t] - all);
-    accel__logits_input input = accel__request_logits_input(r, &r->progress.running[i]);
+    accel__logits_input input;
+    ACCEL_TRY(accel__request_logits_input(r, &r->progress.running[i], &input));
     ACCEL_TRY(accel__logits_process(r->options.config, &input, &e->scratch, e->work, vocab));
     *n_best = look_at(e, r, i, e->work, *n_best);
   }
@@ -185,7 +186,9 @@ static accel_status extend(const accel__request *r, const candidate *x, accel__h
   for (uint32_t i = out->n; i < from->n; i++) ACCEL_TRY(accel__hypothesis_add(out, from->ids[i]));
   out->score = x->score;
   out->random = r->progress.running[0].random;
-  return accel__hypothesis_add(out, x->token);
+  out->match = from->match;
+  ACCEL_TRY(accel__hypothesis_add(out, x->token));
+  return accel__request_match(r, out, x->token);
 }
 
 /* Puts x among the finished ones when its score is better than the worst of them. */

@@ -5,7 +5,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { ENCODED_TOGETHER = 32 };
+enum {
+  ENCODED_TOGETHER = 32,
+  PIECE = 64,        /* tokens: kernels for few rows end below it */
+  FIRST_PIECE = 256, /* tokens of a bounded piece before its rate is known */
+};
 
 /* Requests whose encoders run together. */
 typedef struct encode_group {
@@ -121,14 +125,32 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
 
 /* ---- requests ---- */
 
-accel__logits_input accel__request_logits_input(const accel__request *r,
-                                                const accel__hypothesis *h) {
-  return (accel__logits_input){
+/* Is the token behind `n` others the forced one that says in which language the text is? */
+static bool comes_before_text(const accel__request *r, uint32_t n) {
+  return r->options.config->forced_bos >= 0 && r->input.padding + n == 1;
+}
+
+accel_status accel__request_logits_input(const accel__request *r, const accel__hypothesis *h,
+                                         accel__logits_input *out) {
+  accel__constraint *c = r->progress.constraint;
+  *out = (accel__logits_input){
       .ids = {h->ids, h->n},
       .prompt = r->input.prompt.n,
       .padding = r->input.padding,
       .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
       .encoder = r->input.encodes && !r->input.prefills ? r->input.encoder.ids : r->input.prompt};
+  if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
+  ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));
+  out->allowed = c->allowed;
+  out->n_allowed = c->n_tokens;
+  return ACCEL_OK;
+}
+
+accel_status accel__request_match(const accel__request *r, accel__hypothesis *h, int32_t token) {
+  if (!r->progress.constraint || accel__is_eos(r->options.config, token) ||
+      comes_before_text(r, h->n - 1))
+    return ACCEL_OK;
+  return accel__constraint_advance(r->progress.constraint, token, &h->match);
 }
 
 accel_status accel__request_begin(accel__request *r) {
@@ -148,6 +170,9 @@ accel_status accel__request_begin(accel__request *r) {
   r->progress.running[0].past_len = r->start.sequence >= 0 ? r->start.past_len : 0;
   r->progress.running[0].total_len = r->start.sequence >= 0 ? r->start.total_len : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
+  if (r->options.grammar)
+    ACCEL_GOTO(accel__constraint_new(r->options.grammar, r->options.tokenizer, c->eos,
+                                     &r->progress.constraint));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
   return status;
@@ -162,6 +187,7 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   }
   for (uint32_t i = 0; i < r->outcome.n_done; i++) accel__hypothesis_free(&r->outcome.done[i]);
   accel__beam_free(r);
+  accel__constraint_free(&r->progress.constraint);
   free(r->progress.running);
   free(r->outcome.done);
   free(r->outcome.message);
@@ -361,22 +387,58 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   return at;
 }
 
-static bool prefilling(const accel__request *r) {
-  return r->progress.shared && r->progress.running[0].n - r->progress.running[0].past_len > 1;
+/* Tokens of the next piece of a prompt that has `rest` to read, at most `most`: a multiple of PIECE
+ * that leaves none or at least PIECE, so that kernels, and with them all bits, are those of the
+ * prompt alone.  Where there is no room for that, `most`. */
+static uint32_t piece_of(uint32_t rest, uint32_t most) {
+  if (rest <= most || most < 2 * PIECE) return rest < most ? rest : most;
+  const uint32_t n = most / PIECE * PIECE;
+  return rest - n < PIECE ? n - PIECE : n;
 }
 
-/* Running sequences first, one token each; what is left of the budget goes to prompts, first come,
- * first served. */
+/* The most tokens of prompts in a step. */
+static uint32_t prompt_tokens(const accel__engine *e) {
+  const uint32_t most = step_tokens(e);
+  if (!e->piece_ms || e->model->limits.run_bytes) return most;
+  const double n = e->ms_per_token > 0 ? e->piece_ms / e->ms_per_token : FIRST_PIECE;
+  const uint32_t bounded = n < 2 * PIECE ? 2 * PIECE : n < most ? (uint32_t)n : most;
+  return bounded < most ? bounded : most;
+}
+
+static uint32_t unread(const accel__request *r) {
+  return r->progress.running[0].n - r->progress.running[0].past_len;
+}
+
+static bool prefilling(const accel__request *r) { return r->progress.shared && unread(r) > 1; }
+
+/* Of the prompts that are not in the step yet, the one that is read next: the shortest, every second
+ * step the oldest, so that neither waits for all the others. */
+static accel__request *next_prompt(const accel__engine *e, const accel__request *only, uint32_t n) {
+  accel__request *best = NULL;
+  for (accel__request *r = e->active; r; r = r->next) {
+    bool there = !is_admitted(r) || !prefilling(r) || (only && r != only);
+    for (uint32_t i = 0; i < n && !there; i++) there = e->fed[i].request == r;
+    if (there || (best && (e->oldest_first || unread(r) >= unread(best)))) continue;
+    best = r;
+  }
+  return best;
+}
+
+/* Running sequences first, one token each; what is left of the budget goes to prompts. */
 static uint32_t gather(accel__engine *e, accel__request *only) {
   uint32_t left = step_tokens(e), n = 0;
-  for (int prompts = 0; prompts < 2; prompts++)
-    for (accel__request *r = e->active; r; r = r->next)
-      if (is_admitted(r) && prefilling(r) == (prompts == 1) && (!only || r == only)) {
-        /* running sequences of one request are never split between steps */
-        uint32_t need = r->progress.n_running;
-        if (!prompts && left < need) left = need;
-        n = collect(e, r, n, left, &left);
-      }
+  for (accel__request *r = e->active; r; r = r->next)
+    if (is_admitted(r) && !prefilling(r) && (!only || r == only)) {
+      /* running sequences of one request are never split between steps */
+      const uint32_t need = r->progress.n_running;
+      if (left < need) left = need;
+      n = collect(e, r, n, left, &left);
+    }
+  const uint32_t most = prompt_tokens(e);
+  if (left > most) left = most;
+  e->oldest_first = !e->oldest_first;
+  for (accel__request *r; left && (r = next_prompt(e, only, n));)
+    n = collect(e, r, n, piece_of(unread(r), left), &left);
   return n;
 }
 
@@ -401,7 +463,13 @@ static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
   for (accel__request *r = e->active; r; r = r->next) capacity += r->progress.n_running;
   ACCEL_TRY(reserve(e, capacity));
   *fed = gather(e, only);
-  return *fed ? e->model->step(e->model->self, e->item, *fed) : ACCEL_OK;
+  if (!*fed) return ACCEL_OK;
+  const double begin = accel__now_ms();
+  const accel_status status = e->model->step(e->model->self, e->item, *fed);
+  uint32_t tokens = 0;
+  for (uint32_t i = 0; i < *fed; i++) tokens += e->item[i].n;
+  if (status == ACCEL_OK && tokens >= PIECE) e->ms_per_token = (accel__now_ms() - begin) / tokens;
+  return status;
 }
 
 /* Gives each request the scores of its items; one that fails leaves alone. */
@@ -441,6 +509,12 @@ static void remove_finished(accel__engine *e) {
 /* Whether a failed step is the fault of none of its requests, and of no use to try again. */
 static bool ends_all(accel_status status) {
   return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
+}
+
+void accel__engine_cancel(accel__engine *e, accel__request *r) {
+  if (r->outcome.finished) return;
+  fail_request(e, r, accel__fail(ACCEL_ERROR_CANCELLED, "the request was cancelled"));
+  remove_finished(e);
 }
 
 void accel__engine_step(accel__engine *e) {

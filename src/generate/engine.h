@@ -13,6 +13,7 @@
 #ifndef ACCEL_GENERATE_ENGINE_H
 #define ACCEL_GENERATE_ENGINE_H
 
+#include "generate/constraint.h"
 #include "generate/logits.h"
 #include "generate/stepper.h"
 #include "generate/text_stream.h"
@@ -36,6 +37,7 @@ typedef struct accel__hypothesis {
   uint32_t past_len;  /* how many of `ids` that sequence has in its KV cache */
   uint32_t total_len; /* the length that their rotations assume: accel__step_item.past_total_len */
   uint32_t number;    /* among the sequences of the request */
+  uint32_t match;     /* where its text stands in the request's grammar */
   accel__random random;
   accel__text_stream text;
   float *logprob; /* [generated] of the model's own distribution, when asked for */
@@ -76,6 +78,7 @@ typedef struct accel__request_options {
   bool keep_special_tokens, keep_stop, no_clean_up; /* of the text: accel__text_stream */
   /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
+  accel__grammar *grammar; /* what texts must be; NULL: any */
   accel_token_fn on_token; /* called for each token; may be NULL */
   void *on_token_user;
 } accel__request_options;
@@ -98,8 +101,9 @@ typedef struct accel__request_progress {
   uint32_t n_running;
   bool shared;                /* all of them still share the sequence of running[0]: the prompt */
   struct accel__beams *beams; /* NULL when sampling */
-  uint32_t steps;             /* times that next tokens were chosen */
-  bool waited;                /* for memory of its states */
+  accel__constraint *constraint; /* NULL without a grammar */
+  uint32_t steps;                /* times that next tokens were chosen */
+  bool waited;                   /* for memory of its states */
   /* joined, first token chosen, finished; milliseconds of the monotonic clock */
   double begin_ms, prefill_ms, end_ms;
 } accel__request_progress;
@@ -136,7 +140,12 @@ typedef struct accel__engine {
   accel__request *active; /* in the order in which they joined */
   /* Most tokens of one run; 0: the stepper's limit, else 2048.  Longer prompts are fed in parts. */
   uint32_t step_tokens;
+  /* Milliseconds that a piece of a prompt should take, so that others go on and join in between; 0:
+   * as long as it takes.  Without effect under a memory limit, where a step may read all weights. */
+  uint32_t piece_ms;
   /* private */
+  double ms_per_token; /* of prompts, as last measured; 0: not yet */
+  bool oldest_first;   /* which prompt this step begins with; turns with each step */
   accel__logits_scratch scratch;
   float *work; /* [vocab] */
   accel__step_item *item;
@@ -145,6 +154,8 @@ typedef struct accel__engine {
 } accel__engine;
 
 void accel__engine_join(accel__engine *e, accel__request *r);
+/* An active request leaves: it is finished, with ACCEL_ERROR_CANCELLED. */
+void accel__engine_cancel(accel__engine *e, accel__request *r);
 /* One token boundary for all active requests; those that finish or fail leave the list (finished is
  * set).  Only what concerns no request in particular is a failure: all active requests then carry
  * it and leave, too. */
@@ -172,7 +183,10 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
                                        uint32_t n_old, accel__hypothesis *next,
                                        const uint32_t *parent, uint32_t n);
 bool accel__is_eos(const accel__generate_config *c, int32_t token);
-accel__logits_input accel__request_logits_input(const accel__request *r,
-                                                const accel__hypothesis *h);
+/* With what the request's grammar allows behind `h`: valid until the next call for the request. */
+accel_status accel__request_logits_input(const accel__request *r, const accel__hypothesis *h,
+                                         accel__logits_input *out);
+/* Follows the grammar by `token`, which was added to `h`. */
+accel_status accel__request_match(const accel__request *r, accel__hypothesis *h, int32_t token);
 
 #endif

@@ -127,6 +127,22 @@ static accel_status check_stop(const accel_endpoint *ep, const accel__generate_c
   return ACCEL_OK;
 }
 
+/* Clean-up would change the text that the grammar has allowed. */
+static accel_status take_grammar(const accel_endpoint *ep, const accel_generate_params *params,
+                                 accel__generate_plan *plan) {
+  const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
+  if (params->grammar_kind == ACCEL_GRAMMAR_NONE) return ACCEL_OK;
+  if (!tokenizer)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a grammar needs a tokenizer", ep->name);
+  const char *text = params->grammar ? params->grammar : "";
+  plan->no_clean_up = true;
+  plan->config.forced_eos.n = 0; /* a text that is cut is not one that has ended */
+  ACCEL_TRY_AS(accel__vocabulary_grammar(tokenizer, (accel_grammar_kind)params->grammar_kind, text,
+                                         strlen(text), &plan->grammar),
+               "%s", ep->name);
+  return ACCEL_OK;
+}
+
 accel_status accel__generate_plan_make(const accel_endpoint *ep,
                                        const accel_generate_params *params,
                                        accel__generate_plan *plan) {
@@ -147,10 +163,14 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
     plan->config.max_new_tokens = task->max_new_tokens;
   apply(params, plan);
   ACCEL_TRY(check_stop(ep, &plan->config));
+  ACCEL_TRY(take_grammar(ep, params, plan));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
 }
 
-void accel__generate_plan_free(accel__generate_plan *plan) { accel__arena_free(&plan->arena); }
+void accel__generate_plan_free(accel__generate_plan *plan) {
+  accel__grammar_release(&plan->grammar);
+  accel__arena_free(&plan->arena);
+}
 
 /* ---- requests ---- */
 
@@ -206,6 +226,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .options.keep_special_tokens = params->keep_special_tokens != 0,
                           .options.keep_stop = params->keep_stop != 0,
                           .options.no_clean_up = plan->no_clean_up,
+                          .options.grammar = plan->grammar,
                           .input.number = number,
                           .options.on_token = params->on_token,
                           .options.on_token_user = params->on_token_user,

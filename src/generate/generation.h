@@ -13,10 +13,11 @@
 typedef struct accel__generate_plan {
   accel__arena arena;
   accel__generate_config config;
-  bool asked_length;      /* the caller, not the model, says how many tokens there may be */
-  bool no_clean_up;       /* see accel__text_stream */
-  bool continue_on_error; /* accel_generate_params.continue_on_error */
-  int64_t context;        /* tokens of a sequence, accel__context_length */
+  bool asked_length;       /* the caller, not the model, says how many tokens there may be */
+  bool no_clean_up;        /* see accel__text_stream */
+  bool continue_on_error;  /* accel_generate_params.continue_on_error */
+  accel__grammar *grammar; /* what texts must be; NULL: any */
+  int64_t context;         /* tokens of a sequence, accel__context_length */
   /* private: whether any layer so far says how many beams there are, how many tokens may come */
   bool says_beams, says_length;
 } accel__generate_plan;

@@ -191,6 +191,18 @@ static void follow_timestamps(const accel__generate_config *c, const accel__logi
   if (timestamp_is_likelier(scores, vocab, (size_t)begin)) forbid_range(scores, vocab, 0, begin);
 }
 
+/* ---- grammars ---- */
+
+static void keep_allowed(const accel__logits_input *in, float *scores, size_t vocab) {
+  for (size_t i = 0; i < vocab; i += 64) {
+    const size_t n = vocab - i < 64 ? vocab - i : 64;
+    const uint64_t word = i < in->n_allowed ? in->allowed[i / 64] : 0;
+    if (word == UINT64_MAX) continue;
+    for (size_t k = 0; k < n; k++)
+      if (!(word >> k & 1)) scores[i + k] = -INFINITY;
+  }
+}
+
 /* ---- all of them ---- */
 
 bool accel__logits_change(const accel__generate_config *c) {
@@ -219,6 +231,7 @@ accel_status accel__logits_processors(const accel__generate_config *c,
   forbid_words(c, in->ids, scores, vocab);
   force_and_suppress(c, in, scores, vocab);
   if (c->first_timestamp > 0) follow_timestamps(c, in, scores, vocab);
+  if (in->allowed) keep_allowed(in, scores, vocab);
   return ACCEL_OK;
 }
 

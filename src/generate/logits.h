@@ -3,8 +3,8 @@
  *
  * The order is GenerationMixin._get_logits_processor's: sequence bias, encoder repetition penalty,
  * repetition penalty (then presence and frequency penalty, which transformers does not have),
- * n-grams, bad words, minimum lengths, forced and suppressed tokens, Whisper's timestamps, then,
- * when sampling, temperature, top-h, top-k, top-p, min-p, typical, epsilon, eta, and the
+ * n-grams, bad words, minimum lengths, forced and suppressed tokens, Whisper's timestamps, what a
+ * grammar allows (which transformers does not have), then, when sampling, temperature, top-h, top-k, top-p, min-p, typical, epsilon, eta, and the
  * normalisation at the end.  Scores are fp32 and are changed in place; a token that may not come
  * has -infinity.
  */
@@ -21,6 +21,9 @@ typedef struct accel__logits_input {
   uint32_t padding;
   int64_t max_length; /* at which the sequence will end, padding counted */
   accel__ids encoder; /* input of the encoder; none for decoders */
+  /* a bit a token: what a grammar allows; ids from n_allowed on may not come.  NULL: no grammar */
+  const uint64_t *allowed;
+  size_t n_allowed;
 } accel__logits_input;
 
 typedef struct accel__ranked {

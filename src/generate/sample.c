@@ -70,17 +70,18 @@ static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesi
                            int64_t *token, float *raw) {
   const accel__generate_config *c = r->options.config;
   float *scores = row;
-  if (accel__logits_change(c)) {
+  if (accel__logits_change(c) || r->progress.constraint) {
+    accel__logits_input input;
     if (r->progress.shared || r->options.want_logprobs)
       scores = memcpy(e->work, row, e->model->vocab * sizeof *row);
-    accel__logits_input input = accel__request_logits_input(r, h);
+    ACCEL_TRY(accel__request_logits_input(r, h, &input));
     ACCEL_TRY(accel__logits_process(c, &input, &e->scratch, scores, e->model->vocab));
   }
   *token = c->do_sample ? accel__draw(&h->random, scores, e->model->vocab)
                         : highest(scores, e->model->vocab);
   if (*token < 0)
-    return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: no score is a finite number",
-                       h->n - r->input.prompt.n, r->input.number);
+    return accel__constraint_no_token(r->progress.constraint, scores, e->model->vocab,
+                                      h->n - r->input.prompt.n, r->input.number);
   if (r->options.want_sum)
     h->sum +=
         log_probability(scores, e->model->vocab, (size_t)*token, c->do_sample ? c->temperature : 1);
@@ -133,6 +134,7 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   ACCEL_TRY(choose(e, r, h, row, &token, &raw));
   if (r->options.want_logprobs) h->logprob[at] += raw;
   ACCEL_TRY(accel__hypothesis_add(h, (int32_t)token));
+  ACCEL_TRY(accel__request_match(r, h, (int32_t)token));
   h->ms[at] = accel__now_ms() - r->progress.begin_ms;
   ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, at + 1));
   h->finish = finish_of(r, h, (int32_t)token);

@@ -207,17 +207,19 @@ static uint64_t token_budget(const accel_endpoint *ep, uint32_t entry, const uin
   return budget < 1 ? 1 : budget < TOKEN_BUDGET ? budget : TOKEN_BUDGET;
 }
 
-/* The most tokens of a run, `all` of them at most.  Without a memory limit what the kernels like, or
- * all when a batch size was asked for; under one no more than there is memory for, and where the run
- * reads weights from files no less, so that one pass over them serves as many pieces as can be. */
-static accel_status plan_tokens(accel_endpoint *ep, const accel__fit_run *run, uint32_t shortest,
-                                uint64_t all, uint64_t *tokens) {
+/* Without a memory limit what the kernels like, or all when a batch size was asked for; under one no
+ * more than there is memory for, and where the run reads weights from files no less, so that one
+ * pass over them serves as many pieces as can be. */
+accel_status accel__piece_budget(accel_endpoint *ep, const accel__piece_run *run, uint32_t shortest,
+                                 uint64_t all, uint64_t *tokens) {
+  const uint32_t entry = (uint32_t)accel__endpoint_entry(ep, run->entry);
+  const accel__fit_run fit = {entry, run->output, run->n_outputs};
   const uint64_t usual = accel__processor_for(ep)->batch_size
                              ? all
-                             : token_budget(ep, run->entry, run->outputs, run->n_outputs);
+                             : token_budget(ep, entry, run->output, run->n_outputs);
   const bool streams = ep->placed.streaming.budget != 0 && ep->placed.limits.run_bytes;
   *tokens = streams || all < usual ? all : usual;
-  return *tokens ? accel__plan_rows(ep, run, shortest, tokens) : ACCEL_OK;
+  return *tokens ? accel__plan_rows(ep, &fit, shortest ? shortest : 1, tokens) : ACCEL_OK;
 }
 
 static int input_index(const accel_endpoint *ep, const char *name) {
@@ -261,34 +263,30 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
     batch->value[type_input] = to->types;
 }
 
-static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t *outputs,
-                             uint32_t n_outputs, const accel__batch *batch, const sized *order,
-                             accel__piece_fn fn, void *user) {
-  accel__result results[8] = {0};
-  if (n_outputs > 8) return accel__fail(ACCEL_ERROR_INTERNAL, "%u outputs at once", n_outputs);
-  accel_status status = accel__endpoint_run(ep, entry, batch, outputs, n_outputs, results);
+static accel_status run_once(accel_endpoint *ep, const accel__piece_run *run,
+                             const accel__batch *batch, const sized *order) {
+  accel__result results[2] = {0};
+  accel_status status = accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, run->entry),
+                                            batch, run->output, run->n_outputs, results);
   uint64_t row = 0;
   for (uint32_t i = 0; i < batch->n && status == ACCEL_OK; i++) {
     accel__piece_result one = {
         .index = order[i].index, .item = i, .tokens = order[i].n, .row = row, .results = results};
-    status = fn(user, &one);
+    status = run->take(run->user, &one);
     row += order[i].n;
   }
-  for (uint32_t k = 0; k < n_outputs; k++) free(results[k].data);
+  for (uint32_t k = 0; k < run->n_outputs; k++) free(results[k].data);
   return status;
 }
 
-accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
-                               uint32_t n_outputs, const accel__piece_list *pieces,
-                               const char *what, accel__piece_fn fn, void *user) {
-  const uint32_t n = pieces->n;
+accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run) {
+  const accel__piece_list *pieces = &run->pieces;
+  const uint32_t n = pieces->n, batch_size = accel__processor_for(ep)->batch_size;
   accel_status status = ACCEL_OK;
-  uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0,
-           index = (uint32_t)accel__endpoint_entry(ep, entry);
-  const accel__fit_run run = {index, outputs, n_outputs};
-  uint32_t shortest = UINT32_MAX;
+  uint32_t done = 0, shortest = UINT32_MAX;
   uint64_t longest = 0, all = 0, capacity, budget;
-  sized *order = malloc(((size_t)n + 1) * sizeof *order);
+  if (!n) return ACCEL_OK;
+  sized *order = malloc((size_t)n * sizeof *order);
   run_buffers to = {0};
   if (!order) return accel__no_memory(n * sizeof *order);
   for (uint32_t i = 0; i < n; i++) {
@@ -297,7 +295,7 @@ accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint
     if (pieces->piece[i].n < shortest) shortest = pieces->piece[i].n;
     all += pieces->piece[i].n;
   }
-  ACCEL_GOTO(plan_tokens(ep, &run, shortest ? shortest : 1, all, &budget));
+  ACCEL_GOTO(accel__piece_budget(ep, run, shortest, all, &budget));
   qsort(order, n, sizeof *order, longer_first);
   capacity = longest > budget ? longest : budget;
   to.lengths = malloc((n + 1) * sizeof *to.lengths);
@@ -309,11 +307,11 @@ accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint
     accel__batch batch;
     uint32_t k = next_run(order, done, n, batch_size, budget);
     pack(ep, pieces->piece, order + done, k, &to, &batch);
-    status = run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user);
+    status = run_once(ep, run, &batch, order + done);
     if (k == 1) status = name_limit(ep, budget, status);
     ACCEL_GOTO(status);
     done += k;
-    accel__report_progress(ep->ctx, what, done, n);
+    accel__report_progress(ep->ctx, run->what, done, n);
   }
 done:
   free(to.types);

@@ -67,12 +67,22 @@ typedef struct accel__piece_result {
 } accel__piece_result;
 typedef accel_status (*accel__piece_fn)(void *user, const accel__piece_result *result);
 
-/* Runs all pieces through `entry`, asking for outputs[n_outputs] of it, and calls fn once a piece
- * (longest first), on the caller's thread, one piece at a time.  `what` names the work for progress
- * callbacks. */
-accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs,
-                               uint32_t n_outputs, const accel__piece_list *pieces,
-                               const char *what, accel__piece_fn fn, void *user);
+/* What a task over texts asks the model for: all pieces through `entry`, and of it
+ * output[n_outputs]. */
+typedef struct accel__piece_run {
+  const char *entry, *what; /* `what` names the work for progress callbacks */
+  uint32_t output[2], n_outputs;
+  accel__piece_list pieces;
+  accel__piece_fn take; /* called once a piece, longest first, one piece at a time */
+  void *user;           /* its first argument */
+} accel__piece_run;
+
+/* Runs all pieces; `take` is called on the caller's thread. */
+accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run);
+/* The most tokens that accel__run_pieces would put into one run of the model, of `all` of them, the
+ * shortest piece having `shortest`. */
+accel_status accel__piece_budget(accel_endpoint *ep, const accel__piece_run *run, uint32_t shortest,
+                                 uint64_t all, uint64_t *tokens);
 /* Index of a named output of "forward"; ACCEL_ERROR_UNSUPPORTED when the model has none. */
 accel_status accel__output_index(const accel_endpoint *ep, const char *name, uint32_t *index);
 

@@ -123,6 +123,8 @@ accel_status accel__whisper_plan_make(const accel_endpoint *ep, const accel_gene
                                       accel__whisper_plan *plan) {
   accel__json_file file = {0};
   *plan = (accel__whisper_plan){.options = *options};
+  if (params->grammar_kind != ACCEL_GRAMMAR_NONE)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: transcripts take no grammar", ep->name);
   ACCEL_TRY(accel__generate_plan_make(ep, params, &plan->generate));
   ACCEL_TRY(accel__generation_file(ep->directory, &file));
   accel_status status =

@@ -6,7 +6,6 @@
 #include "tasks/embed.h"
 #include "core/text.h"
 #include "tasks/pool.h"
-#include "processing/processor.h"
 #include "processing/result.h"
 
 /* A Dense layer on the host. */
@@ -35,11 +34,15 @@ typedef struct embed_plan {
   uint32_t widest; /* row on the way there */
 } embed_plan;
 
-typedef struct embed_job {
-  const embed_plan *plan;
-  accel_embeddings *result;
-  float *data;
-} embed_job;
+typedef struct embed_task {
+  accel__text_task task;
+  accel_endpoint *ep;
+  embed_plan plan;
+  uint32_t n;
+  float *data;          /* of the result */
+  accel__encoding *enc; /* [n] */
+  accel__arena scratch;
+} embed_task;
 
 /* ---- the prompt ---- */
 
@@ -208,9 +211,8 @@ static void hand_row(const embed_plan *plan, float *row, float *to) {
 }
 
 /* One sequence's rows [tokens, hidden] to one row [kept]: pooling, Dense layers. */
-static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t tokens,
+static accel_status pool_piece(const embed_plan *plan, const float *rows, uint32_t tokens,
                                float *to) {
-  const embed_plan *plan = job->plan;
   float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work,
         *y = work + plan->widest;
   if (!work) return accel__no_memory(plan->widest * sizeof *work);
@@ -230,11 +232,12 @@ static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t
 }
 
 static accel_status take_piece(void *user, const accel__piece_result *r) {
-  embed_job *job = user;
-  const embed_plan *plan = job->plan;
-  const uint64_t first = job->result->row_start[r->index],
-                 rows = job->result->row_start[r->index + 1] - first;
-  float *to = job->data + first * plan->kept;
+  embed_task *t = user;
+  const embed_plan *plan = &t->plan;
+  const accel_embeddings *result = t->task.result;
+  const uint64_t first = result->row_start[r->index],
+                 rows = result->row_start[r->index + 1] - first;
+  float *to = t->data + first * plan->kept;
   float *from = r->results[0].data;
   if (plan->in_program) {
     hand_row(plan, from + (size_t)r->item * plan->dim, to);
@@ -242,7 +245,7 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
     for (uint64_t i = 0; i < rows; i++)
       hand_row(plan, from + (r->row + i) * plan->dim, to + i * plan->kept);
   } else {
-    ACCEL_TRY(pool_piece(job, from + r->row * plan->hidden, r->tokens, to));
+    ACCEL_TRY(pool_piece(plan, from + r->row * plan->hidden, r->tokens, to));
   }
   return ACCEL_OK;
 }
@@ -273,45 +276,71 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
   return ACCEL_OK;
 }
 
-static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan,
-                              const accel__piece_list *pieces, embed_job *job) {
-  uint32_t output = 0;
-  if (!plan->in_program) {
-    accel_status status = accel__output_index(ep, "last_hidden_state", &output);
-    if (status != ACCEL_OK)
-      return accel__remedy(status, "open it with task \"feature-extraction\"");
-  }
-  return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces,
-                           "embedding", take_piece, job);
+/* ---- the task ---- */
+
+static accel_status choose_run(embed_task *t) {
+  accel__piece_run *run = &t->task.run;
+  run->entry = t->plan.in_program ? "embed" : "forward";
+  if (t->plan.in_program) return ACCEL_OK;
+  const accel_status status = accel__output_index(t->ep, "last_hidden_state", &run->output[0]);
+  return status == ACCEL_OK ? status
+                            : accel__remedy(status, "open it with task \"feature-extraction\"");
 }
 
-accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n,
-                          const accel_embed_params *params, accel_embeddings **out) {
-  accel_status status = ACCEL_OK;
-  accel__arena scratch = {0};
-  embed_plan plan = {0};
+static accel_status prepare(embed_task *t, const char *const *texts,
+                            const accel_embed_params *params) {
+  accel_endpoint *ep = t->ep;
   const char *prompt = NULL;
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = accel__processor_for(ep)->max_length};
-  accel_embeddings *result = accel__task_result(sizeof *result);
-  accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
-  accel__piece_list pieces;
-  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
-  ACCEL_GOTO(accel__processor_check(ep, "feature-extraction"));
-  ACCEL_GOTO(choose_prompt(ep, params, &prompt));
+  ACCEL_TRY(accel__processor_check(ep, "feature-extraction"));
+  ACCEL_TRY(choose_prompt(ep, params, &prompt));
   if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt)
-    ACCEL_GOTO(count_prompt(ep, prompt, &how, &plan.skip));
-  ACCEL_GOTO(make_plan(ep, params, &scratch, &plan));
-  ACCEL_GOTO(prepend(prompt, texts, n, &scratch, &texts));
-  ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
-  embed_job job = {.plan = &plan, .result = result};
-  ACCEL_GOTO(lay_out(&plan, enc, n, result, &job.data));
-  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
-  ACCEL_GOTO(run_embed(ep, &plan, &pieces, &job));
-done:
-  accel__encodings_free(enc, n);
-  accel__arena_free(&scratch);
-  *out = accel__task_finish(result, status);
+    ACCEL_TRY(count_prompt(ep, prompt, &how, &t->plan.skip));
+  ACCEL_TRY(make_plan(ep, params, &t->scratch, &t->plan));
+  ACCEL_TRY(prepend(prompt, texts, t->n, &t->scratch, &texts));
+  ACCEL_TRY(accel__encode_texts(ep, texts, NULL, t->n, &how, t->enc));
+  ACCEL_TRY(lay_out(&t->plan, t->enc, t->n, t->task.result, &t->data));
+  ACCEL_TRY(accel__list_pieces(t->enc, t->n, false, &t->scratch, &t->task.run.pieces));
+  return choose_run(t);
+}
+
+static accel_status finish(accel__text_task *task) { return (void)task, ACCEL_OK; }
+
+static void free_task(accel__text_task *task) {
+  embed_task *t = (embed_task *)task;
+  accel__encodings_free(t->enc, t->n);
+  accel__arena_free(&t->scratch);
+  free(t);
+}
+
+accel_status accel__embed_prepare(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                                  const accel_embed_params *params, accel__text_task **out) {
+  *out = NULL;
+  embed_task *t = calloc(1, sizeof *t);
+  if (!t) return accel__no_memory(sizeof *t);
+  *t = (embed_task){
+      .task = {.kind = ACCEL__TEXT_EMBEDDINGS,
+               .run = {.what = "embedding", .n_outputs = 1, .take = take_piece, .user = t},
+               .finish = finish,
+               .free = free_task,
+               .result = accel__task_result(sizeof(accel_embeddings))},
+      .ep = ep,
+      .n = n,
+      .enc = calloc((size_t)n + 1, sizeof *t->enc)};
+  const accel_status status =
+      t->task.result && t->enc ? prepare(t, texts, params) : accel__no_memory(n * sizeof *t->enc);
+  if (status == ACCEL_OK)
+    *out = &t->task;
+  else
+    accel__text_task_free(&t->task);
   return status;
+}
+
+accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                          const accel_embed_params *params, accel_embeddings **out) {
+  accel__text_task *task;
+  const accel_status status = accel__embed_prepare(ep, texts, n, params, &task);
+  return accel__text_task_run(ep, status, task, (void **)out);
 }

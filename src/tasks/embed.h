@@ -3,8 +3,11 @@
 #ifndef ACCEL_TASKS_EMBED_H
 #define ACCEL_TASKS_EMBED_H
 
-#include "dispatch/endpoint.h"
+#include "processing/text_task.h"
 
+/* Its first half; texts and params are not needed afterwards.  The result is an accel_embeddings. */
+accel_status accel__embed_prepare(accel_endpoint *ep, const char *const *texts, uint32_t n,
+                                  const accel_embed_params *params, accel__text_task **out);
 accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n,
                           const accel_embed_params *params, accel_embeddings **out);
 

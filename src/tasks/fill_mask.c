@@ -190,7 +190,14 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   if (!job.text || !job.count || !job.fill) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, &pieces, "filling", take_logits, &job));
+  const accel__piece_run run = {.entry = "forward",
+                                .what = "filling",
+                                .output = {output},
+                                .n_outputs = 1,
+                                .pieces = pieces,
+                                .take = take_logits,
+                                .user = &job};
+  ACCEL_GOTO(accel__run_pieces(ep, &run));
   *result = (accel_fills){.n = job.n, .text = job.text, .count = job.count, .fill = job.fill};
 done:
   accel__arena_free(&scratch);

@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "dispatch/choose.h"
 #include "dispatch/fit.h"
 #include "dispatch/locate.h"
 #include "dispatch/parts.h"
@@ -128,6 +129,23 @@ static accel_status take_profile(accel_endpoint *ep, const accel_init_params *pa
   return ACCEL_OK;
 }
 
+/* What "auto" goes by. */
+static accel_status take_choosing(const accel_init_params *params, accel__place_request *request) {
+  accel__metric metric;
+  ACCEL_TRY(accel__metric_of(params->metric, &metric));
+  if (!(params->min_cosine >= 0 && params->min_cosine <= 1)) {
+    accel__fail(ACCEL_ERROR_ARGUMENT, "min_cosine is %g", params->min_cosine);
+    return accel__remedy(ACCEL_ERROR_ARGUMENT,
+                         "give a cosine from 0 (no bound) to 1, such as 0.999");
+  }
+  request->metric = (int)metric;
+  request->min_cosine = params->min_cosine;
+  request->candidates = params->candidates;
+  request->candidates_fn = params->candidates_fn;
+  request->candidates_user = params->candidates_user;
+  return ACCEL_OK;
+}
+
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry) {
   accel__place_request request = {.device =
@@ -144,6 +162,7 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params,
     request.n_keep = entry->n_keep_fp32;
     request.bf16_only = entry->bf16_preferred;
   }
+  ACCEL_TRY(take_choosing(params, &request));
   /* said once, not for every device */
   ACCEL_TRY(accel__precision_set_kv(&(accel_plugin_precision){0}, params->kv_cache));
   if (params->kv_cache && !(ep->kv_cache = accel__arena_string(&ep->arena, params->kv_cache)))

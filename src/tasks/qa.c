@@ -284,7 +284,6 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions,
   accel_answers *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
   qa_job job = {.ep = ep, .params = params, .contexts = contexts, .enc = enc};
-  uint32_t outputs[2];
   job.found = calloc((size_t)n + 1, sizeof *job.found);
   job.count = accel__arena_array(&scratch, n, sizeof *job.count);
   job.no_answer = accel__arena_array(&scratch, n, sizeof *job.no_answer);
@@ -304,10 +303,15 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions,
                                .stride = job.doc_stride};
   ACCEL_GOTO(accel__encode_texts(ep, questions, contexts, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, true, &scratch, &job.windows));
-  ACCEL_GOTO(accel__output_index(ep, "start_logits", &outputs[0]));
-  ACCEL_GOTO(accel__output_index(ep, "end_logits", &outputs[1]));
-  ACCEL_GOTO(
-      accel__run_pieces(ep, "forward", outputs, 2, &job.windows, "answering", take_window, &job));
+  accel__piece_run run = {.entry = "forward",
+                          .what = "answering",
+                          .n_outputs = 2,
+                          .pieces = job.windows,
+                          .take = take_window,
+                          .user = &job};
+  ACCEL_GOTO(accel__output_index(ep, "start_logits", &run.output[0]));
+  ACCEL_GOTO(accel__output_index(ep, "end_logits", &run.output[1]));
+  ACCEL_GOTO(accel__run_pieces(ep, &run));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);

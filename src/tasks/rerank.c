@@ -14,7 +14,6 @@
 #include "generate/generate_config.h"
 #include "generate/model_stepper.h"
 #include "tasks/pool.h"
-#include "processing/processor.h"
 #include "processing/result.h"
 
 enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };
@@ -27,52 +26,48 @@ static const char card_tail[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n<
 static const char card_instruction[] =
     "Given a web search query, retrieve relevant passages that answer the query";
 
-typedef struct rerank_job {
-  accel_endpoint *ep;
-  float *logit; /* [n] */
-  uint32_t n, truncated;
-} rerank_job;
-
-/* ---- cross-encoders ---- */
-
-static accel_status take_logit(void *user, const accel__piece_result *r) {
-  rerank_job *job = user;
-  job->logit[r->index] = ((const float *)r->results[0].data)[r->item]; /* [items, 1] */
-  return ACCEL_OK;
-}
-
-static accel_status run_pairs(rerank_job *job, const char *query, const char *const *documents,
-                              uint32_t n) {
-  accel_endpoint *ep = job->ep;
-  accel_status status = ACCEL_OK;
-  accel__arena scratch = {0};
-  accel__piece_list pieces;
-  uint32_t output;
-  accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
-  const char **queries = accel__arena_array(&scratch, n, sizeof *queries);
-  if (!enc || !queries) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
-  for (uint32_t i = 0; i < n; i++) queries[i] = query;
-  accel__encode_options how = {.add_special_tokens = true,
-                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = accel__processor_for(ep)->max_length};
-  ACCEL_GOTO(accel__encode_texts(ep, queries, documents, n, &how, enc));
-  for (uint32_t i = 0; i < n; i++) job->truncated += enc[i].pieces > 1;
-  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
-  ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, &pieces, "ranking", take_logit, job));
-done:
-  accel__arena_free(&scratch);
-  accel__encodings_free(enc, n);
-  return status;
-}
-
-/* ---- language models ---- */
-
 /* "yes" and "no", or what a LogitScore module of modules.json names; no -1: the score is yes' logit
  * alone. */
 typedef struct answers {
   int64_t yes, no;
 } answers;
+
+typedef struct rerank_task {
+  accel__text_task task;
+  accel_endpoint *ep;
+  uint32_t n, top_k, truncated;
+  int function;         /* accel_plugin_act: from a logit to a score */
+  float *logit;         /* [n] */
+  accel__encoding *enc; /* [n] pairs, for cross-encoders */
+  /* [n + 1] prompts, for language models; the last is what comes before any document */
+  accel__ids *prompt;
+  answers answers;
+  accel__arena scratch;
+} rerank_task;
+
+/* ---- cross-encoders ---- */
+
+static accel_status take_logit(void *user, const accel__piece_result *r) {
+  rerank_task *t = user;
+  t->logit[r->index] = ((const float *)r->results[0].data)[r->item]; /* [items, 1] */
+  return ACCEL_OK;
+}
+
+static accel_status prepare_pairs(rerank_task *t, const char *query, const char *const *documents) {
+  const uint32_t n = t->n;
+  const char **queries = accel__arena_array(&t->scratch, n, sizeof *queries);
+  if (!queries) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++) queries[i] = query;
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(t->ep)->max_length};
+  ACCEL_TRY(accel__encode_texts(t->ep, queries, documents, n, &how, t->enc));
+  for (uint32_t i = 0; i < n; i++) t->truncated += t->enc[i].pieces > 1;
+  ACCEL_TRY(accel__list_pieces(t->enc, n, false, &t->scratch, &t->task.run.pieces));
+  return accel__output_index(t->ep, "logits", &t->task.run.output[0]);
+}
+
+/* ---- language models ---- */
 
 static accel_status read_logit_score(const char *directory, const accel__json *module,
                                      accel__arena *arena, answers *out) {
@@ -124,10 +119,10 @@ static accel_status find_answers(const accel_endpoint *ep, accel__arena *arena, 
 
 /* The whole prompts as tokens: list[n], all in arena memory; list[n] is what comes before any
  * document. */
-static accel_status make_prompts(rerank_job *job, const char *query, const char *const *documents,
+static accel_status make_prompts(rerank_task *t, const char *query, const char *const *documents,
                                  uint32_t n, const char *instruction, accel__arena *arena,
                                  accel__ids *list) {
-  accel_endpoint *ep = job->ep;
+  accel_endpoint *ep = t->ep;
   const accel__processor *p = accel__processor_for(ep);
   const char *const fixed[2] = {card_head, card_tail};
   accel__encoding ends[2] = {{0}, {0}}, *enc = calloc((size_t)n + 1, sizeof *enc);
@@ -160,7 +155,7 @@ static accel_status make_prompts(rerank_job *job, const char *query, const char 
     if (enc[i].n) memcpy(ids + ends[0].n, enc[i].ids, enc[i].n * sizeof *ids);
     if (i < n) memcpy(ids + ends[0].n + enc[i].n, ends[1].ids, ends[1].n * sizeof *ids);
     list[i] = (accel__ids){ids, (uint32_t)all};
-    job->truncated += i < n && enc[i].pieces > 1;
+    t->truncated += i < n && enc[i].pieces > 1;
   }
 done:
   accel__encodings_free(enc, n + 1);
@@ -223,64 +218,64 @@ static uint64_t states_of(const readers *r, uint32_t tokens) {
 }
 
 /* Reads those that wait, which end before prompt `end`. */
-static accel_status step_items(rerank_job *job, const readers *r, const answers *a,
+static accel_status step_items(rerank_task *t, const readers *r, const answers *a,
                                accel__step_item *item, uint32_t end, together *group) {
   const uint32_t n = group->n, first = end - n;
   *group = (together){.states = states_of(r, r->before.n)};
   if (!n) return ACCEL_OK;
   ACCEL_TRY(r->model->step(r->model->self, item, n));
   for (uint32_t i = 0; i < n; i++) {
-    job->logit[first + i] = item[i].scores[a->yes] - (a->no < 0 ? 0 : item[i].scores[a->no]);
+    t->logit[first + i] = item[i].scores[a->yes] - (a->no < 0 ? 0 : item[i].scores[a->no]);
     r->model->drop(r->model->self, item[i].sequence);
   }
-  accel__report_progress(job->ep->ctx, "ranking", end, job->n);
+  accel__report_progress(t->ep->ctx, "ranking", end, t->n);
   return ACCEL_OK;
 }
 
-static accel_status run_prompts(rerank_job *job, readers *r, const answers *a,
+static accel_status run_prompts(rerank_task *t, readers *r, const answers *a,
                                 const accel__ids *list, accel__step_item *item) {
   const accel__run_limits *l = &r->model->limits;
   together group;
   r->most = l->step_tokens ? l->step_tokens : ACCEL__STEP_TOKENS;
-  r->before = list[job->n];
+  r->before = list[t->n];
   if ((r->start = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
   ACCEL_TRY(read_most(r, r->start, r->before, 0, item));
   ACCEL_TRY(r->model->step(r->model->self, item, 1));
   group = (together){.states = states_of(r, r->before.n)};
-  for (uint32_t i = 0; i < job->n; i++) {
+  for (uint32_t i = 0; i < t->n; i++) {
     int32_t sequence;
     uint32_t past_len;
     if (group.states + states_of(r, list[i].n) > l->state_bytes)
-      ACCEL_TRY(step_items(job, r, a, item, i, &group));
+      ACCEL_TRY(step_items(t, r, a, item, i, &group));
     ACCEL_TRY(admit(r, list[i], &sequence, &past_len));
     if (group.tokens + list[i].n - past_len > r->most)
-      ACCEL_TRY(step_items(job, r, a, item, i, &group));
+      ACCEL_TRY(step_items(t, r, a, item, i, &group));
     ACCEL_TRY(read_most(r, sequence, list[i], past_len, &item[group.n]));
     group.states += states_of(r, list[i].n);
     group.tokens += item[group.n++].n;
   }
-  return step_items(job, r, a, item, job->n, &group);
+  return step_items(t, r, a, item, t->n, &group);
 }
 
-static accel_status ask(rerank_job *job, const char *query, const char *const *documents,
-                        uint32_t n, const char *instruction) {
-  accel_endpoint *ep = job->ep;
-  accel__arena scratch = {0};
+static accel_status prepare_prompts(rerank_task *t, const char *query, const char *const *documents,
+                                    const char *instruction) {
+  t->prompt = accel__arena_array(&t->scratch, (size_t)t->n + 1, sizeof *t->prompt);
+  if (!t->prompt) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(find_answers(t->ep, &t->scratch, &t->answers));
+  return make_prompts(t, query, documents, t->n, instruction, &t->scratch, t->prompt);
+}
+
+static accel_status ask(accel__text_task *task) {
+  rerank_task *t = (rerank_task *)task;
   accel__model_stepper stepper = {0};
   readers r = {.model = &stepper.stepper};
-  answers a;
-  accel__ids *list = accel__arena_array(&scratch, (size_t)n + 1, sizeof *list);
-  accel__step_item *item = accel__arena_array(&scratch, n, sizeof *item);
-  accel_status status = list && item ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK) status = find_answers(ep, &scratch, &a);
-  if (status == ACCEL_OK)
-    status = make_prompts(job, query, documents, n, instruction, &scratch, list);
-  if (status == ACCEL_OK) status = accel__session_open(ep, &r.session);
+  accel__step_item *item = accel__arena_array(&t->scratch, t->n, sizeof *item);
+  accel_status status = item ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = accel__session_open(t->ep, &r.session);
   if (status == ACCEL_OK) status = accel__model_stepper_open(r.session, &stepper);
-  if (status == ACCEL_OK) status = run_prompts(job, &r, &a, list, item);
+  if (status == ACCEL_OK) status = run_prompts(t, &r, &t->answers, t->prompt, item);
   accel__model_stepper_close(&stepper);
   accel__session_close(&r.session);
-  accel__arena_free(&scratch);
   return status;
 }
 
@@ -331,16 +326,17 @@ static int best_first(const void *a, const void *b) {
   return x->document < y->document ? -1 : 1;
 }
 
-static accel_status score(rerank_job *job, const char *query, const char *const *documents,
-                          uint32_t n, const accel_rerank_params *params) {
-  accel_endpoint *ep = job->ep;
-  bool asks = accel__endpoint_entry(ep, "decode") >= 0;
-  if (asks) {
+static accel_status prepare(rerank_task *t, const char *query, const char *const *documents,
+                            const accel_rerank_params *params) {
+  accel_endpoint *ep = t->ep;
+  ACCEL_TRY(choose_function(ep, params->function, &t->function));
+  if (accel__endpoint_entry(ep, "decode") >= 0) {
     if (ep->model->is_encoder_decoder)
       return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s is no reranker", ep->name,
                          ep->model->architecture);
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
-    return n ? ask(job, query, documents, n, params->instruction) : ACCEL_OK;
+    if (t->n) t->task.run_alone = ask;
+    return t->n ? prepare_prompts(t, query, documents, params->instruction) : ACCEL_OK;
   }
   ACCEL_TRY(accel__processor_check(ep, "text-classification"));
   if (params->instruction)
@@ -351,30 +347,65 @@ static accel_status score(rerank_job *job, const char *query, const char *const 
         accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its head has %lld labels; a reranker's has one",
                     ep->name, (long long)ep->model->num_labels),
         "accel classify (accel_classify) gives all labels of a pair");
-  return run_pairs(job, query, documents, n);
+  return prepare_pairs(t, query, documents);
+}
+
+static accel_status finish(accel__text_task *task) {
+  rerank_task *t = (rerank_task *)task;
+  const uint32_t n = t->n;
+  accel_ranked *item = accel__arena_array(accel__task_arena(task->result), n, sizeof *item);
+  if (!item) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    item[i] =
+        (accel_ranked){.document = i, .score = (float)accel__activated(t->function, t->logit[i])};
+  qsort(item, n, sizeof *item, best_first);
+  *(accel_ranking *)task->result = (accel_ranking){
+      .n = t->top_k && t->top_k < n ? t->top_k : n, .item = item, .truncated = t->truncated};
+  return ACCEL_OK;
+}
+
+static void free_task(accel__text_task *task) {
+  rerank_task *t = (rerank_task *)task;
+  accel__encodings_free(t->enc, t->n);
+  accel__arena_free(&t->scratch);
+  free(t->logit);
+  free(t);
+}
+
+accel_status accel__rerank_prepare(accel_endpoint *ep, const char *query,
+                                   const char *const *documents, uint32_t n,
+                                   const accel_rerank_params *params, accel__text_task **out) {
+  *out = NULL;
+  rerank_task *t = calloc(1, sizeof *t);
+  if (!t) return accel__no_memory(sizeof *t);
+  *t = (rerank_task){.task = {.kind = ACCEL__TEXT_RANKING,
+                              .run = {.entry = "forward",
+                                      .what = "ranking",
+                                      .n_outputs = 1,
+                                      .take = take_logit,
+                                      .user = t},
+                              .finish = finish,
+                              .free = free_task,
+                              .result = accel__task_result(sizeof(accel_ranking))},
+                     .ep = ep,
+                     .n = n,
+                     .top_k = params->top_k,
+                     .function = ACCEL_PLUGIN_ACT_SIGMOID,
+                     .logit = calloc((size_t)n + 1, sizeof *t->logit),
+                     .enc = calloc((size_t)n + 1, sizeof *t->enc)};
+  const accel_status status = t->task.result && t->logit && t->enc
+                                  ? prepare(t, query, documents, params)
+                                  : accel__no_memory(n * sizeof *t->enc);
+  if (status == ACCEL_OK)
+    *out = &t->task;
+  else
+    accel__text_task_free(&t->task);
+  return status;
 }
 
 accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents,
                            uint32_t n, const accel_rerank_params *params, accel_ranking **out) {
-  accel_status status = ACCEL_OK;
-  accel_ranking *result = accel__task_result(sizeof *result);
-  rerank_job job = {.ep = ep, .n = n, .logit = calloc((size_t)n + 1, sizeof *job.logit)};
-  int function = ACCEL_PLUGIN_ACT_SIGMOID; /* accel_plugin_act */
-  *out = NULL;
-  if (!result || !job.logit) ACCEL_GOTO(accel__no_memory(n * sizeof *job.logit));
-  ACCEL_GOTO(choose_function(ep, params->function, &function));
-  ACCEL_GOTO(score(&job, query, documents, n, params));
-  accel_ranked *item = accel__arena_array(accel__task_arena(result), n, sizeof *item);
-  if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-  for (uint32_t i = 0; i < n; i++)
-    item[i] =
-        (accel_ranked){.document = i, .score = (float)accel__activated(function, job.logit[i])};
-  qsort(item, n, sizeof *item, best_first);
-  *result = (accel_ranking){.n = params->top_k && params->top_k < n ? params->top_k : n,
-                            .item = item,
-                            .truncated = job.truncated};
-done:
-  free(job.logit);
-  *out = accel__task_finish(result, status);
-  return status;
+  accel__text_task *task;
+  const accel_status status = accel__rerank_prepare(ep, query, documents, n, params, &task);
+  return accel__text_task_run(ep, status, task, (void **)out);
 }

@@ -319,8 +319,14 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
   job.windows = params->stride > 0;
   ACCEL_GOTO(accel__list_pieces(enc, n, job.windows, &scratch, &job.pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(
-      accel__run_pieces(ep, "forward", &output, 1, &job.pieces, "tagging", take_logits, &job));
+  const accel__piece_run run = {.entry = "forward",
+                                .what = "tagging",
+                                .output = {output},
+                                .n_outputs = 1,
+                                .pieces = job.pieces,
+                                .take = take_logits,
+                                .user = &job};
+  ACCEL_GOTO(accel__run_pieces(ep, &run));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);

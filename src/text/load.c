@@ -559,9 +559,11 @@ static accel_status create(const char *name, accel__tokenizer **out) {
   if (!t) return accel__no_memory(sizeof *t);
   t->serial = ++serial;
   t->name = accel__arena_string(&t->arena, name);
-  if (!t->name) {
+  const accel_status status =
+      t->name ? accel__vocabulary_new(&t->vocabulary) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status != ACCEL_OK) {
     accel__tokenizer_free(&t);
-    return accel__no_memory(strlen(name));
+    return status;
   }
   *out = t;
   return ACCEL_OK;
@@ -688,6 +690,7 @@ void accel__tokenizer_free(accel__tokenizer **tokenizer) {
   accel__trie_free(&t->raw_trie);
   accel__trie_free(&t->normalized_trie);
   accel__trie_free(&t->model.trie);
+  accel__vocabulary_free(t->vocabulary);
   free(t->model.merge);
   free(t->model.score);
   accel__arena_free(&t->arena);
@@ -702,7 +705,7 @@ size_t accel__tokenizer_bytes(const accel__tokenizer *t) {
   const accel__vocab *const vocabs[] = {&t->vocab, &t->added_vocab, &t->target};
   const accel__trie *const tries[] = {&t->raw_trie, &t->normalized_trie, &m->trie};
   for (int i = 0; i < 3; ++i) bytes += accel__vocab_bytes(vocabs[i]) + accel__trie_bytes(tries[i]);
-  return bytes;
+  return bytes + accel__vocabulary_bytes(t->vocabulary);
 }
 
 const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *t) {

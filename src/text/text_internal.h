@@ -405,6 +405,7 @@ typedef struct accel__added {
   bool skipped; /* left out where special tokens are: any token of this text is special */
 } accel__added;
 
+typedef struct accel__vocabulary accel__vocabulary;
 struct accel__tokenizer {
   accel__arena arena;
   char *name; /* of the file, for messages */
@@ -436,7 +437,13 @@ struct accel__tokenizer {
   uint64_t serial;                       /* no two tokenizers of a process have the same */
   /* the last pre-tokenizer step is ByteLevel: word_cache.c makes bytes of words */
   bool bytes_last;
+  accel__vocabulary *vocabulary; /* its tokens as bytes, for grammars; changes under its own lock */
 };
+
+/* grammar/vocabulary.c */
+accel_status accel__vocabulary_new(accel__vocabulary **out);
+void accel__vocabulary_free(accel__vocabulary *v); /* NULL-safe */
+size_t accel__vocabulary_bytes(accel__vocabulary *v);
 
 /* ---- the steps, one file each ---- */
 

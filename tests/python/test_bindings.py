@@ -195,6 +195,23 @@ class Tensors(unittest.TestCase):
         with self.assertRaises(ValueError):
             tickets[0].wait()
 
+    def test_queue_of_texts(self):
+        """What is submitted gives what the calls of the same names give."""
+        texts = ["the quick brown fox", "a dog", "cats and dogs again"]
+        with accel.Model(os.path.join(PIPELINES, "sentence"), device="cpu") as model:
+            tickets = [model.submit_embed(texts[:n], priority=n) for n in range(4)]
+            for n, ticket in enumerate(tickets):
+                got, want = ticket.wait(60), model.embed(texts[:n])
+                self.assertEqual([list(row) for row in got], [list(row) for row in want])
+            with self.assertRaises(accel.ArgumentError):
+                model.submit_embed(texts, pooling="median")
+        with accel.Model(os.path.join(PIPELINES, "classify"), device="cpu") as model:
+            self.assertEqual(model.submit_classify(texts, top_k=0).wait(60), model.classify(texts, top_k=0))
+        with accel.Model(os.path.join(PIPELINES, "score"), device="cpu") as model:
+            ticket = model.submit_rerank("fox", texts, return_documents=True, deadline=60)
+            self.assertEqual(ticket.wait(60), model.rerank("fox", texts, return_documents=True))
+            ticket.cancel()
+
     def test_threads(self):
         want, wrong = self.model.run(input_ids=[[2, 10, 11, 3]]).last_hidden_state.tolist(), []
 

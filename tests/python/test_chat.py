@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -347,6 +348,39 @@ class Package(WithModel):
         with self.assertRaises(self.accel.AccelError):
             self.model.submit_generate("a " * 400)
         self.model.submit_generate("a", max_new_tokens=3)  # a ticket nobody waits for
+
+    def test_cancel_and_deadline(self):
+        """While the queue stands at a token: what is cancelled ends at once, what is late at the next step, others as ever."""
+        begun, go_on = threading.Event(), threading.Event()
+
+        def stand(_):
+            begun.set()
+            go_on.wait(60)
+        first = self.model.submit_generate("Once", on_token=stand, max_new_tokens=3)
+        self.assertTrue(begun.wait(60))
+        gone, late, kept = (self.model.submit_generate("Once", max_new_tokens=3, **how) for how in ({}, {"deadline": 0.001}, {"priority": -1}))
+        gone.cancel()
+        with self.assertRaises(self.accel.CancelledError):
+            gone.wait(0)
+        time.sleep(0.01)
+        go_on.set()
+        with self.assertRaisesRegex(self.accel.AccelTimeoutError, "had not begun"):
+            late.wait()
+        self.assertEqual(kept.wait()[0].ids, first.wait()[0].ids)
+        kept.cancel()  # of no effect: it was waited for
+
+    def test_examples(self):
+        """An urgent request and one that is withdrawn, in C and in Python."""
+        commands = [[sys.executable, os.path.join(ROOT, "examples", "python", "queued.py"), self.path]]
+        if os.path.exists(os.path.join(BUILD, "examples", "example_c_queued")):
+            commands.append([os.path.join(BUILD, "examples", "example_c_queued"), self.path])
+        want = self.model.generate("Once upon a time", max_new_tokens=16)[0].text
+        for command in commands:
+            with self.subTest(command=command[0]):
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                                      env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python")))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreaterEqual(done.stdout.count(want), 3, done.stdout)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,13 @@ def read_safetensors(path):
     return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in header.items() if k != "__metadata__"}
 
 
+def read_metadata(path):
+    """name -> text, of a safetensors file."""
+    with open(path, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        return json.loads(f.read(n)).get("__metadata__", {})
+
+
 def write_safetensors(path, tensors, metadata=None):
     header, data = ({"__metadata__": metadata} if metadata else {}), b""
     for name, (dtype, shape, content) in tensors.items():
@@ -140,8 +147,10 @@ class CommandLine(Case):
         self.assertEqual(done.stdout, "mean mean_sqrt_len_tokens\nsimilarity\n", done.stderr)
 
     def test_version(self):
-        self.assertRegex(run("--version").stdout, r"^accel \d+\.\d+\.\d+\n$")
-        self.assertRegex(self.good("version")["version"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(run("--version").stdout, r"^accel \d+\.\d+\.\d+ \(build \S+\)\n$")
+        told = self.good("version")
+        self.assertRegex(told["version"], r"^\d+\.\d+\.\d+$")
+        self.assertIn(f"(build {told['build']})", run("--version").stdout)
 
     def test_twins(self):
         embed = ("embed", model("sentence"), "a cat")

@@ -114,6 +114,7 @@ class Matrix(VerifyCase):
         self.assertEqual((classes["columns"], [r["name"] for r in classes["rows"]]), (KINDS, CLASSES))
         bert = classes["rows"][0]["cells"]
         self.assertEqual((bert["cpu"]["state"], bert["cpu"]["goldens"], bert["cpu"]["precisions"]), ("pass", 4, ["fp32", "int8"]))
+        self.assertEqual((bert["cpu"]["devices"], bert["amd"]["devices"]), ([f"cpu, {bert['cpu']['driver']}"], ["rocm:0, stub 1.0"]))
         self.assertEqual((bert["amd"]["state"], bert["amd"]["failed"], bert["amd"]["precisions"]), ("fail", 2, ["fp32"]))
         self.assertRegex(bert["amd"]["reason"], "golden.*: signal 11")
         self.assertEqual((bert["cuda"], bert["openvino"]["state"]), ({"state": "unsupported", "reason": "this build has no plugin for it"}, "unsupported"))
@@ -124,6 +125,7 @@ class Matrix(VerifyCase):
         self.assertEqual({name: (c["cpu"]["goldens"], c["cpu"]["state"]) for name, c in rows.items() if c["cpu"]["state"] != "untested"},
                          {"feature-extraction": (2, "pass"), "fill-mask": (2, "pass")})
         self.assertRegex(self.text("--view", "classes"), r"BERT +pass\(\d\.\de-\d\d\) +unsupported +fail\(2 of 4\)")
+        self.assertRegex(self.text("--view", "classes"), r"\nwebnn: this build has no plugin for it\n")
         self.bad(2, "without MODEL", "matrix", "bert", "--view", "tasks")
         self.bad(2, "one of --json", "matrix", "--markdown", "--html")
 

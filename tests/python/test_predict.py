@@ -106,7 +106,7 @@ class Predict(Case):
     def test_errors(self):
         measures = r"accel bench MODEL --profile --store"
         self.bad(1, measures, "predict", model("base"), environment={"ACCEL_CACHE_DIR": self.work})
-        self.bad(1, "p.sqlite: No such file", "predict", model("base"), "--db", self.db)
+        self.bad(1, "--db .*p.sqlite: No such file.*; accel bench MODEL --db FILE makes one", "predict", model("base"), "--db", self.db)
         self.measure("base", 8, ("--threads", "2"))
         self.bad(1, measures + " --device cpu --precision int8", "predict", model("base"), "--db", self.db, "--device", "cpu", "--precision", "int8")
         self.bad(1, "with 1 threads", "predict", "--db", self.db, "--threads", "1")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+import time
 
 from test_cli import BUILD, FIXTURES, Case, run
 
@@ -36,7 +37,7 @@ class VerifyCase(Case):
 
     def all(self, *arguments, code=0, **environment):
         """The parsed report."""
-        done = run("verify", "--all", *arguments, "--db", self.db, "--json", "--quiet", environment={**self.environment, **environment})
+        done = run("verify", "--all", *arguments, "--db", self.db, "--json", "--quiet", timeout=1800, environment={**self.environment, **environment})
         self.assertEqual(done.returncode, code, done.stderr)
         report = json.loads(done.stdout)
         self.assertEqual(report["schema"], "accel.verify_all/1")
@@ -48,6 +49,16 @@ class VerifyCase(Case):
             return file.execute(sql, values).fetchall()
         finally:
             file.close()
+
+    def wait_for(self, process, sql, least):
+        """Until a query gives at least so much, or the process has ended."""
+        while process.poll() is None:
+            try:
+                if self.query(sql)[0][0] >= least:
+                    return
+            except sqlite3.OperationalError:  # no file, or no table yet
+                pass
+            time.sleep(0.002)
 
     def change(self, sql):
         file = sqlite3.connect(self.db)

@@ -21,7 +21,7 @@ typedef struct attention {
   int64_t rows;
   float *rel_k, *rel_q; /* row-major [relative rows][dk] */
   int64_t relative_rows;
-  bool bf16; /* factors are rounded to it */
+  bool bf16; /* factors are rounded to it; not beside relative rows */
 } attention;
 
 /* ---- what is expected ---- */
@@ -41,6 +41,41 @@ static double factor(const attention *t, double x) {
   return t->bf16 ? (double)accel_bf16_to_f32(accel_f32_to_bf16((float)x)) : x;
 }
 
+/* Rows of q, keys and values as they are multiplied. */
+typedef struct factors {
+  double *q, *k, *v; /* [rows][dk], [keys][dk], [keys][dv] */
+} factors;
+
+static factors factors_of(const attention *t) {
+  const cpu_attention *a = &t->a;
+  factors f = {malloc(((size_t)(t->rows * a->dk) + 1) * sizeof *f.q),
+               malloc(((size_t)(a->keys * a->dk) + 1) * sizeof *f.k),
+               malloc(((size_t)(a->keys * a->dv) + 1) * sizeof *f.v)};
+  assert_true(f.q && f.k && f.v);
+  for (int64_t i = 0; i < t->rows; i++)
+    for (int64_t c = 0; c < a->dk; c++) f.q[i * a->dk + c] = factor(t, a->q[i * a->ldq + c]);
+  for (int64_t j = 0; j < a->keys; j++) {
+    const char *key = cpu_key_at(a, j), *value = cpu_value_at(a, j);
+    for (int64_t c = 0; c < a->dk; c++)
+      f.k[j * a->dk + c] = factor(t, element(a, key, a->k_scale, c));
+    for (int64_t d = 0; d < a->dv; d++)
+      f.v[j * a->dv + d] = factor(t, element(a, value, a->v_scale, d));
+  }
+  return f;
+}
+
+static void free_factors(factors *f) {
+  free(f->q);
+  free(f->k);
+  free(f->v);
+}
+
+static double dot(const double *x, const double *y, int64_t n) {
+  double sum = 0;
+  for (int64_t c = 0; c < n; c++) sum += x[c] * y[c];
+  return sum;
+}
+
 static int64_t ahead(const cpu_attention *a, int64_t i, int64_t j) {
   return a->key_position ? (int64_t)a->key_position[j] - a->query_position[i]
                          : j - i * a->step - a->shift;
@@ -53,13 +88,11 @@ static bool sees(const attention *t, int64_t i, int64_t j) {
          !(a->mask && j >= a->mask_from && !a->mask[j - a->mask_from]);
 }
 
-static double score(const attention *t, int64_t i, int64_t j) {
+static double score(const attention *t, const factors *f, int64_t i, int64_t j) {
   const cpu_attention *a = &t->a;
-  double s = 0, side = 0;
+  const double *q = f->q + i * a->dk, *k = f->k + j * a->dk;
+  double s = a->scale * dot(q, k, a->dk), side = 0;
   int64_t d = ahead(a, i, j);
-  for (int64_t c = 0; c < a->dk; c++)
-    s += factor(t, a->q[i * a->ldq + c]) * factor(t, element(a, cpu_key_at(a, j), a->k_scale, c));
-  s *= a->scale;
   if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
   if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
   if (a->relative) s += a->relative[j - i + a->relative_origin];
@@ -68,45 +101,55 @@ static double score(const attention *t, int64_t i, int64_t j) {
   if (a->relative_row) {
     int64_t r = a->relative_row[i - j + a->relative_origin] - a->relative_first;
     for (int64_t c = 0; c < a->dk; c++) {
-      if (t->rel_k) side += (double)a->q[i * a->ldq + c] * t->rel_k[r * a->dk + c];
-      if (t->rel_q) side += element(a, cpu_key_at(a, j), a->k_scale, c) * t->rel_q[r * a->dk + c];
+      if (t->rel_k) side += q[c] * t->rel_k[r * a->dk + c];
+      if (t->rel_q) side += k[c] * t->rel_q[r * a->dk + c];
     }
     s += a->scale * side;
   }
   return s;
 }
 
-/* Scores of row i over keys from .. to-1 as exponentials beside *most, which grows; answers their
+/* Scores of row i over keys from .. keys-1 as exponentials beside *most, which grows; answers their
  * sum. */
-static double weights(const attention *t, int64_t i, int64_t from, int64_t to, double *w,
+static double weights(const attention *t, const factors *f, int64_t i, int64_t from, double *w,
                       double *most) {
   double sum = 0;
-  for (int64_t j = from; j < to; j++) {
-    w[j] = sees(t, i, j) ? score(t, i, j) : -INFINITY;
+  for (int64_t j = from; j < t->a.keys; j++) {
+    w[j] = sees(t, i, j) ? score(t, f, i, j) : -INFINITY;
     *most = fmax(*most, w[j]);
   }
-  for (int64_t j = from; j < to; j++) sum += w[j] = w[j] == -INFINITY ? 0 : exp(w[j] - *most);
+  for (int64_t j = from; j < t->a.keys; j++)
+    sum += w[j] = w[j] == -INFINITY ? 0 : exp(w[j] - *most);
   return sum;
+}
+
+/* Values of keys from .. keys-1, each times its weight, as a row y of dv. */
+static void weighted_values(const attention *t, const factors *f, const double *w, int64_t from,
+                            double *y) {
+  const cpu_attention *a = &t->a;
+  for (int64_t d = 0; d < a->dv; d++) y[d] = 0;
+  for (int64_t j = from; j < a->keys; j++)
+    for (int64_t d = 0; d < a->dv; d++) y[d] += w[j] * f->v[j * a->dv + d];
 }
 
 static void check_attention(const attention *t) {
   const cpu_attention *a = &t->a;
-  double *w = malloc(((size_t)a->keys + 1) * sizeof *w);
+  factors f = factors_of(t);
+  double *w = malloc(((size_t)a->keys + 1) * sizeof *w), *y = malloc((size_t)a->dv * sizeof *y);
+  assert_true(w && y);
   for (int64_t i = 0; i < t->rows; i += CHECK_EVERY) {
     double most = a->sinks ? a->sinks[i * a->sink_step] : -INFINITY, sink = most;
-    double sum = weights(t, i, 0, a->keys, w, &most) + (sink > -INFINITY ? exp(sink - most) : 0);
+    double sum = weights(t, &f, i, 0, w, &most) + (sink > -INFINITY ? exp(sink - most) : 0);
     for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
-    for (int64_t d = 0; d < a->dv; d++) {
-      double y = 0;
-      for (int64_t j = 0; j < a->keys; j++)
-        y += w[j] * factor(t, element(a, cpu_value_at(a, j), a->v_scale, d));
-      /* weights are rounded, too */
-      check("attention", a->y[i * a->ldy + d], y, t->bf16 ? 0x1p-8 : 2e-5);
-    }
+    weighted_values(t, &f, w, 0, y);
+    for (int64_t d = 0; d < a->dv; d++) /* weights are rounded, too */
+      check("attention", a->y[i * a->ldy + d], y[d], t->bf16 ? 0x1p-8 : 2e-5);
     for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
       check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
   }
   free(w);
+  free(y);
+  free_factors(&f);
 }
 
 /* ---- operands ---- */
@@ -350,7 +393,7 @@ static int dtype_of(int i) {
 
 static void test_attention(void **state) {
   (void)state;
-  for (int i = 0; i < 30; i++)
+  for (int i = 0; i < rounds(30); i++)
     for (int kind = 0; kind < KINDS; kind++)
       run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40),
                     kind < DISENTANGLED ? dtype_of(i) : ACCEL_PLUGIN_F32,
@@ -465,19 +508,19 @@ static void test_decode_bf16(void **state) {
 /* A range of keys: largest score, sum of exponentials and values, sinks left out. */
 static void check_part(const attention *t, const float *part) {
   const cpu_attention *a = &t->a;
-  double *w = malloc((size_t)a->keys * sizeof *w);
+  factors f = factors_of(t);
+  double *w = malloc((size_t)a->keys * sizeof *w), *y = malloc((size_t)a->dv * sizeof *y);
+  assert_true(w && y);
   for (int64_t i = 0; i < t->rows; i++, part += 2 + a->dv) {
-    double most = -INFINITY, sum = weights(t, i, a->first, a->keys, w, &most);
+    double most = -INFINITY, sum = weights(t, &f, i, a->first, w, &most);
     check("part's top", part[0], most, 1e-5);
     check("part's sum", part[1], sum, 1e-5 * (1 + sum));
-    for (int64_t d = 0; d < a->dv; d++) {
-      double y = 0;
-      for (int64_t j = a->first; j < a->keys; j++)
-        y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
-      check("part", part[2 + d], y, 2e-5 * (1 + sum));
-    }
+    weighted_values(t, &f, w, a->first, y);
+    for (int64_t d = 0; d < a->dv; d++) check("part", part[2 + d], y[d], 2e-5 * (1 + sum));
   }
   free(w);
+  free(y);
+  free_factors(&f);
 }
 
 static void test_parts(void **state) {

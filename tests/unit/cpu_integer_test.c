@@ -30,6 +30,11 @@ typedef struct rows {
   float *scale, *zero;
 } rows;
 
+/* Rows that were converted, as plain numbers: what products are compared with. */
+typedef struct codes {
+  double *value, *size, *scale; /* [m][k] each; size: the magnitudes behind a value */
+} codes;
+
 static rows make_rows(cpu_act_format to, int64_t m, int64_t k) {
   rows r = {.to = to, .m = m, .k = k, .ldx = k + pick(0, 3), .ld = cpu_act_row(to, k)};
   const float offset = pick(0, 2) ? 0 : 3 * noise(), size = powf(10, 3 * noise());
@@ -131,7 +136,7 @@ static void test_convert(void **state) {
   (void)state;
   for (int to = CPU_ACT_U8; to < CPU_ACT_COUNT; to++) {
     if (!kernels.convert[to]) continue;
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < rounds(300); i++) {
       rows r =
           make_rows((cpu_act_format)to, pick(0, 5), pick(0, 9) ? pick(0, 200) : pick(900, 1200));
       convert(&r);
@@ -298,21 +303,42 @@ static cpu_gemm gemm_of(const linear *t, float *y) {
                     .alpha = 1.702f};
 }
 
+static codes codes_of(const rows *x) {
+  const size_t n = (size_t)(x->m * x->k) + 1;
+  codes c = {malloc(n * sizeof *c.value), malloc(n * sizeof *c.size), malloc(n * sizeof *c.scale)};
+  assert_true(c.value && c.size && c.scale);
+  for (int64_t i = 0, at = 0; i < x->m; i++)
+    for (int64_t k = 0; k < x->k; k++, at++) {
+      const double code = code_of(x, i, k), zero = zero_of(x, i, k), scale = scale_of(x, i, k);
+      c.value[at] = scale * (code - zero);
+      c.size[at] = scale * (fabs(code) + fabs(zero));
+      c.scale[at] = scale;
+    }
+  return c;
+}
+
+static void free_codes(codes *c) {
+  free(c->value);
+  free(c->size);
+  free(c->scale);
+}
+
 /* One element in double: with the codes of x, and with x itself.  `size` gets the sum of the
  * magnitudes that are added up in fp32, `slack` how far the two may be apart. */
-static double product(const linear *t, const weights *w, int64_t i, int64_t j, double *exact,
-                      double *size, double *slack) {
+static double product(const linear *t, const codes *c, const weights *w, int64_t i, int64_t j,
+                      double *exact, double *size, double *slack) {
   const rows *x = &t->x;
-  double y = 0;
-  *exact = *size = *slack = 0;
-  for (int64_t k = 0; k < x->k; k++) {
-    const double v = w->w[j * x->k + k], code = code_of(x, i, k), scale = scale_of(x, i, k),
-                 zero = zero_of(x, i, k);
-    y += scale * (code - zero) * v;
-    *size += scale * (fabs(code) + fabs(zero)) * fabs(v);
-    *exact += (double)x->x[i * x->ldx + k] * v;
-    *slack += 1.001 * scale * fabs(v);
+  double y = 0, of_x = 0, sizes = 0, steps = 0;
+  for (int64_t k = 0, at = i * x->k; k < x->k; k++, at++) {
+    const double v = w->w[j * x->k + k];
+    y += c->value[at] * v;
+    sizes += c->size[at] * fabs(v);
+    of_x += (double)x->x[i * x->ldx + k] * v;
+    steps += c->scale[at] * fabs(v);
   }
+  *exact = of_x;
+  *size = sizes;
+  *slack = 1.001 * steps;
   return y;
 }
 
@@ -334,11 +360,11 @@ static double activation(int act, double x) {
   return x;
 }
 
-static void check_element(const linear *t, const float *y, int64_t i, int64_t j) {
+static void check_element(const linear *t, const codes *c, const float *y, int64_t i, int64_t j) {
   double exact, size, slack, gate_exact, gate_size = 0, gate_slack, want, gate = 0;
-  want = product(t, &t->w, i, j, &exact, &size, &slack) + (t->bias ? t->bias[j] : 0);
+  want = product(t, c, &t->w, i, j, &exact, &size, &slack) + (t->bias ? t->bias[j] : 0);
   if (t->glu)
-    gate = product(t, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) +
+    gate = product(t, c, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) +
            (t->bias_gate ? t->bias_gate[j] : 0);
   /* each at most half a unit of the largest partial sum */
   const double rounding = (5 + (double)additions(t)) * 0x1p-24;
@@ -362,9 +388,11 @@ static void run_linear(const linear *t) {
         *part = guard_bytes((uint64_t)(t->x.m * t->n) * 4);
   cpu_gemm g = gemm_of(t, y);
   kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
+  codes c = codes_of(&t->x);
   for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
     for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 7 : 1))
-      check_element(t, y, i, j);
+      check_element(t, &c, y, i, j);
+  free_codes(&c);
   g = gemm_of(t, part);
   for (int step = 1; step < 10; step += 4) {
     for (int64_t i = 0; i < t->x.m; i += step)
@@ -395,7 +423,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 static void test_formats(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < rounds(60); i++) {
       linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70),
                              pick(0, 7) ? pick(1, 300) : pick(500, 900));
       t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU,
@@ -476,7 +504,7 @@ static void check_reach(const cpu_implicit_gemm *w, const float *y, int64_t m, i
  * image as large as the result; with zeros or without, and with what y reaches. */
 static void test_windows(void **state) {
   (void)state;
-  for (int round = 0; round < 80; round++) {
+  for (int round = 0; round < rounds(80); round++) {
     const bool by_line = round % 2, single = round % 5 > 2,
                positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_LAYOUT_I8].x);
     const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37),

@@ -2,11 +2,12 @@
  * beams, failures), texts told piece by piece, and accel_generate on a tiny LLaMA. */
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "test_endpoint.h"
 #include "generate/engine.h"
 
-enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 256, POISON = 39 };
+enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 1400, POISON = 39 };
 
 /* ---- a model whose scores are a hash of all tokens before ---- */
 
@@ -18,6 +19,7 @@ typedef struct fake {
   int32_t ids[SEQUENCES][LONGEST];
   float scores[SEQUENCES][VOCAB];
   uint32_t steps, most_tokens, copies, encodes, most_encoded;
+  uint32_t us_per_token; /* that a step takes; 0: no time */
 } fake;
 
 static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
@@ -42,6 +44,7 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
     }
     items[i].scores = f->scores[i];
   }
+  if (f->us_per_token) usleep(tokens * f->us_per_token);
   f->steps++;
   f->most_tokens = tokens > f->most_tokens ? tokens : f->most_tokens;
   return ACCEL_OK;
@@ -202,6 +205,48 @@ static void test_company(void **state) {
   check_all_dropped(&together);
   assert_true(together.copies > 0);
   for (uint32_t i = 0; i < PROMPTS; i++) accel__request_end(&solo[i], NULL);
+}
+
+/* A long prompt is read in pieces of bounded time: a short one that joins with it has its first token
+ * long before, one that runs has a token in each step, and all give what they give alone. */
+static void test_bounded_pieces(void **state) {
+  enum { LONG = 1200, MS = 20, US = 100 };
+  static fake alone, together;
+  static int32_t ids[LONG];
+  const accel__generate_config c = plain();
+  accel__stepper model = stepper_of(&alone);
+  accel__request solo[3], joint[3];
+  (void)state;
+  for (int i = 0; i < LONG; i++) ids[i] = 4 + i % 30;
+  for (uint32_t i = 0; i < 3; i++) {
+    solo[i] = request_of(&c, i);
+    if (i == 0) solo[i].input.prompt = (accel__ids){ids, LONG};
+    joint[i] = solo[i];
+    accel__engine e = {.model = &model};
+    run_to_end(&e, &solo[i], 1, 1);
+    accel__engine_free(&e);
+  }
+  assert_int_equal(alone.most_tokens, LONG);
+  together.us_per_token = US;
+  model = stepper_of(&together);
+  accel__engine e = {.model = &model, .piece_ms = MS};
+  for (uint32_t i = 0; i < 3; i++) assert_int_equal(accel__request_begin(&joint[i]), ACCEL_OK);
+  for (uint32_t i = 0; i < 3; i++) accel__engine_join(&e, &joint[i]);
+  while (e.active) {
+    accel__engine_step(&e);
+    /* the first piece is read at a rate that is not known yet, others take 200 tokens at most */
+    assert_true(together.steps == 1 || together.most_tokens <= 256 + 3);
+    if (together.steps == 2) assert_true(joint[1].progress.steps && joint[2].progress.steps);
+  }
+  assert_true(together.steps > LONG / 256);
+  assert_true(joint[0].progress.prefill_ms > joint[1].progress.prefill_ms);
+  for (uint32_t i = 0; i < 3; i++) {
+    check_same(&solo[i], &joint[i]);
+    accel__request_end(&solo[i], NULL);
+    accel__request_end(&joint[i], NULL);
+  }
+  accel__engine_free(&e);
+  check_all_dropped(&together);
 }
 
 /* Bytes of all sequences, of 10 bytes a token. */
@@ -723,12 +768,13 @@ static void test_queue(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_company),       cmocka_unit_test(test_state_limit),
-      cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_encoders),
-      cmocka_unit_test(test_no_waste),      cmocka_unit_test(test_cancel),
-      cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
-      cmocka_unit_test(test_llama),         cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_sessions),      cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_company),      cmocka_unit_test(test_bounded_pieces),
+      cmocka_unit_test(test_state_limit),  cmocka_unit_test(test_failure_alone),
+      cmocka_unit_test(test_encoders),     cmocka_unit_test(test_no_waste),
+      cmocka_unit_test(test_cancel),       cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),
+      cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sessions),
+      cmocka_unit_test(test_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

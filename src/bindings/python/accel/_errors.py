@@ -47,7 +47,7 @@ class NonfiniteError(AccelError, ArithmeticError):
 
 
 class CancelledError(AccelError):
-    """The cancel callback asked to stop."""
+    """The cancel callback or a ticket's cancel() asked to stop."""
 
 
 class QueueFullError(AccelError):

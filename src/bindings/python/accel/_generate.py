@@ -11,11 +11,13 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Unio
 
 from . import _types as T
 from ._native import check, decode, encode, lib, strings_struct, text_array
+from ._queue import Ticket
 
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
             "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
 _FLAGS = ("ignore_eos", "keep_stop", "keep_special_tokens", "continue_on_error")
+_GRAMMARS = {"json_schema": 1, "regex": 2, "grammar": 3, "choices": 4, "any_json": 5}  # accel_grammar_kind
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,17 @@ class Generation:
     error: Optional[str] = None
 
 
+def _grammar(name: str, value: Any) -> Optional[str]:
+    """What a generated text must be, as the library reads it: schemas may be given as dicts or as JSON, choices as a list of texts."""
+    if name == "any_json":
+        return None
+    if name == "choices":
+        return json.dumps([str(choice) for choice in value])
+    if name == "json_schema" and not isinstance(value, str):
+        return json.dumps(value)
+    return str(value)
+
+
 def _params(options: Dict[str, Any]) -> Any:
     """The struct for transformers' keyword arguments; what it has no field for goes into its `config`."""
     how = lib.accel_generate_params_default()
@@ -66,6 +79,16 @@ def _params(options: Dict[str, Any]) -> Any:
             struct = strings_struct([value] if isinstance(value, str) else value)
             keep.append(struct)
             how.stop = C.pointer(struct)
+        elif name in _GRAMMARS:
+            if how.grammar_kind:
+                raise ValueError("json_schema, regex, grammar, choices, any_json: one of them")
+            if name != "any_json" or value:
+                how.grammar_kind = _GRAMMARS[name]
+                source = _grammar(name, value)
+                if source is not None:
+                    text = encode(source)
+                    keep.append(text)
+                    how.grammar = text
         elif name == "sequence_bias" and isinstance(value, dict):
             rest[name] = [[list(ids), float(bias)] for ids, bias in value.items()]
         else:
@@ -163,28 +186,27 @@ def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Op
     return run(call, on_token, options)
 
 
-class GenerationTicket:
+class GenerationTicket(Ticket):
     """A generation in a model's queue: `model.submit_generate()`."""
 
-    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], options: Dict[str, Any]) -> None:
-        self._model, self._handle, self._how = model, C.c_void_p(), _params(options)
+    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], what: Any, options: Dict[str, Any]) -> None:
+        self._how = _params(options)
         self._failure = listen(self._how, on_token)
-        text = encode(prompt) if isinstance(prompt, str) else None
-        ids = [] if isinstance(prompt, str) else [int(i) for i in prompt]
-        check(lib.accel_submit_generate(lib.accel_queue_of(model.handle), text, _id_array(ids), len(ids), C.byref(self._how), C.byref(self._handle)))
+        if isinstance(prompt, str):
+            what.prompt = encode(prompt)
+        else:
+            ids = [int(i) for i in prompt]
+            what.ids, what.n = _id_array(ids), len(ids)
+        what.generate = C.pointer(self._how)
+        super().__init__(model, what, lib.accel_wait_generations, T.accel_generations, _take)
 
     def wait(self, timeout: Optional[float] = None) -> List[Generation]:
-        """Its sequences.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
-        if not self._handle:
-            raise ValueError("this ticket was waited for already")
-        pointer = C.POINTER(T.accel_generations)()
-        status = lib.accel_wait_generations(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer))
-        if self._failure and not self._handle:
-            if pointer:
-                lib.accel_generations_free(C.byref(pointer))
-            raise self._failure[0]
-        check(status)
-        return _take(pointer)
+        """Its sequences; errors as Ticket.wait()."""
+        try:
+            return super().wait(timeout)
+        finally:
+            if self._failure and not self._handle:
+                raise self._failure[0]
 
     def __del__(self) -> None:
         # The queue's thread may still tell tokens to functions that live in this object.

@@ -3,17 +3,19 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
-from . import _generate
+from . import _generate, _queue
 from . import _types as T
 from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._pictures import Segmentation, generate_images, segment_images
+from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
@@ -32,9 +34,25 @@ class PlacementPart:
 
 
 @dataclass(frozen=True)
+class PlacementCandidate:
+    """A device at a precision that "auto" could have taken.  `value`, `low`, `high`: its figure of the metric with its interval (ms, items a second, bytes,
+    joules), from `source`, "rows" (measured here) or "prediction"; None with source "".  `cosine`: the least that its goldens gave here, or None.
+    `reason`: why it was not taken, "" of the one that was."""
+    device: str
+    precision: str
+    source: str
+    value: Optional[float]
+    low: Optional[float]
+    high: Optional[float]
+    cosine: Optional[float]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Placement:
     """Where a model runs, and why.  `parts`: of a model over several devices, first layers first; else empty.  With a precision profile
-    `precision_profile` is its file, and `precision_kinds` the kinds of layers of another precision, "attention=fp16"; else None."""
+    `precision_profile` is its file, and `precision_kinds` the kinds of layers of another precision, "attention=fp16"; else None.  Where "auto" had a
+    choice `chosen_by` is "rows", "prediction" or "ladder", `chosen_why` says it in words, and `candidates` has what it saw; else None and empty."""
     model: str
     label: str
     device: str
@@ -50,21 +68,14 @@ class Placement:
     precision_profile: Optional[str] = None
     precision_kinds: Optional[str] = None
     weight_bytes: int = 0
+    chosen_by: Optional[str] = None
+    chosen_why: Optional[str] = None
+    metric: Optional[str] = None
+    candidates: Tuple[PlacementCandidate, ...] = ()
 
 
-class Ticket:
-    """A request in a model's queue."""
-
-    def __init__(self, model: "Model", handle: C.c_void_p) -> None:
-        self._model, self._handle = model, handle
-
-    def wait(self, timeout: Optional[float] = None) -> ModelOutput:
-        """The outputs.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
-        if not self._handle:
-            raise ValueError("this ticket was waited for already")
-        pointer = C.POINTER(T.accel_tensors)()
-        check(lib.accel_wait(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer)))
-        return take(pointer)
+def _number(value: float) -> Optional[float]:
+    return None if math.isnan(value) else value
 
 
 class Model:
@@ -73,14 +84,18 @@ class Model:
     def __init__(self, model: str, device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0,
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
                  architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
-                 precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
-        """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one."""
+                 precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
+                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
+        """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
+        "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
+        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how = lib.accel_init_params_default()
-        profile = json.dumps(precision_profile) if isinstance(precision_profile, dict) else precision_profile and os.fspath(precision_profile)
-        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile)]
-        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile = keep
+        profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
+        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known)]
+        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates = keep
+        how.min_cosine = min_cosine
         how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
         how.random_weights, how.seed = int(random_weights), seed
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
@@ -122,10 +137,14 @@ class Model:
         p = lib.accel_placement(self.handle).contents
         parts = tuple(PlacementPart(decode(q.device), decode(q.implementation_type), q.first_layer, q.last_layer, q.first_stage, q.last_stage, q.weights,
                                     bool(q.streams)) for q in (p.part[i] for i in range(p.n_part)))
+        candidates = tuple(PlacementCandidate(decode(q.device), decode(q.precision), decode(q.source), _number(q.value), _number(q.low), _number(q.high),
+                                              _number(q.cosine), decode(q.reason)) for q in (p.candidate[i] for i in range(p.n_candidate)))
         return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
                          bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights), parts,
                          decode(p.precision_profile) if p.precision_profile else None,
-                         decode(p.precision_kinds) if p.precision_profile else None, p.weight_bytes)
+                         decode(p.precision_kinds) if p.precision_profile else None, p.weight_bytes,
+                         decode(p.chosen_by) if p.chosen_by else None, decode(p.chosen_why) if p.chosen_why else None,
+                         decode(p.metric) if p.chosen_by else None, candidates)
 
     @property
     def device(self) -> str:
@@ -254,10 +273,10 @@ class Model:
     __call__ = run
 
     def submit(self, **inputs: Any) -> Ticket:
-        """Puts a request in the model's queue; QueueFullError when that is full."""
-        given, ticket = Inputs(inputs), C.c_void_p()
-        check(lib.accel_submit(lib.accel_queue_of(self.handle), C.byref(given.struct), C.byref(ticket)))
-        return Ticket(self, ticket)
+        """Puts a run() in the model's queue; QueueFullError when that is full."""
+        given, what = Inputs(inputs), request(_queue.RUN)
+        what.inputs = C.pointer(given.struct)
+        return Ticket(self, what, lib.accel_wait, T.accel_tensors, take)
 
     # ---- generation ----
 
@@ -270,10 +289,12 @@ class Model:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(lambda on_token: self.generate(prompt, on_token, **options))
 
-    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, **options: Any) -> GenerationTicket:
+    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, priority: int = 0,
+                        deadline: Optional[float] = None, **options: Any) -> GenerationTicket:
         """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
-        `on_token` is called from the queue's thread.  QueueFullError when the queue is full."""
-        return GenerationTicket(self, prompt, on_token, options)
+        `on_token` is called from the queue's thread.  Larger priorities begin first; one that has not begun `deadline` seconds from now ends with
+        AccelTimeoutError.  QueueFullError when the queue is full."""
+        return GenerationTicket(self, prompt, on_token, request(_queue.GENERATE, priority, deadline), options)
 
     def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
         """A conversation by the model's chat template; options are those of Chat."""
@@ -303,47 +324,53 @@ class Model:
     def embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
               prompt_name: Optional[str] = None) -> Any:
         """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none")."""
-        how = lib.accel_embed_params_default()
-        keep = [encode(v) for v in (pooling, prompt, prompt_name)]
-        how.pooling, how.prompt, how.prompt_name = keep
-        how.normalize = -1 if normalize is None else int(normalize)
-        pointer = C.POINTER(T.accel_embeddings)()
+        how, pointer = _embed_params(pooling, normalize, prompt, prompt_name), C.POINTER(T.accel_embeddings)()
         check(lib.accel_embed_with(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
-        found = pointer.contents
-        if found.per_token:
-            base, row = C.cast(found.data, C.c_void_p).value or 0, 4 * found.dim
-            vectors: Any = [from_floats(base + row * found.row_start[i], (found.row_start[i + 1] - found.row_start[i], found.dim))
-                            for i in range(found.n)]
-        else:
-            vectors = from_floats(found.data, (found.n, found.dim))
-        lib.accel_embeddings_free(C.byref(pointer))
-        return vectors
+        return _vectors(pointer)
+
+    def submit_embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
+                     prompt_name: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+        """embed() through the model's queue: texts of requests that are there at the same time run together, with the same vectors.  `priority`,
+        `deadline`: as submit_generate()."""
+        how, what = _embed_params(pooling, normalize, prompt, prompt_name), request(_queue.EMBED, priority, deadline)
+        what.texts, what.n, what.embed = text_array(texts), len(texts), C.pointer(how)
+        return Ticket(self, what, lib.accel_wait_embeddings, T.accel_embeddings, _vectors)
 
     def classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
                  function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
         """[{"label", "score"}, ...] for each text, best first; top_k 0: all labels."""
-        how = lib.accel_classify_params_default()
-        keep = encode(function)
-        how.top_k, how.function = top_k, keep
-        pointer = C.POINTER(T.accel_classifications)()
+        how, pointer = _classify_params(top_k, function), C.POINTER(T.accel_classifications)()
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
+
+    def submit_classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
+                        function: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+        """classify() through the model's queue, as submit_embed()."""
+        how, what = _classify_params(top_k, function), request(_queue.CLASSIFY, priority, deadline)
+        what.texts, what.n, what.classify = text_array(texts), len(texts), C.pointer(how)
+        if pairs:
+            what.pairs = text_array(pairs)
+        return Ticket(self, what, lib.accel_wait_classifications, T.accel_classifications, _labels)
 
     def rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
                function: Optional[str] = None, instruction: Optional[str] = None) -> List[Dict[str, Any]]:
         """[{"corpus_id", "score"}, ...], best first, as sentence-transformers' CrossEncoder.rank; with return_documents also "text".
         `instruction`: of language models of the Qwen3-Reranker kind, what makes a document relevant."""
-        how, keep = lib.accel_rerank_params_default(), (encode(function), encode(instruction))
-        how.top_k, how.function, how.instruction = top_k or 0, keep[0], keep[1]
-        pointer = C.POINTER(T.accel_ranking)()
+        how, pointer = _rerank_params(top_k, function, instruction), C.POINTER(T.accel_ranking)()
         check(lib.accel_rerank(self.handle, encode(query), text_array(documents), len(documents), C.byref(how), C.byref(pointer)))
-        found = [(r.document, r.score) for r in pointer.contents.item[:pointer.contents.n]]
-        lib.accel_ranking_free(C.byref(pointer))
-        return [{"corpus_id": i, "score": score, **({"text": documents[i]} if return_documents else {})} for i, score in found]
+        return _ranked(pointer, documents if return_documents else None)
+
+    def submit_rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
+                      function: Optional[str] = None, instruction: Optional[str] = None, priority: int = 0,
+                      deadline: Optional[float] = None) -> Ticket:
+        """rerank() through the model's queue, as submit_embed()."""
+        how, what = _rerank_params(top_k, function, instruction), request(_queue.RERANK, priority, deadline)
+        what.query, what.texts, what.n, what.rerank = encode(query), text_array(documents), len(documents), C.pointer(how)
+        kept = list(documents) if return_documents else None
+        return Ticket(self, what, lib.accel_wait_ranking, T.accel_ranking, lambda pointer: _ranked(pointer, kept))
 
     def _classify_media(self, call: Any, files: Sequence[Media], top_k: int, function: Optional[str]) -> List[List[Dict[str, Any]]]:
-        how, media, keep = lib.accel_classify_params_default(), media_array(files), encode(function)
-        how.top_k, how.function = top_k, keep
+        how, media = _classify_params(top_k, function), media_array(files)
         pointer = C.POINTER(T.accel_classifications)()
         check(call(self.handle, media, len(files), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
@@ -445,6 +472,48 @@ class Model:
                                           for f in (found.fill[i][k] for k in range(found.count[i]))])
         lib.accel_fills_free(C.byref(pointer))
         return result
+
+
+def _embed_params(pooling: Optional[str], normalize: Optional[bool], prompt: Optional[str], prompt_name: Optional[str]) -> Any:
+    how = lib.accel_embed_params_default()
+    how.keep = [encode(v) for v in (pooling, prompt, prompt_name)]  # as long as the struct
+    how.pooling, how.prompt, how.prompt_name = how.keep
+    how.normalize = -1 if normalize is None else int(normalize)
+    return how
+
+
+def _classify_params(top_k: int, function: Optional[str]) -> Any:
+    how = lib.accel_classify_params_default()
+    how.keep = encode(function)
+    how.top_k, how.function = top_k, how.keep
+    return how
+
+
+def _rerank_params(top_k: Optional[int], function: Optional[str], instruction: Optional[str]) -> Any:
+    how = lib.accel_rerank_params_default()
+    how.keep = encode(function), encode(instruction)
+    how.top_k, how.function, how.instruction = top_k or 0, *how.keep
+    return how
+
+
+def _vectors(pointer: Any) -> Any:
+    """Copies a POINTER(accel_embeddings), and frees it."""
+    found = pointer.contents
+    if found.per_token:
+        base, row = C.cast(found.data, C.c_void_p).value or 0, 4 * found.dim
+        vectors: Any = [from_floats(base + row * found.row_start[i], (found.row_start[i + 1] - found.row_start[i], found.dim))
+                        for i in range(found.n)]
+    else:
+        vectors = from_floats(found.data, (found.n, found.dim))
+    lib.accel_embeddings_free(C.byref(pointer))
+    return vectors
+
+
+def _ranked(pointer: Any, documents: Optional[Sequence[str]]) -> List[Dict[str, Any]]:
+    """Copies a POINTER(accel_ranking), and frees it.  `documents`: those to be given, too."""
+    found = [(r.document, r.score) for r in pointer.contents.item[:pointer.contents.n]]
+    lib.accel_ranking_free(C.byref(pointer))
+    return [{"corpus_id": i, "score": score, **({"text": documents[i]} if documents is not None else {})} for i, score in found]
 
 
 def _labels(pointer: Any) -> List[List[Dict[str, Any]]]:

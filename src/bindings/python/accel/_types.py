@@ -49,16 +49,20 @@ accel_test_report = _struct(
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
-    ("precision_profile", text))
+    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p))
 
 accel_placement_part = _struct(
     "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
     ("last_stage", u32), ("weights", u64), ("streams", i32), ("reserved", i32))
+accel_placement_candidate = _struct(
+    "accel_placement_candidate", ("device", text), ("precision", text), ("source", text), ("reason", text), ("value", f64), ("low", f64), ("high", f64),
+    ("cosine", f64))
 accel_placement_report = _struct(
     "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
     ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text),
     ("part", C.POINTER(accel_placement_part)), ("n_part", u32), ("reserved", u32), ("precision_profile", text), ("precision_kinds", text),
-    ("weight_bytes", u64))
+    ("weight_bytes", u64), ("chosen_by", text), ("chosen_why", text), ("metric", text), ("candidate", C.POINTER(accel_placement_candidate)),
+    ("n_candidate", u32), ("reserved_2", u32))
 
 accel_stream_stats = _struct(
     "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
@@ -132,7 +136,7 @@ accel_generate_params = _struct(
     ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special_tokens", u32), ("no_special_tokens", u32), ("on_token", TokenFunction),
-    ("on_token_user", C.c_void_p), ("continue_on_error", u32))
+    ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32))
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
@@ -152,6 +156,11 @@ accel_generation = _struct(
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
+accel_request = _struct(
+    "accel_request", ("size", u32), ("kind", C.c_int), ("priority", i32), ("deadline_ms", u32), ("done", C.CFUNCTYPE(None, C.c_void_p)), ("user", C.c_void_p),
+    ("inputs", C.POINTER(accel_tensors)), ("texts", C.POINTER(C.c_char_p)), ("pairs", C.POINTER(C.c_char_p)), ("n", u32), ("query", text),
+    ("prompt", text), ("ids", C.POINTER(i32)), ("embed", C.POINTER(accel_embed_params)), ("classify", C.POINTER(accel_classify_params)),
+    ("rerank", C.POINTER(accel_rerank_params)), ("generate", C.POINTER(accel_generate_params)))
 accel_text2text_params = _struct(
     "accel_text2text_params", ("size", u32), ("task", text), ("source", text), ("target", text), ("truncate", u32),
     ("generate", C.POINTER(accel_generate_params)))
