@@ -714,8 +714,10 @@ void cpu_plan_close(void *self) {
   free(self);
 }
 
-int32_t cpu_stream_estimate(const accel_plugin_program *p, const accel_plugin_options *o,
-                            accel_plugin_estimate *out, accel_plugin_error *error) {
+int32_t cpu_stream_estimate(uint32_t device, const accel_plugin_program *p,
+                            const accel_plugin_options *o, accel_plugin_estimate *out,
+                            accel_plugin_error *error) {
+  (void)device;
   cpu_self s;
   int32_t rc = new_plan(&s, p, o, error);
   if (!rc) rc = cpu_stream_answer(&s, o, out, error);

@@ -34,7 +34,7 @@ int32_t cpu_plan_open(const accel_plugin_program *program, const accel_plugin_op
                       void **self, accel_plugin_error *error);
 void cpu_plan_close(void *self);
 /* kit_backend.stream_estimate */
-int32_t cpu_stream_estimate(const accel_plugin_program *program,
+int32_t cpu_stream_estimate(uint32_t device, const accel_plugin_program *program,
                             const accel_plugin_options *options, accel_plugin_estimate *out,
                             accel_plugin_error *error);
 /* Bytes of the weights that stay in memory whatever is streamed; the linears' segments are known. */

@@ -86,6 +86,7 @@ typedef enum gpu_variant {
 typedef struct gpu_device gpu_device;
 typedef struct gpu_buffer gpu_buffer; /* the API's: one allocation */
 typedef struct gpu_stream gpu_stream; /* the API's: the commands of one run, in order */
+typedef struct gpu_event gpu_event;   /* the API's: a place in a stream that others wait for */
 
 /* Part of an allocation.  Any multiple of 4: an API that binds at coarser offsets binds from the
  * multiple below and hands the kernel the elements between as AT's offset (dialect/README.md). */
@@ -143,6 +144,22 @@ typedef struct gpu_api {
                     accel_plugin_error *error);
   int32_t (*mark)(gpu_stream *stream, double *us, accel_plugin_error *error);
   int32_t (*end)(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
+
+  /* ---- copies beside a run (gpu_offload.c) ---- */
+
+  /* Whether the device has memory that is not the host's, or plays a card that has. */
+  bool (*own_memory)(uint32_t index);
+  /* As begin, of a stream that only copies and updates: on a queue of the device's own for that,
+   * where it has one.  It is begun and ended on the thread of the run's stream, within that. */
+  int32_t (*begin_copies)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                          accel_plugin_error *error);
+  int32_t (*event_new)(gpu_device *device, gpu_event **out, accel_plugin_error *error);
+  void (*event_free)(gpu_device *device, gpu_event *event); /* NULL: nothing */
+  /* The event is, from now on, where the stream's commands so far have ended; they are started. */
+  int32_t (*record)(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+  /* The stream's commands from here on begin behind an event that another stream has recorded
+   * before, and see what was written until then. */
+  int32_t (*wait)(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
 } gpu_api;
 
 /* For `end`: NaN is where nothing was added yet. */

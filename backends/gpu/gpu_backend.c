@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu/gpu_layer.h"
+#include "gpu/gpu_offload.h"
 #include "gpu/gpu_variants.h"
 
 enum { NONE_BYTES = 256 };
@@ -55,6 +56,7 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
     open->kv_dtype = kv;
   s->kv_dtype = open->kv_dtype;
   rc = make_none(s, error);
+  if (!rc) rc = gpu_offload_open(s, open, error);
   if (!rc) rc = gpu_weights_load(s, open, error);
   if (!rc) gpu_variants_open(s, open);
   return rc;
@@ -63,6 +65,7 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
 void gpu_close(void *self) {
   gpu_self *s = self;
   gpu_weights_free(s);
+  gpu_offload_close(s);
   gpu_pool_give(&s->pool, s->none);
   gpu_pool_close(&s->pool);
   gpu_plugin_api.close(s->device);
@@ -70,7 +73,8 @@ void gpu_close(void *self) {
 }
 
 void *gpu_weight_buffer(void *self, uint32_t index) {
-  return ((gpu_self *)self)->weight[index].data;
+  const gpu_self *s = self;
+  return gpu_offload_has(s, index) ? NULL : s->weight[index].data;
 }
 
 /* ---- launches ---- */
@@ -85,8 +89,11 @@ int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   bool anything = any_result(l);
   (void)self;
   for (uint32_t m = 0; m < l->n_fused; m++) anything |= any_result(&l->joined[m]);
-  const int32_t rc = gpu_mark(l->run, l->index, error);
-  return rc || !anything ? rc : gpu_launch_split(l->run, l, error);
+  int32_t rc = gpu_mark(l->run, l->index, error);
+  if (rc || !anything) return rc;
+  rc = gpu_offload_take(l->run, l, error);
+  if (!rc) rc = gpu_launch_split(l->run, l, error);
+  return rc ? rc : gpu_offload_done(l->run, l, error);
 }
 
 bool gpu_fuse_parallel(void *self, const accel_plugin_program *program,

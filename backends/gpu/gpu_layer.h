@@ -18,8 +18,9 @@
  * of some devices an endpoint takes; gpu_probe*.c try and time them), gpu_split.c (nodes whose
  * operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops), gpu_product.c
  * and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
- * gpu_weights.c (formats, upload), gpu_memory.c (pool, upload, download). Each calls only those
- * that follow it. */
+ * gpu_weights.c (formats, upload), gpu_offload.c and gpu_offload_plan.c (weights in host memory;
+ * the latter asks gpu_weights.c for sizes), gpu_memory.c (pool, upload, download). Each calls only
+ * those that follow it otherwise. */
 #ifndef ACCEL_GPU_LAYER_H
 #define ACCEL_GPU_LAYER_H
 
@@ -98,6 +99,7 @@ typedef struct gpu_weight_source {
   const accel_plugin_format *format;
   const accel_plugin_weight_view *view;
   uint32_t *staging; /* GPU_STAGING bytes */
+  char *host;        /* of an offloaded weight: where it goes in place of device memory */
 } gpu_weight_source;
 enum { GPU_STAGING = 4 << 20 };
 
@@ -110,6 +112,9 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format, char *why, size_t why_size);
 uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format);
+/* The same as two numbers: answers the data's, *scale gets that of the scales. */
+uint64_t gpu_weight_parts(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, uint64_t *scale);
 struct gpu_self;
 int32_t gpu_weights_load(struct gpu_self *self, const kit_open *open, accel_plugin_error *error);
 void gpu_weights_free(struct gpu_self *self);
@@ -129,7 +134,8 @@ typedef struct gpu_self { /* an endpoint */
   gpu_weight *weight; /* [program.n_weight] */
   gpu_memory *none;   /* a few zeros: bound where an operand is absent */
   uint8_t kv_dtype;
-  uint32_t variants; /* gpu_variant: those that may be taken */
+  uint32_t variants;           /* gpu_variant: those that may be taken */
+  struct gpu_offload *offload; /* NULL: all weights are in device memory */
 } gpu_self;
 
 /* The kit_backend hooks. */
@@ -159,7 +165,11 @@ int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plug
   .open = gpu_open, .close = gpu_close, .weight = gpu_weight_buffer, .launch = gpu_launch,      \
   .fuse_parallel = gpu_fuse_parallel, .strided = gpu_strided, .workspace = gpu_workspace,       \
   .alloc = gpu_alloc, .release = gpu_release, .upload = gpu_upload, .download = gpu_download,   \
-  .begin = gpu_begin, .finish = gpu_finish
+  .begin = gpu_begin, .finish = gpu_finish, .stream_estimate = gpu_offload_estimate
+
+int32_t gpu_offload_estimate(uint32_t device, const accel_plugin_program *program,
+                             const accel_plugin_options *options, accel_plugin_estimate *out,
+                             accel_plugin_error *error); /* gpu_offload.h */
 
 /* ---- gpu_buffers.c: the plugin's buffer_* ---- */
 

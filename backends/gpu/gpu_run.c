@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gpu/gpu_layer.h"
+#include "gpu/gpu_offload.h"
 
 enum { BLOCK = 65536 }; /* bytes of a block of constants */
 
@@ -30,8 +31,13 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   int32_t rc = run->start ? ACCEL_PLUGIN_OK
                           : kit_no_memory(error, begin->program->n_space * sizeof *run->start);
   if (!rc) rc = gpu_plugin_api.begin(s->device, begin->host, &run->stream, error);
-  if (rc)
+  if (rc) {
     run_free(run);
+    return rc;
+  }
+  rc = gpu_offload_begin(run, begin, error);
+  if (rc)
+    gpu_finish(self, run, false, NULL, NULL);
   else
     *out = run;
   return rc;
@@ -68,7 +74,9 @@ int32_t gpu_finish(void *self, void *context, bool ok, double *device_ms,
                    accel_plugin_error *error) {
   gpu_run *run = context;
   (void)self;
-  int32_t rc = gpu_plugin_api.end(run->stream, !ok, device_ms, error);
+  const int32_t copied = gpu_offload_end(run, ok, error);
+  int32_t rc = gpu_plugin_api.end(run->stream, !ok || copied, device_ms, copied ? NULL : error);
+  if (copied) rc = copied;
   if (!rc && ok && run->n_check) rc = read_checks(run, error);
   run_free(run);
   return rc;

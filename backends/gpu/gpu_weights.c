@@ -6,6 +6,7 @@
 
 #include "formats/weight_matrix.h"
 #include "gpu/gpu_layer.h"
+#include "gpu/gpu_offload.h"
 
 const uint8_t gpu_store_bits[GPU_STORES] = {
 #define BITS_own(name, bits) [GPU_STORE_##name] = bits,
@@ -142,10 +143,18 @@ static uint64_t scale_bytes(const gpu_weight *w) {
   return !w->scale_kind ? 0 : groups * (w->scale_kind == GPU_SCALE_PAIR ? 8 : 4);
 }
 
+uint64_t gpu_weight_parts(const accel_plugin_program *program, uint32_t index,
+                          const accel_plugin_format *format, uint64_t *scale) {
+  const gpu_weight w = layout(program, index, format);
+  *scale = scale_bytes(&w);
+  return (uint64_t)w.n * w.row_words * 4;
+}
+
 uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format) {
-  const gpu_weight w = layout(program, index, format);
-  return (uint64_t)w.n * w.row_words * 4 + scale_bytes(&w);
+  uint64_t scale;
+  const uint64_t data = gpu_weight_parts(program, index, format, &scale);
+  return data + scale;
 }
 
 /* ---- upload ---- */
@@ -210,15 +219,24 @@ static int32_t parts_of(const gpu_weight_source *l, gpu_weight *w, accel_plugin_
   return ACCEL_PLUGIN_OK;
 }
 
+/* Bytes of the staging buffer to byte `offset` of a part of the weight: in device memory `to`, or in
+ * host memory. */
+static int32_t put(const gpu_weight_source *l, gpu_memory *to, uint64_t offset, uint64_t bytes,
+                   accel_plugin_error *error) {
+  if (!l->host) return gpu_upload(l->self, to, offset, l->staging, bytes, error);
+  memcpy(l->host + offset, l->staging, bytes);
+  return ACCEL_PLUGIN_OK;
+}
+
 static int32_t load_scales(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
   const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
   if (!bytes) return ACCEL_PLUGIN_OK;
-  int32_t rc = gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
+  int32_t rc = l->host ? ACCEL_PLUGIN_OK : gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
   const uint64_t groups = bytes / 4 / each, most = GPU_STAGING / 4 / each;
   for (uint64_t at = 0; !rc && at < groups; at += most) {
     const uint64_t n = groups - at < most ? groups - at : most;
     for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
-    rc = gpu_upload(l->self, w->scale, at * each * 4, l->staging, n * each * 4, error);
+    rc = put(l, w->scale, at * each * 4, n * each * 4, error);
   }
   return rc;
 }
@@ -235,7 +253,7 @@ static int32_t load_rows(const gpu_weight_source *l, const gpu_weight *w, gpu_me
   for (int64_t at = 0; !rc && at < count; at += most) {
     const int64_t n = count - at < most ? count - at : most;
     rc = stage_rows(l, w, first + at, n, error);
-    if (!rc) rc = gpu_upload(l->self, to, (uint64_t)at * row, l->staging, (uint64_t)n * row, error);
+    if (!rc) rc = put(l, to, (uint64_t)at * row, (uint64_t)n * row, error);
   }
   return rc;
 }
@@ -266,16 +284,40 @@ static int32_t load_data(const gpu_weight_source *l, gpu_weight *w, accel_plugin
   return rc;
 }
 
+/* Into host memory, in the device's layout. */
+static int32_t load_offloaded(gpu_weight_source *l, uint32_t index, gpu_weight *w,
+                              accel_plugin_error *error) {
+  const uint64_t data = (uint64_t)w->n * w->row_words * 4, scale = scale_bytes(w);
+  char *room;
+  int32_t rc = gpu_offload_room(l->self, index, data, scale, &room, error);
+  if (rc) return rc;
+  l->host = room + gpu_offload_rounded(data);
+  rc = load_scales(l, w, error);
+  l->host = room;
+  return rc ? rc : load_rows(l, w, NULL, 0, w->n, error);
+}
+
+static int32_t load_resident(const gpu_weight_source *l, const accel_plugin_program *program,
+                             uint32_t index, gpu_weight *w, accel_plugin_error *error) {
+  const gpu_cpu_kernels *cpu = l->self->limits.cpu_kernels;
+  bool linear, others;
+  readers(program, index, &linear, &others);
+  int32_t rc = cpu && linear ? cpu->pack(l, w, error) : ACCEL_PLUGIN_OK;
+  if (!rc && (others || !w->packed)) rc = load_scales(l, w, error);
+  if (!rc && (others || !w->packed)) rc = load_data(l, w, error);
+  return rc;
+}
+
 static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging,
                     accel_plugin_error *error) {
   const accel_plugin_host *host = open->options->host;
   accel_plugin_weight_view view = {0};
   gpu_weight *w = &self->weight[index];
-  const gpu_weight_source l = {.self = self,
-                               .weight = &open->program->weight[index],
-                               .format = &open->options->precision.format[index],
-                               .view = &view,
-                               .staging = staging};
+  gpu_weight_source l = {.self = self,
+                         .weight = &open->program->weight[index],
+                         .format = &open->options->precision.format[index],
+                         .view = &view,
+                         .staging = staging};
   *w = layout(open->program, index, l.format);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
   int32_t rc = host->weight_map(host->self, index, &view, error);
@@ -283,12 +325,9 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
   if (!view.data)
     rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
   if (!rc) rc = parts_of(&l, w, error);
-  const gpu_cpu_kernels *cpu = self->limits.cpu_kernels;
-  bool linear, others;
-  readers(open->program, index, &linear, &others);
-  if (!rc && cpu && linear) rc = cpu->pack(&l, w, error);
-  if (!rc && (others || !w->packed)) rc = load_scales(&l, w, error);
-  if (!rc && (others || !w->packed)) rc = load_data(&l, w, error);
+  if (!rc)
+    rc = gpu_offload_has(self, index) ? load_offloaded(&l, index, w, error)
+                                      : load_resident(&l, open->program, index, w, error);
   host->weight_unmap(host->self, index);
   return rc;
 }
@@ -323,6 +362,7 @@ int64_t gpu_weight_rows(const gpu_self *self, const gpu_weight *w, int64_t first
 void gpu_weights_free(gpu_self *self) {
   for (uint32_t i = 0; self->weight && i < self->program->n_weight; i++) {
     gpu_weight *w = &self->weight[i];
+    if (gpu_offload_has(self, i)) continue; /* gpu_offload_close */
     gpu_pool_give(&self->pool, w->data);
     gpu_pool_give(&self->pool, w->scale);
     if (w->packed) self->limits.cpu_kernels->packed_free(self, w);

@@ -80,6 +80,7 @@ typedef struct hip_runtime {
   int (*stream_new)(void **stream, unsigned flags);
   int (*stream_free)(void *stream);
   int (*stream_wait)(void *stream);
+  int (*stream_after)(void *stream, void *event, unsigned flags); /* waits there for an event */
   int (*event_new)(void **event, unsigned flags);
   int (*event_free)(void *event);
   int (*event_record)(void *event, void *stream);
@@ -98,9 +99,10 @@ typedef struct hip_runtime {
   void (*leave)(int device, void *before);
   const char *(*text)(int code);
   void (*arch)(int device, char *out, size_t n); /* "gfx90a:sramecc+:xnack-", "sm_90", "wave64" */
-  /* Optional: bytes behind each of the next launch's addresses; what the last failed launch of a
+  /* Optional: bytes behind each of the next launch's addresses, and a bit for each that is a whole
+   * allocation, of which the kernel touches some part; what the last failed launch or copy of a
    * stream was about. */
-  void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n);
+  void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n, uint32_t whole);
   const char *(*detail)(void *stream);
 } hip_runtime;
 

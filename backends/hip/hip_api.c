@@ -414,23 +414,33 @@ static int32_t hip_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugi
   uint64_t address[GPU_BINDINGS], bytes[GPU_BINDINGS];
   uint32_t params[GPU_PARAMS / 4 + 1] = {0};
   void *argument[GPU_BINDINGS + 1], *function;
+  uint32_t whole = 0;
   int32_t rc = find_function(d, what->kernel, &function, error);
   for (uint32_t i = 0; !rc && i < what->n_bind; i++) {
     rc = outside(&what->bind[i], error);
     address[i] = what->bind[i].buffer->address + what->bind[i].offset;
     bytes[i] = what->bind[i].bytes;
+    whole |= (uint32_t)(bytes[i] == what->bind[i].buffer->bytes) << i;
     argument[i] = &address[i];
   }
   if (rc) return rc;
   memcpy(params, what->params, what->params_bytes);
   argument[what->n_bind] = params;
-  if (r->bounds) r->bounds(s->stream, bytes, what->n_bind);
+  if (r->bounds) r->bounds(s->stream, bytes, what->n_bind, whole);
   int code = r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1,
                        0, s->stream, argument, NULL);
   if (!code) return ACCEL_PLUGIN_OK;
   if (r->detail && code == HIP_LAUNCH_FAILURE)
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, (int32_t)what->node, "%s", r->detail(s->stream));
   return vendor_fail(d, error, code, (int32_t)what->node, k->name);
+}
+
+/* With the emulator's word, where there is one. */
+static int32_t copy_failed(gpu_stream *s, accel_plugin_error *error, int code) {
+  const hip_runtime *r = s->device->runtime;
+  if (r->detail && code == HIP_LAUNCH_FAILURE)
+    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", r->detail(s->stream));
+  return vendor_fail(s->device, error, code, -1, "copying on the device");
 }
 
 static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,
@@ -447,7 +457,7 @@ static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding 
     code = r->to_device(to_at, (char *)from->buffer->host + from->offset, to->bytes, s->stream);
   else
     code = r->within(to_at, from_at, to->bytes, s->stream);
-  return code ? vendor_fail(s->device, error, code, -1, "copying on the device") : ACCEL_PLUGIN_OK;
+  return code ? copy_failed(s, error, code) : ACCEL_PLUGIN_OK;
 }
 
 static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from,
@@ -467,7 +477,7 @@ static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from
     s->staged += (to->bytes + 63) / 64 * 64;
     code = r->to_device(to->buffer->address + to->offset, at, to->bytes, s->stream);
   }
-  return code ? vendor_fail(s->device, error, code, -1, "copying to the device") : ACCEL_PLUGIN_OK;
+  return code ? copy_failed(s, error, code) : ACCEL_PLUGIN_OK;
 }
 
 static bool more_marks(gpu_stream *s) {
@@ -522,6 +532,57 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   return rc;
 }
 
+/* ---- events between the streams of one run ---- */
+
+struct gpu_event {
+  void *event;
+};
+
+static int32_t hip_event_new(gpu_device *d, gpu_event **out, accel_plugin_error *error) {
+  enum { NO_TIMES = 2 };
+  void *before;
+  *out = NULL;
+  gpu_event *e = calloc(1, sizeof *e);
+  if (!e) return kit_no_memory(error, sizeof *e);
+  int32_t rc = use(d, &before, error);
+  if (!rc) {
+    const int code = d->runtime->event_new(&e->event, NO_TIMES);
+    if (code) rc = vendor_fail(d, error, code, -1, "making an event");
+    d->runtime->leave(d->index, before);
+  }
+  if (rc)
+    free(e);
+  else
+    *out = e;
+  return rc;
+}
+
+static void hip_event_free(gpu_device *d, gpu_event *e) {
+  void *before;
+  if (!e) return;
+  if (!d->runtime->enter(d->index, d->context, &before)) {
+    d->runtime->event_free(e->event);
+    d->runtime->leave(d->index, before);
+  }
+  free(e);
+}
+
+static int32_t hip_record(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  const int code = s->device->runtime->event_record(e->event, s->stream);
+  return code ? vendor_fail(s->device, error, code, -1, "recording an event") : ACCEL_PLUGIN_OK;
+}
+
+static int32_t hip_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  const int code = s->device->runtime->stream_after(s->stream, e->event, 0);
+  return code ? vendor_fail(s->device, error, code, -1, "waiting for an event") : ACCEL_PLUGIN_OK;
+}
+
+static bool hip_own_memory(uint32_t index) {
+  const char *why;
+  const hip_runtime *r = hip_runtime_get(&why);
+  return r && (r->bounds || hip_ask(r, HIP_INTEGRATED, (int)index, 0) == 0);
+}
+
 const gpu_api gpu_plugin_api = {
     .devices = hip_devices,
     .memory = hip_memory,
@@ -537,4 +598,10 @@ const gpu_api gpu_plugin_api = {
     .update = hip_update,
     .mark = hip_mark,
     .end = hip_end,
+    .own_memory = hip_own_memory,
+    .begin_copies = hip_begin,
+    .event_new = hip_event_new,
+    .event_free = hip_event_free,
+    .record = hip_record,
+    .wait = hip_wait,
 };

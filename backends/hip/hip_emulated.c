@@ -1,13 +1,16 @@
 /* hip_emulated.c - hip_runtime over the emulator: device memory is host memory, a launch is
  * complete when the call returns. Two devices, which schedule waves of 32 and of 64 lanes.
  * ACCEL_EMULATED_ORDER (forward, reverse, shuffled[:SEED]) sets the order of lanes; by default
- * every launch takes the next of the three. */
+ * every launch takes the next of the three. Streams that wait for each other too little are told
+ * (hip_emulated_order.h); drop_wait:N leaves out the process's N-th wait of a stream for an event, for
+ * the test of that. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "hip/hip_emulated_order.h"
 #include "hip/hip_emulator.h"
 #include "hip/hip.h"
 
@@ -18,12 +21,14 @@ extern const emulated_kernel *const emulated_kernels[]; /* made by unit.cmake; e
 
 typedef struct stream {
   emulator *emulator;
+  emulated_sequence *order;
   uint64_t bytes[GPU_BINDINGS];
+  uint32_t whole; /* as of bounds */
   char why[240];
 } stream;
 
 static _Thread_local int current;
-static atomic_uint launches;
+static atomic_uint launches, waits;
 
 static int init(unsigned flags) {
   (void)flags;
@@ -91,53 +96,81 @@ static int host_address(uint64_t *address, void *memory, unsigned flags) {
   *address = (uint64_t)(uintptr_t)memory;
   return 0;
 }
+/* Whether a copy may run beside what other streams do. */
+static int copy_in_order(void *s, uint64_t to, uint64_t from, size_t bytes) {
+  stream *on = s;
+  emulated_sequence_next(on->order);
+  return emulated_sequence_touch(on->order, EMULATED_COPY_FROM, from, bytes, "a copy", on->why,
+                                 sizeof on->why) ||
+                 emulated_sequence_touch(on->order, EMULATED_COPY_TO, to, bytes, "a copy", on->why,
+                                         sizeof on->why)
+             ? HIP_LAUNCH_FAILURE
+             : 0;
+}
 static int to_device(uint64_t to, const void *from, size_t bytes, void *s) {
-  (void)s;
+  const int code = copy_in_order(s, to, (uint64_t)(uintptr_t)from, bytes);
+  if (code) return code;
   memcpy((void *)(uintptr_t)to, from, bytes);
   return 0;
 }
 static int from_device(void *to, uint64_t from, size_t bytes, void *s) {
-  (void)s;
+  const int code = copy_in_order(s, (uint64_t)(uintptr_t)to, from, bytes);
+  if (code) return code;
   memcpy(to, (const void *)(uintptr_t)from, bytes);
   return 0;
 }
 static int within(uint64_t to, uint64_t from, size_t bytes, void *s) {
-  (void)s;
+  const int code = copy_in_order(s, to, from, bytes);
+  if (code) return code;
   memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
   return 0;
 }
 
+static int stream_free(void *s) {
+  emulator_free(((stream *)s)->emulator);
+  emulated_sequence_free(((stream *)s)->order);
+  free(s);
+  return 0;
+}
 static int stream_new(void **out, unsigned flags) {
   (void)flags;
   stream *s = calloc(1, sizeof *s);
-  if (s) s->emulator = emulator_new();
-  if (!s || !s->emulator) {
-    free(s);
+  if (!s) return HIP_OUT_OF_MEMORY;
+  s->emulator = emulator_new();
+  s->order = emulated_sequence_new();
+  if (!s->emulator || !s->order) {
+    stream_free(s);
     return HIP_OUT_OF_MEMORY;
   }
   *out = s;
   return 0;
 }
-static int stream_free(void *s) {
-  emulator_free(((stream *)s)->emulator);
-  free(s);
+static int stream_wait(void *s) {
+  emulated_sequence_through(((stream *)s)->order);
   return 0;
 }
-static int stream_wait(void *s) {
-  (void)s;
+static int stream_after(void *s, void *event, unsigned flags) {
+  static const char drop[] = "drop_wait:";
+  const char *env = getenv("ACCEL_EMULATED_ORDER");
+  const unsigned turn = atomic_fetch_add(&waits, 1) + 1;
+  (void)flags;
+  if (env && !strncmp(env, drop, sizeof drop - 1) &&
+      strtoul(env + sizeof drop - 1, NULL, 10) == turn)
+    return 0;
+  emulated_sequence_after(((stream *)s)->order, event);
   return 0;
 }
 static int event_new(void **event, unsigned flags) {
   (void)flags;
-  *event = NULL;
-  return 0;
+  *event = emulated_place_new();
+  return *event ? 0 : HIP_OUT_OF_MEMORY;
 }
 static int event_free(void *event) {
-  (void)event;
+  emulated_place_free(event);
   return 0;
 }
 static int event_record(void *event, void *s) {
-  (void)event, (void)s;
+  emulated_sequence_record(((stream *)s)->order, event);
   return 0;
 }
 static int event_ms(float *ms, void *first, void *last) {
@@ -165,7 +198,8 @@ static int function(void **out, void *module, const char *name) {
   return INVALID;
 }
 
-static void bounds(void *s, const uint64_t *bytes, uint32_t n) {
+static void bounds(void *s, const uint64_t *bytes, uint32_t n, uint32_t whole) {
+  ((stream *)s)->whole = whole;
   for (uint32_t i = 0; i < n && i < GPU_BINDINGS; i++) ((stream *)s)->bytes[i] = bytes[i];
 }
 static const char *detail(void *s) { return ((stream *)s)->why; }
@@ -198,6 +232,12 @@ static int launch(void *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, un
     memcpy(&address, arguments[i], sizeof address);
     buffer[i] = (emulated_buffer){(void *)(uintptr_t)address, to->bytes[i]};
   }
+  emulated_sequence_next(to->order);
+  for (uint32_t i = 0; i < k->n_bind; i++)
+    if (!(to->whole >> i & 1) &&
+        emulated_sequence_touch(to->order, EMULATED_KERNEL, (uint64_t)(uintptr_t)buffer[i].data,
+                                buffer[i].bytes, k->name, to->why, sizeof to->why))
+      return HIP_LAUNCH_FAILURE;
   emulated_launch l = {.kernel = k,
                        .groups = {grid_x, grid_y, grid_z},
                        .buffer = buffer,
@@ -248,6 +288,7 @@ static bool load(hip_runtime *r, char *why, size_t n) {
                      .stream_new = stream_new,
                      .stream_free = stream_free,
                      .stream_wait = stream_wait,
+                     .stream_after = stream_after,
                      .event_new = event_new,
                      .event_free = event_free,
                      .event_record = event_record,

@@ -159,6 +159,9 @@ typedef struct kit_open {
   uint8_t kv_dtype;
   /* given by `open` where options->stream_budget is: the backend's, which it closes */
   struct kit_stream *stream;
+  /* by `open` likewise, of a backend that has no kit_stream: runs take turns, and kit_begin.node
+   * tells what they launch */
+  bool takes_turns;
 } kit_open;
 
 typedef struct kit_begin {
@@ -169,6 +172,10 @@ typedef struct kit_begin {
   /* [program.n_node], NaN: finish writes the device's microseconds of each node it has launched,
    * where the device tells them; NULL: nobody asks */
   double *node_us;
+  /* Where kit_open.takes_turns is set: [n_node] the nodes of the run's launches, in order, each
+   * fused node behind its launch's own.  NULL: not told. */
+  const uint32_t *node;
+  uint32_t n_node;
 } kit_begin;
 
 typedef struct kit_backend {
@@ -253,12 +260,12 @@ typedef struct kit_backend {
                        void **self, accel_plugin_error *error);
   void (*plan_close)(void *self);
   /* Streaming (kit_stream.h): fills the stream_ fields of an estimate, where options.row_dtype is
-   * given.  NULL, with the next: options.stream_budget is refused. */
-  int32_t (*stream_estimate)(const accel_plugin_program *program,
+   * given.  NULL: options.stream_budget is refused. */
+  int32_t (*stream_estimate)(uint32_t device, const accel_plugin_program *program,
                              const accel_plugin_options *options, accel_plugin_estimate *out,
                              accel_plugin_error *error);
   /* The segments that the launch of a node takes, in order and resident ones among them: [first,
-   * first + n). */
+   * first + n).  NULL: the backend has no kit_stream (kit_open.takes_turns). */
   void (*stream_segments)(void *self, uint32_t node, uint32_t *first, uint32_t *n);
 } kit_backend;
 
@@ -351,9 +358,9 @@ bool kit_abi_compatible(uint32_t core_abi);
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
                      const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
                      accel_plugin_error *error);
-int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program,
-                     const accel_plugin_options *options, accel_plugin_estimate *out,
-                     accel_plugin_error *error);
+int32_t kit_estimate(const kit_backend *backend, uint32_t device,
+                     const accel_plugin_program *program, const accel_plugin_options *options,
+                     accel_plugin_estimate *out, accel_plugin_error *error);
 /* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.
  * The backend's table must outlive the endpoint. */
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,

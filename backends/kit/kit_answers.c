@@ -161,9 +161,9 @@ static void estimate_states(const accel_plugin_program *p, const accel_plugin_op
   }
 }
 
-int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program,
-                     const accel_plugin_options *options, accel_plugin_estimate *out,
-                     accel_plugin_error *error) {
+int32_t kit_estimate(const kit_backend *backend, uint32_t device,
+                     const accel_plugin_program *program, const accel_plugin_options *options,
+                     accel_plugin_estimate *out, accel_plugin_error *error) {
   if (!program || !options || !out)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "estimate: a pointer is NULL");
   accel_plugin_options o;
@@ -196,7 +196,7 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   if (e.scratch && !backend->alloc) e.scratch = kit_alloc_pages_size(e.scratch);
   estimate_states(p, &o, &e);
   if (!rc && backend->stream_estimate && o.row_dtype)
-    rc = backend->stream_estimate(p, &o, &e, error);
+    rc = backend->stream_estimate(device, p, &o, &e, error);
   kit_program_free(p);
   if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);
   return rc;

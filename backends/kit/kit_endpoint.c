@@ -58,8 +58,8 @@ static int32_t check_options(const kit_backend *backend, const accel_plugin_opti
   if (o->world > 1 && !(o->host && o->host->allreduce))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce",
                     o->world);
-  if (o->stream_budget &&
-      (!backend->stream_estimate || !o->row_dtype || !o->host || !o->host->rows_open))
+  const bool rows = o->row_dtype && o->host && o->host->rows_open;
+  if (o->stream_budget && (!backend->stream_estimate || (backend->stream_segments && !rows)))
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend does not stream weights",
                     backend->name);
   for (const char *at = o->extra; at && *at;) {
@@ -111,6 +111,7 @@ static int32_t open_backend(accel_plugin_endpoint *e, uint32_t device,
   int32_t rc = e->backend->open ? e->backend->open(&open, &e->self, error) : ACCEL_PLUGIN_OK;
   e->memory.self = e->self;
   e->stream = open.stream;
+  e->takes_turns = open.stream || open.takes_turns;
   if (!rc && o->precision.kv == ACCEL_PLUGIN_I8 && open.kv_dtype != ACCEL_PLUGIN_I8 &&
       e->program->n_state)
     rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend keeps no int8 KV cache",

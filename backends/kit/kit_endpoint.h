@@ -27,7 +27,8 @@ struct accel_plugin_endpoint {
   kit_plan_cache plans;
   kit_frame_pool frames;
   kit_stream *stream;          /* the backend's; NULL: all weights are in memory */
-  pthread_mutex_t stream_turn; /* one run at a time, with its frame */
+  bool takes_turns;            /* kit_open's, or there is a stream */
+  pthread_mutex_t stream_turn; /* of these: one run at a time, with its frame */
 };
 
 #endif

@@ -21,8 +21,7 @@ __attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
   static int32_t estimate_(uint32_t device, const accel_plugin_program *program,                   \
                            const accel_plugin_options *options, accel_plugin_estimate *out,        \
                            accel_plugin_error *error) {                                            \
-    (void)device;                                                                                  \
-    return kit_estimate(&(backend), program, options, out, error);                                 \
+    return kit_estimate(&(backend), device, program, options, out, error);                         \
   }                                                                                                \
   static int32_t init_(uint32_t device, const accel_plugin_program *program,                       \
                        const accel_plugin_options *options, accel_plugin_endpoint **out,           \

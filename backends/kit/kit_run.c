@@ -253,16 +253,32 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
   return kit_session_begin(session, j->run.sequence, j->run.n_sequence, j->host, &j->state, error);
 }
 
+/* backend->begin, with the order of the launches where it asks for that. */
+static int32_t begin_run(job *j, accel_plugin_error *error) {
+  const accel_plugin_endpoint *e = j->endpoint;
+  kit_begin begin = {.program = e->program,
+                     .entry = j->run.entry,
+                     .rows = j->frame->rows,
+                     .host = j->host,
+                     .node_us = j->profile.node_us};
+  if (!e->backend->begin) return ACCEL_PLUGIN_OK;
+  if (e->stream || !e->takes_turns)
+    return e->backend->begin(e->self, &begin, &j->device_run, error);
+  uint32_t *node = malloc((j->plan->n_step + 1) * sizeof *node);
+  if (!node) return kit_no_memory(error, j->plan->n_step * sizeof *node);
+  for (uint32_t k = 0; k < j->plan->n_step; k++) node[k] = j->plan->step[k].node;
+  begin.node = node;
+  begin.n_node = j->plan->n_step;
+  const int32_t rc = e->backend->begin(e->self, &begin, &j->device_run, error);
+  free(node);
+  return rc;
+}
+
 /* The launches, between begin and finish of a backend that has them. */
 static int32_t run_steps(job *j, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   int32_t rc = kit_profile_begin(&j->profile, e, j->host, j->plan, error);
-  const kit_begin begin = {.program = e->program,
-                           .entry = j->run.entry,
-                           .rows = j->frame->rows,
-                           .host = j->host,
-                           .node_us = j->profile.node_us};
-  if (!rc && e->backend->begin) rc = e->backend->begin(e->self, &begin, &j->device_run, error);
+  if (!rc) rc = begin_run(j, error);
   if (rc) return rc;
   if (e->backend->alloc) rc = upload(j, error);
   if (!rc) rc = walk(j, error);
@@ -369,9 +385,9 @@ int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, acc
                     j.run.entry, e->program->n_entry);
   j.entry = &e->program->entry[j.run.entry];
   /* runs over one stream take turns, scratch and all: so it may have all that the limit leaves */
-  if (e->stream) pthread_mutex_lock(&e->stream_turn);
+  if (e->takes_turns) pthread_mutex_lock(&e->stream_turn);
   int32_t rc = run_in_frame(&j, session, in, out, error);
-  if (e->stream) pthread_mutex_unlock(&e->stream_turn);
+  if (e->takes_turns) pthread_mutex_unlock(&e->stream_turn);
   if (run->size >= offsetof(accel_plugin_run, device_ms) + sizeof run->device_ms)
     run->device_ms = j.run.device_ms;
   return rc;

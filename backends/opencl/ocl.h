@@ -21,36 +21,38 @@
 /* ---- ocl_library.c ---- */
 
 /* Functions by name; all are there or the library is refused. */
-#define OCL_FUNCTIONS(F)       \
-  F(clGetPlatformIDs)          \
-  F(clGetPlatformInfo)         \
-  F(clGetDeviceIDs)            \
-  F(clGetDeviceInfo)           \
-  F(clCreateContext)           \
-  F(clReleaseContext)          \
-  F(clCreateCommandQueue)      \
-  F(clReleaseCommandQueue)     \
-  F(clCreateBuffer)            \
-  F(clReleaseMemObject)        \
-  F(clCreateProgramWithSource) \
-  F(clCreateProgramWithBinary) \
-  F(clBuildProgram)            \
-  F(clGetProgramInfo)          \
-  F(clGetProgramBuildInfo)     \
-  F(clReleaseProgram)          \
-  F(clCreateKernel)            \
-  F(clReleaseKernel)           \
-  F(clGetKernelWorkGroupInfo)  \
-  F(clSetKernelArg)            \
-  F(clEnqueueNDRangeKernel)    \
-  F(clEnqueueReadBuffer)       \
-  F(clEnqueueWriteBuffer)      \
-  F(clEnqueueCopyBuffer)       \
-  F(clEnqueueMapBuffer)        \
-  F(clEnqueueUnmapMemObject)   \
-  F(clGetEventProfilingInfo)   \
-  F(clReleaseEvent)            \
-  F(clFlush)                   \
+#define OCL_FUNCTIONS(F)          \
+  F(clGetPlatformIDs)             \
+  F(clGetPlatformInfo)            \
+  F(clGetDeviceIDs)               \
+  F(clGetDeviceInfo)              \
+  F(clCreateContext)              \
+  F(clReleaseContext)             \
+  F(clCreateCommandQueue)         \
+  F(clReleaseCommandQueue)        \
+  F(clCreateBuffer)               \
+  F(clReleaseMemObject)           \
+  F(clCreateProgramWithSource)    \
+  F(clCreateProgramWithBinary)    \
+  F(clBuildProgram)               \
+  F(clGetProgramInfo)             \
+  F(clGetProgramBuildInfo)        \
+  F(clReleaseProgram)             \
+  F(clCreateKernel)               \
+  F(clReleaseKernel)              \
+  F(clGetKernelWorkGroupInfo)     \
+  F(clSetKernelArg)               \
+  F(clEnqueueNDRangeKernel)       \
+  F(clEnqueueReadBuffer)          \
+  F(clEnqueueWriteBuffer)         \
+  F(clEnqueueCopyBuffer)          \
+  F(clEnqueueMapBuffer)           \
+  F(clEnqueueUnmapMemObject)      \
+  F(clEnqueueMarkerWithWaitList)  \
+  F(clEnqueueBarrierWithWaitList) \
+  F(clGetEventProfilingInfo)      \
+  F(clReleaseEvent)               \
+  F(clFlush)                      \
   F(clFinish)
 
 typedef struct ocl_functions {
@@ -113,6 +115,8 @@ void ocl_describe(gpu_device *device); /* fills info and limits */
 int32_t ocl_list(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity,
                  uint32_t *n, accel_plugin_error *error);
 int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error *error);
+/* gpu_api.own_memory: of a CPU, where its own kernels are not taken (ACCEL_GPU_VARIANTS=card). */
+bool ocl_own_memory(uint32_t index);
 int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,
                  gpu_limits *limits, accel_plugin_error *error);
 void ocl_close(gpu_device *device);
@@ -143,5 +147,11 @@ int32_t ocl_update(gpu_stream *stream, const gpu_binding *to, const void *from,
                    accel_plugin_error *error);
 int32_t ocl_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t ocl_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
+int32_t ocl_begin_copies(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                         accel_plugin_error *error);
+int32_t ocl_event_new(gpu_device *device, gpu_event **out, accel_plugin_error *error);
+void ocl_event_free(gpu_device *device, gpu_event *event);
+int32_t ocl_record(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+int32_t ocl_wait(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
 
 #endif

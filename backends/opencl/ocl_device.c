@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/gpu_variants.h"
 #include "opencl/ocl.h"
 
 enum { /* of extensions, by their numbers */
@@ -190,6 +191,14 @@ int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error 
                            .shared_with_host = d->limits.unified ? total : 0};
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
+}
+
+bool ocl_own_memory(uint32_t index) {
+  const gpu_device *d = device_at(index, NULL);
+  if (!d) return false;
+  gpu_limits l = d->limits;
+  gpu_limits_from_env(&l);
+  return !l.cpu_kernels && (!l.unified || d->limits.cpu);
 }
 
 int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device **out,

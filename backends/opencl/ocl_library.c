@@ -144,4 +144,10 @@ const gpu_api gpu_plugin_api = {
     .update = ocl_update,
     .mark = ocl_mark,
     .end = ocl_end,
+    .own_memory = ocl_own_memory,
+    .begin_copies = ocl_begin_copies,
+    .event_new = ocl_event_new,
+    .event_free = ocl_event_free,
+    .record = ocl_record,
+    .wait = ocl_wait,
 };

@@ -12,7 +12,8 @@ struct gpu_buffer {
   ocl_used host;
   cl_mem mem;
   uint64_t bytes;
-  void *mapped;
+  void *mapped; /* of host memory, for its life */
+  bool is_host; /* and not counted as the device's */
 };
 
 typedef struct kept { /* host bytes that a queued write still reads */
@@ -103,7 +104,8 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
   cl_int code;
   if (!b) return kit_no_memory(error, sizeof *b);
   const uint64_t ours = atomic_load(&d->allocated);
-  if (d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
+  /* host memory is none of the device's */
+  if (!host && d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
     free(b);
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
                     "%llu bytes beside %llu in use pass the %llu of %.60s: use a smaller batch or "
@@ -120,7 +122,8 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
     free(b);
     return ocl_fail(d, code, "clCreateBuffer", error);
   }
-  atomic_fetch_add(&d->allocated, bytes);
+  if (!host) atomic_fetch_add(&d->allocated, bytes);
+  b->is_host = host;
   const int32_t rc = host ? map_buffer(d, b, error) : ACCEL_PLUGIN_OK;
   if (rc) {
     ocl_release(d, b);
@@ -139,7 +142,7 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
     queue_give(d, q);
   }
   ocl.clReleaseMemObject(b->mem);
-  atomic_fetch_sub(&d->allocated, b->bytes);
+  if (!b->is_host) atomic_fetch_sub(&d->allocated, b->bytes);
   used_free(d, &b->host);
 }
 
@@ -261,8 +264,16 @@ int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
   return rc ? rc : queued(s, code, ocl_kernel_info(what->kernel)->name, error);
 }
 
+/* From memory that the host sees it is a write: such a buffer stays mapped, and no command may read
+ * it meanwhile. */
 int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from,
                  accel_plugin_error *error) {
+  if (from->buffer->mapped)
+    return queued(
+        s,
+        ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes,
+                                 (char *)from->buffer->mapped + from->offset, 0, NULL, event_of(s)),
+        "clEnqueueWriteBuffer", error);
   const cl_int code =
       ocl.clEnqueueCopyBuffer(s->queue->queue, from->buffer->mem, to->buffer->mem, from->offset,
                               to->offset, to->bytes, 0, NULL, event_of(s));
@@ -296,4 +307,44 @@ int32_t ocl_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_err
   queue_give(s->device, s->queue);
   free(s);
   return abandon ? ACCEL_PLUGIN_OK : ended;
+}
+
+/* ---- copies beside a run ---- */
+
+int32_t ocl_begin_copies(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                         accel_plugin_error *error) {
+  (void)host; /* nobody asks for its times */
+  return ocl_begin(d, NULL, out, error);
+}
+
+struct gpu_event {
+  cl_event event; /* NULL: not recorded yet */
+};
+
+int32_t ocl_event_new(gpu_device *d, gpu_event **out, accel_plugin_error *error) {
+  (void)d;
+  *out = calloc(1, sizeof **out);
+  return *out ? ACCEL_PLUGIN_OK : kit_no_memory(error, sizeof **out);
+}
+
+void ocl_event_free(gpu_device *d, gpu_event *e) {
+  (void)d;
+  if (e && e->event) ocl.clReleaseEvent(e->event);
+  free(e);
+}
+
+int32_t ocl_record(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  cl_event event = NULL;
+  cl_int code = ocl.clEnqueueMarkerWithWaitList(s->queue->queue, 0, NULL, &event);
+  if (code) return ocl_fail(s->device, code, "clEnqueueMarkerWithWaitList", error);
+  if (e->event) ocl.clReleaseEvent(e->event);
+  e->event = event;
+  code = ocl.clFlush(s->queue->queue); /* or who waits for it might wait for ever */
+  return code ? ocl_fail(s->device, code, "clFlush", error) : ACCEL_PLUGIN_OK;
+}
+
+int32_t ocl_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  const cl_int code =
+      e->event ? ocl.clEnqueueBarrierWithWaitList(s->queue->queue, 1, &e->event, NULL) : CL_SUCCESS;
+  return code ? ocl_fail(s->device, code, "clEnqueueBarrierWithWaitList", error) : ACCEL_PLUGIN_OK;
 }

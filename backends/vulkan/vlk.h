@@ -26,6 +26,7 @@ enum {
   VLK_SETS = 256,               /* descriptor sets of one pool */
   VLK_IN_FLIGHT = 8,            /* submissions of a stream, the one being recorded among them */
   VLK_COMMANDS = 1024,          /* of one submission, at most */
+  VLK_WAITS = 4,                /* semaphores that one submission waits for, at most */
   VLK_QUOTA = 1024,             /* work of the first submissions, see vlk_stream.c */
   VLK_UPDATES = 4 * GPU_UPDATE, /* bytes of the updates of one submission */
   /* bytes of the buffer that copies from and to the host go through */
@@ -49,6 +50,8 @@ typedef struct vlk_card {
   /* gpu_variant: what its cooperative matrices multiply in the kernels linear_cooperative_* */
   uint32_t matrix;
   int32_t queue_family; /* -1: it computes nothing */
+  int32_t copy_family;  /* a queue that only copies; -1: there is none */
+  bool has_timeline;    /* semaphores that count */
   uint32_t timestamp_bits;
 } vlk_card;
 
@@ -120,6 +123,11 @@ struct gpu_stream {
   vlk_batch batch[VLK_IN_FLIGHT];
   uint32_t first, n_flying;
   bool recording;
+  bool copies; /* of vlk_begin_copies */
+  /* what the next submission waits for: semaphores and their values */
+  VkSemaphore wait[VLK_WAITS];
+  uint64_t wait_value[VLK_WAITS];
+  uint32_t n_wait;
   double ms;
   double **us; /* [n_us] of the run's marks, where their times go */
   uint32_t n_us, room_us;
@@ -129,7 +137,7 @@ struct gpu_device {
   const vlk_loader *loader;
   const vlk_card *card;
   VkDevice handle;
-  VkQueue queue;
+  VkQueue queue, copy_queue; /* the same where there is one */
 #define VLK_DEVICE(name) PFN_vk##name name;
 #include "vulkan/functions.def"
   gpu_limits limits;
@@ -148,7 +156,7 @@ struct gpu_device {
   uint32_t saved;   /* how many of them the cache on disk knows */
   vlk_layout layout[GPU_BINDINGS + 1];
   _Atomic(VkPipeline) pipeline[GPU_KERNELS];
-  gpu_stream *idle;
+  gpu_stream *idle, *idle_copies;
   atomic_ullong quota; /* work of one submission, see vlk_stream.c */
 };
 
@@ -203,5 +211,20 @@ int32_t vlk_update(gpu_stream *stream, const gpu_binding *to, const void *from,
 int32_t vlk_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t vlk_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 void vlk_streams_free(gpu_device *device);
+
+/* Events are semaphores that count.  A card without these has all commands in one queue, in the
+ * order in which they are submitted, which is at each event. */
+struct gpu_event {
+  VkSemaphore semaphore;
+  uint64_t value; /* of the last record */
+};
+
+bool vlk_own_memory(uint32_t index);
+int32_t vlk_begin_copies(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
+                         accel_plugin_error *error);
+int32_t vlk_event_new(gpu_device *device, gpu_event **out, accel_plugin_error *error);
+void vlk_event_free(gpu_device *device, gpu_event *event);
+int32_t vlk_record(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+int32_t vlk_wait(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
 
 #endif

@@ -16,4 +16,10 @@ const gpu_api gpu_plugin_api = {
     .update = vlk_update,
     .mark = vlk_mark,
     .end = vlk_end,
+    .own_memory = vlk_own_memory,
+    .begin_copies = vlk_begin_copies,
+    .event_new = vlk_event_new,
+    .event_free = vlk_event_free,
+    .record = vlk_record,
+    .wait = vlk_wait,
 };

@@ -94,12 +94,19 @@ static bool make_instance(vlk_loader *l, char *why, size_t n) {
   return !missing;
 }
 
-/* A compute queue that does not draw leaves the desktop its own; else any that computes. */
+/* A compute queue that does not draw leaves the desktop its own; else any that computes.  For copies
+ * one that does nothing else: it has engines of its own. */
 static void choose_queue(const vlk_loader *l, vlk_card *card) {
   VkQueueFamilyProperties family[16];
   uint32_t n = 16;
   card->queue_family = -1;
   l->GetPhysicalDeviceQueueFamilyProperties(card->handle, &n, family);
+  for (uint32_t i = 0; i < n && card->has_timeline; i++) {
+    const VkQueueFlags flags = family[i].queueFlags;
+    const bool copies = flags & VK_QUEUE_TRANSFER_BIT && family[i].queueCount &&
+                        !(flags & (VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT));
+    if (copies && card->copy_family < 0) card->copy_family = (int32_t)i;
+  }
   for (uint32_t i = 0; i < n; i++) {
     bool computes = family[i].queueFlags & VK_QUEUE_COMPUTE_BIT,
          draws = family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
@@ -187,7 +194,7 @@ static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice hand
   VkExtensionProperties *extension = NULL;
   uint32_t n = 0;
   card->handle = handle;
-  card->queue_family = -1;
+  card->queue_family = card->copy_family = -1;
   l->GetPhysicalDeviceProperties(handle, &card->properties);
   if (card->properties.apiVersion < VK_API_VERSION_1_1) return; /* vlk_unusable says so */
   if (l->EnumerateDeviceExtensionProperties(handle, NULL, &n, NULL) == VK_SUCCESS && n && n < 10000)
@@ -197,6 +204,7 @@ static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice hand
   bool has_pci = lists(extension, n, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME),
        has_driver = card->properties.apiVersion >= VK_API_VERSION_1_2 ||
                     lists(extension, n, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+  card->has_timeline = lists(extension, n, VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME);
   card->has_budget = lists(extension, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (lists(extension, n, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) read_dot(l, card);
   if (lists(extension, n, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&

@@ -49,11 +49,16 @@ static VkResult allocate(gpu_device *d, const VkMemoryRequirements *need, bool h
 }
 
 static VkResult fill(gpu_device *d, uint64_t bytes, bool host, gpu_buffer *b) {
-  VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                             .size = bytes,
-                             .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
-                                      VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                                      VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+  const uint32_t families[2] = {(uint32_t)d->card->queue_family, (uint32_t)d->card->copy_family};
+  const bool two = d->card->copy_family >= 0; /* queues that use it, neither of which owns it */
+  VkBufferCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+      .sharingMode = two ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE,
+      .queueFamilyIndexCount = two ? 2 : 0,
+      .pQueueFamilyIndices = families,
+      .size = bytes,
+      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT};
   VkMemoryRequirements need;
   VkMemoryPropertyFlags flags = 0;
   VkResult result = d->CreateBuffer(d->handle, &info, NULL, &b->handle);

@@ -102,10 +102,19 @@ static VkResult make_layout(gpu_device *d, uint32_t n, vlk_layout *out) {
 static VkResult make_device(gpu_device *d) {
   const float priority = 1.0f;
   uint32_t family = (uint32_t)d->card->queue_family;
-  VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                   .queueFamilyIndex = family,
-                                   .queueCount = 1,
-                                   .pQueuePriorities = &priority};
+  const int32_t copy_family = d->card->copy_family;
+  const VkDeviceQueueCreateInfo queue[2] = {
+      {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+       .queueFamilyIndex = family,
+       .queueCount = 1,
+       .pQueuePriorities = &priority},
+      {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+       .queueFamilyIndex = copy_family < 0 ? 0 : (uint32_t)copy_family,
+       .queueCount = 1,
+       .pQueuePriorities = &priority}};
+  VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
+      .timelineSemaphore = VK_TRUE};
   VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dot = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
       .shaderIntegerDotProduct = VK_TRUE};
@@ -121,10 +130,10 @@ static VkResult make_device(gpu_device *d) {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
       .pNext = &model,
       .cooperativeMatrix = VK_TRUE};
-  const char *name[4];
+  const char *name[5];
   VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                             .queueCreateInfoCount = 1,
-                             .pQueueCreateInfos = &queue,
+                             .queueCreateInfoCount = copy_family < 0 ? 1 : 2,
+                             .pQueueCreateInfos = queue,
                              .ppEnabledExtensionNames = name};
   if (d->card->has_dot) {
     name[info.enabledExtensionCount++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
@@ -136,6 +145,11 @@ static VkResult make_device(gpu_device *d) {
     name[info.enabledExtensionCount++] = VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME;
     narrow.pNext = (void *)info.pNext;
     info.pNext = &matrix;
+  }
+  if (d->card->has_timeline) {
+    name[info.enabledExtensionCount++] = VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME;
+    timeline.pNext = (void *)info.pNext;
+    info.pNext = &timeline;
   }
   VkResult result = d->loader->CreateDevice(d->card->handle, &info, NULL, &d->handle);
   if (result != VK_SUCCESS) {
@@ -149,6 +163,8 @@ static VkResult make_device(gpu_device *d) {
 #include "vulkan/functions.def"
   if (missing) return VK_ERROR_INCOMPATIBLE_DRIVER;
   d->GetDeviceQueue(d->handle, family, 0, &d->queue);
+  d->copy_queue = d->queue;
+  if (copy_family >= 0) d->GetDeviceQueue(d->handle, (uint32_t)copy_family, 0, &d->copy_queue);
   uint32_t most = d->card->properties.limits.maxPerStageDescriptorStorageBuffers;
   for (uint32_t n = 1; result == VK_SUCCESS && n <= GPU_BINDINGS && n <= most; n++)
     result = make_layout(d, n, &d->layout[n]);

@@ -28,9 +28,17 @@ static const VkAccessFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANS
 
 /* ---- batches ---- */
 
-static VkResult batch_new(gpu_device *d, vlk_batch *b) {
-  VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-                                  .queueFamilyIndex = (uint32_t)d->card->queue_family};
+/* A stream of copies on a queue that does nothing else. */
+static bool only_copies(const gpu_stream *s) {
+  return s->copies && s->device->card->copy_family >= 0;
+}
+
+static VkResult batch_new(const gpu_stream *s, vlk_batch *b) {
+  gpu_device *d = s->device;
+  VkCommandPoolCreateInfo pool = {
+      .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+      .queueFamilyIndex =
+          (uint32_t)(only_copies(s) ? d->card->copy_family : d->card->queue_family)};
   VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkQueryPoolCreateInfo times = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                  .queryType = VK_QUERY_TYPE_TIMESTAMP,
@@ -45,7 +53,7 @@ static VkResult batch_new(gpu_device *d, vlk_batch *b) {
   }
   if (result == VK_SUCCESS && !b->fence)
     result = d->CreateFence(d->handle, &fence, NULL, &b->fence);
-  if (result == VK_SUCCESS && !b->times && d->ms_per_tick > 0)
+  if (result == VK_SUCCESS && !b->times && d->ms_per_tick > 0 && !s->copies)
     result = d->CreateQueryPool(d->handle, &times, NULL, &b->times);
   return result;
 }
@@ -62,14 +70,19 @@ static void batch_free(gpu_device *d, vlk_batch *b) {
   if (b->pool) d->DestroyCommandPool(d->handle, b->pool, NULL);
 }
 
-void vlk_streams_free(gpu_device *d) {
-  for (gpu_stream *s = d->idle, *next; s; s = next) {
+static void streams_free(gpu_device *d, gpu_stream *s) {
+  for (gpu_stream *next; s; s = next) {
     next = s->next;
     for (int i = 0; i < VLK_IN_FLIGHT; i++) batch_free(d, &s->batch[i]);
     free(s->us);
     free(s);
   }
-  d->idle = NULL;
+}
+
+void vlk_streams_free(gpu_device *d) {
+  streams_free(d, d->idle);
+  streams_free(d, d->idle_copies);
+  d->idle = d->idle_copies = NULL;
 }
 
 static VkResult sets_more(gpu_device *d, vlk_batch *b) {
@@ -198,11 +211,19 @@ static void *script_add(vlk_script *s, const vlk_step *step, size_t rest) {
 
 /* ---- recording ---- */
 
-static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlags to,
-                    VkAccessFlags access) {
-  VkMemoryBarrier all = {
-      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = WRITES, .dstAccessMask = access};
-  d->CmdPipelineBarrier(commands, WORK, to, 0, 1, &all, 0, NULL, 0, NULL);
+/* Between what was asked so far and what comes, or (last) the host that reads. */
+static void barrier(const gpu_stream *s, VkCommandBuffer commands, bool last) {
+  const bool copies = only_copies(s);
+  const VkPipelineStageFlags stages = copies ? VK_PIPELINE_STAGE_TRANSFER_BIT : WORK;
+  const VkAccessFlags writes = copies ? VK_ACCESS_TRANSFER_WRITE_BIT : WRITES,
+                      reads = copies ? VK_ACCESS_TRANSFER_READ_BIT : READS;
+  const VkMemoryBarrier all = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+      .srcAccessMask = writes,
+      .dstAccessMask = last ? (VkAccessFlags)VK_ACCESS_HOST_READ_BIT : reads | writes};
+  s->device->CmdPipelineBarrier(commands, stages,
+                                last ? (VkPipelineStageFlags)VK_PIPELINE_STAGE_HOST_BIT : stages, 0,
+                                1, &all, 0, NULL, 0, NULL);
 }
 
 static VkResult start(gpu_device *d, vlk_batch *b) {
@@ -248,7 +269,8 @@ static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *ste
 }
 
 /* Each behind a barrier that also covers what was submitted before it. */
-static VkResult record_script(gpu_device *d, vlk_batch *b) {
+static VkResult record_script(const gpu_stream *s, vlk_batch *b) {
+  gpu_device *d = s->device;
   VkResult result = start(d, b);
   uint32_t marks = 0;
   for (size_t at = 0; result == VK_SUCCESS && at < b->script.n;) {
@@ -260,7 +282,7 @@ static VkResult record_script(gpu_device *d, vlk_batch *b) {
       at += sizeof step;
       continue;
     }
-    barrier(d, b->commands, WORK, READS | WRITES);
+    barrier(s, b->commands, false);
     if (step.kernel == MOVE) {
       vlk_move move;
       memcpy(&move, rest, sizeof move);
@@ -272,7 +294,7 @@ static VkResult record_script(gpu_device *d, vlk_batch *b) {
     }
   }
   if (result != VK_SUCCESS) return result;
-  barrier(d, b->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  barrier(s, b->commands, true);
   if (b->times)
     d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
   return d->EndCommandBuffer(b->commands);
@@ -280,7 +302,8 @@ static VkResult record_script(gpu_device *d, vlk_batch *b) {
 
 /* The commands of the script are in b->commands.  A buffer that was released since they were
  * recorded may have left its handle to another: then they are recorded anew. */
-static VkResult prepare(gpu_device *d, vlk_batch *b) {
+static VkResult prepare(const gpu_stream *s, vlk_batch *b) {
+  gpu_device *d = s->device;
   const uint64_t released = atomic_load(&d->released);
   if (b->known.n && b->known_at == released && b->known.n == b->script.n &&
       !memcmp(b->known.data, b->script.data, b->script.n)) {
@@ -288,7 +311,7 @@ static VkResult prepare(gpu_device *d, vlk_batch *b) {
     return VK_SUCCESS;
   }
   b->known.n = 0;
-  VkResult result = record_script(d, b);
+  VkResult result = record_script(s, b);
   if (result != VK_SUCCESS) return result;
   vlk_script done = b->script;
   b->script = b->known;
@@ -305,7 +328,7 @@ static int32_t next_batch(gpu_stream *s, vlk_batch **out, accel_plugin_error *er
   if (rc) return rc;
   vlk_batch *b = *out = current(s);
   if (s->recording) return ACCEL_PLUGIN_OK;
-  VkResult result = batch_new(d, b);
+  VkResult result = batch_new(s, b);
   if (result != VK_SUCCESS) return vlk_fail(d, error, result, "recording commands");
   b->script.n = 0;
   b->staged = b->commands_n = 0;
@@ -316,23 +339,45 @@ static int32_t next_batch(gpu_stream *s, vlk_batch **out, accel_plugin_error *er
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
+/* signal: a semaphore that gets this value when the batch has ended; NULL: none. */
+static int32_t submit_signal(gpu_stream *s, VkSemaphore signal, uint64_t value,
+                             accel_plugin_error *error) {
   gpu_device *d = s->device;
   vlk_batch *b = current(s);
+  VkPipelineStageFlags stages[VLK_WAITS];
   s->recording = false;
-  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-                       .commandBufferCount = 1,
-                       .pCommandBuffers = &b->commands};
-  VkResult result = prepare(d, b);
+  for (uint32_t i = 0; i < s->n_wait; i++)
+    stages[i] = only_copies(s) ? VK_PIPELINE_STAGE_TRANSFER_BIT : WORK;
+  const VkTimelineSemaphoreSubmitInfo values = {
+      .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+      .waitSemaphoreValueCount = s->n_wait,
+      .pWaitSemaphoreValues = s->wait_value,
+      .signalSemaphoreValueCount = signal ? 1 : 0,
+      .pSignalSemaphoreValues = &value};
+  const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                             .pNext = s->n_wait || signal ? &values : NULL,
+                             .waitSemaphoreCount = s->n_wait,
+                             .pWaitSemaphores = s->wait,
+                             .pWaitDstStageMask = stages,
+                             .commandBufferCount = 1,
+                             .pCommandBuffers = &b->commands,
+                             .signalSemaphoreCount = signal ? 1 : 0,
+                             .pSignalSemaphores = &signal};
+  VkResult result = prepare(s, b);
   if (result == VK_SUCCESS) result = d->ResetFences(d->handle, 1, &b->fence);
   if (result == VK_SUCCESS) {
     pthread_mutex_lock(&d->queue_lock);
-    result = d->QueueSubmit(d->queue, 1, &info, b->fence);
+    result = d->QueueSubmit(s->copies ? d->copy_queue : d->queue, 1, &info, b->fence);
     pthread_mutex_unlock(&d->queue_lock);
   }
   if (result != VK_SUCCESS) return vlk_fail(d, error, result, "submitting commands");
   s->n_flying++;
+  s->n_wait = 0;
   return ACCEL_PLUGIN_OK;
+}
+
+static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
+  return submit_signal(s, VK_NULL_HANDLE, 0, error);
 }
 
 static int32_t added(gpu_stream *s, vlk_batch *b, uint64_t work, accel_plugin_error *error) {
@@ -443,13 +488,14 @@ int32_t vlk_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
 
 /* ---- runs ---- */
 
-int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
-                  accel_plugin_error *error) {
+static int32_t begin(gpu_device *d, const accel_plugin_host *host, bool copies, gpu_stream **out,
+                     accel_plugin_error *error) {
+  gpu_stream **idle = copies ? &d->idle_copies : &d->idle;
   *out = NULL;
   if (atomic_load(&d->lost)) return vlk_lost(error);
   pthread_mutex_lock(&d->stream_lock);
-  gpu_stream *s = d->idle;
-  if (s) d->idle = s->next;
+  gpu_stream *s = *idle;
+  if (s) *idle = s->next;
   pthread_mutex_unlock(&d->stream_lock);
   if (!s) s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
@@ -457,9 +503,21 @@ int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   s->host = host;
   s->ms = 0;
   s->n_us = 0;
+  s->copies = copies;
+  s->n_wait = 0;
   s->first = 0; /* the same batches for the same commands, run after run */
   *out = s;
   return ACCEL_PLUGIN_OK;
+}
+
+int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                  accel_plugin_error *error) {
+  return begin(d, host, false, out, error);
+}
+
+int32_t vlk_begin_copies(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                         accel_plugin_error *error) {
+  return begin(d, host, true, out, error);
 }
 
 int32_t vlk_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
@@ -474,9 +532,63 @@ int32_t vlk_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_err
   if (!rc) vlk_cache_save(d, s->host);
   if (device_ms) *device_ms = s->ms;
   s->host = NULL;
+  gpu_stream **idle = s->copies ? &d->idle_copies : &d->idle;
   pthread_mutex_lock(&d->stream_lock);
-  s->next = d->idle;
-  d->idle = s;
+  s->next = *idle;
+  *idle = s;
   pthread_mutex_unlock(&d->stream_lock);
+  return rc;
+}
+
+/* ---- events between the streams of one run ---- */
+
+bool vlk_own_memory(uint32_t index) {
+  char why[200];
+  const vlk_loader *l = vlk_load(why, sizeof why);
+  if (!l || index >= l->n_card) return false;
+  const VkPhysicalDeviceType type = l->card[index].properties.deviceType;
+  return type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ||
+         type == VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU || type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
+int32_t vlk_event_new(gpu_device *d, gpu_event **out, accel_plugin_error *error) {
+  static const VkSemaphoreTypeCreateInfo counts = {
+      .sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+      .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+  static const VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+                                             .pNext = &counts};
+  *out = calloc(1, sizeof **out);
+  if (!*out) return kit_no_memory(error, sizeof **out);
+  if (!d->card->has_timeline) return ACCEL_PLUGIN_OK;
+  const VkResult result = d->CreateSemaphore(d->handle, &info, NULL, &(*out)->semaphore);
+  if (result == VK_SUCCESS) return ACCEL_PLUGIN_OK;
+  free(*out);
+  *out = NULL;
+  return vlk_fail(d, error, result, "making a semaphore");
+}
+
+void vlk_event_free(gpu_device *d, gpu_event *e) {
+  if (e && e->semaphore && !atomic_load(&d->stuck))
+    d->DestroySemaphore(d->handle, e->semaphore, NULL);
+  free(e);
+}
+
+int32_t vlk_record(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  vlk_batch *b;
+  int32_t rc = next_batch(s, &b, error);
+  if (!rc) rc = submit_signal(s, e->semaphore, e->value + 1, error);
+  if (!rc) e->value++;
+  return rc;
+}
+
+int32_t vlk_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
+  vlk_batch *b;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (!e->semaphore || !e->value) return s->recording ? submit(s, error) : ACCEL_PLUGIN_OK;
+  if (s->n_wait == VLK_WAITS) rc = next_batch(s, &b, error);
+  if (!rc && s->recording) rc = submit(s, error);
+  if (rc) return rc;
+  s->wait[s->n_wait] = e->semaphore;
+  s->wait_value[s->n_wait++] = e->value;
   return rc;
 }

@@ -379,8 +379,8 @@ ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms,
 typedef struct accel_stream_stats {
   /** sizeof(accel_stream_stats) of the caller. */
   uint32_t size;
-  /** 1: weights are read from the model's files in each run.  0: all are in memory, and everything
-   *  below is 0. */
+  /** 1: weights are read from the model's files, or copied from host memory, in each run.  0: all are
+   *  in memory, and everything below is 0. */
   uint32_t streaming;
   /** Weights that stay in memory, and expert_memory. */
   uint64_t resident;
@@ -419,6 +419,10 @@ typedef struct accel_stream_stats {
   uint64_t expert_misses;
   /** Bytes of these, of `bytes`. */
   uint64_t expert_bytes;
+  /** Memory of the host that holds the weights that are not in the device's: read_per_run, bytes and
+   *  bytes_per_second are then what is copied to the device, and wait_seconds are not counted.  0:
+   *  they are read from files. */
+  uint64_t host;
 } accel_stream_stats;
 
 /**

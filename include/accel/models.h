@@ -285,7 +285,8 @@ typedef struct accel_fit_record {
    *  `total`.  Else 0. */
   uint64_t resident;
   /** 1: it fits because weights are read from the model's files in each run (streamed), under the
-   *  memory limit of the context; total and peak are then what that takes. */
+   *  memory limit of the context, or copied from host memory (stream_host); total and peak are then
+   *  what that takes. */
   int32_t streams;
   /** 0. */
   int32_t reserved;
@@ -318,6 +319,12 @@ typedef struct accel_fit_record {
   double seconds_per_token;
   /** Seconds from the begin of the load to the first token. */
   double seconds_to_first;
+  /** Where it streams from host memory to a device: memory of the host that this takes, and
+   *  stream_read is what a run copies.  0: from files. */
+  uint64_t stream_host;
+  /** With accel_fit_params.times: bytes a second from host memory to the device, where it streams from
+   *  there.  0: not known. */
+  double copy_bytes_per_second;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */

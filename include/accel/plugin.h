@@ -618,8 +618,8 @@ typedef struct accel_plugin_host {
   /** Sums n elements over all ranks of a tensor-parallel run, in place; `dtype` is an
    *  accel_plugin_dtype.  NULL: there is one rank; the core does not offer it yet. */
   int32_t (*allreduce)(void *self, void *host_buffer, size_t n, int dtype);
-  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite" or
-   *  "device_lost".  May be NULL. */
+  /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite",
+   *  "device_lost", "pinned" or "copy".  May be NULL. */
   int (*fault)(void *self, const char *point);
   /** Receives each step of a run in order, from the thread that runs it; a device plugin may put
    *  its calls off to the end of the run.  NULL, the usual case: nothing is to be measured.  It
@@ -682,6 +682,9 @@ typedef struct accel_plugin_host {
   /** Counts experts that a launch of an endpoint with stream_budget used: `found` were in memory,
    *  `read` were read, which took so many bytes.  May be NULL. */
   void (*experts_used)(void *self, uint32_t found, uint32_t read, uint64_t bytes);
+  /** Counts bytes of weights that a run of an endpoint with stream_budget copied from host memory to
+   *  the device (accel_plugin_estimate.stream_host).  May be NULL. */
+  void (*weights_copied)(void *self, uint64_t bytes);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */
@@ -828,6 +831,9 @@ typedef struct accel_plugin_estimate {
   /** Of these: what is expected to be read, if all experts are chosen alike; counted in
    *  stream_read. */
   uint64_t stream_missed;
+  /** Host memory that holds the weights that do not stay, as the device keeps them: they are copied
+   *  to it in each run, and stream_read is what is copied.  0: they are read from files. */
+  uint64_t stream_host;
 } accel_plugin_estimate;
 
 /** How an endpoint is made. */
@@ -861,8 +867,8 @@ typedef struct accel_plugin_options {
    *  checkpoint's file.  NULL: nowhere. */
   const uint8_t *in_file;
   /** Bytes that weights may take: those that stay, and memory through which the others pass, which
-   *  are read from their files in each run (accel_plugin_host.rows_open).  At least stream_least.
-   *  0: all weights stay. */
+   *  are read from their files in each run (accel_plugin_host.rows_open), or lie in host memory and
+   *  are copied to the device (stream_host).  At least stream_least.  0: all weights stay. */
   uint64_t stream_budget;
   /** [program.n_weight] dtype (F32, F16, BF16) in which rows_wait gives rows of the weight, whatever
    *  its format; NO_DTYPE: its rows are not to be had.  NULL: nowhere are they. */

@@ -11,6 +11,7 @@ void cli_json_streaming(cli_json *json, const accel_endpoint *endpoint) {
   if (!ask_streaming(endpoint, &s)) return;
   cli_json_open(json, "streaming", '{');
   cli_json_int(json, "resident_bytes", (int64_t)s.resident);
+  if (s.host) cli_json_int(json, "host_bytes", (int64_t)s.host);
   cli_json_int(json, "staging_bytes", (int64_t)s.staging);
   cli_json_int(json, "read_bytes_per_run", (int64_t)s.read_per_run);
   cli_json_int(json, "least_memory_bytes", (int64_t)s.least_limit);
@@ -35,6 +36,16 @@ void cli_json_streaming(cli_json *json, const accel_endpoint *endpoint) {
 void cli_say_streaming(const cli_run *run, const accel_endpoint *endpoint) {
   accel_stream_stats s;
   if (!cli_flag(run, OPT_VERBOSE) || !ask_streaming(endpoint, &s)) return;
+  if (s.host) {
+    fprintf(stderr,
+            "accel: streamed: %.1f MB of weights on the device, %.1f MB in host memory, through "
+            "%.1f MB\n"
+            "accel: streamed: %llu runs copied %.1f MB to the device in %.3f s: %.2f GB/s\n",
+            1e-6 * (double)s.resident, 1e-6 * (double)s.host, 1e-6 * (double)s.staging,
+            (unsigned long long)s.runs, 1e-6 * (double)s.bytes, s.run_seconds,
+            1e-9 * s.bytes_per_second);
+    return;
+  }
   fprintf(stderr,
           "accel: streamed: %.1f MB of weights in memory, %.1f MB of staging; %.1f MB read in "
           "%.3f s while loading\n",

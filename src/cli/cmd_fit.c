@@ -4,15 +4,16 @@
 
 #include "cli/cli_print.h"
 
-/* Only where a limit was given. */
+/* Only where a limit was given, or weights come from host memory. */
 static void print_streaming(cli_json *json, const accel_fit_record *f) {
-  if (!f->stream_least) return;
+  if (!f->stream_least && !f->streams) return;
   cli_json_bool(json, "streams", f->streams);
-  cli_json_int(json, "stream_least_bytes", (int64_t)f->stream_least);
+  if (f->stream_least) cli_json_int(json, "stream_least_bytes", (int64_t)f->stream_least);
   if (!f->streams) return;
   cli_json_int(json, "stream_resident_bytes", (int64_t)f->stream_resident);
   cli_json_int(json, "stream_staging_bytes", (int64_t)f->stream_staging);
   cli_json_int(json, "stream_read_bytes_per_run", (int64_t)f->stream_read);
+  if (f->stream_host) cli_json_int(json, "stream_host_bytes", (int64_t)f->stream_host);
 }
 
 /* null: not known. */
@@ -36,6 +37,7 @@ static void print_times(cli_json *json, const accel_fit_report *r, const accel_f
     cli_json_null(json, "predicted_peak_bytes");
   cli_json_int(json, "sequences_at_once", (int64_t)f->at_once);
   print_known(json, "disk_bytes_per_s", f->disk_bytes_per_second);
+  if (f->stream_host) print_known(json, "copy_bytes_per_s", f->copy_bytes_per_second);
   print_known(json, "compute_seconds", f->compute_seconds);
   print_known(json, "seconds_per_token", f->seconds_per_token);
   print_known(json, "seconds_to_first_token", f->seconds_to_first);
@@ -51,13 +53,18 @@ static void say_seconds(const char *what, double seconds) {
 /* What of the weights stays in memory and what is read again, in a line for each device and
  * precision that streams. */
 static void print_streams(const accel_fit_report *r) {
-  char bytes[4][32];
+  char bytes[5][32];
   for (uint32_t i = 0; i < r->n; ++i) {
     const accel_fit_record *f = &r->record[i];
-    const uint64_t value[4] = {f->stream_resident, f->stream_read, f->stream_staging,
-                               f->stream_least};
-    for (int k = 0; k < 4; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
-    if (f->streams)
+    const uint64_t value[5] = {f->stream_resident, f->stream_read, f->stream_staging,
+                               f->stream_least, f->stream_host};
+    for (int k = 0; k < 5; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
+    if (f->streams && f->stream_host)
+      printf(
+          "%s at %s streams from host memory: %s of weights stay on the device, %s lie in host "
+          "memory, %s are copied in each run through %s\n",
+          f->device, f->precision, bytes[0], bytes[4], bytes[1], bytes[2]);
+    else if (f->streams)
       printf(
           "%s at %s streams: %s of weights stay in memory, %s are read in each run, through %s; "
           "it runs from --memory %lluM on\n",
@@ -117,6 +124,8 @@ static void print_speeds(const accel_fit_report *r) {
       printf(", peak memory of the process %s", cli_bytes(predicted_peak(r, f), peak, sizeof peak));
     if (f->at_once < r->batch)
       printf("; %llu of %u sequences at once", (unsigned long long)f->at_once, r->batch);
+    if (f->copy_bytes_per_second > 0)
+      printf("; copies to the device run at %.2f GB/s", 1e-9 * f->copy_bytes_per_second);
     if (f->disk_bytes_per_second > 0)
       printf("; the disk gives %.2f GB/s", 1e-9 * f->disk_bytes_per_second);
     puts("");

@@ -44,7 +44,7 @@ const accel__config_variable accel__config_table[] = {
      "bytes a model may use, with K, M or G; one that needs more is streamed, or refused"},
     {"ACCEL_EMULATED_ORDER",
      "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; "
-     "default all in turn"},
+     "default all in turn; drop_wait:N leaves out the N-th wait of a stream for an event"},
     {"ACCEL_GPU_VARIANTS",
      "kernels beside the plain ones: none, or a list of int_dot, sub_groups, matrix_f16, "
      "matrix_bf16, matrix_i8; default "

@@ -33,12 +33,14 @@ typedef struct accel__streaming {
   uint64_t routed;   /* of experts that one row is routed to; of these: expected to be read */
   uint64_t missed;
   uint64_t least; /* the smallest memory limit under which the model runs */
+  bool copied;    /* the others lie in host memory, and are copied to the device */
+  uint64_t host;  /* how much of it they take */
   struct {
     uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
   } load;
 } accel__streaming;
 
-/* tokens in one KV page of a streaming endpoint, and of others */
+/* tokens in one KV page of an endpoint that streams from files, and of others */
 enum { ACCEL__STREAM_PAGE_ROWS = 64, ACCEL__PAGE_ROWS = 256 };
 
 /* A model on a device at a precision: what one candidate makes and a change of precision swaps. */
@@ -89,6 +91,7 @@ struct accel_endpoint {
   uint32_t n_keep;
   /* held for reading by runs, for writing by a change of precision; made by place */
   pthread_rwlock_t in_use;
+  atomic_ullong copied;       /* bytes of weights, from host memory to devices */
   accel__run_clock run_clock; /* of a streaming endpoint's runs; made by place */
   /* open; while there are any the precision stays.  Changed under in_use */
   uint32_t sessions;

@@ -210,9 +210,10 @@ static uint64_t beside_weights(const accel__fit *f) {
 /* KV pages beside those that were planned for: one page of a streaming endpoint a sequence, or an
  * eighth of the limit where that can be spared. */
 static uint64_t state_in_reserve(const accel__fit *f, uint32_t batch, uint64_t spare) {
-  enum { PAGE_ROWS = ACCEL__STREAM_PAGE_ROWS, SHARE = 8 };
-  const uint64_t per_token = f->estimate.state_per_token,
-                 page = (batch ? batch : 1) * PAGE_ROWS * per_token, share = spare / SHARE;
+  enum { SHARE = 8 };
+  const uint64_t per_token = f->estimate.state_per_token, share = spare / SHARE,
+                 rows = f->estimate.stream_host ? ACCEL__PAGE_ROWS : ACCEL__STREAM_PAGE_ROWS,
+                 page = (batch ? batch : 1) * rows * per_token;
   return !per_token ? 0 : page > share ? page : share;
 }
 
@@ -246,8 +247,28 @@ static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit 
   return false;
 }
 
-/* A model too large for the user's limit: plans to stream it, when the plugin can and the limit
- * allows it. */
+/* Weights that are not in device memory must have room in the host's, beside what software devices
+ * take of it.  *out becomes `whole`, and says why, where they have not. */
+static accel_status check_host_memory(const accel__fit_subject *s, const accel__fit *whole,
+                                      accel__fit *out) {
+  const uint64_t host = out->estimate.stream_host;
+  accel__hardware *hardware;
+  if (!host) return ACCEL_OK;
+  ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
+  const uint64_t there = accel__host_memory(hardware),
+                 device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? out->total : 0;
+  if (!there || host + device <= there) return ACCEL_OK;
+  *out = *whole;
+  out->fits = false;
+  snprintf(out->not_kept, sizeof out->not_kept,
+           "weights beside those in device memory take %.1f MiB of host memory, and %.1f MiB are "
+           "there: free some, or use a smaller precision",
+           (double)host / (1 << 20), (double)there / (1 << 20));
+  return ACCEL_OK;
+}
+
+/* A model too large for the user's limit, or for the memory of a device whose weights can come from
+ * the host's: plans to stream it, when the plugin can and the limit allows it. */
 static accel_status plan_streaming(const accel__fit_subject *s, const accel__streaming *loaded,
                                    accel_plugin_options *options, uint64_t limit, accel__fit *f) {
   const accel__device *device = s->device;
@@ -256,6 +277,8 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  const accel__fit whole = *f;
+  const bool copied = loaded ? loaded->copied : e->stream_host != 0;
   uint64_t forced;
   if (!loaded && (!f->fits || is_forced(&forced)) && !is_kept(s->ep, device, f))
     options->stream_budget = 0;
@@ -270,11 +293,13 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
   f->streaming.experts = e->stream_experts;
   f->streaming.routed = e->stream_routed;
   f->streaming.missed = e->stream_missed;
+  f->streaming.host = e->stream_host;
+  f->streaming.copied = copied;
   f->touched = 0;
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;
   f->fits = !loaded || !limit || takes <= limit;
-  return ACCEL_OK;
+  return loaded ? ACCEL_OK : check_host_memory(s, &whole, f);
 }
 
 /* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */
@@ -313,7 +338,11 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     }
     const uint64_t given = out->limit;
     uint64_t forced;
-    const bool streams = work->run ? work->loaded->budget != 0 : given || is_forced(&forced);
+    /* devices that are no processor are asked always, for their weights may come from host memory;
+     * as parts of a placement they have all of theirs */
+    const bool streams = work->run         ? work->loaded->budget != 0
+                         : out->of_process ? given || is_forced(&forced)
+                                           : !s->part;
     describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,
@@ -330,7 +359,9 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     else
       compare_with_free(out);
     if (status == ACCEL_OK && !work->run)
-      status = plan_streaming(s, work->loaded, &options, given ? out->limit : 0, out);
+      status = plan_streaming(s, work->loaded, &options,
+                              given || out->estimate.stream_host ? out->limit : 0, out);
+    if (!given && !out->streaming.budget) out->streaming.least = 0; /* no limit to be raised */
   }
   accel__arena_free(&arena);
   return status;
@@ -373,8 +404,9 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
     snprintf(option, sizeof option, "; %s", f->not_kept);
   else if (f->streaming.least)
     snprintf(option, sizeof option,
-             "; with --memory %lluM it runs, its weights being read again in each run",
-             (unsigned long long)mebibytes(f->streaming.least));
+             "; with --memory %lluM it runs, its weights being %s in each run",
+             (unsigned long long)mebibytes(f->streaming.least),
+             f->estimate.stream_host ? "copied from host memory" : "read again");
   else if (f->whole)
     snprintf(option, sizeof option, "; --memory %lluM is enough (%s weights here are not streamed)",
              (unsigned long long)mebibytes(f->whole), precision);

@@ -1,11 +1,13 @@
 /* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`)
  * and tried (`init`); the first that serves wins, and the placement report says why the others did
  * not. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
 #include "dispatch/choose.h"
+#include "dispatch/copy_speed.h"
 #include "dispatch/endpoint.h"
 #include "dispatch/parts.h"
 #include "dispatch/planner.h"
@@ -29,6 +31,19 @@ static void note_load(accel__placed *c, uint64_t ns) {
   c->streaming.load.ns = ns;
 }
 
+/* A choice goes on to the next candidate, which may have room, before weights are copied in each
+ * run. */
+static accel_status check_copying(const accel__place_request *request, const accel__plan *plan) {
+  const char *device = request->device, *precision = request->precision;
+  const bool chosen = !device || !strcmp(device, "auto") || strchr(device, ',') ||
+                      (precision && !strcmp(precision, "auto"));
+  if (!plan->loaded.copied || !chosen) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_DOES_NOT_FIT,
+                     "%.1f MiB of weights would be copied from host memory in each run: name the "
+                     "device alone, and the precision, to have that",
+                     (double)plan->loaded.read / (1 << 20));
+}
+
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
 static accel_status load(accel_endpoint *ep, accel__device *device,
@@ -44,6 +59,7 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
     const accel__plan_for to = {ep, device, &c->precision, c->source};
     ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+    ACCEL_TRY(check_copying(request, &plan));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
     c->weight_bytes = plan.fit.estimate.weights;
@@ -99,11 +115,32 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
 }
 
+/* That weights come from host memory, with what a run takes at least for that. */
+static void add_copying_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
+  const accel__streaming *s = &ep->placed.streaming;
+  const double mb = 1.0 / (1 << 20), speed = device->parts ? 0 : accel__copy_speed(device);
+  char rate[96] = "";
+  if (speed > 0)
+    snprintf(rate, sizeof rate, ", which takes %.4f s at the measured %.2f GB/s",
+             (double)s->read / speed, 1e-9 * speed);
+  char *line = accel__arena_printf(
+      &ep->arena,
+      "streams from host memory: %.1f MiB of weights stay on the device, %.1f MiB lie in host "
+      "memory, %.1f MiB are copied in each run through %.1f MiB%s; from %.1f MiB on it runs",
+      mb * (double)s->resident, mb * (double)s->host, mb * (double)s->read, mb * (double)s->staging,
+      rate, mb * (double)s->least);
+  if (line) add_reason(ep, why, line);
+}
+
 /* That weights do not all stay in memory, with the numbers. */
-static void add_streaming_reason(accel_endpoint *ep, reasons *why) {
+static void add_streaming_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
   const accel__streaming *s = &ep->placed.streaming;
   const double mb = 1.0 / (1 << 20);
   if (!s->budget) return;
+  if (s->copied) {
+    add_copying_reason(ep, device, why);
+    return;
+  }
   char *line = accel__arena_printf(
       &ep->arena,
       "streamed: %.1f MiB of weights stay in memory, %.1f MiB are read from files in each run, "
@@ -133,7 +170,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
-  add_streaming_reason(ep, why);
+  add_streaming_reason(ep, device, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label =

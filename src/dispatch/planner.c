@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "dispatch/copy_speed.h"
 #include "dispatch/device_rate.h"
 #include "dispatch/disk_speed.h"
 #include "dispatch/parts.h"
@@ -53,7 +54,8 @@ static accel__run_limits limits_of(const accel__limits_subject *s, const accel__
       .state_bytes = s->left > run_bytes(step) ? s->left - run_bytes(step) : 1,
       .per_token = step->estimate.state_per_token,
       .per_sequence = step->estimate.state_fixed + step->staging / 2, /* scores, in one place */
-      .page_rows = s->loaded->budget ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
+      .page_rows =
+          s->loaded->budget && !s->loaded->copied ? ACCEL__STREAM_PAGE_ROWS : ACCEL__PAGE_ROWS,
       .step_tokens = rows};
 }
 
@@ -356,6 +358,7 @@ static double streamed_bytes(const accel__fit *fit, const entry_work *work, doub
 /* What times follow from. */
 typedef struct speeds {
   accel__disk disk;
+  double reading; /* bytes a second of what is streamed: from the disk, or from host memory */
   accel__device_rate rate;
   uint32_t workers;
   entry_work work;
@@ -383,7 +386,7 @@ static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
   for (uint64_t done = 0; done < rows; done += most) {
     const double some = (double)(rows - done < most ? rows - done : most),
                  compute = compute_seconds(f->ep, fit, s, some),
-                 reading = streamed_bytes(fit, &s->work, some) / s->disk.bytes_per_second;
+                 reading = streamed_bytes(fit, &s->work, some) / s->reading;
     seconds += compute > reading ? compute : reading;
   }
   return seconds;
@@ -400,18 +403,21 @@ accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *p
   speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
   if (f->ep->checkpoint)
     s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
-  out->disk = s.disk.bytes_per_second;
-  if (streams && out->disk > 0)
-    out->reading = streamed_bytes(fit, &s.work, plan->at_once) / out->disk;
+  out->disk = s.reading = s.disk.bytes_per_second;
+  if (fit->streaming.copied) out->copy = s.reading = accel__copy_speed(f->device);
+  if (streams && s.reading > 0)
+    out->reading = streamed_bytes(fit, &s.work, plan->at_once) / s.reading;
   ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
   if (s.work.weight < 0) return ACCEL_OK;
-  const uint8_t row_dtype =
-      streams ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight) : ACCEL_PLUGIN_NO_DTYPE;
+  const uint8_t row_dtype = streams && !fit->streaming.copied
+                                ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight)
+                                : ACCEL_PLUGIN_NO_DTYPE;
   accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
                              f->ep->ctx->pool, &f->ep->host, &s.rate);
+  if (fit->streaming.copied) s.rate.streamed = s.rate.resident; /* by the same kernels */
   if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
   out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
-  if (streams && !(out->disk > 0)) return ACCEL_OK;
+  if (streams && !(s.reading > 0)) return ACCEL_OK;
   out->token = out->compute > out->reading ? out->compute : out->reading;
   if (s.rate.row_seconds > 0 && out->disk > 0) out->first = first_seconds(f, plan, work, &s);
   return ACCEL_OK;

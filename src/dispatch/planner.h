@@ -58,6 +58,7 @@ uint64_t accel__plan_least_limit(const accel__plan_for *f, const accel__fit_work
 /* Seconds; 0: not known. */
 typedef struct accel__plan_times {
   double disk;    /* bytes a second of the model's file */
+  double copy;    /* bytes a second from host memory, where weights come from there */
   double reading; /* of what a step reads */
   double compute; /* of a step of one token a sequence */
   double token;   /* a step: the larger of the two */

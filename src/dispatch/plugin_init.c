@@ -45,7 +45,8 @@ accel_status accel__plugin_init(const accel__host_self *self, const accel_plugin
   accel_endpoint *ep = self->ep;
   const accel_plugin_program *program =
       self->part ? &self->part->program : accel__program_view(ep->model->program);
-  if (!self->placed->streaming.budget) return init(self, host, device, program, NULL);
+  if (!self->placed->streaming.budget || self->placed->streaming.copied)
+    return init(self, host, device, program, NULL);
   /* pages of a mapping would count; an endpoint that is there already uses them */
   if (ep->checkpoint && !ep->placed_on) ACCEL_TRY(accel__checkpoint_bypass(ep->checkpoint));
   uint8_t *row_dtype = malloc(program->n_weight + 1u);

@@ -54,7 +54,7 @@ static void host_weight_unmap(void *self, uint32_t index) {
 static void tell_loaded(accel *ctx, const accel__placed *placed) {
   accel__range_counters n;
   const uint64_t all = placed->streaming.resident - placed->streaming.experts;
-  if (placed->handle || !ctx->params.progress) return;
+  if (placed->handle || !ctx->params.progress || !placed->rows) return;
   accel__row_stream_count(placed->rows, &n);
   if (n.bytes < all) accel__report_progress(ctx, "loading", n.bytes, all);
 }
@@ -146,6 +146,10 @@ static void host_experts_used(void *self, uint32_t found, uint32_t read, uint64_
   if (s) accel__row_stream_count_experts(s, found, read, bytes);
 }
 
+static void host_weights_copied(void *self, uint64_t bytes) {
+  atomic_fetch_add(&((accel__host_self *)self)->ep->copied, bytes);
+}
+
 /* a - b, of counters that another thread may move on between the two. */
 static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
@@ -159,6 +163,7 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
   if (ep->placed.parts) accel__parts_count_experts(ep->placed.parts, &experts);
   if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
   if (ep->placed.rows) accel__row_stream_experts(ep->placed.rows, &experts);
+  n.bytes += atomic_load((atomic_ullong *)(uintptr_t)&ep->copied);
   accel__run_clock_read((accel__run_clock *)(uintptr_t)&ep->run_clock, &runs, &run_ns);
   const double seconds = 1e-9 * (double)run_ns,
                waited = 1e-9 * (double)rest(n.wait_ns, s->load.wait_ns);
@@ -180,7 +185,8 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
       .expert_memory = s->experts,
       .expert_hits = experts.hits,
       .expert_misses = experts.misses,
-      .expert_bytes = experts.bytes};
+      .expert_bytes = experts.bytes,
+      .host = s->host};
 }
 
 accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds) {
@@ -195,6 +201,10 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
   pthread_rwlock_unlock(&ep->in_use);
   *seconds = 1e-9 * (double)ns;
   if (status != ACCEL_OK || *bytes) return status;
+  if (ep->placed.streaming.copied)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: its weights come from host memory, and nothing is read from files",
+                       ep->name);
   return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s", ep->name,
                      streams ? "nothing is known of what a run reads before two have run"
                              : "its weights are all in memory, and nothing is read");
@@ -431,7 +441,8 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .store_post = host_store_post,
                              .rows_map = host_rows_map,
                              .rows_unmap = host_rows_unmap,
-                             .experts_used = host_experts_used};
+                             .experts_used = host_experts_used,
+                             .weights_copied = host_weights_copied};
 }
 
 void accel__init_host(accel_endpoint *ep) {

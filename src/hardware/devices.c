@@ -97,6 +97,11 @@ static void lower_to_cgroup(const accel__hardware *h, uint32_t type, accel_plugi
   if (m->shared_with_host > m->total) m->shared_with_host = m->total;
 }
 
+uint64_t accel__host_memory(const accel__hardware *h) {
+  uint64_t total;
+  return accel__memory_available(h->root, &total);
+}
+
 static accel_status fill_info(accel__hardware *h, accel__entry *e,
                               const accel_plugin_memory *memory) {
   accel_device_info *info = &e->device.info;

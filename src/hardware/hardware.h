@@ -141,6 +141,8 @@ accel_status accel__device_test_precision(accel__hardware *hardware, accel__devi
  * limit) leaves. */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device,
                                   accel_plugin_memory *out);
+/* Bytes of the machine's main memory that this process may still take; 0: not known. */
+uint64_t accel__host_memory(const accel__hardware *hardware);
 
 /* The version of a hardware's runtime (ROCm's, CUDA's, OpenCL's, Vulkan's) and of the driver under
  * it, as the vendors' software tells them; "" when it does not, or there is none.  name: one of the

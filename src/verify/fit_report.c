@@ -83,6 +83,7 @@ static void write_numbers(const accel__plan *plan, uint64_t process, accel_fit_r
   r->stream_resident = f->streaming.resident;
   r->stream_staging = f->streaming.staging;
   r->stream_read = f->streaming.read;
+  r->stream_host = f->streaming.host;
 }
 
 /* What would fit, one behind the other. */
@@ -126,6 +127,7 @@ static accel_status write_times(const accel__plan_for *to, const accel__plan *pl
   accel__plan_times times;
   ACCEL_TRY(accel__plan_times_of(to, plan, work, &times));
   r->disk_bytes_per_second = times.disk;
+  r->copy_bytes_per_second = times.copy;
   r->compute_seconds = times.compute;
   r->seconds_per_token = times.token;
   r->seconds_to_first = times.first;

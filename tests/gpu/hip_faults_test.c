@@ -130,17 +130,14 @@ static int fake_stream_wait(void *s) {
   return rc ? rc : real.stream_wait(s);
 }
 static int fake_event_new(void **event, unsigned flags) {
-  (void)flags;
   int rc = refuse(CALL_event_new);
-  if (rc) return rc;
-  *event = __real_malloc(1);
-  live[CALL_event_new]++;
-  return 0;
+  if (!rc) rc = real.event_new(event, flags);
+  if (!rc) live[CALL_event_new]++;
+  return rc;
 }
 static int fake_event_free(void *event) {
-  __real_free(event);
   live[CALL_event_new]--;
-  return 0;
+  return real.event_free(event);
 }
 static int fake_event_record(void *event, void *s) {
   int rc = refuse(CALL_event_record);
@@ -177,7 +174,7 @@ static int fake_launch(void *f, unsigned x, unsigned y, unsigned z, unsigned bx,
     memcpy(&address, arguments[i], sizeof address);
     bytes[i] = rest_of(address);
   }
-  real.bounds(s, bytes, k->n_bind);
+  real.bounds(s, bytes, k->n_bind, 0);
   return real.launch(f, x, y, z, bx, by, bz, shared, s, arguments, extra);
 }
 static int fake_retain(int device, void **context) {

@@ -306,25 +306,25 @@ static void estimates_use_the_planner(void **state) {
                             .host = &f.host.host,
                             .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_estimate e = {.size = sizeof e};
-  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(kit_estimate(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.weights, 160);
   assert_int_equal(e.peak_load, 320);
   int32_t typical = (int32_t)accel__program_view(f.p)->symbol[0].typical;
   assert_int_equal(e.scratch, typical * 4 * 4); /* the gathered rows; all else goes to the caller */
   int64_t symbol[8] = {100};
   o.symbol = symbol;
-  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(kit_estimate(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.scratch, 100 * 4 * 4);
   symbol[0] = 1000000; /* beyond its bound: the bound */
-  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(kit_estimate(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.scratch, 100 * 4 * 4);
   o.symbol = NULL;
   kit_backend keeps = toy;
   keeps.weight_in_place = stays;
   o.in_file = (const uint8_t[1]){1};
-  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(kit_estimate(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.in_file, 0);
-  assert_int_equal(kit_estimate(&keeps, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(kit_estimate(&keeps, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.in_file, 160);
   format[0].store = ACCEL_PLUGIN_F16; /* toy reads fp32 only */
   accel_plugin_verdict v = {.size = sizeof v};

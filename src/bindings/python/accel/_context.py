@@ -120,6 +120,8 @@ class Fit:
     compute_seconds: float
     seconds_per_token: float
     seconds_to_first: float
+    stream_host: int
+    copy_bytes_per_second: float
     parts: Tuple[FitPart, ...] = ()
 
 

@@ -1,0 +1,163 @@
+"""Weights that lie in host memory and are copied to a GPU in each run: the numbers are those of the model in device memory, bit by bit; what is copied is what was planned; a copy that
+no event orders is found by the emulator; memory that cannot be pinned and copies that fail are said.
+
+ACCEL_STREAM_WEIGHTS plays a device whose memory has so many bytes more than the least.  OpenCL is a CPU's here, whose own kernels compute in host memory: ACCEL_GPU_VARIANTS=card
+takes a card's.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree."""
+import functools
+import json
+import os
+import re
+import unittest
+
+from sanitized import run_under_sanitizer
+from test_cli import BUILD, FIXTURES, Case, model, run
+from test_streaming import write_llama
+
+LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
+if __name__ == "__main__":
+    run_under_sanitizer(LIBRARY)
+CARD = {"hip-emulated": {}, "vulkan": {}, "opencl": {"ACCEL_GPU_VARIANTS": "card"}}
+# an encoder, a decoder with sessions, an encoder-decoder with cross attention, a mixture, whose experts stay
+GOLDENS = {"bert": "BertModel.right", "llama": "LlamaForCausalLM.batch", "t5": "T5Model.right", "mixtral": "MixtralForCausalLM.greedy"}
+
+
+@functools.lru_cache(None)
+def there(device):
+    return run("detect", device).returncode != 4
+
+
+class Offload(Case):
+    def distances(self, name, device, precision, **environment):
+        """All outputs of a golden, as distances from what it holds."""
+        directory = os.path.join(FIXTURES, "models", name)
+        done = run("verify", directory, "--golden", os.path.join(directory, f"golden.{GOLDENS[name]}.safetensors"), "--architecture", GOLDENS[name].split(".")[0],
+                   "--device", device, "--precision", precision, "--json", environment={**CARD[device], **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["outputs"]
+
+    def test_the_same_bits(self):
+        for device in filter(there, CARD):
+            for name in GOLDENS if device == "hip-emulated" else ("bert", "llama"):
+                for precision, more in (("fp32", "1"), ("int8", "20K")):
+                    with self.subTest(device=device, model=name, precision=precision, more=more):
+                        whole = self.distances(name, device, precision)
+                        self.assertEqual(self.distances(name, device, precision, ACCEL_STREAM_WEIGHTS=more), whole)
+
+    def generate(self, device, *arguments, **environment):
+        done = run("generate", model("text"), "a b c", "--device", device, "--max-new-tokens", "4", "--json", *arguments,
+                   environment={**CARD.get(device, {}), **environment})
+        return done.returncode, json.loads(done.stdout) if done.returncode == 0 else None, done.stderr
+
+    def test_what_is_copied(self):
+        """Each run copies what was planned; more memory copies less."""
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                _, whole, errors = self.generate(device)
+                self.assertIsNotNone(whole, errors)
+                self.assertNotIn("streaming", whole)
+                copied = []
+                for more in ("1", "10K"):
+                    _, found, errors = self.generate(device, ACCEL_STREAM_WEIGHTS=more)
+                    self.assertIsNotNone(found, errors)
+                    self.assertEqual(found["results"][0]["ids"], whole["results"][0]["ids"])
+                    s = found["streaming"]
+                    self.assertGreater(s["host_bytes"], 0)
+                    self.assertEqual(s["read_bytes"], s["runs"] * s["read_bytes_per_run"])
+                    self.assertGreater(s["read_bytes_per_run"], 0)
+                    copied.append(s["read_bytes"])
+                self.assertLess(copied[1], copied[0])
+
+    def test_a_wait_that_is_missing(self):
+        """Every wait of a run is needed: the emulator finds each one that is left out, and nothing but them."""
+        if not there("hip-emulated"):
+            self.skipTest("no emulator in this build")
+        left_out = 0
+        for n in range(1, 200):
+            code, found, errors = self.generate("hip-emulated", ACCEL_STREAM_WEIGHTS="1", ACCEL_EMULATED_ORDER=f"drop_wait:{n}")
+            if code == 0:
+                break
+            self.assertIn("an event is missing", errors)
+            left_out += 1
+            if left_out == 10:
+                break
+        self.assertEqual(left_out, 10)
+
+    def test_memory_that_cannot_be_pinned(self):
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                _, whole, errors = self.generate(device)
+                code, found, errors = self.generate(device, "--verbose", ACCEL_STREAM_WEIGHTS="1", ACCEL_FAIL_AT="pinned")
+                self.assertEqual(code, 0, errors)
+                self.assertEqual(found["results"][0]["ids"], whole["results"][0]["ids"])
+                self.assertRegex(errors, "could not be pinned.*slower")
+
+    def test_a_copy_that_fails(self):
+        for device in filter(there, CARD):
+            with self.subTest(device=device):
+                code, _, errors = self.generate(device, ACCEL_STREAM_WEIGHTS="1", ACCEL_FAIL_AT="copy:5")
+                self.assertNotEqual(code, 0)
+                self.assertIn("copying weights to the device failed", errors)
+
+    def test_a_limit(self):
+        """A model of 14 MB under a limit: `accel fit` says what stays and what is copied, the load keeps to it, and what is refused names a limit that works."""
+        device = next(filter(there, ("vulkan", "hip-emulated")), None)
+        if not device:
+            self.skipTest("neither lavapipe nor the emulator is here")
+        path = self.path("llama")
+        os.mkdir(path)
+        write_llama(path)
+        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", device, "--precision", "bf16", "--max-new-tokens", "3", "--json")
+        whole = self.good(*command)
+        self.assertNotIn("streaming", whole)
+        refused = run(*command, "--memory", "1M")
+        self.assertEqual(refused.returncode, 5, refused.stderr)
+        least = re.search(r"with --memory (\d+M) it runs, its weights being copied from host memory", refused.stderr)
+        self.assertIsNotNone(least, refused.stderr)
+        copied = []
+        for limit in (least.group(1), f"{int(least.group(1)[:-1]) + 3}M"):
+            with self.subTest(limit=limit):
+                found = self.good(*command, "--memory", limit)
+                s = found["streaming"]
+                self.assertEqual(found["results"], whole["results"])
+                self.assertLessEqual(s["resident_bytes"] + s["staging_bytes"], int(limit[:-1]) << 20)
+                self.assertEqual(s["read_bytes"], 3 * s["read_bytes_per_run"])
+                copied.append(s["read_bytes"])
+                fit = self.good("fit", path, "--device", device, "--precision", "bf16", "--memory", limit, "--json")["devices"][0]
+                self.assertTrue(fit["streams"])
+                self.assertGreater(fit["stream_host_bytes"], 0)
+                self.assertLessEqual(fit["total_bytes"], int(limit[:-1]) << 20)
+        self.assertLess(copied[1], copied[0])
+
+    def test_too_little_host_memory(self):
+        """A machine that says that 100 kB are left."""
+        root = self.path("root")
+        os.makedirs(os.path.join(root, "proc"))
+        with open(os.path.join(root, "proc", "meminfo"), "w", encoding="ascii") as f:
+            f.write("MemTotal: 100 kB\nMemAvailable: 100 kB\n")
+        device = next(filter(there, ("vulkan", "hip-emulated")))
+        code, _, errors = self.generate(device, ACCEL_STREAM_WEIGHTS="1", ACCEL_DETECT_ROOT=root)
+        self.assertEqual(code, 5, errors)
+        self.assertRegex(errors, "take [0-9.]+ MiB of host memory, and 0.1 MiB are there")
+
+    def test_a_choice_goes_on(self):
+        """A chain, and a precision that is to be chosen, pass over what would copy."""
+        device = next(filter(there, ("vulkan", "hip-emulated")), None)
+        if not device:
+            self.skipTest("neither lavapipe nor the emulator is here")
+        code, found, errors = self.generate(device + ",cpu", ACCEL_STREAM_WEIGHTS="1")
+        self.assertEqual((code, found and found["device"]), (0, "cpu"), errors)
+        code, _, errors = self.generate(device, "--precision", "auto", ACCEL_STREAM_WEIGHTS="1")
+        self.assertEqual(code, 5, errors)
+        self.assertIn("name the device alone, and the precision", errors)
+
+    def test_a_processor_behind_opencl(self):
+        """Its weights are in host memory anyway: nothing is streamed, whatever is asked."""
+        if not there("opencl"):
+            self.skipTest("no OpenCL here")
+        done = run("generate", model("text"), "a b c", "--device", "opencl", "--max-new-tokens", "2", "--json", environment={"ACCEL_STREAM_WEIGHTS": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("streaming", json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    unittest.main()
