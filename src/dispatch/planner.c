@@ -61,7 +61,7 @@ static accel__run_limits limits_of(const accel__limits_subject *s, const accel__
 
 accel_status accel__run_limits_plan(const accel__limits_subject *s, uint32_t n,
                                     accel__run_limits *out) {
-  accel__fit step[ACCEL__MAX_PARTS];
+  accel__fit step[ACCEL__MAX_PARTS] = {0}; /* n is 1 or more */
   uint32_t rows = STEP_TOKENS;
   for (bool fit = false;; rows /= 2) {
     fit = true;
