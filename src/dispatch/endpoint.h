@@ -147,6 +147,9 @@ void accel__endpoint_free(accel_endpoint *ep);
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);
 /* -1: the model has no such entry */
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name);
+/* What runs may take, and whether they read weights (streams; may be NULL): as it is now, for lost
+ * parts and changes of precision make it anew. */
+accel__run_limits accel__endpoint_limits(accel_endpoint *ep, bool *streams);
 
 /* Data of one ITEM input in its program's dtype (F32 or I32); data NULL: the input is absent and
  * takes its default. */

@@ -277,6 +277,14 @@ static accel_status plugin_failed(const accel_endpoint *ep, int32_t rc,
   return accel__fail(status, "%s on %s: %s", ep->name, ep->placement.device, error->message);
 }
 
+accel__run_limits accel__endpoint_limits(accel_endpoint *ep, bool *streams) {
+  pthread_rwlock_rdlock(&ep->in_use);
+  const accel__run_limits limits = ep->placed.limits;
+  if (streams) *streams = ep->placed.streaming.budget != 0;
+  pthread_rwlock_unlock(&ep->in_use);
+  return limits;
+}
+
 static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch *batch,
                          const accel_plugin_view *in, accel_plugin_view *out,
                          const accel_plugin_endpoint **used, accel_plugin_error *error) {

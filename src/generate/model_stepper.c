@@ -314,7 +314,7 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
                                 .encode = accel__endpoint_entry(ep, "encode"),
                                 .stepper = {.self = out,
                                             .vocab = (size_t)last->c,
-                                            .limits = ep->placed.limits,
+                                            .limits = accel__endpoint_limits(ep, NULL),
                                             .step = step,
                                             .copy = copy,
                                             .drop = drop,

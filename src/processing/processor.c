@@ -217,8 +217,9 @@ accel_status accel__piece_budget(accel_endpoint *ep, const accel__piece_run *run
   const uint64_t usual = accel__processor_for(ep)->batch_size
                              ? all
                              : token_budget(ep, entry, run->output, run->n_outputs);
-  const bool streams = ep->placed.streaming.budget != 0 && ep->placed.limits.run_bytes;
-  *tokens = streams || all < usual ? all : usual;
+  bool streams;
+  const bool limited = accel__endpoint_limits(ep, &streams).run_bytes != 0;
+  *tokens = (streams && limited) || all < usual ? all : usual;
   return *tokens ? accel__plan_rows(ep, &fit, shortest ? shortest : 1, tokens) : ACCEL_OK;
 }
 
@@ -229,8 +230,9 @@ static int input_index(const accel_endpoint *ep, const char *name) {
 }
 
 /* Of a piece that has no memory even alone. */
-static accel_status name_limit(const accel_endpoint *ep, uint64_t tokens, accel_status status) {
-  if (status != ACCEL_ERROR_OUT_OF_MEMORY || !ep->placed.limits.run_bytes) return status;
+static accel_status name_limit(accel_endpoint *ep, uint64_t tokens, accel_status status) {
+  if (status != ACCEL_ERROR_OUT_OF_MEMORY || !accel__endpoint_limits(ep, NULL).run_bytes)
+    return status;
   return accel__remedy(status,
                        "under this memory limit there is memory for %llu tokens at once: cut texts "
                        "there (--max-length, accel_init_params.max_length) or raise the limit",
