@@ -11,6 +11,7 @@
 #ifndef ACCEL_CORE_STATUS_H
 #define ACCEL_CORE_STATUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "accel/accel.h"
@@ -56,6 +57,12 @@ typedef struct accel__failure {
 void accel__failure_keep(accel__failure *failure, accel_status status);
 /* Makes them this thread's; returns the status. */
 accel_status accel__failure_raise(const accel__failure *failure);
+
+/* Whether a failed run that several requests share is the fault of none of them, and of no use to
+ * try again for each. */
+static inline bool accel__ends_all(accel_status status) {
+  return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
+}
 
 /* For functions with one exit: `status` and the label `done` must exist. */
 #define ACCEL_GOTO(call)               \

@@ -22,14 +22,13 @@ struct accel_ticket {
   accel_ticket *next; /* in the queue's list of those waiting, or of a group's begun */
   /* under the queue's lock */
   ticket_state state;
-  bool cancelled; /* begun, and not wanted any more */
-  bool told;      /* of the queue's thread alone: its group knows that it is cancelled */
+  atomic_bool cancelled; /* not wanted any more; also read without the lock */
+  bool told;             /* of the queue's thread alone: its group knows that it is cancelled */
   /* under `lock` */
   pthread_mutex_t lock;
   pthread_cond_t finished;
   bool done;
-  accel_status status;
-  char *message, *remedy; /* of the failure, for the waiter's thread */
+  accel__failure failure; /* for the waiter's thread */
   accel_tensors *outputs;
 };
 
@@ -69,8 +68,6 @@ static uint64_t now_ns(void) {
 static void free_ticket(accel_ticket *t) {
   if (t->what.work_free) t->what.work_free(t->what.work);
   accel__tensors_free(&t->outputs);
-  free(t->message);
-  free(t->remedy);
   pthread_cond_destroy(&t->finished);
   pthread_mutex_destroy(&t->lock);
   free(t);
@@ -81,11 +78,7 @@ static void complete(accel_ticket *t, accel_status status) {
   const accel_done_fn done = t->what.options.done;
   void *user = t->what.options.user;
   pthread_mutex_lock(&t->lock);
-  t->status = status;
-  if (status != ACCEL_OK) {
-    t->message = strdup(accel__message());
-    t->remedy = strdup(accel__remedy_text());
-  }
+  if (status != ACCEL_OK) accel__failure_keep(&t->failure, status);
   t->done = true;
   pthread_cond_broadcast(&t->finished);
   pthread_mutex_unlock(&t->lock);
@@ -220,11 +213,9 @@ static void begin(accel_queue *q, accel_ticket *t) {
 }
 
 /* The group hears of those that were cancelled since. */
-static void tell_cancelled(accel_queue *q, active_group *a) {
+static void tell_cancelled(active_group *a) {
   for (accel_ticket *t = a->begun; t; t = t->next) {
-    pthread_mutex_lock(&q->lock);
-    const bool now = t->cancelled && !t->told;
-    pthread_mutex_unlock(&q->lock);
+    const bool now = atomic_load(&t->cancelled) && !t->told;
     if (now) a->group->cancel(a->state, t->what.work);
     t->told |= now;
   }
@@ -233,7 +224,7 @@ static void tell_cancelled(accel_queue *q, active_group *a) {
 /* One step of all that have begun in a group; whoever is done leaves. */
 static void step(accel_queue *q, active_group *a) {
   accel__clear_error();
-  tell_cancelled(q, a);
+  tell_cancelled(a);
   turn_to(q, NULL, a);
   a->group->step(a->state);
   turn_to(q, NULL, NULL);
@@ -412,7 +403,7 @@ void accel__queue_cancel(accel_ticket *t) {
     take_out(q, t, DONE);
     if (!q->busy && !q->waiting) pthread_cond_broadcast(&q->changed);
   }
-  t->cancelled = true;
+  atomic_store(&t->cancelled, true);
   atomic_store(&q->abandon, unwanted(q));
   pthread_mutex_unlock(&q->lock);
   if (!waits) return;
@@ -445,14 +436,6 @@ static accel_status wait_for(accel_ticket *t, int64_t timeout_ms) {
               : accel__fail(ACCEL_ERROR_TIMEOUT, "not done after %lld ms", (long long)timeout_ms);
 }
 
-/* The request's own failure, in the waiter's thread. */
-static accel_status tell_status(const accel_ticket *t) {
-  if (t->status == ACCEL_OK) return ACCEL_OK;
-  accel__fail(t->status, "%s", t->message ? t->message : accel_status_text(t->status));
-  if (t->remedy && *t->remedy) accel__remedy(t->status, "%s", t->remedy);
-  return t->status;
-}
-
 const void *accel__ticket_work(const accel_ticket *t, const accel__group *group) {
   return t->what.group == group ? t->what.work : NULL;
 }
@@ -460,7 +443,7 @@ const void *accel__ticket_work(const accel_ticket *t, const accel__group *group)
 accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
   accel_ticket *t = *ticket;
   ACCEL_TRY(wait_for(t, timeout_ms));
-  accel_status status = tell_status(t);
+  accel_status status = accel__failure_raise(&t->failure);
   if (status == ACCEL_OK) {
     *outputs = t->outputs;
     t->outputs = NULL;
@@ -474,7 +457,7 @@ accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms,
                                     accel_status (*take)(void *work, void *user), void *user) {
   accel_ticket *t = *ticket;
   ACCEL_TRY(wait_for(t, timeout_ms));
-  accel_status status = tell_status(t);
+  accel_status status = accel__failure_raise(&t->failure);
   if (status == ACCEL_OK) status = take(t->what.work, user);
   free_ticket(t);
   *ticket = NULL;

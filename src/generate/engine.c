@@ -506,11 +506,6 @@ static void remove_finished(accel__engine *e) {
   }
 }
 
-/* Whether a failed step is the fault of none of its requests, and of no use to try again. */
-static bool ends_all(accel_status status) {
-  return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
-}
-
 void accel__engine_cancel(accel__engine *e, accel__request *r) {
   if (r->outcome.finished) return;
   fail_request(e, r, accel__fail(ACCEL_ERROR_CANCELLED, "the request was cancelled"));
@@ -523,13 +518,14 @@ void accel__engine_step(accel__engine *e) {
   accel_status status = run(e, NULL, &fed);
   if (status == ACCEL_OK) {
     deliver_scores(e, fed);
-  } else if (several > 1 && !ends_all(status)) {
+  } else if (several > 1 && !accel__ends_all(status)) {
     /* each by itself: only the request that cannot be run fails, the others go on */
     for (accel__request *r = e->active; r; r = r->next)
       if (is_admitted(r)) step_alone(e, r);
   } else {
     for (accel__request *r = e->active; r; r = r->next)
-      if (!r->outcome.finished && (is_admitted(r) || ends_all(status))) fail_request(e, r, status);
+      if (!r->outcome.finished && (is_admitted(r) || accel__ends_all(status)))
+        fail_request(e, r, status);
   }
   remove_finished(e);
 }

@@ -14,8 +14,7 @@ typedef struct text_request {
   accel__text_task *task;
   uint32_t begun, done; /* pieces that were put into a step, and that have run */
   bool finished;
-  accel_status status;
-  char *message, *remedy; /* of a failure; owned */
+  accel__failure failure;
   struct text_request *next;
 } text_request;
 
@@ -54,10 +53,7 @@ static void end(text_request *r, accel_status status) {
   if (r->finished) return;
   if (status == ACCEL_OK) status = r->task->finish(r->task);
   r->finished = true;
-  r->status = status;
-  if (status == ACCEL_OK) return;
-  r->message = strdup(accel__message());
-  r->remedy = strdup(accel__remedy_text());
+  if (status != ACCEL_OK) accel__failure_keep(&r->failure, status);
 }
 
 static accel_status join(void *state, void *work) {
@@ -159,11 +155,6 @@ static accel_status run_range(text_batch *b, const accel__piece_run *like, uint3
   return accel__run_pieces(b->ep, &run);
 }
 
-/* Whether a failed run is the fault of none of its requests, and of no use to try again. */
-static bool ends_all(accel_status status) {
-  return status == ACCEL_ERROR_CANCELLED || status == ACCEL_ERROR_DEVICE_LOST;
-}
-
 static uint32_t requests_of(const text_batch *b) {
   uint32_t n = 0;
   for (const text_request *r = b->active; r; r = r->next) n += !r->finished && r->begun > r->done;
@@ -176,7 +167,7 @@ static void run_gathered(text_batch *b, const accel__piece_run *run) {
   const uint32_t several = requests_of(b);
   const accel_status all = b->n ? run_range(b, run, 0, b->n) : ACCEL_OK;
   if (all == ACCEL_OK) return;
-  if (several > 1 && !ends_all(all)) {
+  if (several > 1 && !accel__ends_all(all)) {
     for (uint32_t i = 0; i < b->n; i++) {
       text_request *r = b->from[i].request;
       if (r->finished || b->from[i].taken) continue;
@@ -211,11 +202,7 @@ static bool finished(void *state, void *work, accel_status *status) {
   if (!r->finished) return false;
   while (*link != r) link = &(*link)->next;
   *link = r->next;
-  *status = r->status;
-  if (r->status != ACCEL_OK) {
-    accel__fail(r->status, "%s", r->message ? r->message : "");
-    if (r->remedy && *r->remedy) accel__remedy(r->status, "%s", r->remedy);
-  }
+  *status = accel__failure_raise(&r->failure);
   return true;
 }
 
@@ -231,8 +218,6 @@ static const accel__group group = {.open = open_batch,
 static void free_request(void *work) {
   text_request *r = work;
   accel__text_task_free(r->task);
-  free(r->message);
-  free(r->remedy);
   free(r);
 }
 
