@@ -3,6 +3,13 @@
 
 #include "processing/result.h"
 
+accel_status accel__text_task_made(accel__text_task *task, accel_status status,
+                                   accel__text_task **out) {
+  *out = status == ACCEL_OK ? task : NULL;
+  if (status != ACCEL_OK) accel__text_task_free(task);
+  return status;
+}
+
 void accel__text_task_free(accel__text_task *task) {
   if (!task) return;
   accel__task_free(task->result);

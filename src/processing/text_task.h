@@ -26,6 +26,9 @@ typedef struct accel__text_task {
   void *result; /* as accel__task_result; whoever frees the task takes it first, or frees it */
 } accel__text_task;
 
+/* The end of what prepares a task: hands it out, or on failure frees it. */
+accel_status accel__text_task_made(accel__text_task *task, accel_status status,
+                                   accel__text_task **out);
 /* Gives the task back, with a result that nobody took; NULL-safe. */
 void accel__text_task_free(accel__text_task *task);
 /* Runs a task that was prepared with `status`, hands its result out and frees it; `task` may be NULL

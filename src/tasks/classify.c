@@ -92,11 +92,7 @@ accel_status accel__classify_prepare(accel_endpoint *ep, const char *const *text
                        .enc = calloc((size_t)n + 1, sizeof *t->enc)};
   const accel_status status = t->task.result && t->enc ? prepare(t, texts, pairs, params)
                                                        : accel__no_memory(n * sizeof *t->enc);
-  if (status == ACCEL_OK)
-    *out = &t->task;
-  else
-    accel__text_task_free(&t->task);
-  return status;
+  return accel__text_task_made(&t->task, status, out);
 }
 
 accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs,

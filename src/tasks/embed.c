@@ -331,11 +331,7 @@ accel_status accel__embed_prepare(accel_endpoint *ep, const char *const *texts, 
       .enc = calloc((size_t)n + 1, sizeof *t->enc)};
   const accel_status status =
       t->task.result && t->enc ? prepare(t, texts, params) : accel__no_memory(n * sizeof *t->enc);
-  if (status == ACCEL_OK)
-    *out = &t->task;
-  else
-    accel__text_task_free(&t->task);
-  return status;
+  return accel__text_task_made(&t->task, status, out);
 }
 
 accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n,

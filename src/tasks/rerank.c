@@ -396,11 +396,7 @@ accel_status accel__rerank_prepare(accel_endpoint *ep, const char *query,
   const accel_status status = t->task.result && t->logit && t->enc
                                   ? prepare(t, query, documents, params)
                                   : accel__no_memory(n * sizeof *t->enc);
-  if (status == ACCEL_OK)
-    *out = &t->task;
-  else
-    accel__text_task_free(&t->task);
-  return status;
+  return accel__text_task_made(&t->task, status, out);
 }
 
 accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents,
