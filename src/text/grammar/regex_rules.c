@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "text/grammar/sources.h"
+#include "text/grammar/groups.h"
 
 /* ---- cursors ---- */
 
@@ -216,55 +216,29 @@ accel_status accel__class_parse(accel__cursor *c, accel__code_set *out) {
 
 /* ---- expressions ---- */
 
-typedef struct group {
-  accel__part part;
-  uint32_t at; /* the end of the alternative so far */
-  size_t begin;
-} group;
-
 typedef struct parser {
   accel__cursor c;
-  accel__rule *r;
   const accel__regex_source *source;
-  group open[ACCEL__GRAMMAR_DEPTH_MAX + 1];
-  uint32_t depth; /* groups open beside the whole expression */
-  accel__part atom;
-  bool has_atom;   /* a repetition may follow */
+  accel__groups g;
   bool beginning;  /* of an alternative */
   bool ends_there; /* "$" was read: the alternative must end */
 } parser;
 
 /* Any text, before or behind what is searched for. */
 static void add_anything(parser *p) {
-  group *g = &p->open[0];
+  accel__group_part *g = &p->g.open[0];
   accel__code_set any = {.n = 1, .range = {{0, 0x10FFFF}}};
   if (!p->source->search) return;
-  const uint32_t loop = accel__rule_state(p->r);
-  accel__rule_code_set(p->r, loop, &any, p->source->spelling, loop);
-  accel__rule_empty(p->r, g->at, loop);
+  const uint32_t loop = accel__rule_state(p->g.r);
+  accel__rule_code_set(p->g.r, loop, &any, p->source->spelling, loop);
+  accel__rule_empty(p->g.r, g->at, loop);
   g->at = loop;
 }
 
-static void begin_atom(parser *p) {
-  p->atom = accel__part_begin(p->r);
-  p->has_atom = true;
-}
-
-static void join_atom(parser *p) {
-  group *g = &p->open[p->depth];
-  if (p->has_atom) {
-    accel__rule_empty(p->r, g->at, p->atom.in);
-    g->at = p->atom.out;
-  }
-  p->has_atom = false;
-}
-
 static void end_alternative(parser *p) {
-  group *g = &p->open[p->depth];
-  join_atom(p);
-  if (p->depth == 0 && !p->ends_there) add_anything(p);
-  accel__rule_empty(p->r, g->at, g->part.out);
-  g->at = g->part.in;
+  accel__groups_join(&p->g);
+  if (p->g.depth == 0 && !p->ends_there) add_anything(p);
+  accel__groups_end_alternative(&p->g);
   p->beginning = true;
   p->ends_there = false;
 }
@@ -289,42 +263,26 @@ static accel_status open_group(parser *p) {
           "written as alternatives");
     }
   }
-  if (p->depth == ACCEL__GRAMMAR_DEPTH_MAX)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_LIMIT, begin,
-                              "more than %d groups inside of each other", ACCEL__GRAMMAR_DEPTH_MAX);
-  join_atom(p);
-  group *g = &p->open[++p->depth];
-  g->part = accel__part_begin(p->r);
-  g->at = g->part.in;
-  g->begin = begin;
+  ACCEL_TRY(accel__groups_open(&p->g, &p->c, begin));
   p->beginning = true;
   return ACCEL_OK;
 }
 
 static accel_status close_group(parser *p) {
-  if (!p->depth)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, p->c.at - 1, "')' without its '('");
-  end_alternative(p);
-  p->atom = p->open[p->depth--].part;
-  p->has_atom = true;
+  ACCEL_TRY(accel__groups_close(&p->g, &p->c, p->c.at - 1));
   p->beginning = false;
   return ACCEL_OK;
 }
 
 static accel_status repeat_atom(parser *p) {
-  uint32_t min = 0, max = 0;
-  bool found;
-  const size_t begin = p->c.at;
-  ACCEL_TRY(accel__repeat_parse(&p->c, &min, &max, &found));
-  if (!p->has_atom)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, begin, "nothing to repeat");
+  uint32_t min, max;
+  ACCEL_TRY(accel__groups_count(&p->g, &p->c, &min, &max));
   const int next = accel__cursor_peek(&p->c, 0);
   if (next == '?') p->c.at++; /* lazy: the same texts */
   if (next == '+')
     return accel__cursor_fail(&p->c, ACCEL_ERROR_UNSUPPORTED, p->c.at,
                               "possessive repetitions are not supported");
-  accel__part_repeat(p->r, &p->atom, min, max);
-  join_atom(p);
+  accel__groups_repeat(&p->g, min, max);
   return ACCEL_OK;
 }
 
@@ -332,12 +290,12 @@ static accel_status repeat_atom(parser *p) {
 static accel_status take_anchor(parser *p, int b) {
   const size_t at = p->c.at++;
   const int next = accel__cursor_peek(&p->c, 0);
-  const bool good = p->depth == 0 && (b == '^' ? p->beginning : next < 0 || next == '|');
+  const bool good = p->g.depth == 0 && (b == '^' ? p->beginning : next < 0 || next == '|');
   if (!good)
     return accel__remedy(
         accel__cursor_fail(&p->c, ACCEL_ERROR_UNSUPPORTED, at, "'%c' is not supported here", b),
         "'^' may begin and '$' may end an expression or one of its alternatives");
-  join_atom(p);
+  accel__groups_join(&p->g);
   if (b == '$') {
     if (p->beginning) add_anything(p);
     p->ends_there = true;
@@ -369,9 +327,8 @@ static accel_status take_set(parser *p, int b) {
     code = accel__cursor_take(&p->c);
     accel__code_set_add(&set, code, code);
   }
-  join_atom(p);
-  begin_atom(p);
-  accel__rule_code_set(p->r, p->atom.in, &set, p->source->spelling, p->atom.out);
+  accel__groups_element(&p->g);
+  accel__rule_code_set(p->g.r, p->g.atom.in, &set, p->source->spelling, p->g.atom.out);
   return ACCEL_OK;
 }
 
@@ -379,10 +336,10 @@ static accel_status take_next(parser *p) {
   const int b = accel__cursor_peek(&p->c, 0);
   if (b == '^' || b == '$') return take_anchor(p, b);
   if (b == '*' || b == '+' || b == '?' || b == '{') return repeat_atom(p);
-  if (p->depth == 0 && p->beginning && b != '|') add_anything(p);
+  if (p->g.depth == 0 && p->beginning && b != '|') add_anything(p);
   if (b != '|') p->beginning = false;
   if (b == '|') {
-    if (p->depth == 0 && p->beginning) add_anything(p);
+    if (p->g.depth == 0 && p->beginning) add_anything(p);
     p->c.at++;
     end_alternative(p);
     return ACCEL_OK;
@@ -401,13 +358,11 @@ static accel_status take_next(parser *p) {
 static accel_status parse(parser *p) {
   while (p->c.at < p->c.n) {
     ACCEL_TRY(take_next(p));
-    ACCEL_TRY(p->r->rules->status);
+    ACCEL_TRY(p->g.r->rules->status);
   }
-  if (p->depth)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, p->open[p->depth].begin,
-                              "'(' without its ')'");
+  ACCEL_TRY(accel__groups_closed(&p->g, &p->c));
   end_alternative(p);
-  return p->r->rules->status;
+  return p->g.r->rules->status;
 }
 
 accel_status accel__regex_part(accel__rule *r, uint32_t from, const accel__regex_source *source,
@@ -418,13 +373,13 @@ accel_status accel__regex_part(accel__rule *r, uint32_t from, const accel__regex
   accel_status status = p ? r->rules->status : accel__no_memory(sizeof *p);
   if (p && status == ACCEL_OK) {
     p->c = (accel__cursor){source->text, source->n, 0, "regular expression"};
-    p->r = r;
+    p->g.r = r;
     p->source = source;
-    p->open[0].part = accel__part_begin(r);
-    p->open[0].at = p->open[0].part.in;
+    p->g.open[0].part = accel__part_begin(r);
+    p->g.open[0].at = p->g.open[0].part.in;
     p->beginning = true;
-    accel__rule_empty(r, from, p->open[0].part.in);
-    *to = p->open[0].part.out;
+    accel__rule_empty(r, from, p->g.open[0].part.in);
+    *to = p->g.open[0].part.out;
     status = parse(p);
   }
   free(p);

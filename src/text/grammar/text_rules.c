@@ -3,13 +3,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "text/grammar/sources.h"
-
-typedef struct group {
-  accel__part part;
-  uint32_t at; /* the end of the alternative so far */
-  size_t begin;
-} group;
+#include "text/grammar/groups.h"
 
 /* A rule by its name; where it was first called, when it is not defined yet. */
 typedef struct named {
@@ -24,11 +18,7 @@ typedef struct parser {
   accel__map numbers; /* of names, in `named` */
   named *named;
   size_t n, capacity;
-  accel__rule *r; /* being defined */
-  group open[ACCEL__GRAMMAR_DEPTH_MAX + 1];
-  uint32_t depth;
-  accel__part atom;
-  bool has_atom;
+  accel__groups g; /* of the rule that is being defined */
 } parser;
 
 static bool is_name(int b) {
@@ -79,32 +69,10 @@ static accel_status find_rule(parser *p, const char *name, size_t n, named **out
 
 /* ---- elements ---- */
 
-static void join_atom(parser *p) {
-  group *g = &p->open[p->depth];
-  if (p->has_atom) {
-    accel__rule_empty(p->r, g->at, p->atom.in);
-    g->at = p->atom.out;
-  }
-  p->has_atom = false;
-}
-
-static void begin_atom(parser *p) {
-  join_atom(p);
-  p->atom = accel__part_begin(p->r);
-  p->has_atom = true;
-}
-
-static void end_alternative(parser *p) {
-  group *g = &p->open[p->depth];
-  join_atom(p);
-  accel__rule_empty(p->r, g->at, g->part.out);
-  g->at = g->part.in;
-}
-
 static accel_status take_literal(parser *p) {
   const size_t begin = p->c.at++;
-  begin_atom(p);
-  uint32_t at = p->atom.in;
+  accel__groups_element(&p->g);
+  uint32_t at = p->g.atom.in;
   for (int b; (b = accel__cursor_peek(&p->c, 0)) != '"';) {
     char text[4];
     uint32_t code;
@@ -118,10 +86,10 @@ static accel_status take_literal(parser *p) {
     }
     if (!code)
       return accel__cursor_fail(&p->c, ACCEL_ERROR_UNSUPPORTED, begin, "a text with U+0000");
-    at = accel__rule_literal(p->r, at, text, accel__utf8_encode(code, text));
+    at = accel__rule_literal(p->g.r, at, text, accel__utf8_encode(code, text));
   }
   p->c.at++;
-  accel__rule_empty(p->r, at, p->atom.out);
+  accel__rule_empty(p->g.r, at, p->g.atom.out);
   return ACCEL_OK;
 }
 
@@ -132,8 +100,8 @@ static accel_status take_set(parser *p, int b) {
     ACCEL_TRY(accel__class_parse(&p->c, &set));
   else
     accel__code_set_add(&set, 1, 0x10FFFF);
-  begin_atom(p);
-  accel__rule_code_set(p->r, p->atom.in, &set, ACCEL__SPELL_PLAIN, p->atom.out);
+  accel__groups_element(&p->g);
+  accel__rule_code_set(p->g.r, p->g.atom.in, &set, ACCEL__SPELL_PLAIN, p->g.atom.out);
   return ACCEL_OK;
 }
 
@@ -145,41 +113,21 @@ static accel_status take_call(parser *p) {
   p->c.at -= n; /* where it is called, for messages */
   ACCEL_TRY(find_rule(p, name, n, &callee));
   p->c.at += n;
-  begin_atom(p);
-  accel__rule_call(p->r, p->atom.in, callee->rule, p->atom.out);
+  accel__groups_element(&p->g);
+  accel__rule_call(p->g.r, p->g.atom.in, callee->rule, p->g.atom.out);
   return ACCEL_OK;
 }
 
 static accel_status take_group(parser *p, int b) {
   const size_t begin = p->c.at++;
-  if (b == '(' && p->depth == ACCEL__GRAMMAR_DEPTH_MAX)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_LIMIT, begin,
-                              "more than %d groups inside of each other", ACCEL__GRAMMAR_DEPTH_MAX);
-  if (b == ')' && !p->depth)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, begin, "')' without its '('");
-  if (b == ')') {
-    end_alternative(p);
-    p->atom = p->open[p->depth--].part;
-    p->has_atom = true;
-    return ACCEL_OK;
-  }
-  join_atom(p);
-  group *g = &p->open[++p->depth];
-  g->part = accel__part_begin(p->r);
-  g->at = g->part.in;
-  g->begin = begin;
-  return ACCEL_OK;
+  return b == '(' ? accel__groups_open(&p->g, &p->c, begin)
+                  : accel__groups_close(&p->g, &p->c, begin);
 }
 
 static accel_status take_repeat(parser *p) {
-  uint32_t min = 0, max = 0;
-  bool found;
-  const size_t begin = p->c.at;
-  ACCEL_TRY(accel__repeat_parse(&p->c, &min, &max, &found));
-  if (!p->has_atom)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, begin, "nothing to repeat");
-  accel__part_repeat(p->r, &p->atom, min, max);
-  join_atom(p);
+  uint32_t min, max;
+  ACCEL_TRY(accel__groups_count(&p->g, &p->c, &min, &max));
+  accel__groups_repeat(&p->g, min, max);
   return ACCEL_OK;
 }
 
@@ -209,21 +157,18 @@ static bool goes_on(parser *p) {
 static accel_status read_alternatives(parser *p) {
   for (;;) {
     ACCEL_TRY(p->rules->status);
-    skip_space(&p->c, p->depth > 0);
+    skip_space(&p->c, p->g.depth > 0);
     const int b = accel__cursor_peek(&p->c, 0);
     if (b < 0 || (b == '\n' && !goes_on(p))) break;
     if (accel__cursor_peek(&p->c, 0) == '|') {
       p->c.at++;
-      end_alternative(p);
+      accel__groups_end_alternative(&p->g);
       skip_space(&p->c, true);
       continue;
     }
     ACCEL_TRY(take_element(p, b));
   }
-  if (p->depth)
-    return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, p->open[p->depth].begin,
-                              "'(' without its ')'");
-  return ACCEL_OK;
+  return accel__groups_closed(&p->g, &p->c);
 }
 
 static accel_status read_rule(parser *p) {
@@ -243,15 +188,15 @@ static accel_status read_rule(parser *p) {
     return accel__cursor_fail(&p->c, ACCEL_ERROR_ARGUMENT, begin, "rule '%s' is defined twice",
                               own->rule->name);
   own->defined = true;
-  p->r = own->rule;
-  p->depth = 0;
-  p->has_atom = false;
-  p->open[0] = (group){.part = {.in = 0, .out = 1}, .at = 0};
-  p->open[0].at = accel__rule_state(p->r);
-  p->open[0].part.in = p->open[0].at;
-  accel__rule_empty(p->r, 0, p->open[0].at);
+  p->g.r = own->rule;
+  p->g.depth = 0;
+  p->g.has_atom = false;
+  p->g.open[0] = (accel__group_part){.part = {.in = 0, .out = 1}, .at = 0};
+  p->g.open[0].at = accel__rule_state(p->g.r);
+  p->g.open[0].part.in = p->g.open[0].at;
+  accel__rule_empty(p->g.r, 0, p->g.open[0].at);
   ACCEL_TRY(read_alternatives(p));
-  end_alternative(p);
+  accel__groups_end_alternative(&p->g);
   return p->rules->status;
 }
 
