@@ -8,14 +8,10 @@ import sys
 import tempfile
 import unittest
 
+from generating import BUILD, DEVICE, MODEL, ROOT, ToolTest, tool
 from made_schemas import made_schema
 from sanitized import run_under_sanitizer
 
-ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
-ACCEL = os.path.join(BUILD, "bin", "accel")
-MODEL = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
-DEVICE = os.environ.get("ACCEL_TEST_DEVICES", "reference").split()[0]
 ALL = os.environ.get("ACCEL_TEST_ALL_SCHEMAS") == "1"
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
@@ -41,17 +37,7 @@ def validator():
     return None
 
 
-def tool(*arguments):
-    done = subprocess.run([ACCEL, "generate", MODEL, "--device", DEVICE, "--quiet", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-    return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
-
-
-class Tool(unittest.TestCase):
-    def good(self, *arguments):
-        code, out, errors = tool(*arguments)
-        self.assertEqual(code, 0, errors)
-        return out
-
+class Tool(ToolTest):
     def test_every_kind(self):
         schema = '{"type": "object", "properties": {"n": {"type": "integer", "minimum": 7, "maximum": 7}}, "required": ["n"]}'
         with tempfile.TemporaryDirectory() as folder:

@@ -3,18 +3,13 @@ strings, errors and exit codes.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 
+from generating import BUILD, DEVICE, MODEL, ROOT, ToolTest, tool
 from sanitized import run_under_sanitizer
 
-ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
-ACCEL = os.path.join(BUILD, "bin", "accel")
-MODEL = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
-DEVICE = os.environ.get("ACCEL_TEST_DEVICES", "reference").split()[0]
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 
@@ -24,17 +19,7 @@ def expected():
         return json.load(f)
 
 
-def tool(*arguments):
-    done = subprocess.run([ACCEL, "generate", MODEL, "--device", DEVICE, "--quiet", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-    return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
-
-
-class Tool(unittest.TestCase):
-    def good(self, *arguments):
-        code, out, errors = tool(*arguments)
-        self.assertEqual(code, 0, errors)
-        return out
-
+class Tool(ToolTest):
     def test_texts_are_those_of_the_pipeline(self):
         want = expected()
         for result in want["results"]:
