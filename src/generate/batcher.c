@@ -69,14 +69,8 @@ static bool finished(void *state, void *work, accel_status *status) {
   job *j = work;
   accel__request *r = &j->request;
   if (!r->outcome.finished) return false;
-  *status = r->outcome.status;
-  if (r->outcome.status == ACCEL_OK) {
-    *status = accel__generate_collect(r, 1, &j->result);
-  } else {
-    accel__fail(r->outcome.status, "%s", r->outcome.message ? r->outcome.message : "");
-    if (r->outcome.remedy && *r->outcome.remedy)
-      accel__remedy(r->outcome.status, "%s", r->outcome.remedy);
-  }
+  *status = accel__failure_raise(&r->outcome.failure);
+  if (*status == ACCEL_OK) *status = accel__generate_collect(r, 1, &j->result);
   accel__request_end(r, &b->stepper.stepper);
   return true;
 }

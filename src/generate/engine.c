@@ -190,17 +190,12 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   accel__constraint_free(&r->progress.constraint);
   free(r->progress.running);
   free(r->outcome.done);
-  free(r->outcome.message);
-  free(r->outcome.remedy);
   r->progress.running = r->outcome.done = NULL;
-  r->outcome.message = r->outcome.remedy = NULL;
   r->progress.n_running = r->outcome.n_done = 0;
 }
 
 void accel__request_fail(accel__request *r, accel_status status) {
-  r->outcome.status = status;
-  r->outcome.message = strdup(accel__message());
-  r->outcome.remedy = strdup(accel__remedy_text());
+  accel__failure_keep(&r->outcome.failure, status);
   r->outcome.finished = true;
 }
 

@@ -113,8 +113,7 @@ typedef struct accel__request_outcome {
   /* [n_done] finished sequences in order of their numbers; of beams, best first */
   accel__hypothesis *done;
   uint32_t n_done;
-  accel_status status;    /* of this request alone */
-  char *message, *remedy; /* of a failure; owned */
+  accel__failure failure; /* of this request alone */
 } accel__request_outcome;
 
 /* Whoever makes a request fills input, options and start; the engine does the rest. */

@@ -312,13 +312,10 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine,
   tell_progress(ep, requests, n);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (requests[i].outcome.status == ACCEL_OK ||
-        (requests[i].options.fails_alone && fails_alone(requests[i].outcome.status)))
+    if (requests[i].outcome.failure.status == ACCEL_OK ||
+        (requests[i].options.fails_alone && fails_alone(requests[i].outcome.failure.status)))
       continue;
-    status = accel__fail(requests[i].outcome.status, "%s",
-                         requests[i].outcome.message ? requests[i].outcome.message : "");
-    if (requests[i].outcome.remedy && *requests[i].outcome.remedy)
-      accel__remedy(status, "%s", requests[i].outcome.remedy);
+    status = accel__failure_raise(&requests[i].outcome.failure);
   }
   return status;
 }
@@ -364,14 +361,13 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
 
 static accel_status collect_error(const accel__request *r, accel__arena *arena,
                                   accel_generation *to) {
-  const bool remedy = r->outcome.remedy && *r->outcome.remedy;
-  const char *error = accel__arena_printf(arena, "%s%s%s",
-                                          r->outcome.message ? r->outcome.message : "out of memory",
-                                          remedy ? "; " : "", remedy ? r->outcome.remedy : "");
+  const accel__failure *why = &r->outcome.failure;
+  const char *error =
+      accel__arena_printf(arena, "%s%s%s", why->message, *why->remedy ? "; " : "", why->remedy);
   *to = (accel_generation){.prompt = r->input.number,
                            .text = "",
                            .finish = "error",
-                           .status = r->outcome.status,
+                           .status = why->status,
                            .error = error};
   return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -385,12 +381,12 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n,
   *out = NULL;
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
-    all += requests[i].outcome.status == ACCEL_OK ? requests[i].outcome.n_done : 1;
+    all += requests[i].outcome.failure.status == ACCEL_OK ? requests[i].outcome.n_done : 1;
   accel_generation *item = accel__arena_array(accel__task_arena(result), all, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   for (uint32_t i = 0; i < n; i++) {
     accel__request *r = &requests[i];
-    if (r->outcome.status != ACCEL_OK) {
+    if (r->outcome.failure.status != ACCEL_OK) {
       ACCEL_GOTO(collect_error(r, accel__task_arena(result), &item[at++]));
       continue;
     }

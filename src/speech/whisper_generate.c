@@ -477,10 +477,7 @@ static accel_status end_attempt(run *r, job *j) {
   accel__request *q = &j->request;
   accel__whisper_segment like = {.temperature = temperature_of(r, j)};
   bool again, skip;
-  if (q->outcome.status != ACCEL_OK) {
-    accel__fail(q->outcome.status, "%s", q->outcome.message ? q->outcome.message : "");
-    return accel__remedy(q->outcome.status, "%s", q->outcome.remedy ? q->outcome.remedy : "");
-  }
+  ACCEL_TRY(accel__failure_raise(&q->outcome.failure));
   const accel__hypothesis *h = &q->outcome.done[0];
   if (h->finish == ACCEL__FINISH_CANCELLED)
     return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");

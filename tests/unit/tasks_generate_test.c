@@ -161,8 +161,8 @@ static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t
 }
 
 static void check_same(const accel__request *a, const accel__request *b) {
-  assert_int_equal(a->outcome.status, ACCEL_OK);
-  assert_int_equal(b->outcome.status, ACCEL_OK);
+  assert_int_equal(a->outcome.failure.status, ACCEL_OK);
+  assert_int_equal(b->outcome.failure.status, ACCEL_OK);
   assert_int_equal(a->outcome.n_done, b->outcome.n_done);
   for (uint32_t i = 0; i < a->outcome.n_done; i++) {
     assert_int_equal(a->outcome.done[i].n, b->outcome.done[i].n);
@@ -314,8 +314,8 @@ static void test_failure_alone(void **state) {
   accel__engine_join(&e, &bad);
   run_to_end(&e, good, 2, 2);
   run_to_end(&lone, &solo, 1, 1);
-  assert_int_equal(bad.outcome.status, ACCEL_ERROR_LIMIT);
-  assert_non_null(strstr(bad.outcome.message, "poisoned"));
+  assert_int_equal(bad.outcome.failure.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.outcome.failure.message, "poisoned"));
   check_same(&good[1], &solo);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&good[i], NULL);
@@ -363,9 +363,9 @@ static void test_encoders(void **state) {
   assert_int_equal(accel__request_begin(&bad), ACCEL_OK);
   accel__engine_join(&e, &bad);
   run_to_end(&e, joint, 2, 2);
-  assert_int_equal(bad.outcome.status, ACCEL_ERROR_LIMIT);
-  assert_non_null(strstr(bad.outcome.message, "poisoned"));
-  assert_true(joint[0].outcome.status == ACCEL_OK && joint[1].outcome.status == ACCEL_OK &&
+  assert_int_equal(bad.outcome.failure.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.outcome.failure.message, "poisoned"));
+  assert_true(joint[0].outcome.failure.status == ACCEL_OK && joint[1].outcome.failure.status == ACCEL_OK &&
               joint[0].outcome.n_done && joint[1].outcome.n_done);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&joint[i], NULL);
