@@ -365,8 +365,9 @@ static void test_encoders(void **state) {
   run_to_end(&e, joint, 2, 2);
   assert_int_equal(bad.outcome.failure.status, ACCEL_ERROR_LIMIT);
   assert_non_null(strstr(bad.outcome.failure.message, "poisoned"));
-  assert_true(joint[0].outcome.failure.status == ACCEL_OK && joint[1].outcome.failure.status == ACCEL_OK &&
-              joint[0].outcome.n_done && joint[1].outcome.n_done);
+  assert_true(joint[0].outcome.failure.status == ACCEL_OK &&
+              joint[1].outcome.failure.status == ACCEL_OK && joint[0].outcome.n_done &&
+              joint[1].outcome.n_done);
   check_all_dropped(&f);
   for (int i = 0; i < 2; i++) accel__request_end(&joint[i], NULL);
   accel__request_end(&bad, NULL);
