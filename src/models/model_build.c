@@ -85,6 +85,8 @@ static accel_status choose(const accel__model_request *request, const accel__arc
   ACCEL_TRY(accel__json_array(config, config->root, "architectures", &list));
   if (wanted == NULL && list != NULL && cJSON_IsString(list->child))
     wanted = list->child->valuestring;
+  if (wanted == NULL) /* as diffusers names it */
+    ACCEL_TRY(accel__json_string(config, config->root, "_class_name", &wanted));
   *out = type != NULL ? by_type(type) : NULL;
   /* sentence embeddings use AutoModel: the base class */
   bool base = wanted == NULL || (request->embed != NULL && request->architecture == NULL);

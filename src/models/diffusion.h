@@ -1,0 +1,30 @@
+/* diffusion.h - the components that pipelines of diffusers are put together from: each builds its
+ * part of a program from b->config, with its names below b->scope. */
+#ifndef ACCEL_MODELS_DIFFUSION_H
+#define ACCEL_MODELS_DIFFUSION_H
+
+#include "models/unet_blocks.h"
+
+/* UNet2DConditionModel: the inputs "sample" [B,C,H,W], "timestep" [B], where it looks at a text
+ * "encoder_hidden_states" [B,S,width], and those of its config; *out [B,C,H,W]. */
+accel_status accel__unet_2d_condition(accel__build *b, accel__tensor *out);
+
+/* UNet2DModel: the inputs "sample" [B,C,H,W], "timestep" [B] and those of its config; *out
+ * [B,C,H,W]. */
+accel_status accel__unet_2d(accel__build *b, accel__tensor *out);
+
+/* AutoencoderKL.  Latents are as the autoencoder has them, not scaled by its factor. */
+typedef struct accel__autoencoder {
+  int64_t in, out, latents, levels, layers, channels[ACCEL__UNET_LEVELS];
+  accel__unet_resnet resnet;
+  bool quant, post_quant, middle_attends;
+} accel__autoencoder;
+accel_status accel__autoencoder_read(accel__build *b, accel__autoencoder *c);
+/* pixels [B,3,H,W] in [-1,1] -> mean and logarithm of the variance [B, 2*latents, h, w]. */
+accel__tensor accel__autoencoder_encode(accel__build *b, const accel__autoencoder *c,
+                                        accel__tensor pixels);
+/* latents [B,latents,h,w] -> pixels [B,3,H,W] */
+accel__tensor accel__autoencoder_decode(accel__build *b, const accel__autoencoder *c,
+                                        accel__tensor latents);
+
+#endif
