@@ -72,7 +72,7 @@ static accel_status read_levels(accel__build *b, unet *c, bool attends, int64_t 
   ACCEL_TRY(accel__json_int(b->file, b->config, "layers_per_block", 1, ACCEL__MAX_LAYERS, &layers));
   ACCEL_TRY(accel__json_int(b->file, b->config, "attention_head_dim", 1, ACCEL__MAX_WIDTH, &dim));
   /* null: one head over all channels */
-  const bool one_head = cJSON_IsNull(accel__json_get(b->config, "attention_head_dim"));
+  const bool one_head = accel__is_null(b, "attention_head_dim");
   for (int64_t i = 0; i < n; i++) {
     const int64_t mirror = n - 1 - i;
     c->body.down[i] = (accel__unet_level){.kind = (accel__unet_kind)down[i],

@@ -24,7 +24,7 @@ static const char *const down_types[] = {"DownBlock2D", "AttnDownBlock2D", "Cros
 /* A field that must be absent, null, false or `allowed`. */
 static accel_status only(const accel__build *b, const char *key, const char *allowed) {
   const accel__json *value = accel__json_get(b->config, key);
-  if (value == NULL || cJSON_IsNull(value) || cJSON_IsFalse(value)) return ACCEL_OK;
+  if (value == NULL || cJSON_IsFalse(value)) return ACCEL_OK;
   if (allowed != NULL && cJSON_IsString(value) && strcmp(value->valuestring, allowed) == 0)
     return ACCEL_OK;
   return accel__refuse(b, "field '%s' is not supported%s%s", key,
@@ -44,7 +44,7 @@ static accel_status refuse_variants(const accel__build *b) {
                 {"downsample_type", "conv"}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     ACCEL_TRY(only(b, fields[i].key, fields[i].allowed));
-  if (cJSON_IsNull(accel__json_get(b->config, "norm_num_groups")))
+  if (accel__is_null(b, "norm_num_groups"))
     return accel__refuse(b, "field 'norm_num_groups': null is not supported");
   return ACCEL_OK;
 }
@@ -165,12 +165,11 @@ static accel__unet_level level_of(const unet *c, const per_level *l, int64_t at,
 static accel_status read_middle(accel__build *b, unet *c, const per_level *l) {
   const char *name = "UNetMidBlock2DCrossAttn";
   const int64_t last = c->body.levels - 1;
-  const accel__json *value = accel__json_get(b->config, "mid_block_type");
   ACCEL_TRY(accel__json_string(b->file, b->config, "mid_block_type", &name));
   c->body.middle = level_of(c, l, last, ACCEL__UNET_CROSSES, l->depth[last]);
   c->body.middle.layers = 1;
   c->body.middle.transformer.only_cross = false;
-  if (cJSON_IsNull(value)) {
+  if (accel__is_null(b, "mid_block_type")) {
     c->body.middle.kind = ACCEL__UNET_NO_MIDDLE;
   } else if (strcmp(name, "UNetMidBlock2D") == 0) {
     c->body.middle.kind = ACCEL__UNET_PLAIN;

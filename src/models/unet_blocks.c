@@ -25,6 +25,10 @@ accel_status accel__read_one_or_more(const accel__build *b, const char *key, int
   return ACCEL_OK;
 }
 
+bool accel__is_null(const accel__build *b, const char *key) {
+  return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, key));
+}
+
 accel_status accel__read_names(const accel__build *b, const char *key, int64_t n,
                                const char *const *known, int64_t *io) {
   const accel__json *list = NULL;

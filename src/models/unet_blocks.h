@@ -105,6 +105,8 @@ accel__tensor accel__unet_middle(accel__build *b, const accel__unet_resnet *resn
 /* A field of the config that is one integer or a list of `n`; left as it is when absent or null. */
 accel_status accel__read_one_or_more(const accel__build *b, const char *key, int64_t n, int64_t min,
                                      int64_t max, int64_t *io);
+/* Is the field there, and null?  What diffusers then does differs from what it does without it. */
+bool accel__is_null(const accel__build *b, const char *key);
 /* A field that lists n names of `known` (closed by NULL), as their places in it. */
 accel_status accel__read_names(const accel__build *b, const char *key, int64_t n,
                                const char *const *known, int64_t *io);
