@@ -47,14 +47,15 @@
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
-#include "accel/base.h"        /* version, status, contexts, tensors */
-#include "accel/devices.h"     /* detection, devices in hand */
-#include "accel/models.h"      /* registry, what fits, cache */
-#include "accel/inference.h"   /* endpoints, runs, queue, profile, proof */
-#include "accel/text_tasks.h"  /* tokenizer, templates, embeddings, classification ... */
-#include "accel/media_tasks.h" /* pictures and sounds */
-#include "accel/generate.h"    /* text generation, translation, summaries */
-#include "accel/chat.h"        /* sessions and conversations */
-#include "accel/requests.h"    /* requests with priorities, deadlines and cancelling */
+#include "accel/base.h"             /* version, status, contexts, tensors */
+#include "accel/devices.h"          /* detection, devices in hand */
+#include "accel/models.h"           /* registry, what fits, cache */
+#include "accel/inference.h"        /* endpoints, runs, queue, profile, proof */
+#include "accel/text_tasks.h"       /* tokenizer, templates, embeddings, classification ... */
+#include "accel/media_tasks.h"      /* pictures and sounds */
+#include "accel/generate.h"         /* text generation, translation, summaries */
+#include "accel/image_generation.h" /* pictures from texts */
+#include "accel/chat.h"             /* sessions and conversations */
+#include "accel/requests.h"         /* requests with priorities, deadlines and cancelling */
 
 #endif

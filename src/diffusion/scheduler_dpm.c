@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "diffusion/scheduler.h"
 
 static const char *const fields[] = {"num_train_timesteps",

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_INPUTS = 16 }; /* of all entries together */
+
 accel_status accel__refuse(const accel__build *b, const char *format, ...) {
   char text[512];
   va_list args;
@@ -36,7 +38,7 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
   b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 &&
                !accel__ends_with(architecture, "LMHeadModel") &&
                !accel__ends_with(architecture, "MTModel");
-  b->input = accel__arena_array(b->arena, 8, sizeof *b->input);
+  b->input = accel__arena_array(b->arena, MAX_INPUTS, sizeof *b->input);
   if (b->input == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   model->inputs = b->input;
   return ACCEL_OK;

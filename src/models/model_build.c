@@ -116,6 +116,7 @@ const char *accel__model_task(const char *class_name) {
   static const char *const tasks[][2] = {
       {"Wav2Vec2ForSequenceClassification", "audio-classification"},
       {"HubertForSequenceClassification", "audio-classification"},
+      {"StableDiffusionPipeline", "text-to-image"},
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},

@@ -345,7 +345,7 @@ accel_status accel__unet_2d_condition(accel__build *b, accel__tensor *out) {
   unet c;
   ACCEL_TRY(read_config(b, &c));
   b->spelling[0] = accel__unet_old_attention;
-  b->B = accel__symbol(b->p, "B", 1, 0, 1);
+  b->B = accel__symbol(b->p, b->input_ids >= 0 ? "images" : "B", 1, 0, 1);
   int64_t side = 64;
   ACCEL_TRY(accel__json_int(b->file, b->config, "sample_size", 1, ACCEL__MAX_WIDTH, &side));
   const accel__dim dims[4] = {b->B, accel__const_dim(b->p, c.in),

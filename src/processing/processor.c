@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "dispatch/planner.h"
+#include "processing/pipeline_index.h"
 
 /* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to
  * stay near the cache; fewer when the outputs are wide (logits over a vocabulary). */
@@ -36,6 +38,10 @@ static uint32_t choose_max_length(const accel_endpoint *ep, const accel__process
 
 static accel_status open_tokenizer(accel_endpoint *ep, accel__processor *p) {
   const char *directory = p->modules.present ? p->modules.transformer : ep->directory;
+  if (directory && accel__is_pipeline(directory)) {
+    directory = accel__path_join(&p->arena, directory, "tokenizer");
+    if (!directory) return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
   accel_status status = directory
                             ? accel__tokenizer_load(directory, &p->tokenizer)
                             : accel__fail(ACCEL_ERROR_NOT_FOUND,

@@ -15,6 +15,7 @@
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "generate/generation.h"
+#include "processing/pipeline_index.h"
 #include "processing/processor.h"
 #include "models/model_build.h"
 
@@ -25,6 +26,7 @@ enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
 accel_status accel__read_model_config(const char *model, const char *transformer,
                                       const accel__registry_model *entry, accel__arena *arena,
                                       accel__json_file *out) {
+  if (transformer && accel__is_pipeline(transformer)) return accel__pipeline_config(transformer, out);
   if (transformer) {
     const char *path = accel__path_join(arena, transformer, "config.json");
     return path ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_ERROR_OUT_OF_MEMORY;
@@ -57,6 +59,8 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
 /* The headers of the transformer's checkpoint, and of those of Dense and LayerNorm modules under
  * their prefixes.  A load maps the files later; accel_fit never does. */
 static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
+  if (accel__is_pipeline(modules->transformer))
+    return accel__pipeline_checkpoint(modules->transformer, &ep->config, &ep->checkpoint);
   ACCEL_TRY(accel__checkpoint_open_headers(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
     accel__checkpoint *dense;

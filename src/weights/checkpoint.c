@@ -282,6 +282,11 @@ static accel_status only_one(const char *directory, char **names, size_t n, cons
   return accel__remedy(ACCEL_ERROR_ARGUMENT, "name one of the files, or keep one in the directory");
 }
 
+/* diffusers' weights under their plain name; those of half precision where there are no others.
+ * Moving averages that a training kept (non_ema) are never meant. */
+static const char *const diffusers_names[] = {"diffusion_pytorch_model.safetensors",
+                                              "diffusion_pytorch_model.fp16.safetensors"};
+
 static bool has_name(char **names, size_t n, const char *name) {
   for (size_t i = 0; i < n; i++) {
     if (strcmp(names[i], name) == 0) return true;
@@ -310,9 +315,11 @@ static accel_status open_directory(accel__checkpoint *c, const char *directory) 
   ACCEL_TRY(accel__list_directory(directory, &c->arena, &names, &n));
   if (!has_name(names, n, single)) {
     single = NULL;
-    if (!has_name(names, n, index))
+    for (size_t i = 0; i < sizeof diffusers_names / sizeof *diffusers_names && !single; i++)
+      if (has_name(names, n, diffusers_names[i])) single = diffusers_names[i];
+    if (!single && !has_name(names, n, index))
       ACCEL_TRY(only_one(directory, names, n, ".safetensors.index.json", &index));
-    if (!index) ACCEL_TRY(only_one(directory, names, n, ".safetensors", &single));
+    if (!single && !index) ACCEL_TRY(only_one(directory, names, n, ".safetensors", &single));
   }
   if (!single && !index) return nothing_to_read(directory, names, n);
   const char *path = accel__path_join(&c->arena, directory, single ? single : index);
@@ -339,6 +346,15 @@ accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint 
   if (status != ACCEL_OK) accel__checkpoint_close(&c);
   *out = c;
   return status;
+}
+
+accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out) {
+  accel__checkpoint *c = *out = calloc(1, sizeof *c);
+  if (!c) return accel__no_memory(sizeof *c);
+  c->path = accel__arena_string(&c->arena, path);
+  if (c->path) return ACCEL_OK;
+  accel__checkpoint_close(out);
+  return ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
 static void close_file(shard *s) {

@@ -55,6 +55,9 @@ accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
 /* The same, but only the headers are read.  No file stays open: tensors can be read, each time by
  * opening its file, which does for a few small ones. */
 accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out);
+/* No tensors yet: accel__checkpoint_join adds those of the parts of a pipeline.  path: its
+ * directory. */
+accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out);
 /* Maps the files; or, where address space is limited and they would take more than half of what is
  * left, or mmap finds none, opens them for reading.  Before c is shared between threads; c NULL:
  * nothing to do.  ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is not the one whose header was read

@@ -1,0 +1,112 @@
+/**
+ * @file image_generation.h
+ * Pictures from texts: pipelines of diffusers (Stable Diffusion).
+ *
+ * Include accel/accel.h, which includes this file.  A model is a directory with model_index.json and
+ * a folder for each part, as diffusers saves it.  The same prompt, seed and settings give the
+ * picture that diffusers' pipeline gives with a torch.Generator of the CPU.
+ */
+#ifndef ACCEL_IMAGE_GENERATION_H
+#define ACCEL_IMAGE_GENERATION_H
+
+#include "accel/media_tasks.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One picture that was made. */
+typedef struct accel_generated_image {
+  uint32_t width;     /**< in pixels */
+  uint32_t height;    /**< in pixels */
+  const uint8_t *rgb; /**< [height, width, 3] */
+  uint32_t prompt;    /**< number of its prompt */
+  uint64_t seed;      /**< of its generator; several pictures of one seed share the generator */
+} accel_generated_image;
+
+/** Pictures, those of the first prompt first. */
+typedef struct accel_generated_images {
+  uint32_t n;                         /**< pictures */
+  const accel_generated_image *image; /**< [n] */
+  const char *scheduler;              /**< class of the scheduler: "EulerDiscreteScheduler" */
+  uint32_t steps; /**< runs of the model; some schedulers make more than asked */
+} accel_generated_images;
+
+/** Told after each step, from the calling thread: `step` of `steps` are done; latents
+ *  [n_latents], valid during the call, are those of all pictures.  Nonzero ends the call with
+ *  ACCEL_ERROR_CANCELLED. */
+typedef int (*accel_image_step_fn)(void *user, uint32_t step, uint32_t steps, const float *latents,
+                                   uint64_t n_latents);
+
+/** How pictures are made; names are those of diffusers' pipelines. */
+typedef struct accel_text_to_image_params {
+  /** sizeof(accel_text_to_image_params). */
+  uint32_t size;
+  /** num_inference_steps: 1 to the scheduler's training steps. */
+  uint32_t steps;
+  /** Sides in pixels, multiples of 8.  0: what the model was made for. */
+  uint32_t width;
+  /** As width. */
+  uint32_t height;
+  /** num_images_per_prompt, at least 1. */
+  uint32_t images_per_prompt;
+  /** Layers of the text encoder that are left out at its end. */
+  uint32_t clip_skip;
+  /** How much more the prompt counts than the negative prompt; up to 1: there is no guidance. */
+  double guidance_scale;
+  /** 0 to 1: how far the guided answer is brought back to the spread of the unguided one. */
+  double guidance_rescale;
+  /** Of the DDIM scheduler: share of noise that is added at each step. */
+  double eta;
+  /** Of one generator for all pictures. */
+  uint64_t seed;
+  /** [n_seeds] a generator for each picture; NULL: `seed`. */
+  const uint64_t *seeds;
+  /** As many as there are pictures. */
+  uint32_t n_seeds;
+  /** What the pictures should not show, for all prompts; NULL: "". */
+  const char *negative_prompt;
+  /** A scheduler in place of the model's own: a class of diffusers, or one of ddim, pndm, euler,
+   *  euler-ancestral, ddpm, lcm, dpm++.  NULL: the model's. */
+  const char *scheduler;
+  /** Told after each step; NULL: nobody is. */
+  accel_image_step_fn on_step;
+  /** First argument of on_step. */
+  void *user;
+} accel_text_to_image_params;
+
+/** 50 steps, guidance 7.5, one picture of the model's size, seed 0. */
+ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
+
+/**
+ * Makes pictures of texts: pipeline text-to-image.
+ *
+ * @param prompts [n]; what is beyond the text encoder's 77 tokens is left out, as diffusers does.
+ * @param params NULL: the defaults.
+ * @param out freed with accel_generated_images_free().
+ * @return ACCEL_ERROR_UNSUPPORTED: the model does not make pictures; a scheduler, or a field of its
+ *         config, is not supported.  ACCEL_ERROR_ARGUMENT: sides that are no multiples of 8, more
+ *         steps than the scheduler has, seeds that are not as many as the pictures, a clip_skip
+ *         beyond the layers.  ACCEL_ERROR_CANCELLED.  ACCEL_ERROR_NONFINITE.
+ */
+ACCEL_API accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *prompts,
+                                           uint32_t n, const accel_text_to_image_params *params,
+                                           accel_generated_images **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_generated_images_free(accel_generated_images **images);
+
+/**
+ * Writes a picture as a PNG file, under a temporary name first.
+ *
+ * @param path the file, which is overwritten.
+ * @return ACCEL_ERROR_IO: it cannot be written.
+ */
+ACCEL_API accel_status accel_generated_image_write(const accel_generated_image *image,
+                                                   const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,78 @@
+/* cmd_text_to_image.c - accel text-to-image: makes pictures of texts. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli_print.h"
+
+static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_generated_images *made,
+                      const char *path) {
+  cli_json json;
+  int code = cli_json_begin(run, "accel.text-to-image/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_text(&json, "scheduler", made->scheduler);
+  cli_json_int(&json, "steps", made->steps);
+  cli_json_open(&json, "images", '[');
+  for (uint32_t i = 0; i < made->n; i++) {
+    char file[4096];
+    const char *name = cli_numbered(path, i, made->n, file, sizeof file);
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "file", name);
+    cli_json_int(&json, "prompt", made->image[i].prompt);
+    cli_json_int(&json, "seed", (int64_t)made->image[i].seed);
+    cli_json_int(&json, "width", made->image[i].width);
+    cli_json_int(&json, "height", made->image[i].height);
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static int write_images(cli_run *run, accel_endpoint *endpoint,
+                        const accel_generated_images *made) {
+  const char *path = run->value[OPT_OUTPUT];
+  for (uint32_t i = 0; i < made->n; i++) {
+    char file[4096];
+    const char *name = cli_numbered(path, i, made->n, file, sizeof file);
+    accel_status status = accel_generated_image_write(&made->image[i], name);
+    if (status != ACCEL_OK) return cli_fail(run, status);
+    if (!cli_flag(run, OPT_JSON)) puts(name);
+  }
+  return cli_flag(run, OPT_JSON) ? print_json(run, endpoint, made, path) : 0;
+}
+
+/* "512x768": width, then height. */
+static int read_size(const cli_run *run, accel_text_to_image_params *how) {
+  const char *text = run->value[OPT_IMAGE_SIZE];
+  char rest;
+  if (!text) return 0;
+  if (sscanf(text, "%ux%u%c", &how->width, &how->height, &rest) == 2) return 0;
+  return cli_usage(run, "--size is WIDTHxHEIGHT, such as 512x512, not '%s'", text);
+}
+
+static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
+  accel_text_to_image_params how = accel_text_to_image_params_default();
+  accel_generated_images *made;
+  int code = read_size(run, &how);
+  if (code) return code;
+  how.steps = (uint32_t)cli_count(run, OPT_STEPS, how.steps);
+  how.images_per_prompt = (uint32_t)cli_count(run, OPT_IMAGES, how.images_per_prompt);
+  how.clip_skip = (uint32_t)cli_count(run, OPT_CLIP_SKIP, how.clip_skip);
+  how.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
+  how.guidance_scale = cli_number(run, OPT_GUIDANCE, how.guidance_scale);
+  how.guidance_rescale = cli_number(run, OPT_GUIDANCE_RESCALE, how.guidance_rescale);
+  how.eta = cli_number(run, OPT_ETA, how.eta);
+  how.negative_prompt = run->value[OPT_NEGATIVE];
+  how.scheduler = run->value[OPT_SCHEDULER];
+  accel_status status = accel_text_to_image(endpoint, texts->text, texts->n, &how, &made);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  code = write_images(run, endpoint, made);
+  accel_generated_images_free(&made);
+  return code;
+}
+
+int cmd_text_to_image(cli_run *run) {
+  if (!run->value[OPT_OUTPUT]) return cli_usage(run, "say where the picture goes: -o FILE.png");
+  return cli_on_plain_texts(run, 1, "text-to-image", paint);
+}

@@ -1,0 +1,108 @@
+/* pipeline_index.c - model_index.json of diffusers. */
+#include "processing/pipeline_index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/text.h"
+
+enum { MAX_INDEX = 1 << 20, MAX_CONFIG = 16 << 20 };
+
+/* The parts that a program is built from; others (tokenizer, feature_extractor) are read by whoever
+ * needs them. */
+static const struct part {
+  const char *name, *file;
+  bool weights;
+} parts[] = {{"text_encoder", "config.json", true},
+             {"unet", "config.json", true},
+             {"vae", "config.json", true},
+             {"scheduler", "scheduler_config.json", false}};
+enum { N_PARTS = sizeof parts / sizeof *parts };
+
+bool accel__is_pipeline(const char *directory) {
+  accel__arena arena = {0};
+  const char *index = accel__path_join(&arena, directory, "model_index.json"),
+             *config = accel__path_join(&arena, directory, "config.json");
+  const bool is = index && config && accel__file_exists(index) && !accel__file_exists(config);
+  accel__arena_free(&arena);
+  return is;
+}
+
+/* Is the part listed with a library and a class, ["diffusers", "AutoencoderKL"]?  [null, null]: the
+ * pipeline goes without. */
+static bool has_part(const accel__json_file *index, const char *name) {
+  const accel__json *entry = accel__json_get(index->root, name);
+  return cJSON_IsArray(entry) && cJSON_GetArraySize(entry) == 2 && cJSON_IsString(entry->child) &&
+         cJSON_IsString(entry->child->next);
+}
+
+/* Appends "name": and the file's text.  It has been read as JSON before, so that what is wrong in
+ * it is told with its own name. */
+static accel_status append_part(const char *directory, const struct part *part, accel__arena *arena,
+                                accel__buffer *text) {
+  accel__json_file own;
+  char *bytes;
+  size_t n;
+  const char *folder = accel__path_join(arena, directory, part->name),
+             *path = folder ? accel__path_join(arena, folder, part->file) : NULL;
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__json_read(path, MAX_CONFIG, &own));
+  accel__json_free(&own);
+  ACCEL_TRY(accel__file_read(path, MAX_CONFIG, &bytes, &n));
+  accel__buffer_printf(text, ", \"%s\": ", part->name);
+  accel__buffer_bytes(text, bytes, n);
+  free(bytes);
+  return accel__buffer_status(text);
+}
+
+static accel_status compose(const char *directory, const accel__json_file *index,
+                            accel__arena *arena, accel__buffer *text) {
+  const char *name = NULL;
+  ACCEL_TRY(accel__json_require(index, index->root, "_class_name"));
+  ACCEL_TRY(accel__json_string(index, index->root, "_class_name", &name));
+  accel__buffer_text(text, "{\"_class_name\": ");
+  accel__buffer_json_string(text, name, strlen(name));
+  for (size_t i = 0; i < N_PARTS; i++)
+    if (has_part(index, parts[i].name)) ACCEL_TRY(append_part(directory, &parts[i], arena, text));
+  accel__buffer_text(text, "}");
+  return accel__buffer_status(text);
+}
+
+accel_status accel__pipeline_config(const char *directory, accel__json_file *out) {
+  accel__json_file index = {0};
+  accel__arena arena = {0};
+  accel__buffer text = {0};
+  *out = (accel__json_file){0};
+  const char *path = accel__path_join(&arena, directory, "model_index.json");
+  accel_status status =
+      path ? accel__json_read(path, MAX_INDEX, &index) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = compose(directory, &index, &arena, &text);
+  if (status == ACCEL_OK) status = accel__json_parse(text.data, text.n, path, out);
+  accel__buffer_free(&text);
+  accel__json_free(&index);
+  accel__arena_free(&arena);
+  return status;
+}
+
+static accel_status join_part(accel__checkpoint *c, const char *directory, const char *name,
+                              accel__arena *arena) {
+  accel__checkpoint *part;
+  const char *folder = accel__path_join(arena, directory, name),
+             *prefix = accel__arena_printf(arena, "%s.", name);
+  if (!folder || !prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__checkpoint_open_headers(folder, &part));
+  return accel__checkpoint_join(c, &part, prefix);
+}
+
+accel_status accel__pipeline_checkpoint(const char *directory, const accel__json_file *config,
+                                        accel__checkpoint **out) {
+  accel__arena arena = {0};
+  accel_status status = accel__checkpoint_empty(directory, out);
+  for (size_t i = 0; i < N_PARTS && status == ACCEL_OK; i++)
+    if (parts[i].weights && accel__json_get(config->root, parts[i].name))
+      status = join_part(*out, directory, parts[i].name, &arena);
+  accel__arena_free(&arena);
+  if (status != ACCEL_OK && *out) accel__checkpoint_close(out);
+  return status;
+}
