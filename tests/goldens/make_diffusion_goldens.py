@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of models that paint: tiny random components and pipelines of diffusers, and what diffusers computes with them.
+
+    python3 tests/goldens/make_diffusion_goldens.py [name prefix ...]      only the fixtures named so; needs diffusers and Pillow beside requirements.txt
+
+models/NAME, goldens_diffusion.list    components (UNet2DConditionModel, UNet2DModel, AutoencoderKL), as tiny_models.py writes the others
+diffusion/randn.safetensors            torch.randn of CPU generators: SEED.N
+diffusion/schedulers/NAME.safetensors  scheduler_config.json as metadata; timesteps, sigmas, and the samples after each of some steps with given model outputs
+diffusion/pipelines/NAME/              a pipeline's directory; golden.CASE.safetensors holds pixels [n,height,width,3], arguments as metadata
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+import diffusers as D
+import numpy as np
+import tiny_models
+import torch
+import transformers
+from safetensors.torch import save_file
+from tiny_models import randomise, seed
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
+MODELS, DIFFUSION = FIXTURES / "models", FIXTURES / "diffusion"
+
+
+# ---- components ----
+
+UNET = dict(sample_size=8, in_channels=4, out_channels=4, block_out_channels=(8, 16), layers_per_block=1, cross_attention_dim=12, attention_head_dim=2, norm_num_groups=4,
+            down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
+
+
+def latents(name, *shape, text=None, time=None, **more):
+    seed(name)
+    inputs = {"sample": torch.randn(*shape), "timestep": torch.tensor(time or [981.0, 1.0, 500.0][:shape[0]])}
+    if text:
+        inputs["encoder_hidden_states"] = torch.randn(shape[0], *text)
+    return {**inputs, **{k: (torch.randn(*v) if isinstance(v, tuple) else v) for k, v in more.items()}}
+
+
+def unets():
+    both = [("batch", latents("a", 3, 4, 8, 8, text=(7, 12))), ("odd", latents("b", 2, 4, 9, 13, text=(5, 12)))]
+    yield "unet", D.UNet2DConditionModel, UNET, both
+    heads = {**UNET, "block_out_channels": (8, 16, 16), "attention_head_dim": (2, 4, 8), "use_linear_projection": True, "layers_per_block": (1, 2, 1), "norm_eps": 1e-6,
+             "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"), "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+             "transformer_layers_per_block": (1, 2, 1), "flip_sin_to_cos": False, "freq_shift": 1, "resnet_time_scale_shift": "scale_shift", "mid_block_scale_factor": 1.4}
+    yield "unet_heads", D.UNet2DConditionModel, heads, [("odd", latents("c", 2, 4, 11, 6, text=(3, 12)))]
+    sdxl = {**UNET, "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "addition_embed_type": "text_time",
+            "addition_time_embed_dim": 6, "projection_class_embeddings_input_dim": 46, "transformer_layers_per_block": (1, 2)}
+    sizes = torch.tensor([[512.0, 384.0, 0.0, 8.0, 512.0, 512.0], [64.0, 64.0, 0.0, 0.0, 96.0, 32.0]])
+    yield "unet_sdxl", D.UNet2DConditionModel, sdxl, [("batch", latents("d", 2, 4, 8, 8, text=(7, 12), text_embeds=(2, 10), time_ids=sizes))]
+    yield "unet_lcm", D.UNet2DConditionModel, {**UNET, "time_cond_proj_dim": 10}, [("batch", latents("e", 2, 4, 8, 8, text=(7, 12), timestep_cond=(2, 10)))]
+    more = {**UNET, "in_channels": 9, "class_embed_type": "projection", "projection_class_embeddings_input_dim": 11, "class_embeddings_concat": True, "act_fn": "gelu",
+            "center_input_sample": True, "conv_in_kernel": 1, "conv_out_kernel": 5, "time_embedding_dim": 24, "timestep_post_act": "silu", "encoder_hid_dim": 15,
+            "encoder_hid_dim_type": "text_proj", "only_cross_attention": (True, False), "time_embedding_act_fn": "silu", "mid_block_type": "UNetMidBlock2D"}
+    yield "unet_more", D.UNet2DConditionModel, more, [("batch", latents("f", 2, 9, 8, 8, text=(7, 15), class_labels=(2, 11)))]
+    plain = {**UNET, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "num_class_embeds": 5, "downsample_padding": 0,
+             "attention_head_dim": 4, "num_attention_heads": 2}
+    yield "unet_attends", D.UNet2DConditionModel, plain, [("batch", latents("g", 2, 4, 8, 8, text=(7, 12), class_labels=torch.tensor([4, 0])))]
+    yield "unet_timestep_class", D.UNet2DConditionModel, {**UNET, "class_embed_type": "timestep", "mid_block_type": None}, [
+        ("batch", latents("h", 2, 4, 8, 8, text=(7, 12), class_labels=torch.tensor([4.0, 31.0])))]
+    ddpm = dict(sample_size=8, in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4, attention_head_dim=4,
+                down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))
+    yield "unet2d", D.UNet2DModel, ddpm, [("batch", latents("i", 2, 3, 8, 8)), ("wide", latents("j", 1, 3, 6, 10))]
+    yield "unet2d_more", D.UNet2DModel, {**ddpm, "attention_head_dim": None, "num_class_embeds": 4, "add_attention": False, "flip_sin_to_cos": False, "freq_shift": 1,
+                                         "resnet_time_scale_shift": "scale_shift", "center_input_sample": True, "mid_block_scale_factor": 1.3}, [
+        ("batch", latents("k", 2, 3, 8, 8, class_labels=torch.tensor([3, 1])))]
+
+
+VAE = dict(in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=16,
+           down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2)
+
+
+def pixels(name, *shape):
+    seed(name)
+    return {"sample": torch.rand(*shape) * 2 - 1}
+
+
+def autoencoders():
+    yield "vae", D.AutoencoderKL, VAE, [("batch", pixels("a", 2, 3, 16, 16)), ("wide", pixels("b", 1, 3, 12, 20))]
+    yield "vae_plain", D.AutoencoderKL, {**VAE, "use_quant_conv": False, "use_post_quant_conv": False, "mid_block_add_attention": False, "latent_channels": 16, "layers_per_block": 2,
+                                         "act_fn": "relu"}, [("batch", pixels("c", 2, 3, 16, 16))]
+
+
+def config_of(model):
+    config = {k: v for k, v in json.loads(model.to_json_string()).items() if k not in ("_diffusers_version", "_name_or_path")}
+    return json.dumps(config, indent=1, sort_keys=True) + "\n"
+
+
+def write_component(directory, model, dtype=None, old_names=False):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(config_of(model))
+    tensors = {k: v.clone().contiguous().to(dtype or v.dtype) for k, v in model.state_dict().items()}
+    if old_names:
+        for new, old in (("to_q", "query"), ("to_k", "key"), ("to_v", "value"), ("to_out.0", "proj_attn")):
+            tensors = {k.replace(f"attentions.0.{new}.", f"attentions.0.{old}."): v for k, v in tensors.items()}
+    save_file(tensors, directory / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+
+
+def answer(model, inputs):
+    with torch.no_grad():
+        if isinstance(model, D.AutoencoderKL):
+            return {"sample": model(**inputs).sample, "latent_dist.parameters": model.encode(inputs["sample"]).latent_dist.parameters}
+        added = {k: v for k, v in inputs.items() if k in ("text_embeds", "time_ids")}
+        rest = {k: v for k, v in inputs.items() if k not in added}
+        if added:
+            rest["added_cond_kwargs"] = added
+        return {"sample": model(**rest).sample}
+
+
+def components(wanted):
+    path = MODELS / "goldens_diffusion.list"
+    lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
+    for name, cls, config, cases in [*unets(), *autoencoders()]:
+        if wanted and not any(name.startswith(w) for w in wanted):
+            continue
+        directory = MODELS / name
+        shutil.rmtree(directory, ignore_errors=True)
+        model = cls(**config).eval()
+        randomise(model)
+        write_component(directory, model, old_names=name == "vae")
+        for case, inputs in cases:
+            out = {f"out.{k}": v.contiguous() for k, v in answer(model, inputs).items()}
+            if any(not torch.isfinite(v).all() for v in out.values()):
+                raise SystemExit(f"{name} {case}: not finite")
+            file = f"golden.{cls.__name__}.{case}.safetensors"
+            save_file({**{f"in.{k}": v for k, v in inputs.items()}, **out}, directory / file, metadata={"mode": "forward", "args": "{}"})
+            lines.append(f"{name} {file} {cls.__name__}")
+        print(name, file=sys.stderr)
+    path.write_text("\n".join(sorted(lines)) + "\n")
+
+
+# ---- random numbers ----
+
+def random_numbers():
+    tensors = {}
+    for number in (0, 42, 2 ** 31, 2 ** 40 + 5):
+        for n in (1, 15, 16, 100, 1000):
+            generator = torch.Generator().manual_seed(number)
+            tensors[f"{number}.{n}"] = torch.cat([torch.randn(n, generator=generator), torch.randn(3, generator=generator), torch.randn(16, generator=generator)])
+    save_file(tensors, DIFFUSION / "randn.safetensors")
+
+
+# ---- schedulers ----
+
+SD = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+
+
+def schedulers():
+    spacings = ("linspace", "leading", "trailing")
+    for spacing in spacings:
+        for prediction in ("epsilon", "v_prediction", "sample"):
+            yield f"ddim_{spacing}_{prediction}", D.DDIMScheduler, dict(SD, timestep_spacing=spacing, prediction_type=prediction, steps_offset=1, clip_sample=prediction == "sample")
+            yield f"euler_{spacing}_{prediction}", D.EulerDiscreteScheduler, dict(SD, timestep_spacing=spacing, prediction_type=prediction)
+            yield f"dpm_{spacing}_{prediction}", D.DPMSolverMultistepScheduler, dict(SD, timestep_spacing=spacing, prediction_type=prediction)
+            yield f"ddpm_{spacing}_{prediction}", D.DDPMScheduler, dict(SD, timestep_spacing=spacing, prediction_type=prediction)
+            yield f"lcm_{spacing}_{prediction}", D.LCMScheduler, dict(timestep_spacing=spacing, prediction_type=prediction)
+        yield f"ancestral_{spacing}", D.EulerAncestralDiscreteScheduler, dict(SD, timestep_spacing=spacing)
+        yield f"pndm_{spacing}", D.PNDMScheduler, dict(SD, timestep_spacing=spacing, skip_prk_steps=True, steps_offset=1)
+    yield "pndm_runge_kutta", D.PNDMScheduler, dict(prediction_type="v_prediction")
+    yield "ddim_zero_snr", D.DDIMScheduler, dict(SD, rescale_betas_zero_snr=True, timestep_spacing="trailing", prediction_type="v_prediction", set_alpha_to_one=False)
+    yield "ddim_threshold", D.DDIMScheduler, dict(beta_schedule="squaredcos_cap_v2", thresholding=True, sample_max_value=1.5)
+    yield "ddim_eta", D.DDIMScheduler, dict(SD, clip_sample=False)
+    yield "euler_karras", D.EulerDiscreteScheduler, dict(SD, use_karras_sigmas=True)
+    yield "euler_exponential", D.EulerDiscreteScheduler, dict(SD, use_exponential_sigmas=True, sigma_min=0.1, sigma_max=9.0)
+    yield "euler_log_linear", D.EulerDiscreteScheduler, dict(SD, interpolation_type="log_linear")
+    yield "euler_last", D.EulerDiscreteScheduler, dict(SD, final_sigmas_type="sigma_min", timestep_type="continuous", prediction_type="v_prediction")
+    yield "euler_zero_snr", D.EulerDiscreteScheduler, dict(SD, rescale_betas_zero_snr=True, timestep_spacing="trailing", prediction_type="v_prediction")
+    for algorithm in ("dpmsolver", "dpmsolver++", "sde-dpmsolver++", "sde-dpmsolver"):
+        for order in (1, 2, 3):
+            if algorithm == "sde-dpmsolver" and order == 3:
+                continue
+            for solver in ("midpoint", "heun"):
+                last = "zero" if algorithm.endswith("++") else "sigma_min"
+                yield f"dpm_{algorithm}_{order}_{solver}", D.DPMSolverMultistepScheduler, dict(SD, algorithm_type=algorithm, solver_order=order, solver_type=solver, final_sigmas_type=last)
+    yield "dpm_karras", D.DPMSolverMultistepScheduler, dict(SD, use_karras_sigmas=True, euler_at_final=True)
+    yield "dpm_lu", D.DPMSolverMultistepScheduler, dict(SD, use_lu_lambdas=True)
+    yield "dpm_exponential", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", use_exponential_sigmas=True)
+    yield "dpm_cosine", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", lambda_min_clipped=-5.1)
+    for variance in ("fixed_small_log", "fixed_large"):
+        yield f"ddpm_{variance}", D.DDPMScheduler, dict(variance_type=variance)
+    yield "ddpm_sigmoid", D.DDPMScheduler, dict(beta_schedule="sigmoid")
+
+
+def one_run(cls, config, steps, eta):
+    """Timesteps, sigmas, and the sample before and after each step, where the model's output is a fixed function of sample and time."""
+    scheduler = cls.from_config(config)
+    scheduler.set_timesteps(steps)
+    generator = torch.Generator().manual_seed(7)
+    seed("sample")
+    sigma = scheduler.init_noise_sigma
+    sample = torch.randn(2, 4, 3, 4) * sigma
+    kept = [sample]
+    for t in scheduler.timesteps:
+        taken = scheduler.scale_model_input(sample, t)
+        output = torch.sin(taken * 1.3 + 0.001 * float(t)) * 0.9
+        more = {"generator": generator} if "generator" in cls.step.__code__.co_varnames else {}
+        if eta:
+            more["eta"] = eta
+        sample = scheduler.step(output, t, sample, **more).prev_sample
+        kept.append(sample)
+    found = {"timesteps": scheduler.timesteps.to(torch.float64), "samples": torch.stack(kept).to(torch.float32), "init_sigma": torch.tensor([float(sigma)])}
+    if hasattr(scheduler, "sigmas") and scheduler.sigmas is not None:
+        found["sigmas"] = scheduler.sigmas.to(torch.float32)
+    noise = torch.arange(sample.numel(), dtype=torch.float32).reshape(sample.shape) / sample.numel()
+    again = cls.from_config(config)
+    again.set_timesteps(steps)
+    middle = len(again.timesteps) // 2
+    found["noised"] = again.add_noise(kept[0] / kept[0].std(), noise, again.timesteps[middle:middle + 1])
+    found["clean"] = kept[0] / kept[0].std()
+    return found
+
+
+def all_schedulers():
+    tensors, names = {}, {}
+    for name, cls, config in schedulers():
+        config = dict(cls(**config).config)
+        clean = {k: v for k, v in config.items() if k != "_use_default_values"}
+        names[name] = {"_class_name": cls.__name__, **clean}
+        for steps in (1, 4, 20):
+            if (steps < 4 and name == "pndm_runge_kutta") or (steps == 1 and "log_linear" in name):
+                continue
+            for k, v in one_run(cls, config, steps, 0.6 if name.endswith("eta") else 0).items():
+                if not torch.isfinite(v).all():
+                    print("not finite:", name, steps, k, file=sys.stderr)
+                tensors[f"{name}.{steps}.{k}"] = v.clone().contiguous()
+    save_file(tensors, DIFFUSION / "schedulers.safetensors")
+    (DIFFUSION / "schedulers.json").write_text(json.dumps(names, indent=0, sort_keys=True) + "\n")
+
+
+# ---- pipelines ----
+
+def tokenizer_of(directory):
+    """A CLIP tokenizer of single letters."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    vocab = {t: i for i, t in enumerate(["<|startoftext|>", "<|endoftext|>", "!", *letters, *[l + "</w>" for l in letters], ",</w>", "th", "the</w>"])}
+    directory.mkdir(parents=True)
+    (directory / "vocab.json").write_text(json.dumps(vocab))
+    (directory / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\n")
+    tokenizer = transformers.CLIPTokenizer(str(directory / "vocab.json"), str(directory / "merges.txt"), model_max_length=77)
+    return tokenizer, vocab
+
+
+def pipeline_of(scheduler, unet=None, clip=None):
+    root = DIFFUSION / "pipelines" / "work"
+    shutil.rmtree(root, ignore_errors=True)
+    tokenizer, vocab = tokenizer_of(root)
+    text = transformers.CLIPTextModel(transformers.CLIPTextConfig(vocab_size=len(vocab), hidden_size=12, intermediate_size=17, num_hidden_layers=3, num_attention_heads=2,
+                                                                 bos_token_id=0, eos_token_id=1, pad_token_id=1, **(clip or {}))).eval()
+    net, vae = D.UNet2DConditionModel(**{**UNET, **(unet or {})}).eval(), D.AutoencoderKL(**VAE).eval()
+    for model in (text, net, vae):
+        randomise(model)
+    pipe = D.StableDiffusionPipeline(vae=vae, text_encoder=text, tokenizer=tokenizer, unet=net, scheduler=scheduler, safety_checker=None, feature_extractor=None,
+                                     requires_safety_checker=False)
+    pipe.set_progress_bar_config(disable=True)
+    shutil.rmtree(root)
+    return pipe
+
+
+def pipelines(wanted):
+    sd = dict(SD, steps_offset=1)
+    cases = {
+        "euler": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
+            ("pndm", dict(prompt=["a cat"], num_inference_steps=4, seed=5, scheduler="PNDMScheduler", num_images_per_prompt=2)),
+            ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, height=24, width=40, clip_skip=1)),
+            ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seed=1, scheduler="EulerAncestralDiscreteScheduler")),
+            ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
+            ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler"))]),
+        "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
+    }
+    for name, (scheduler, how, runs) in cases.items():
+        if wanted and not any(("pipeline_" + name).startswith(w) for w in wanted):
+            continue
+        directory = DIFFUSION / "pipelines" / name
+        shutil.rmtree(directory, ignore_errors=True)
+        pipe = pipeline_of(scheduler, **how)
+        pipe.save_pretrained(directory, safe_serialization=True)
+        for case, args in runs:
+            own = dict(args)
+            pipe.scheduler = getattr(D, own.pop("scheduler", type(scheduler).__name__)).from_config(scheduler.config)
+            if "seeds" in own:
+                generator = [torch.Generator().manual_seed(s) for s in own.pop("seeds")]
+            else:
+                generator = torch.Generator().manual_seed(own.pop("seed"))
+            if isinstance(own.get("negative_prompt"), str):
+                own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
+            found = pipe(**own, generator=generator, output_type="np").images
+            save_file({"pixels": torch.from_numpy((found * 255).round().astype(np.uint8))}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
+        print("pipeline", name, file=sys.stderr)
+
+
+def main():
+    torch.set_num_threads(1)
+    wanted = sys.argv[1:]
+    DIFFUSION.mkdir(exist_ok=True)
+    components(wanted)
+    if not wanted or "randn" in wanted:
+        random_numbers()
+    if not wanted or "schedulers" in wanted:
+        all_schedulers()
+    pipelines(wanted)
+
+
+if __name__ == "__main__":
+    main()
