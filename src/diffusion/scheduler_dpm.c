@@ -214,6 +214,13 @@ static accel_status step(accel__scheduler *s, uint32_t i, const float *output, f
   return ACCEL_OK;
 }
 
+static void add_noise(const accel__scheduler *s, uint32_t i, const float *original,
+                      const float *noise, float *sample) {
+  const uint64_t n = accel__scheduler_elements(s);
+  const level at = level_at(s, i);
+  for (uint64_t k = 0; k < n; k++) sample[k] = at.alpha * original[k] + at.sigma * noise[k];
+}
+
 const accel__scheduler_class accel__scheduler_dpm_multistep = {
     .name = "DPMSolverMultistepScheduler",
     .usual = {.num_train_timesteps = 1000,
@@ -235,4 +242,4 @@ const accel__scheduler_class accel__scheduler_dpm_multistep = {
     .by_sigma = true,
     .start = start,
     .step = step,
-    .add_noise = accel__scheduler_add_by_sigma};
+    .add_noise = add_noise};

@@ -98,8 +98,8 @@ static void zero_terminal_snr(float *beta, float *bar, int64_t n) {
 
 accel_status accel__scheduler_alphas(accel__scheduler *s, const accel__json_file *file) {
   const int64_t n = s->config.num_train_timesteps;
-  float *beta = malloc((size_t)n * sizeof *beta);
-  s->alphas_cumprod = malloc((size_t)n * sizeof *s->alphas_cumprod);
+  float *beta = calloc((size_t)n, sizeof *beta);
+  s->alphas_cumprod = calloc((size_t)n, sizeof *s->alphas_cumprod);
   accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
   if (beta != NULL && s->alphas_cumprod != NULL) status = betas(&s->config, file, beta);
   if (status == ACCEL_OK && s->config.rescale_betas_zero_snr)

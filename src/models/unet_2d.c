@@ -130,7 +130,7 @@ static accel__tensor class_rows(accel__build *b, const unet *c) {
     accel__tensor labels =
         accel__add_item(b, "class_labels", ACCEL_PLUGIN_F32, 1, &b->B, ACCEL__DEFAULT_REQUIRED);
     labels = accel__unet_waves(b, labels, c->time / 4, c->flip, c->shift);
-    return accel__unet_embedding(b, labels, c->time, &c->body.resnet.act, "class_embedding");
+    return accel__unet_embedding(b, labels, c->time, &accel__unet_silu, "class_embedding");
   }
   if (strcmp(type, "identity") == 0)
     return accel__add_item(b, "class_labels", ACCEL_PLUGIN_F32, 2,
@@ -147,7 +147,7 @@ static accel__tensor time_rows(accel__build *b, const unet *c) {
   accel__tensor t = accel__add_item(b, "timestep", dtype, 1, &b->B, ACCEL__DEFAULT_REQUIRED);
   t = c->learned ? accel__embedding(b, t, c->steps, c->time / 4, "time_proj")
                  : accel__unet_waves(b, t, c->time / 4, c->flip, c->shift);
-  t = accel__unet_embedding(b, t, c->time, &c->body.resnet.act, "time_embedding");
+  t = accel__unet_embedding(b, t, c->time, &accel__unet_silu, "time_embedding");
   const accel__tensor classes = class_rows(b, c);
   if (classes >= 0) t = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, t, classes);
   return accel__activate(b, t, &c->body.resnet.act);
@@ -172,7 +172,7 @@ accel_status accel__unet_2d(accel__build *b, accel__tensor *out) {
       .out = c.body.down[0].channels, .kernel = {3, 3}, .pad = {1, 1}, .bias = true};
   x = accel__unet_body(b, &c.body, accel__conv2d(b, x, &conv, "conv_in"), NULL);
   accel__at(b->p, (uint32_t)(2 * c.body.levels + 2), "conv_out");
-  x = accel__unet_norm(b, x, c.body.resnet.groups, c.body.resnet.eps, &c.body.resnet.act,
+  x = accel__unet_norm(b, x, c.body.resnet.groups, c.body.resnet.eps, &accel__unet_silu,
                        "conv_norm_out");
   conv.out = c.out;
   *out = accel__conv2d(b, x, &conv, "conv_out");

@@ -38,6 +38,7 @@ static accel_status refuse_variants(const accel__build *b) {
                 {"attention_type", "default"},
                 {"time_embedding_type", "positional"},
                 {"encoder_hid_dim_type", "text_proj"},
+                {"num_attention_heads", NULL}, /* diffusers takes none either */
                 {"resnet_skip_time_act", NULL},
                 {"cross_attention_norm", NULL},
                 {"upsample_type", "conv"},
@@ -132,7 +133,6 @@ static accel_status read_levels(accel__build *b, int64_t n, per_level *l, int64_
   ACCEL_TRY(accel__read_one_or_more(b, "attention_head_dim", n, 1, most, l->heads));
   memcpy(l->dim, l->heads, sizeof l->dim);
   /* the field's name notwithstanding, attention_head_dim counts heads here (diffusers issue 2011) */
-  ACCEL_TRY(accel__read_one_or_more(b, "num_attention_heads", n, 1, most, l->heads));
   ACCEL_TRY(accel__read_one_or_more(b, "transformer_layers_per_block", n, 1, ACCEL__MAX_LAYERS,
                                     l->depth));
   for (int64_t i = 0; i < n; i++) l->up_depth[i] = l->depth[n - 1 - i];
@@ -267,7 +267,7 @@ static accel__tensor class_rows(accel__build *b, const unet *c, int64_t waves) {
         "%s: 'class_embed_type' needs 'projection_class_embeddings_input_dim'", b->file->name);
   accel__tensor rows = item(b, "class_labels", c->class_width, false);
   if (strcmp(type, "projection") == 0)
-    return accel__unet_embedding(b, rows, c->time, &c->body.resnet.act, "class_embedding");
+    return accel__unet_embedding(b, rows, c->time, &accel__unet_silu, "class_embedding");
   if (strcmp(type, "simple_projection") == 0)
     return accel__dense_layer(b, rows, c->time, true, -1, NULL, "class_embedding");
   return accel__program_fail(
@@ -299,7 +299,7 @@ static accel__tensor added_rows(accel__build *b, const unet *c) {
   waves = accel__reshape(b->p, waves, 2,
                          (accel__dim[]){b->B, accel__const_dim(b->p, sizes * c->added)});
   return accel__unet_embedding(b, accel__concat(b, 1, 2, (accel__tensor[]){text, waves}), c->time,
-                               &c->body.resnet.act, "add_embedding");
+                               &accel__unet_silu, "add_embedding");
 }
 
 static accel__tensor time_rows(accel__build *b, unet *c, accel__tensor timestep, int64_t waves) {

@@ -13,6 +13,8 @@ const accel__rename accel__unet_old_attention[] = {{"to_q.", "query."},
                                                    {"to_out.0.", "proj_attn."},
                                                    {NULL, NULL}};
 
+const accel__activation accel__unet_silu = {.act = ACCEL_PLUGIN_ACT_SILU};
+
 /* ---- config ---- */
 
 accel_status accel__read_one_or_more(const accel__build *b, const char *key, int64_t n, int64_t min,

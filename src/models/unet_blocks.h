@@ -16,6 +16,9 @@ enum { ACCEL__UNET_LEVELS = 16 };
 /* Names of attention layers in checkpoints written before diffusers 0.12. */
 extern const accel__rename accel__unet_old_attention[];
 
+/* What diffusers writes into a model's code, whatever its act_fn says. */
+extern const accel__activation accel__unet_silu;
+
 /* How residual blocks are computed; the same all over a model. */
 typedef struct accel__unet_resnet {
   int64_t groups; /* of the group norms */

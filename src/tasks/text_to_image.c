@@ -119,10 +119,10 @@ static accel_status encode_text(const image_job *job, const char *text, int32_t 
   return ACCEL_OK;
 }
 
-/* Embeddings of texts[n] [n, tokens, text_width]. */
-static accel_status embed_texts(image_job *job, const char *const *texts, uint32_t n, float *out) {
+/* Embeddings of texts[n] [n, tokens, text_width], without the last `output` layers. */
+static accel_status embed_texts(image_job *job, const char *const *texts, uint32_t n,
+                                uint32_t output, float *out) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "text");
-  const uint32_t output = job->params->clip_skip;
   if (output >= e->n_outputs)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "clip_skip is %u: the text encoder has %u layers",
                        output, e->n_outputs);
@@ -154,9 +154,9 @@ static accel_status prepare_texts(image_job *job) {
   const uint64_t one = (uint64_t)job->tokens * job->text_width;
   float *embedded = malloc((job->n + 1) * one * sizeof *embedded), *to = job->text;
   if (!embedded) return accel__no_memory((job->n + 1) * one * sizeof *embedded);
-  accel_status status = embed_texts(job, job->prompts, job->n, embedded);
+  accel_status status = embed_texts(job, job->prompts, job->n, job->params->clip_skip, embedded);
   if (status == ACCEL_OK && job->guided)
-    status = embed_texts(job, &negative, 1, embedded + job->n * one);
+    status = embed_texts(job, &negative, 1, 0, embedded + job->n * one); /* clip_skip or not */
   for (uint32_t i = 0; status == ACCEL_OK && i < job->rows; i++, to += one) {
     const bool without = job->guided && i < job->images;
     const uint32_t image = job->guided && !without ? i - job->images : i,

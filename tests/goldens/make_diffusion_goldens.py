@@ -56,7 +56,7 @@ def unets():
             "encoder_hid_dim_type": "text_proj", "only_cross_attention": (True, False), "time_embedding_act_fn": "silu", "mid_block_type": "UNetMidBlock2D"}
     yield "unet_more", D.UNet2DConditionModel, more, [("batch", latents("f", 2, 9, 8, 8, text=(7, 15), class_labels=(2, 11)))]
     plain = {**UNET, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "num_class_embeds": 5, "downsample_padding": 0,
-             "attention_head_dim": 4, "num_attention_heads": 2}
+             "attention_head_dim": 4}
     yield "unet_attends", D.UNet2DConditionModel, plain, [("batch", latents("g", 2, 4, 8, 8, text=(7, 12), class_labels=torch.tensor([4, 0])))]
     yield "unet_timestep_class", D.UNet2DConditionModel, {**UNET, "class_embed_type": "timestep", "mid_block_type": None}, [
         ("batch", latents("h", 2, 4, 8, 8, text=(7, 12), class_labels=torch.tensor([4.0, 31.0])))]
@@ -66,6 +66,8 @@ def unets():
     yield "unet2d_more", D.UNet2DModel, {**ddpm, "attention_head_dim": None, "num_class_embeds": 4, "add_attention": False, "flip_sin_to_cos": False, "freq_shift": 1,
                                          "resnet_time_scale_shift": "scale_shift", "center_input_sample": True, "mid_block_scale_factor": 1.3}, [
         ("batch", latents("k", 2, 3, 8, 8, class_labels=torch.tensor([3, 1])))]
+    yield "unet2d_timestep_class", D.UNet2DModel, {**ddpm, "class_embed_type": "timestep", "act_fn": "gelu", "layers_per_block": 2}, [
+        ("batch", latents("l", 2, 3, 8, 8, class_labels=torch.tensor([3.0, 17.0])))]
 
 
 VAE = dict(in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_size=16,
@@ -190,7 +192,7 @@ def one_run(cls, config, steps, eta):
     generator = torch.Generator().manual_seed(7)
     seed("sample")
     sigma = scheduler.init_noise_sigma
-    sample = torch.randn(2, 4, 3, 4) * sigma
+    sample = torch.randn(2, 4, 2, 2) * sigma
     kept = [sample]
     for t in scheduler.timesteps:
         taken = scheduler.scale_model_input(sample, t)
@@ -221,7 +223,12 @@ def all_schedulers():
         for steps in (1, 4, 20):
             if (steps < 4 and name == "pndm_runge_kutta") or (steps == 1 and "log_linear" in name):
                 continue
-            for k, v in one_run(cls, config, steps, 0.6 if name.endswith("eta") else 0).items():
+            try:
+                run = one_run(cls, config, steps, 0.6 if name.endswith("eta") else 0)
+            except IndexError as error:  # diffusers begins at the second of two equal timesteps, and then has one too few
+                print("does not run in diffusers:", name, steps, error, file=sys.stderr)
+                continue
+            for k, v in run.items():
                 if not torch.isfinite(v).all():
                     print("not finite:", name, steps, k, file=sys.stderr)
                 tensors[f"{name}.{steps}.{k}"] = v.clone().contiguous()
@@ -251,6 +258,8 @@ def pipeline_of(scheduler, unet=None, clip=None):
     net, vae = D.UNet2DConditionModel(**{**UNET, **(unet or {})}).eval(), D.AutoencoderKL(**VAE).eval()
     for model in (text, net, vae):
         randomise(model)
+    if not hasattr(text, "text_model"):  # transformers 5 has no such level any more; diffusers asks for it with clip_skip
+        type(text).text_model = property(lambda self: self)
     pipe = D.StableDiffusionPipeline(vae=vae, text_encoder=text, tokenizer=tokenizer, unet=net, scheduler=scheduler, safety_checker=None, feature_extractor=None,
                                      requires_safety_checker=False)
     pipe.set_progress_bar_config(disable=True)
@@ -287,7 +296,7 @@ def pipelines(wanted):
             if isinstance(own.get("negative_prompt"), str):
                 own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
             found = pipe(**own, generator=generator, output_type="np").images
-            save_file({"pixels": torch.from_numpy((found * 255).round().astype(np.uint8))}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
+            save_file({"pixels": torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
         print("pipeline", name, file=sys.stderr)
 
 

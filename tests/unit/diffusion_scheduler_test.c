@@ -50,10 +50,15 @@ static void answer(const accel__scheduler *s, uint32_t step, const float *sample
     output[k] = (float)(sin((double)(taken[k] * 1.3f) + 0.001 * s->timestep[step]) * 0.9);
 }
 
-static void assert_close(const char *name, const char *what, const float *got, const float *want,
-                         int64_t n, double bound) {
+static double largest(const float *x, int64_t n) {
   double most = 1e-3;
-  for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)want[k]));
+  for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)x[k]));
+  return most;
+}
+
+/* bound: relative to `most`. */
+static void assert_close(const char *name, const char *what, const float *got, const float *want,
+                         int64_t n, double bound, double most) {
   for (int64_t k = 0; k < n; k++)
     if (!(fabs((double)got[k] - (double)want[k]) <= bound * most))
       fail_msg("%s: %s: element %d is %.9g, not %.9g", name, what, (int)k, (double)got[k],
@@ -74,19 +79,22 @@ static void assert_tables(const char *name, const accel__scheduler *s, const acc
   }
   for (uint32_t i = 0; sigmas && s->class->by_sigma && i <= s->n_steps; i++) {
     const float want = ((const float *)sigmas->data)[i];
-    const double bound = s->config.sigmas == ACCEL__SIGMAS_TRAINED ? 0 : 3e-7;
+    /* torch's square root is off by one in the last place for a fifth of the arguments (MKL) */
+    const bool plain =
+        s->config.sigmas == ACCEL__SIGMAS_TRAINED && !s->config.rescale_betas_zero_snr;
+    const double bound = plain ? 1.2e-7 : 1e-6;
     if (!(fabs((double)(s->sigma[i] - want)) <= bound * (double)fabsf(want)))
       fail_msg("%s: sigma %u of %u is %.9g, not %.9g", name, i, steps, (double)s->sigma[i],
                (double)want);
   }
   const float first = accel__scheduler_init_sigma(s);
-  assert_close(name, "init_noise_sigma", &first, sigma->data, 1, 1e-6);
+  assert_close(name, "init_noise_sigma", &first, sigma->data, 1, 1e-6, largest(&first, 1));
 }
 
 static void assert_run(const char *name, accel__scheduler *s, const accel_tensors *t,
                        unsigned steps) {
   const accel_tensor *samples = find(t, "%s.%u.samples", name, steps);
-  enum { ELEMENTS = 96 };
+  enum { ELEMENTS = 32 };
   float sample[ELEMENTS], taken[ELEMENTS], output[ELEMENTS], noise[ELEMENTS];
   accel__generator generator;
   const accel__noise drawn = {&generator, 1};
@@ -94,19 +102,21 @@ static void assert_run(const char *name, accel__scheduler *s, const accel_tensor
   assert_tables(name, s, t, steps);
   accel__generator_seed(&generator, 7);
   memcpy(sample, samples->data, sizeof sample);
+  double most = 0;
   for (uint32_t i = 0; i < s->n_steps; i++) {
     const float *want = (const float *)samples->data + (i + 1) * ELEMENTS;
     char what[48];
     snprintf(what, sizeof what, "step %u of %u", i, s->n_steps);
+    most = fmax(most, largest(sample, ELEMENTS)); /* steps take differences of what came before */
     answer(s, i, sample, taken, output);
     assert_int_equal(accel__scheduler_step(s, i, output, sample, &drawn), ACCEL_OK);
-    assert_close(name, what, sample, want, ELEMENTS, 2e-5);
+    assert_close(name, what, sample, want, ELEMENTS, 1e-5, fmax(most, largest(want, ELEMENTS)));
   }
   for (uint32_t k = 0; k < ELEMENTS; k++) noise[k] = (float)k / ELEMENTS;
   accel__scheduler_add_noise(s, s->n_steps / 2, find(t, "%s.%u.clean", name, steps)->data, noise,
                              sample);
   assert_close(name, "add_noise", sample, find(t, "%s.%u.noised", name, steps)->data, ELEMENTS,
-               1e-6);
+               1e-6, largest(sample, ELEMENTS));
 }
 
 static accel__json_file config_of(const accel__json *entry) {
