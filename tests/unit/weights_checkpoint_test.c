@@ -189,9 +189,16 @@ static void directories(void **state) {
   c = opens(temp_path("d1"));
   assert_int_equal(accel__checkpoint_count(c), 2);
   accel__checkpoint_close(&c);
-  assert_int_equal(accel__safetensors_write(temp_path("d1/other.safetensors"), sample, 1, NULL, 0),
-                   ACCEL_OK);
-  refuses(temp_path("d1"), ACCEL_ERROR_ARGUMENT, "which of its checkpoints");
+  const char *beside[] = {"d1/diffusion_pytorch_model.fp16.safetensors",
+                          "d1/diffusion_pytorch_model.non_ema.safetensors", "d4/one.safetensors",
+                          "d4/other.safetensors"};
+  mkdir(temp_path("d4"), 0700);
+  for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+    assert_int_equal(accel__safetensors_write(temp_path(beside[i]), sample, 1, NULL, 0), ACCEL_OK);
+  c = opens(temp_path("d1")); /* the plain name is meant */
+  assert_int_equal(accel__checkpoint_count(c), 2);
+  accel__checkpoint_close(&c);
+  refuses(temp_path("d4"), ACCEL_ERROR_ARGUMENT, "which of its checkpoints");
   assert_int_equal(accel__safetensors_write(temp_path("d1/model.safetensors"), sample, 3, NULL, 0),
                    ACCEL_OK);
   c = opens(temp_path("d1"));

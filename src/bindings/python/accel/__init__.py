@@ -17,6 +17,7 @@ from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cac
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._generate import Generation, GenerationTicket, Session, Token
+from ._images import GeneratedImage, GeneratedImages
 from ._model import Model, Placement, PlacementCandidate, PlacementPart, Tokenizer, preprocess
 from ._queue import Ticket
 from ._native import VERSION as __version__

@@ -14,6 +14,7 @@ from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
+from ._images import GeneratedImages, text_to_image
 from ._pictures import Segmentation, generate_images, segment_images
 from ._queue import Ticket, request
 from ._speech import transcribe
@@ -405,6 +406,12 @@ class Model:
         (an image token for each picture; None: a caption from nothing), "question" written by the chat template, "messages" (JSON).  Options as
         for generate()."""
         return generate_images(self.handle, prompts, kind, options)
+
+    def text_to_image(self, prompts: Sequence[str], generator: Any = None, on_step: Any = None, **options: Any) -> GeneratedImages:
+        """Pictures of texts.  generator: a seed, or a seed for each picture (a torch.Generator that nothing was drawn from will do).  on_step(step, steps,
+        latents) is called after each step; True ends the call.  options: steps, width, height, images_per_prompt, clip_skip, guidance_scale,
+        guidance_rescale, eta, negative_prompt, scheduler ("euler", or a class of diffusers)."""
+        return text_to_image(self.handle, prompts, generator, on_step, **options)
 
     def segment_images(self, images: Sequence[Media], subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,
                        overlap_threshold: Optional[float] = None) -> List[Segmentation]:

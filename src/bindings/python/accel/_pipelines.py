@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from . import _types as T
 from ._context import Context
+from ._images import GeneratedImage
 from ._model import Model, Placement
 from ._pictures import split_messages
 from ._tensors import _np, make
@@ -331,11 +332,44 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
         return found if several else found[0]
 
 
+class TextToImagePipeline(Pipeline):
+    """`.images` for a prompt or a list of prompts: pictures of Pillow's (without Pillow arrays [height, width, 3]).  Arguments are those of diffusers'
+    StableDiffusionPipeline; generator is a seed, a torch.Generator that nothing was drawn from, or a list with one for each picture.
+    output_type "np" gives arrays."""
+    task = "text-to-image"
+
+    def __call__(self, prompt: Texts, height: Optional[int] = None, width: Optional[int] = None, num_inference_steps: Optional[int] = None,
+                 guidance_scale: Optional[float] = None, negative_prompt: Optional[str] = None, num_images_per_prompt: Optional[int] = None,
+                 eta: Optional[float] = None, generator: Any = None, guidance_rescale: Optional[float] = None, clip_skip: Optional[int] = None,
+                 scheduler: Optional[str] = None, output_type: str = "pil", on_step: Any = None) -> Any:
+        given = {"height": height, "width": width, "steps": num_inference_steps, "guidance_scale": guidance_scale, "negative_prompt": negative_prompt,
+                 "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler}
+        if output_type not in ("pil", "np"):
+            raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
+        how = {**self.defaults, **{name: value for name, value in given.items() if value is not None}}
+        made = self.model.text_to_image([prompt] if isinstance(prompt, str) else list(prompt), generator, on_step, **how)
+        return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
+
+
+class ImagePipelineOutput:
+    """What diffusers' pipelines return: `images`."""
+
+    def __init__(self, images: List[Any]) -> None:
+        self.images = images
+
+
+def _picture(image: GeneratedImage) -> Any:
+    try:
+        return image.pillow()
+    except ImportError:
+        return image.array
+
+
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
-    AutomaticSpeechRecognitionPipeline)}
+    TextToImagePipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates")
 
 
@@ -343,7 +377,7 @@ def pipeline(task: str, model: Union[str, Model], device: str = "auto", precisio
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
     "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "image-to-text",
-    "visual-question-answering", "image-text-to-text", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "visual-question-answering", "image-text-to-text", "text-to-image", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair

@@ -96,6 +96,13 @@ accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold"
 accel_detections = _struct(
     "accel_detections", ("n", u32), ("count", C.POINTER(u32)), ("object", C.POINTER(C.POINTER(accel_detection))), ("height", C.POINTER(C.c_int32)), ("width", C.POINTER(C.c_int32)))
 
+accel_generated_image = _struct("accel_generated_image", ("width", u32), ("height", u32), ("rgb", C.POINTER(C.c_uint8)), ("prompt", u32), ("seed", u64))
+accel_generated_images = _struct("accel_generated_images", ("n", u32), ("image", C.POINTER(accel_generated_image)), ("scheduler", text), ("steps", u32))
+ImageStepFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(C.c_float), u64)
+accel_text_to_image_params = _struct(
+    "accel_text_to_image_params", ("size", u32), ("steps", u32), ("width", u32), ("height", u32), ("images_per_prompt", u32), ("clip_skip", u32), ("guidance_scale", f64),
+    ("guidance_rescale", f64), ("eta", f64), ("seed", u64), ("seeds", C.POINTER(u64)), ("n_seeds", u32), ("negative_prompt", text), ("scheduler", text),
+    ("on_step", ImageStepFunction), ("user", C.c_void_p))
 accel_segment = _struct("accel_segment", ("id", i64), ("label_id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
 accel_segment_params = _struct(
     "accel_segment_params", ("size", u32), ("subtask", text), ("threshold", f64), ("mask_threshold", f64), ("overlap_threshold", f64))

@@ -1,0 +1,83 @@
+"""Pictures from texts, under the names of diffusers' pipelines."""
+from __future__ import annotations
+
+import ctypes as C
+from typing import Any, Callable, List, Optional, Sequence, Union
+
+from . import _types as T
+from ._native import check, decode, encode, lib, text_array
+from ._tensors import make
+
+
+class GeneratedImage:
+    """A picture: `width`, `height`, `rgb` (bytes, row by row), the `prompt`'s number and the `seed` of its generator."""
+
+    def __init__(self, image: Any) -> None:
+        self.width, self.height, self.prompt, self.seed = image.width, image.height, image.prompt, image.seed
+        self.rgb = C.string_at(image.rgb, 3 * image.width * image.height)
+
+    @property
+    def array(self) -> Any:
+        """uint8 [height, width, 3]."""
+        return make(self.rgb, T.U8, (self.height, self.width, 3))
+
+    def pillow(self) -> Any:
+        """As a picture of Pillow's."""
+        from PIL import Image
+        return Image.frombytes("RGB", (self.width, self.height), self.rgb)
+
+    def save(self, path: str) -> None:
+        """Writes a PNG file."""
+        pixels = C.create_string_buffer(self.rgb, len(self.rgb))
+        image = T.accel_generated_image(self.width, self.height, C.cast(pixels, C.POINTER(C.c_uint8)), self.prompt, self.seed)
+        check(lib.accel_generated_image_write(C.byref(image), encode(str(path))))
+
+
+class GeneratedImages:
+    """`images`, those of the first prompt first; the class of the `scheduler`, and how many `steps` it made."""
+
+    def __init__(self, found: Any) -> None:
+        self.images: List[GeneratedImage] = [GeneratedImage(found.image[i]) for i in range(found.n)]
+        self.scheduler, self.steps = decode(found.scheduler), found.steps
+
+
+StepFunction = Callable[[int, int, Any], Optional[bool]]
+
+
+def _seed(generator: Any) -> int:
+    """Of a number, or of a torch.Generator that nothing was drawn from."""
+    return int(generator.initial_seed() if hasattr(generator, "initial_seed") else generator)
+
+
+def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, int, Sequence[int], Any] = None, on_step: Optional[StepFunction] = None,
+                  **options: Any) -> GeneratedImages:
+    """accel_text_to_image(); options are the fields of accel_text_to_image_params."""
+    how, pointer = lib.accel_text_to_image_params_default(), C.POINTER(T.accel_generated_images)()
+    for name, value in options.items():
+        if not hasattr(how, name):
+            raise TypeError(f"text_to_image() has no option '{name}'")
+        if value is not None:
+            setattr(how, name, encode(value) if isinstance(value, str) else value)
+    seeds = None
+    if isinstance(generator, (list, tuple)):
+        seeds = (C.c_uint64 * len(generator))(*(_seed(g) for g in generator))
+        how.seeds, how.n_seeds = seeds, len(generator)
+    elif generator is not None:
+        how.seed = _seed(generator)
+    raised: List[BaseException] = []
+
+    def told(_: Any, step: int, steps: int, latents: Any, n: int) -> int:
+        try:
+            return int(on_step(step, steps, latents[:n]) is True)  # type: ignore[misc]
+        except BaseException as error:  # told to the caller of text_to_image: nothing can pass through the library
+            raised.append(error)
+            return 1
+
+    how.on_step = T.ImageStepFunction(told) if on_step is not None else T.ImageStepFunction()
+    status = lib.accel_text_to_image(handle, text_array(prompts), len(prompts), C.byref(how), C.byref(pointer))
+    if raised:
+        raise raised[0]
+    check(status)
+    result = GeneratedImages(pointer.contents)
+    lib.accel_generated_images_free(C.byref(pointer))
+    return result

@@ -1,0 +1,173 @@
+"""Pictures from texts: from prompt and seed alone, the pixels that diffusers' pipelines gave (tests/fixtures/diffusion, made by tests/goldens/make_diffusion_goldens.py),
+through the accel tool and the Python package, on each device given in ACCEL_TEST_DEVICES."""
+import glob
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from test_tasks import ACCEL, BUILD, DEVICES, ROOT
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
+from sanitized import run_under_sanitizer  # noqa: E402
+if __name__ == "__main__":
+    run_under_sanitizer(LIBRARY)
+os.environ["ACCEL_LIBRARY"] = LIBRARY
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
+import accel  # noqa: E402
+from test_seeing import read_png  # noqa: E402
+
+PIPELINES = os.path.join(ROOT, "tests", "fixtures", "diffusion", "pipelines")
+OPTIONS = {"num_inference_steps": "--steps", "seed": "--seed", "guidance_scale": "--guidance", "guidance_rescale": "--guidance-rescale", "num_images_per_prompt": "--n",
+           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta"}
+
+
+def tool(*words):
+    return subprocess.run([ACCEL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+
+
+def read_golden(file):
+    """Arguments, shape and bytes of the pixels."""
+    with open(file, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + n])
+    pixels = header["pixels"]
+    begin, end = pixels["data_offsets"]
+    return json.loads(header["__metadata__"]["args"]), pixels["shape"], data[8 + n + begin:8 + n + end]
+
+
+def raw(images):
+    """Bytes of arrays [height, width, 3]."""
+    return bytes(value for image in images for row in image.tolist() for pixel in row for value in pixel)
+
+
+class TextToImage(unittest.TestCase):
+    def assert_pixels(self, got, want, shape, what):
+        """At most 1 of 255 off, and that in one of a thousand; rounding moves two or three of a small picture."""
+        self.assertEqual(len(got), len(want), f"{what}: not {shape}")
+        off = [abs(a - b) for a, b in zip(got, want)]
+        self.assertLessEqual(max(off), 1, what)
+        self.assertLessEqual(sum(o > 0 for o in off), max(3, len(off) // 1000), what)
+
+    def test_python_gives_the_pixels_of_diffusers(self):
+        files = sorted(glob.glob(os.path.join(PIPELINES, "*", "golden.*.safetensors")))
+        self.assertGreaterEqual(len(files), 7)
+        for device in DEVICES:
+            for directory in sorted({os.path.dirname(f) for f in files}):
+                with accel.pipeline("text-to-image", directory, device=device) as paint:
+                    for file in (f for f in files if os.path.dirname(f) == directory):
+                        args, shape, want = read_golden(file)
+                        generator = args.pop("seeds", None) or args.pop("seed")
+                        made = paint(**args, generator=generator, output_type="np").images
+                        self.assert_pixels(raw(made), want, shape, f"{device} {file}")
+
+    def test_the_tool_writes_the_same_pictures(self):
+        for file in sorted(glob.glob(os.path.join(PIPELINES, "euler", "golden.*.safetensors"))):
+            args, shape, want = read_golden(file)
+            if "seeds" in args:
+                continue
+            with tempfile.TemporaryDirectory() as work:
+                words = [w for name, option in OPTIONS.items() if name in args for w in (option, str(args[name]))]
+                if "width" in args:
+                    words += ["--size", f"{args['width']}x{args['height']}"]
+                out = os.path.join(work, "out.png")
+                run = tool("text-to-image", os.path.dirname(file), *args["prompt"], "-o", out, "-d", "cpu", "-q", *words)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                names = run.stdout.split()
+                self.assertEqual(names, [out] if shape[0] == 1 else [os.path.join(work, f"out.{i + 1}.png") for i in range(shape[0])])
+                pictures = [read_png(name) for name in names]
+                self.assertEqual({(w, h) for w, h, _ in pictures}, {(shape[2], shape[1])})
+                self.assert_pixels(b"".join(b"".join(bytes(r) for r in rows) for _, _, rows in pictures), want, shape, file)
+
+    def test_company_changes_no_picture(self):
+        with accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu") as paint:
+            how = {"num_inference_steps": 3, "output_type": "np"}
+            both = paint(["a cat", "the dog"], generator=[5, 6], **how).images
+            alone = [paint(prompt, generator=seed, **how).images[0] for prompt, seed in (("a cat", 5), ("the dog", 6))]
+            self.assertEqual(raw(both), raw(alone))
+
+    def test_steps_are_told_and_can_end_the_call(self):
+        with accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu") as paint:
+            told = []
+
+            def on_step(step, steps, latents):
+                told.append((step, steps, len(latents)))
+                return step == 3
+
+            with self.assertRaises(accel.CancelledError):
+                paint("a cat", num_inference_steps=6, generator=1, on_step=on_step)
+            self.assertEqual(told, [(1, 6, 256), (2, 6, 256), (3, 6, 256)])
+            with self.assertRaisesRegex(ZeroDivisionError, "division"):
+                paint("a cat", num_inference_steps=2, on_step=lambda *_: 1 // 0)
+            self.assertEqual(len(paint("a cat", num_inference_steps=2).images), 1)
+
+    def test_wrong_arguments_are_named(self):
+        where = os.path.join(PIPELINES, "euler")
+        for words, code, message in ((["a", "-o", "x.png", "--size", "20x16"], 2, "20 pixels"), (["a", "-o", "x.png", "--size", "16"], 2, "WIDTHxHEIGHT"),
+                                     (["a", "-o", "x.png", "--scheduler", "heun"], 3, "heun"), (["a", "-o", "x.png", "--steps", "1001"], 2, "1001 steps"),
+                                     (["a", "-o", "x.png", "--clip-skip", "3"], 2, "clip_skip"), (["a"], 2, "-o FILE.png"),
+                                     (["a", "-o", os.path.join(where, "none", "x.png"), "--steps", "1"], 1, "x.png")):
+            run = tool("text-to-image", where, *words, "-d", "cpu", "-q")
+            self.assertEqual(run.returncode, code, (words, run.stderr))
+            self.assertIn(message, run.stderr)
+        minilm = os.path.join(ROOT, "tests", "fixtures", "models", "bert")
+        run = tool("text-to-image", minilm, "a", "-o", "x.png", "-d", "cpu", "-q")
+        self.assertEqual(run.returncode, 3, run.stderr)
+        self.assertIn("text-to-image", run.stderr)
+
+    def edited(self, work, edit):
+        """A copy of a pipeline's directory after edit(directory)."""
+        directory = os.path.join(work, "pipeline")
+        shutil.copytree(os.path.join(PIPELINES, "euler"), directory)
+        edit(directory)
+        return tool("text-to-image", directory, "a", "-o", os.path.join(work, "x.png"), "--steps", "1", "-d", "cpu", "-q")
+
+    def test_broken_directories_are_explained(self):
+        def rewrite(name, **fields):
+            def edit(directory):
+                path = os.path.join(directory, name)
+                with open(path, encoding="utf-8") as f:
+                    content = json.load(f)
+                with open(path, "w", encoding="utf-8") as f:
+                    json.dump({**content, **fields}, f)
+            return edit
+
+        def cut(directory):
+            with open(os.path.join(directory, "vae", "config.json"), "w", encoding="utf-8") as f:
+                f.write('{"in_channels": ')
+
+        cases = ((lambda d: shutil.rmtree(os.path.join(d, "unet")), "unet"), (cut, os.path.join("vae", "config.json")),
+                 (lambda d: os.remove(os.path.join(d, "vae", "diffusion_pytorch_model.safetensors")), "vae"),
+                 (rewrite("model_index.json", _class_name="StableDiffusion9Pipeline"), "StableDiffusion9Pipeline"),
+                 (rewrite("unet/config.json", down_block_types=["CrossAttnDownBlock2D", "FancyBlock"]), "FancyBlock"),
+                 (rewrite("unet/config.json", addition_embed_type="image"), "addition_embed_type"),
+                 (rewrite("unet/config.json", block_out_channels=[8, 24]), "unet."),
+                 (rewrite("scheduler/scheduler_config.json", beta_schedule="odd"), "beta_schedule"),
+                 (rewrite("scheduler/scheduler_config.json", flavour="sweet"), "flavour"))
+        for edit, message in cases:
+            with tempfile.TemporaryDirectory() as work:
+                run = self.edited(work, edit)
+                self.assertIn(run.returncode, (1, 3), (message, run.stdout, run.stderr))
+                self.assertIn(message, run.stderr)
+                self.assertFalse(os.path.exists(os.path.join(work, "x.png")))
+
+    def test_half_precision_weights_under_their_own_name(self):
+        def rename(directory):
+            for part in ("unet", "vae"):
+                old = os.path.join(directory, part, "diffusion_pytorch_model.safetensors")
+                shutil.copy(old, os.path.join(directory, part, "diffusion_pytorch_model.non_ema.safetensors"))
+                os.rename(old, os.path.join(directory, part, "diffusion_pytorch_model.fp16.safetensors"))
+        with tempfile.TemporaryDirectory() as work:
+            run = self.edited(work, rename)
+            self.assertEqual(run.returncode, 0, run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
