@@ -86,7 +86,8 @@ accel__tensor accel__autoencoder_encode(accel__build *b, const accel__autoencode
   }
   at_stage(b, c->levels + 1, "encoder.mid_block");
   x = middle(b, c, x, "encoder.mid_block");
-  x = accel__unet_norm(b, x, c->resnet.groups, norm_eps, &accel__unet_silu, "encoder.conv_norm_out");
+  x = accel__unet_norm(b, x, c->resnet.groups, norm_eps, &accel__unet_silu,
+                       "encoder.conv_norm_out");
   x = square(b, x, 2 * c->latents, 3, "encoder.conv_out");
   return c->quant ? square(b, x, 2 * c->latents, 1, "quant_conv") : x;
 }
@@ -112,7 +113,8 @@ accel__tensor accel__autoencoder_decode(accel__build *b, const accel__autoencode
     x = accel__unet_upsample(b, x, accel__times(b, accel__tensor_dim(b->p, x, 2), two),
                              accel__times(b, accel__tensor_dim(b->p, x, 3), two), path);
   }
-  x = accel__unet_norm(b, x, c->resnet.groups, norm_eps, &accel__unet_silu, "decoder.conv_norm_out");
+  x = accel__unet_norm(b, x, c->resnet.groups, norm_eps, &accel__unet_silu,
+                       "decoder.conv_norm_out");
   return square(b, x, c->out, 3, "decoder.conv_out");
 }
 

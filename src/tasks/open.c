@@ -26,7 +26,8 @@ enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
 accel_status accel__read_model_config(const char *model, const char *transformer,
                                       const accel__registry_model *entry, accel__arena *arena,
                                       accel__json_file *out) {
-  if (transformer && accel__is_pipeline(transformer)) return accel__pipeline_config(transformer, out);
+  if (transformer && accel__is_pipeline(transformer))
+    return accel__pipeline_config(transformer, out);
   if (transformer) {
     const char *path = accel__path_join(arena, transformer, "config.json");
     return path ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_ERROR_OUT_OF_MEMORY;
