@@ -1,6 +1,6 @@
 /**
  * @file image_generation.h
- * Pictures from texts: pipelines of diffusers (Stable Diffusion).
+ * Pictures from texts, and from texts and a picture: pipelines of diffusers (Stable Diffusion).
  *
  * Include accel/accel.h, which includes this file.  A model is a directory with model_index.json and
  * a folder for each part, as diffusers saves it.  The same prompt, seed and settings give the
@@ -42,7 +42,8 @@ typedef int (*accel_image_step_fn)(void *user, uint32_t step, uint32_t steps, co
 typedef struct accel_text_to_image_params {
   /** sizeof(accel_text_to_image_params). */
   uint32_t size;
-  /** num_inference_steps: 1 to the scheduler's training steps. */
+  /** num_inference_steps: 1 to the scheduler's training steps.  0: 50, of latent consistency models
+   *  4. */
   uint32_t steps;
   /** Sides in pixels, multiples of 8.  0: what the model was made for. */
   uint32_t width;
@@ -52,7 +53,8 @@ typedef struct accel_text_to_image_params {
   uint32_t images_per_prompt;
   /** Layers of the text encoder that are left out at its end. */
   uint32_t clip_skip;
-  /** How much more the prompt counts than the negative prompt; up to 1: there is no guidance. */
+  /** How much more the prompt counts than the negative prompt; up to 1: there is no guidance.  NaN:
+   *  7.5, of SDXL 5, of latent consistency models 8.5. */
   double guidance_scale;
   /** 0 to 1: how far the guided answer is brought back to the spread of the unguided one. */
   double guidance_rescale;
@@ -64,7 +66,13 @@ typedef struct accel_text_to_image_params {
   const uint64_t *seeds;
   /** As many as there are pictures. */
   uint32_t n_seeds;
-  /** What the pictures should not show, for all prompts; NULL: "". */
+  /** A picture to begin with, of which noise is made and taken away again (image-to-image); its sides
+   *  are cut to multiples of a latent (8), or become `width` and `height`.  NULL: noise. */
+  const accel_media *image;
+  /** 0 to 1: how much of the picture is made anew, the share of the steps that are made. */
+  double strength;
+  /** What the pictures should not show, for all prompts; NULL: "" (SDXL: nothing at all, unless its
+   *  model_index.json says else). */
   const char *negative_prompt;
   /** A scheduler in place of the model's own: a class of diffusers, or one of ddim, pndm, euler,
    *  euler-ancestral, ddpm, lcm, dpm++.  NULL: the model's. */
@@ -75,7 +83,7 @@ typedef struct accel_text_to_image_params {
   void *user;
 } accel_text_to_image_params;
 
-/** 50 steps, guidance 7.5, one picture of the model's size, seed 0. */
+/** One picture of the model's size, the steps and guidance of its pipeline, strength 0.8, seed 0. */
 ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
 
 /**
@@ -87,7 +95,8 @@ ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
  * @return ACCEL_ERROR_UNSUPPORTED: the model does not make pictures; a scheduler, or a field of its
  *         config, is not supported.  ACCEL_ERROR_ARGUMENT: sides that are no multiples of 8, more
  *         steps than the scheduler has, seeds that are not as many as the pictures, a clip_skip
- *         beyond the layers.  ACCEL_ERROR_CANCELLED.  ACCEL_ERROR_NONFINITE.
+ *         beyond the layers, a strength that leaves no step.  Failures to read the picture as with every
+ *         accel_media.  ACCEL_ERROR_CANCELLED.  ACCEL_ERROR_NONFINITE.
  */
 ACCEL_API accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *prompts,
                                            uint32_t n, const accel_text_to_image_params *params,

@@ -6,9 +6,9 @@
 
 accel_text_to_image_params accel_text_to_image_params_default(void) {
   return (accel_text_to_image_params){.size = sizeof(accel_text_to_image_params),
-                                      .steps = 50,
                                       .images_per_prompt = 1,
-                                      .guidance_scale = 7.5};
+                                      .guidance_scale = NAN,
+                                      .strength = 0.8};
 }
 
 accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *prompts, uint32_t n,
@@ -21,7 +21,7 @@ accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *pr
   ACCEL_TRY(accel__check_texts(__func__, "prompts", prompts, n));
   if (!mine.images_per_prompt)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: images_per_prompt is 0", __func__);
-  if (!isfinite(mine.guidance_scale))
+  if (isinf(mine.guidance_scale))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: guidance_scale is %g", __func__,
                        mine.guidance_scale);
   if (!(mine.guidance_rescale >= 0 && mine.guidance_rescale <= 1) ||
@@ -29,6 +29,10 @@ accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *pr
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: guidance_rescale is %g, eta is %g; both must be from 0 to 1", __func__,
                        mine.guidance_rescale, mine.eta);
+  if (!(mine.strength >= 0 && mine.strength <= 1))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: strength is %g; it must be from 0 to 1", __func__,
+                       mine.strength);
+  if (mine.image) ACCEL_TRY(accel__check_media(__func__, "image", mine.image, 1));
   return accel__text_to_image(endpoint, prompts, n, &mine, out);
 }
 

@@ -63,6 +63,9 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   how.guidance_scale = cli_number(run, OPT_GUIDANCE, how.guidance_scale);
   how.guidance_rescale = cli_number(run, OPT_GUIDANCE_RESCALE, how.guidance_rescale);
   how.eta = cli_number(run, OPT_ETA, how.eta);
+  how.strength = cli_number(run, OPT_STRENGTH, how.strength);
+  const accel_media init = {.name = run->value[OPT_INIT]};
+  if (init.name) how.image = &init;
   how.negative_prompt = run->value[OPT_NEGATIVE];
   how.scheduler = run->value[OPT_SCHEDULER];
   accel_status status = accel_text_to_image(endpoint, texts->text, texts->n, &how, &made);

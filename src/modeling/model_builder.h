@@ -115,7 +115,7 @@ typedef struct accel__build {
   const char *output_path; /* in front of hidden_states.N: "text_model_output."; NULL none */
   accel__model_output *output;
   uint32_t cap_output, n_hidden;
-  accel__model_entry more[4]; /* entries beside "forward" and "embed" */
+  accel__model_entry more[8]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
 
   /* Layers built now belong to "decode": attention reads and extends states, and hidden states are

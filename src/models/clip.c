@@ -110,6 +110,10 @@ accel__tensor accel__clip_tokens(accel__build *b, const accel__clip_tower *t) {
   accel__add_tokens(b, t->vocab);
   accel__add_positions(b, t->positions, ACCEL__DEFAULT_ARANGE, 0);
   b->model->max_positions = t->positions;
+  return accel__clip_embed(b, t);
+}
+
+accel__tensor accel__clip_embed(accel__build *b, const accel__clip_tower *t) {
   accel__at(b->p, 0, "%sembeddings", b->scope != NULL ? b->scope : "");
   accel__tensor words =
       accel__embedding(b, b->input_ids, t->vocab, t->hidden, "embeddings.token_embedding");

@@ -26,7 +26,9 @@ accel__tensor accel__clip_layers(accel__build *b, const accel__clip_tower *t, ac
  * t->rows and b->space. */
 accel__tensor accel__clip_patches(accel__build *b, accel__clip_tower *t, accel__tensor pixels,
                                   bool cls, bool bias);
-/* input_ids and position_ids to rows [T, hidden] */
+/* Rows [T, hidden] of the input_ids and position_ids that are there. */
+accel__tensor accel__clip_embed(accel__build *b, const accel__clip_tower *t);
+/* Adds these inputs, and gives their rows. */
 accel__tensor accel__clip_tokens(accel__build *b, const accel__clip_tower *t);
 /* The row of each text's end token: where input_ids is eos first, or, with eos 2 as old configs
  * have it, largest. */

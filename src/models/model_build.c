@@ -117,6 +117,8 @@ const char *accel__model_task(const char *class_name) {
       {"Wav2Vec2ForSequenceClassification", "audio-classification"},
       {"HubertForSequenceClassification", "audio-classification"},
       {"StableDiffusionPipeline", "text-to-image"},
+      {"StableDiffusionXLPipeline", "text-to-image"},
+      {"LatentConsistencyModelPipeline", "text-to-image"},
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},

@@ -15,6 +15,7 @@ static const struct part {
   const char *name, *file;
   bool weights;
 } parts[] = {{"text_encoder", "config.json", true},
+             {"text_encoder_2", "config.json", true},
              {"unet", "config.json", true},
              {"vae", "config.json", true},
              {"scheduler", "scheduler_config.json", false}};
@@ -63,6 +64,12 @@ static accel_status compose(const char *directory, const accel__json_file *index
   ACCEL_TRY(accel__json_string(index, index->root, "_class_name", &name));
   accel__buffer_text(text, "{\"_class_name\": ");
   accel__buffer_json_string(text, name, strlen(name));
+  ACCEL_JSON_EACH(item, index->root) { /* settings of the pipeline itself */
+    if (!cJSON_IsBool(item) || !item->string || item->string[0] == '_') continue;
+    accel__buffer_text(text, ", ");
+    accel__buffer_json_string(text, item->string, strlen(item->string));
+    accel__buffer_text(text, cJSON_IsTrue(item) ? ": true" : ": false");
+  }
   for (size_t i = 0; i < N_PARTS; i++)
     if (has_part(index, parts[i].name)) ACCEL_TRY(append_part(directory, &parts[i], arena, text));
   accel__buffer_text(text, "}");

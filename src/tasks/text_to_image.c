@@ -1,4 +1,5 @@
-/* text_to_image.c - StableDiffusionPipeline.__call__ of diffusers. */
+/* text_to_image.c - __call__ of diffusers' StableDiffusionPipeline, StableDiffusionXLPipeline and
+ * StableDiffusionImg2ImgPipeline. */
 #include "tasks/text_to_image.h"
 
 #include <math.h>
@@ -6,51 +7,43 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "diffusion/scheduler.h"
 #include "models/model_build.h"
+#include "processing/media.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "vision/image.h"
+#include "tasks/image_job.h"
 
-enum { MAX_SIDE = 1 << 14, MAX_IMAGES = 1024 };
-
-typedef struct image_job {
-  accel_endpoint *ep;
-  const accel_text_to_image_params *params;
-  const char *const *prompts;
-  uint32_t n, images;                         /* prompts; pictures */
-  bool guided;                                /* the model answers for the negative prompt, too */
-  uint32_t rows;                              /* of a run of the UNet: images, or twice as many */
-  int64_t channels, height, width, reduction; /* latents; pixels to a latent */
-  uint32_t tokens, text_width;
-  double scaling;
-  int64_t condition; /* columns of timestep_cond; 0: the UNet knows none */
-  accel__scheduler *scheduler;
-  accel__noise noise;
-  uint64_t each;        /* channels * height * width */
-  float *text;          /* [rows, tokens, text_width] */
-  float *latents;       /* [images, each] */
-  float *input;         /* [rows, each] */
-  float *timestep;      /* [rows] */
-  float *timestep_cond; /* [rows, condition] */
-  accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
-} image_job;
-
-static int32_t input_index(const accel__model_entry *e, const char *name) {
-  for (uint32_t i = 0; i < e->n_inputs; i++)
-    if (!strcmp(e->inputs[i].name, name)) return (int32_t)i;
-  return -1;
-}
+enum { MAX_SIDE = 1 << 14, MAX_IMAGES = 1024, SIZES = 6 };
 
 /* ---- what the configs say ---- */
 
-static accel_status read_configs(image_job *job) {
+/* latents_mean or latents_std of SDXL's autoencoder: one number for each channel. */
+static accel_status read_channels(const accel__image_job *job, const accel__json *vae,
+                                  const char *key, accel__arena *arena, const float **out) {
+  const accel__json *list = NULL;
+  const accel__json_file *f = &job->ep->config;
+  ACCEL_TRY(accel__json_array(f, vae, key, &list));
+  *out = NULL;
+  if (!list || !job->xl) return ACCEL_OK;
+  float *values = accel__arena_array(arena, (size_t)job->channels, sizeof *values);
+  int64_t n = 0;
+  if (!values) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_JSON_EACH(item, list) {
+    if (n == job->channels || !cJSON_IsNumber(item)) break;
+    values[n++] = (float)item->valuedouble;
+  }
+  *out = values;
+  if (n == job->channels && cJSON_GetArraySize(list) == n) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: vae: field '%s' should hold %lld numbers", f->name,
+                     key, (long long)job->channels);
+}
+
+static accel_status read_configs(accel__image_job *job, accel__arena *arena) {
   const accel__json_file *f = &job->ep->config;
   const accel__json *unet = accel__json_get(f->root, "unet"),
                     *vae = accel__json_get(f->root, "vae"),
-                    *text = accel__json_get(f->root, "text_encoder"),
                     *blocks = accel__json_get(vae, "block_out_channels");
-  int64_t side = 64, width = 512, positions = 77;
+  int64_t side = 64;
   job->channels = 4;
   job->scaling = 0.18215;
   job->reduction = 1;
@@ -59,25 +52,28 @@ static accel_status read_configs(image_job *job) {
   ACCEL_TRY(accel__json_int(f, unet, "in_channels", 1, MAX_SIDE, &job->channels));
   ACCEL_TRY(accel__json_int(f, unet, "time_cond_proj_dim", 2, MAX_SIDE, &job->condition));
   ACCEL_TRY(accel__json_number(f, vae, "scaling_factor", &job->scaling));
-  ACCEL_TRY(accel__json_int(f, text, "hidden_size", 1, MAX_SIDE, &width));
-  ACCEL_TRY(accel__json_int(f, text, "max_position_embeddings", 2, MAX_SIDE, &positions));
-  job->text_width = (uint32_t)width;
-  job->tokens = (uint32_t)positions;
-  const int64_t asked[2] = {job->params->height, job->params->width};
-  int64_t *to[2] = {&job->height, &job->width};
+  ACCEL_TRY(read_channels(job, vae, "latents_mean", arena, &job->latents_mean));
+  ACCEL_TRY(read_channels(job, vae, "latents_std", arena, &job->latents_std));
+  job->height = job->params->height ? job->params->height : side * job->reduction;
+  job->width = job->params->width ? job->params->width : side * job->reduction;
+  return ACCEL_OK;
+}
+
+/* Pixels to latents; the pixels should be multiples of `multiple`. */
+static accel_status set_sides(accel__image_job *job, int64_t multiple) {
+  int64_t *sides[2] = {&job->height, &job->width};
   for (int i = 0; i < 2; i++) {
-    const int64_t pixels = asked[i] ? asked[i] : side * job->reduction;
-    if (pixels % 8 || pixels > MAX_SIDE || pixels < job->reduction)
-      return accel__fail(ACCEL_ERROR_ARGUMENT,
-                         "%s is %lld pixels: multiples of 8 up to %d are possible",
-                         i ? "width" : "height", (long long)pixels, MAX_SIDE);
-    *to[i] = pixels / job->reduction;
+    if (*sides[i] % multiple || *sides[i] > MAX_SIDE || *sides[i] < job->reduction)
+      return accel__fail(
+          ACCEL_ERROR_ARGUMENT, "%s is %lld pixels: multiples of %lld up to %d are possible",
+          i ? "width" : "height", (long long)*sides[i], (long long)multiple, MAX_SIDE);
+    *sides[i] /= job->reduction;
   }
   job->each = (uint64_t)(job->channels * job->height * job->width);
   return ACCEL_OK;
 }
 
-static accel_status open_scheduler(image_job *job) {
+static accel_status open_scheduler(accel__image_job *job) {
   accel__json_file own = job->ep->config;
   own.root = (accel__json *)(uintptr_t)accel__json_get(job->ep->config.root, "scheduler");
   own.name = "scheduler_config.json";
@@ -89,7 +85,7 @@ static accel_status open_scheduler(image_job *job) {
   return accel__scheduler_start(job->scheduler, job->params->steps, job->images, job->each);
 }
 
-static accel_status seed_noise(image_job *job) {
+static accel_status seed_noise(accel__image_job *job) {
   const accel_text_to_image_params *p = job->params;
   job->noise.n = p->seeds ? job->images : 1;
   if (p->seeds && p->n_seeds != job->images)
@@ -102,75 +98,83 @@ static accel_status seed_noise(image_job *job) {
   return ACCEL_OK;
 }
 
-/* ---- texts ---- */
+/* ---- latents to begin with ---- */
 
-/* ids[tokens] of a text: cut to that length with its end token, padded behind. */
-static accel_status encode_text(const image_job *job, const char *text, int32_t *ids) {
-  const accel__tokenizer *tokenizer = accel__processor_for(job->ep)->tokenizer;
-  const accel__tokenizer_info *info = accel__tokenizer_describe(tokenizer);
-  const accel__encode_options how = {.add_special_tokens = true,
-                                     .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                                     .max_length = job->tokens};
-  accel__encoding enc = {0};
-  ACCEL_TRY(accel__encode(tokenizer, text, strlen(text), NULL, 0, &how, &enc));
-  const int32_t pad = info->pad >= 0 ? info->pad : info->eos;
-  for (uint32_t i = 0; i < job->tokens; i++) ids[i] = i < enc.n ? enc.ids[i] : pad;
-  accel__encoding_free(&enc);
+/* The picture as the autoencoder takes it: its sides cut to multiples of a latent's as Pillow resizes
+ * them, or those asked for; planes of -1 to 1, malloc'd. */
+static accel_status read_picture(accel__image_job *job, float **planes) {
+  accel__image image;
+  ACCEL_TRY(accel__media_image(job->params->image, &image));
+  const int64_t asked[2] = {job->params->height, job->params->width};
+  job->height = asked[0] ? asked[0] : image.height - image.height % job->reduction;
+  job->width = asked[1] ? asked[1] : image.width - image.width % job->reduction;
+  const int64_t height = job->height, width = job->width;
+  accel_status status = set_sides(job, job->reduction);
+  if (status == ACCEL_OK && (width != image.width || height != image.height))
+    status = accel__image_resize(&image, (int32_t)width, (int32_t)height, ACCEL__LANCZOS,
+                                 ACCEL__ROUND_PILLOW, job->ep->ctx->pool);
+  const uint64_t n = (uint64_t)(height * width);
+  if (status == ACCEL_OK && !(*planes = malloc(3 * n * sizeof **planes)))
+    status = accel__no_memory(3 * n * sizeof **planes);
+  for (uint64_t i = 0; status == ACCEL_OK && i < 3 * n; i++)
+    (*planes)[i % 3 * n + i / 3] = 2.0f * ((float)image.pixels[i] / 255.0f) - 1.0f;
+  accel__image_free(&image);
+  return status;
+}
+
+/* A sample of the distribution that the autoencoder gives for the picture, for all pictures: with
+ * one generator the same one, with a generator each one of each. */
+static accel_status sample_latents(accel__image_job *job, const float *parameters, float *out) {
+  const uint64_t n = job->each;
+  const uint32_t samples = job->noise.n;
+  for (uint32_t i = 0; i < samples; i++) {
+    float *x = out + i * n;
+    accel__randn(&job->noise.generator[i], x, n);
+    for (uint64_t k = 0; k < n; k++) {
+      const float spread = fminf(fmaxf(parameters[n + k], -30.0f), 20.0f);
+      x[k] = (float)job->scaling * (parameters[k] + expf(0.5f * spread) * x[k]);
+    }
+  }
+  for (uint32_t i = samples; i < job->images; i++) memcpy(out + i * n, out, n * sizeof *out);
   return ACCEL_OK;
 }
 
-/* Embeddings of texts[n] [n, tokens, text_width], without the last `output` layers. */
-static accel_status embed_texts(image_job *job, const char *const *texts, uint32_t n,
-                                uint32_t output, float *out) {
-  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "text");
-  if (output >= e->n_outputs)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "clip_skip is %u: the text encoder has %u layers",
-                       output, e->n_outputs);
-  int32_t *ids = malloc((size_t)n * (job->tokens + 1) * sizeof *ids),
-          *lengths = ids ? ids + (size_t)n * job->tokens : NULL;
-  if (!ids) return accel__no_memory((size_t)n * job->tokens * sizeof *ids);
-  accel_status status = ACCEL_OK;
-  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    status = encode_text(job, texts[i], ids + (size_t)i * job->tokens);
-    lengths[i] = (int32_t)job->tokens;
-  }
-  accel__batch batch = {.n = n, .lengths = lengths, .tokens = (uint64_t)n * job->tokens};
-  batch.value[input_index(e, "input_ids")] = ids;
+/* job->latents: the picture's, with the noise of the first step that is made. */
+static accel_status begin_with_picture(accel__image_job *job, const float *planes) {
+  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "encode_pixels");
+  const uint32_t steps = job->params->steps;
+  const uint32_t kept = (uint32_t)((double)steps * job->params->strength);
+  accel__batch batch = {0};
   accel__result found = {0};
-  if (status == ACCEL_OK)
-    status = accel__endpoint_run(job->ep, (uint32_t)accel__endpoint_entry(job->ep, "text"), &batch,
-                                 &output, 1, &found);
-  if (status == ACCEL_OK)
-    memcpy(out, found.data, (size_t)batch.tokens * job->text_width * sizeof *out);
+  job->first_step = steps - (kept < steps ? kept : steps);
+  if (job->first_step >= job->scheduler->n_steps)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
+                       job->params->strength, steps);
+  batch.item[accel__image_input(e, "pixels")] =
+      (accel__item){.data = planes,
+                    .rank = 4,
+                    .dim = {1, 3, job->height * job->reduction, job->width * job->reduction}};
+  accel_status status =
+      accel__image_run(job->ep, "encode_pixels", "latent_dist.parameters", &batch, &found);
+  if (status == ACCEL_OK) status = sample_latents(job, found.data, job->latents);
   free(found.data);
-  free(ids);
-  return status;
+  if (status != ACCEL_OK) return status;
+  accel__noise_draw(&job->noise, job->input, job->images, job->each);
+  accel__scheduler_add_noise(job->scheduler, job->first_step, job->latents, job->input,
+                             job->latents);
+  return ACCEL_OK;
 }
 
-/* job->text: of the negative prompt for each picture, where the call is guided, then of the prompt
- * of each. */
-static accel_status prepare_texts(image_job *job) {
-  const char *negative = job->params->negative_prompt ? job->params->negative_prompt : "";
-  const uint64_t one = (uint64_t)job->tokens * job->text_width;
-  float *embedded = malloc((job->n + 1) * one * sizeof *embedded), *to = job->text;
-  if (!embedded) return accel__no_memory((job->n + 1) * one * sizeof *embedded);
-  accel_status status = embed_texts(job, job->prompts, job->n, job->params->clip_skip, embedded);
-  if (status == ACCEL_OK && job->guided)
-    status = embed_texts(job, &negative, 1, 0, embedded + job->n * one); /* clip_skip or not */
-  for (uint32_t i = 0; status == ACCEL_OK && i < job->rows; i++, to += one) {
-    const bool without = job->guided && i < job->images;
-    const uint32_t image = job->guided && !without ? i - job->images : i,
-                   from = without ? job->n : image / job->params->images_per_prompt;
-    memcpy(to, embedded + from * one, one * sizeof *to);
-  }
-  free(embedded);
-  return status;
+static void begin_with_noise(accel__image_job *job) {
+  const float sigma = accel__scheduler_init_sigma(job->scheduler);
+  accel__noise_draw(&job->noise, job->latents, job->images, job->each);
+  for (uint64_t i = 0; i < job->images * job->each; i++) job->latents[i] *= sigma;
 }
 
 /* ---- the loop ---- */
 
 /* The guidance scale as waves, which distilled UNets are told (LatentConsistencyModelPipeline). */
-static void prepare_condition(image_job *job) {
+static void prepare_condition(accel__image_job *job) {
   const int64_t half = job->condition / 2;
   const float scale = (float)((job->params->guidance_scale - 1) * 1000),
               step = half > 1 ? (float)(log(10000.0) / (double)(half - 1)) : 0;
@@ -182,34 +186,52 @@ static void prepare_condition(image_job *job) {
     }
 }
 
-static accel_status run_unet(image_job *job, double timestep) {
+/* SDXL is told the size of the picture that it learned from, what was cut off, and the size now. */
+static void prepare_sizes(accel__image_job *job) {
+  const float height = (float)(job->height * job->reduction),
+              width = (float)(job->width * job->reduction),
+              sizes[SIZES] = {height, width, 0, 0, height, width};
+  for (uint32_t r = 0; r < job->rows; r++) memcpy(job->time_ids + r * SIZES, sizes, sizeof sizes);
+}
+
+static void set_item(accel__batch *batch, const accel__model_entry *e, const char *name,
+                     accel__item item) {
+  const int32_t at = accel__image_input(e, name);
+  if (at >= 0) batch->item[at] = item;
+}
+
+static accel_status run_unet(accel__image_job *job, double timestep) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
-  const uint32_t output = 0;
   accel__batch batch = {0};
   const int64_t rows = job->rows;
   for (uint32_t i = 0; i < job->rows; i++) job->timestep[i] = (float)timestep;
-  batch.item[input_index(e, "sample")] = (accel__item){
-      .data = job->input, .rank = 4, .dim = {rows, job->channels, job->height, job->width}};
-  batch.item[input_index(e, "timestep")] =
-      (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}};
-  batch.item[input_index(e, "encoder_hidden_states")] =
-      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->tokens, job->text_width}};
-  if (job->condition > 0)
-    batch.item[input_index(e, "timestep_cond")] =
-        (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}};
-  return accel__endpoint_run(job->ep, (uint32_t)accel__endpoint_entry(job->ep, "forward"), &batch,
-                             &output, 1, &job->answer);
+  set_item(
+      &batch, e, "sample",
+      (accel__item){
+          .data = job->input, .rank = 4, .dim = {rows, job->channels, job->height, job->width}});
+  set_item(&batch, e, "timestep", (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
+  set_item(
+      &batch, e, "encoder_hidden_states",
+      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->tokens, job->text_width}});
+  set_item(&batch, e, "timestep_cond",
+           (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
+  set_item(&batch, e, "text_embeds",
+           (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
+  set_item(&batch, e, "time_ids",
+           (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
+  return accel__image_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
 static double deviation(const float *x, uint64_t n) {
   double sum = 0, squares = 0;
-  for (uint64_t i = 0; i < n; i++) sum += x[i];
-  for (uint64_t i = 0; i < n; i++) squares += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
+  for (uint64_t i = 0; i < n; i++) sum += (double)x[i];
+  const double mean = sum / (double)n;
+  for (uint64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
   return sqrt(squares / (double)(n - 1));
 }
 
 /* The answers without and with the prompt become one, in the first half. */
-static void guide(image_job *job) {
+static void guide(accel__image_job *job) {
   const uint64_t n = job->images * job->each;
   const float scale = (float)job->params->guidance_scale,
               share = (float)job->params->guidance_rescale;
@@ -224,14 +246,12 @@ static void guide(image_job *job) {
   }
 }
 
-static accel_status denoise(image_job *job) {
+static accel_status denoise(accel__image_job *job) {
   const accel_text_to_image_params *p = job->params;
   const uint64_t n = job->images * job->each;
-  const uint32_t steps = job->scheduler->n_steps;
-  const float sigma = accel__scheduler_init_sigma(job->scheduler);
-  accel__noise_draw(&job->noise, job->latents, job->images, job->each);
-  for (uint64_t i = 0; i < n; i++) job->latents[i] *= sigma;
-  for (uint32_t i = 0; i < steps; i++) {
+  const uint32_t steps = job->scheduler->n_steps - job->first_step;
+  for (uint32_t done = 0; done < steps; done++) {
+    const uint32_t i = job->first_step + done;
     ACCEL_TRY(accel__check_cancelled(job->ep->ctx));
     accel__scheduler_scale(job->scheduler, i, job->latents, job->input);
     if (job->guided) memcpy(job->input + n, job->input, n * sizeof *job->input);
@@ -239,9 +259,9 @@ static accel_status denoise(image_job *job) {
     if (job->guided) guide(job);
     ACCEL_TRY(
         accel__scheduler_step(job->scheduler, i, job->answer.data, job->latents, &job->noise));
-    accel__report_progress(job->ep->ctx, "denoising", i + 1, steps);
-    if (p->on_step && p->on_step(p->user, i + 1, steps, job->latents, n))
-      return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled after step %u of %u", i + 1, steps);
+    accel__report_progress(job->ep->ctx, "denoising", done + 1, steps);
+    if (p->on_step && p->on_step(p->user, done + 1, steps, job->latents, n))
+      return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled after step %u of %u", done + 1, steps);
   }
   return ACCEL_OK;
 }
@@ -257,25 +277,33 @@ static void to_rgb(const float *plane, uint64_t pixels, uint8_t *rgb) {
     }
 }
 
+static void unscale(accel__image_job *job) {
+  const uint64_t n = job->images * job->each, area = (uint64_t)(job->height * job->width);
+  const bool normed = job->latents_mean && job->latents_std;
+  for (uint64_t i = 0; i < n; i++) {
+    const uint64_t channel = i / area % (uint64_t)job->channels;
+    const float x = normed ? job->latents[i] * job->latents_std[channel] : job->latents[i];
+    job->latents[i] = x / (float)job->scaling + (normed ? job->latents_mean[channel] : 0);
+  }
+}
+
 /* One picture at a time: the autoencoder takes most of the memory. */
-static accel_status decode(image_job *job, accel__arena *arena, accel_generated_image *images) {
+static accel_status decode(accel__image_job *job, accel__arena *arena,
+                           accel_generated_image *images) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "decode_latents");
   const int64_t height = job->height * job->reduction, width = job->width * job->reduction;
   const uint64_t pixels = (uint64_t)(height * width);
-  const uint32_t output = 0;
   accel__result found = {0};
   accel_status status = ACCEL_OK;
-  for (uint64_t i = 0; i < job->images * job->each; i++) job->latents[i] /= (float)job->scaling;
+  unscale(job);
   for (uint32_t i = 0; i < job->images && status == ACCEL_OK; i++) {
     uint8_t *rgb = accel__arena_alloc(arena, pixels * 3);
     accel__batch batch = {0};
-    batch.item[input_index(e, "latents")] =
-        (accel__item){.data = job->latents + i * job->each,
-                      .rank = 4,
-                      .dim = {1, job->channels, job->height, job->width}};
-    status = rgb ? accel__endpoint_run(job->ep,
-                                       (uint32_t)accel__endpoint_entry(job->ep, "decode_latents"),
-                                       &batch, &output, 1, &found)
+    set_item(&batch, e, "latents",
+             (accel__item){.data = job->latents + i * job->each,
+                           .rank = 4,
+                           .dim = {1, job->channels, job->height, job->width}});
+    status = rgb ? accel__image_run(job->ep, "decode_latents", "pixels", &batch, &found)
                  : ACCEL_ERROR_OUT_OF_MEMORY;
     if (status != ACCEL_OK) break;
     to_rgb(found.data, pixels, rgb);
@@ -293,30 +321,60 @@ static accel_status decode(image_job *job, accel__arena *arena, accel_generated_
 
 /* ---- the task ---- */
 
-static accel_status allocate(image_job *job) {
-  const uint64_t text = (uint64_t)job->rows * job->tokens * job->text_width,
-                 condition = job->rows * (uint64_t)job->condition;
-  job->text = malloc(text * sizeof *job->text);
+static accel_status allocate(accel__image_job *job) {
   job->latents = malloc(job->images * job->each * sizeof *job->latents);
   job->input = malloc(job->rows * job->each * sizeof *job->input);
   job->timestep = malloc(job->rows * sizeof *job->timestep);
-  job->timestep_cond = calloc(condition + 1, sizeof *job->timestep_cond);
-  return job->text && job->latents && job->input && job->timestep && job->timestep_cond
+  job->timestep_cond = calloc(job->rows * (uint64_t)job->condition + 1, sizeof *job->timestep_cond);
+  job->time_ids = malloc((uint64_t)job->rows * SIZES * sizeof *job->time_ids);
+  return job->latents && job->input && job->timestep && job->timestep_cond && job->time_ids
              ? ACCEL_OK
              : accel__no_memory(job->rows * job->each * sizeof *job->input);
 }
 
-static accel_status make(image_job *job, accel__arena *arena, accel_generated_image *images) {
-  ACCEL_TRY(read_configs(job));
+static accel_status make(accel__image_job *job, const float *planes, accel__arena *arena,
+                         accel_generated_image *images) {
   job->guided = job->params->guidance_scale > 1 && job->condition == 0;
   job->rows = job->guided ? 2 * job->images : job->images;
   ACCEL_TRY(open_scheduler(job));
   ACCEL_TRY(seed_noise(job));
   ACCEL_TRY(allocate(job));
-  ACCEL_TRY(prepare_texts(job));
+  ACCEL_TRY(accel__image_prompts(job));
   prepare_condition(job);
+  prepare_sizes(job);
+  if (planes)
+    ACCEL_TRY(begin_with_picture(job, planes));
+  else
+    begin_with_noise(job);
   ACCEL_TRY(denoise(job));
   return decode(job, arena, images);
+}
+
+static void free_job(accel__image_job *job) {
+  free(job->answer.data);
+  free(job->text);
+  free(job->pooled);
+  free(job->latents);
+  free(job->input);
+  free(job->timestep);
+  free(job->timestep_cond);
+  free(job->time_ids);
+  free(job->noise.generator);
+  accel__scheduler_free(&job->scheduler);
+}
+
+/* What diffusers' pipeline of this class takes where nothing is said. */
+static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
+  const bool xl = accel__ends_with(ep->model->architecture, "XLPipeline"),
+             lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline");
+  if (p->steps == 0) p->steps = lcm ? 4 : 50;
+  if (isnan(p->guidance_scale)) p->guidance_scale = lcm ? 8.5 : xl ? 5.0 : 7.5;
+}
+
+static accel_status prepare(accel__image_job *job, accel__arena *arena, float **planes) {
+  ACCEL_TRY(read_configs(job, arena));
+  if (!job->params->image) return set_sides(job, 8);
+  return read_picture(job, planes);
 }
 
 accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts, uint32_t n,
@@ -325,32 +383,30 @@ accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts
   ACCEL_TRY(accel__processor_check(ep, "text-to-image"));
   if ((uint64_t)n * params->images_per_prompt > MAX_IMAGES)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "%u prompts of %u pictures: at most %d pictures in a "
-                       "call",
-                       n, params->images_per_prompt, MAX_IMAGES);
+                       "%u prompts of %u pictures: at most %d pictures in a call", n,
+                       params->images_per_prompt, MAX_IMAGES);
+  accel_text_to_image_params mine = *params;
+  complete(ep, &mine);
   accel_generated_images *result = accel__task_result(sizeof *result);
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  image_job job = {.ep = ep,
-                   .params = params,
-                   .prompts = prompts,
-                   .n = n,
-                   .images = n * params->images_per_prompt};
+  accel__image_job job = {.ep = ep,
+                          .params = &mine,
+                          .prompts = prompts,
+                          .n = n,
+                          .images = n * params->images_per_prompt,
+                          .xl = accel__ends_with(ep->model->architecture, "XLPipeline")};
+  float *planes = NULL;
   accel__arena *arena = accel__task_arena(result);
   accel_generated_image *images = accel__arena_array(arena, job.images, sizeof *images);
-  accel_status status = images ? make(&job, arena, images) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = images ? prepare(&job, arena, &planes) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = make(&job, planes, arena, images);
   if (status == ACCEL_OK)
     *result = (accel_generated_images){.n = job.images,
                                        .image = images,
                                        .scheduler = job.scheduler->class->name,
-                                       .steps = job.scheduler->n_steps};
-  free(job.answer.data);
-  free(job.text);
-  free(job.latents);
-  free(job.input);
-  free(job.timestep);
-  free(job.timestep_cond);
-  free(job.noise.generator);
-  accel__scheduler_free(&job.scheduler);
+                                       .steps = job.scheduler->n_steps - job.first_step};
+  free(planes);
+  free_job(&job);
   *out = accel__task_finish(result, status);
   return status;
 }

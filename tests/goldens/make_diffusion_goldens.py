@@ -18,6 +18,7 @@ import numpy as np
 import tiny_models
 import torch
 import transformers
+from PIL import Image
 from safetensors.torch import save_file
 from tiny_models import randomise, seed
 
@@ -249,22 +250,39 @@ def tokenizer_of(directory):
     return tokenizer, vocab
 
 
-def pipeline_of(scheduler, unet=None, clip=None):
+def clip_of(cls, vocab, **more):
+    return cls(transformers.CLIPTextConfig(**{**dict(vocab_size=len(vocab), hidden_size=12, intermediate_size=17, num_hidden_layers=3, num_attention_heads=2, bos_token_id=0,
+                                                     eos_token_id=1, pad_token_id=1), **more})).eval()
+
+
+def pipeline_of(scheduler, unet=None, xl=False, **index):
     root = DIFFUSION / "pipelines" / "work"
     shutil.rmtree(root, ignore_errors=True)
     tokenizer, vocab = tokenizer_of(root)
-    text = transformers.CLIPTextModel(transformers.CLIPTextConfig(vocab_size=len(vocab), hidden_size=12, intermediate_size=17, num_hidden_layers=3, num_attention_heads=2,
-                                                                 bos_token_id=0, eos_token_id=1, pad_token_id=1, **(clip or {}))).eval()
-    net, vae = D.UNet2DConditionModel(**{**UNET, **(unet or {})}).eval(), D.AutoencoderKL(**VAE).eval()
+    text = clip_of(transformers.CLIPTextModel, vocab)
+    net, vae = D.UNet2DConditionModel(**{**UNET, **(unet or {})}).eval(), D.AutoencoderKL(**{**VAE, **index.pop("vae", {})}).eval()
     for model in (text, net, vae):
         randomise(model)
     if not hasattr(text, "text_model"):  # transformers 5 has no such level any more; diffusers asks for it with clip_skip
         type(text).text_model = property(lambda self: self)
+    if xl:
+        second = clip_of(transformers.CLIPTextModelWithProjection, vocab, hidden_size=8, num_hidden_layers=2, projection_dim=10, hidden_act="gelu", eos_token_id=2)
+        randomise(second)
+        other = transformers.CLIPTokenizer(str(root / "vocab.json"), str(root / "merges.txt"), model_max_length=77, pad_token="!")
+        pipe = D.StableDiffusionXLPipeline(vae=vae, text_encoder=text, text_encoder_2=second, tokenizer=tokenizer, tokenizer_2=other, unet=net, scheduler=scheduler,
+                                           add_watermarker=False, **index)
+        pipe.set_progress_bar_config(disable=True)
+        shutil.rmtree(root)
+        return pipe
     pipe = D.StableDiffusionPipeline(vae=vae, text_encoder=text, tokenizer=tokenizer, unet=net, scheduler=scheduler, safety_checker=None, feature_extractor=None,
                                      requires_safety_checker=False)
     pipe.set_progress_bar_config(disable=True)
     shutil.rmtree(root)
     return pipe
+
+
+XL = {"down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "addition_embed_type": "text_time",
+      "addition_time_embed_dim": 6, "projection_class_embeddings_input_dim": 46, "transformer_layers_per_block": (1, 2), "cross_attention_dim": 20, "sample_size": 8}
 
 
 def pipelines(wanted):
@@ -274,9 +292,17 @@ def pipelines(wanted):
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
             ("pndm", dict(prompt=["a cat"], num_inference_steps=4, seed=5, scheduler="PNDMScheduler", num_images_per_prompt=2)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, height=24, width=40, clip_skip=1)),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=10, seed=8, num_images_per_prompt=2)),
+            ("pictures", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", strength=0.75, num_inference_steps=4, seeds=[8, 9], scheduler="PNDMScheduler")),
             ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seed=1, scheduler="EulerAncestralDiscreteScheduler")),
             ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
             ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler"))]),
+        "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
+            ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, seed=6, height=24, width=40, clip_skip=1)),
+            ("unguided", dict(prompt=["a cat"], guidance_scale=0.0, num_inference_steps=1, seed=6, scheduler="EulerAncestralDiscreteScheduler"))]),
+        "xl_kept": (D.DDIMScheduler(**sd, clip_sample=False), {"xl": True, "unet": XL, "force_zeros_for_empty_prompt": False, "vae": {
+            "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -295,7 +321,14 @@ def pipelines(wanted):
                 generator = torch.Generator().manual_seed(own.pop("seed"))
             if isinstance(own.get("negative_prompt"), str):
                 own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
-            found = pipe(**own, generator=generator, output_type="np").images
+            run = pipe
+            if "image" in own:
+                own["image"] = Image.open(FIXTURES / own["image"]).convert("RGB")
+                run = D.StableDiffusionImg2ImgPipeline(**pipe.components, requires_safety_checker=False)
+                run.set_progress_bar_config(disable=True)
+                if isinstance(generator, list):
+                    own["image"] = [own["image"]] * len(generator)
+            found = run(**own, generator=generator, output_type="np").images
             save_file({"pixels": torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
         print("pipeline", name, file=sys.stderr)
 

@@ -23,9 +23,10 @@ sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 import accel  # noqa: E402
 from test_seeing import read_png  # noqa: E402
 
-PIPELINES = os.path.join(ROOT, "tests", "fixtures", "diffusion", "pipelines")
+FIXTURES = os.path.join(ROOT, "tests", "fixtures")
+PIPELINES = os.path.join(FIXTURES, "diffusion", "pipelines")
 OPTIONS = {"num_inference_steps": "--steps", "seed": "--seed", "guidance_scale": "--guidance", "guidance_rescale": "--guidance-rescale", "num_images_per_prompt": "--n",
-           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta"}
+           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init"}
 
 
 def tool(*words):
@@ -40,7 +41,10 @@ def read_golden(file):
     header = json.loads(data[8:8 + n])
     pixels = header["pixels"]
     begin, end = pixels["data_offsets"]
-    return json.loads(header["__metadata__"]["args"]), pixels["shape"], data[8 + n + begin:8 + n + end]
+    args = json.loads(header["__metadata__"]["args"])
+    if "image" in args:
+        args["image"] = os.path.join(FIXTURES, args["image"])
+    return args, pixels["shape"], data[8 + n + begin:8 + n + end]
 
 
 def raw(images):
@@ -58,7 +62,7 @@ class TextToImage(unittest.TestCase):
 
     def test_python_gives_the_pixels_of_diffusers(self):
         files = sorted(glob.glob(os.path.join(PIPELINES, "*", "golden.*.safetensors")))
-        self.assertGreaterEqual(len(files), 7)
+        self.assertGreaterEqual(len(files), 13)
         for device in DEVICES:
             for directory in sorted({os.path.dirname(f) for f in files}):
                 with accel.pipeline("text-to-image", directory, device=device) as paint:
@@ -112,7 +116,7 @@ class TextToImage(unittest.TestCase):
         where = os.path.join(PIPELINES, "euler")
         for words, code, message in ((["a", "-o", "x.png", "--size", "20x16"], 2, "20 pixels"), (["a", "-o", "x.png", "--size", "16"], 2, "WIDTHxHEIGHT"),
                                      (["a", "-o", "x.png", "--scheduler", "heun"], 3, "heun"), (["a", "-o", "x.png", "--steps", "1001"], 2, "1001 steps"),
-                                     (["a", "-o", "x.png", "--clip-skip", "3"], 2, "clip_skip"), (["a"], 2, "-o FILE.png"),
+                                     (["a", "-o", "x.png", "--clip-skip", "4"], 2, "clip_skip"), (["a"], 2, "-o FILE.png"),
                                      (["a", "-o", os.path.join(where, "none", "x.png"), "--steps", "1"], 1, "x.png")):
             run = tool("text-to-image", where, *words, "-d", "cpu", "-q")
             self.assertEqual(run.returncode, code, (words, run.stderr))

@@ -5,7 +5,7 @@ import ctypes as C
 from typing import Any, Callable, List, Optional, Sequence, Union
 
 from . import _types as T
-from ._native import check, decode, encode, lib, text_array
+from ._native import Media, check, decode, encode, lib, media_array, text_array
 from ._tensors import make
 
 
@@ -50,7 +50,7 @@ def _seed(generator: Any) -> int:
 
 
 def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, int, Sequence[int], Any] = None, on_step: Optional[StepFunction] = None,
-                  **options: Any) -> GeneratedImages:
+                  image: Optional[Media] = None, **options: Any) -> GeneratedImages:
     """accel_text_to_image(); options are the fields of accel_text_to_image_params."""
     how, pointer = lib.accel_text_to_image_params_default(), C.POINTER(T.accel_generated_images)()
     for name, value in options.items():
@@ -58,6 +58,9 @@ def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, in
             raise TypeError(f"text_to_image() has no option '{name}'")
         if value is not None:
             setattr(how, name, encode(value) if isinstance(value, str) else value)
+    media = None if image is None else media_array([image])
+    if media is not None:
+        how.image = media
     seeds = None
     if isinstance(generator, (list, tuple)):
         seeds = (C.c_uint64 * len(generator))(*(_seed(g) for g in generator))
