@@ -124,19 +124,21 @@ static accel_status read_picture(accel__image_job *job, float **planes) {
 
 /* A sample of the distribution that the autoencoder gives for the picture, for all pictures: with
  * one generator the same one, with a generator each one of each. */
-static accel_status sample_latents(accel__image_job *job, const float *parameters, float *out) {
-  const uint64_t n = job->each;
-  const uint32_t samples = job->noise.n;
-  for (uint32_t i = 0; i < samples; i++) {
+static void sample_latents(accel__image_job *job, const float *parameters, float *out) {
+  const uint64_t n = job->each, area = (uint64_t)(job->height * job->width);
+  const bool normed = job->latents_mean && job->latents_std;
+  for (uint32_t i = 0; i < job->noise.n; i++) {
     float *x = out + i * n;
     accel__randn(&job->noise.generator[i], x, n);
     for (uint64_t k = 0; k < n; k++) {
       const float spread = fminf(fmaxf(parameters[n + k], -30.0f), 20.0f);
-      x[k] = (float)job->scaling * (parameters[k] + expf(0.5f * spread) * x[k]);
+      const float sample = parameters[k] + expf(0.5f * spread) * x[k],
+                  mean = normed ? job->latents_mean[k / area] : 0,
+                  by = normed ? job->latents_std[k / area] : 1;
+      x[k] = (float)job->scaling * (sample - mean) / by;
     }
   }
-  for (uint32_t i = samples; i < job->images; i++) memcpy(out + i * n, out, n * sizeof *out);
-  return ACCEL_OK;
+  for (uint32_t i = job->noise.n; i < job->images; i++) memcpy(out + i * n, out, n * sizeof *out);
 }
 
 /* job->latents: the picture's, with the noise of the first step that is made. */
@@ -156,7 +158,7 @@ static accel_status begin_with_picture(accel__image_job *job, const float *plane
                     .dim = {1, 3, job->height * job->reduction, job->width * job->reduction}};
   accel_status status =
       accel__image_run(job->ep, "encode_pixels", "latent_dist.parameters", &batch, &found);
-  if (status == ACCEL_OK) status = sample_latents(job, found.data, job->latents);
+  if (status == ACCEL_OK) sample_latents(job, found.data, job->latents);
   free(found.data);
   if (status != ACCEL_OK) return status;
   accel__noise_draw(&job->noise, job->input, job->images, job->each);

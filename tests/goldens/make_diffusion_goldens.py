@@ -281,6 +281,10 @@ def pipeline_of(scheduler, unet=None, xl=False, **index):
     return pipe
 
 
+def pipe_settings(pipe):
+    return {"force_zeros_for_empty_prompt": pipe.config.force_zeros_for_empty_prompt, "add_watermarker": False}
+
+
 XL = {"down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "addition_embed_type": "text_time",
       "addition_time_embed_dim": 6, "projection_class_embeddings_input_dim": 46, "transformer_layers_per_block": (1, 2), "cross_attention_dim": 20, "sample_size": 8}
 
@@ -302,7 +306,8 @@ def pipelines(wanted):
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, seed=6, height=24, width=40, clip_skip=1)),
             ("unguided", dict(prompt=["a cat"], guidance_scale=0.0, num_inference_steps=1, seed=6, scheduler="EulerAncestralDiscreteScheduler"))]),
         "xl_kept": (D.DDIMScheduler(**sd, clip_sample=False), {"xl": True, "unet": XL, "force_zeros_for_empty_prompt": False, "vae": {
-            "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3))]),
+            "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3)),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.5, guidance_scale=4.0, num_inference_steps=8, seed=8))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -324,7 +329,9 @@ def pipelines(wanted):
             run = pipe
             if "image" in own:
                 own["image"] = Image.open(FIXTURES / own["image"]).convert("RGB")
-                run = D.StableDiffusionImg2ImgPipeline(**pipe.components, requires_safety_checker=False)
+                xl = isinstance(pipe, D.StableDiffusionXLPipeline)
+                run = D.StableDiffusionXLImg2ImgPipeline(**pipe.components, **pipe_settings(pipe)) if xl else D.StableDiffusionImg2ImgPipeline(
+                    **pipe.components, requires_safety_checker=False)
                 run.set_progress_bar_config(disable=True)
                 if isinstance(generator, list):
                     own["image"] = [own["image"]] * len(generator)
