@@ -53,9 +53,10 @@
 #include "accel/inference.h"        /* endpoints, runs, queue, profile, proof */
 #include "accel/text_tasks.h"       /* tokenizer, templates, embeddings, classification ... */
 #include "accel/media_tasks.h"      /* pictures and sounds */
-#include "accel/generate.h"         /* text generation, translation, summaries */
 #include "accel/image_generation.h" /* pictures from texts */
+#include "accel/generate.h"         /* text generation, translation, summaries */
 #include "accel/chat.h"             /* sessions and conversations */
 #include "accel/requests.h"         /* requests with priorities, deadlines and cancelling */
+#include "accel/pool.h"             /* several models under one memory budget */
 
 #endif
