@@ -9,13 +9,16 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
   const double share = 0.2; /* of the newest */
   if (rows == sequences) {
     if (c->sequences != sequences || c->plain <= 0) {
-      *c = (accel__step_cost){.plain = ms, .sequences = sequences};
-      c->more = 0.1 * ms; /* until one is measured */
+      c->plain = ms;
+      c->sequences = sequences;
+      if (c->more <= 0) c->more = 0.1 * ms; /* until one is measured */
     }
     c->plain += share * (ms - c->plain);
   } else if (c->sequences == sequences && rows > sequences) {
-    const double more = (ms - c->plain) / (rows - sequences);
-    c->more += share * ((more > 0 ? more : 0) - c->more);
+    const double each = (ms - c->plain) / (rows - sequences), more = each < 0          ? 0
+                                                                     : each < c->plain ? each
+                                                                                       : c->plain;
+    c->more += share * (more - c->more);
   }
 }
 
