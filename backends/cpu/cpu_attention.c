@@ -17,6 +17,8 @@ enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
   /* so many query rows are streamed past, more are multiplied with packed keys; */
   FEW_ROWS = 3,
+  /* so many new rows over the keys of a session are computed as if each came alone */
+  LONE_ROWS = 16,
   /* so many heads of one row: these share the reading of keys (measured) */
   FEW_HEADS = 32,
   /* keys of one query row that are worth a task of their own */
@@ -35,6 +37,9 @@ _Static_assert((int)CPU_PAGE_ROWS <= (int)KIT_SMALL_PAGE_ROWS &&
 /* The keys of one sequence, and where its queries stand. */
 typedef struct sequence {
   kit_state_view state; /* of a node with a state */
+  int32_t item;         /* of the launch */
+  int64_t row, rows;    /* its queries among those of all */
+  int64_t past;         /* keys before the first of its queries */
   int64_t keys, shift;
   bool positions; /* explicit ones: */
   const int32_t *query, *key;
@@ -52,7 +57,8 @@ typedef struct job {
   int32_t bias_kind;
   bool state;
   kit_rows q, kv;
-  sequence *sequence; /* [items] */
+  sequence *sequence; /* [n] */
+  int32_t n;          /* items, or more: alone() */
   const int64_t *probs;
   uint32_t n_probs;
   float *relative; /* [heads][relative_stride]: bias by distance */
@@ -154,20 +160,6 @@ uint64_t cpu_attention_workspace(const cpu_self *self, const cpu_kernels *kernel
 
 /* ---- positions ---- */
 
-/* They run first, first+1, ...: then only differences to others matter. */
-static bool is_consecutive(const int32_t *position, int64_t n) {
-  int32_t broken = 0;
-  for (int64_t i = 1; i < n; i++) broken |= position[i] - (uint32_t)position[0] != (uint32_t)i;
-  return !broken;
-}
-
-/* Explicit positions are compared as floats, which are exact below 2^24. */
-static bool exact_in_f32(const int32_t *position, int64_t n) {
-  int32_t outside = 0;
-  for (int64_t i = 0; i < n; i++) outside |= position[i] >= 1 << 24 || position[i] <= -(1 << 24);
-  return !outside;
-}
-
 /* Positions start, start+1, ... */
 static const int32_t *count_out(sequence *s, int64_t start, int64_t n) {
   s->made = malloc((size_t)n * sizeof *s->made);
@@ -177,19 +169,19 @@ static const int32_t *count_out(sequence *s, int64_t start, int64_t n) {
 
 /* Where the queries of an item stand among its keys.  E_UNSUPPORTED: with positions that the
  * kernels do not take. */
-static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plugin_error *error) {
+static int32_t find_positions(const job *j, sequence *s, accel_plugin_error *error) {
   const kit_launch *l = j->l;
-  const int64_t qs = j->q.start[item], rows = j->q.start[item + 1] - qs,
-                past = j->state ? s->state.past : 0;
-  if (kit_has(&l->in[Q_POS])) s->query = kit_i32(&l->in[Q_POS]) + qs;
+  const int64_t rows = s->rows, past = s->past;
+  if (kit_has(&l->in[Q_POS])) s->query = kit_i32(&l->in[Q_POS]) + s->row;
   if (j->state)
     s->key = s->state.position;
   else if (kit_has(&l->in[KV_POS]))
-    s->key = kit_i32(&l->in[KV_POS]) + j->kv.start[item];
+    s->key = kit_i32(&l->in[KV_POS]) + j->kv.start[s->item];
   if (!rows || !s->keys) return ACCEL_PLUGIN_OK;
   s->shift = (s->query ? s->query[0] : past) - (int64_t)(s->key ? s->key[0] : 0);
-  if ((!s->query || is_consecutive(s->query, rows)) &&
-      (!s->key || is_consecutive(s->key, s->keys)) && s->shift > -(1 << 24) && s->shift < 1 << 24)
+  if ((!s->query || cpu_positions_consecutive(s->query, rows)) &&
+      (!s->key || cpu_positions_consecutive(s->key, s->keys)) && s->shift > -(1 << 24) &&
+      s->shift < 1 << 24)
     return ACCEL_PLUGIN_OK;
   s->shift = 0;
   /* something asks */
@@ -199,7 +191,8 @@ static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plu
     return kit_no_memory(error, (uint64_t)rows * 4);
   if (!s->key && !(s->key = count_out(s, 0, s->keys)))
     return kit_no_memory(error, (uint64_t)s->keys * 4);
-  if (exact_in_f32(s->query, rows) && exact_in_f32(s->key, s->keys)) return ACCEL_PLUGIN_OK;
+  if (cpu_positions_exact(s->query, rows) && cpu_positions_exact(s->key, s->keys))
+    return ACCEL_PLUGIN_OK;
   return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "positions of 2^24 and more");
 }
 
@@ -223,7 +216,7 @@ static void make_relative(const job *j, float *at, int64_t longest) {
  * end. */
 static void make_t5(job *j, float *at, int64_t longest) {
   bool numbers = true;
-  for (int32_t i = 0; i < j->q.items; i++)
+  for (int32_t i = 0; i < j->n; i++)
     numbers &= !j->sequence[i].positions && !j->sequence[i].shift && !j->state;
   j->base.far = numbers ? longest : far_distance(j->l->node);
   make_relative(j, at, j->base.far);
@@ -288,10 +281,6 @@ static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float
 
 /* ---- tasks ---- */
 
-static int64_t rows_of(const job *j, int32_t item) {
-  return j->q.start[item + 1] - j->q.start[item];
-}
-
 /* Keys of one range, whole tiles: a function of the sequence alone. */
 static int64_t range_keys(int64_t keys) {
   int64_t tiles = (keys + CPU_ATTENTION_KEYS - 1) / CPU_ATTENTION_KEYS,
@@ -300,9 +289,8 @@ static int64_t range_keys(int64_t keys) {
          CPU_ATTENTION_KEYS;
 }
 
-static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) {
+static void place_keys(const job *j, const sequence *s, int64_t g, cpu_attention *a) {
   const kit_launch *l = j->l;
-  const sequence *s = &j->sequence[item];
   const kit_tensor *k = &l->in[K], *v = &l->in[VALUE];
   a->keys = s->keys;
   a->shift = s->shift;
@@ -317,10 +305,10 @@ static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) 
     a->ldv = (int64_t)s->state.v_row / size;
     a->k_scale = (int64_t)kit_kv_scale(a->dk);
     a->v_scale = (int64_t)kit_kv_scale(a->dv);
-    if (kit_has(k) && kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + j->kv.start[item];
+    if (kit_has(k) && kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + j->kv.start[s->item];
     a->mask_from = s->state.past;
   } else {
-    const int64_t ks = j->kv.start[item];
+    const int64_t ks = j->kv.start[s->item];
     a->kv = ACCEL_PLUGIN_F32;
     a->k = kit_f32(k) + ks * k->row_stride + g * a->dk;
     a->v = kit_f32(v) + ks * v->row_stride + g * a->dv;
@@ -333,7 +321,7 @@ static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) 
   a->key_position = s->key;
 }
 
-static void place_bias(const job *j, int32_t item, int64_t h, cpu_attention *a) {
+static void place_bias(const job *j, const sequence *s, int64_t h, cpu_attention *a) {
   const kit_tensor *bias = &j->l->in[BIAS];
   if (j->bias_kind == ACCEL_PLUGIN_BIAS_ALIBI) a->slope = kit_f32(bias)[h];
   if (j->relative && a->far) a->distance = j->relative + h * j->relative_stride;
@@ -341,22 +329,21 @@ static void place_bias(const job *j, int32_t item, int64_t h, cpu_attention *a) 
   if (j->rel_k) a->rel_k = j->rel_k + h * a->relative_columns * a->dk;
   if (j->rel_q) a->rel_q = j->rel_q + h * a->relative_columns * a->dk;
   if (j->bias_kind != ACCEL_PLUGIN_BIAS_DENSE) return;
-  int64_t at = bias->dim[0] > 1 ? item % j->period : 0; /* [P, H, Sq, Sk], each dim may be 1 */
+  int64_t at = bias->dim[0] > 1 ? s->item % j->period : 0; /* [P, H, Sq, Sk], each dim may be 1 */
   at = at * bias->dim[1] + (bias->dim[1] > 1 ? h : 0);
   a->bias = kit_f32(bias) + at * bias->dim[2] * bias->dim[3];
   a->bias_row = bias->dim[2] > 1 ? bias->dim[3] : 0;
   a->bias_column = bias->dim[3] > 1;
 }
 
-static void place_head(const job *j, int32_t item, int64_t h, cpu_attention *a) {
+static void place_head(const job *j, const sequence *s, int64_t h, cpu_attention *a) {
   const kit_launch *l = j->l;
   const kit_tensor *q = &l->in[Q], *out = &l->out[0];
-  const int64_t qs = j->q.start[item];
   *a = j->base;
-  place_keys(j, item, h / (j->heads / j->kv_heads), a);
-  place_bias(j, item, h, a);
-  a->q = kit_f32(q) + qs * q->row_stride + h * a->dk;
-  a->y = kit_f32(out) + qs * kit_cols(out) + h * a->dv;
+  place_keys(j, s, h / (j->heads / j->kv_heads), a);
+  place_bias(j, s, h, a);
+  a->q = kit_f32(q) + s->row * q->row_stride + h * a->dk;
+  a->y = kit_f32(out) + s->row * kit_cols(out) + h * a->dv;
   a->ldq = q->row_stride;
   a->ldy = kit_cols(out);
   a->step = 1;
@@ -365,14 +352,14 @@ static void place_head(const job *j, int32_t item, int64_t h, cpu_attention *a) 
 
 /* Probabilities of a head that is listed; its y is written again by run_unit, as when they are not
  * asked for. */
-static void write_probabilities(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end,
-                                float *workspace) {
+static void write_probabilities(const job *j, const sequence *s, int64_t h, int64_t row,
+                                int64_t row_end, float *workspace) {
   const kit_tensor *probs = &j->l->out[1];
   cpu_attention a;
   for (uint32_t i = 0; kit_has(probs) && i < j->n_probs; i++) {
     if (j->probs[i] != h) continue;
-    place_head(j, item, h, &a);
-    a.probs = kit_f32(probs) + ((int64_t)i * probs->dim[1] + j->q.start[item]) * probs->dim[2];
+    place_head(j, s, h, &a);
+    a.probs = kit_f32(probs) + ((int64_t)i * probs->dim[1] + s->row) * probs->dim[2];
     a.ldp = a.probs_columns = probs->dim[2];
     j->s->kernels.attention(&a, row, row_end, workspace);
   }
@@ -403,15 +390,14 @@ static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {
 }
 
 /* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
-static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row,
+static void run_unit(const job *j, const sequence *s, int64_t unit, int64_t range, int64_t row,
                      int64_t row_end, float *workspace) {
-  const sequence *s = &j->sequence[item];
   const int64_t group = s->grouped ? j->heads / j->kv_heads : 1, h = unit * group;
-  int64_t rows = rows_of(j, item); /* decides on the kernel: how they are cut does not */
+  int64_t rows = s->rows; /* decides on the kernel: how they are cut does not */
   cpu_attention a;
   for (int64_t i = 0; range == 0 && i < group; i++)
-    write_probabilities(j, item, h + i, row, row_end, workspace);
-  place_head(j, item, h, &a);
+    write_probabilities(j, s, h + i, row, row_end, workspace);
+  place_head(j, s, h, &a);
   if (s->grouped) {
     a.step = 0;
     a.ldq = a.dk;
@@ -438,13 +424,13 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
 /* Units from .. to-1, stretch `chunk` of `chunks` of their rows. */
 static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, uint32_t chunks,
                       float *workspace) {
-  for (int32_t item = 0; item < j->q.items && to > 0; item++) {
-    const sequence *s = &j->sequence[item];
-    const int64_t rows = rows_of(j, item), row = cpu_share(rows, chunk, chunks),
-                  row_end = cpu_share(rows, chunk + 1, chunks), each = s->units / s->ranges;
+  for (int32_t i = 0; i < j->n && to > 0; i++) {
+    const sequence *s = &j->sequence[i];
+    const int64_t row = cpu_share(s->rows, chunk, chunks),
+                  row_end = cpu_share(s->rows, chunk + 1, chunks), each = s->units / s->ranges;
     /* neighbours read the same pages */
     for (int64_t u = from > 0 ? from : 0; row < row_end && u < to && u < s->units; u++)
-      run_unit(j, item, u % each, u / each, row, row_end, workspace);
+      run_unit(j, s, u % each, u / each, row, row_end, workspace);
     from -= s->units;
     to -= s->units;
   }
@@ -482,19 +468,19 @@ static void merge_head(const job *j, const sequence *s, int64_t h, float *y) {
 
 static void merge_ranges(const job *j) {
   const kit_tensor *out = &j->l->out[0];
-  for (int32_t i = 0; i < j->q.items; i++)
+  for (int32_t i = 0; i < j->n; i++)
     for (int64_t h = 0; j->sequence[i].ranges > 1 && h < j->heads; h++)
       merge_head(j, &j->sequence[i], h,
-                 kit_f32(out) + j->q.start[i] * kit_cols(out) + h * j->base.dv);
+                 kit_f32(out) + j->sequence[i].row * kit_cols(out) + h * j->base.dv);
 }
 
 /* One query row: heads that share keys go together, and many keys are cut into ranges. */
 static int32_t choose_units(job *j, accel_plugin_error *error) {
   uint64_t floats = 0;
-  for (int32_t i = 0; i < j->q.items; i++) {
+  for (int32_t i = 0; i < j->n; i++) {
     sequence *s = &j->sequence[i];
     const int64_t each = range_keys(s->keys), part = j->heads * (2 + j->base.dv);
-    const bool single = rows_of(j, i) == 1 && !j->base.relative_row;
+    const bool single = s->rows == 1 && !j->base.relative_row;
     s->grouped =
         single && j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE && !s->positions;
     s->ranges = single && s->keys > each ? (s->keys + each - 1) / each : 1;
@@ -505,7 +491,7 @@ static int32_t choose_units(job *j, accel_plugin_error *error) {
   if (!floats) return ACCEL_PLUGIN_OK;
   float *at = j->parts = malloc(floats * sizeof *at);
   if (!at) return kit_no_memory(error, floats * sizeof *at);
-  for (int32_t i = 0; i < j->q.items; i++) {
+  for (int32_t i = 0; i < j->n; i++) {
     j->sequence[i].parts = at;
     if (j->sequence[i].ranges > 1) at += j->sequence[i].ranges * j->heads * (2 + j->base.dv);
   }
@@ -519,10 +505,10 @@ static void split_tasks(job *j, const kit_launch *l) {
   const double packing = 8, held_up = 0.2; /* rows that packing the keys is worth; of a task */
   const uint32_t workers = cpu_workers(l);
   double cost = 0, rows = 0, best = INFINITY;
-  for (int32_t i = 0; i < j->q.items; i++) {
-    cost += (double)(rows_of(j, i) + 8) * (double)j->sequence[i].keys *
+  for (int32_t i = 0; i < j->n; i++) {
+    cost += (double)(j->sequence[i].rows + 8) * (double)j->sequence[i].keys *
             (double)(j->base.dk + j->base.dv + 20);
-    rows += (double)rows_of(j, i) / (double)j->q.items;
+    rows += (double)j->sequence[i].rows / (double)j->n;
   }
   cost *= 0.03 * (double)j->heads; /* ns */
   j->chunks = 0;
@@ -533,7 +519,7 @@ static void split_tasks(job *j, const kit_launch *l) {
   const bool cheap = j->tasks <= workers && j->units >= (int64_t)workers;
   if (j->units >= (int64_t)workers * TASKS_EACH || rows <= FEW_ROWS || cheap) {
     /* sequences differ in length */
-    if (j->q.items > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH;
+    if (j->n > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH;
     if ((int64_t)j->tasks > j->units) j->tasks = (uint32_t)j->units;
     return;
   }
@@ -624,19 +610,58 @@ static int32_t find_keys(job *j, accel_plugin_error *error) {
   const kit_tensor *k = &l->in[K];
   const bool append =
       j->state && kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  j->n = j->q.items;
   for (int32_t i = 0; i < j->q.items; i++) {
     sequence *s = &j->sequence[i];
     const int32_t start = kit_has(k) ? j->kv.start[i] : 0,
                   n = kit_has(k) ? j->kv.start[i + 1] - start : 0;
-    *s = (sequence){.keys = n};
+    *s = (sequence){.keys = n, .item = i, .row = j->q.start[i]};
+    s->rows = j->q.start[i + 1] - s->row;
     if (!j->state) continue;
     const int32_t *position = kit_has(&l->in[KV_POS]) ? kit_i32(&l->in[KV_POS]) + start : NULL;
     int32_t rc = append ? kit_state_append(l, (uint32_t)i, n, position, &s->state, error)
                         : kit_state_read(l, (uint32_t)i, &s->state, error);
     if (rc) return rc;
     s->keys = s->state.length;
+    s->past = s->state.past;
   }
   if (append) write_keys(j);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Rows that can be computed one by one: each sees the keys up to its own, or all of an encoder's. */
+static bool rows_stand_alone(const job *j) {
+  const kit_launch *l = j->l;
+  const bool fixed = !kit_has(&l->in[K]) || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  return j->state && (fixed ? j->base.right < 0 : j->base.right == 0) && !kit_has(&l->in[MASK]) &&
+         !kit_has(&l->out[1]) && j->bias_kind != ACCEL_PLUGIN_BIAS_DENSE;
+}
+
+static bool is_alone(const sequence *s) { return s->rows > 1 && s->rows <= LONE_ROWS; }
+/* Few new rows of a sequence become one sequence each, so that a token gives the same bits whether
+ * it comes alone or with others before and behind it. */
+static int32_t alone(job *j, accel_plugin_error *error) {
+  int64_t n = 0;
+  for (int32_t i = 0; i < j->n; i++) n += is_alone(&j->sequence[i]) ? j->sequence[i].rows : 1;
+  if (n == j->n || !rows_stand_alone(j)) return ACCEL_PLUGIN_OK;
+  sequence *list = calloc((size_t)n, sizeof *list), *to = list;
+  if (!list) return kit_no_memory(error, (uint64_t)n * sizeof *list);
+  for (int32_t i = 0; i < j->n; i++) {
+    const sequence *s = &j->sequence[i];
+    const int64_t each = is_alone(s) ? s->rows : 1;
+    for (int64_t r = 0; r < each; r++, to++) {
+      *to = *s;
+      if (each == 1) continue;
+      to->row += r;
+      to->rows = 1;
+      if (j->base.right < 0) continue;
+      to->past += r;
+      to->keys -= each - 1 - r;
+    }
+  }
+  free(j->sequence);
+  j->sequence = list;
+  j->n = (int32_t)n;
   return ACCEL_PLUGIN_OK;
 }
 
@@ -658,9 +683,10 @@ static int32_t run_attention(job *j, const kit_launch *l, const sizes *s,
   float *at = l->workspace;
   int32_t rc = find_keys(j, error);
   if (!rc) rc = check_operands(j, l, error);
+  if (!rc) rc = alone(j, error);
   if (rc) return rc;
-  for (int32_t i = 0; i < j->q.items; i++) {
-    rc = find_positions(j, i, &j->sequence[i], error);
+  for (int32_t i = 0; i < j->n; i++) {
+    rc = find_positions(j, &j->sequence[i], error);
     const sequence *q = &j->sequence[i];
     bool apart = j->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED && (q->positions || q->shift);
     if ((rc == ACCEL_PLUGIN_E_UNSUPPORTED || apart) && !j->state)
@@ -694,7 +720,7 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
   j.sequence = calloc((size_t)j.q.items + 1, sizeof *j.sequence);
   if (!j.sequence) return kit_no_memory(error, (uint64_t)j.q.items * sizeof *j.sequence);
   int32_t rc = run_attention(&j, l, &s, error);
-  for (int32_t i = 0; i < j.q.items; i++) free(j.sequence[i].made);
+  for (int32_t i = 0; i < j.n; i++) free(j.sequence[i].made);
   free(j.sequence);
   return rc;
 }
@@ -716,11 +742,10 @@ static void repeat_keys(const void *arg, uint32_t i) {
 }
 
 /* Microseconds of one key of one unit of a sequence, all threads at once; 0: not known. */
-static double key_limit(const job *j, int32_t item) {
+static double key_limit(const job *j, const sequence *s) {
   enum { CACHED = 256 << 10 };
-  const sequence *s = &j->sequence[item];
   repeated r = {.rows = s->grouped ? j->heads / j->kv_heads : 1};
-  place_head(j, item, 0, &r.a);
+  place_head(j, s, 0, &r.a);
   r.decode = decode_of(j, &r.a);
   const int64_t row = (r.a.ldk + r.a.ldv) * cpu_kv_bytes(r.a.kv), most = CACHED / row;
   int64_t keys = 1; /* powers of two: not another kind with each token */
@@ -744,13 +769,16 @@ static double state_limit(job *j) {
   double us = 0;
   for (int32_t i = 0; i < j->q.items; i++) {
     sequence *s = &j->sequence[i];
-    if (rows_of(j, i) != 1 || kit_state_read(j->l, (uint32_t)i, &s->state, NULL)) return 0;
+    s->item = i;
+    s->row = j->q.start[i];
+    s->rows = j->q.start[i + 1] - s->row;
+    if (s->rows != 1 || kit_state_read(j->l, (uint32_t)i, &s->state, NULL)) return 0;
     s->keys = s->state.length;
     s->shift = s->keys - 1;
     s->grouped = j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE;
     const int64_t seen =
         j->base.left >= 0 && j->base.left + 1 < s->keys ? j->base.left + 1 : s->keys;
-    us += key_limit(j, i) * (double)(seen * (s->grouped ? j->kv_heads : j->heads));
+    us += key_limit(j, s) * (double)(seen * (s->grouped ? j->kv_heads : j->heads));
   }
   return us / cpu_workers(j->l);
 }

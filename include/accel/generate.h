@@ -17,6 +17,8 @@
  *    or a vocabulary whose tokens do not join to texts; ACCEL_ERROR_ARGUMENT: it is malformed, no
  *    text can be what it asks for, or other settings exclude all that it allows;
  *    ACCEL_ERROR_LIMIT: it needs too many states.
+ *  - With speculation also ACCEL_ERROR_UNSUPPORTED: beams, a model with states that cannot go back
+ *    (Mamba) or rotations by length (dynamic, longrope), an assistant of another vocabulary.
  *  - ACCEL_ERROR_FORMAT: a field of generation_config.json or `config` has a wrong type.
  *  - ACCEL_ERROR_LIMIT: a prompt and the tokens asked for pass the model's context, said before
  *    anything runs.
@@ -157,6 +159,19 @@ typedef struct accel_generate_params {
   const char *grammar;
   /** An accel_grammar_kind. */
   uint32_t grammar_kind;
+  /** Speculation by prompt lookup, as transformers calls it: what stood behind an earlier place that
+   *  ends alike is guessed, up to so many tokens a step (at most 15), and checked by the model in one
+   *  run.  Tokens are those that come without it, drawn ones too, sooner where texts repeat
+   *  themselves; fewer are guessed, or none, where that does not pay.  0: as `config` and the model
+   *  say, mostly none. */
+  uint32_t prompt_lookup_num_tokens;
+  /** Longest run of tokens that is looked up; 0: 4. */
+  uint32_t max_matching_ngram_size;
+  /** Speculation by a smaller model of the same vocabulary, which must live as long as the
+   *  generation; not with prompt_lookup_num_tokens.  NULL: none. */
+  accel_endpoint *assistant_model;
+  /** Tokens that it guesses in a step, at most 15; 0: 8. */
+  uint32_t num_assistant_tokens;
 } accel_generate_params;
 
 /** What was generated from a prompt. */
@@ -192,6 +207,13 @@ typedef struct accel_generation {
   accel_status status;
   /** And the message; NULL: it did not fail. */
   const char *error;
+  /** Of `prompt_tokens`, those that were not read because the queue had kept them of an earlier
+   *  prompt (accel_init_params.prefix_cache_bytes). */
+  uint32_t cached_tokens;
+  /** Speculation: tokens that were guessed. */
+  uint32_t draft_tokens;
+  /** Of these, tokens that were right. */
+  uint32_t accepted_tokens;
 } accel_generation;
 
 /** The outcome of a generation. */

@@ -57,6 +57,9 @@ typedef struct accel_placement_candidate {
 typedef char *(*accel_candidates_fn)(void *user, const accel_placement_candidate *candidate,
                                      uint32_t n);
 
+/** accel_init_params.prefix_cache_bytes of accel_init_params_default(): 512 MiB. */
+#define ACCEL_PREFIX_CACHE_BYTES (UINT64_C(512) << 20)
+
 /** How accel_init() loads a model; accel_init_params_default() fills it. */
 typedef struct accel_init_params {
   /** sizeof(accel_init_params). */
@@ -119,6 +122,10 @@ typedef struct accel_init_params {
   accel_candidates_fn candidates_fn;
   /** Handed to candidates_fn. */
   void *candidates_user;
+  /** Bytes of keys and values of finished prompts that the endpoint's queue keeps for prompts that
+   *  begin alike (docs/generation.md); the ones used longest ago go first, and all of them when a
+   *  run needs their memory, with accel_trim() and before the precision changes.  0: none. */
+  uint64_t prefix_cache_bytes;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */

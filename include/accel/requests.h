@@ -122,6 +122,34 @@ ACCEL_API accel_status accel_wait_classifications(accel_ticket **ticket, int64_t
 ACCEL_API accel_status accel_wait_ranking(accel_ticket **ticket, int64_t timeout_ms,
                                           accel_ranking **out);
 
+/* ---- statistics ---------------------------------------------------------------------------- */
+
+/** What a queue's generations have done since the endpoint was made. */
+typedef struct accel_queue_stats {
+  /** sizeof(accel_queue_stats) of the caller; then what was filled. */
+  uint32_t size;
+  /** Requests that wait. */
+  uint32_t waiting;
+  /** Tokens of the prompts of finished generations. */
+  uint64_t prompt_tokens;
+  /** Of these, tokens that were not read because they were kept of an earlier prompt. */
+  uint64_t cached_tokens;
+  /** Prompts that shared some. */
+  uint64_t cache_hits;
+  /** Prompts that are kept now. */
+  uint64_t cache_prompts;
+  /** Bytes of their keys and values, at most accel_init_params.prefix_cache_bytes. */
+  uint64_t cache_bytes;
+  /** Speculation: tokens that were guessed, and those of them that were right. */
+  uint64_t draft_tokens;
+  uint64_t accepted_tokens; /**< the right ones */
+  /** Why prompts share nothing, a constant text; NULL: they do. */
+  const char *no_cache;
+} accel_queue_stats;
+
+/** Fills `out`, whose size the caller has set.  May be called from any thread at any time. */
+ACCEL_API accel_status accel_queue_statistics(accel_queue *queue, accel_queue_stats *out);
+
 #ifdef __cplusplus
 }
 #endif

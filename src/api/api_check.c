@@ -50,6 +50,10 @@ accel_status accel__check_generate_params(const char *caller, const accel_genera
   if (p->num_beams > 1024 || p->num_return_sequences > 1024)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller,
                        p->num_beams, p->num_return_sequences);
+  if (p->assistant_model && p->prompt_lookup_num_tokens)
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: params.assistant_model and params.prompt_lookup_num_tokens: one of them", caller);
   return check_grammar(caller, p);
 }
 

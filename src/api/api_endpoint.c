@@ -14,7 +14,9 @@
 #include "verify/step_report.h"
 
 accel_init_params accel_init_params_default(void) {
-  return (accel_init_params){.size = sizeof(accel_init_params), .device = "cpu"};
+  return (accel_init_params){.size = sizeof(accel_init_params),
+                             .device = "cpu",
+                             .prefix_cache_bytes = ACCEL_PREFIX_CACHE_BYTES};
 }
 
 accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params,

@@ -116,12 +116,24 @@ int cli_wishes_read(cli_run *run, cli_wishes *w) {
   p->logprobs = (int32_t)cli_count(run, OPT_LOGPROBS, p->logprobs);
   p->no_special_tokens = cli_flag(run, OPT_NO_SPECIAL);
   p->keep_special_tokens = cli_flag(run, OPT_KEEP_SPECIAL);
+  if (run->value[OPT_SPECULATE] && !strcmp(run->value[OPT_SPECULATE], "lookup"))
+    p->prompt_lookup_num_tokens = (uint32_t)cli_count(run, OPT_DRAFT_TOKENS, 10);
   int code = read_stop(run, w);
   if (!code) code = read_grammar(run, w);
   return code ? code : read_config(run, w);
 }
 
+int cli_wishes_assistant(cli_run *run, cli_wishes *w) {
+  const char *model = run->value[OPT_SPECULATE];
+  if (!model || w->params.prompt_lookup_num_tokens) return 0;
+  const int code = cli_open(run, model, NULL, &w->assistant);
+  w->params.assistant_model = w->assistant;
+  w->params.num_assistant_tokens = (uint32_t)cli_count(run, OPT_DRAFT_TOKENS, 0);
+  return code;
+}
+
 void cli_wishes_free(cli_wishes *w) {
+  accel_cleanup(&w->assistant);
   free(w->config);
   free(w->grammar);
   free(w->stop);
@@ -188,6 +200,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema
     cli_json_text(&json, "finish", one->finish);
     if (one->error) cli_json_text(&json, "error", one->error);
     cli_json_int(&json, "prompt_tokens", one->prompt_tokens);
+    if (one->draft_tokens) cli_json_int(&json, "draft_tokens", one->draft_tokens);
+    if (one->draft_tokens) cli_json_int(&json, "accepted_tokens", one->accepted_tokens);
     cli_json_double(&json, "score", one->score);
     json_logprobs(&json, one);
     cli_json_close(&json, '}');
@@ -247,6 +261,15 @@ int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts) {
   return 0;
 }
 
+static void say_guesses(cli_run *run, const accel_generations *found) {
+  uint64_t made = 0, right = 0;
+  for (uint32_t i = 0; i < found->n; ++i) {
+    made += found->item[i].draft_tokens;
+    right += found->item[i].accepted_tokens;
+  }
+  if (made) cli_note(run, "%" PRIu64 " of %" PRIu64 " guessed tokens were right", right, made);
+}
+
 int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w,
                           const char *schema, const accel_generations *found) {
   const int failed = print_errors(run, found);
@@ -260,6 +283,7 @@ int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wish
            found->prompt_tokens, found->prefill_ms,
            per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens, found->decode_ms,
            found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
+  say_guesses(run, found);
   cli_say_streaming(run, endpoint);
   const int code = cli_flush(run);
   return code ? code : failed;

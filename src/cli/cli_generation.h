@@ -14,12 +14,15 @@ typedef struct cli_wishes {
   cJSON *stop_list;
   const char **stop;
   accel_strings stop_strings;
-  char *grammar; /* read from a file, or made of --choices */
+  char *grammar;             /* read from a file, or made of --choices */
+  accel_endpoint *assistant; /* --speculate MODEL, opened by cli_wishes_assistant */
 } cli_wishes;
 
 /* 0 or an exit code; free in any case.  Must stay where it is */
 int cli_wishes_read(cli_run *run, cli_wishes *w);
 void cli_wishes_free(cli_wishes *w);
+/* Loads the model that guesses, if one does.  0 or an exit code. */
+int cli_wishes_assistant(cli_run *run, cli_wishes *w);
 /* Has the text of one prompt printed as it comes, where that was asked for or stdout is a terminal
  * (beam search has nothing to tell before its end).  0 or an exit code. */
 int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts);

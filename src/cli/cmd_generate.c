@@ -55,12 +55,14 @@ int cmd_generate(cli_run *run) {
   accel_endpoint *endpoint = NULL;
   int code = cli_wishes_read(run, &w);
   if (!code && cli_flag(run, OPT_CHAT)) {
-    code = cli_chat(run, &w.params);
+    code = cli_wishes_assistant(run, &w);
+    if (!code) code = cli_chat(run, &w.params);
     cli_wishes_free(&w);
     return code;
   }
   if (!code) code = read_prompts(run, &texts, &ids);
   if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
+  if (!code) code = cli_wishes_assistant(run, &w);
   if (!code) code = generate(run, endpoint, &w, &texts, &ids);
   accel_cleanup(&endpoint);
   cli_texts_free(&texts);

@@ -171,6 +171,7 @@ typedef struct trimmed {
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   *released = 0;
+  accel__endpoint_release_parked(ep);
   if (!ep->placed.plugin->trim) return ACCEL_OK;
   pthread_rwlock_rdlock(&ep->in_use);
   const int32_t rc = ep->placed.plugin->trim(ep->placed.handle, released, &error);

@@ -68,6 +68,21 @@ typedef struct accel__host_self {
   const accel__part *part; /* NULL: the whole program */
 } accel__host_self;
 
+/* What somebody keeps on an endpoint for later and can do without, a session with sequences that may
+ * be wanted again: `close` gives all of it back. */
+typedef struct accel__parked {
+  void (*close)(struct accel__parked *parked);
+} accel__parked;
+
+/* Of the generations of an endpoint's queue, since it was placed. */
+typedef struct accel__queue_counters {
+  /* tokens of prompts that were read or shared; of these, those of finished prompts that were shared */
+  atomic_ullong prompt_tokens, cached_tokens;
+  atomic_ullong cache_hits;                 /* prompts that shared some */
+  atomic_ullong cache_bytes, cache_prompts; /* kept now */
+  atomic_ullong draft_tokens, accepted_tokens;
+} accel__queue_counters;
+
 struct accel_endpoint {
   accel *ctx;
   accel_endpoint *next; /* in the context's list */
@@ -110,6 +125,9 @@ struct accel_endpoint {
 
   struct accel_queue *queue;
   uint32_t batch_size;
+  _Atomic(accel__parked *) parked; /* accel__endpoint_park; NULL: nothing */
+  uint64_t prefix_cache_bytes;     /* of accel_init_params */
+  accel__queue_counters counters;
 
   void *processor; /* tasks/: tokenizer and friends */
   void (*processor_free)(void *processor);
@@ -155,6 +173,13 @@ accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_en
  * empty from then on (n_replaced).  Otherwise, and when nothing of the chain serves, the failure is
  * this thread's again, with what to do about it. */
 accel_status accel__endpoint_replace_lost(accel_endpoint *ep);
+/* Leaves `parked` with the endpoint, whose it is from then on; what was there is closed. */
+void accel__endpoint_park(accel_endpoint *ep, accel__parked *parked);
+/* Takes it back; NULL: it is not there, or no more. */
+accel__parked *accel__endpoint_unpark(accel_endpoint *ep);
+/* Closes it: memory is wanted, or the placement is to change.  Not while `in_use` is held.  Whether
+ * there was something. */
+bool accel__endpoint_release_parked(accel_endpoint *ep);
 void accel__endpoint_free(accel_endpoint *ep);
 /* scratch; bytes given back */
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);

@@ -127,6 +127,14 @@ void accel__session_drop(accel__session *s, int32_t sequence) {
   pthread_mutex_unlock(&s->lock);
 }
 
+accel_status accel__session_bytes(accel__session *s, int32_t sequence, uint64_t *n) {
+  *n = 0;
+  pthread_mutex_lock(&s->lock);
+  accel_status status = control(s, ACCEL_PLUGIN_SESSION_EXPORT, sequence, 0, NULL, n);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
 accel_status accel__session_export(accel__session *s, int32_t sequence, void **bytes, uint64_t *n) {
   *bytes = NULL;
   *n = 0;

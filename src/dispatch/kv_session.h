@@ -39,6 +39,8 @@ accel_status accel__session_control(accel__session *s, int32_t verb, int32_t seq
                                     int64_t value);
 /* *n becomes the tokens that the plugin has of the sequence. */
 accel_status accel__session_length(accel__session *s, int32_t sequence, uint64_t *n);
+/* *n becomes the bytes that the sequence takes, as accel__session_export gives them. */
+accel_status accel__session_bytes(accel__session *s, int32_t sequence, uint64_t *n);
 /* The bytes of a sequence, malloc'd; and back.  ACCEL_ERROR_ARGUMENT for those of another model,
  * build or precision. */
 accel_status accel__session_export(accel__session *s, int32_t sequence, void **bytes, uint64_t *n);

@@ -403,8 +403,26 @@ static accel_status widen(accel_endpoint *ep) {
                               ep->placement.device, old.name));
 }
 
+/* ---- what is kept for later ---- */
+
+accel__parked *accel__endpoint_unpark(accel_endpoint *ep) {
+  return atomic_exchange(&ep->parked, NULL);
+}
+
+void accel__endpoint_park(accel_endpoint *ep, accel__parked *parked) {
+  accel__parked *old = atomic_exchange(&ep->parked, parked);
+  if (old) old->close(old);
+}
+
+bool accel__endpoint_release_parked(accel_endpoint *ep) {
+  accel__parked *parked = accel__endpoint_unpark(ep);
+  if (parked) parked->close(parked);
+  return parked != NULL;
+}
+
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
   accel_status status = ACCEL_OK;
+  accel__endpoint_release_parked(ep);
   pthread_rwlock_wrlock(&ep->in_use);
   if (ep->placed.handle == failed)
     status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
@@ -462,6 +480,7 @@ int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
 
 void accel__endpoint_free(accel_endpoint *ep) {
   if (!ep) return;
+  accel__endpoint_release_parked(ep);
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);

@@ -223,6 +223,7 @@ accel_status accel__plan_rows(accel_endpoint *ep, const accel__fit_run *run, uin
   enum { FINE = 64 }; /* to that part of what fits */
   accel__limits_subject subject[ACCEL__MAX_PARTS];
   accel_status status = ACCEL_OK;
+  if (accel__endpoint_limits(ep, NULL).run_bytes) accel__endpoint_release_parked(ep);
   pthread_rwlock_rdlock(&ep->in_use);
   const bool limited = ep->placed.limits.run_bytes != 0;
   const uint32_t n = limited ? placed_subjects(ep, subject) : 0;

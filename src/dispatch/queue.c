@@ -236,13 +236,16 @@ static void step(accel_queue *q, active_group *a) {
       link = &t->next;
       continue;
     }
+    accel__failure failure = {0};
+    if (status != ACCEL_OK) accel__failure_keep(&failure, status);
     pthread_mutex_lock(&q->lock);
     *link = t->next;
     q->n_begun--;
     pthread_mutex_unlock(&q->lock);
+    close_if_empty(a); /* who waits for the last one finds all of it given back */
+    if (status != ACCEL_OK) accel__failure_raise(&failure);
     finish_ticket(q, t, status);
   }
-  close_if_empty(a);
 }
 
 static void take_up(accel_queue *q, accel_ticket *t) {

@@ -365,6 +365,12 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   ACCEL_GOTO(output_views(ep, e, scratch->dim, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
   status = call_plugin(ep, entry, batch, in, out);
+  /* what is kept for later gives way to what is wanted now */
+  if ((status == ACCEL_ERROR_OUT_OF_MEMORY || status == ACCEL_ERROR_LIMIT) &&
+      accel__endpoint_release_parked(ep)) {
+    accel__clear_error();
+    status = call_plugin(ep, entry, batch, in, out);
+  }
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   accel__run_scratch_give(ep, scratch);

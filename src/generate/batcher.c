@@ -12,10 +12,12 @@
 enum { PIECE_MS = 250 };
 
 typedef struct batcher {
+  accel__parked parked; /* first: with the endpoint while nothing is generated */
   accel_endpoint *ep;
   accel__session *session;
   accel__model_stepper stepper;
   accel__engine engine;
+  accel__prefix_cache prefixes;
 } batcher;
 
 /* One submitted request. */
@@ -27,26 +29,65 @@ typedef struct job {
   accel_generations *result;
 } job;
 
-static void close_batcher(void *state) {
-  batcher *b = state;
+const char *accel__no_prefix_cache(const accel_endpoint *ep) {
+  if (accel__can_generate(ep) != ACCEL_OK) {
+    accel__clear_error();
+    return "the model does not generate";
+  }
+  if (!ep->prefix_cache_bytes) return "prefix_cache_bytes is 0";
+  if (ep->model->is_encoder_decoder) return "an encoder reads the prompt";
+  if (accel__fixed_state(ep)) return "states of the model cannot go back to fewer tokens";
+  if (accel__rotates_by_length(ep) && ep->model->generation.recompute_kv_above <= 0)
+    return "rotations depend on the length of the whole prompt";
+  return NULL;
+}
+
+static void free_batcher(accel__parked *parked) {
+  batcher *b = (batcher *)parked;
   accel__engine_free(&b->engine);
+  accel__prefix_cache_free(&b->prefixes);
   accel__model_stepper_close(&b->stepper);
   accel__session_close(&b->session);
+  atomic_store(&b->ep->counters.cache_bytes, 0);
+  atomic_store(&b->ep->counters.cache_prompts, 0);
   free(b);
 }
 
+/* With prompts that are kept it stays with the endpoint. */
+static void close_batcher(void *state) {
+  batcher *b = state;
+  if (b->prefixes.n)
+    accel__endpoint_park(b->ep, &b->parked);
+  else
+    free_batcher(&b->parked);
+}
+
+/* The one that was left with the endpoint, unless a device was lost since. */
+static batcher *parked_batcher(accel_endpoint *ep) {
+  accel__parked *parked = accel__endpoint_unpark(ep);
+  batcher *b = (batcher *)parked;
+  if (!parked || b->session->n_replaced == ep->n_replaced) return b;
+  free_batcher(parked);
+  return NULL;
+}
+
 static accel_status open_batcher(accel_endpoint *ep, void **state) {
-  batcher *b = calloc(1, sizeof *b);
+  batcher *b = parked_batcher(ep);
+  if (b) return *state = b, ACCEL_OK;
+  b = calloc(1, sizeof *b);
   if (!b) return accel__no_memory(sizeof *b);
+  b->parked.close = free_batcher;
   b->ep = ep;
   accel_status status = accel__session_open(ep, &b->session);
   if (status == ACCEL_OK) status = accel__model_stepper_open(b->session, &b->stepper);
   b->engine.model = &b->stepper.stepper;
   b->engine.piece_ms = PIECE_MS;
+  b->prefixes = (accel__prefix_cache){.model = b->engine.model, .most = ep->prefix_cache_bytes};
+  if (!accel__no_prefix_cache(ep)) b->engine.prefixes = &b->prefixes;
   if (status == ACCEL_OK)
     *state = b;
   else
-    close_batcher(b);
+    free_batcher(&b->parked);
   return status;
 }
 
@@ -62,7 +103,22 @@ static void cancel(void *state, void *work) {
   accel__engine_cancel(&((batcher *)state)->engine, &((job *)work)->request);
 }
 
-static void step(void *state) { accel__engine_step(&((batcher *)state)->engine); }
+static void step(void *state) {
+  batcher *b = state;
+  accel__engine_step(&b->engine);
+  atomic_store(&b->ep->counters.cache_bytes, b->prefixes.bytes);
+  atomic_store(&b->ep->counters.cache_prompts, b->prefixes.n);
+}
+
+static void count(accel__queue_counters *counters, const accel__request *r) {
+  atomic_fetch_add(&counters->prompt_tokens, r->input.prompt.n);
+  atomic_fetch_add(&counters->cached_tokens, r->progress.cached);
+  atomic_fetch_add(&counters->cache_hits, r->progress.cached > 0);
+  for (uint32_t i = 0; i < r->outcome.n_done; i++) {
+    atomic_fetch_add(&counters->draft_tokens, r->outcome.done[i].draft_tokens);
+    atomic_fetch_add(&counters->accepted_tokens, r->outcome.done[i].accepted_tokens);
+  }
+}
 
 static bool finished(void *state, void *work, accel_status *status) {
   batcher *b = state;
@@ -71,6 +127,7 @@ static bool finished(void *state, void *work, accel_status *status) {
   if (!r->outcome.finished) return false;
   *status = accel__failure_raise(&r->outcome.failure);
   if (*status == ACCEL_OK) *status = accel__generate_collect(r, 1, &j->result);
+  count(&b->ep->counters, r);
   accel__request_end(r, &b->stepper.stepper);
   return true;
 }

@@ -12,6 +12,8 @@ accel_status accel__submit_generate(accel_queue *queue, const char *text, const 
                                     const accel__submit_options *options, accel_ticket **out);
 accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                      accel_generations **out);
+/* Why prompts of the queue share nothing, a constant text; NULL: they do. */
+const char *accel__no_prefix_cache(const accel_endpoint *ep);
 bool accel__is_generation(const accel_ticket *ticket);
 
 #endif

@@ -7,7 +7,7 @@
 
 enum {
   ENCODED_TOGETHER = 32,
-  PIECE = 64,        /* tokens: kernels for few rows end below it */
+  PIECE = ACCEL__PIECE_TOKENS,
   FIRST_PIECE = 256, /* tokens of a bounded piece before its rate is known */
 };
 
@@ -43,26 +43,31 @@ bool accel__is_eos(const accel__generate_config *c, int32_t token) {
 
 /* ---- hypotheses ---- */
 
+accel_status accel__hypothesis_reserve(accel__hypothesis *h, uint32_t tokens) {
+  if (tokens <= h->capacity) return ACCEL_OK;
+  const uint32_t capacity = tokens + tokens / 2 + 32;
+  int32_t *ids = realloc(h->ids, capacity * sizeof *ids);
+  if (!ids) return accel__no_memory(capacity * sizeof *ids);
+  h->ids = ids;
+  h->capacity = capacity;
+  return ACCEL_OK;
+}
+
 accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token) {
-  if (h->n == h->capacity) {
-    uint32_t capacity = h->capacity + h->capacity / 2 + 32;
-    int32_t *ids = realloc(h->ids, capacity * sizeof *ids);
-    if (!ids) return accel__no_memory(capacity * sizeof *ids);
-    h->ids = ids;
-    h->capacity = capacity;
-  }
+  ACCEL_TRY(accel__hypothesis_reserve(h, h->n + 1));
   h->ids[h->n++] = token;
   return ACCEL_OK;
 }
 
 accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most) {
-  const uint32_t rows = h->n - h->past_len;
+  const uint32_t rows = h->n + h->drafted - h->past_len;
   return (accel__step_item){.sequence = h->sequence,
                             .ids = h->ids + h->past_len,
                             .n = rows < most ? rows : most,
                             .past_len = h->past_len,
-                            .total_len = h->n,
-                            .past_total_len = h->total_len};
+                            .total_len = h->n + h->drafted,
+                            .past_total_len = h->total_len,
+                            .rows = h->drafted ? h->drafted + 1 : 0};
 }
 
 void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
@@ -173,6 +178,7 @@ accel_status accel__request_begin(accel__request *r) {
   if (r->options.grammar)
     ACCEL_GOTO(accel__constraint_new(r->options.grammar, r->options.tokenizer, c->eos,
                                      &r->progress.constraint));
+  if (r->options.speculate.most) ACCEL_GOTO(accel__speculation_begin(r));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
   return status;
@@ -188,6 +194,7 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   for (uint32_t i = 0; i < r->outcome.n_done; i++) accel__hypothesis_free(&r->outcome.done[i]);
   accel__beam_free(r);
   accel__constraint_free(&r->progress.constraint);
+  accel__speculation_end(r);
   free(r->progress.running);
   free(r->outcome.done);
   r->progress.running = r->outcome.done = NULL;
@@ -241,6 +248,57 @@ static accel_status reserve(accel__engine *e, uint32_t n) {
   return ACCEL_OK;
 }
 
+/* It has a sequence, and takes part in steps. */
+static bool is_admitted(const accel__request *r) {
+  return !r->outcome.finished && r->progress.running[0].sequence >= 0;
+}
+
+/* Bytes of states that a request may come to, all its tokens generated; sequences that share pages
+ * write into copies of their last ones. */
+static uint64_t states_of(const accel__engine *e, const accel__request *r) {
+  const accel__run_limits *l = &e->model->limits;
+  const accel__generate_config *c = r->options.config;
+  const uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return ? c->num_return : 1;
+  const uint64_t own = (uint64_t)r->input.prompt.n + r->options.new_tokens,
+                 read = r->input.encodes && !r->input.prefills ? r->input.encoder.ids.n : 0,
+                 tokens = own > read ? own : read;
+  return accel__run_limits_need(l, n > 1 ? tokens + l->page_rows : tokens, n);
+}
+
+/* ---- prompts that begin alike ---- */
+
+/* Tokens alone decide on the states of the prompt. */
+static bool shares(const accel__engine *e, const accel__request *r) {
+  return e->prefixes && r->start.sequence < 0 && !r->input.encodes && !r->input.rope_delta;
+}
+
+/* Bytes of the memory limit that requests leave. */
+static uint64_t bytes_left(const accel__engine *e) {
+  uint64_t left = e->model->limits.state_bytes;
+  if (!left) return UINT64_MAX;
+  for (const accel__request *r = e->active; r; r = r->next) {
+    const uint64_t taken = is_admitted(r) ? states_of(e, r) : 0;
+    left -= taken < left ? taken : left;
+  }
+  return left;
+}
+
+static void keep_prompt(accel__engine *e, accel__request *r) {
+  const accel__hypothesis *h = &r->progress.running[0];
+  if (shares(e, r))
+    accel__prefix_cache_keep(e->prefixes, r->input.prompt, h->sequence, h->total_len,
+                             bytes_left(e));
+}
+
+static accel_status share_prompt(accel__engine *e, accel__request *r) {
+  accel__hypothesis *h = &r->progress.running[0];
+  if (!shares(e, r)) return ACCEL_OK;
+  ACCEL_TRY(accel__prefix_cache_share(e->prefixes, r->input.prompt, h->sequence, &h->past_len,
+                                      &h->total_len));
+  r->progress.cached = h->past_len;
+  return ACCEL_OK;
+}
+
 /* The next tokens of all that runs of a request, from their scores: rows[r->n_running], or `row`
  * for all of them. */
 static accel_status choose(accel__engine *e, accel__request *r, float **rows, float *row) {
@@ -252,6 +310,7 @@ static accel_status choose(accel__engine *e, accel__request *r, float **rows, fl
   }
   const bool first = r->progress.shared;
   r->progress.steps++;
+  if (first) keep_prompt(e, r);
   accel_status status =
       r->progress.beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
   if (first) r->progress.prefill_ms = accel__now_ms();
@@ -309,24 +368,7 @@ static accel_status admit(accel__engine *e, accel__request *r, encode_group *g) 
   if (r->start.forks) return e->model->copy(e->model->self, r->start.sequence, h->sequence);
   if (r->input.prefills) return prefill(e, r);
   if (r->input.encodes) add_to_group(e, g, r);
-  return ACCEL_OK;
-}
-
-/* It has a sequence, and takes part in steps. */
-static bool is_admitted(const accel__request *r) {
-  return !r->outcome.finished && r->progress.running[0].sequence >= 0;
-}
-
-/* Bytes of states that a request may come to, all its tokens generated; sequences that share pages
- * write into copies of their last ones. */
-static uint64_t states_of(const accel__engine *e, const accel__request *r) {
-  const accel__run_limits *l = &e->model->limits;
-  const accel__generate_config *c = r->options.config;
-  const uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return ? c->num_return : 1;
-  const uint64_t own = (uint64_t)r->input.prompt.n + r->options.new_tokens,
-                 read = r->input.encodes && !r->input.prefills ? r->input.encoder.ids.n : 0,
-                 tokens = own > read ? own : read;
-  return accel__run_limits_need(l, n > 1 ? tokens + l->page_rows : tokens, n);
+  return share_prompt(e, r);
 }
 
 /* Gives requests that have none a sequence, in the order in which they came, as long as the states
@@ -343,6 +385,8 @@ static uint32_t admit_all(accel__engine *e) {
   for (accel__request *r = e->active; r; r = r->next) {
     if (r->outcome.finished || is_admitted(r)) continue;
     const uint64_t more = most ? states_of(e, r) : 0;
+    if (most && e->prefixes)
+      accel__prefix_cache_shrink(e->prefixes, most > taken + more ? most - taken - more : 0);
     full |= most && left && (more > most || taken > most - more);
     r->progress.waited |= full;
     if (full) continue;
@@ -374,6 +418,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   uint32_t n = r->progress.shared ? 1 : r->progress.n_running;
   for (uint32_t i = 0; i < n && *left; i++) {
     accel__hypothesis *h = &r->progress.running[i];
+    if (!r->progress.shared) accel__speculate(e, r, h, e->drafts);
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
     e->item[at].rope_delta = r->input.rope_delta;
     *left -= e->item[at].n;
@@ -419,9 +464,26 @@ static accel__request *next_prompt(const accel__engine *e, const accel__request 
   return best;
 }
 
-/* Running sequences first, one token each; what is left of the budget goes to prompts. */
+/* How many tokens each sequence may guess in a step: none beside prompts, nor before it is known
+ * what a step of as many sequences costs. */
+static uint32_t drafts_each(const accel__engine *e, const accel__request *only) {
+  uint32_t running = 0;
+  for (const accel__request *r = e->active; r; r = r->next) {
+    if (!is_admitted(r) || (only && r != only)) continue;
+    if (prefilling(r)) return 0;
+    running += r->progress.shared ? 1 : r->progress.n_running;
+  }
+  const bool known = e->cost.plain > 0 && e->cost.sequences == running;
+  if (!known || e->no_drafts || step_tokens(e) < running + ACCEL__STEP_DRAFTS) return 0;
+  const uint32_t each = ACCEL__STEP_DRAFTS / running;
+  return each < ACCEL__MOST_DRAFTS ? each : ACCEL__MOST_DRAFTS;
+}
+
+/* Running sequences first, one token each and what they guess; what is left of the budget goes to
+ * prompts. */
 static uint32_t gather(accel__engine *e, accel__request *only) {
   uint32_t left = step_tokens(e), n = 0;
+  e->drafts = drafts_each(e, only);
   for (accel__request *r = e->active; r; r = r->next)
     if (is_admitted(r) && !prefilling(r) && (!only || r == only)) {
       /* running sequences of one request are never split between steps */
@@ -452,6 +514,18 @@ static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
   return status;
 }
 
+/* What a step of so many items has taken. */
+static void note_time(accel__engine *e, uint32_t fed, double ms) {
+  uint32_t tokens = 0;
+  bool prompts = false;
+  for (uint32_t i = 0; i < fed; i++) {
+    tokens += e->item[i].n;
+    prompts |= e->fed[i].request->progress.shared;
+  }
+  if (tokens >= PIECE && prompts) e->ms_per_token = ms / tokens;
+  if (!prompts) accel__step_cost_note(&e->cost, fed, tokens, ms);
+}
+
 /* One run of the model for the active requests, or for `only`. */
 static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
   uint32_t capacity = 0;
@@ -460,11 +534,9 @@ static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
   *fed = gather(e, only);
   if (!*fed) return ACCEL_OK;
   const double begin = accel__now_ms();
-  const accel_status status = e->model->step(e->model->self, e->item, *fed);
-  uint32_t tokens = 0;
-  for (uint32_t i = 0; i < *fed; i++) tokens += e->item[i].n;
-  if (status == ACCEL_OK && tokens >= PIECE) e->ms_per_token = (accel__now_ms() - begin) / tokens;
-  return status;
+  ACCEL_TRY(e->model->step(e->model->self, e->item, *fed));
+  note_time(e, *fed, accel__now_ms() - begin);
+  return ACCEL_OK;
 }
 
 /* Gives each request the scores of its items; one that fails leaves alone. */
@@ -507,10 +579,23 @@ void accel__engine_cancel(accel__engine *e, accel__request *r) {
   remove_finished(e);
 }
 
+/* There is no memory for a step, and something could be given up for it. */
+static bool gives_way(accel__engine *e, accel_status status) {
+  if (status != ACCEL_ERROR_OUT_OF_MEMORY && status != ACCEL_ERROR_LIMIT) return false;
+  const bool guessed = e->drafts && !e->no_drafts;
+  e->no_drafts |= guessed;
+  if (guessed) return true;
+  return e->prefixes && accel__prefix_cache_shrink(e->prefixes, 0);
+}
+
 void accel__engine_step(accel__engine *e) {
   uint32_t fed = 0;
   const uint32_t several = admit_all(e);
   accel_status status = run(e, NULL, &fed);
+  while (gives_way(e, status)) {
+    accel__clear_error();
+    status = run(e, NULL, &fed);
+  }
   if (status == ACCEL_OK) {
     deliver_scores(e, fed);
   } else if (several > 1 && !accel__ends_all(status)) {

@@ -15,6 +15,8 @@
 
 #include "generate/constraint.h"
 #include "generate/logits.h"
+#include "generate/prefix_cache.h"
+#include "generate/speculate.h"
 #include "generate/stepper.h"
 #include "generate/text_stream.h"
 
@@ -38,6 +40,10 @@ typedef struct accel__hypothesis {
   uint32_t total_len; /* the length that their rotations assume: accel__step_item.past_total_len */
   uint32_t number;    /* among the sequences of the request */
   uint32_t match;     /* where its text stands in the request's grammar */
+  /* guesses at the next tokens in this step, which stand behind ids[n); length of the n-gram that
+   * they follow, 0 of an assistant */
+  uint32_t drafted, ngram;
+  uint32_t draft_tokens, accepted_tokens; /* guesses in all, and those that were right */
   accel__random random;
   accel__text_stream text;
   float *logprob; /* [generated] of the model's own distribution, when asked for */
@@ -79,6 +85,7 @@ typedef struct accel__request_options {
   /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
   accel__grammar *grammar; /* what texts must be; NULL: any */
+  accel__speculate_options speculate;
   accel_token_fn on_token; /* called for each token; may be NULL */
   void *on_token_user;
 } accel__request_options;
@@ -101,9 +108,11 @@ typedef struct accel__request_progress {
   uint32_t n_running;
   bool shared;                /* all of them still share the sequence of running[0]: the prompt */
   struct accel__beams *beams; /* NULL when sampling */
-  accel__constraint *constraint; /* NULL without a grammar */
-  uint32_t steps;                /* times that next tokens were chosen */
-  bool waited;                   /* for memory of its states */
+  accel__constraint *constraint;   /* NULL without a grammar */
+  accel__speculation *speculation; /* NULL without guesses */
+  uint32_t steps;                  /* times that next tokens were chosen */
+  uint32_t cached;                 /* tokens of the prompt that a kept one was shared for */
+  bool waited;                     /* for memory of its states */
   /* joined, first token chosen, finished; milliseconds of the monotonic clock */
   double begin_ms, prefill_ms, end_ms;
 } accel__request_progress;
@@ -142,9 +151,13 @@ typedef struct accel__engine {
   /* Milliseconds that a piece of a prompt should take, so that others go on and join in between; 0:
    * as long as it takes.  Without effect under a memory limit, where a step may read all weights. */
   uint32_t piece_ms;
+  accel__prefix_cache *prefixes; /* of `model`; NULL: prompts share nothing */
   /* private */
-  double ms_per_token; /* of prompts, as last measured; 0: not yet */
-  bool oldest_first;   /* which prompt this step begins with; turns with each step */
+  double ms_per_token;   /* of prompts, as last measured; 0: not yet */
+  accel__step_cost cost; /* of steps without prompts */
+  uint32_t drafts;       /* guesses of each sequence in this step, at most */
+  bool no_drafts;        /* there was no memory for their rows */
+  bool oldest_first;     /* which prompt this step begins with; turns with each step */
   accel__logits_scratch scratch;
   float *work; /* [vocab] */
   accel__step_item *item;
@@ -166,12 +179,16 @@ void accel__engine_free(accel__engine *e); /* active requests are left as they a
 double accel__now_ms(void); /* monotonic */
 /* Copies row to `work` where it must stay as it is. */
 accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *const *rows);
+/* The next token of `h` by row[vocab]; *raw gets its score as the model gave it. */
+accel_status accel__sample_choose(accel__engine *e, accel__request *r, accel__hypothesis *h,
+                                  float *row, int64_t *token, float *raw);
 accel_status accel__beam_begin(accel__request *r);
 accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *const *rows);
 void accel__beam_free(accel__request *r);
 accel_status accel__hypothesis_new(const accel__request *r, uint32_t number,
                                    accel__hypothesis *out);
 accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token);
+accel_status accel__hypothesis_reserve(accel__hypothesis *h, uint32_t tokens);
 /* The next tokens to feed, at most `most`; and what follows from their having been fed. */
 accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most);
 void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item);

@@ -248,6 +248,9 @@ static const struct {
     {"bos_token_id", read_id, AT(bos)},
     {"decoder_start_token_id", read_id, AT(decoder_start)},
     {"stop_strings", read_stop, 0},
+    {"prompt_lookup_num_tokens", read_count, AT(prompt_lookup)},
+    {"num_assistant_tokens", read_count, AT(assistant_tokens)},
+    {"max_matching_ngram_size", read_count, AT(matching_ngram)},
     /* would change the result */
     {"token_healing", refuse_true, 0},
     {"watermarking_config", refuse_any, 0},
@@ -255,8 +258,7 @@ static const struct {
     {"constraints", refuse_any, 0},
     {"force_words_ids", refuse_any, 0},
     {"cache_implementation", refuse_quantized, 0},
-    /* would not: speculation keeps what greedy decoding finds; the others are about memory, speed
-     * and what is returned */
+    /* would not: about memory, speed and what is returned */
     {"use_cache", ignore, 0},
     {"use_mtp", ignore, 0},
     {"cache_config", ignore, 0},
@@ -267,11 +269,8 @@ static const struct {
     {"output_logits", ignore, 0},
     {"return_dict_in_generate", ignore, 0},
     {"is_assistant", ignore, 0},
-    {"num_assistant_tokens", ignore, 0},
     {"num_assistant_tokens_schedule", ignore, 0},
     {"assistant_confidence_threshold", ignore, 0},
-    {"prompt_lookup_num_tokens", ignore, 0},
-    {"max_matching_ngram_size", ignore, 0},
     {"assistant_early_exit", ignore, 0},
     {"assistant_lookbehind", ignore, 0},
     {"target_lookbehind", ignore, 0},

@@ -67,6 +67,9 @@ typedef struct accel__generate_config {
   int64_t pad, bos, decoder_start;
   const char *const *stop; /* texts that end a generation */
   uint32_t n_stop;
+  /* speculation: guesses of a step by prompt lookup (0: none) and of an assistant, longest n-gram; 0:
+   * not said */
+  int64_t prompt_lookup, assistant_tokens, matching_ngram;
 } accel__generate_config;
 
 /* The first two layers: `file` is generation_config.json; NULL: config.json (`config`) is read in

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/assistant_draft.h"
 #include "processing/processor.h"
 #include "processing/result.h"
 #include "models/model_build.h"
@@ -143,6 +144,51 @@ static accel_status take_grammar(const accel_endpoint *ep, const accel_generate_
   return ACCEL_OK;
 }
 
+/* Why sequences of the model, so configured, check no guesses. */
+static accel_status check_speculation(const accel_endpoint *ep, const accel__generate_config *c) {
+  const char *state = accel__fixed_state(ep);
+  if (c->num_beams > 1)
+    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                                     "%s: speculation is not for beam search (num_beams %u)",
+                                     ep->name, c->num_beams),
+                         "leave num_beams, or prompt_lookup_num_tokens and assistant_model, out");
+  if (state)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: no speculation: state '%s' cannot go back to fewer tokens", ep->name,
+                       state);
+  if (accel__rotates_by_length(ep))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: no speculation: rotations depend on the length of the whole sequence",
+                       ep->name);
+  return ACCEL_OK;
+}
+
+static uint32_t count_of(uint32_t asked, int64_t configured, uint32_t otherwise) {
+  const int64_t n = asked ? (int64_t)asked : configured ? configured : (int64_t)otherwise;
+  return n < ACCEL__MOST_DRAFTS ? (uint32_t)n : ACCEL__MOST_DRAFTS;
+}
+
+/* What the caller asks for must be possible; what a file asks for is done where it is. */
+static accel_status take_speculation(const accel_endpoint *ep, const accel_generate_params *params,
+                                     accel__generate_plan *plan) {
+  const accel__generate_config *c = &plan->config;
+  const bool looks_up = params->prompt_lookup_num_tokens || c->prompt_lookup,
+             asked = params->prompt_lookup_num_tokens || params->assistant_model;
+  if (!looks_up && !params->assistant_model) return ACCEL_OK;
+  const accel_status status = check_speculation(ep, c);
+  if (status != ACCEL_OK && asked) return status;
+  accel__clear_error();
+  if (status != ACCEL_OK) return ACCEL_OK;
+  if (params->assistant_model) ACCEL_TRY(accel__assistant_check(ep, params->assistant_model));
+  plan->speculate = (accel__speculate_options){
+      .most = params->assistant_model
+                  ? count_of(params->num_assistant_tokens, c->assistant_tokens, 8)
+                  : count_of(params->prompt_lookup_num_tokens, c->prompt_lookup, 0),
+      .ngram = count_of(params->max_matching_ngram_size, c->matching_ngram, ACCEL__NGRAM),
+      .assistant = params->assistant_model};
+  return ACCEL_OK;
+}
+
 accel_status accel__generate_plan_make(const accel_endpoint *ep,
                                        const accel_generate_params *params,
                                        accel__generate_plan *plan) {
@@ -164,6 +210,7 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
   apply(params, plan);
   ACCEL_TRY(check_stop(ep, &plan->config));
   ACCEL_TRY(take_grammar(ep, params, plan));
+  ACCEL_TRY(take_speculation(ep, params, plan));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
 }
 
@@ -227,6 +274,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .options.keep_stop = params->keep_stop != 0,
                           .options.no_clean_up = plan->no_clean_up,
                           .options.grammar = plan->grammar,
+                          .options.speculate = plan->speculate,
                           .input.number = number,
                           .options.on_token = params->on_token,
                           .options.on_token_user = params->on_token_user,
@@ -343,6 +391,9 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
       .finish = accel__finish_name(h->finish),
       .score = (double)h->score,
       .prompt_tokens = r->input.prompt.n,
+      .cached_tokens = r->progress.cached,
+      .draft_tokens = h->draft_tokens,
+      .accepted_tokens = h->accepted_tokens,
       .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
   if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,

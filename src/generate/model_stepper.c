@@ -32,6 +32,12 @@ static int input_index(const accel__model_entry *e, const char *name) {
   return -1;
 }
 
+static int32_t output_index(const accel__model_entry *e, const char *name) {
+  for (uint32_t i = 0; i < e->n_outputs; i++)
+    if (!strcmp(e->outputs[i].name, name)) return (int32_t)i;
+  return -1;
+}
+
 /* The input that takes the tokens of a step; -1: none. */
 static int ids_index(const accel__model_entry *e) {
   const int input = input_index(e, "decoder_input_ids");
@@ -117,7 +123,25 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
   return run_session(s, entry, &batch, outputs, n_outputs, results);
 }
 
+/* Scores of several rows of some items: of all rows of all of them. */
+static accel_status run_rows(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
+  const uint32_t logits = (uint32_t)s->all_logits;
+  uint64_t row = 0;
+  if (s->all_logits < 0)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: no scores of several rows",
+                       s->session->ep->name);
+  ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
+  for (uint32_t i = 0; i < n; i++) { /* [tokens, vocab] */
+    row += items[i].n;
+    items[i].scores =
+        (float *)s->scores.data + (row - (items[i].rows ? items[i].rows : 1)) * s->stepper.vocab;
+  }
+  return ACCEL_OK;
+}
+
 static accel_status run_items(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (items[i].rows > 1) return run_rows(s, items, n);
   const uint32_t logits = 0;
   ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
   /* [n, vocab] */
@@ -292,11 +316,46 @@ static accel_status copy(void *self, int32_t from, int32_t to) {
   accel__clear_error();
   return ACCEL_OK;
 }
+/* Likewise of a sequence that was forgotten. */
+static accel_status cut(void *self, int32_t sequence, uint32_t keep) {
+  accel__model_stepper *s = self;
+  const accel_status status =
+      accel__session_control(s->session, ACCEL_PLUGIN_SESSION_TRUNCATE, sequence, keep);
+  if (status != ACCEL_ERROR_ARGUMENT || !s->session->ep->n_replaced || !feeds_again(s))
+    return status;
+  accel__clear_error();
+  return ACCEL_OK;
+}
+
+static uint64_t bytes(void *self, int32_t sequence) {
+  uint64_t n = 0;
+  if (accel__session_bytes(((accel__model_stepper *)self)->session, sequence, &n) == ACCEL_OK)
+    return n;
+  accel__clear_error();
+  return 0;
+}
+
 static void drop(void *self, int32_t sequence) {
   accel__session_drop(((accel__model_stepper *)self)->session, sequence);
 }
 static int32_t number(void *self) {
   return accel__session_number(((accel__model_stepper *)self)->session);
+}
+
+const char *accel__fixed_state(const accel_endpoint *ep) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  for (uint32_t i = 0; i < p->n_state; i++)
+    if (p->state[i].kind != ACCEL_PLUGIN_STATE_KV &&
+        p->state[i].kind != ACCEL_PLUGIN_STATE_CROSS_KV)
+      return p->state[i].name;
+  return NULL;
+}
+
+bool accel__rotates_by_length(const accel_endpoint *ep) {
+  const accel__model_entry *e = accel__model_entry_of(ep->model, "decode");
+  for (uint32_t i = 0; e && i < e->n_inputs; i++)
+    if (e->inputs[i].otherwise == ACCEL__DEFAULT_TOTAL_LEN) return true;
+  return false;
 }
 
 accel_status accel__model_stepper_open(accel__session *session, accel__model_stepper *out) {
@@ -308,17 +367,21 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
   const accel_plugin_dim *last = &p->dim[t->dim[t->rank - 1]];
   if (last->op != ACCEL_PLUGIN_DIM_CONST)
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: logits of no fixed width", ep->name);
-  *out = (accel__model_stepper){.session = session,
-                                .decode = (uint32_t)decoder,
-                                .decode_ids = ids_index(&ep->model->entries[decoder]),
-                                .encode = accel__endpoint_entry(ep, "encode"),
-                                .stepper = {.self = out,
-                                            .vocab = (size_t)last->c,
-                                            .limits = accel__endpoint_limits(ep, NULL),
-                                            .step = step,
-                                            .copy = copy,
-                                            .drop = drop,
-                                            .number = number}};
+  *out =
+      (accel__model_stepper){.session = session,
+                             .decode = (uint32_t)decoder,
+                             .decode_ids = ids_index(&ep->model->entries[decoder]),
+                             .all_logits = output_index(&ep->model->entries[decoder], "all_logits"),
+                             .encode = accel__endpoint_entry(ep, "encode"),
+                             .stepper = {.self = out,
+                                         .vocab = (size_t)last->c,
+                                         .limits = accel__endpoint_limits(ep, NULL),
+                                         .step = step,
+                                         .copy = copy,
+                                         .bytes = bytes,
+                                         .drop = drop,
+                                         .number = number}};
+  if (!accel__fixed_state(ep)) out->stepper.truncate = cut;
   if (out->encode < 0) out->encode = accel__endpoint_entry(ep, "decode_image");
   if (out->encode >= 0) out->stepper.encode = encode;
   return ACCEL_OK;

@@ -11,6 +11,7 @@ typedef struct accel__model_stepper {
   accel__session *session;
   uint32_t decode;
   int decode_ids;       /* input of "decode" that takes the tokens */
+  int32_t all_logits;   /* output of "decode" with the scores of all rows; -1: there is none */
   int32_t encode;       /* "encode", else "decode_image"; -1: neither */
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
   int32_t *ids, *lengths, *past_len, *sequence, *total_len, *rope_delta;
@@ -28,6 +29,10 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                                       const accel__step_item *items, uint32_t n,
                                       const uint32_t *outputs, uint32_t n_outputs,
                                       accel__result *results);
+/* A state of the model that cannot go back to fewer tokens; NULL: all can. */
+const char *accel__fixed_state(const accel_endpoint *ep);
+/* Whether rotations depend on the length of the whole sequence. */
+bool accel__rotates_by_length(const accel_endpoint *ep);
 /* Tokens that a sequence may have; 0: no limit. */
 int64_t accel__context_length(const accel_endpoint *ep);
 

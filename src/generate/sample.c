@@ -65,9 +65,8 @@ static double log_probability(const float *scores, size_t n, size_t token, doubl
   return scale * (scores[token] - most) - log(sum);
 }
 
-/* The next token of `h`; *raw gets its score as the model gave it. */
-static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row,
-                           int64_t *token, float *raw) {
+accel_status accel__sample_choose(accel__engine *e, accel__request *r, accel__hypothesis *h,
+                                  float *row, int64_t *token, float *raw) {
   const accel__generate_config *c = r->options.config;
   float *scores = row;
   if (accel__logits_change(c) || r->progress.constraint) {
@@ -131,7 +130,7 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   uint32_t at = h->n - r->input.prompt.n;
   ACCEL_TRY(reserve_details(r, h, at));
   if (r->options.want_logprobs) ACCEL_TRY(note_logprobs(e, r, h, row, at));
-  ACCEL_TRY(choose(e, r, h, row, &token, &raw));
+  ACCEL_TRY(accel__sample_choose(e, r, h, row, &token, &raw));
   if (r->options.want_logprobs) h->logprob[at] += raw;
   ACCEL_TRY(accel__hypothesis_add(h, (int32_t)token));
   ACCEL_TRY(accel__request_match(r, h, (int32_t)token));
@@ -140,6 +139,26 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   h->finish = finish_of(r, h, (int32_t)token);
   if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, at + 1));
   return tell(r, h, (int32_t)token);
+}
+
+/* From rows[1 + guesses][vocab]: a token, and one more for each guess that was right; the states of
+ * the others go. */
+static accel_status add_tokens(accel__engine *e, accel__request *r, accel__hypothesis *h,
+                               float *rows) {
+  const uint32_t drafted = h->drafted;
+  uint32_t right = 0;
+  h->drafted = 0;
+  for (;; right++) {
+    const int32_t guess = right < drafted ? h->ids[h->n] : -1;
+    ACCEL_TRY(add_token(e, r, h, rows + right * e->model->vocab));
+    if (h->finish || right == drafted || h->ids[h->n - 1] != guess) break;
+  }
+  if (!drafted) return ACCEL_OK;
+  accel__speculation_checked(r, h, drafted, right);
+  h->past_len -= drafted - right;
+  const bool goes = h->finish && h->sequence != r->start.sequence;
+  return right == drafted || goes ? ACCEL_OK
+                                  : e->model->truncate(e->model->self, h->sequence, h->past_len);
 }
 
 /* Sequences that ended leave the running ones; done[] keeps the order of their numbers. */
@@ -176,7 +195,7 @@ accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *c
       h->total_len = r->progress.running[0].total_len;
     }
   for (uint32_t i = 0; i < r->progress.n_running; i++)
-    ACCEL_TRY(add_token(e, r, &r->progress.running[i], rows[i]));
+    ACCEL_TRY(add_tokens(e, r, &r->progress.running[i], rows[i]));
   r->progress.shared = false;
   retire(e, r);
   return ACCEL_OK;

@@ -11,7 +11,12 @@
 #include "dispatch/run_limits.h"
 #include "generate/generate_config.h"
 
-enum { ACCEL__STEP_TOKENS = 2048 /* of prompts in one step: longer ones go in pieces */ };
+enum {
+  ACCEL__STEP_TOKENS = 2048, /* of prompts in one step: longer ones go in pieces */
+  /* Prompts are cut at multiples of it, and leave none or at least as many: kernels for few rows end
+   * below it, so that all bits are those of the prompt read at once. */
+  ACCEL__PIECE_TOKENS = 64
+};
 
 /* What an encoder reads: tokens, tensors, or both. */
 typedef struct accel__encoder_input {
@@ -45,7 +50,9 @@ typedef struct accel__step_item {
    * were read; 0: the rotations do not depend on it.  Where it is given, ids - past_len is the
    * whole sequence. */
   uint32_t total_len, past_total_len;
-  float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
+  uint32_t rows; /* of the last tokens, whose scores are wanted; 0: of the last alone */
+  /* answered: [rows][vocab] after each of those, writable, valid until the next step */
+  float *scores;
 } accel__step_item;
 
 typedef struct accel__stepper {
@@ -60,6 +67,10 @@ typedef struct accel__stepper {
   accel_status (*encode)(void *self, const accel__encode_item *items, uint32_t n);
   /* `to` becomes what `from` is; memory is shared */
   accel_status (*copy)(void *self, int32_t from, int32_t to);
+  /* Keeps the first tokens of a sequence.  NULL: its states cannot go back. */
+  accel_status (*truncate)(void *self, int32_t sequence, uint32_t keep);
+  /* of the states of a sequence; NULL: not known */
+  uint64_t (*bytes)(void *self, int32_t sequence);
   /* forgets it; its number may come again */
   void (*drop)(void *self, int32_t sequence);
   /* one that is not in use; -1: no memory */

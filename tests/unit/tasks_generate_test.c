@@ -4,132 +4,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "test_endpoint.h"
-#include "generate/engine.h"
-
-enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 1400, POISON = 39 };
-
-/* ---- a model whose scores are a hash of all tokens before ---- */
-
-typedef struct fake {
-  bool used[SEQUENCES];
-  uint32_t n[SEQUENCES];
-  uint32_t n_read[SEQUENCES];
-  uint64_t read[SEQUENCES]; /* hash of what the encoder read */
-  int32_t ids[SEQUENCES][LONGEST];
-  float scores[SEQUENCES][VOCAB];
-  uint32_t steps, most_tokens, copies, encodes, most_encoded;
-  uint32_t us_per_token; /* that a step takes; 0: no time */
-} fake;
-
-static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
-  fake *f = self;
-  uint32_t tokens = 0;
-  for (uint32_t i = 0; i < n; i++) { /* a failed step changes nothing */
-    assert_true(f->used[items[i].sequence]);
-    assert_int_equal(items[i].past_len, f->n[items[i].sequence]);
-    assert_true(items[i].n >= 1 && items[i].past_len + items[i].n <= LONGEST);
-    for (uint32_t k = 0; k < items[i].n; k++)
-      if (items[i].ids[k] == POISON)
-        return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    int32_t q = items[i].sequence;
-    memcpy(f->ids[q] + f->n[q], items[i].ids, items[i].n * sizeof(int32_t));
-    f->n[q] += items[i].n;
-    tokens += items[i].n;
-    for (uint32_t t = 0; t < VOCAB; t++) {
-      uint64_t h = accel__hash(f->ids[q], f->n[q] * sizeof(int32_t), t + 1 + f->read[q]);
-      f->scores[i][t] = t == POISON ? -50.0f : (float)((double)(h >> 40) / 4e6);
-    }
-    items[i].scores = f->scores[i];
-  }
-  if (f->us_per_token) usleep(tokens * f->us_per_token);
-  f->steps++;
-  f->most_tokens = tokens > f->most_tokens ? tokens : f->most_tokens;
-  return ACCEL_OK;
-}
-
-/* What an encoder reads stands before the decoder's tokens, as far as scores are concerned. */
-static accel_status fake_encode(void *self, const accel__encode_item *items, uint32_t n) {
-  fake *f = self;
-  uint32_t tokens = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    tokens += items[i].input->ids.n;
-    assert_true(f->used[items[i].sequence] && !f->n_read[items[i].sequence]);
-    if (items[i].input->ids.id[0] == POISON)
-      return accel__fail(ACCEL_ERROR_LIMIT, "an encoder is poisoned");
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    f->n_read[items[i].sequence] = items[i].input->ids.n;
-    f->read[items[i].sequence] =
-        accel__hash(items[i].input->ids.id, items[i].input->ids.n * sizeof(int32_t), 1);
-  }
-  f->encodes++;
-  f->most_encoded = tokens > f->most_encoded ? tokens : f->most_encoded;
-  return ACCEL_OK;
-}
-
-static accel_status fake_copy(void *self, int32_t from, int32_t to) {
-  fake *f = self;
-  assert_true(f->used[from] && f->used[to]);
-  memcpy(f->ids[to], f->ids[from], sizeof f->ids[to]);
-  f->n[to] = f->n[from];
-  f->n_read[to] = f->n_read[from];
-  f->read[to] = f->read[from];
-  f->copies++;
-  return ACCEL_OK;
-}
-static void fake_drop(void *self, int32_t sequence) {
-  fake *f = self;
-  assert_true(f->used[sequence]);
-  f->used[sequence] = false;
-  f->n[sequence] = f->n_read[sequence] = 0;
-  f->read[sequence] = 0;
-}
-static int32_t fake_number(void *self) {
-  fake *f = self;
-  for (int32_t i = 0; i < SEQUENCES; i++)
-    if (!f->used[i]) return f->used[i] = true, i;
-  return -1;
-}
-static void check_all_dropped(const fake *f) {
-  for (int i = 0; i < SEQUENCES; i++) assert_false(f->used[i]);
-}
-
-static accel__stepper stepper_of(fake *f) {
-  return (accel__stepper){.self = f,
-                          .vocab = VOCAB,
-                          .step = fake_step,
-                          .encode = fake_encode,
-                          .copy = fake_copy,
-                          .drop = fake_drop,
-                          .number = fake_number};
-}
+#include "fake_stepper.h"
 
 /* ---- requests ---- */
 
-static const int32_t eos[] = {3, 17};
 static const int32_t prompts[][9] = {
     {1, 2, 4}, {9, 8, 7, 6, 5, 4, 1, 2, 1}, {5}, {20, 21, 22, 23, 24}, {11, 12}};
 static const uint32_t lengths[] = {3, 9, 1, 5, 2};
 enum { PROMPTS = 5 };
-
-static accel__generate_config plain(void) {
-  return (accel__generate_config){.num_beams = 1,
-                                  .num_return = 1,
-                                  .length_penalty = 1,
-                                  .temperature = 1,
-                                  .top_p = 1,
-                                  .typical_p = 1,
-                                  .repetition_penalty = 1,
-                                  .encoder_repetition_penalty = 1,
-                                  .min_length = -1,
-                                  .min_new_tokens = -1,
-                                  .forced_bos = -1,
-                                  .eos = {eos, 2},
-                                  .seed = 5};
-}
 
 static accel__generate_config kind(int i) {
   accel__generate_config c = plain();
@@ -147,30 +29,6 @@ static accel__request request_of(const accel__generate_config *c, uint32_t promp
                           .options.new_tokens = 24,
                           .start.sequence = -1,
                           .input.number = prompt};
-}
-
-static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t later) {
-  for (uint32_t i = 0; i < n; i++) assert_int_equal(accel__request_begin(&r[i]), ACCEL_OK);
-  uint32_t joined = 0;
-  for (int step = 0; step < 1000 && (e->active || joined < n); step++) {
-    while (joined < n && (joined < later || (uint32_t)step >= 2 * joined))
-      accel__engine_join(e, &r[joined++]);
-    accel__engine_step(e);
-  }
-  assert_null(e->active);
-}
-
-static void check_same(const accel__request *a, const accel__request *b) {
-  assert_int_equal(a->outcome.failure.status, ACCEL_OK);
-  assert_int_equal(b->outcome.failure.status, ACCEL_OK);
-  assert_int_equal(a->outcome.n_done, b->outcome.n_done);
-  for (uint32_t i = 0; i < a->outcome.n_done; i++) {
-    assert_int_equal(a->outcome.done[i].n, b->outcome.done[i].n);
-    assert_memory_equal(a->outcome.done[i].ids, b->outcome.done[i].ids,
-                        a->outcome.done[i].n * sizeof(int32_t));
-    assert_int_equal(a->outcome.done[i].finish, b->outcome.done[i].finish);
-    assert_true(a->outcome.done[i].score == b->outcome.done[i].score);
-  }
 }
 
 /* Every kind alone, then all of them at once, joining at different steps, prompts in parts of 3

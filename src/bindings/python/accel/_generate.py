@@ -15,7 +15,8 @@ from ._queue import Ticket
 
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
-            "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
+            "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs",
+            "prompt_lookup_num_tokens", "max_matching_ngram_size", "num_assistant_tokens")
 _FLAGS = ("ignore_eos", "keep_stop", "keep_special_tokens", "continue_on_error")
 _GRAMMARS = {"json_schema": 1, "regex": 2, "grammar": 3, "choices": 4, "any_json": 5}  # accel_grammar_kind
 
@@ -34,7 +35,9 @@ class Token:
 @dataclass(frozen=True)
 class Generation:
     """One generated sequence.  `finish`: "eos", "stop", "length", "time" or "cancelled"; `score`: of beam search, as transformers'
-    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}; `error`: with continue_on_error=True why a prompt has no tokens (finish "error")."""
+    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}; `error`: with continue_on_error=True why a prompt has no tokens (finish "error");
+    `cached_tokens`: of `prompt_tokens`, those that the queue had kept of an earlier prompt;
+    `draft_tokens` and `accepted_tokens`: of speculation, tokens that were guessed and those of them that were right."""
     text: str
     ids: List[int]
     finish: str
@@ -47,6 +50,9 @@ class Generation:
     logprobs: Optional[List[float]] = None
     top_logprobs: Optional[List[Dict[int, float]]] = None
     error: Optional[str] = None
+    cached_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 def _grammar(name: str, value: Any) -> Optional[str]:
@@ -89,6 +95,9 @@ def _params(options: Dict[str, Any]) -> Any:
                     text = encode(source)
                     keep.append(text)
                     how.grammar = text
+        elif name == "assistant_model":
+            keep.append(value)
+            how.assistant_model = value.handle
         elif name == "sequence_bias" and isinstance(value, dict):
             rest[name] = [[list(ids), float(bias)] for ids, bias in value.items()]
         else:
@@ -108,7 +117,8 @@ def _take(pointer: Any) -> List[Generation]:
         width = g.alternatives
         top = [{a.id: a.logprob for a in g.alternative[t * width:(t + 1) * width] if a.id >= 0} for t in range(g.n)] if width else None
         result.append(Generation(decode(g.text), g.ids[:g.n], decode(g.finish), g.score, g.prompt, g.sequence, g.prompt_tokens, g.first_ms,
-                                 g.token_ms[:g.n] if g.token_ms else [], g.logprob[:g.n] if g.logprob else None, top, decode(g.error) if g.error else None))
+                                 g.token_ms[:g.n] if g.token_ms else [], g.logprob[:g.n] if g.logprob else None, top, decode(g.error) if g.error else None,
+                                 g.cached_tokens, g.draft_tokens, g.accepted_tokens))
     lib.accel_generations_free(C.byref(pointer))
     return result
 

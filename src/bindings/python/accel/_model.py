@@ -83,7 +83,8 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
                 queue_capacity: int = 0, random_weights: bool = False, seed: int = 0, architecture: Optional[str] = None,
                 kv_cache: Optional[str] = None, precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 metric: Optional[str] = None, min_cosine: float = 0.0,
-                candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> Tuple[Any, List[Optional[bytes]]]:
+                candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
+                prefix_cache_bytes: Optional[int] = None) -> Tuple[Any, List[Optional[bytes]]]:
     """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
     how = lib.accel_init_params_default()
     profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
@@ -92,6 +93,8 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
     how.min_cosine = min_cosine
     how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
     how.random_weights, how.seed = int(random_weights), seed
+    if prefix_cache_bytes is not None:
+        how.prefix_cache_bytes = prefix_cache_bytes
     return how, keep
 
 
@@ -102,14 +105,16 @@ class Model:
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
                  architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
                  precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
-                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
+                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
+                 prefix_cache_bytes: Optional[int] = None) -> None:
         """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
         "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
-        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by."""
+        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by.  `prefix_cache_bytes`: of prompts that the queue keeps for
+        prompts that begin alike; 0: none, None: 512 MiB."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
-                                    precision_profile, metric, min_cosine, candidates)
+                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes)
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 
@@ -252,6 +257,16 @@ class Model:
         names = ("resident", "staging", "read_per_run", "least_limit", "bytes", "wait_seconds", "load_bytes", "load_seconds", "runs", "run_seconds",
                  "bytes_per_second", "wait_share", "expert_memory", "expert_hits", "expert_misses", "expert_bytes", "host")
         return {**{name: getattr(s, name) for name in names}, "direct": bool(s.direct)}
+
+    @property
+    def queue_stats(self) -> Dict[str, Any]:
+        """What the queue's generations have done: `waiting` requests; `prompt_tokens` of finished ones, of these `cached_tokens` that were kept of earlier
+        prompts, for `cache_hits` prompts; `cache_prompts` and `cache_bytes` that are kept; `no_cache`: why nothing is (None: it is); of speculation
+        `draft_tokens` and `accepted_tokens`, as in Generation."""
+        s = T.accel_queue_stats(size=C.sizeof(T.accel_queue_stats))
+        check(lib.accel_queue_statistics(lib.accel_queue_of(self.handle), C.byref(s)))
+        numbers = ("waiting", "prompt_tokens", "cached_tokens", "cache_hits", "cache_prompts", "cache_bytes", "draft_tokens", "accepted_tokens")
+        return {**{name: getattr(s, name) for name in numbers}, "no_cache": decode(s.no_cache) if s.no_cache else None}
 
     def stream_read(self) -> Tuple[int, float]:
         """Bytes and seconds of reading what a run reads, without computing: what the disk could give.  After two runs at least."""

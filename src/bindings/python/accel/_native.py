@@ -87,6 +87,7 @@ _TABLE = [  # name, result, arguments
     ("accel_queue_of", _handle, _handle),
     ("accel_queue_capacity", C.c_uint32, _handle),
     ("accel_queue_waiting", C.c_uint32, _handle),
+    ("accel_queue_statistics", C.c_int, _handle, C.POINTER(T.accel_queue_stats)),
     ("accel_submit", C.c_int, _handle, C.POINTER(T.accel_tensors), C.POINTER(_handle)),
     ("accel_request_default", T.accel_request, C.c_int),
     ("accel_submit_request", C.c_int, _handle, C.POINTER(T.accel_request), C.POINTER(_handle)),

@@ -49,7 +49,8 @@ accel_test_report = _struct(
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
-    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p))
+    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
+    ("prefix_cache_bytes", u64))
 
 accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
 accel_pool_stats = _struct(
@@ -149,7 +150,8 @@ accel_generate_params = _struct(
     ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special_tokens", u32), ("no_special_tokens", u32), ("on_token", TokenFunction),
-    ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32))
+    ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32), ("prompt_lookup_num_tokens", u32),
+    ("max_matching_ngram_size", u32), ("assistant_model", C.c_void_p), ("num_assistant_tokens", u32))
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
@@ -165,7 +167,8 @@ accel_image_prompt = _struct("accel_image_prompt", ("kind", C.c_int), ("text", t
 accel_generation = _struct(
     "accel_generation", ("prompt", u32), ("sequence", u32), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("finish", text), ("score", f64),
     ("logprob", C.POINTER(C.c_float)), ("alternatives", u32), ("alternative", C.POINTER(accel_token_logprob)), ("prompt_tokens", u32),
-    ("first_ms", f64), ("token_ms", C.POINTER(f64)), ("status", C.c_int), ("error", text))
+    ("first_ms", f64), ("token_ms", C.POINTER(f64)), ("status", C.c_int), ("error", text),
+    ("cached_tokens", u32), ("draft_tokens", u32), ("accepted_tokens", u32))
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
@@ -174,6 +177,9 @@ accel_request = _struct(
     ("inputs", C.POINTER(accel_tensors)), ("texts", C.POINTER(C.c_char_p)), ("pairs", C.POINTER(C.c_char_p)), ("n", u32), ("query", text),
     ("prompt", text), ("ids", C.POINTER(i32)), ("embed", C.POINTER(accel_embed_params)), ("classify", C.POINTER(accel_classify_params)),
     ("rerank", C.POINTER(accel_rerank_params)), ("generate", C.POINTER(accel_generate_params)))
+accel_queue_stats = _struct(
+    "accel_queue_stats", ("size", u32), ("waiting", u32), ("prompt_tokens", u64), ("cached_tokens", u64), ("cache_hits", u64), ("cache_prompts", u64),
+    ("cache_bytes", u64), ("draft_tokens", u64), ("accepted_tokens", u64), ("no_cache", text))
 accel_text2text_params = _struct(
     "accel_text2text_params", ("size", u32), ("task", text), ("source", text), ("target", text), ("truncate", u32),
     ("generate", C.POINTER(accel_generate_params)))

@@ -1,0 +1,47 @@
+/* prefix_cache.h - prompts that were read, kept for prompts that begin alike.
+ *
+ * A kept prompt is a sequence of the stepper; pages are shared with the sequence it was copied from,
+ * and with those that go on from it.  At least ACCEL__PIECE_TOKENS are left to read, and tokens that
+ * were generated are never kept: kernels for few rows read those, and a prompt that shares them
+ * would differ in the last bits from one that is read.  The ones used longest ago go first.
+ *
+ * Nothing else than tokens may decide on their states: the engine keeps and shares only for
+ * requests without encoder and pictures.  One thread.
+ */
+#ifndef ACCEL_GENERATE_PREFIX_CACHE_H
+#define ACCEL_GENERATE_PREFIX_CACHE_H
+
+#include "generate/stepper.h"
+
+typedef struct accel__prefix {
+  int32_t *ids; /* [n] */
+  uint32_t n;
+  uint32_t total_len; /* the length that their rotations assume: accel__step_item.past_total_len */
+  int32_t sequence;   /* of the stepper */
+  uint64_t bytes, used;
+} accel__prefix;
+
+typedef struct accel__prefix_cache {
+  const accel__stepper *model; /* whose sequences can be cut */
+  uint64_t most;               /* bytes */
+  /* private */
+  uint64_t bytes; /* of all, pages that several share counted for each */
+  accel__prefix *kept;
+  uint32_t n, capacity;
+  uint64_t uses;
+} accel__prefix_cache;
+
+/* Gives sequence `to`, which has nothing yet, the longest kept beginning of `prompt` that leaves at
+ * least ACCEL__PIECE_TOKENS; *past_len 0: there is none. */
+accel_status accel__prefix_cache_share(accel__prefix_cache *c, accel__ids prompt, int32_t to,
+                                       uint32_t *past_len, uint32_t *total_len);
+/* Keeps `prompt`, which `sequence` has just read.  All that is kept takes at most `most`, and
+ * `available` bytes; where there is no memory nothing is kept. */
+void accel__prefix_cache_keep(accel__prefix_cache *c, accel__ids prompt, int32_t sequence,
+                              uint32_t total_len, uint64_t available);
+/* Forgets those used longest ago until the others take at most so many bytes.  Whether any went. */
+bool accel__prefix_cache_shrink(accel__prefix_cache *c, uint64_t bytes);
+/* Forgets all and gives the list back. */
+void accel__prefix_cache_free(accel__prefix_cache *c);
+
+#endif
