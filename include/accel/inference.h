@@ -57,6 +57,15 @@ typedef struct accel_placement_candidate {
 typedef char *(*accel_candidates_fn)(void *user, const accel_placement_candidate *candidate,
                                      uint32_t n);
 
+/** A LoRA adapter, as PEFT's save_pretrained() writes it (docs/adapters.md). */
+typedef struct accel_adapter_spec {
+  /** A directory with adapter_config.json and adapter_model.safetensors, or `org/name[@revision]`
+   *  where models are found, too. */
+  const char *path;
+  /** What the adapter's own scaling (alpha by rank) is multiplied by; 1: as it was trained. */
+  double scale;
+} accel_adapter_spec;
+
 /** How accel_init() loads a model; accel_init_params_default() fills it. */
 typedef struct accel_init_params {
   /** sizeof(accel_init_params). */
@@ -119,6 +128,13 @@ typedef struct accel_init_params {
   accel_candidates_fn candidates_fn;
   /** Handed to candidates_fn. */
   void *candidates_user;
+  /** [n_adapters] LoRA adapters that are merged, one after the other, into the weights while these
+   *  are loaded, at every precision and on every device.  NULL: none. */
+  const accel_adapter_spec *adapters;
+  /** Adapters, at most 64. */
+  uint32_t n_adapters;
+  /** 0. */
+  uint32_t reserved_adapters;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "adapters/adapters.h"
 #include "dispatch/context.h"
 #include "dispatch/run_clock.h"
 #include "dispatch/run_limits.h"
@@ -76,6 +77,7 @@ struct accel_endpoint {
   accel__json_file config;
   accel__checkpoint *checkpoint; /* NULL with random weights */
   accel__import *import;         /* its weights in codes; NULL: it is not quantised */
+  accel__adapters *adapters;     /* merged into its weights; NULL: none */
   accel__model *model;
   uint64_t seed;
   const char *kv_cache; /* NULL: as the precision says */

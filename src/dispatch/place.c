@@ -115,6 +115,16 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
 }
 
+/* Which adapters are in the weights. */
+static void add_adapter_reasons(accel_endpoint *ep, reasons *why) {
+  for (uint32_t i = 0; ep->adapters && i < ep->adapters->n; i++) {
+    const accel__adapter *a = &ep->adapters->adapter[i];
+    char *line =
+        accel__arena_printf(&ep->arena, "adapter %s is merged at scale %g", a->path, a->scale);
+    if (line) add_reason(ep, why, line);
+  }
+}
+
 /* That weights come from host memory, with what a run takes at least for that. */
 static void add_copying_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
   const accel__streaming *s = &ep->placed.streaming;
@@ -170,6 +180,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
+  add_adapter_reasons(ep, why);
   add_streaming_reason(ep, device, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
@@ -457,6 +468,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);
   accel__model_free(&ep->model);
+  accel__adapters_free(&ep->adapters);
   accel__import_free(&ep->import);
   accel__checkpoint_close(&ep->checkpoint);
   accel__json_free(&ep->config);

@@ -13,7 +13,8 @@ enum { NAME_MAX_BYTES = 320 };
 
 static bool present(const accel__build *b, const char *name) {
   return accel__checkpoint_find(b->request->checkpoint, name) != NULL ||
-         accel__import_find(b->request->import, name, NULL, NULL, NULL);
+         accel__import_find(b->request->import, name, NULL, NULL, NULL) ||
+         accel__weight_deltas_replaced(b->request->deltas, name);
 }
 
 /* `name` or its old TensorFlow spelling (LayerNorm.gamma, LayerNorm.beta); false when neither is

@@ -168,6 +168,8 @@ typedef struct accel__model_request {
   /* names decide prefixes and spellings; NULL: canonical names (random weights) */
   const accel__checkpoint *checkpoint;
   const accel__import *import; /* names of weights in codes count, too; NULL: none */
+  /* tensors that adapters bring count, too; NULL: none */
+  const accel__weight_deltas *deltas;
   /* class to build; NULL: config's architectures[0], else the model type's base class */
   const char *architecture;
   const accel__embed_head *embed; /* NULL: none */

@@ -15,6 +15,7 @@
 #include "core/threads.h"
 #include "weights/import.h"
 #include "weights/quantised.h"
+#include "weights/weight_delta.h"
 #include "weights/weights.h"
 
 /* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into
@@ -47,11 +48,20 @@ typedef struct accel__source_weight {
   int64_t block_rows, block_step;
 } accel__source_weight;
 
+/* The checkpoint's tensors that a weight is made of, by name. */
+static inline uint32_t accel__source_tensors(const accel__source_weight *w) {
+  return w->n_parts ? w->n_parts : 1;
+}
+static inline const char *accel__source_tensor(const accel__source_weight *w, uint32_t i) {
+  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[i];
+}
+
 /* Where values are taken from.  Kept by reference. */
 typedef struct accel__source_from {
   const accel__checkpoint *checkpoint; /* NULL: random values from `seed` */
   const accel__import *import;         /* which parts the checkpoint holds in codes; NULL: none */
-  accel__pool *pool;                   /* converts and quantises; NULL: the thread that maps does */
+  accel__weight_deltas *deltas; /* what adapters make of parts, none in codes; NULL: nothing */
+  accel__pool *pool;            /* converts and quantises; NULL: the thread that maps does */
   uint64_t seed;
 } accel__source_from;
 

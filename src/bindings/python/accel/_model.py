@@ -78,6 +78,15 @@ def _number(value: float) -> Optional[float]:
     return None if math.isnan(value) else value
 
 
+Adapters = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]", Tuple[Union[str, "os.PathLike[str]"], float]]]]
+
+
+def _adapter_specs(adapters: Optional[Adapters]) -> "C.Array[T.accel_adapter_spec]":
+    listed = [adapters] if isinstance(adapters, (str, os.PathLike)) else list(adapters or ())
+    pairs = [(one, 1.0) if isinstance(one, (str, os.PathLike)) else one for one in listed]
+    return (T.accel_adapter_spec * len(pairs))(*((encode(os.fspath(path)), scale) for path, scale in pairs))
+
+
 class Model:
     """A model on a device.  Call it with named tensors as transformers' forward takes them, or use the tasks."""
 
@@ -85,10 +94,12 @@ class Model:
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
                  architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
                  precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
-                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> None:
+                 min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
+                 adapters: Optional[Adapters] = None) -> None:
         """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
         "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
-        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by."""
+        one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by.  `adapters`: LoRA adapters of PEFT that are merged into the weights while these are loaded: a directory, or a list of
+        directories or of pairs of a directory and a scale."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how = lib.accel_init_params_default()
@@ -96,6 +107,8 @@ class Model:
         keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known)]
         how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates = keep
         how.min_cosine = min_cosine
+        specs = _adapter_specs(adapters)
+        how.adapters, how.n_adapters = specs, len(specs)
         how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
         how.random_weights, how.seed = int(random_weights), seed
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))

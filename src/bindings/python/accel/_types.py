@@ -46,10 +46,12 @@ accel_test_record = _struct(
 accel_test_report = _struct(
     "accel_test_report", ("n", u32), ("key", C.POINTER(text)), ("value", C.POINTER(text)), ("n_records", u32), ("record", C.POINTER(accel_test_record)))
 
+accel_adapter_spec = _struct("accel_adapter_spec", ("path", text), ("scale", f64))
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
-    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p))
+    ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
+    ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("reserved_adapters", u32))
 
 accel_placement_part = _struct(
     "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
