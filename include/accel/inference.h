@@ -133,8 +133,9 @@ typedef struct accel_init_params {
   const accel_adapter_spec *adapters;
   /** Adapters, at most 64. */
   uint32_t n_adapters;
-  /** 0. */
-  uint32_t reserved_adapters;
+  /** 1: requests may name adapters that accel_adapter_load() loads beside the weights; linear layers
+   *  and what follows them then run apart.  0: accel_adapter_load() is ACCEL_ERROR_UNSUPPORTED. */
+  uint32_t enable_adapters;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */
@@ -260,6 +261,30 @@ ACCEL_API accel_status accel_check_model(accel *ctx, const char *model,
  * stay valid and are still to be waited for.
  */
 ACCEL_API void accel_cleanup(accel_endpoint **endpoint);
+
+/** A LoRA adapter beside the weights of an endpoint of accel_init_params.enable_adapters, for the
+ *  requests that name it.  May be used from many threads. */
+typedef struct accel_adapter accel_adapter;
+
+/**
+ * Loads an adapter beside an endpoint's weights, which stay as they are: quantised ones, too.
+ *
+ * Requests name it in their parameters (accel_generate_params.adapter, accel_embed_params.adapter
+ * ...); those of several adapters, and of none, run together, and each gives what it gives alone.
+ *
+ * @param path as accel_adapter_spec.path.
+ * @param out freed with accel_adapter_free(), before the endpoint is cleaned up.
+ * @return ACCEL_ERROR_UNSUPPORTED: the endpoint was made without enable_adapters; or the adapter
+ *         changes more than linear layers (embeddings, modules_to_save, biases, DoRA), which a
+ *         merge at load does.  ACCEL_ERROR_NOT_FOUND, ACCEL_ERROR_FORMAT: its files, named with
+ *         field or tensor.
+ */
+ACCEL_API accel_status accel_adapter_load(accel_endpoint *endpoint, const char *path,
+                                          accel_adapter **out);
+
+/** Frees an adapter that no request uses any more, and sets the pointer to NULL; adapter and
+ *  *adapter may be NULL. */
+ACCEL_API void accel_adapter_free(accel_adapter **adapter);
 
 /** Where the endpoint runs, and why.  Lives as long as the endpoint; with precision "auto" the
  *  report changes when the endpoint goes on at fp32: do not read it while another thread runs the

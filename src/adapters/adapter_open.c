@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/adapters.h"
+#include "adapters/adapters_internal.h"
 #include "core/file.h"
 #include "core/find_model.h"
 #include "core/text.h"
@@ -105,7 +105,7 @@ static accel_status check_module(const accel__adapter *a, const accel__adapter_m
   return why ? bad_module(a, m->name, why) : ACCEL_OK;
 }
 
-accel_status accel__adapter_read_names(accel__adapter *a, accel__arena *arena, const char *prefix) {
+accel_status accel__adapter_read_names(accel__adapter *a, accel__arena *arena) {
   static const char peft[] = "base_model.model.";
   const uint32_t n = accel__checkpoint_count(a->checkpoint);
   accel__map map = {.n = 0};
@@ -115,8 +115,8 @@ accel_status accel__adapter_read_names(accel__adapter *a, accel__arena *arena, c
   if (!a->module || !a->replacement) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     const accel__tensor_info *t = accel__checkpoint_at(a->checkpoint, i);
-    if (!accel__starts_with(t->name, prefix)) continue; /* another's */
-    const char *name = t->name + strlen(prefix);
+    if (!accel__starts_with(t->name, a->prefix)) continue; /* another's */
+    const char *name = t->name + strlen(a->prefix);
     status = accel__starts_with(name, peft)
                  ? add_tensor(a, arena, &map, name + strlen(peft), t)
                  : bad_tensor(a, name, "is not named as PEFT names them, base_model.model. ...");
@@ -134,8 +134,9 @@ accel_status accel__adapter_read_names(accel__adapter *a, accel__arena *arena, c
 
 /* ---- files ---- */
 
-static accel_status open_tensors(const char *directory, accel__arena *arena,
-                                 accel__checkpoint **out) {
+accel_status accel__adapter_open_tensors(const accel__adapter *a, accel__arena *arena,
+                                         accel__checkpoint **out) {
+  const char *directory = a->path;
   const char *path = accel__path_join(arena, directory, "adapter_model.safetensors"),
              *pickle = accel__path_join(arena, directory, "adapter_model.bin");
   if (!path || !pickle) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -150,7 +151,7 @@ static accel_status open_tensors(const char *directory, accel__arena *arena,
   return accel__checkpoint_open_headers(path, out);
 }
 
-static accel_status read_config(accel__adapter *a, accel__arena *arena, uint64_t *hash) {
+accel_status accel__adapter_read_config(accel__adapter *a, accel__arena *arena, uint64_t *hash) {
   char *text;
   size_t n;
   const char *path = accel__path_join(arena, a->path, "adapter_config.json");
@@ -163,7 +164,6 @@ static accel_status read_config(accel__adapter *a, accel__arena *arena, uint64_t
   ACCEL_TRY(status);
   status = accel__adapter_config_parse(text, n, path, &a->config);
   *hash = accel__hash(text, n, *hash);
-  *hash = accel__hash(&a->scale, sizeof a->scale, *hash);
   free(text);
   return status;
 }
@@ -181,25 +181,20 @@ static accel_status open_one(accel__adapters *all, const accel_adapter_spec *spe
   ACCEL_TRY(accel__find_model(spec->path, &all->arena, &directory));
   a->path = directory;
   a->scale = spec->scale;
-  ACCEL_TRY(read_config(a, &all->arena, &all->hash));
-  ACCEL_TRY(open_tensors(directory, &all->arena, &tensors));
-  const char *prefix = accel__arena_printf(&all->arena, ACCEL__ADAPTER_PREFIX "%u:", index);
-  if (!prefix) {
-    accel__checkpoint_close(&tensors);
-    return ACCEL_ERROR_OUT_OF_MEMORY;
-  }
-  ACCEL_TRY(accel__checkpoint_join(checkpoint, &tensors, prefix));
+  a->prefix = accel__arena_printf(&all->arena, ACCEL__ADAPTER_PREFIX "%u:", index);
+  if (!a->prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__adapter_read_config(a, &all->arena, &all->hash));
+  all->hash = accel__hash(&a->scale, sizeof a->scale, all->hash);
+  ACCEL_TRY(accel__adapter_open_tensors(a, &all->arena, &tensors));
   a->checkpoint = checkpoint;
-  return ACCEL_OK;
+  return accel__checkpoint_join(checkpoint, &tensors, a->prefix);
 }
 
 /* Behind the last join, which moves the tensors of all. */
 static accel_status read_all_names(accel__adapters *all) {
   for (uint32_t i = 0; i < all->n; i++) {
     accel__adapter *a = &all->adapter[i];
-    const char *prefix = accel__arena_printf(&all->arena, ACCEL__ADAPTER_PREFIX "%u:", i);
-    if (!prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
-    ACCEL_TRY(accel__adapter_read_names(a, &all->arena, prefix));
+    ACCEL_TRY(accel__adapter_read_names(a, &all->arena));
     for (uint32_t k = 0; k < a->n_replacements; k++)
       ACCEL_TRY(accel__weight_deltas_replace(all->deltas, a->replacement[k].name,
                                              a->replacement[k].tensor->name));

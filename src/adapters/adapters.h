@@ -40,6 +40,7 @@ typedef struct accel__adapter {
   double scale;     /* the user's */
   accel__adapter_config config;
   const accel__checkpoint *checkpoint; /* its tensors; the model's once they are joined */
+  const char *prefix;                  /* in front of their names there */
   accel__adapter_module *module;
   uint32_t n_modules;
   accel__adapter_replacement *replacement;
@@ -67,10 +68,5 @@ accel_status accel__adapters_open(const accel_adapter_spec *specs, uint32_t n,
 accel_status accel__adapters_bind(accel__adapters *adapters, const accel__program *program,
                                   const accel__checkpoint *checkpoint, const accel__import *import);
 void accel__adapters_free(accel__adapters **adapters); /* NULL-safe */
-
-/* One directory without its tensors' values: for accel__adapters_open and tests.  `prefix`: what
- * stands in front of the names in adapter->checkpoint. */
-accel_status accel__adapter_read_names(accel__adapter *adapter, accel__arena *arena,
-                                       const char *prefix);
 
 #endif

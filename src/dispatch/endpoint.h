@@ -181,6 +181,7 @@ typedef struct accel__batch {
   const int32_t *rope_delta;
   /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
   const int32_t *total_len;
+  const accel_plugin_adapter_use *adapter; /* [n] of the sequences; NULL: none has one */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;

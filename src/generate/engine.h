@@ -79,6 +79,7 @@ typedef struct accel__request_options {
   /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
   accel__grammar *grammar; /* what texts must be; NULL: any */
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
   accel_token_fn on_token; /* called for each token; may be NULL */
   void *on_token_user;
 } accel__request_options;

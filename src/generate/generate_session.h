@@ -12,6 +12,7 @@ struct accel_session {
   /* ids[n], of which past_len are in the KV cache: always less than n, so that there is a token
    * whose scores give the next one */
   accel__hypothesis tokens;
+  accel_plugin_adapter_use adapter; /* with which they were read, and are from now on */
   pthread_mutex_t lock; /* one call at a time */
 };
 

@@ -8,6 +8,7 @@
 #ifndef ACCEL_GENERATE_STEPPER_H
 #define ACCEL_GENERATE_STEPPER_H
 
+#include "accel/plugin.h"
 #include "dispatch/run_limits.h"
 #include "generate/generate_config.h"
 
@@ -29,6 +30,7 @@ typedef struct accel__encode_item {
   const accel__encoder_input *input;
   /* [vocab] gets those after the last of the tokens; NULL: there are none (an encoder) */
   float *scores;
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
 } accel__encode_item;
 
 /* One sequence's part of a step. */
@@ -45,6 +47,7 @@ typedef struct accel__step_item {
    * were read; 0: the rotations do not depend on it.  Where it is given, ids - past_len is the
    * whole sequence. */
   uint32_t total_len, past_total_len;
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
   float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
 } accel__step_item;
 

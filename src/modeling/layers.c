@@ -336,7 +336,9 @@ accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t 
                 .parts = {found},
                 .n_parts = 1,
                 .derive = transpose,
-                .derive_user = t});
+                .derive_user = t,
+                .first_row = first,
+                .transposed_rows = stored});
   char full[NAME_MAX_BYTES];
   snprintf(full, sizeof full, "%s.bias", name);
   accel__tensor c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, first, stored, full);

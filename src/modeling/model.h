@@ -173,6 +173,7 @@ typedef struct accel__model_request {
   /* class to build; NULL: config's architectures[0], else the model type's base class */
   const char *architecture;
   const accel__embed_head *embed; /* NULL: none */
+  bool low_rank;                  /* runs may bring adapters: accel__program_low_rank */
 } accel__model_request;
 
 /* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */

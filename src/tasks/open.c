@@ -81,7 +81,8 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
                                   .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
-                                                                   : NULL};
+                                                                   : NULL,
+                                  .low_rank = params->enable_adapters != 0};
   return accel__model_build(&request, &ep->model);
 }
 

@@ -43,6 +43,9 @@ typedef struct accel__source_weight {
   /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part, whose dim
    * 0 is stored_rows (q, k or v of a fused Wqkv) */
   int64_t first_row, stored_rows;
+  /* transposed_rows > 0, with derive: the weight is columns first_row .. of its one part, which has
+   * so many, as rows (GPT-2's Conv1D) */
+  int64_t transposed_rows;
   /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one before
    * (heads of q, k and v that lie interleaved) */
   int64_t block_rows, block_step;
