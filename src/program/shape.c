@@ -510,8 +510,9 @@ bool accel__shape_LOW_RANK(accel__infer *c) {
   for (uint32_t d = 0; d + 1 < x->rank; d++)
     if (!accel__dims_equal(c->p, x->dim[d], y->dim[d]))
       return accel__wrong(c, "y and x have other rows");
+  if (space < 0) return result_like(c, y);
   if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
-  if (space >= 0 && !accel__dims_equal(c->p, x->dim[0], space_rows(c, space)))
+  if (!accel__dims_equal(c->p, x->dim[0], space_rows(c, space)))
     return accel__wrong(c, "dim 0 of x is not the row count of its space");
   return result_like(c, y);
 }

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "accel/accel.h"
-#include "unit/temp.h"
-#include "weights/weights.h"
+#include "unit/adapter_files.h"
 
 #define MODELS   ACCEL_FIXTURES "/models"
 #define ADAPTERS ACCEL_FIXTURES "/adapters"
@@ -112,36 +111,6 @@ static void test_cpu_bf16(void **state) {
 
 /* ---- what is wrong is said ---- */
 
-typedef struct given {
-  const char *name;
-  uint32_t rank;
-  int64_t dim[2];
-} given;
-
-/* An adapter in temp_directory with these tensors, all of 0.5; `value` replaces the first. */
-static const char *make(const char *config, const given *tensors, uint32_t n, float value) {
-  static float values[4096];
-  static unsigned turn;
-  char name[64];
-  accel__tensor_info t[8] = {{.name = NULL}};
-  for (size_t i = 0; i < 4096; i++) values[i] = i ? 0.5f : value;
-  for (uint32_t i = 0; i < n; i++) {
-    t[i] = (accel__tensor_info){.name = tensors[i].name,
-                                .dtype = ACCEL_PLUGIN_F32,
-                                .rank = tensors[i].rank,
-                                .dim = {tensors[i].dim[0], tensors[i].dim[1]},
-                                .data = values};
-    t[i].elements = (uint64_t)(t[i].dim[0] * (t[i].rank > 1 ? t[i].dim[1] : 1));
-    t[i].bytes = 4 * t[i].elements;
-  }
-  snprintf(name, sizeof name, "adapter%u/adapter_config.json", turn);
-  temp_text(name, config);
-  snprintf(name, sizeof name, "adapter%u/adapter_model.safetensors", turn);
-  assert_int_equal(accel__safetensors_write(temp_path(name), t, n, NULL, 0), ACCEL_OK);
-  snprintf(name, sizeof name, "adapter%u", turn++);
-  return temp_path(name);
-}
-
 static accel *context; /* of the tests below */
 
 static void check(const char *model, const char *path, accel_status status, const char *says) {
@@ -167,7 +136,7 @@ static const given good[] = {{Q "lora_A.weight", 2, {2, 24}},
   "proj\"]" more "}"
 
 static void refuse_config(const char *config, accel_status status, const char *says) {
-  check(LLAMA, make(config, good, 4, 0.5f), status, says);
+  check(LLAMA, make_adapter(config, good, 4, 0.5f), status, says);
 }
 
 static void test_config(void **state) {
@@ -208,7 +177,7 @@ static void test_config(void **state) {
 }
 
 static void refuse_tensors(const given *tensors, uint32_t n, float value, const char *says) {
-  check(LLAMA, make(CONFIG(",\"modules_to_save\":[\"norm\"]"), tensors, n, value),
+  check(LLAMA, make_adapter(CONFIG(",\"modules_to_save\":[\"norm\"]"), tensors, n, value),
         ACCEL_ERROR_FORMAT, says);
 }
 
@@ -246,7 +215,12 @@ static void test_files(void **state) {
   temp_text("pickled/adapter_model.bin", "x");
   check(LLAMA, temp_path("pickled"), ACCEL_ERROR_UNSUPPORTED, "adapter_model.bin");
   check(MODELS "/bert", ADAPTERS "/llama_plain", ACCEL_ERROR_FORMAT, "the model has no");
-  check(MODELS "/llama_tied", ADAPTERS "/llama_tables", ACCEL_ERROR_UNSUPPORTED, NULL);
+  const given table[] = {{"base_model.model.model.embed_tokens.lora_embedding_A", 2, {2, 67}},
+                         {"base_model.model.model.embed_tokens.lora_embedding_B", 2, {30, 2}}};
+  check(MODELS "/llama_tied",
+        make_adapter("{\"peft_type\":\"LORA\",\"r\":2,\"target_modules\":[\"embed_tokens\"]}",
+                     table, 2, 0.5f),
+        ACCEL_ERROR_UNSUPPORTED, "tied to it");
 }
 
 /* Weights in codes are not merged into. */
@@ -256,7 +230,8 @@ static void test_quantised(void **state) {
       {"base_model.model.encoder.layer.0.attention.self.query.lora_A.weight", 2, {2, 96}},
       {"base_model.model.encoder.layer.0.attention.self.query.lora_B.weight", 2, {96, 2}}};
   check(MODELS "/quantised/gptq_g32",
-        make("{\"peft_type\":\"LORA\",\"r\":2,\"target_modules\":[\"query\"]}", tensors, 2, 0.5f),
+        make_adapter("{\"peft_type\":\"LORA\",\"r\":2,\"target_modules\":[\"query\"]}", tensors, 2,
+                     0.5f),
         ACCEL_ERROR_UNSUPPORTED, "quantised codes");
 }
 
@@ -281,10 +256,10 @@ static float *logits(accel *ctx, const char *precision, const accel_adapter_spec
                      uint64_t *count) {
   static const int64_t ids[] = {5, 9, 33, 12, 60, 2};
   accel_tensor in = {.name = "input_ids",
-                           .dtype = ACCEL_I64,
-                           .rank = 2,
-                           .dim = {1, 6},
-                           .data = (void *)(uintptr_t)ids};
+                     .dtype = ACCEL_I64,
+                     .rank = 2,
+                     .dim = {1, 6},
+                     .data = (void *)(uintptr_t)ids};
   accel_endpoint *ep = NULL;
   accel_tensors *out = NULL;
   accel_init_params how = accel_init_params_default();
