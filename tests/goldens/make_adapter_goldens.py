@@ -28,7 +28,7 @@ MODELS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "models"
 ROOT = MODELS.parent / "adapters"
 KEPT = ("logits", "last_hidden_state", "pooler_output", "encoder_last_hidden_state")
 
-# name: model, class, case of its golden, fields of LoraConfig
+# name: model, class, case of its golden (None: what it says, expected.json, in its place), fields of LoraConfig
 ADAPTERS = {
     "llama_plain": ("llama", "LlamaForCausalLM", "right", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
     "llama_all_linear": ("llama", "LlamaForCausalLM", "right", dict(r=3, lora_alpha=5, target_modules="all-linear", use_rslora=True,
@@ -50,6 +50,8 @@ ADAPTERS = {
     "bert_classes": ("bert", "BertForSequenceClassification", "right", dict(r=4, lora_alpha=8, target_modules=["key"], task_type="SEQ_CLS", bias="lora_only")),
     "bert_table_dora": ("bert", "BertModel", "right", dict(r=4, lora_alpha=8, target_modules=["word_embeddings", "key"], use_dora=True)),
     "t5_plain": ("t5", "T5ForConditionalGeneration", "right", dict(r=4, lora_alpha=8, target_modules=["q", "v", "wi", "wo"])),
+    "text_attention": ("../pipelines/text", "LlamaForCausalLM", None, dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])),
+    "text_all_linear": ("../pipelines/text", "LlamaForCausalLM", None, dict(r=2, lora_alpha=4, target_modules="all-linear")),
     "whisper_convolutions": ("whisper", "WhisperForConditionalGeneration", "plain", dict(r=4, lora_alpha=8, target_modules=["conv1", "conv2", "q_proj", "fc1"])),
 }
 # several at once: model, class, case, adapters with their scales
@@ -78,6 +80,15 @@ def randomise(model, saved):
 
 def base(model, cls):
     return getattr(transformers, cls).from_pretrained(MODELS / model, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def says(model, adapted, path):
+    """The likeliest continuation of a text."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(MODELS / model)
+    prompt = "Once upon a time"
+    ids = tokenizer(prompt, return_tensors="pt").input_ids
+    out = adapted.eval().generate(input_ids=ids, max_new_tokens=16, do_sample=False)
+    path.write_text(json.dumps({"prompt": prompt, "ids": out[0, ids.shape[1]:].tolist()}) + "\n")
 
 
 def golden(model, cls, case, adapted, path):
@@ -114,7 +125,10 @@ def make_adapter(name):
     loaded = peft.PeftModel.from_pretrained(base(model, cls), directory)
     if name == "whisper_convolutions":  # the class reads the strides of its convolutions, which PEFT's wrappers have not
         loaded = loaded.merge_and_unload()
-    golden(model, cls, case, loaded, directory / "golden.safetensors")
+    if case is None:
+        says(model, loaded, directory / "expected.json")
+    else:
+        golden(model, cls, case, loaded, directory / "golden.safetensors")
 
 
 def scaled(model, directory, scale):
@@ -141,7 +155,7 @@ def main(wanted):
     for name in MERGED:
         if not wanted or name in wanted:
             make_merged(name)
-    lines = [f"{model} {name}:1 {name}/golden.safetensors {cls}" for name, (model, cls, _, _) in ADAPTERS.items()]
+    lines = [f"{model} {name}:1 {name}/golden.safetensors {cls}" for name, (model, cls, case, _) in ADAPTERS.items() if case is not None]
     lines += [f"{model} {','.join(f'{a}:{s:g}' for a, s in adapters)} {name}/golden.safetensors {cls}" for name, (model, cls, _, adapters) in MERGED.items()]
     (ROOT / "goldens.list").write_text("\n".join(sorted(lines)) + "\n")
 
