@@ -35,7 +35,8 @@ static void add_row(const lora_job *j, const accel_plugin_low_rank *m, float sca
 /* Rows [from, to) of those of items with an adapter. */
 static void lora_task(void *arg, uint32_t task, uint32_t worker) {
   const lora_job *j = arg;
-  const int64_t from = cpu_share(j->rows, task, j->tasks), to = cpu_share(j->rows, task + 1, j->tasks);
+  const int64_t from = cpu_share(j->rows, task, j->tasks),
+                to = cpu_share(j->rows, task + 1, j->tasks);
   int64_t at = 0;
   (void)worker;
   for (uint32_t item = 0; item < j->launch->n_adapter && at < to; item++) {

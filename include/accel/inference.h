@@ -245,8 +245,8 @@ ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_ini
  * the checkpoint with every tensor the program takes, tokenizer and processors.  No weights are
  * read.
  *
- * @param params task, architecture and random_weights count (1: the checkpoint is left alone);
- *               NULL: all defaults.
+ * @param params task, architecture, adapters and random_weights count (1: the checkpoint is left
+ *               alone); NULL: all defaults.
  * @return the failures of accel_init() that come from the model: ACCEL_ERROR_NOT_FOUND (also a
  *         shard that is missing), ACCEL_ERROR_UNSUPPORTED, ACCEL_ERROR_FORMAT (also tensors that
  *         are missing or of another shape, which are named), ACCEL_ERROR_IO.

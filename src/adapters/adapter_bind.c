@@ -1,5 +1,5 @@
-/* adapter_bind.c - adapters over the weights of a program: each module's tensor in the base, and the
- * matrices of which weights/weight_delta.h speaks. */
+/* adapter_bind.c - adapters over the weights of a program: each module's tensor in the base, and
+ * the matrices of which weights/weight_delta.h speaks. */
 #include "adapters/adapters_internal.h"
 
 typedef struct binding {

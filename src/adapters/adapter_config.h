@@ -1,8 +1,8 @@
 /* adapter_config.h - adapter_config.json of a LoRA adapter, as PEFT writes it.
  *
  * Every field is either read here, known to change nothing at inference, or must be empty: a field
- * with a value that is not understood is refused by name, since what it asks for would be missing in
- * the results.
+ * with a value that is not understood is refused by name, since what it asks for would be missing
+ * in the results.
  */
 #ifndef ACCEL_ADAPTERS_ADAPTER_CONFIG_H
 #define ACCEL_ADAPTERS_ADAPTER_CONFIG_H

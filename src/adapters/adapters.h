@@ -61,7 +61,7 @@ typedef struct accel__adapters {
 accel_status accel__adapters_open(const accel_adapter_spec *specs, uint32_t n,
                                   accel__checkpoint *checkpoint, accel__adapters **out);
 /* What the adapters bring is laid over the tensors of `checkpoint` that the program takes its
- * weights from; modules that the program does not run are left alone.  Reads the adapters' matrices.
+ * weights from; modules that the program does not run are left alone.  Reads the matrices.
  * ACCEL_ERROR_FORMAT: the base has no such module, or one of another shape, or a value is not
  * finite.  ACCEL_ERROR_UNSUPPORTED: the base holds the weight in codes, or has tied it to another
  * that the adapter leaves as it is. */

@@ -1,5 +1,5 @@
-/* adapters_internal.h - what binding and loading share: the base's tensors by name, and the matrices
- * of an adapter.
+/* adapters_internal.h - what binding and loading share: the base's tensors by name, and the
+ * matrices of an adapter.
  */
 #ifndef ACCEL_ADAPTERS_INTERNAL_H
 #define ACCEL_ADAPTERS_INTERNAL_H
@@ -36,8 +36,8 @@ accel_status accel__adapter_base_find(const accel__adapter_base *base,
                                       const accel__adapter *adapter, const char *name,
                                       int64_t *out);
 
-/* The directory of an adapter at adapter->path: its config (whose text changes *hash) and the headers
- * of its tensors. */
+/* The directory of an adapter at adapter->path: its config (whose text changes *hash) and the
+ * headers of its tensors. */
 accel_status accel__adapter_read_config(accel__adapter *adapter, accel__arena *arena,
                                         uint64_t *hash);
 accel_status accel__adapter_open_tensors(const accel__adapter *adapter, accel__arena *arena,

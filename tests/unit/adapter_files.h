@@ -21,11 +21,11 @@ typedef struct given {
 /* An adapter in temp_directory with these tensors, all of 0.5; `value` replaces the first. */
 static inline const char *make_adapter(const char *config, const given *tensors, uint32_t n,
                                        float value) {
-  static float values[4096];
+  static float values[8192];
   static unsigned turn;
   char name[64];
   accel__tensor_info t[8] = {{.name = NULL}};
-  for (size_t i = 0; i < 4096; i++) values[i] = i ? 0.5f : value;
+  for (size_t i = 0; i < 8192; i++) values[i] = i ? 0.5f : value;
   for (uint32_t i = 0; i < n; i++) {
     t[i] = (accel__tensor_info){.name = tensors[i].name,
                                 .dtype = ACCEL_PLUGIN_F32,

@@ -307,6 +307,27 @@ static void test_session(void **state) {
   accel_cleanup(&ep);
 }
 
+/* More columns than the CPU's kernels take at once. */
+static void test_large_rank(void **state) {
+  (void)state;
+  const given tensors[] = {
+      {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 2, {300, 24}},
+      {"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight", 2, {24, 300}}};
+  const char *path = make_adapter(
+      "{\"peft_type\":\"LORA\",\"r\":300,\"lora_alpha\":0.4,\"target_modules\":[\"q_proj\"]}",
+      tensors, 2, 0.5f);
+  accel_endpoint *merged = open_model(MODELS "/llama", "cpu", NULL, path, false),
+                 *beside = open_model(MODELS "/llama", "cpu", NULL, NULL, true);
+  accel_adapter *a = load(beside, path);
+  const answer want = generate(merged, NULL, 1), got = generate(beside, a, 1),
+               base = generate(beside, NULL, 1);
+  assert_true(close_to(&want, &got, 1e-3));
+  assert_false(close_to(&got, &base, 1e-3));
+  accel_adapter_free(&a);
+  accel_cleanup(&merged);
+  accel_cleanup(&beside);
+}
+
 /* ---- refusals ---- */
 
 static void refuse_load(accel_endpoint *ep, const char *path, accel_status status,
@@ -375,9 +396,10 @@ static int end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference), cmocka_unit_test(test_cpu),
-      cmocka_unit_test(test_mixed),     cmocka_unit_test(test_classify),
-      cmocka_unit_test(test_embed),     cmocka_unit_test(test_session),
-      cmocka_unit_test(test_refusals),  cmocka_unit_test(test_quantised)};
+      cmocka_unit_test(test_reference),  cmocka_unit_test(test_cpu),
+      cmocka_unit_test(test_mixed),      cmocka_unit_test(test_classify),
+      cmocka_unit_test(test_embed),      cmocka_unit_test(test_session),
+      cmocka_unit_test(test_large_rank), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_quantised)};
   return cmocka_run_group_tests(tests, begin, end);
 }
