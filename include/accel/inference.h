@@ -185,7 +185,7 @@ typedef struct accel_placement_report {
   /** Why each candidate before the one taken was passed over, "rocm:0: no libamdhip64.so", and what
    *  else is worth knowing of the choice. */
   const accel_strings *reasons;
-  /** "local", or "random, seed N". */
+  /** "local", or "random, seed N"; behind it ", adapter DIRECTORY:SCALE" for each that is merged. */
   const char *weights;
   /** [n_part] of a model over several devices, first layers first; then `device` names them all with
    *  their layers, "vulkan:0=0-11+cpu=12-33".  NULL: one device. */

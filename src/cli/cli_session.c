@@ -226,7 +226,7 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
     fprintf(stderr, ", %s", placement->precision_kinds);
   if (placement->precision_profile) fprintf(stderr, " by %s", placement->precision_profile);
   if (!placement->listed) fputs(" (not listed by the registry)", stderr);
-  if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
+  if (placement->weights && strcmp(placement->weights, "local") != 0)
     fprintf(stderr, ", weights %s", placement->weights);
   say_passed_over(run, placement->reasons);
   say_choice(run, placement);

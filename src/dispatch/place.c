@@ -115,16 +115,6 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
   for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
 }
 
-/* Which adapters are in the weights. */
-static void add_adapter_reasons(accel_endpoint *ep, reasons *why) {
-  for (uint32_t i = 0; ep->adapters && i < ep->adapters->n; i++) {
-    const accel__adapter *a = &ep->adapters->adapter[i];
-    char *line =
-        accel__arena_printf(&ep->arena, "adapter %s is merged at scale %g", a->path, a->scale);
-    if (line) add_reason(ep, why, line);
-  }
-}
-
 /* That weights come from host memory, with what a run takes at least for that. */
 static void add_copying_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
   const accel__streaming *s = &ep->placed.streaming;
@@ -176,19 +166,27 @@ static accel_status report_profile(accel_endpoint *ep) {
   return r->precision_kinds && r->label ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+/* Where the weights are from, and which adapters are merged into them; NULL: no memory. */
+static const char *weights_text(accel_endpoint *ep) {
+  const char *text = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
+                                    : accel__arena_printf(&ep->arena, "random, seed %llu",
+                                                          (unsigned long long)ep->seed);
+  for (uint32_t i = 0; text && ep->adapters && i < ep->adapters->n; i++)
+    text = accel__arena_printf(&ep->arena, "%s, adapter %s:%g", text, ep->adapters->adapter[i].path,
+                               ep->adapters->adapter[i].scale);
+  return text;
+}
+
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
   add_import_reasons(ep, precision, why);
-  add_adapter_reasons(ep, why);
   add_streaming_reason(ep, device, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label =
       accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
-  char *weights = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
-                                 : accel__arena_printf(&ep->arena, "random, seed %llu",
-                                                       (unsigned long long)ep->seed);
+  const char *weights = weights_text(ep);
   const char *got = accel__arena_string(&ep->arena, device->info.name),
              *wanted = accel__arena_string(&ep->arena, request->device);
   const char *wanted_precision = accel__arena_string(
