@@ -15,7 +15,7 @@ SAYS = {
     "cli": "the accel tool", "bench": "benchmark runs", "api": "public entry points", "verify": "goldens, self-tests",
     "tasks": "text and picture tasks", "speech": "Whisper, CTC", "generate": "the generation loop", "processing": "texts to runs",
     "dispatch": "placement, runs, queue", "hardware": "detection, plugin loading", "registry": "what is known",
-    "models": "one file an architecture", "modeling": "what they share", "program": "the op graph", "text": "tokenizers, templates",
+    "models": "one file an architecture", "modeling": "what they share", "adapters": "LoRA adapters", "program": "the op graph", "text": "tokenizers, templates",
     "vision": "pictures", "audio": "sounds", "weights": "safetensors, quantising", "core": "status, threads, files",
     "formats": "small floats", "shared": "dims, hashes", "tool": "what both tools share",
 }

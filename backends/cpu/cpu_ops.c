@@ -7,6 +7,7 @@
 #include "cpu_gather.h"
 #include "cpu_image.h"
 #include "cpu_linear.h"
+#include "cpu_lora.h"
 #include "cpu_matmul.h"
 #include "cpu_moe.h"
 #include "cpu_rows.h"
@@ -43,6 +44,7 @@ static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_MOE] = {.launch = cpu_launch_moe,
                              .workspace = cpu_moe_workspace,
                              .packs = cpu_moe_packs},
+    [ACCEL_PLUGIN_OP_LOW_RANK] = {.launch = cpu_launch_lora},
     [ACCEL_PLUGIN_OP_POOL] = {.launch = cpu_launch_pool, .workspace = cpu_pool_workspace},
     [ACCEL_PLUGIN_OP_RESIZE] = {.launch = cpu_launch_resize, .workspace = cpu_resize_workspace},
     [ACCEL_PLUGIN_OP_SELECTIVE_SCAN] = {.launch = cpu_launch_scan, .workspace = cpu_scan_workspace},

@@ -13,7 +13,7 @@
  * kit_profile.c, kit_frame.c (what one run needs to itself), kit_plan_cache.c, kit_plan.c (memory
  * plans), kit_constants.c (on the device), kit_memory.c (limit, free list), kit_bind.c (dims, row
  * spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
- * kit_scalar_*.c (every op in plain C).
+ * kit_scalar_*.c (every op in plain C), kit_adapter.c (adapters of a run's items).
  */
 #ifndef ACCEL_KIT_H
 #define ACCEL_KIT_H
@@ -136,6 +136,9 @@ typedef struct kit_launch {
   const struct kit_launch *joined;
   uint32_t n_fused;
   void *run; /* what backend->begin gave for this run */
+  /* [n_adapter] of the run's items (accel_plugin_run); NULL: none has one */
+  const accel_plugin_adapter_use *adapter;
+  uint32_t n_adapter;
   /* of a launch that is only planned; NULL: of a run */
   const struct kit_planned *planned;
 } kit_launch;
@@ -143,6 +146,12 @@ typedef struct kit_launch {
 /* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows`
  * rows are one item (kept in whole[2]). */
 kit_rows kit_rows_of(const kit_launch *launch, uint32_t key, int64_t rows, int32_t whole[2]);
+/* Rows [*first, *end) that item `item` of the run has among the rows of a LOW_RANK. */
+void kit_adapter_rows(const kit_launch *launch, uint32_t item, int64_t *first, int64_t *end);
+/* What that item adds there; NULL: nothing. */
+const accel_plugin_low_rank *kit_adapter_of(const kit_launch *launch, uint32_t item);
+/* Are the rows of a LOW_RANK those of as many items as the run has adapters for?  */
+int32_t kit_adapter_check(const kit_launch *launch, accel_plugin_error *error);
 /* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */
 uint32_t kit_attr_d(const kit_launch *launch, uint32_t key, int64_t *values, uint32_t capacity);
 /* Failure of a launch: "node 12 (attention, layer.3.attention): ..." */

@@ -569,6 +569,7 @@ uint32_t kit_inplace(const accel_plugin_program *p, const accel_plugin_node *n, 
     case ACCEL_PLUGIN_OP_CAST:
     case ACCEL_PLUGIN_OP_ROPE:
     case ACCEL_PLUGIN_OP_SCATTER_ROWS:
+    case ACCEL_PLUGIN_OP_LOW_RANK:
       mask = 1;
       break;
     case ACCEL_PLUGIN_OP_NORM:

@@ -206,6 +206,8 @@ static int32_t run_launch(job *j, kit_launch *launch, accel_plugin_error *error)
     launch[m].state = j->state;
     launch[m].host = j->host;
     launch[m].run = j->device_run;
+    launch[m].adapter = j->run.adapter;
+    launch[m].n_adapter = j->run.n_adapter;
   }
   if (error) error->rc = 0;
   const bool profiled = j->profile.host != NULL;

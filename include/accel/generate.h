@@ -172,6 +172,14 @@ typedef struct accel_generate_params {
   accel_endpoint *assistant_model;
   /** Tokens that it guesses in a step, at most 15; 0: 8. */
   uint32_t num_assistant_tokens;
+  /** 0. */
+  uint32_t reserved_adapter;
+  /** An adapter of this endpoint (accel_adapter_load()), which must stay until the request has ended.
+   *  A session that goes on with another one reads its tokens anew.  NULL: the model's own weights
+   *  alone. */
+  const accel_adapter *adapter;
+  /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
+  double adapter_scale;
 } accel_generate_params;
 
 /** What was generated from a prompt. */

@@ -59,6 +59,14 @@ typedef char *(*accel_candidates_fn)(void *user, const accel_placement_candidate
 
 /** accel_init_params.prefix_cache_bytes of accel_init_params_default(): 512 MiB. */
 #define ACCEL_PREFIX_CACHE_BYTES (UINT64_C(512) << 20)
+/** A LoRA adapter, as PEFT's save_pretrained() writes it (docs/adapters.md). */
+typedef struct accel_adapter_spec {
+  /** A directory with adapter_config.json and adapter_model.safetensors, or `org/name[@revision]`
+   *  where models are found, too. */
+  const char *path;
+  /** What the adapter's own scaling (alpha by rank) is multiplied by; 1: as it was trained. */
+  double scale;
+} accel_adapter_spec;
 
 /** How accel_init() loads a model; accel_init_params_default() fills it. */
 typedef struct accel_init_params {
@@ -126,6 +134,14 @@ typedef struct accel_init_params {
    *  begin alike (docs/generation.md); the ones used longest ago go first, and all of them when a
    *  run needs their memory, with accel_trim() and before the precision changes.  0: none. */
   uint64_t prefix_cache_bytes;
+  /** [n_adapters] LoRA adapters that are merged, one after the other, into the weights while these
+   *  are loaded, at every precision and on every device.  NULL: none. */
+  const accel_adapter_spec *adapters;
+  /** Adapters, at most 64. */
+  uint32_t n_adapters;
+  /** 1: requests may name adapters that accel_adapter_load() loads beside the weights; linear layers
+   *  and what follows them then run apart.  0: accel_adapter_load() is ACCEL_ERROR_UNSUPPORTED. */
+  uint32_t enable_adapters;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */
@@ -175,7 +191,7 @@ typedef struct accel_placement_report {
   /** Why each candidate before the one taken was passed over, "rocm:0: no libamdhip64.so", and what
    *  else is worth knowing of the choice. */
   const accel_strings *reasons;
-  /** "local", or "random, seed N". */
+  /** "local", or "random, seed N"; behind it ", adapter DIRECTORY:SCALE" for each that is merged. */
   const char *weights;
   /** [n_part] of a model over several devices, first layers first; then `device` names them all with
    *  their layers, "vulkan:0=0-11+cpu=12-33".  NULL: one device. */
@@ -235,8 +251,8 @@ ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_ini
  * the checkpoint with every tensor the program takes, tokenizer and processors.  No weights are
  * read.
  *
- * @param params task, architecture and random_weights count (1: the checkpoint is left alone);
- *               NULL: all defaults.
+ * @param params task, architecture, adapters and random_weights count (1: the checkpoint is left
+ *               alone); NULL: all defaults.
  * @return the failures of accel_init() that come from the model: ACCEL_ERROR_NOT_FOUND (also a
  *         shard that is missing), ACCEL_ERROR_UNSUPPORTED, ACCEL_ERROR_FORMAT (also tensors that
  *         are missing or of another shape, which are named), ACCEL_ERROR_IO.
@@ -251,6 +267,30 @@ ACCEL_API accel_status accel_check_model(accel *ctx, const char *model,
  * stay valid and are still to be waited for.
  */
 ACCEL_API void accel_cleanup(accel_endpoint **endpoint);
+
+/** A LoRA adapter beside the weights of an endpoint of accel_init_params.enable_adapters, for the
+ *  requests that name it.  May be used from many threads. */
+typedef struct accel_adapter accel_adapter;
+
+/**
+ * Loads an adapter beside an endpoint's weights, which stay as they are: quantised ones, too.
+ *
+ * Requests name it in their parameters (accel_generate_params.adapter, accel_embed_params.adapter
+ * ...); those of several adapters, and of none, run together, and each gives what it gives alone.
+ *
+ * @param path as accel_adapter_spec.path.
+ * @param out freed with accel_adapter_free(), before the endpoint is cleaned up.
+ * @return ACCEL_ERROR_UNSUPPORTED: the endpoint was made without enable_adapters; or the adapter
+ *         changes more than linear layers (embeddings, modules_to_save, biases, DoRA), which a
+ *         merge at load does.  ACCEL_ERROR_NOT_FOUND, ACCEL_ERROR_FORMAT: its files, named with
+ *         field or tensor.
+ */
+ACCEL_API accel_status accel_adapter_load(accel_endpoint *endpoint, const char *path,
+                                          accel_adapter **out);
+
+/** Frees an adapter that no request uses any more, and sets the pointer to NULL; adapter and
+ *  *adapter may be NULL. */
+ACCEL_API void accel_adapter_free(accel_adapter **adapter);
 
 /** Where the endpoint runs, and why.  Lives as long as the endpoint; with precision "auto" the
  *  report changes when the endpoint goes on at fp32: do not read it while another thread runs the

@@ -55,7 +55,7 @@ extern "C" {
  *  change anything, too. */
 #define ACCEL_PLUGIN_ABI_MAJOR 0u
 /** Minor ABI version: grows when something is added. */
-#define ACCEL_PLUGIN_ABI_MINOR 3u
+#define ACCEL_PLUGIN_ABI_MINOR 4u
 /** Both in one number. */
 #define ACCEL_PLUGIN_ABI(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 /** The ABI that this header describes. */
@@ -911,6 +911,38 @@ typedef struct accel_plugin_view {
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
 } accel_plugin_view;
 
+/** What an adapter has for one LOW_RANK, which adds scale (x a) b.  rank 0: nothing. */
+typedef struct accel_plugin_low_rank {
+  /** [K, rank] */
+  const float *a;
+  /** [rank, N] */
+  const float *b;
+  /** Columns of a. */
+  uint32_t rank;
+  /** 0. */
+  uint32_t reserved;
+} accel_plugin_low_rank;
+
+/** An adapter, in host memory. */
+typedef struct accel_plugin_adapter {
+  /** sizeof(accel_plugin_adapter) of the core. */
+  uint32_t size;
+  /** Slots. */
+  uint32_t n_slot;
+  /** [n_slot] by the attribute "slot"; the core counts them as the weights of the whole program. */
+  const accel_plugin_low_rank *slot;
+} accel_plugin_adapter;
+
+/** What one item of a run takes of an adapter. */
+typedef struct accel_plugin_adapter_use {
+  /** NULL: none. */
+  const accel_plugin_adapter *adapter;
+  /** What its products are multiplied by. */
+  float scale;
+  /** 0. */
+  uint32_t reserved;
+} accel_plugin_adapter_use;
+
 /** One run. */
 typedef struct accel_plugin_run {
   /** sizeof(accel_plugin_run) of the core. */
@@ -927,6 +959,13 @@ typedef struct accel_plugin_run {
   const accel_plugin_host *host;
   /** Written: milliseconds on the device; 0: not measured. */
   double device_ms;
+  /** [n_adapter] adapters of the items (since 0.4), read by the op LOW_RANK; valid during the run.
+   *  NULL: no item has one. */
+  const accel_plugin_adapter_use *adapter;
+  /** Items; with `adapter` NULL 0. */
+  uint32_t n_adapter;
+  /** 0. */
+  uint32_t reserved_adapter;
 } accel_plugin_run;
 
 /** A program with its weights on a device.  The plugin's own. */

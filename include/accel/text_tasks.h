@@ -162,6 +162,11 @@ typedef struct accel_embed_params {
   /** One of the prompts of config_sentence_transformers.json, by name; NULL: none.  Not together
    *  with `prompt`, which wins. */
   const char *prompt_name;
+  /** An adapter of this endpoint (accel_adapter_load()), which must stay until the request has ended.
+   *  NULL: the model's own weights alone. */
+  const accel_adapter *adapter;
+  /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
+  double adapter_scale;
 } accel_embed_params;
 
 /** Vectors of texts. */
@@ -228,6 +233,11 @@ typedef struct accel_classify_params {
   /** "softmax", "sigmoid" or "none" (the logits); NULL: as transformers chooses by the model's
    *  problem_type and number of labels. */
   const char *function;
+  /** An adapter of this endpoint (accel_adapter_load()), which must stay until the request has ended.
+   *  NULL: the model's own weights alone. */
+  const accel_adapter *adapter;
+  /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
+  double adapter_scale;
 } accel_classify_params;
 
 /** Labels of items. */
@@ -269,6 +279,11 @@ typedef struct accel_rerank_params {
   const char *function;
   /** Of language models: what makes a document relevant; NULL: as their model card has it. */
   const char *instruction;
+  /** An adapter of this endpoint (accel_adapter_load()), which must stay until the request has ended.
+   *  NULL: the model's own weights alone. */
+  const accel_adapter *adapter;
+  /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
+  double adapter_scale;
 } accel_rerank_params;
 
 /** One document with its score. */

@@ -6,6 +6,7 @@
 #include "core/block_cache.h"
 #include "dispatch/pack.h"
 #include "dispatch/precision_profile.h"
+#include "dispatch/run_adapter.h"
 #include "dispatch/services.h"
 #include "tasks/open.h"
 #include "processing/result.h"
@@ -241,4 +242,16 @@ accel_status accel_precision_profile_json(const accel_endpoint *endpoint, char *
 accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out) {
   API_CALL(endpoint, out);
   return accel__self_test(endpoint, out);
+}
+
+/* ---- adapters ---- */
+
+accel_status accel_adapter_load(accel_endpoint *endpoint, const char *path, accel_adapter **out) {
+  API_CALL(endpoint, out);
+  API_NEED(path);
+  return accel__run_adapter_load(endpoint, path, out);
+}
+
+void accel_adapter_free(accel_adapter **adapter) {
+  if (adapter) accel__run_adapter_free(adapter);
 }

@@ -34,12 +34,22 @@ accel_status accel_preprocess(accel *ctx, const char *model, const accel_preproc
   return accel__preprocess(ctx, model, &mine, out);
 }
 
+/* Batches of pictures and sounds take no adapters. */
+static accel_status check_no_adapter(const char *caller, const accel_classify_params *params) {
+  if (!params->adapter) return ACCEL_OK;
+  return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                                   "%s: params.adapter: requests about texts alone take adapters",
+                                   caller),
+                       "merge the adapter when the model is loaded (accel_init_params.adapters)");
+}
+
 accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                    const accel_classify_params *params,
                                    accel_classifications **out) {
   API_CALL(endpoint, out);
   API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
+  ACCEL_TRY(check_no_adapter(__func__, &mine));
   return accel__classify_images(endpoint, images, n, &mine, out);
 }
 
@@ -49,6 +59,7 @@ accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *
   API_CALL(endpoint, out);
   API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
+  ACCEL_TRY(check_no_adapter(__func__, &mine));
   return accel__classify_sounds(endpoint, sounds, n, &mine, out);
 }
 

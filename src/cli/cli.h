@@ -62,6 +62,8 @@ struct cli_run {
   /* [n_given] values of TEXTS options in the order given, each behind the option's number */
   const char **given;
   uint32_t n_given;
+  accel_adapter_spec *adapters; /* [n_adapters] of --adapter, one block */
+  uint32_t n_adapters;
   char **args; /* operands */
   int n_args;
   accel *ctx; /* see cli_context */

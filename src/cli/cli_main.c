@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
   cli_progress_end();
   accel_destroy(&run.ctx);
   free(run.given);
+  free(run.adapters);
   int written = cli_flush(&run);
   return code ? code : written;
 }

@@ -230,6 +230,29 @@ static int parse_environment(cli_run *run) {
   return 0;
 }
 
+/* --adapter PATH[:SCALE]: a number behind the last colon is the scale. */
+static int read_adapters(cli_run *run) {
+  uint32_t n;
+  size_t bytes = 0;
+  const char **paths = cli_values(run, OPT_ADAPTER, &n);
+  if (!paths) return 0;
+  for (uint32_t i = 0; i < n; ++i) bytes += sizeof *run->adapters + strlen(paths[i]) + 1;
+  run->adapters = malloc(bytes);
+  char *text = run->adapters ? (char *)(run->adapters + n) : NULL;
+  for (; run->adapters && run->n_adapters < n; ++run->n_adapters) {
+    accel_adapter_spec *spec = &run->adapters[run->n_adapters];
+    *spec = (accel_adapter_spec){.path = strcpy(text, paths[run->n_adapters]), .scale = 1};
+    char *colon = strrchr(text, ':'), *end = colon;
+    text += strlen(text) + 1;
+    const double scale = colon ? strtod(colon + 1, &end) : 1;
+    if (!colon || end == colon + 1 || *end) continue;
+    spec->scale = scale;
+    *colon = 0;
+  }
+  free(paths);
+  return run->adapters ? 0 : cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+}
+
 int cli_parse(cli_run *run, int argc, char **argv) {
   bool only_operands = false;
   run->args = argv + 1; /* operands are moved to the front */
@@ -254,5 +277,5 @@ int cli_parse(cli_run *run, int argc, char **argv) {
   if (c->max >= 0 && run->n_args > c->max)
     return cli_usage(run, "'%s' is one too many: accel %s %s", run->args[c->max], c->name,
                      c->operands);
-  return 0;
+  return read_adapters(run);
 }

@@ -165,6 +165,8 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
   how->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   how->architecture = run->value[OPT_ARCHITECTURE];
   how->kv_cache = run->value[OPT_KV_CACHE];
+  how->adapters = run->adapters;
+  how->n_adapters = run->n_adapters;
   how->precision_profile = run->value[OPT_PRECISION_PROFILE];
   how->metric = run->value[OPT_AUTO_METRIC];
   how->min_cosine = cli_number(run, OPT_AUTO_COSINE, 0);
@@ -224,7 +226,7 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
     fprintf(stderr, ", %s", placement->precision_kinds);
   if (placement->precision_profile) fprintf(stderr, " by %s", placement->precision_profile);
   if (!placement->listed) fputs(" (not listed by the registry)", stderr);
-  if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
+  if (placement->weights && strcmp(placement->weights, "local") != 0)
     fprintf(stderr, ", weights %s", placement->weights);
   say_passed_over(run, placement->reasons);
   say_choice(run, placement);

@@ -180,6 +180,7 @@ int cmd_verify(cli_run *run) {
   if (cli_flag(run, OPT_ALL)) {
     if (run->value[OPT_LIST] || run->value[OPT_GOLDEN])
       return cli_usage(run, "--all finds its goldens itself: without --golden and --list");
+    if (run->n_adapters) return cli_usage(run, "--all knows models alone: without --adapter");
     if (cli_one_precision(run)) return 2;
     return verify_all(run);
   }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "adapters/adapters.h"
 #include "dispatch/context.h"
 #include "dispatch/run_clock.h"
 #include "dispatch/run_limits.h"
@@ -92,6 +93,7 @@ struct accel_endpoint {
   accel__json_file config;
   accel__checkpoint *checkpoint; /* NULL with random weights */
   accel__import *import;         /* its weights in codes; NULL: it is not quantised */
+  accel__adapters *adapters;     /* merged into its weights; NULL: none */
   accel__model *model;
   uint64_t seed;
   const char *kv_cache; /* NULL: as the precision says */
@@ -217,6 +219,7 @@ typedef struct accel__batch {
   const int32_t *rope_delta;
   /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
   const int32_t *total_len;
+  const accel_plugin_adapter_use *adapter; /* [n] of the sequences; NULL: none has one */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;

@@ -42,8 +42,11 @@ accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_preci
   if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < p->n_weight; i++)
     weights[i] = *accel__weight_source(ep->model->program, i);
-  const accel__source_from from = {
-      .checkpoint = ep->checkpoint, .import = ep->import, .pool = ep->ctx->pool, .seed = ep->seed};
+  const accel__source_from from = {.checkpoint = ep->checkpoint,
+                                   .import = ep->import,
+                                   .deltas = ep->adapters ? ep->adapters->deltas : NULL,
+                                   .pool = ep->ctx->pool,
+                                   .seed = ep->seed};
   return accel__source_new(weights, p->n_weight, &from, precision->format, out);
 }
 

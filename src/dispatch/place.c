@@ -179,6 +179,17 @@ static accel_status report_profile(accel_endpoint *ep) {
   return r->precision_kinds && r->label ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+/* Where the weights are from, and which adapters are merged into them; NULL: no memory. */
+static const char *weights_text(accel_endpoint *ep) {
+  const char *text = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
+                                    : accel__arena_printf(&ep->arena, "random, seed %llu",
+                                                          (unsigned long long)ep->seed);
+  for (uint32_t i = 0; text && ep->adapters && i < ep->adapters->n; i++)
+    text = accel__arena_printf(&ep->arena, "%s, adapter %s:%g", text, ep->adapters->adapter[i].path,
+                               ep->adapters->adapter[i].scale);
+  return text;
+}
+
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device,
                                     const char *precision, const accel__place_request *request,
                                     reasons *why) {
@@ -188,9 +199,7 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label =
       accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
-  char *weights = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
-                                 : accel__arena_printf(&ep->arena, "random, seed %llu",
-                                                       (unsigned long long)ep->seed);
+  const char *weights = weights_text(ep);
   const char *got = accel__arena_string(&ep->arena, device->info.name),
              *wanted = accel__arena_string(&ep->arena, request->device);
   const char *wanted_precision = accel__arena_string(
@@ -489,6 +498,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   accel__source_free(&ep->placed.source);
   accel__run_scratch_free(ep);
   accel__model_free(&ep->model);
+  accel__adapters_free(&ep->adapters);
   accel__import_free(&ep->import);
   accel__checkpoint_close(&ep->checkpoint);
   accel__json_free(&ep->config);

@@ -294,6 +294,9 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
     run.sequence = batch->sequence;
     run.n_sequence = batch->n;
   }
+  for (uint32_t i = 0; batch->adapter && i < batch->n && !run.adapter; i++)
+    if (batch->adapter[i].adapter) run.adapter = batch->adapter;
+  if (run.adapter) run.n_adapter = batch->n;
   accel__pool_turn turn;
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);

@@ -359,13 +359,13 @@ bool accel__cache_can_hold(accel_endpoint *ep, const accel_plugin *plugin, const
   return there || accel__cache_takes(cache, bytes, why, size);
 }
 
-/* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they
- * are read. */
+/* Weights' identity: the checkpoint's files (with those of adapters) or the seed, and the
+ * configurations that say how they are read. */
 uint64_t accel__weights_identity(const accel_endpoint *ep) {
   char *config = ep->config.root ? cJSON_PrintUnformatted(ep->config.root) : NULL;
-  const uint64_t facts[] = {ep->checkpoint != NULL,
-                            ep->checkpoint ? accel__checkpoint_hash(ep->checkpoint) : ep->seed,
-                            config ? accel__hash(config, strlen(config), 4) : 0};
+  const uint64_t facts[] = {
+      ep->checkpoint != NULL, ep->checkpoint ? accel__checkpoint_hash(ep->checkpoint) : ep->seed,
+      config ? accel__hash(config, strlen(config), 4) : 0, ep->adapters ? ep->adapters->hash : 0};
   cJSON_free(config);
   return accel__hash(facts, sizeof facts, 5);
 }

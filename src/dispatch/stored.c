@@ -19,7 +19,9 @@ const char *accel__default_precision(const accel_endpoint *ep) {
 static accel_status stored_formats(const accel_endpoint *ep, accel__arena *arena,
                                    accel_plugin_precision *out) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  const accel__source_from from = {.checkpoint = ep->checkpoint, .import = ep->import};
+  const accel__source_from from = {.checkpoint = ep->checkpoint,
+                                   .import = ep->import,
+                                   .deltas = ep->adapters ? ep->adapters->deltas : NULL};
   accel_plugin_precision coded;
   ACCEL_TRY(accel__precision_for(p, "int8", NULL, 0, arena, &coded));
   accel_plugin_format *format = accel__arena_array(arena, p->n_weight, sizeof *format);

@@ -10,10 +10,15 @@ const char *const accel__layer_kinds[ACCEL__KIND_COUNT] = {"attention",   "linea
  * v; it is what attention gives */
 enum { SEEN_RESULT = 1, SEEN_USED = 2, SEEN_QKV = 4, SEEN_ATTENDED = 8 };
 
-/* Only cuts, reshapes or activates its operand. */
+/* Only cuts, reshapes, activates or adapts its first operand. */
 static bool passes(const accel_plugin_node *n) {
   return n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE ||
-         n->op == ACCEL_PLUGIN_OP_UNARY;
+         n->op == ACCEL_PLUGIN_OP_UNARY || n->op == ACCEL_PLUGIN_OP_LOW_RANK;
+}
+
+/* Does a node that passes pass operand k? */
+static bool passes_operand(const accel_plugin_node *n, uint32_t k) {
+  return k == 0 || (n->op != ACCEL_PLUGIN_OP_LOW_RANK && n->op != ACCEL_PLUGIN_OP_NORM);
 }
 
 /* The same, and what stands between a projection and attention: rotations, norms of heads, gates,
@@ -46,7 +51,8 @@ static void mark_results(const accel_plugin_program *p, uint8_t *seen) {
     const accel_plugin_node *n = &p->node[i];
     const bool result = passes(n) && n->n_out && n->out[0] >= 0 && seen[n->out[0]] == SEEN_RESULT;
     for (uint32_t k = 0; k < n->n_in; k++)
-      if (n->in[k] >= 0) seen[n->in[k]] |= result ? SEEN_RESULT : SEEN_USED;
+      if (n->in[k] >= 0)
+        seen[n->in[k]] |= result && passes_operand(n, k) ? SEEN_RESULT : SEEN_USED;
   }
 }
 
@@ -59,7 +65,7 @@ static void mark_attention(const accel_plugin_program *p, uint8_t *seen) {
     if (!attention && !(passes_heads(n) && is_output(n, seen, SEEN_QKV))) continue;
     for (uint32_t k = 0; k < n->n_in; k++) {
       /* q, k, v and the tables of relative positions; a norm's first operand */
-      if (attention ? k > 2 && k < 8 : n->op == ACCEL_PLUGIN_OP_NORM && k) continue;
+      if (attention ? k > 2 && k < 8 : !passes_operand(n, k)) continue;
       if (n->in[k] >= 0) seen[n->in[k]] |= SEEN_QKV;
     }
   }
@@ -67,7 +73,8 @@ static void mark_attention(const accel_plugin_program *p, uint8_t *seen) {
     const accel_plugin_node *n = &p->node[i];
     bool attended = n->op == ACCEL_PLUGIN_OP_ATTENTION;
     for (uint32_t k = 0; passes_heads(n) && k < n->n_in; k++)
-      attended |= n->in[k] >= 0 && seen[n->in[k]] & SEEN_ATTENDED;
+      attended |= (k == 0 || n->op != ACCEL_PLUGIN_OP_LOW_RANK) && n->in[k] >= 0 &&
+                  seen[n->in[k]] & SEEN_ATTENDED;
     if (attended && n->n_out && n->out[0] >= 0) seen[n->out[0]] |= SEEN_ATTENDED;
   }
 }

@@ -269,7 +269,8 @@ static uint64_t states_of(const accel__engine *e, const accel__request *r) {
 
 /* Tokens alone decide on the states of the prompt. */
 static bool shares(const accel__engine *e, const accel__request *r) {
-  return e->prefixes && r->start.sequence < 0 && !r->input.encodes && !r->input.rope_delta;
+  return e->prefixes && r->start.sequence < 0 && !r->input.encodes && !r->input.rope_delta &&
+         !r->options.adapter.adapter;
 }
 
 /* Bytes of the memory limit that requests leave. */
@@ -322,7 +323,8 @@ static accel_status choose(accel__engine *e, accel__request *r, float **rows, fl
 static accel_status prefill(accel__engine *e, accel__request *r) {
   accel_status status = reserve(e, r->progress.n_running);
   float *scores = malloc(e->model->vocab * sizeof *scores);
-  const accel__encode_item item = {r->progress.running[0].sequence, &r->input.encoder, scores};
+  const accel__encode_item item = {r->progress.running[0].sequence, &r->input.encoder, scores,
+                                   r->options.adapter};
   if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
   if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
   if (status == ACCEL_OK) {
@@ -354,7 +356,8 @@ static void add_to_group(accel__engine *e, encode_group *g, accel__request *r) {
   const bool alone = r->input.encoder.n_tensors > 0;
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
     run_group(e, g);
-  g->item[g->n] = (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, NULL};
+  g->item[g->n] = (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, NULL,
+                                       r->options.adapter};
   g->request[g->n++] = r;
   g->tokens += tokens;
   if (alone) run_group(e, g);
@@ -421,6 +424,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
     if (!r->progress.shared) accel__speculate(e, r, h, e->drafts);
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
     e->item[at].rope_delta = r->input.rope_delta;
+    e->item[at].adapter = r->options.adapter;
     *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
   }

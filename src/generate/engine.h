@@ -86,7 +86,8 @@ typedef struct accel__request_options {
   bool fails_alone;
   accel__grammar *grammar; /* what texts must be; NULL: any */
   accel__speculate_options speculate;
-  accel_token_fn on_token; /* called for each token; may be NULL */
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
+  accel_token_fn on_token;          /* called for each token; may be NULL */
   void *on_token_user;
 } accel__request_options;
 

@@ -82,6 +82,7 @@ static accel_status catch_up(accel_session *s) {
     accel__step_item item =
         accel__hypothesis_item(h, rows < ACCEL__STEP_TOKENS ? rows : ACCEL__STEP_TOKENS);
     item.sequence = s->sequence;
+    item.adapter = s->adapter;
     ACCEL_TRY(s->stepper.stepper.step(&s->stepper, &item, 1));
     accel__hypothesis_fed(h, &item);
   }
@@ -128,11 +129,20 @@ accel_status accel__session_feed_text(accel_session *s, const char *text, bool s
 
 /* ---- generating ---- */
 
+/* From now on tokens are read with this adapter; what was read with another is read anew. */
+static accel_status take_adapter(accel_session *s, const accel_plugin_adapter_use *use) {
+  const bool same = s->adapter.adapter == use->adapter && s->adapter.scale == use->scale;
+  if (!same) ACCEL_TRY(rewind_to(s, 0));
+  s->adapter = *use;
+  return ACCEL_OK;
+}
+
 static accel_status go_on(accel_session *s, const accel__generate_plan *plan,
                           const accel_generate_params *params, accel_generations **out) {
   accel_endpoint *ep = s->shared->ep;
   accel__request r = {0};
   accel__engine engine = {.model = &s->stepper.stepper};
+  ACCEL_TRY(take_adapter(s, &plan->adapter));
   uint32_t before = s->tokens.n, past_len = s->tokens.past_len;
   ACCEL_TRY(accel__generate_request(ep, plan, params, (accel__ids){s->tokens.ids, s->tokens.n}, 0,
                                     accel__context_length(ep), &r));
@@ -195,6 +205,7 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
     status = accel__hypothesis_add(&fork->tokens, s->tokens.ids[i]);
   if (status == ACCEL_OK && s->tokens.past_len)
     status = accel__session_control(shared, ACCEL_PLUGIN_SESSION_COPY, s->sequence, fork->sequence);
+  fork->adapter = s->adapter;
   fork->tokens.past_len = s->tokens.past_len;
   fork->tokens.total_len = s->tokens.total_len;
   if (status != ACCEL_OK) {
@@ -226,6 +237,8 @@ accel_status accel__session_save(accel_session *s, const char *path) {
   void *state = NULL;
   uint64_t bytes = 0;
   accel__buffer b = {0};
+  /* files know no adapters: a session that has one leaves its states out */
+  if (s->adapter.adapter) ACCEL_TRY(rewind_to(s, 0));
   note_loss(s);
   file_header h = {.version = 1,
                    .n = s->tokens.n,

@@ -12,7 +12,8 @@ struct accel_session {
   /* ids[n], of which past_len are in the KV cache: always less than n, so that there is a token
    * whose scores give the next one */
   accel__hypothesis tokens;
-  pthread_mutex_t lock; /* one call at a time */
+  accel_plugin_adapter_use adapter; /* with which they were read, and are from now on */
+  pthread_mutex_t lock;             /* one call at a time */
 };
 
 accel_status accel__session_make(accel_endpoint *ep, accel_session **out);

@@ -28,7 +28,8 @@ accel_generate_params accel__generate_defaults(void) {
                                  .presence_penalty = NAN,
                                  .frequency_penalty = NAN,
                                  .no_repeat_ngram_size = -1,
-                                 .logprobs = -1};
+                                 .logprobs = -1,
+                                 .adapter_scale = 1};
 }
 
 /* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody
@@ -211,6 +212,7 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
   ACCEL_TRY(check_stop(ep, &plan->config));
   ACCEL_TRY(take_grammar(ep, params, plan));
   ACCEL_TRY(take_speculation(ep, params, plan));
+  ACCEL_TRY(accel__run_adapter_use(ep, params->adapter, params->adapter_scale, &plan->adapter));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
 }
 
@@ -275,6 +277,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .options.no_clean_up = plan->no_clean_up,
                           .options.grammar = plan->grammar,
                           .options.speculate = plan->speculate,
+                          .options.adapter = plan->adapter,
                           .input.number = number,
                           .options.on_token = params->on_token,
                           .options.on_token_user = params->on_token_user,

@@ -54,6 +54,9 @@ static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens
     s->sequence = block + 2 * (size_t)capacity;
     s->total_len = block + 3 * (size_t)capacity;
     s->rope_delta = block + 4 * (size_t)capacity;
+    accel_plugin_adapter_use *adapter = realloc(s->adapter, capacity * sizeof *adapter);
+    if (!adapter) return accel__no_memory(capacity * sizeof *adapter);
+    s->adapter = adapter;
     s->capacity = capacity;
   }
   if (tokens > s->ids_capacity) {
@@ -103,6 +106,7 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
     s->total_len[i] =
         (int32_t)(items[i].total_len ? items[i].total_len : items[i].past_len + items[i].n);
     s->rope_delta[i] = items[i].rope_delta;
+    s->adapter[i] = items[i].adapter;
     memcpy(s->ids + tokens, items[i].ids, items[i].n * sizeof *s->ids);
     tokens += items[i].n;
   }
@@ -114,7 +118,8 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                         .sequence = s->sequence,
                         .past_len = s->past_len,
                         .total_len = s->total_len,
-                        .rope_delta = s->rope_delta};
+                        .rope_delta = s->rope_delta,
+                        .adapter = s->adapter};
   const int input = entry == s->decode ? s->decode_ids : ids_index(e);
   if (input < 0)
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name,
@@ -151,7 +156,8 @@ static accel_status run_items(accel__model_stepper *s, accel__step_item *items, 
 
 /* Reads the held tokens of a sequence anew, under its present span. */
 static accel_status renew(accel__model_stepper *s, const accel__step_item *item) {
-  accel__step_item piece = {.sequence = item->sequence, .total_len = item->total_len};
+  accel__step_item piece = {
+      .sequence = item->sequence, .total_len = item->total_len, .adapter = item->adapter};
   ACCEL_TRY(accel__session_control(s->session, ACCEL_PLUGIN_SESSION_RESET, item->sequence, 0));
   for (; piece.past_len < item->past_len; piece.past_len += piece.n) {
     const uint32_t rest = item->past_len - piece.past_len;
@@ -267,6 +273,7 @@ static accel_status read_items(accel__model_stepper *s, const accel__encode_item
     s->lengths[i] = (int32_t)ids.n;
     s->past_len[i] = 0;
     s->sequence[i] = items[i].sequence;
+    s->adapter[i] = items[i].adapter;
     if (ids.n) memcpy(at, ids.id, ids.n * sizeof *at);
     at += ids.n;
   }
@@ -274,7 +281,8 @@ static accel_status read_items(accel__model_stepper *s, const accel__encode_item
                           .lengths = s->lengths,
                           .tokens = tokens,
                           .sequence = s->sequence,
-                          .past_len = s->past_len};
+                          .past_len = s->past_len,
+                          .adapter = s->adapter};
   return ACCEL_OK;
 }
 
@@ -391,5 +399,6 @@ void accel__model_stepper_close(accel__model_stepper *s) {
   free(s->scores.data);
   free(s->ids);
   free(s->lengths);
+  free(s->adapter);
   *s = (accel__model_stepper){0};
 }

@@ -15,6 +15,7 @@ typedef struct accel__model_stepper {
   int32_t encode;       /* "encode", else "decode_image"; -1: neither */
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
   int32_t *ids, *lengths, *past_len, *sequence, *total_len, *rope_delta;
+  accel_plugin_adapter_use *adapter; /* [capacity] */
   uint64_t ids_capacity;
   uint32_t capacity;
 } accel__model_stepper;

@@ -6,7 +6,7 @@
  * would differ in the last bits from one that is read.  The ones used longest ago go first.
  *
  * Nothing else than tokens may decide on their states: the engine keeps and shares only for
- * requests without encoder and pictures.  One thread.
+ * requests without encoder, pictures and adapters.  One thread.
  */
 #ifndef ACCEL_GENERATE_PREFIX_CACHE_H
 #define ACCEL_GENERATE_PREFIX_CACHE_H

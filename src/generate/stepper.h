@@ -8,6 +8,7 @@
 #ifndef ACCEL_GENERATE_STEPPER_H
 #define ACCEL_GENERATE_STEPPER_H
 
+#include "accel/plugin.h"
 #include "dispatch/run_limits.h"
 #include "generate/generate_config.h"
 
@@ -34,6 +35,7 @@ typedef struct accel__encode_item {
   const accel__encoder_input *input;
   /* [vocab] gets those after the last of the tokens; NULL: there are none (an encoder) */
   float *scores;
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
 } accel__encode_item;
 
 /* One sequence's part of a step. */
@@ -50,6 +52,7 @@ typedef struct accel__step_item {
    * were read; 0: the rotations do not depend on it.  Where it is given, ids - past_len is the
    * whole sequence. */
   uint32_t total_len, past_total_len;
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
   uint32_t rows; /* of the last tokens, whose scores are wanted; 0: of the last alone */
   /* answered: [rows][vocab] after each of those, writable, valid until the next step */
   float *scores;

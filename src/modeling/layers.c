@@ -13,7 +13,8 @@ enum { NAME_MAX_BYTES = 320 };
 
 static bool present(const accel__build *b, const char *name) {
   return accel__checkpoint_find(b->request->checkpoint, name) != NULL ||
-         accel__import_find(b->request->import, name, NULL, NULL, NULL);
+         accel__import_find(b->request->import, name, NULL, NULL, NULL) ||
+         accel__weight_deltas_replaced(b->request->deltas, name);
 }
 
 /* `name` or its old TensorFlow spelling (LayerNorm.gamma, LayerNorm.beta); false when neither is
@@ -335,7 +336,9 @@ accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t 
                 .parts = {found},
                 .n_parts = 1,
                 .derive = transpose,
-                .derive_user = t});
+                .derive_user = t,
+                .first_row = first,
+                .transposed_rows = stored});
   char full[NAME_MAX_BYTES];
   snprintf(full, sizeof full, "%s.bias", name);
   accel__tensor c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, first, stored, full);

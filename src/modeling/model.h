@@ -168,9 +168,12 @@ typedef struct accel__model_request {
   /* names decide prefixes and spellings; NULL: canonical names (random weights) */
   const accel__checkpoint *checkpoint;
   const accel__import *import; /* names of weights in codes count, too; NULL: none */
+  /* tensors that adapters bring count, too; NULL: none */
+  const accel__weight_deltas *deltas;
   /* class to build; NULL: config's architectures[0], else the model type's base class */
   const char *architecture;
   const accel__embed_head *embed; /* NULL: none */
+  bool low_rank;                  /* runs may bring adapters: accel__program_low_rank */
 } accel__model_request;
 
 /* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */

@@ -172,6 +172,7 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
   ACCEL_TRY(choose(request, &architecture, &class_name));
   accel__program *p = accel__program_new(class_name);
   if (p == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (request->low_rank) accel__program_low_rank(p);
   accel__model *m = accel__arena_alloc(accel__program_arena(p), sizeof *m);
   if (m == NULL) {
     accel__program_free(&p);

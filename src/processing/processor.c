@@ -176,6 +176,14 @@ accel_status accel__list_pieces(const accel__encoding *enc, uint32_t n, bool all
   return ACCEL_OK;
 }
 
+accel_status accel__adapt_pieces(const accel_endpoint *ep, const accel_adapter *adapter,
+                                 double scale, accel__piece_list *pieces) {
+  accel_plugin_adapter_use use;
+  ACCEL_TRY(accel__run_adapter_use(ep, adapter, scale, &use));
+  for (uint32_t i = 0; i < pieces->n; i++) pieces->piece[i].adapter = use;
+  return ACCEL_OK;
+}
+
 /* ---- running ---- */
 
 typedef struct sized {
@@ -247,6 +255,7 @@ static accel_status name_limit(accel_endpoint *ep, uint64_t tokens, accel_status
 
 typedef struct run_buffers {
   int32_t *lengths, *ids, *types;
+  accel_plugin_adapter_use *adapter; /* of as many pieces as lengths */
 } run_buffers;
 
 /* Packs pieces order[0..k) into one batch. */
@@ -257,12 +266,14 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
   for (uint32_t i = 0; i < k; i++) {
     const accel__piece *p = &pieces[order[i].index];
     to->lengths[i] = (int32_t)p->n;
+    to->adapter[i] = p->adapter;
     memcpy(to->ids + t, p->ids, p->n * sizeof *to->ids);
     if (p->type_ids) memcpy(to->types + t, p->type_ids, p->n * sizeof *to->types);
     types &= p->type_ids != NULL;
     t += p->n;
   }
-  *batch = (accel__batch){.n = k, .lengths = to->lengths, .tokens = t};
+  *batch = (accel__batch){
+      .n = k, .lengths = to->lengths, .tokens = t, .adapter = to->adapter};
   batch->value[input_index(ep, "input_ids")] = to->ids;
   int type_input = input_index(ep, "token_type_ids");
   /* a model with one type has no use for them: transformers' tokenizers of such models do not make
@@ -309,7 +320,8 @@ accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run) 
   to.lengths = malloc((n + 1) * sizeof *to.lengths);
   to.ids = malloc((capacity + 1) * sizeof *to.ids);
   to.types = malloc((capacity + 1) * sizeof *to.types);
-  if (!to.lengths || !to.ids || !to.types)
+  to.adapter = malloc((n + 1) * sizeof *to.adapter);
+  if (!to.lengths || !to.ids || !to.types || !to.adapter)
     ACCEL_GOTO(accel__no_memory(capacity * sizeof *to.ids * 2));
   while (done < n) {
     accel__batch batch;
@@ -322,6 +334,7 @@ accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run) 
     accel__report_progress(ep->ctx, run->what, done, n);
   }
 done:
+  free(to.adapter);
   free(to.types);
   free(to.ids);
   free(to.lengths);

@@ -8,7 +8,7 @@
 #ifndef ACCEL_PROCESSING_PROCESSOR_H
 #define ACCEL_PROCESSING_PROCESSOR_H
 
-#include "dispatch/endpoint.h"
+#include "dispatch/run_adapter.h"
 #include "processing/sentence_modules.h"
 #include "text/tokenizer.h"
 
@@ -46,6 +46,7 @@ void accel__encodings_free(accel__encoding *encodings, uint32_t n); /* the array
 typedef struct accel__piece {
   const int32_t *ids, *type_ids;
   uint32_t n;
+  accel_plugin_adapter_use adapter; /* {NULL}: none */
 } accel__piece;
 /* Pieces of many texts, and where each comes from. */
 typedef struct accel__piece_list {
@@ -58,6 +59,10 @@ typedef struct accel__piece_list {
  */
 accel_status accel__list_pieces(const accel__encoding *enc, uint32_t n, bool all,
                                 accel__arena *arena, accel__piece_list *out);
+/* All pieces are run with an adapter of `ep`, as a task's parameters name it; NULL: without one.
+ * Failures as of accel__run_adapter_use. */
+accel_status accel__adapt_pieces(const accel_endpoint *ep, const accel_adapter *adapter,
+                                 double scale, accel__piece_list *pieces);
 /* What became of piece `index`: its rows in results[k] begin at row `row` of a ragged output, or
  * are row `item` of a per-item one. */
 typedef struct accel__piece_result {

@@ -449,6 +449,11 @@ accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__te
   for (uint32_t k = 0; out != NULL && k < n_out; k++) out[k] = -1;
   if (p->status != ACCEL_OK) return -1;
   if (p->finished) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program is finished");
+  if (op == ACCEL_PLUGIN_OP_LINEAR && p->low_rank && p->next_state < 0) {
+    const accel__tensor made = accel__linear_low_rank(p, in, n_in, attr, n_attr);
+    if (out != NULL && n_out > 0) out[0] = made;
+    return made;
+  }
   accel__signature signature;
   if (!accel__op_signature((int)op, &signature))
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "there is no op %d", (int)op);

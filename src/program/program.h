@@ -119,6 +119,11 @@ accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__te
                           uint32_t n_in, const accel__attr *attr, uint32_t n_attr,
                           accel__tensor *out, uint32_t n_out);
 
+/* From now on every LINEAR is made so that runs may bring adapters for its weight: its product, a
+ * LOW_RANK (ops.def) behind it, then its activation and what else it does.  Weights that are read
+ * transposed are left as they are. */
+void accel__program_low_rank(accel__program *p);
+
 /* The common ones, spelled shortly; absent operands are -1. */
 accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias,
                             accel__tensor residual, accel_plugin_act act);

@@ -42,6 +42,7 @@ struct accel__program {
   uint32_t stage;
   uint32_t n_layer;   /* accel__program_layers */
   int32_t next_state; /* of accel__with_state; -1 none */
+  bool low_rank;      /* of accel__program_low_rank */
 };
 
 /* ---- build.c ---- */
@@ -116,6 +117,11 @@ bool accel__axis(accel__infer *c, int64_t axis, uint32_t rank, uint32_t *out);
 /* ---- check.c ---- */
 /* Fills c from a node, infers, and composes "NAME (op): why; operands x [T,32], ..." on failure. */
 bool accel__check_node(accel__infer *c, const char *name, accel__buffer *message);
+
+/* ---- low_rank.c ---- */
+/* The linear with a LOW_RANK behind each of its products; as accel__node. */
+accel__tensor accel__linear_low_rank(accel__program *p, const accel__tensor *in, uint32_t n_in,
+                                     const accel__attr *attr, uint32_t n_attr);
 
 /* ---- fuse.c ---- */
 void accel__fuse(accel__program *p);

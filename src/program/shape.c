@@ -500,4 +500,21 @@ bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
   return result_like(c, x);
 }
 
+bool accel__shape_LOW_RANK(accel__infer *c) {
+  const accel_plugin_tensor *y = accel__operand_at(c, 0), *x = accel__operand_at(c, 1);
+  const int64_t space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);
+  if (accel__attr_int(c, ACCEL_PLUGIN_ATTR_SLOT, -1) < 0)
+    return accel__wrong(c, "slot is missing or negative");
+  if (x->rank != y->rank || x->rank < 2)
+    return accel__wrong(c, "y and x need the same number of dims, two at least");
+  for (uint32_t d = 0; d + 1 < x->rank; d++)
+    if (!accel__dims_equal(c->p, x->dim[d], y->dim[d]))
+      return accel__wrong(c, "y and x have other rows");
+  if (space < 0) return result_like(c, y);
+  if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
+  if (!accel__dims_equal(c->p, x->dim[0], space_rows(c, space)))
+    return accel__wrong(c, "dim 0 of x is not the row count of its space");
+  return result_like(c, y);
+}
+
 bool accel__shape_ALLREDUCE(accel__infer *c) { return result_like(c, accel__operand_at(c, 0)); }

@@ -172,13 +172,17 @@ static accel_status run(accel__model_stepper *stepper, int32_t base, const accel
 }
 
 accel_status accel__align(accel__model_stepper *stepper, int32_t base, const int32_t *ids,
-                          uint32_t n_prompt, uint32_t n, int64_t heard, float *seconds) {
+                          uint32_t n_prompt, uint32_t n, int64_t heard,
+                          const accel_plugin_adapter_use *adapter, float *seconds) {
   const accel__model *m = stepper->session->ep->model;
   const uint32_t n_outputs = accel__model_entry_of(m, "align")->n_outputs;
   const accel__stepper *model = &stepper->stepper;
   memset(seconds, 0, ((size_t)n + 1) * sizeof *seconds);
   if (!n) return ACCEL_OK; /* one token alone: nothing was read after the prompt */
-  accel__step_item item = {.sequence = model->number(model->self), .ids = ids, .n = n_prompt + n};
+  accel__step_item item = {.sequence = model->number(model->self),
+                           .ids = ids,
+                           .n = n_prompt + n,
+                           .adapter = *adapter};
   accel__result *found = calloc(n_outputs, sizeof *found);
   accel_status status =
       item.sequence >= 0 && found ? ACCEL_OK : accel__no_memory(n_outputs * sizeof *found);

@@ -26,8 +26,9 @@ accel_status accel__align_check(const accel_endpoint *ep);
 /* Runs ids[n_prompt + n] of the decoder over the encoder's states of sequence `base`, and tells
  * when in the window its last n began: seconds[n + 1], the last one for the token that came after
  * them, which the model has not read. heard: frames of sound in the window, less than 0 where
- * padding alone was heard; INT64_MAX: not known, all count. */
+ * padding alone was heard; INT64_MAX: not known, all count.  adapter: what the tokens are read with. */
 accel_status accel__align(accel__model_stepper *stepper, int32_t base, const int32_t *ids,
-                          uint32_t n_prompt, uint32_t n, int64_t heard, float *seconds);
+                          uint32_t n_prompt, uint32_t n, int64_t heard,
+                          const accel_plugin_adapter_use *adapter, float *seconds);
 
 #endif

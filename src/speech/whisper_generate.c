@@ -153,7 +153,9 @@ static accel_status encode_segment(run *r, job *j) {
   const accel_tensor features = {"input_features", ACCEL_F32, 3, {1, mels, frames}, j->input};
   if ((j->base = model->number(model->self)) < 0) return accel__no_memory(0);
   const accel__encoder_input input = {.tensor = &features, .n_tensors = 1};
-  return model->encode(model->self, &(accel__encode_item){.sequence = j->base, .input = &input}, 1);
+  const accel__encode_item item = {
+      .sequence = j->base, .input = &input, .adapter = r->plan->generate.adapter};
+  return model->encode(model->self, &item, 1);
 }
 
 static void drop_base(run *r, job *j) {
@@ -165,7 +167,10 @@ static void drop_base(run *r, job *j) {
 static accel_status scores_after(run *r, const job *j, const int32_t *ids, uint32_t n,
                                  float **scores) {
   const accel__stepper *model = &r->stepper.stepper;
-  accel__step_item item = {.sequence = model->number(model->self), .ids = ids, .n = n};
+  accel__step_item item = {.sequence = model->number(model->self),
+                           .ids = ids,
+                           .n = n,
+                           .adapter = r->plan->generate.adapter};
   if (item.sequence < 0) return accel__no_memory(0);
   accel_status status = model->copy(model->self, j->base, item.sequence);
   if (status == ACCEL_OK) status = model->step(model->self, &item, 1);
@@ -466,7 +471,8 @@ static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_
   float *times = accel__arena_array(r->arena, n, sizeof *times);
   if (!times) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(
-      accel__align(&r->stepper, j->base, ids, j->request.input.prompt.n, n - 1, heard, times));
+      accel__align(&r->stepper, j->base, ids, j->request.input.prompt.n, n - 1, heard,
+                   &r->plan->generate.adapter, times));
   for (uint32_t i = 0; i < n; i++) times[i] += offset;
   *out = times;
   return ACCEL_OK;

@@ -82,10 +82,12 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
                                   .directory = ep->directory,
                                   .checkpoint = ep->checkpoint,
                                   .import = ep->import,
+                                  .deltas = ep->adapters ? ep->adapters->deltas : NULL,
                                   .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
-                                                                   : NULL};
+                                                                   : NULL,
+                                  .low_rank = params->enable_adapters != 0};
   return accel__model_build(&request, &ep->model);
 }
 
@@ -213,7 +215,13 @@ static accel_status build_steps(accel_endpoint *ep, const char *model, accel_ini
                                      &ep->arena, &ep->config));
   if (!random) ACCEL_TRY(open_weights(ep, modules));
   ACCEL_TRY(accel__import_open(&ep->config, ep->checkpoint, &ep->import));
-  return build_model(ep, params, modules);
+  if (params->n_adapters)
+    ACCEL_TRY(
+        accel__adapters_open(params->adapters, params->n_adapters, ep->checkpoint, &ep->adapters));
+  ACCEL_TRY(build_model(ep, params, modules));
+  return ep->adapters
+             ? accel__adapters_bind(ep->adapters, ep->model->program, ep->checkpoint, ep->import)
+             : ACCEL_OK;
 }
 
 static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params,

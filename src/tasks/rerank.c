@@ -43,6 +43,7 @@ typedef struct rerank_task {
   accel__ids *prompt;
   answers answers;
   accel__arena scratch;
+  accel_plugin_adapter_use adapter; /* of prompts */
 } rerank_task;
 
 /* ---- cross-encoders ---- */
@@ -171,6 +172,7 @@ typedef struct readers {
   int32_t start;
   accel__ids before;
   uint32_t most; /* tokens of a step */
+  accel_plugin_adapter_use adapter;
 } readers;
 
 /* Reads ids[past_len .. n) of a sequence but for at most r->most of them, which are left in *item. */
@@ -182,7 +184,8 @@ static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids
                                .ids = ids.id + past_len,
                                .n = rest < r->most ? rest : r->most,
                                .past_len = past_len,
-                               .total_len = ids.n};
+                               .total_len = ids.n,
+                               .adapter = r->adapter};
     if (rest <= r->most) return ACCEL_OK;
     ACCEL_TRY(r->model->step(r->model->self, item, 1));
   }
@@ -268,7 +271,7 @@ static accel_status prepare_prompts(rerank_task *t, const char *query, const cha
 static accel_status ask(accel__text_task *task) {
   rerank_task *t = (rerank_task *)task;
   accel__model_stepper stepper = {0};
-  readers r = {.model = &stepper.stepper};
+  readers r = {.model = &stepper.stepper, .adapter = t->adapter};
   accel__step_item *item = accel__arena_array(&t->scratch, t->n, sizeof *item);
   accel_status status = item ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = accel__session_open(t->ep, &r.session);
@@ -335,6 +338,7 @@ static accel_status prepare(rerank_task *t, const char *query, const char *const
       return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s is no reranker", ep->name,
                          ep->model->architecture);
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
+    ACCEL_TRY(accel__run_adapter_use(ep, params->adapter, params->adapter_scale, &t->adapter));
     if (t->n) t->task.run_alone = ask;
     return t->n ? prepare_prompts(t, query, documents, params->instruction) : ACCEL_OK;
   }
@@ -347,7 +351,8 @@ static accel_status prepare(rerank_task *t, const char *query, const char *const
         accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its head has %lld labels; a reranker's has one",
                     ep->name, (long long)ep->model->num_labels),
         "accel classify (accel_classify) gives all labels of a pair");
-  return prepare_pairs(t, query, documents);
+  ACCEL_TRY(prepare_pairs(t, query, documents));
+  return accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces);
 }
 
 static accel_status finish(accel__text_task *task) {

@@ -37,4 +37,12 @@ typedef struct accel__regex_stack {
 accel_status accel__regex_match(const accel__regex *regex, const struct accel__char *chars,
                                 size_t n, size_t at, accel__regex_stack *stack, size_t *length);
 
+/* ---- whole texts, as Python's re.fullmatch takes them ---- */
+
+/* Also of expressions that match an empty text. */
+accel_status accel__regex_compile_whole(accel__arena *arena, const char *expression,
+                                        const accel__regex **out);
+/* Does all of `text` (UTF-8, with no line feed) match?  `regex`: of accel__regex_compile_whole. */
+accel_status accel__regex_match_whole(const accel__regex *regex, const char *text, bool *matches);
+
 #endif

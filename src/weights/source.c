@@ -219,10 +219,11 @@ static accel_status fill(const accel__source *source, const accel__source_weight
   return w->derive ? fill_derived(source, w, s) : fill_from_parts(source, s);
 }
 
-/* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it. */
+/* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it, which no
+ * adapter changes. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
   if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
-      !accel_format_plain(&s->format))
+      s->part[0].delta || !accel_format_plain(&s->format))
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
   return t->dtype == (accel_plugin_dtype)s->format.store &&
@@ -303,6 +304,8 @@ accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t inde
   if (!s->from.checkpoint) return ACCEL_PLUGIN_F32;
   for (uint32_t i = 0; i < found->n_parts; i++)
     if (found->part[i].coded) return ACCEL_PLUGIN_NO_DTYPE;
+  for (uint32_t i = 0; i < found->n_parts; i++)
+    if (found->part[i].delta) return ACCEL_PLUGIN_F32;
   const accel_plugin_dtype dtype = found->part[0].tensor.dtype;
   for (uint32_t i = 1; i < found->n_parts; i++)
     if (found->part[i].tensor.dtype != dtype) return ACCEL_PLUGIN_F32;
@@ -330,7 +333,8 @@ bool accel__source_row_range(const accel__source *s, uint32_t index, int64_t fir
     }
     *out = (accel__row_range){part->tensor.file, part->tensor.offset + begin * element,
                               elements * element};
-    return elements <= part->elements - begin && part->tensor.dtype == dtype && elements;
+    return elements <= part->elements - begin && part->tensor.dtype == dtype && !part->delta &&
+           elements;
   }
   return false;
 }
@@ -441,6 +445,7 @@ accel_status accel__source_unexpected(const accel__source *s, accel__arena *aren
     const char *name = accel__checkpoint_at(c, i)->name;
     int64_t one;
     if (!accel__map_get(&used, name, strlen(name), &one) &&
+        !accel__starts_with(name, ACCEL__ADAPTER_PREFIX) &&
         !accel__import_uses(s->from.import, name))
       (*names)[(*n)++] = name;
   }

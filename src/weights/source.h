@@ -15,6 +15,7 @@
 #include "core/threads.h"
 #include "weights/import.h"
 #include "weights/quantised.h"
+#include "weights/weight_delta.h"
 #include "weights/weights.h"
 
 /* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into
@@ -42,16 +43,28 @@ typedef struct accel__source_weight {
   /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part, whose dim
    * 0 is stored_rows (q, k or v of a fused Wqkv) */
   int64_t first_row, stored_rows;
+  /* transposed_rows > 0, with derive: the weight is columns first_row .. of its one part, which has
+   * so many, as rows (GPT-2's Conv1D) */
+  int64_t transposed_rows;
   /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one before
    * (heads of q, k and v that lie interleaved) */
   int64_t block_rows, block_step;
 } accel__source_weight;
 
+/* The checkpoint's tensors that a weight is made of, by name. */
+static inline uint32_t accel__source_tensors(const accel__source_weight *w) {
+  return w->n_parts ? w->n_parts : 1;
+}
+static inline const char *accel__source_tensor(const accel__source_weight *w, uint32_t i) {
+  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[i];
+}
+
 /* Where values are taken from.  Kept by reference. */
 typedef struct accel__source_from {
   const accel__checkpoint *checkpoint; /* NULL: random values from `seed` */
   const accel__import *import;         /* which parts the checkpoint holds in codes; NULL: none */
-  accel__pool *pool;                   /* converts and quantises; NULL: the thread that maps does */
+  accel__weight_deltas *deltas; /* what adapters make of parts, none in codes; NULL: nothing */
+  accel__pool *pool;            /* converts and quantises; NULL: the thread that maps does */
   uint64_t seed;
 } accel__source_from;
 

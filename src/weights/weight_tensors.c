@@ -128,8 +128,11 @@ static bool find_codes(const accel__source_from *from, accel__part *part) {
 
 static accel_status find_part(const accel__source_from *from, accel__part *part, bool *found,
                               accel__complaints *c) {
-  if (find_codes(from, part)) return ACCEL_OK;
-  const accel__tensor_info *t = accel__checkpoint_find(from->checkpoint, part->name);
+  if (!accel__weight_deltas_replaced(from->deltas, part->name) && find_codes(from, part))
+    return ACCEL_OK;
+  const char *stored = accel__weight_deltas_stored(from->deltas, part->name);
+  const accel__tensor_info *t = accel__checkpoint_find(from->checkpoint, stored);
+  part->delta = accel__weight_deltas_of(from->deltas, part->name);
   if (!t) {
     complain(c, "'%.160s' is missing", part->name);
     c->missing = true;
@@ -209,6 +212,17 @@ static overlap overlap_of(const accel__part *part, uint64_t begin, uint64_t end,
   return low < high ? (overlap){low - start, high - low, low - begin} : (overlap){0};
 }
 
+/* Elements [first, first + count) of a plain part, as adapters make them. */
+static accel_status read_plain(const accel__source_from *from, const accel__part *part,
+                               uint64_t first, uint64_t count, float *out) {
+  const accel__tensor_info *t = &part->tensor;
+  ACCEL_TRY(accel__tensor_to_f32(from->checkpoint, t, first, count, out));
+  if (!part->delta) return ACCEL_OK;
+  return accel__weight_deltas_apply(
+      from->deltas, from->checkpoint, accel__checkpoint_find(from->checkpoint, t->name),
+      part->delta, (uint64_t)part->first_row * row_elements(t->rank, t->dim) + first, count, out);
+}
+
 accel_status accel__parts_read(const void *user, int64_t first, int64_t count, float *out) {
   const accel__parts *p = user;
   const uint64_t begin = (uint64_t)first * (uint64_t)p->k,
@@ -218,8 +232,7 @@ accel_status accel__parts_read(const void *user, int64_t first, int64_t count, f
     const overlap o = overlap_of(&p->part[i], begin, end, &at);
     if (!o.count) continue;
     if (!p->part[i].coded)
-      ACCEL_TRY(accel__tensor_to_f32(p->from->checkpoint, &p->part[i].tensor, o.first, o.count,
-                                     out + o.offset));
+      ACCEL_TRY(read_plain(p->from, &p->part[i], o.first, o.count, out + o.offset));
     else /* whole rows: parts in codes have the weight's own */
       accel__dequantise_rows(&p->codes[i], p->part[i].first_row + (int64_t)o.first / p->k,
                              (int64_t)o.count / p->k, out + o.offset);
@@ -333,8 +346,10 @@ bool accel__source_stored(const accel__source_weight *w, const accel__source_fro
   uint8_t plain = ACCEL_PLUGIN_NO_DTYPE;
   for (uint32_t i = 0; part && i < n; i++) {
     part[i].name = accel__part_name(w, i);
-    const accel__tensor_info *t = accel__checkpoint_find(from->checkpoint, part[i].name);
-    if (!find_codes(from, &part[i])) codes = false;
+    const accel__tensor_info *t = accel__checkpoint_find(
+        from->checkpoint, accel__weight_deltas_stored(from->deltas, part[i].name));
+    if (accel__weight_deltas_replaced(from->deltas, part[i].name) || !find_codes(from, &part[i]))
+      codes = false;
     const uint8_t own = part[i].coded                        ? ACCEL_PLUGIN_F16
                         : t && t->dtype <= ACCEL_PLUGIN_BF16 ? (uint8_t)t->dtype
                                                              : ACCEL_PLUGIN_F32;

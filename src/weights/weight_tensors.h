@@ -20,6 +20,7 @@ typedef struct accel__part {
   accel_plugin_format format;           /* codes */
   int64_t first_row, rows, stored_rows; /* codes */
   uint64_t elements;
+  accel__weight_delta *delta; /* applied to what is read; NULL: nothing.  Not of codes */
 } accel__part;
 
 /* Everything wrong with the parts of many weights: the first MAX_LISTED in words while there is
@@ -38,10 +39,10 @@ accel_status accel__complaints_report(accel__complaints *c, const accel__checkpo
 accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from,
                                int64_t rows, int64_t k, accel__part *parts, accel__complaints *c);
 static inline uint32_t accel__part_count(const accel__source_weight *w) {
-  return w->block_rows > 0 ? (uint32_t)(w->dim[0] / w->block_rows) : w->n_parts ? w->n_parts : 1;
+  return w->block_rows > 0 ? (uint32_t)(w->dim[0] / w->block_rows) : accel__source_tensors(w);
 }
 static inline const char *accel__part_name(const accel__source_weight *w, uint32_t i) {
-  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[w->block_rows > 0 ? 0 : i];
+  return accel__source_tensor(w, w->block_rows > 0 ? 0 : i);
 }
 
 /* Parts[n] while they are read, joined along their rows of k elements. */

@@ -433,6 +433,9 @@ def view_cases():
     add("PAD", "reflect", [y], [F.pad(y, (2, 3, 1, 4), mode="reflect")], {"pads": [0, 0, 1, 2, 0, 0, 4, 3], "kind": KIND["PAD", "reflect"]})
     add("PAD", "edge", [y], [F.pad(y, (2, 1, 0, 3), mode="replicate")], {"pads": [0, 0, 0, 2, 0, 0, 3, 1], "kind": KIND["PAD", "edge"]})
     add("ALLREDUCE", "alone", [y], [y])
+    rows = r.f(6, 5)  # no run of these has adapters: what they add is tests/unit/adapters_request_test.c's
+    add("LOW_RANK", "no_adapter", [rows, r.f(6, 7)], [rows], {"slot": 0})
+    add("LOW_RANK", "no_adapter_space", [rows, r.f(6, 7)], [rows], {"slot": 3, "space": 0}, spaces=[{"ragged": True}], space=[0, 0], lengths={0: [2, 0, 4]})
 
 
 # ---- coverage and files ----

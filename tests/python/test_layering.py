@@ -8,7 +8,7 @@ ROOT = os.environ.get("ACCEL_SOURCE") or os.path.dirname(os.path.dirname(os.path
 
 # Top to bottom.  Layers of one line are neighbours and may not include each other.
 LAYERS = [["cli"], ["bench"], ["tool"], ["api"], ["verify"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
-          ["models"], ["modeling"], ["program"],
+          ["models"], ["modeling"], ["adapters"], ["program"],
           ["text", "vision", "audio", "diffusion"], ["weights"], ["core"], ["formats", "shared"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}
 # The public headers.  accel.h includes the others of applications, which include each other downwards; plugin.h stands alone.

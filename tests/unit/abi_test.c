@@ -43,6 +43,7 @@ static void numbers_are_pinned(void **state) {
   assert_int_equal(ACCEL_PLUGIN_ABI_MAJOR, ACCEL_TEST_ABI_MAJOR);
   assert_int_equal(ACCEL_PLUGIN_OP_LINEAR, 1);
   assert_int_equal(ACCEL_PLUGIN_OP_ALLREDUCE, 27);
+  assert_int_equal(ACCEL_PLUGIN_OP_LOW_RANK, 28);
   int ops = 0, highest = 0;
 #define ACCEL_OP(name, number, operands, outputs, attributes, text) \
   ops++, highest = (number) > highest ? (number) : highest;

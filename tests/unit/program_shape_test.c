@@ -286,6 +286,20 @@ static void test_rows(void **state) {
               "[T,8]");
 }
 
+static void test_low_rank(void **state) {
+  (void)state;
+  const accel__attr slot = ACCEL_I(SLOT, 2);
+  expect_text(
+      NODE(LOW_RANK, IN(row("T,8"), row("T,6")), ATTR(slot, ACCEL_I(SPACE, tokens)), NULL, 1),
+      "[T,8]");
+  expect_text(NODE(LOW_RANK, IN(f("B,8"), f("B,6")), ATTR(slot), NULL, 1), "[B,8]");
+  refused(NODE(LOW_RANK, IN(f("B,8"), f("B,6")), ATTR(ACCEL_I(SPACE, -1)), NULL, 1), "slot");
+  refused(NODE(LOW_RANK, IN(f("B,8"), f("H,6")), ATTR(slot), NULL, 1), "other rows");
+  refused(NODE(LOW_RANK, IN(f("B,8"), f("6")), ATTR(slot), NULL, 1), "same number of dims");
+  refused(NODE(LOW_RANK, IN(f("B,8"), f("B,6")), ATTR(slot, ACCEL_I(SPACE, tokens)), NULL, 1),
+          "row count of its space");
+}
+
 static void test_elementwise(void **state) {
   (void)state;
   accel__attr add = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_ADD),
@@ -400,12 +414,19 @@ static void test_all_seen(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_linear),      TEST(test_matmul),
-      TEST(test_attention),   TEST(test_attention_state),
-      TEST(test_rope_norm),   TEST(test_conv),
-      TEST(test_rows),        TEST(test_elementwise),
-      TEST(test_views),       TEST(test_moe_scan),
-      TEST(test_fixed_space), cmocka_unit_test(test_all_seen),
+      TEST(test_linear),
+      TEST(test_matmul),
+      TEST(test_attention),
+      TEST(test_attention_state),
+      TEST(test_rope_norm),
+      TEST(test_conv),
+      TEST(test_rows),
+      TEST(test_elementwise),
+      TEST(test_views),
+      TEST(test_moe_scan),
+      TEST(test_low_rank),
+      TEST(test_fixed_space),
+      cmocka_unit_test(test_all_seen),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

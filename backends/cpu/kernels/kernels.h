@@ -306,6 +306,8 @@ typedef struct cpu_kernels {
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;
   cpu_scan_fn *scan;
+  cpu_lora_shrink_fn *lora_shrink;
+  cpu_lora_expand_fn *lora_expand;
   cpu_fold_fn *fold;
   cpu_fold_row_fn *fold_row;
   cpu_softmax_columns_fn *softmax_columns;

@@ -245,6 +245,14 @@ typedef struct cpu_scan {
 /* Columns [0, cols), cols <= vector; workspace: 2 * n * vector floats. */
 typedef void cpu_scan_fn(const cpu_scan *g, int64_t cols, float *workspace);
 
+/* ---- adapters ---- */
+
+/* t[rank] = scale * x[k] a[k][rank] */
+typedef void cpu_lora_shrink_fn(const float *x, int64_t k, const float *a, int64_t rank,
+                                float scale, float *t);
+/* y[n] += t[rank] b[rank][n] */
+typedef void cpu_lora_expand_fn(const float *t, int64_t rank, const float *b, int64_t n, float *y);
+
 /* ---- folds and elementwise ---- */
 
 /* y[c] = fold of x[k * stride + c] over k < n, n > 0, c < cols.  kind: accel_plugin_kind REDUCE_;

@@ -10,6 +10,7 @@ import ctypes as C
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 
 from . import _types
+from ._adapters import Adapter
 from ._chat import Chat
 from ._context import CacheEntry, Context, Device, Fit, FitPart, TestRecord, TestReport, VerifyReport, default_context
 from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cache, get_device, get_device_stream, get_device_type, is_cuda_available,
@@ -116,7 +117,7 @@ def find_model(model: str) -> str:
 
 
 __all__ = [
-    "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
+    "AccelError", "AccelTimeoutError", "Adapter", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
     "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "OpenDevice", "Pipeline", "Placement", "PlacementCandidate", "PlacementPart", "Pool", "PooledModel", "QueueFullError", "Segmentation", "Session", "Stream", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "empty_cache", "find_model", "fit", "get_dependencies",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import _types as T
+from ._adapters import use_adapter
 from ._native import check, decode, encode, lib, strings_struct, text_array
 from ._queue import Ticket
 
@@ -77,6 +78,10 @@ def _params(options: Dict[str, Any]) -> Any:
             setattr(how, name, value)
         elif name in _FLAGS:
             setattr(how, name, int(bool(value)))
+        elif name == "adapter":
+            use_adapter(how, value, None)
+        elif name == "adapter_scale":
+            how.adapter_scale = value
         elif name == "do_sample":
             how.do_sample = int(bool(value))
         elif name == "add_special_tokens":

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from . import _generate, _queue
 from . import _types as T
+from ._adapters import Adapter, Adapters, Path, adapter_specs, use_adapter
 from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
@@ -84,7 +85,7 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
                 kv_cache: Optional[str] = None, precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 metric: Optional[str] = None, min_cosine: float = 0.0,
                 candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
-                prefix_cache_bytes: Optional[int] = None) -> Tuple[Any, List[Optional[bytes]]]:
+                prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False) -> Tuple[Any, List[Optional[bytes]]]:
     """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
     how = lib.accel_init_params_default()
     profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
@@ -95,6 +96,8 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
     how.random_weights, how.seed = int(random_weights), seed
     if prefix_cache_bytes is not None:
         how.prefix_cache_bytes = prefix_cache_bytes
+    specs = adapter_specs(adapters)
+    how.adapters, how.n_adapters, how.enable_adapters = specs, len(specs), int(enable_adapters)
     return how, keep
 
 
@@ -106,15 +109,18 @@ class Model:
                  architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None,
                  precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
                  min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
-                 prefix_cache_bytes: Optional[int] = None) -> None:
+                 prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False) -> None:
         """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
         "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
         one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by.  `prefix_cache_bytes`: of prompts that the queue keeps for
-        prompts that begin alike; 0: none, None: 512 MiB."""
+        prompts that begin alike; 0: none, None: 512 MiB.  `adapters`: LoRA adapters of PEFT that are merged into the weights while these are loaded: a
+        directory, or a list of directories or of pairs of a directory and a scale.  `enable_adapters`: load_adapter() loads others beside them, for
+        single requests."""
         self._handle = C.c_void_p()
+        self.adapters: Dict[str, Adapter] = {}
         self.context = context or default_context()
         how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
-                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes)
+                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters)
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 
@@ -125,6 +131,9 @@ class Model:
 
     def close(self) -> None:
         """Frees the model, once what waits in its queue is done."""
+        for adapter in self.adapters.values():
+            if self._handle:
+                adapter.close()
         if self._handle:
             lib.accel_cleanup(C.byref(self._handle))
 
@@ -150,6 +159,28 @@ class Model:
     def queue(self) -> C.c_void_p:
         """Its `accel_queue *`."""
         return C.c_void_p(lib.accel_queue_of(self.handle))
+
+    # ---- adapters ----
+
+    def load_adapter(self, path: Path, adapter_name: Optional[str] = None) -> Adapter:
+        """Loads a LoRA adapter of PEFT beside the weights of a model made with enable_adapters=True.  Requests name it with `adapter=`, the answer or
+        its name (default: the last part of `path`), and may weaken or strengthen it with `adapter_scale=`."""
+        name = adapter_name or os.path.basename(os.path.normpath(os.fspath(path)))
+        if name in self.adapters:
+            raise ValueError(f"there is an adapter called '{name}' already")
+        self.adapters[name] = Adapter(self, path, name)
+        return self.adapters[name]
+
+    def delete_adapter(self, adapter_name: str) -> None:
+        """Gives an adapter's memory back; no request may use it any more."""
+        self.adapters.pop(adapter_name).close()
+
+    def _adapter(self, adapter: Union[Adapter, str, None]) -> Optional[Adapter]:
+        if isinstance(adapter, str):
+            if adapter not in self.adapters:
+                raise ValueError(f"no adapter is called '{adapter}'; there are {', '.join(sorted(self.adapters)) or 'none'}")
+            return self.adapters[adapter]
+        return adapter
 
     # ---- what it is ----
 
@@ -312,21 +343,23 @@ class Model:
 
     # ---- generation ----
 
-    def generate(self, prompts: Prompts, on_token: Optional[Listener] = None, **options: Any) -> List[Generation]:
+    def generate(self, prompts: Prompts, on_token: Optional[Listener] = None, adapter: Union[Adapter, str, None] = None, **options: Any) -> List[Generation]:
         """Goes on with a text or several, or with token ids.  Options are those of transformers' generate() and `seed`, `stop`, `logprobs`,
-        `ignore_eos`, `keep_stop`, `keep_special_tokens`, `add_special_tokens`.  `on_token` hears each token; it ends the sequence by answering True."""
-        return _generate.generate(self.handle, prompts, on_token, options)
+        `ignore_eos`, `keep_stop`, `keep_special_tokens`, `add_special_tokens`.  `on_token` hears each token; it ends the sequence by answering True.
+        `adapter`: one of load_adapter(), times `adapter_scale`."""
+        return _generate.generate(self.handle, prompts, on_token, {**options, "adapter": self._adapter(adapter)})
 
     def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(lambda on_token: self.generate(prompt, on_token, **options))
 
     def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, priority: int = 0,
-                        deadline: Optional[float] = None, **options: Any) -> GenerationTicket:
+                        deadline: Optional[float] = None, adapter: Union[Adapter, str, None] = None, **options: Any) -> GenerationTicket:
         """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
         `on_token` is called from the queue's thread.  Larger priorities begin first; one that has not begun `deadline` seconds from now ends with
         AccelTimeoutError.  QueueFullError when the queue is full."""
-        return GenerationTicket(self, prompt, on_token, request(_queue.GENERATE, priority, deadline), options)
+        return GenerationTicket(self, prompt, on_token, request(_queue.GENERATE, priority, deadline),
+                                {**options, "adapter": self._adapter(adapter)})
 
     def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
         """A conversation by the model's chat template; options are those of Chat."""
@@ -354,49 +387,61 @@ class Model:
     # ---- tasks: one list of results for each text ----
 
     def embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
-              prompt_name: Optional[str] = None) -> Any:
-        """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none")."""
+              prompt_name: Optional[str] = None, adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None) -> Any:
+        """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none").  `adapter`: one of
+        load_adapter(), times `adapter_scale`, here and in the tasks below."""
         how, pointer = _embed_params(pooling, normalize, prompt, prompt_name), C.POINTER(T.accel_embeddings)()
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         check(lib.accel_embed_with(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
         return _vectors(pointer)
 
     def submit_embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
-                     prompt_name: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+                     prompt_name: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None,
+                     adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None) -> Ticket:
         """embed() through the model's queue: texts of requests that are there at the same time run together, with the same vectors.  `priority`,
         `deadline`: as submit_generate()."""
         how, what = _embed_params(pooling, normalize, prompt, prompt_name), request(_queue.EMBED, priority, deadline)
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         what.texts, what.n, what.embed = text_array(texts), len(texts), C.pointer(how)
         return Ticket(self, what, lib.accel_wait_embeddings, T.accel_embeddings, _vectors)
 
     def classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
-                 function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+                 function: Optional[str] = None, adapter: Union[Adapter, str, None] = None,
+                 adapter_scale: Optional[float] = None) -> List[List[Dict[str, Any]]]:
         """[{"label", "score"}, ...] for each text, best first; top_k 0: all labels."""
         how, pointer = _classify_params(top_k, function), C.POINTER(T.accel_classifications)()
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
 
     def submit_classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
-                        function: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None) -> Ticket:
+                        function: Optional[str] = None, priority: int = 0, deadline: Optional[float] = None,
+                        adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None) -> Ticket:
         """classify() through the model's queue, as submit_embed()."""
         how, what = _classify_params(top_k, function), request(_queue.CLASSIFY, priority, deadline)
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         what.texts, what.n, what.classify = text_array(texts), len(texts), C.pointer(how)
         if pairs:
             what.pairs = text_array(pairs)
         return Ticket(self, what, lib.accel_wait_classifications, T.accel_classifications, _labels)
 
     def rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
-               function: Optional[str] = None, instruction: Optional[str] = None) -> List[Dict[str, Any]]:
+               function: Optional[str] = None, instruction: Optional[str] = None, adapter: Union[Adapter, str, None] = None,
+               adapter_scale: Optional[float] = None) -> List[Dict[str, Any]]:
         """[{"corpus_id", "score"}, ...], best first, as sentence-transformers' CrossEncoder.rank; with return_documents also "text".
         `instruction`: of language models of the Qwen3-Reranker kind, what makes a document relevant."""
         how, pointer = _rerank_params(top_k, function, instruction), C.POINTER(T.accel_ranking)()
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         check(lib.accel_rerank(self.handle, encode(query), text_array(documents), len(documents), C.byref(how), C.byref(pointer)))
         return _ranked(pointer, documents if return_documents else None)
 
     def submit_rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
                       function: Optional[str] = None, instruction: Optional[str] = None, priority: int = 0,
-                      deadline: Optional[float] = None) -> Ticket:
+                      deadline: Optional[float] = None, adapter: Union[Adapter, str, None] = None,
+                      adapter_scale: Optional[float] = None) -> Ticket:
         """rerank() through the model's queue, as submit_embed()."""
         how, what = _rerank_params(top_k, function, instruction), request(_queue.RERANK, priority, deadline)
+        use_adapter(how, self._adapter(adapter), adapter_scale)
         what.query, what.texts, what.n, what.rerank = encode(query), text_array(documents), len(documents), C.pointer(how)
         kept = list(documents) if return_documents else None
         return Ticket(self, what, lib.accel_wait_ranking, T.accel_ranking, lambda pointer: _ranked(pointer, kept))

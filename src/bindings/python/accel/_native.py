@@ -73,6 +73,8 @@ _TABLE = [  # name, result, arguments
     ("accel_init_params_default", T.accel_init_params),
     ("accel_init", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_init_params), C.POINTER(_handle)),
     ("accel_cleanup", None, C.POINTER(_handle)),
+    ("accel_adapter_load", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_adapter_free", None, C.POINTER(_handle)),
     ("accel_placement", C.POINTER(T.accel_placement_report), _handle),
     ("accel_processor_of", C.POINTER(T.accel_processor), _handle),
     ("accel_batch_size_of", C.c_uint32, _handle),

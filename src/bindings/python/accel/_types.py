@@ -46,11 +46,12 @@ accel_test_record = _struct(
 accel_test_report = _struct(
     "accel_test_report", ("n", u32), ("key", C.POINTER(text)), ("value", C.POINTER(text)), ("n_records", u32), ("record", C.POINTER(accel_test_record)))
 
+accel_adapter_spec = _struct("accel_adapter_spec", ("path", text), ("scale", f64))
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
     ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
-    ("prefix_cache_bytes", u64))
+    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32))
 
 accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
 accel_pool_stats = _struct(
@@ -83,13 +84,14 @@ accel_processor = _struct(
 accel_tensor = _struct("accel_tensor", ("name", text), ("dtype", C.c_int), ("rank", u32), ("dim", i64 * MAX_RANK), ("data", C.c_void_p))
 accel_tensors = _struct("accel_tensors", ("n", u32), ("item", C.POINTER(accel_tensor)))
 
-accel_embed_params = _struct("accel_embed_params", ("size", u32), ("pooling", text), ("normalize", i32), ("prompt", text), ("prompt_name", text))
+accel_embed_params = _struct("accel_embed_params", ("size", u32), ("pooling", text), ("normalize", i32), ("prompt", text), ("prompt_name", text),
+                             ("adapter", C.c_void_p), ("adapter_scale", f64))
 accel_embeddings = _struct(
     "accel_embeddings", ("n", u32), ("dim", u32), ("per_token", u32), ("row_start", C.POINTER(u64)), ("data", C.POINTER(C.c_float)),
     ("tokens", u64), ("truncated", u32))
 
 accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
-accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text))
+accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text), ("adapter", C.c_void_p), ("adapter_scale", f64))
 accel_classifications = _struct("accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))))
 
 accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n", C.c_size_t))
@@ -131,7 +133,8 @@ accel_answers = _struct("accel_answers", ("n", u32), ("count", C.POINTER(u32)), 
 accel_template_params = _struct(
     "accel_template_params", ("size", u32), ("name", text), ("tools", text), ("documents", text), ("variables", text), ("add_generation_prompt", C.c_int32),
     ("continue_final_message", C.c_int32))
-accel_rerank_params = _struct("accel_rerank_params", ("size", u32), ("top_k", u32), ("function", text), ("instruction", text))
+accel_rerank_params = _struct("accel_rerank_params", ("size", u32), ("top_k", u32), ("function", text), ("instruction", text), ("adapter", C.c_void_p),
+                              ("adapter_scale", f64))
 accel_ranked = _struct("accel_ranked", ("document", u32), ("score", f64))
 accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32))
 accel_chat_params = _struct(
@@ -151,7 +154,8 @@ accel_generate_params = _struct(
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special_tokens", u32), ("no_special_tokens", u32), ("on_token", TokenFunction),
     ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32), ("prompt_lookup_num_tokens", u32),
-    ("max_matching_ngram_size", u32), ("assistant_model", C.c_void_p), ("num_assistant_tokens", u32))
+    ("max_matching_ngram_size", u32), ("assistant_model", C.c_void_p), ("num_assistant_tokens", u32), ("reserved_adapter", u32),
+    ("adapter", C.c_void_p), ("adapter_scale", f64))
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),

@@ -1,0 +1,9 @@
+/* cpu_lora.h - what the adapters of a run's items add to the products of linears. */
+#ifndef ACCEL_CPU_LORA_H
+#define ACCEL_CPU_LORA_H
+
+#include "cpu.h"
+
+cpu_launch_fn cpu_launch_lora;
+
+#endif

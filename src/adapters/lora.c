@@ -1,0 +1,167 @@
+/* lora.c - the matrices of an adapter, weight by weight. */
+#include "adapters/lora.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/adapters_internal.h"
+#include "core/find_model.h"
+
+typedef struct loading {
+  accel__adapter adapter;
+  accel__adapter_base base;
+  accel__checkpoint *tensors;
+  accel__arena arena; /* of what is gone after the load */
+  accel__lora *lora;
+  uint8_t *has_step;           /* [n_weight] */
+  accel_plugin_low_rank *slot; /* [n_weight] */
+} loading;
+
+static accel_status refuse(const accel__adapter *a, const char *name, const char *what) {
+  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: '%.160s' %s", a->path, name, what);
+  return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                       "merge this adapter when the model is loaded (accel_init_params.adapters, "
+                       "--adapter)");
+}
+
+/* Only what a product of low rank beside a linear can do. */
+static accel_status check_kinds(const accel__adapter *a) {
+  if (a->n_replacements)
+    return refuse(a, a->replacement[0].name,
+                  "is replaced by the adapter, which a request cannot do");
+  for (uint32_t i = 0; i < a->n_modules; i++) {
+    const accel__adapter_module *m = &a->module[i];
+    if (m->tensor[ACCEL__LORA_EMBEDDING_A])
+      return refuse(a, m->name, "is a table of embeddings, which a request cannot change");
+    if (m->tensor[ACCEL__LORA_MAGNITUDE])
+      return refuse(a, m->name, "has magnitudes (use_dora), which a request cannot apply");
+    if (m->tensor[ACCEL__LORA_B_BIAS])
+      return refuse(a, m->name, "has a lora_bias, which a request cannot apply");
+  }
+  return ACCEL_OK;
+}
+
+/* Weights behind whose product there is a LOW_RANK. */
+static accel_status find_steps(loading *l) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  bool any = false;
+  l->has_step = accel__arena_alloc(&l->arena, p->n_weight + (size_t)1);
+  if (!l->has_step) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    for (uint32_t k = 0; n->op == ACCEL_PLUGIN_OP_LOW_RANK && k < n->n_attr; k++)
+      if (n->attr[k].key == ACCEL_PLUGIN_ATTR_SLOT) l->has_step[n->attr[k].i] = any = true;
+  }
+  if (any) return ACCEL_OK;
+  accel__fail(ACCEL_ERROR_UNSUPPORTED, "the model was loaded for no adapters beside it");
+  return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "load it with accel_init_params.enable_adapters 1");
+}
+
+/* ---- the matrices ---- */
+
+/* The row of B that belongs to row `row` of a weight, which may be some of the rows that the module
+ * has in the checkpoint. */
+static int64_t row_in_b(const accel__source_weight *w, int64_t row) {
+  if (w->block_rows > 0)
+    return w->first_row + row / w->block_rows * w->block_step + row % w->block_rows;
+  return w->first_row + row;
+}
+
+/* What `m` adds to weight `weight`, one of those made of its tensor. */
+static accel_status make_slot(loading *l, const accel__adapter_module *m, uint32_t weight) {
+  const accel__source_weight *w = accel__weight_source(l->base.program, weight);
+  const int64_t rank = m->lora.rank, k = w->dim[1], n = w->dim[0],
+                stored = w->stored_rows > 0       ? w->stored_rows
+                         : w->transposed_rows > 0 ? w->transposed_rows
+                                                  : n;
+  float *from_a, *from_b;
+  ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_A],
+                                  (int64_t[]){rank, k}, &l->arena, &from_a));
+  ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_B],
+                                  (int64_t[]){stored, rank}, &l->arena, &from_b));
+  float *a = accel__arena_array(&l->lora->arena, (size_t)(rank * k), sizeof *a),
+        *b = accel__arena_array(&l->lora->arena, (size_t)(rank * n), sizeof *b);
+  if (!a || !b) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (int64_t r = 0; r < rank; r++) {
+    for (int64_t i = 0; i < k; i++) a[i * rank + r] = from_a[r * k + i];
+    for (int64_t i = 0; i < n; i++)
+      b[r * n + i] = (float)(m->lora.scaling * (double)from_b[row_in_b(w, i) * rank + r]);
+  }
+  l->slot[weight] = (accel_plugin_low_rank){.a = a, .b = b, .rank = (uint32_t)rank};
+  return ACCEL_OK;
+}
+
+static accel_status add_module(loading *l, const accel__adapter_module *m) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  const char *name = accel__arena_printf(&l->arena, "%s.weight", m->name);
+  int64_t index;
+  if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__adapter_check_rank(&l->adapter, m, m->tensor[ACCEL__LORA_A]));
+  ACCEL_TRY(accel__adapter_base_find(&l->base, &l->adapter, name, &index));
+  for (uint32_t i = 0; index >= 0 && i < p->n_weight; i++) {
+    const accel__source_weight *w = accel__weight_source(l->base.program, i);
+    bool reads = false;
+    for (uint32_t k = 0; k < accel__source_tensors(w) && !reads; k++)
+      reads = !strcmp(accel__source_tensor(w, k), l->base.name[index]);
+    if (!reads) continue;
+    if (!l->has_step[i] || w->rank != 2 || w->n_parts > 1 || (w->derive && !w->transposed_rows))
+      return refuse(&l->adapter, m->name,
+                    "is no plain linear layer, and a request can change no other");
+    ACCEL_TRY(make_slot(l, m, i));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status make_slots(loading *l) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  l->slot = accel__arena_array(&l->lora->arena, p->n_weight, sizeof *l->slot);
+  if (!l->slot) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < l->adapter.n_modules; i++)
+    ACCEL_TRY(add_module(l, &l->adapter.module[i]));
+  l->lora->view =
+      (accel_plugin_adapter){.size = sizeof l->lora->view, .n_slot = p->n_weight, .slot = l->slot};
+  return ACCEL_OK;
+}
+
+/* ---- opening ---- */
+
+static accel_status load(loading *l, const char *path, const accel__program *program,
+                         const accel__checkpoint *checkpoint, const accel__import *import) {
+  char *directory;
+  uint64_t hash = 0;
+  ACCEL_TRY(accel__adapter_base_open(program, checkpoint, import, &l->base));
+  ACCEL_TRY(find_steps(l));
+  ACCEL_TRY(accel__find_model(path, &l->lora->arena, &directory));
+  l->lora->path = l->adapter.path = directory;
+  l->adapter.prefix = "";
+  ACCEL_TRY(accel__adapter_read_config(&l->adapter, &l->arena, &hash));
+  ACCEL_TRY(accel__adapter_open_tensors(&l->adapter, &l->arena, &l->tensors));
+  l->adapter.checkpoint = l->tensors;
+  ACCEL_TRY(accel__adapter_read_names(&l->adapter, &l->arena));
+  ACCEL_TRY(check_kinds(&l->adapter));
+  return make_slots(l);
+}
+
+accel_status accel__lora_open(const char *path, const accel__program *program,
+                              const accel__checkpoint *checkpoint, const accel__import *import,
+                              accel__lora **out) {
+  loading l = {.lora = calloc(1, sizeof *l.lora)};
+  *out = NULL;
+  if (!l.lora) return accel__no_memory(sizeof *l.lora);
+  const accel_status status = load(&l, path, program, checkpoint, import);
+  accel__adapter_base_close(&l.base);
+  accel__checkpoint_close(&l.tensors);
+  accel__adapter_config_free(&l.adapter.config);
+  accel__arena_free(&l.arena);
+  if (status != ACCEL_OK) accel__lora_close(&l.lora);
+  *out = l.lora;
+  return status;
+}
+
+void accel__lora_close(accel__lora **lora) {
+  if (*lora) accel__arena_free(&(*lora)->arena);
+  free(*lora);
+  *lora = NULL;
+}
+
+uint64_t accel__lora_bytes(const accel__lora *lora) { return lora->arena.bytes; }
