@@ -96,7 +96,7 @@ static void run_in_child(suite *s, suite_cell *c) {
   if (c->state == SUITE_CANNOT)
     cli_note(s->run, "%s: cannot be run (exit code %d)", name, code);
   else if (late)
-    cli_note(s->run, "%s: failed: no end after %.0f seconds", name, s->cell_timeout);
+    cli_note(s->run, "%s: failed: no end after %.6g seconds", name, s->cell_timeout);
   else if (WIFSIGNALED(status))
     cli_note(s->run, "%s: failed: signal %d", name, WTERMSIG(status));
   else if (c->state == SUITE_FAILED)
