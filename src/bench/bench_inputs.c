@@ -14,19 +14,25 @@ uint64_t bench_random(uint64_t *state) { /* splitmix64 */
   return z ^ (z >> 31);
 }
 
-/* config.json, the caller's; NULL when it cannot be read (a model of the registry without
- * files). */
+/* config.json of the model's files, else of its registry entry (random weights need no files); the
+ * caller's; NULL: neither has one. */
 static cJSON *config_of(accel *ctx, const char *model) {
-  char *directory, path[4096], text[65536];
-  if (accel_find_model(ctx, model, &directory) != ACCEL_OK) return NULL;
-  snprintf(path, sizeof path, "%s/config.json", directory);
-  accel_string_free(&directory);
-  FILE *file = fopen(path, "rb");
-  if (!file) return NULL;
-  size_t n = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[n] = 0;
-  return cJSON_Parse(text);
+  char *directory, *entry, path[4096], text[65536];
+  if (accel_find_model(ctx, model, &directory) == ACCEL_OK) {
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    accel_string_free(&directory);
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    size_t n = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[n] = 0;
+    return cJSON_Parse(text);
+  }
+  if (accel_registry_json(ctx, model, &entry) != ACCEL_OK) return NULL;
+  cJSON *all = cJSON_Parse(entry), *config = cJSON_DetachItemFromObjectCaseSensitive(all, "config");
+  accel_string_free(&entry);
+  cJSON_Delete(all);
+  return config;
 }
 
 /* A number of it, or the first of a list, at the root or in the object `part`; 0: there is none. */
@@ -253,7 +259,7 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
   const int64_t frames = config_number(config, NULL, "max_length"),
                 mels = config_number(config, NULL, "num_mel_bins"),
                 shown = config_number(config, "vision_config", "num_frames");
-  if (result->kind == BENCH_SAMPLES && frames > 0 && mels > 0) /* AST */
+  if (listed(inputs, "input_values") && frames > 0 && mels > 0) /* AST */
     return make_signal(
         params, (accel_tensor){.name = "input_values", .rank = 3, .dim = {n, frames, mels}}, out);
   if (result->kind == BENCH_SAMPLES && listed(inputs, "input_features"))

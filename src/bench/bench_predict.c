@@ -66,6 +66,12 @@ static double measured_steps(const bench_cost_run *run) {
   return ms;
 }
 
+static uint32_t launches_of(const bench_cost_run *run) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < run->n; ++i) n += run->cost[i].steps;
+  return n;
+}
+
 /* ---- points ---- */
 
 typedef struct point {
@@ -87,7 +93,8 @@ struct bench_law {
   uint32_t n, n_op;
   point *point;
   op_law *op;
-  double whole[2]; /* of a run's time to that of its steps: [decodes] */
+  double times;     /* a run's time by that of its steps, */
+  double launch_ms; /* and what each launch adds to it */
 };
 
 static double roofline_ms(const bench_law *law, double flop, double bytes) {
@@ -223,23 +230,35 @@ static void fit_op(bench_law *law, uint32_t op, double *sizes) {
   }
 }
 
-/* How much longer whole runs take than their steps. */
-static void fit_whole(bench_law *law, const bench_cost_runs *runs, uint32_t but, double *ratio) {
-  double all[2];
-  uint32_t count[2];
-  for (int decodes = 0; decodes < 2; ++decodes) {
+/* A run takes its steps' time, a little longer (each step is at its least), and for each launch what
+ * it costs beside its step: least squares with Huber's weights over ms / steps, as a line of
+ * launches / steps. */
+static void fit_whole(bench_law *law, const bench_cost_runs *runs, uint32_t but, double *sizes) {
+  double limit = (double)INFINITY;
+  law->times = 1;
+  for (int round = 0; round < REWEIGHTINGS; ++round) {
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
     uint32_t n = 0;
     for (uint32_t r = 0; r < runs->n; ++r) {
       const bench_cost_run *run = &runs->run[r];
       const double steps = measured_steps(run);
-      if (run->model != but && run->decodes == decodes && steps > 0 && run->ms > 0)
-        ratio[n++] = run->ms / steps;
+      if (run->model == but || !(steps > 0) || !(run->ms > 0)) continue;
+      const double x = launches_of(run) / steps, y = run->ms / steps,
+                   off = fabs(y - law->times - law->launch_ms * x),
+                   trust = off > limit ? limit / off : 1;
+      sizes[n++] = off;
+      w += trust, wx += trust * x, wy += trust * y, wxx += trust * x * x, wxy += trust * x * y;
     }
-    count[decodes] = n;
-    all[decodes] = n ? bench_median(ratio, n) : 1;
+    if (!n) return;
+    if (round) limit = fmax(0.005, 1.345 * 1.4826 * bench_median(sizes, n));
+    /* runs that are all alike do not tell the two apart */
+    const double spread = w * wxx - wx * wx;
+    law->launch_ms = spread > 1e-6 * w * wxx ? fmax(0, (w * wxy - wx * wy) / spread) : 0;
+    law->times = (wy - law->launch_ms * wx) / w;
+    if (law->times >= 1) continue;
+    law->times = 1; /* no run takes less than its steps */
+    law->launch_ms = wxx > 0 ? fmax(0, (wxy - wx) / wxx) : 0;
   }
-  for (int decodes = 0; decodes < 2; ++decodes)
-    law->whole[decodes] = count[decodes] ? all[decodes] : all[!decodes];
 }
 
 bench_law *bench_law_new(const bench_cost_runs *runs, uint32_t but) {
@@ -310,7 +329,7 @@ double bench_law_run(const bench_law *law, const bench_cost_run *run, double *un
     if (!seen) prior += ms;
   }
   if (unseen) *unseen = all > 0 ? prior / all : 0;
-  return law->whole[run->decodes] * all;
+  return law->times * all + law->launch_ms * launches_of(run);
 }
 
 /* ---- how far from the truth ---- */

@@ -6,7 +6,8 @@
  * arithmetic intensity and its share of weights: robust least squares of log(time / roofline), then
  * a correction by the residuals of steps that are nearly alike in flop, bytes, weights and results,
  * which together tell shapes, and so kernels, apart.  Ops that were never measured have the roofline at
- * BENCH_PRIOR_FLOP and BENCH_PRIOR_BYTES of the peaks. */
+ * BENCH_PRIOR_FLOP and BENCH_PRIOR_BYTES of the peaks.  A run takes its steps and something for each
+ * launch. */
 #ifndef ACCEL_BENCH_PREDICT_H
 #define ACCEL_BENCH_PREDICT_H
 

@@ -299,7 +299,12 @@ void doctor_devices(doctor *d) {
     return;
   }
   d->chosen = *accel_get_device_info(device);
-  if (strcmp(wanted, d->chosen.name) != 0)
+  if (d->model && !strcmp(wanted, "auto"))
+    doctor_say(
+        d, DOCTOR_OK, wanted, doctor_command(REMEDY_CHOOSE, d->model, NULL),
+        "is %s by the order of devices; what was measured here may say otherwise for a model",
+        d->chosen.name);
+  else if (strcmp(wanted, d->chosen.name) != 0)
     doctor_say(d, DOCTOR_OK, wanted, NULL, "is %s", d->chosen.name);
   accel_device_close(&device);
 }

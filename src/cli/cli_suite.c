@@ -2,24 +2,21 @@
  * known. */
 #include "cli/cli_suite.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
+#include "cli/cli_child.h"
 #include "cli/cli_database.h"
 
 typedef struct suite {
   cli_run *run;
   suite_plan plan;
-  char path[CLI_PATH]; /* of the database */
+  const suite_cell *now; /* that the child runs */
+  char path[CLI_PATH];   /* of the database */
   double begin_ms, minutes, cell_timeout;
 } suite;
 
@@ -43,7 +40,9 @@ static bool is_profiled(const suite_cell *c) {
 }
 
 /* In a child: the exit code of the cell. */
-static int run_cell(suite *s, const suite_cell *c) {
+static int run_cell(void *user, int in, int out) {
+  suite *s = user;
+  const suite_cell *c = s->now;
   cli_run *run = s->run;
   const bool cold = !strcmp(c->scenario, "cold-start");
   bench_result result = {0};
@@ -52,6 +51,7 @@ static int run_cell(suite *s, const suite_cell *c) {
   run->value[OPT_PRECISION] = c->precision;
   run->value[OPT_RANDOM_WEIGHTS] = c->random_weights ? "1" : NULL;
   if (cold) run->value[OPT_NO_CACHE] = "1";
+  (void)in, (void)out;
   int code = cli_context(run);
   if (code) return code;
   cli_init_params(run, NULL, &how);
@@ -82,46 +82,21 @@ static int run_cell(suite *s, const suite_cell *c) {
   return code;
 }
 
-static void pause_ms(long ms) {
-  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-/* The status of a child that has ended, or is made to after the time limit; -1: the limit. */
-static int wait_for(pid_t child, double limit_s) {
-  const double begin = bench_now_ms();
-  int status = 0;
-  for (long pause = 1;; pause = pause < 20 ? pause + 1 : 20) {
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) return status;
-    if (ended < 0 && errno != EINTR) return 1 << 8;
-    if (limit_s > 0 && bench_now_ms() - begin > 1e3 * limit_s) break;
-    pause_ms(pause);
-  }
-  kill(child, SIGKILL);
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  return -1;
-}
-
-/* Runs a cell in a child, which ends with this process, and says what became of it. */
+/* Runs a cell in a child, and says what became of it. */
 static void run_in_child(suite *s, suite_cell *c) {
   char name[512];
-  const pid_t parent = getpid();
-  fflush(NULL);
-  const pid_t child = fork();
-  if (!child) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const int code = getppid() == parent ? run_cell(s, c) : 1;
-    fflush(NULL);
-    _exit(code);
-  }
-  const int status = child > 0 ? wait_for(child, s->cell_timeout) : 1 << 8;
-  const int code = status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  cli_child child;
+  bool late = false;
+  s->now = c;
+  const bool started = cli_child_start(&child, run_cell, s);
+  const int status = started ? cli_child_wait(&child, s->cell_timeout, &late) : 0,
+            code = started && !late && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
   suite_cell_name(c, name, sizeof name);
   c->state = !code ? SUITE_RUN : code >= 2 && code <= 5 ? SUITE_CANNOT : SUITE_FAILED;
   if (c->state == SUITE_CANNOT)
     cli_note(s->run, "%s: cannot be run (exit code %d)", name, code);
-  else if (status < 0)
-    cli_note(s->run, "%s: failed: no end after %.0f seconds", name, s->cell_timeout);
+  else if (late)
+    cli_note(s->run, "%s: failed: no end after %.6g seconds", name, s->cell_timeout);
   else if (WIFSIGNALED(status))
     cli_note(s->run, "%s: failed: signal %d", name, WTERMSIG(status));
   else if (c->state == SUITE_FAILED)

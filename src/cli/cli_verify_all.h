@@ -35,7 +35,6 @@ typedef struct verify_plan {
   char hash[17];         /* of all cells */
   char folder[CLI_PATH]; /* of the outputs of reference cells, while the plan is not done */
   char path[CLI_PATH];   /* of the database */
-  int64_t parent;        /* the process that plans */
   int lock;              /* a locked file beside the database; -1: none */
   bench_db db;           /* open, no transaction */
   int64_t id;            /* in verify_run */
@@ -58,9 +57,9 @@ void verify_plan_free(verify_plan *plan);
 /* Runs cells that are pending (cli_verify_pool.c).  0 or an exit code; 1 also when --timeout
  * passed. */
 int verify_run_cells(verify_plan *plan);
-/* A worker: reads numbers of cells from `in`, writes a line for each to `out`; never returns
- * (cli_verify_worker.c). */
-_Noreturn void verify_work(verify_plan *plan, int in, int out);
+/* A worker of a plan (cli_child_work): reads numbers of cells from `in`, writes a line for each to
+ * `out` (cli_verify_worker.c). */
+int verify_work(void *plan, int in, int out);
 /* A child process that detects, and its answer {"devices": [...]}; NULL with a message on stderr. */
 cJSON *verify_scout(cli_run *run);
 /* What came out, as the options ask for it (cli_verify_report.c).  0, 1, or 6 when a cell fails. */

@@ -363,7 +363,6 @@ void verify_plan_free(verify_plan *plan) {
 
 int verify_all(cli_run *run) {
   verify_plan plan = {.run = run,
-                      .parent = getpid(),
                       .lock = -1,
                       .cell_timeout = cli_number(run, OPT_CELL_TIMEOUT, 600),
                       .timeout = cli_number(run, OPT_TIMEOUT, 0)};

@@ -1,7 +1,6 @@
 /* cli_verify_pool.c - the parent of the workers of accel verify --all: hands out cells, reads
  * verdicts, ends what hangs, and stores each verdict as it comes. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,49 +10,17 @@
 #include <unistd.h>
 
 #include "bench/bench_collect.h"
+#include "cli/cli_child.h"
 #include "cli/cli_print.h"
 #include "cli/cli_verify_all.h"
 
 typedef struct worker {
-  pid_t pid;    /* 0: none */
-  int to, from; /* pipes */
+  cli_child child;
   int64_t cell; /* -1: none */
   double begin; /* of that cell, by bench_now_ms */
   char *text;   /* of an answer, as far as it came */
   size_t n, capacity;
 } worker;
-
-/* ---- processes ---- */
-
-static bool start(verify_plan *plan, worker *w) {
-  int to[2], from[2];
-  if (pipe2(to, O_CLOEXEC)) return false;
-  if (pipe2(from, O_CLOEXEC)) return close(to[0]), close(to[1]), false;
-  fflush(NULL);
-  w->pid = fork();
-  if (!w->pid) {
-    close(to[1]), close(from[0]);
-    verify_work(plan, to[0], from[1]);
-  }
-  close(to[0]), close(from[1]);
-  w->to = to[1], w->from = from[0];
-  w->n = 0;
-  if (w->pid > 0) return true;
-  close(w->to), close(w->from);
-  w->pid = 0;
-  return false;
-}
-
-/* The exit status of a worker that has ended, or is made to. */
-static int stop(worker *w, bool kill_it) {
-  int status = 0;
-  if (!w->pid) return 0;
-  close(w->to), close(w->from);
-  if (kill_it) kill(w->pid, SIGKILL);
-  while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR) continue;
-  w->pid = 0;
-  return status;
-}
 
 /* ---- verdicts ---- */
 
@@ -84,7 +51,7 @@ static int store_line(verify_plan *plan, worker *w, const char *text) {
       .cpu_cosine = cli_json_number(line, "cpu_cosine"),
       .wall_ms = line ? cli_json_number(line, "wall_ms") : 0};
   const int code = store(plan, w, &v);
-  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "lost"))) stop(w, true);
+  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "lost"))) cli_child_end(&w->child, true);
   cJSON_Delete(line);
   return code;
 }
@@ -116,7 +83,7 @@ static bool runs_again(verify_plan *plan, worker *w, int status) {
 
 static int ended(verify_plan *plan, worker *w) {
   char reason[64];
-  const int status = stop(w, false);
+  const int status = cli_child_end(&w->child, false);
   if (w->cell < 0 || runs_again(plan, w, status)) return 0;
   if (WIFSIGNALED(status))
     snprintf(reason, sizeof reason, "signal %d", WTERMSIG(status));
@@ -141,13 +108,13 @@ static int hand_out(verify_plan *plan, worker *w, uint32_t group, bool *left) {
     if (cell->group != group || cell->state != CELL_PENDING) continue;
     *left = true;
     if (!is_ready(plan, cell)) continue;
-    if (!w->pid && !start(plan, w))
+    if (!w->child.pid && !cli_child_start(&w->child, verify_work, plan))
       return cli_error(plan->run, ACCEL_ERROR_IO, "a worker process: %s", strerror(errno));
     w->cell = i;
     w->begin = bench_now_ms();
     cell->state = CELL_RUNNING;
     /* one that is gone is seen by its other pipe */
-    return write(w->to, &i, sizeof i) < 0 && errno != EPIPE
+    return write(w->child.to, &i, sizeof i) < 0 && errno != EPIPE
                ? cli_error(plan->run, ACCEL_ERROR_IO, "a worker process: %s", strerror(errno))
                : 0;
   }
@@ -161,7 +128,7 @@ static int read_answer(verify_plan *plan, worker *w) {
     w->text = grown;
     w->capacity += 8192;
   }
-  const ssize_t n = read(w->from, w->text + w->n, 4095);
+  const ssize_t n = read(w->child.from, w->text + w->n, 4095);
   if (n < 0 && errno == EINTR) return 0;
   if (n <= 0) return ended(plan, w);
   w->n += (size_t)n;
@@ -176,7 +143,7 @@ static int end_silent(verify_plan *plan, worker *w) {
   if (w->cell < 0 || !(plan->cell_timeout > 0) ||
       bench_now_ms() - w->begin < 1e3 * plan->cell_timeout)
     return 0;
-  stop(w, true);
+  cli_child_end(&w->child, true);
   snprintf(reason, sizeof reason, "no answer within %.6g s", plan->cell_timeout);
   return store_failure(plan, w, reason);
 }
@@ -203,7 +170,8 @@ static int turn(verify_plan *plan, worker *workers, struct pollfd *polls, bool *
   for (uint32_t g = 0; g < plan->n_group && !code; ++g) {
     if (workers[g].cell < 0) code = hand_out(plan, &workers[g], g, left);
     *left |= workers[g].cell >= 0;
-    polls[g] = (struct pollfd){.fd = workers[g].pid ? workers[g].from : -1, .events = POLLIN};
+    polls[g] =
+        (struct pollfd){.fd = workers[g].child.pid ? workers[g].child.from : -1, .events = POLLIN};
   }
   if (code || !*left) return code;
   if (plan->cell_timeout > 0 || plan->timeout > 0) timeout = 50;
@@ -234,7 +202,7 @@ int verify_run_cells(verify_plan *plan) {
                        "--timeout passed; the same command goes on where this one ended");
   }
   for (uint32_t g = 0; workers && g < plan->n_group; ++g) {
-    stop(&workers[g], true);
+    cli_child_end(&workers[g].child, true);
     free(workers[g].text);
   }
   free(workers);

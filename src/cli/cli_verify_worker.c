@@ -8,11 +8,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench_collect.h"
+#include "cli/cli_child.h"
 
 /* ---- detection ---- */
 
@@ -34,8 +34,10 @@ static void device_json(cJSON *list, const accel_device_info *d) {
 }
 
 /* The child's part. */
-static int detect_into(cli_run *run, int fd) {
+static int detect_into(void *user, int in, int out) {
+  cli_run *run = user;
   accel_devices *devices;
+  (void)in;
   int code = cli_context(run);
   if (code) return code;
   accel_status status = accel_detect(run->ctx, 0, &devices);
@@ -44,7 +46,7 @@ static int detect_into(cli_run *run, int fd) {
   for (uint32_t i = 0; i < devices->n; ++i) device_json(list, &devices->item[i]);
   char *text = cJSON_PrintUnformatted(root);
   for (size_t at = 0, n = text ? strlen(text) : 0; at < n;) {
-    const ssize_t wrote = write(fd, text + at, n - at);
+    const ssize_t wrote = write(out, text + at, n - at);
     if (wrote <= 0) break;
     at += (size_t)wrote;
   }
@@ -52,21 +54,18 @@ static int detect_into(cli_run *run, int fd) {
 }
 
 cJSON *verify_scout(cli_run *run) {
-  int ends[2], status = 0;
+  cli_child child;
   char *text = NULL;
   size_t capacity = 0;
-  fflush(NULL);
-  if (pipe2(ends, O_CLOEXEC)) {
-    cli_error(run, ACCEL_ERROR_IO, "pipe: %s", strerror(errno));
+  if (!cli_child_start(&child, detect_into, run)) {
+    cli_error(run, ACCEL_ERROR_IO, "a process for detection: %s", strerror(errno));
     return NULL;
   }
-  const pid_t pid = fork();
-  if (!pid) _exit(detect_into(run, ends[1]));
-  close(ends[1]);
-  FILE *from = fdopen(ends[0], "r");
+  const int answer = dup(child.from);
+  FILE *from = answer < 0 ? NULL : fdopen(answer, "r");
   const ssize_t n = from ? getdelim(&text, &capacity, 0, from) : -1;
   if (from) fclose(from);
-  if (pid > 0) waitpid(pid, &status, 0);
+  const int status = cli_child_end(&child, false);
   cJSON *found = n > 0 ? cJSON_Parse(text) : NULL;
   free(text);
   if (!found && WIFSIGNALED(status))
@@ -188,10 +187,9 @@ static cJSON *run_cell(const verify_plan *plan, const verify_cell *cell) {
   return line;
 }
 
-void verify_work(verify_plan *plan, int in, int out) {
+int verify_work(void *user, int in, int out) {
+  verify_plan *plan = user;
   uint32_t number;
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a hung driver does not outlive the tool */
-  if (getppid() != plan->parent) _exit(1);
   signal(SIGPIPE, SIG_DFL);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
@@ -207,5 +205,5 @@ void verify_work(verify_plan *plan, int in, int out) {
     free(text);
     cJSON_Delete(line);
   }
-  _exit(code);
+  return code;
 }

@@ -100,11 +100,11 @@ class Documents(unittest.TestCase):
     def test_support_table(self):
         """The table of docs/support.md is what its formatter makes of the counts, whose goldens are those of the tree."""
         maker, text = load("scripts/support-table"), read("docs/support.md")
-        goldens, (about, counts) = maker.read_goldens(), maker.read_counts()
-        self.assertEqual(text, maker.page(text, goldens, about, counts), "run scripts/support-table --format")
+        goldens, (runs, counts) = maker.read_goldens(), maker.read_counts()
+        self.assertEqual(text, maker.page(text, goldens, runs, counts), "run scripts/support-table --format")
         for device in {line["device"] for line in counts}:
             self.assertEqual({line["model_type"] for line in counts if line["device"] == device}, {kind for kind, *_ in goldens}, "run scripts/support-table")
-        self.assertNotEqual(text, maker.page(text, goldens, about, [{**line, "passed": {p: n - 1 for p, n in line["passed"].items()}} for line in counts]))
+        self.assertNotEqual(text, maker.page(text, goldens, runs, [{**line, "passed": {p: n - 1 for p, n in line["passed"].items()}} for line in counts]))
 
     def test_picture(self):
         self.assertEqual(read("docs/architecture.svg"), load("tools/make_architecture_svg.py").picture(), "run tools/make_architecture_svg.py")

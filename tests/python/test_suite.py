@@ -125,6 +125,20 @@ class Suite(Case):
         (cell,) = self.run_suite()
         self.assertEqual(self.query("SELECT weights FROM run WHERE scenario = 'memory' ORDER BY id DESC LIMIT 1"), [("random, seed 0",)])
 
+    def test_cells_without_end(self):
+        """A cell that passes its limit is ended, and fails alone."""
+        self.suite(models=[model("base"), {"model": "cross-encoder/ms-marco-MiniLM-L2-v2", "random_weights": True, "length": 512}], scenarios=["single-stream"], iters=1_000_000)
+        done = run("bench", "--suite", self.path("suite.json"), "--db", self.db, "--json", "--cell-timeout", "0.3")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual({cell["state"] for cell in json.loads(done.stdout)["cells"]}, {"failed"})
+        self.assertEqual(done.stderr.count("failed: no end after 0.3 seconds"), 2, done.stderr)
+
+    def test_inputs_of_a_registry_entry(self):
+        """Random weights need no files, but inputs of the entry's shape: X-CLIP has eight frames."""
+        done = run("bench", "microsoft/xclip-base-patch32", "--random-weights", "--iters", "1", "--warmup", "1", "--device", "cpu", "--db", self.db, "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.query("SELECT output, lengths FROM run"), [("video_embeds", "224")])
+
     def test_wrong_suites(self):
         for fields, message in (({"schema": "accel.suite/2"}, 'schema: must be "accel.suite/1"'), ({"mood": 1}, "mood: is no field of a suite"), ({"scenarios": []}, "models, scenarios: must be lists"),
                                 ({"scenarios": ["fast"]}, "scenarios: each is single-stream"), ({"rounds": 0}, "rounds: must be a whole number"), ({"devices": [1]}, "devices: must be a list of names"),

@@ -92,6 +92,28 @@ static void known_law(void **state) {
   bench_cost_runs_free(&runs);
 }
 
+/* Runs that take 1.02 times their steps and 0.05 ms a launch: small ones are mostly launches. */
+static void launches(void **state) {
+  (void)state;
+  bench_cost_runs runs = make_runs(0, 1);
+  for (uint32_t m = 0; m < MODELS; ++m) {
+    double steps = 0, n = 0;
+    for (uint32_t i = 0; i < runs.run[m].n; ++i) {
+      steps += runs.run[m].cost[i].ms * runs.run[m].cost[i].steps;
+      n += runs.run[m].cost[i].steps;
+    }
+    runs.run[m].ms = 1.02 * steps + 0.05 * n;
+  }
+  runs.run[5].ms *= 10; /* one was disturbed */
+  bench_left_out left;
+  assert_true(bench_leave_one_out(&runs, &left));
+  near(left.ms[0], runs.run[0].ms, 0.05);
+  near(left.ms[MODELS - 2], runs.run[MODELS - 2].ms, 0.05);
+  assert_true(runs.run[0].ms > 2 * (runs.run[0].ms - 0.05 * 3 * LAYERS));
+  bench_left_out_free(&left);
+  bench_cost_runs_free(&runs);
+}
+
 static void unseen_ops(void **state) {
   (void)state;
   bench_cost_runs runs = make_runs(0, 1);
@@ -205,13 +227,10 @@ static void same_steps(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(known_law),
-      cmocka_unit_test(unseen_ops),
-      cmocka_unit_test(left_out),
-      cmocka_unit_test(outliers),
-      cmocka_unit_test(bars),
-      cmocka_unit_test(same_steps),
-      cmocka_unit_test(kernels_by_shape),
+      cmocka_unit_test(known_law),  cmocka_unit_test(launches),
+      cmocka_unit_test(unseen_ops), cmocka_unit_test(left_out),
+      cmocka_unit_test(outliers),   cmocka_unit_test(bars),
+      cmocka_unit_test(same_steps), cmocka_unit_test(kernels_by_shape),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
