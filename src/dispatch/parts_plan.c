@@ -284,21 +284,31 @@ static accel_status ask(const accel__parts_asked *asked, const accel__fit_work *
   return ACCEL_OK;
 }
 
-/* Where parts that share memory do not fit beside each other under the user's limit, each gets its
- * own part of that, and streams if it can. */
+/* Two parts of the same memory, one of which at least is full (does not fit, or streams). */
+static bool crowded(const accel__parts_plan *plan, const accel__fit *fit) {
+  for (uint32_t k = 0; k < plan->n; k++)
+    for (uint32_t j = 0; j < k; j++)
+      if (accel__share_memory(plan->device[j], plan->device[k]) &&
+          (!fit->part[j].fits || !fit->part[k].fits || fit->part[j].streaming.budget ||
+           fit->part[k].streaming.budget))
+        return true;
+  return false;
+}
+
+/* Parts that are loaded share memory as they are.  Of others that have no room beside each other
+ * each gets its own part of the user's limit, so that the first ones do not leave the last a small
+ * rest to stream through. */
 accel_status accel__parts_ask(const accel__parts_asked *asked, const accel__fit_work *work,
                               accel__fit *out) {
   const accel__parts_plan *plan = asked->plan;
   uint64_t weights[ACCEL__MAX_PARTS];
-  bool shared = false;
+  accel__fit shared;
   ACCEL_TRY(ask(asked, work, NULL, out));
-  for (uint32_t k = 0; k < plan->n; k++) {
-    weights[k] = out->part[k].weights + 1;
-    for (uint32_t j = 0; j < k; j++)
-      shared |= accel__share_memory(plan->device[j], plan->device[k]);
-  }
-  if (out->fits || !shared) return ACCEL_OK;
-  return ask(asked, work, weights, out);
+  if (asked->load || !crowded(plan, out)) return ACCEL_OK;
+  for (uint32_t k = 0; k < plan->n; k++) weights[k] = out->part[k].weights + 1;
+  ACCEL_TRY(ask(asked, work, weights, &shared));
+  if (shared.fits || !out->fits) *out = shared;
+  return ACCEL_OK;
 }
 
 /* ---- what a limit leaves runs ---- */
