@@ -72,7 +72,8 @@ accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats 
   API_BEGIN();
   API_NEED(endpoint);
   API_NEED(out);
-  const accel_stream_stats now = accel__streaming_stats(endpoint);
+  /* counts and a lock are all that changes */
+  const accel_stream_stats now = accel__streaming_stats((accel_endpoint *)(uintptr_t)endpoint);
   const uint32_t size = out->size;
   memcpy(out, &now, size < sizeof now ? size : sizeof now);
   out->size = size;

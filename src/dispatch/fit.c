@@ -184,6 +184,10 @@ static accel_status ask_memory(const accel__fit_subject *s, accel__fit *out) {
   take_from(&out->memory.free, s->taken);
   take_from(&out->memory.budget, s->taken);
   take_from(&out->limit, s->taken);
+  if (s->device->facts.type == ACCEL_PLUGIN_DEVICE_CPU) {
+    take_from(&out->memory.free, s->host_taken);
+    take_from(&out->memory.budget, s->host_taken);
+  }
   return ACCEL_OK;
 }
 
@@ -260,13 +264,14 @@ static accel_status check_host_memory(const accel__fit_subject *s, const accel__
   ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
   const uint64_t there = accel__host_memory(hardware),
                  device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? out->total : 0;
-  if (!there || host + device <= there) return ACCEL_OK;
+  if (!there || host + device + s->host_taken <= there) return ACCEL_OK;
   *out = *whole;
   out->fits = false;
   snprintf(out->not_kept, sizeof out->not_kept,
            "weights beside those in device memory take %.1f MiB of host memory, and %.1f MiB are "
            "there: free some, or use a smaller precision",
-           (double)host / (1 << 20), (double)there / (1 << 20));
+           (double)host / (1 << 20),
+           (double)(there > s->host_taken ? there - s->host_taken : 0) / (1 << 20));
   return ACCEL_OK;
 }
 
@@ -341,11 +346,9 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     }
     const uint64_t given = out->limit;
     uint64_t forced;
-    /* devices that are no processor are asked always, for their weights may come from host memory;
-     * as parts of a placement they have all of theirs */
-    const bool streams = work->run         ? work->loaded->budget != 0
-                         : out->of_process ? given || is_forced(&forced)
-                                           : !s->part;
+    /* devices that are no processor are asked always, for their weights may come from host memory */
+    const bool streams =
+        work->run ? work->loaded->budget != 0 : !out->of_process || given || is_forced(&forced);
     describe_weights(s, in_file, row_dtype);
     accel_plugin_options options = {.size = sizeof options,
                                     .max_sequences = work->batch,

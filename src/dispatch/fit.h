@@ -76,6 +76,8 @@ typedef struct accel__fit_subject {
   const accel__source *source;             /* of the whole program's weights */
   const accel__part *part;                 /* NULL: the whole program */
   uint64_t taken;                          /* of the device's memory, by other parts */
+  uint64_t
+      host_taken; /* of the host's: by parts on processors, and weights of others that lie there */
 } accel__fit_subject;
 accel_status accel__fit_subject_estimate(const accel__fit_subject *subject,
                                          const accel__fit_work *work, accel__fit *out);

@@ -22,6 +22,26 @@ accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *dev
                                     const accel__source *source, const accel__fit_work *work,
                                     accel__arena *arena, accel__parts_plan *plan, accel__fit *fit);
 
+/* Whose parts are asked, and how they are loaded (NULL: that is planned, for the work). */
+typedef struct accel__parts_asked {
+  accel_endpoint *ep;
+  const accel__parts_plan *plan;
+  const accel__source *source;
+  const accel__fit *load;
+} accel__parts_asked;
+/* Each part's numbers for the work, and their sum. */
+accel_status accel__parts_ask(const accel__parts_asked *asked, const accel__fit_work *work,
+                              accel__fit *out);
+
+/* Of s[n], which are loaded and take weights[n]: what a limit leaves each (s[k].left), and what runs
+ * through all of them may take. */
+struct accel__limits_subject;
+accel_status accel__parts_run_limits(struct accel__limits_subject *s, const uint64_t *weights,
+                                     uint32_t n, uint64_t limit, accel__run_limits *out);
+
+/* What all parts together keep, and read in a run; not the limit from which on they run. */
+void accel__parts_add_streaming(const accel__streaming *one, accel__streaming *sum);
+
 /* Of one processor or card. */
 bool accel__share_memory(const accel__device *a, const accel__device *b);
 

@@ -10,7 +10,6 @@
 #include "dispatch/parts_internal.h"
 #include "dispatch/planner.h"
 #include "dispatch/services.h"
-#include "models/model_build.h"
 
 accel__parts *accel__parts_of(accel_plugin_endpoint *handle) { return (accel__parts *)handle; }
 
@@ -146,18 +145,6 @@ static void prepare_part(accel__parts *parts, uint32_t k, const accel__device *d
   p->host = accel__host_for(&p->self);
 }
 
-/* What the limit leaves part k beside weights; parts of the same memory have the same part of it. */
-static uint64_t left_for(const accel__parts *parts, uint32_t k, uint64_t limit) {
-  uint64_t weights = 0, n = 0;
-  for (uint32_t j = 0; j < parts->n; j++) {
-    const accel__placed_part *p = &parts->part[j];
-    if (!accel__share_memory(p->device, parts->part[k].device)) continue;
-    weights += p->placed.streaming.budget ? p->placed.streaming.budget : p->weights;
-    n++;
-  }
-  return limit > weights ? (limit - weights) / n : 0;
-}
-
 uint32_t accel__parts_subjects(const accel__parts *parts, accel__limits_subject *out) {
   for (uint32_t k = 0; k < parts->n; k++) {
     const accel__placed_part *p = &parts->part[k];
@@ -175,19 +162,23 @@ uint32_t accel__parts_subjects(const accel__parts *parts, accel__limits_subject 
 /* Under a limit of the user's. */
 static accel_status plan_limits(accel__parts *parts, accel__run_limits *out) {
   accel__limits_subject subject[ACCEL__MAX_PARTS];
-  uint64_t limit, least = UINT64_MAX;
+  uint64_t limit, weights[ACCEL__MAX_PARTS];
   *out = (accel__run_limits){0};
   ACCEL_TRY(accel__context_memory_limit(parts->ep->ctx, &limit));
   if (!limit) return ACCEL_OK;
-  for (uint32_t k = 0; k < parts->n; k++) {
-    const uint64_t left = left_for(parts, k, limit);
-    parts->part[k].placed.limits.run_bytes = left;
-    if (left < least) least = left;
-  }
-  if (accel__model_entry_of(parts->ep->model, "decode"))
-    ACCEL_TRY(accel__run_limits_plan(subject, accel__parts_subjects(parts, subject), out));
-  out->run_bytes = least ? least : 1;
+  const uint32_t n = accel__parts_subjects(parts, subject);
+  for (uint32_t k = 0; k < n; k++) weights[k] = parts->part[k].weights;
+  ACCEL_TRY(accel__parts_run_limits(subject, weights, n, limit, out));
+  for (uint32_t k = 0; k < n; k++) parts->part[k].placed.limits.run_bytes = subject[k].left;
   return ACCEL_OK;
+}
+
+/* What all parts stream together, as they are placed now. */
+static void sum_streaming(const accel__parts *parts, accel__streaming *out) {
+  accel__streaming sum = {.least = out->least, .load = out->load};
+  for (uint32_t k = 0; k < parts->n; k++)
+    accel__parts_add_streaming(&parts->part[k].placed.streaming, &sum);
+  *out = sum;
 }
 
 static accel_status load_all(accel_endpoint *ep, const accel__device *device, accel__parts *parts) {
@@ -373,6 +364,7 @@ accel_status accel__parts_replace_lost(accel_endpoint *ep, accel__device *const 
   }
   if (status == ACCEL_OK) status = name_parts(parts);
   if (status == ACCEL_OK) status = plan_limits(parts, &ep->placed.limits);
+  if (status == ACCEL_OK) sum_streaming(parts, &ep->placed.streaming);
   for (accel__parts_session *s = parts->sessions; s && status == ACCEL_OK; s = s->next)
     if (accel__parts_session_open(s, &error))
       status = accel__fail(ACCEL_ERROR_DEVICE_LOST, "no session: %s", error.message);

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "dispatch/parts_internal.h"
+#include "dispatch/planner.h"
 #include "formats/weight_matrix.h"
+#include "models/model_build.h"
 
 /* ---- layers ---- */
 
@@ -169,6 +171,18 @@ bool accel__share_memory(const accel__device *a, const accel__device *b) {
          (a->facts.type == ACCEL_PLUGIN_DEVICE_CPU && b->facts.type == ACCEL_PLUGIN_DEVICE_CPU);
 }
 
+void accel__parts_add_streaming(const accel__streaming *one, accel__streaming *sum) {
+  sum->budget += one->budget;
+  sum->resident += one->resident;
+  sum->staging += one->staging;
+  sum->read += one->read;
+  sum->experts += one->experts;
+  sum->routed += one->routed;
+  sum->missed += one->missed;
+  sum->host += one->host;
+  sum->copied |= one->copied;
+}
+
 static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   accel_plugin_estimate *e = &sum->estimate;
   const accel_plugin_estimate *o = &one->estimate;
@@ -191,13 +205,7 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->memory.total += one->memory.total;
   sum->fits &= one->fits;
   sum->of_process &= one->of_process;
-  sum->streaming.budget += one->streaming.budget;
-  sum->streaming.resident += one->streaming.resident;
-  sum->streaming.staging += one->streaming.staging;
-  sum->streaming.read += one->streaming.read;
-  sum->streaming.experts += one->streaming.experts;
-  sum->streaming.routed += one->streaming.routed;
-  sum->streaming.missed += one->streaming.missed;
+  accel__parts_add_streaming(&one->streaming, &sum->streaming);
 }
 
 /* The limit from which on part k runs: of what it needs, streaming or whole, the larger share of a
@@ -226,22 +234,37 @@ static uint64_t taken_by_others(const accel__parts_plan *plan, uint32_t k, const
   return plan->limit - (uint64_t)((double)plan->limit * (double)weights[k] / all);
 }
 
-/* Each part's numbers, and their sum. */
-static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
-                        const accel__source *source, const accel__fit_work *work,
+/* Host memory of earlier parts, as far as part k does not count it as its device's. */
+static uint64_t host_taken(const accel__parts_plan *plan, uint32_t k, const accel__fit *so_far) {
+  const bool on_host = plan->device[k]->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
+  uint64_t taken = 0;
+  for (uint32_t j = 0; j < k; j++) {
+    const accel__fit_part *part = &so_far->part[j];
+    taken += part->streaming.host;
+    if (!on_host && part->device->facts.type == ACCEL_PLUGIN_DEVICE_CPU) taken += part->total;
+  }
+  return taken;
+}
+
+/* Each part's numbers, and their sum.  load: of parts that are loaded as it says; NULL: that is to
+ * be planned. */
+static accel_status ask(const accel__parts_asked *asked, const accel__fit_work *work,
                         const uint64_t *weights, accel__fit *out) {
+  const accel__parts_plan *plan = asked->plan;
   accel__fit_work own = *work;
   *out = (accel__fit){.estimate = {.size = sizeof out->estimate}, .fits = true, .of_process = true};
   bool streams = false;
   out->n_part = plan->n;
   for (uint32_t k = 0; k < plan->n; k++) {
-    accel__fit_subject subject = {.ep = ep,
+    accel__fit_subject subject = {.ep = asked->ep,
                                   .device = plan->device[k],
                                   .precision = &plan->precision[k],
-                                  .source = source,
+                                  .source = asked->source,
                                   .part = &plan->part[k]};
     accel__fit one;
     subject.taken = taken_by_others(plan, k, out, weights);
+    subject.host_taken = host_taken(plan, k, out);
+    own.loaded = asked->load ? &asked->load->part[k].streaming : NULL;
     ACCEL_TRY(accel__fit_subject_estimate(&subject, &own, &one));
     if (one.of_process) own.tables = 0; /* counted once */
     add_to_sum(&one, out);
@@ -261,22 +284,62 @@ static accel_status ask(accel_endpoint *ep, const accel__parts_plan *plan,
   return ACCEL_OK;
 }
 
-/* The same; where parts that share memory do not fit beside each other under the user's limit, each
- * gets its own part of that, and streams if it can. */
-static accel_status ask_for_all(accel_endpoint *ep, const accel__parts_plan *plan,
-                                const accel__source *source, const accel__fit_work *work,
-                                accel__fit *out) {
-  uint64_t weights[ACCEL__MAX_PARTS];
-  bool shared = false;
-  ACCEL_TRY(ask(ep, plan, source, work, NULL, out));
-  for (uint32_t k = 0; k < plan->n; k++) {
-    weights[k] = out->part[k].weights + 1;
+/* Two parts of the same memory, one of which at least is full (does not fit, or streams). */
+static bool crowded(const accel__parts_plan *plan, const accel__fit *fit) {
+  for (uint32_t k = 0; k < plan->n; k++)
     for (uint32_t j = 0; j < k; j++)
-      shared |= accel__share_memory(plan->device[j], plan->device[k]);
-  }
-  if (out->fits || !shared) return ACCEL_OK;
-  return ask(ep, plan, source, work, weights, out);
+      if (accel__share_memory(plan->device[j], plan->device[k]) &&
+          (!fit->part[j].fits || !fit->part[k].fits || fit->part[j].streaming.budget ||
+           fit->part[k].streaming.budget))
+        return true;
+  return false;
 }
+
+/* Parts that are loaded share memory as they are.  Of others that have no room beside each other
+ * each gets its own part of the user's limit, so that the first ones do not leave the last a small
+ * rest to stream through. */
+accel_status accel__parts_ask(const accel__parts_asked *asked, const accel__fit_work *work,
+                              accel__fit *out) {
+  const accel__parts_plan *plan = asked->plan;
+  uint64_t weights[ACCEL__MAX_PARTS];
+  accel__fit shared;
+  ACCEL_TRY(ask(asked, work, NULL, out));
+  if (asked->load || !crowded(plan, out)) return ACCEL_OK;
+  for (uint32_t k = 0; k < plan->n; k++) weights[k] = out->part[k].weights + 1;
+  ACCEL_TRY(ask(asked, work, weights, &shared));
+  if (shared.fits || !out->fits) *out = shared;
+  return ACCEL_OK;
+}
+
+/* ---- what a limit leaves runs ---- */
+
+/* What it leaves s[k] beside weights; parts of the same memory have the same part of it. */
+static uint64_t left_for(const accel__limits_subject *s, const uint64_t *weights, uint32_t n,
+                         uint32_t k, uint64_t limit) {
+  uint64_t taken = 0, sharers = 0;
+  for (uint32_t j = 0; j < n; j++) {
+    if (!accel__share_memory(s[j].of.device, s[k].of.device)) continue;
+    taken += s[j].loaded->budget ? s[j].loaded->budget : weights[j];
+    sharers++;
+  }
+  return limit > taken ? (limit - taken) / sharers : 0;
+}
+
+accel_status accel__parts_run_limits(accel__limits_subject *s, const uint64_t *weights, uint32_t n,
+                                     uint64_t limit, accel__run_limits *out) {
+  uint64_t least = UINT64_MAX;
+  *out = (accel__run_limits){0};
+  for (uint32_t k = 0; k < n; k++) {
+    s[k].left = left_for(s, weights, n, k, limit);
+    if (s[k].left < least) least = s[k].left;
+  }
+  if (accel__model_entry_of(s[0].of.ep->model, "decode"))
+    ACCEL_TRY(accel__run_limits_plan(s, n, out));
+  out->run_bytes = least ? least : 1;
+  return ACCEL_OK;
+}
+
+/* ---- the plan ---- */
 
 /* What a plan is made of before devices are asked. */
 typedef struct planning {
@@ -317,12 +380,16 @@ static accel_status split(accel_endpoint *ep, const planning *p,
   return cut(ep, precision, last, arena, plan);
 }
 
-/* Where a planned part does not fit it gives some of its share to the others. */
+/* It has no memory for its layers, or not on its device: their weights would be copied to it in each
+ * run. */
+static bool is_full(const accel__fit_part *part) { return !part->fits || part->streaming.copied; }
+
+/* A planned part that is full gives some of its share to the others. */
 static bool give_away(planning *p, const accel__fit *fit) {
   bool taker = false;
-  for (uint32_t k = 0; k < fit->n_part; k++) taker |= fit->part[k].fits;
+  for (uint32_t k = 0; k < fit->n_part; k++) taker |= !is_full(&fit->part[k]);
   for (uint32_t k = 0; p->cost && taker && k < fit->n_part; k++)
-    if (!fit->part[k].fits) p->share[k] *= 0.8;
+    if (is_full(&fit->part[k])) p->share[k] *= 0.8;
   return p->cost && taker;
 }
 
@@ -332,13 +399,21 @@ accel_status accel__parts_plan_make(accel_endpoint *ep, const accel__device *dev
                                     accel__arena *arena, accel__parts_plan *plan, accel__fit *fit) {
   enum { ROUNDS = 12 };
   planning p;
+  const accel__parts_asked asked = {.ep = ep, .plan = plan, .source = source};
   ACCEL_TRY(begin(ep, device, precision, work, arena, &p, plan));
+  double copying[ACCEL__MAX_PARTS]; /* the first shares that fit, with weights that are copied */
+  bool found = false;
   for (uint32_t round = 0; round < ROUNDS; round++) {
     ACCEL_TRY(split(ep, &p, precision, arena, plan));
-    ACCEL_TRY(ask_for_all(ep, plan, source, work, fit));
-    if (fit->fits || !give_away(&p, fit)) break;
+    ACCEL_TRY(accel__parts_ask(&asked, work, fit));
+    if (fit->fits && !found) memcpy(copying, p.share, sizeof copying);
+    found |= fit->fits;
+    if ((fit->fits && !fit->streaming.copied) || !give_away(&p, fit)) break;
   }
-  return ACCEL_OK;
+  if (!found || (fit->fits && !fit->streaming.copied)) return ACCEL_OK;
+  memcpy(p.share, copying, sizeof copying);
+  ACCEL_TRY(split(ep, &p, precision, arena, plan));
+  return accel__parts_ask(&asked, work, fit);
 }
 
 accel_status accel__parts_estimate(accel_endpoint *ep, const accel__device *device,
@@ -347,10 +422,8 @@ accel_status accel__parts_estimate(accel_endpoint *ep, const accel__device *devi
                                    accel__fit *out) {
   accel__arena arena = {0};
   accel__parts_plan plan;
-  accel__fit_work own = *work;
-  own.loaded = NULL; /* of all parts together: each is planned for the work */
   const accel_status status =
-      accel__parts_plan_make(ep, device, precision, source, &own, &arena, &plan, out);
+      accel__parts_plan_make(ep, device, precision, source, work, &arena, &plan, out);
   accel__arena_free(&arena);
   return status;
 }

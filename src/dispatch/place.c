@@ -67,12 +67,12 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   const accel__plan_for to = {ep, device, &c->precision, c->source};
   ACCEL_TRY(admit(&to, request->admission));
   const uint64_t begin = accel__now_ns();
+  ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
+  ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
+  ACCEL_TRY(check_copying(request, &plan));
   if (device->parts) {
     ACCEL_TRY(accel__parts_load(ep, device));
   } else {
-    ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
-    ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
-    ACCEL_TRY(check_copying(request, &plan));
     c->streaming = plan.loaded;
     c->limits = plan.limits;
     c->weight_bytes = plan.fit.estimate.weights;
@@ -131,7 +131,7 @@ static void add_import_reasons(accel_endpoint *ep, const char *precision, reason
 /* That weights come from host memory, with what a run takes at least for that. */
 static void add_copying_reason(accel_endpoint *ep, const accel__device *device, reasons *why) {
   const accel__streaming *s = &ep->placed.streaming;
-  const double mb = 1.0 / (1 << 20), speed = device->parts ? 0 : accel__copy_speed(device);
+  const double mb = 1.0 / (1 << 20), speed = accel__copy_speed(device);
   char rate[96] = "";
   if (speed > 0)
     snprintf(rate, sizeof rate, ", which takes %.4f s at the measured %.2f GB/s",
@@ -150,16 +150,17 @@ static void add_streaming_reason(accel_endpoint *ep, const accel__device *device
   const accel__streaming *s = &ep->placed.streaming;
   const double mb = 1.0 / (1 << 20);
   if (!s->budget) return;
-  if (s->copied) {
+  if (s->copied && !device->parts) {
     add_copying_reason(ep, device, why);
     return;
   }
   char *line = accel__arena_printf(
       &ep->arena,
-      "streamed: %.1f MiB of weights stay in memory, %.1f MiB are read from files in each run, "
+      "streamed: %.1f MiB of weights stay in memory, %.1f MiB are %s in each run, "
       "through %.1f MiB; from %.1f MiB on it runs",
-      mb * (double)s->resident, mb * (double)s->read, mb * (double)s->staging,
-      mb * (double)s->least);
+      mb * (double)s->resident, mb * (double)s->read,
+      s->copied ? "read from files or copied from host memory" : "read from files",
+      mb * (double)s->staging, mb * (double)s->least);
   if (line) add_reason(ep, why, line);
 }
 

@@ -9,7 +9,7 @@
 #include "dispatch/copy_speed.h"
 #include "dispatch/device_rate.h"
 #include "dispatch/disk_speed.h"
-#include "dispatch/parts.h"
+#include "dispatch/parts_internal.h"
 #include "dispatch/precision.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
@@ -94,7 +94,7 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
       .loaded = &load->streaming,
       .left = limit > weights ? limit - weights : 0};
   *out = (accel__run_limits){0};
-  if (!limit || !load->fits || load->n_part) return ACCEL_OK;
+  if (!limit || !load->fits) return ACCEL_OK;
   if (generates(f->ep)) ACCEL_TRY(accel__run_limits_plan(&one, 1, out));
   out->run_bytes = one.left ? one.left : 1;
   return ACCEL_OK;
@@ -105,7 +105,7 @@ static accel_status plan_limits(const accel__plan_for *f, const accel__fit *load
  * that leaves that room. */
 static accel_status leave_room(const accel__plan_for *f, uint64_t given, uint64_t limit,
                                accel__fit *load) {
-  if (!limit || !load->streaming.budget || load->n_part || !reads_texts(f->ep)) return ACCEL_OK;
+  if (!limit || !load->streaming.budget || !reads_texts(f->ep)) return ACCEL_OK;
   const uint64_t most = (limit - load->estimate.stream_least) / STEP_SHARE;
   const uint64_t least = load->streaming.least;
   uint32_t enough = LEAST_RUN_TOKENS, over = STEP_TOKENS + 1;
@@ -142,19 +142,58 @@ static accel__fit_work within(const accel__fit_work *work, const accel__run_limi
   return out;
 }
 
+/* A placement over several devices as it is loaded. */
+typedef struct placement {
+  accel__arena arena; /* of the plan */
+  accel__parts_plan plan;
+  accel__fit load;
+  accel__limits_subject subject[ACCEL__MAX_PARTS];
+} placement;
+
+/* limit: in place of the context's; 0: that one.  p->arena is to be freed after a failure, too. */
+static accel_status plan_placement(const accel__plan_for *f, uint64_t limit, placement *p) {
+  const accel__fit_work work = {.limit = limit};
+  p->arena = (accel__arena){0};
+  ACCEL_TRY(accel__parts_plan_make(f->ep, f->device, f->precision, f->source, &work, &p->arena,
+                                   &p->plan, &p->load));
+  for (uint32_t k = 0; k < p->plan.n; k++)
+    p->subject[k] = (accel__limits_subject){.of = {.ep = f->ep,
+                                                   .device = p->plan.device[k],
+                                                   .precision = &p->plan.precision[k],
+                                                   .source = f->source,
+                                                   .part = &p->plan.part[k]},
+                                            .loaded = &p->load.part[k].streaming};
+  return ACCEL_OK;
+}
+
+/* A model as it is loaded: on one device, or over several. */
+typedef struct loaded {
+  const accel__plan_for *f;
+  const accel__streaming *streaming;
+  const placement *parts; /* NULL: on one */
+} loaded;
+
+static accel_status ask_loaded(const loaded *l, const accel__fit_work *work, accel__fit *out) {
+  const accel__plan_for *f = l->f;
+  accel__fit_work own = *work;
+  own.loaded = l->streaming;
+  if (!l->parts) return estimate(f, &own, out);
+  const accel__parts_asked asked = {
+      .ep = f->ep, .plan = &l->parts->plan, .source = f->source, .load = &l->parts->load};
+  return accel__parts_ask(&asked, &own, out);
+}
+
 /* Texts of the work that run at once: as many as there is memory for. */
-static accel_status admit_texts(const accel__plan_for *f, const accel__fit_work *work,
-                                accel__plan *out) {
+static accel_status admit_texts(const loaded *l, const accel__fit_work *work, accel__plan *out) {
   const uint32_t batch = work->batch ? work->batch : 1;
   const uint64_t each = work->tokens / batch;
   uint32_t enough = 0, over = batch + 1;
   accel__fit_work runs = *work;
-  runs.loaded = &out->loaded;
   for (uint32_t n = batch; n > enough; n = (enough + over) / 2) {
     accel__fit some;
     runs.batch = n;
     runs.tokens = n * each;
-    ACCEL_TRY(estimate(f, &runs, &some));
+    ACCEL_TRY(ask_loaded(l, &runs, &some));
     *(some.fits ? &enough : &over) = n;
     if (some.fits || n == 1) out->fit = some;
   }
@@ -162,26 +201,58 @@ static accel_status admit_texts(const accel__plan_for *f, const accel__fit_work 
   return ACCEL_OK;
 }
 
+/* The work under the limits, of which out->limits are the runs'. */
+static accel_status plan_work(const loaded *l, const accel__fit_work *work, accel__plan *out) {
+  bool states_fit;
+  if (l->streaming->budget && reads_texts(l->f->ep)) return admit_texts(l, work, out);
+  const accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
+  ACCEL_TRY(ask_loaded(l, &runs, &out->fit));
+  out->fit.fits &= states_fit;
+  return ACCEL_OK;
+}
+
+/* What runs through all parts may take. */
+static accel_status plan_parts_limits(placement *p, accel__run_limits *out) {
+  uint64_t weights[ACCEL__MAX_PARTS];
+  if (!p->plan.limit || !p->load.fits) return ACCEL_OK;
+  for (uint32_t k = 0; k < p->plan.n; k++) weights[k] = p->load.part[k].weights;
+  return accel__parts_run_limits(p->subject, weights, p->plan.n, p->plan.limit, out);
+}
+
+static accel_status plan_parts(const accel__plan_for *f, const accel__fit_work *work, bool asked,
+                               accel__plan *out) {
+  placement p;
+  accel_status status = plan_placement(f, work->limit, &p);
+  if (status == ACCEL_OK) {
+    const loaded l = {f, &out->loaded, &p};
+    out->fit = p.load;
+    out->loaded = p.load.streaming;
+    status = plan_parts_limits(&p, &out->limits);
+    if (status == ACCEL_OK && asked && !p.plan.limit)
+      status = estimate(f, work, &out->fit);
+    else if (status == ACCEL_OK && asked && p.load.fits)
+      status = plan_work(&l, work, out);
+  }
+  accel__arena_free(&p.arena);
+  return status;
+}
+
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out) {
+  const bool asked = work->batch || work->tokens || work->side; /* else of the load */
   uint64_t limit;
   *out = (accel__plan){.at_once = work->batch ? work->batch : 1};
+  if (f->device->parts) return plan_parts(f, work, asked, out);
   ACCEL_TRY(accel__context_memory_limit(f->ep->ctx, &limit));
   if (work->limit) limit = work->limit;
   ACCEL_TRY(estimate(f, &(accel__fit_work){.limit = work->limit}, &out->fit));
   ACCEL_TRY(leave_room(f, work->limit, limit, &out->fit));
   out->loaded = out->fit.streaming;
   ACCEL_TRY(plan_limits(f, &out->fit, limit, &out->limits));
-  if (!work->batch && !work->tokens && !work->side) return ACCEL_OK; /* of the load */
+  if (!asked) return ACCEL_OK;
   if (!limit) return estimate(f, work, &out->fit);
   if (!out->fit.fits) return ACCEL_OK; /* nothing is loaded, whatever the work */
-  if (out->loaded.budget && reads_texts(f->ep)) return admit_texts(f, work, out);
-  bool states_fit;
-  accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
-  runs.loaded = &out->loaded;
-  ACCEL_TRY(estimate(f, &runs, &out->fit));
-  out->fit.fits &= states_fit;
-  return ACCEL_OK;
+  return plan_work(&(loaded){f, &out->loaded, NULL}, work, out);
 }
 
 /* Whether a run of so many rows, of sequences of at least `each` rows, takes no more than is left. */
@@ -320,11 +391,6 @@ static entry_work work_of(const accel_plugin_program *p, const accel_plugin_entr
   return out;
 }
 
-static const accel_plugin_entry *entry_named(const accel_endpoint *ep, const char *name) {
-  const int32_t i = accel__endpoint_entry(ep, name);
-  return i < 0 ? NULL : &accel__program_view(ep->model->program)->entry[i];
-}
-
 static uint64_t all_elements(const accel_plugin_program *p) {
   uint64_t all = 0;
   for (uint32_t i = 0; i < p->n_weight; i++) all += elements_of(&p->weight[i]);
@@ -338,22 +404,21 @@ static double experts_of(const entry_work *work, double rows) {
   return work->experts * (1 - pow(1 - work->each / work->experts, rows)) / work->each;
 }
 
-/* Bytes of weights in memory that so many rows pass. */
-static double resident_bytes(const accel_endpoint *ep, const accel__fit *fit,
-                             const entry_work *work, double rows) {
-  const uint64_t all = all_elements(accel__program_view(ep->model->program));
-  const accel__streaming *s = &fit->streaming;
-  const double times = experts_of(work, rows);
-  if (s->budget)
-    return (double)(s->resident - s->experts) + times * (double)(s->routed - s->missed);
-  const double elements = (double)(work->elements - work->routed) + times * (double)work->routed;
-  return all ? (double)fit->estimate.weights * elements / (double)all : 0;
+/* A program, or a part of one, as it is loaded. */
+typedef struct timed {
+  const accel__fit_subject *of;
+  const accel__streaming *streaming;
+  uint64_t weights; /* as the device keeps them */
+} timed;
+
+static const accel_plugin_program *program_of(const accel__fit_subject *s) {
+  return s->part ? &s->part->program : accel__program_view(s->ep->model->program);
 }
 
-/* Bytes that so many rows together read. */
-static double streamed_bytes(const accel__fit *fit, const entry_work *work, double rows) {
-  const accel__streaming *s = &fit->streaming;
-  return (double)(s->read - s->missed) + experts_of(work, rows) * (double)s->missed;
+/* Its entry for decoding; -1: the part has no share in it. */
+static int32_t decode_of(const accel__fit_subject *s) {
+  const int32_t entry = accel__endpoint_entry(s->ep, "decode");
+  return s->part ? s->part->entry[entry].index : entry;
 }
 
 /* What times follow from. */
@@ -365,63 +430,129 @@ typedef struct speeds {
   entry_work work;
 } speeds;
 
+/* Bytes of weights in memory that so many rows pass. */
+static double resident_bytes(const timed *t, const entry_work *work, double rows) {
+  const uint64_t all = all_elements(program_of(t->of));
+  const accel__streaming *s = t->streaming;
+  const double times = experts_of(work, rows);
+  if (s->budget)
+    return (double)(s->resident - s->experts) + times * (double)(s->routed - s->missed);
+  const double elements = (double)(work->elements - work->routed) + times * (double)work->routed;
+  return all ? (double)t->weights * elements / (double)all : 0;
+}
+
+/* Bytes that so many rows together read. */
+static double streamed_bytes(const timed *t, const entry_work *work, double rows) {
+  const accel__streaming *s = t->streaming;
+  return (double)(s->read - s->missed) + experts_of(work, rows) * (double)s->missed;
+}
+
 /* Checks of what is read take their part of the same processors. */
-static double compute_seconds(const accel_endpoint *ep, const accel__fit *fit, const speeds *s,
-                              double rows) {
-  double seconds = resident_bytes(ep, fit, &s->work, rows) / s->rate.resident;
-  if (fit->streaming.budget)
-    seconds += streamed_bytes(fit, &s->work, rows) *
-               (1 / s->rate.streamed + (fit->of_process ? s->disk.check_seconds / s->workers : 0));
+static double compute_seconds(const timed *t, const speeds *s, double rows) {
+  const bool of_process = t->of->device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
+  double seconds = resident_bytes(t, &s->work, rows) / s->rate.resident;
+  if (t->streaming->budget)
+    seconds += streamed_bytes(t, &s->work, rows) *
+               (1 / s->rate.streamed + (of_process ? s->disk.check_seconds / s->workers : 0));
   return seconds + (rows - 1) * (double)s->work.elements * s->rate.row_seconds;
 }
 
-/* The load reads what stays; each step of the prompts all that is streamed. */
-static double first_seconds(const accel__plan_for *f, const accel__plan *plan,
-                            const accel__fit_work *work, const speeds *s) {
-  const accel__fit *fit = &plan->fit;
+/* The load reads what stays, and what lies in host memory; each step of the prompts all that is
+ * streamed. */
+static double first_seconds(const timed *t, const accel__plan *plan, const accel__fit_work *work,
+                            const speeds *s) {
   const uint64_t rows = larger(1, work->tokens / larger(1, work->batch)) * plan->at_once;
   const uint64_t most = plan->limits.step_tokens ? plan->limits.step_tokens : STEP_TOKENS;
-  const uint64_t stays = fit->streaming.budget ? fit->streaming.resident - fit->streaming.experts
-                                               : fit->estimate.weights;
+  const accel__streaming *streaming = t->streaming;
+  const uint64_t stays =
+      streaming->budget ? streaming->resident - streaming->experts + streaming->host : t->weights;
   double seconds = (double)stays / s->disk.bytes_per_second;
   for (uint64_t done = 0; done < rows; done += most) {
     const double some = (double)(rows - done < most ? rows - done : most),
-                 compute = compute_seconds(f->ep, fit, s, some),
-                 reading = streamed_bytes(fit, &s->work, some) / s->reading;
+                 compute = compute_seconds(t, s, some),
+                 reading = streamed_bytes(t, &s->work, some) / s->reading;
     seconds += compute > reading ? compute : reading;
   }
   return seconds;
 }
 
-accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
-                                  const accel__fit_work *work, accel__plan_times *out) {
-  const accel_plugin_program *p = accel__program_view(f->ep->model->program);
-  const accel_plugin_entry *decode = entry_named(f->ep, "decode");
-  const accel__fit *fit = &plan->fit;
-  const bool streams = fit->streaming.budget != 0;
-  *out = (accel__plan_times){0};
-  if (!decode || !fit->fits || !f->device->plugin || f->device->parts) return ACCEL_OK;
-  speeds s = {.work = work_of(p, decode), .workers = accel__pool_width(f->ep->ctx->pool)};
-  if (f->ep->checkpoint)
-    s.disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
-  out->disk = s.reading = s.disk.bytes_per_second;
-  if (fit->streaming.copied) out->copy = s.reading = accel__copy_speed(f->device);
+/* Of a program, or a part of one, on one device. */
+static accel_status times_of(const timed *t, const accel__plan *plan, const accel__fit_work *work,
+                             const accel__disk *disk, accel__plan_times *out) {
+  accel_endpoint *ep = t->of->ep;
+  const accel_plugin_program *p = program_of(t->of);
+  const int32_t decode = decode_of(t->of);
+  const bool streams = t->streaming->budget != 0, copied = t->streaming->copied;
+  *out = (accel__plan_times){.disk = disk->bytes_per_second};
+  speeds s = {.disk = *disk,
+              .reading = disk->bytes_per_second,
+              .work = decode < 0 ? (entry_work){.weight = -1} : work_of(p, &p->entry[decode]),
+              .workers = accel__pool_width(ep->ctx->pool)};
+  if (copied) out->copy = s.reading = accel__copy_speed(t->of->device);
   if (streams && s.reading > 0)
-    out->reading = streamed_bytes(fit, &s.work, plan->at_once) / s.reading;
-  ACCEL_TRY(accel__check_cancelled(f->ep->ctx));
+    out->reading = streamed_bytes(t, &s.work, plan->at_once) / s.reading;
+  ACCEL_TRY(accel__check_cancelled(ep->ctx));
   if (s.work.weight < 0) return ACCEL_OK;
-  const uint8_t row_dtype = streams && !fit->streaming.copied
-                                ? accel__source_row_dtype(f->source, (uint32_t)s.work.weight)
-                                : ACCEL_PLUGIN_NO_DTYPE;
-  accel__device_rate_measure(f->device, f->precision->name, row_dtype, fit->streaming.staging,
-                             f->ep->ctx->pool, &f->ep->host, &s.rate);
-  if (fit->streaming.copied) s.rate.streamed = s.rate.resident; /* by the same kernels */
+  const uint32_t weight = (uint32_t)s.work.weight;
+  const uint8_t row_dtype =
+      streams && !copied ? accel__source_row_dtype(
+                               t->of->source, t->of->part ? t->of->part->weight[weight] : weight)
+                         : ACCEL_PLUGIN_NO_DTYPE;
+  accel__device_rate_measure(t->of->device, t->of->precision->name, row_dtype,
+                             t->streaming->staging, ep->ctx->pool, &ep->host, &s.rate);
+  if (copied) s.rate.streamed = s.rate.resident; /* by the same kernels */
   if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
-  out->compute = compute_seconds(f->ep, fit, &s, plan->at_once);
+  out->compute = compute_seconds(t, &s, plan->at_once);
   if (streams && !(s.reading > 0)) return ACCEL_OK;
   out->token = out->compute > out->reading ? out->compute : out->reading;
-  if (s.rate.row_seconds > 0 && out->disk > 0) out->first = first_seconds(f, plan, work, &s);
+  if (s.rate.row_seconds > 0 && out->disk > 0) out->first = first_seconds(t, plan, work, &s);
   return ACCEL_OK;
+}
+
+/* Parts run one after the other, each at the longer of its own two times; what is not known of one
+ * is not known of all. */
+static accel_status times_of_parts(const accel__plan_for *f, const accel__plan *plan,
+                                   const accel__fit_work *work, const accel__disk *disk,
+                                   accel__plan_times *out) {
+  placement p;
+  bool compute = true, token = true, first = true;
+  accel_status status = plan_placement(f, work->limit, &p);
+  for (uint32_t k = 0; status == ACCEL_OK && k < p.plan.n; k++) {
+    const accel__fit_part *part = &p.load.part[k];
+    const timed t = {&p.subject[k].of, &part->streaming, part->weights};
+    accel__plan_times one = {0};
+    if (part->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE)
+      status = times_of(&t, plan, work, disk, &one);
+    if (one.copy > 0) out->copy = one.copy;
+    out->reading += one.reading;
+    out->compute += one.compute;
+    out->token += one.token;
+    out->first += one.first;
+    compute &= one.compute > 0;
+    token &= one.token > 0;
+    first &= one.first > 0;
+  }
+  accel__arena_free(&p.arena);
+  if (!compute) out->compute = 0;
+  if (!token) out->token = 0;
+  if (!first) out->first = 0;
+  return status;
+}
+
+accel_status accel__plan_times_of(const accel__plan_for *f, const accel__plan *plan,
+                                  const accel__fit_work *work, accel__plan_times *out) {
+  accel__disk disk = {0};
+  *out = (accel__plan_times){0};
+  if (!generates(f->ep) || !plan->fit.fits) return ACCEL_OK;
+  if (f->ep->checkpoint)
+    disk = accel__disk_speed(f->ep->checkpoint, accel__context_cache(f->ep->ctx, true));
+  out->disk = disk.bytes_per_second;
+  if (f->device->parts) return times_of_parts(f, plan, work, &disk, out);
+  if (!f->device->plugin) return ACCEL_OK;
+  const accel__fit_subject one = {
+      .ep = f->ep, .device = f->device, .precision = f->precision, .source = f->source};
+  const timed t = {&one, &plan->fit.streaming, plan->fit.estimate.weights};
+  return times_of(&t, plan, work, &disk, out);
 }
 
 /* ---- refusals ---- */

@@ -153,7 +153,8 @@ static void host_weights_copied(void *self, uint64_t bytes) {
 /* a - b, of counters that another thread may move on between the two. */
 static uint64_t rest(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
+/* Under ep->in_use: lost parts and changes of precision make streams and numbers anew. */
+static accel_stream_stats stats_of(accel_endpoint *ep) {
   const accel__streaming *s = &ep->placed.streaming;
   accel__range_counters n = {0};
   accel__expert_counters experts = {0};
@@ -163,8 +164,8 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
   if (ep->placed.parts) accel__parts_count_experts(ep->placed.parts, &experts);
   if (ep->placed.rows) accel__row_stream_count(ep->placed.rows, &n);
   if (ep->placed.rows) accel__row_stream_experts(ep->placed.rows, &experts);
-  n.bytes += atomic_load((atomic_ullong *)(uintptr_t)&ep->copied);
-  accel__run_clock_read((accel__run_clock *)(uintptr_t)&ep->run_clock, &runs, &run_ns);
+  n.bytes += atomic_load(&ep->copied);
+  accel__run_clock_read(&ep->run_clock, &runs, &run_ns);
   const double seconds = 1e-9 * (double)run_ns,
                waited = 1e-9 * (double)rest(n.wait_ns, s->load.wait_ns);
   return (accel_stream_stats){
@@ -187,6 +188,14 @@ accel_stream_stats accel__streaming_stats(const accel_endpoint *ep) {
       .expert_misses = experts.misses,
       .expert_bytes = experts.bytes,
       .host = s->host};
+}
+
+accel_stream_stats accel__streaming_stats(accel_endpoint *ep) {
+  /* EDEADLK: a listener asks from within a load that replaces a part, on the thread that holds it */
+  const bool locked = !pthread_rwlock_rdlock(&ep->in_use);
+  const accel_stream_stats now = stats_of(ep);
+  if (locked) pthread_rwlock_unlock(&ep->in_use);
+  return now;
 }
 
 accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds) {

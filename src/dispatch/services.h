@@ -17,7 +17,7 @@ bool accel__profile_report(const accel_plugin_program *program, const accel_plug
                            accel_profile_step *out);
 
 /* What the endpoint's rows have read so far, and how long its runs took. */
-accel_stream_stats accel__streaming_stats(const accel_endpoint *ep);
+accel_stream_stats accel__streaming_stats(accel_endpoint *ep);
 /* Reads what the last run but one has read, and computes nothing.  ACCEL_ERROR_ARGUMENT: the
  * endpoint does not stream, or has not run twice. */
 accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *seconds);

@@ -31,7 +31,7 @@ class Offload(Case):
         """All outputs of a golden, as distances from what it holds."""
         directory = os.path.join(FIXTURES, "models", name)
         done = run("verify", directory, "--golden", os.path.join(directory, f"golden.{GOLDENS[name]}.safetensors"), "--architecture", GOLDENS[name].split(".")[0],
-                   "--device", device, "--precision", precision, "--json", environment={**CARD[device], **environment})
+                   "--device", device, "--precision", precision, "--json", environment={**CARD.get(device, {}), **environment})
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["outputs"]
 
@@ -42,6 +42,34 @@ class Offload(Case):
                     with self.subTest(device=device, model=name, precision=precision, more=more):
                         whole = self.distances(name, device, precision)
                         self.assertEqual(self.distances(name, device, precision, ACCEL_STREAM_WEIGHTS=more), whole)
+
+    def test_parts_of_a_placement(self):
+        """A part on a GPU copies, beside one on the processor that reads from files, with the bits of parts in memory."""
+        for device in filter(there, CARD):
+            for placement in (f"{device}=0-0+cpu=1-1", f"cpu=0-0+{device}=1-1"):
+                with self.subTest(placement=placement):
+                    whole = self.distances("llama", placement, "fp32", **CARD[device])
+                    self.assertEqual(self.distances("llama", placement, "fp32", ACCEL_STREAM_WEIGHTS="1", **CARD[device]), whole)
+
+    def test_a_part_under_a_limit(self):
+        device = next(filter(there, ("vulkan", "hip-emulated")), None)
+        if not device:
+            self.skipTest("neither lavapipe nor the emulator is here")
+        path = self.path("llama")
+        os.mkdir(path)
+        write_llama(path)
+        placement = f"{device}=0-2+cpu=3-3"
+        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", placement, "--precision", "bf16", "--max-new-tokens", "3", "--json")
+        whole = self.good(*command)
+        self.assertNotIn("streaming", whole)
+        limit = self.good("fit", path, "--device", placement, "--precision", "bf16", "--json")["devices"][0]["parts"][0]["total_bytes"] - (1 << 20)
+        found = self.good(*command, "--memory", f"{limit >> 10}K")
+        self.assertEqual(found["results"], whole["results"])
+        s, parts = found["streaming"], found["parts"]
+        self.assertTrue(parts[0]["streams"] and s["host_bytes"] > 0 and s["read_bytes"] == 3 * s["read_bytes_per_run"], found)
+        fit = self.good("fit", path, "--device", placement, "--precision", "bf16", "--memory", f"{limit >> 10}K", "--json")["devices"][0]
+        self.assertEqual((fit["stream_host_bytes"], fit["stream_read_bytes_per_run"]), (s["host_bytes"], s["read_bytes_per_run"]))
+        self.assertEqual(self.good(*command[:-1], "--json", "--device", placement + ",cpu", "--memory", f"{limit >> 10}K")["device"], "cpu")
 
     def generate(self, device, *arguments, **environment):
         done = run("generate", model("text"), "a b c", "--device", device, "--max-new-tokens", "4", "--json", *arguments,
@@ -81,6 +109,9 @@ class Offload(Case):
             if left_out == 10:
                 break
         self.assertEqual(left_out, 10)
+        code, _, errors = self.generate("hip-emulated=0-0+cpu=1-1", ACCEL_STREAM_WEIGHTS="1", ACCEL_EMULATED_ORDER="drop_wait:1")
+        self.assertNotEqual(code, 0)
+        self.assertIn("an event is missing", errors)
 
     def test_memory_that_cannot_be_pinned(self):
         for device in filter(there, CARD):

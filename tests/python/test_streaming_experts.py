@@ -1,11 +1,9 @@
 """Mixtures of experts larger than the memory they may use: experts are read when they are routed, kept by last use, and every number is the one of the
 model in memory.
 
-In the checkpoint that is written here routers look at 16 elements of the residual stream alone, which no layer writes: so a token's experts follow from
-its embedding, and what an LRU cache of so many slots reads is replayed and compared exactly.
+A token's experts follow from its embedding (made_mixture.py), so what an LRU cache of so many slots reads is replayed and compared exactly.
 """
 import ast
-import json
 import os
 import random
 import subprocess
@@ -14,7 +12,7 @@ import tempfile
 import textwrap
 import unittest
 
-from made_checkpoint import bf16, write_checkpoint
+from made_mixture import family, replay, steps_of, write_mixture
 from sanitized import run_under_sanitizer
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -25,86 +23,19 @@ run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 import accel  # noqa: E402
 
-SEEN = 16  # elements that routers look at
 SIZES = {"hidden_size": 128, "moe_intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 3,
          "vocab_size": 400, "num_local_experts": 16, "num_experts_per_tok": 3, "decoder_sparse_step": 1, "max_position_embeddings": 1024, "dtype": "bfloat16"}
 EXPERTS = SIZES["num_hidden_layers"] * SIZES["num_local_experts"]
 PROMPTS = [[5, 6, 7], [100, 200, 300, 399, 350], [9]]
 
 
-def choice(router, row):
-    """The experts of the highest scores; None: it is a matter of rounding."""
-    score = [sum(a * b for a, b in zip(expert, row)) for expert in router]
-    order, k = sorted(range(len(score)), key=lambda e: -score[e]), SIZES["num_experts_per_tok"]
-    return order[:k] if score[order[k - 1]] - score[order[k]] >= 2 else None
-
-
-def write_mixture(directory):
-    """Answers {(layer, token): experts}, and the bytes of an expert."""
-    with open(os.path.join(MODELS, "qwen3_moe", "config.json"), encoding="utf-8") as f:
-        config = {**json.load(f), **SIZES}
-    c, inner, vocab, n = SIZES["hidden_size"], SIZES["moe_intermediate_size"], SIZES["vocab_size"], SIZES["num_local_experts"]
-    width, kv, head = SIZES["num_attention_heads"] * 32, SIZES["num_key_value_heads"] * 32, SIZES["head_dim"]
-    chance, tensors, given, routed = random.Random(11), {}, {}, {}
-
-    def small(rows, columns, zero_rows=0, zero_columns=0):
-        return bf16(0 if r < zero_rows or k < zero_columns else chance.choice((-1, 1)) * chance.randrange(128, 256) / 16384 for r in range(rows) for k in range(columns))
-
-    routers = [[[chance.randrange(-60, 61) for _ in range(SEEN)] for _ in range(n)] for _ in range(SIZES["num_hidden_layers"])]
-    seen = []
-    while len(seen) < vocab:  # those that leave no router in doubt
-        row = [chance.choice((-1, 1)) for _ in range(SEEN)]
-        chosen = [choice(router, row) for router in routers]
-        if all(chosen):
-            routed.update({(layer, len(seen)): experts for layer, experts in enumerate(chosen)})
-            seen.append(row)
-    for layer, router in enumerate(routers):
-        at = f"model.layers.{layer}."
-        given[at + "mlp.gate.weight"] = bf16(v for row in router for v in [x / 1024 for x in row] + (c - SEEN) * [0])
-        tensors.update({at + "mlp.gate.weight": [n, c], at + "self_attn.q_proj.weight": [width, c], at + "self_attn.k_proj.weight": [kv, c],
-                        at + "self_attn.v_proj.weight": [kv, c], at + "self_attn.o_proj.weight": [c, width]})
-        given[at + "self_attn.o_proj.weight"] = small(c, width, SEEN)
-        for name, size in (("input_layernorm", c), ("post_attention_layernorm", c), ("self_attn.q_norm", head), ("self_attn.k_norm", head)):
-            tensors[f"{at}{name}.weight"] = [size]
-            given[f"{at}{name}.weight"] = bf16(size * [1])
-        for e in range(n):
-            tensors.update({f"{at}mlp.experts.{e}.{name}_proj.weight": [inner, c] for name in ("gate", "up")})
-            tensors[f"{at}mlp.experts.{e}.down_proj.weight"] = [c, inner]
-            given[f"{at}mlp.experts.{e}.down_proj.weight"] = bytes(2 * SEEN * inner) + small(c - SEEN, inner)
-    tensors.update({"model.embed_tokens.weight": [vocab, c], "model.norm.weight": [c], "lm_head.weight": [vocab, c]})
-    given["model.norm.weight"] = bf16(c * [1])
-    given["model.embed_tokens.weight"] = b"".join(bf16(v / 32 for v in row) + small(1, c - SEEN) for row in seen)
-    given["lm_head.weight"] = small(vocab, c, 0, SEEN)
-    write_checkpoint(directory, config, tensors, chance, given)
-    return routed, 3 * 2 * c * inner
-
-
-def replay(routed, slots, steps, rows=1024):
-    """(found, read) of an LRU cache: steps are the tokens of each run, of which a pass takes so many rows.  Of a pass those that are there are used first."""
-    used, found, read = {}, 0, 0  # used: in order of last use
-    for layer, tokens in ((layer, step[at:at + rows]) for step in steps for layer in range(SIZES["num_hidden_layers"]) for at in range(0, len(step), rows)):
-        chosen = sorted({(layer, e) for token in tokens for e in routed[layer, token]})
-        there = [e for e in chosen if e in used]
-        missing = [e for e in chosen if e not in used]
-        for e in there + missing:
-            if e not in used and len(used) == slots:
-                used.pop(next(iter(used)))
-            used.pop(e, None)
-            used[e] = True
-        found += len(there)
-        read += len(missing)
-    return found, read
+def write_qwen(directory):
+    return write_mixture(directory, {**family(MODELS, "qwen3_moe"), **SIZES}, SIZES["moe_intermediate_size"])
 
 
 def told(model, prompts=PROMPTS, new=6):
     """Ids and log probabilities, which show a bit that is another."""
     return [(g.ids, g.logprobs) for g in model.generate(prompts, max_new_tokens=new, do_sample=False, ignore_eos=True, logprobs=0)]
-
-
-def steps_of(prompts, answers):
-    yield [token for p in prompts for token in p]
-    for i in range(len(answers[0][0]) - 1):
-        yield [ids[i] for ids, _ in answers]
 
 
 class Mixture(unittest.TestCase):
@@ -113,7 +44,7 @@ class Mixture(unittest.TestCase):
         cls.work, cls.cache = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.work.cleanup)
         cls.addClassCleanup(cls.cache.cleanup)
-        cls.routed, cls.stored = write_mixture(cls.work.name)
+        cls.routed, cls.stored = write_qwen(cls.work.name)
         cls.whole = {}
 
     def in_memory(self, precision):
@@ -145,7 +76,7 @@ class Mixture(unittest.TestCase):
                     slots = self.slots(model, precision)
                     seen.add(slots)
                     self.assertEqual(told(model), want)
-                    found, read = replay(self.routed, slots, steps_of(PROMPTS, want))
+                    found, read = replay(self.routed, slots, steps_of(PROMPTS, [ids for ids, _ in want]))
                     now = model.streaming
                     self.assertEqual((now["expert_hits"], now["expert_misses"]), (found, read))
                     stored = now["expert_bytes"] // read
@@ -168,7 +99,7 @@ class Mixture(unittest.TestCase):
                 slots = self.slots(model, "fp32")
                 self.assertLess(slots, EXPERTS)
                 self.assertEqual(told(model, prompt, 2), want)
-                found, read = replay(self.routed, slots, steps_of(prompt, want), rows)
+                found, read = replay(self.routed, slots, steps_of(prompt, [ids for ids, _ in want]), rows)
                 self.assertEqual((model.streaming["expert_hits"], model.streaming["expert_misses"]), (found, read))
 
     def test_expected_reads(self):

@@ -1,6 +1,7 @@
 /* tasks_parts_test.c - models over several devices: every cut gives the bits of one device, runs on
  * several threads, and what a run that fails in a later part leaves. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "core/config.h"
@@ -228,39 +229,75 @@ static void *talk_on(void *arg) {
   return NULL;
 }
 
+/* Asks for the counters of streaming until it is told to stop. */
+typedef struct watch {
+  accel_endpoint *ep;
+  atomic_bool stop;
+  uint64_t asked;
+  bool fine;
+} watch;
+
+static void *watch_streaming(void *arg) {
+  watch *w = arg;
+  w->fine = true;
+  do {
+    accel_stream_stats now = {.size = sizeof now};
+    w->fine &= accel_streaming(w->ep, &now) == ACCEL_OK && now.wait_share <= 1;
+    w->asked++;
+  } while (!atomic_load(&w->stop));
+  return NULL;
+}
+
+static void lost_at(accel *ctx, const char *device, int at) {
+  accel_init_params how = accel_init_params_default();
+  talk t[THREADS];
+  pthread_t thread[THREADS], watcher;
+  watch w = {0};
+  how.device = device;
+  assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/llama", &how, &w.ep));
+  for (int i = 0; i < THREADS; i++) {
+    accel_session *s = NULL;
+    t[i] = (talk){.ep = w.ep, .first = 3 + i};
+    assert_ok(accel_session_open(w.ep, &s));
+    assert_ok(accel_session_feed_ids(s, (const int32_t[]){t[i].first, 5, 7}, 3));
+    say(s, t[i].want);
+    accel_session_close(&s);
+  }
+  char points[32];
+  snprintf(points, sizeof points, "device_lost:%d", at);
+  accel__fault_arm(points);
+  assert_int_equal(pthread_create(&watcher, NULL, watch_streaming, &w), 0);
+  for (int i = 0; i < THREADS; i++)
+    assert_int_equal(pthread_create(&thread[i], NULL, talk_on, &t[i]), 0);
+  for (int i = 0; i < THREADS; i++) {
+    pthread_join(thread[i], NULL);
+    if (!t[i].same) fail_msg("%s: thread %d, lost at %d", device, i, at);
+  }
+  atomic_store(&w.stop, true);
+  pthread_join(watcher, NULL);
+  accel__fault_arm("");
+  assert_true(w.fine && w.asked > 0);
+  assert_true(accel_placement(w.ep)->reasons->n > 0);
+  accel_cleanup(&w.ep);
+}
+
 /* A device is lost while several threads have sessions there: all go on with the same tokens. */
 static void test_lost_under_threads(void **state) {
   (void)state;
   accel *ctx = test_context();
-  accel_init_params how = accel_init_params_default();
-  talk t[THREADS];
-  pthread_t thread[THREADS];
-  how.device = "reference+reference,cpu";
   if (!is_built("cpu")) skip();
-  for (int at = 5; at < 60; at += 18) {
-    accel_endpoint *ep = NULL;
-    assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/llama", &how, &ep));
-    for (int i = 0; i < THREADS; i++) {
-      accel_session *s = NULL;
-      t[i] = (talk){.ep = ep, .first = 3 + i};
-      assert_ok(accel_session_open(ep, &s));
-      assert_ok(accel_session_feed_ids(s, (const int32_t[]){t[i].first, 5, 7}, 3));
-      say(s, t[i].want);
-      accel_session_close(&s);
-    }
-    char points[32];
-    snprintf(points, sizeof points, "device_lost:%d", at);
-    accel__fault_arm(points);
-    for (int i = 0; i < THREADS; i++)
-      assert_int_equal(pthread_create(&thread[i], NULL, talk_on, &t[i]), 0);
-    for (int i = 0; i < THREADS; i++) {
-      pthread_join(thread[i], NULL);
-      if (!t[i].same) fail_msg("thread %d, lost at %d", i, at);
-    }
-    accel__fault_arm("");
-    assert_true(accel_placement(ep)->reasons->n > 0);
-    accel_cleanup(&ep);
-  }
+  for (int at = 5; at < 60; at += 18) lost_at(ctx, "reference+reference,cpu", at);
+  accel_destroy(&ctx);
+}
+
+/* The same of parts that stream: their reader and their numbers go with them. */
+static void test_lost_while_streaming(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  if (!is_built("cpu")) skip();
+  setenv("ACCEL_STREAM_WEIGHTS", "1", 1);
+  for (int at = 5; at < 60; at += 18) lost_at(ctx, "cpu+cpu,reference", at);
+  unsetenv("ACCEL_STREAM_WEIGHTS");
   accel_destroy(&ctx);
 }
 
@@ -310,9 +347,11 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_cut), cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_failing_runs), cmocka_unit_test(test_lost_under_threads),
-      cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_cut),
+                                     cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_failing_runs),
+                                     cmocka_unit_test(test_lost_under_threads),
+                                     cmocka_unit_test(test_lost_while_streaming),
+                                     cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
