@@ -247,10 +247,12 @@ class StartAndEnd(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as f:
             f.write(f"# one\n{key}\n")
             f.flush()
-            server = Server(SENTENCE, config={"host": "0.0.0.0"}, options=("--api-key-file", f.name))
+            server = Server(SENTENCE, config={"host": "0"}, options=("--api-key-file", f.name))
         try:
             for path in ("/health", "/ready", "/", "/page/page.js"):
                 self.assertEqual(server.get(path).status, 200)
+            self.assertEqual(server.get("/health", headers={"Host": "0"}).status, 200, "what --host says")
+            self.assertEqual(server.get("/health", headers={"Host": "1"}).status, 403)
             for wrong in ({}, {"Authorization": "Bearer " + key[:-1]}, {"Authorization": "Bearer " + key + "0"}, {"Authorization": key}):
                 answer = server.get("/v1/models", headers=wrong)
                 self.assertEqual((answer.status, answer.json()["error"]["code"]), (401, "invalid_api_key"))
@@ -272,6 +274,7 @@ class StartAndEnd(unittest.TestCase):
                 self.assertEqual(server.url, "unix:" + path)
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o660)
                 self.assertEqual(server.get("/v1/models").json()["data"][0]["id"], "sentence")
+                self.assertEqual(server.get("/health", headers={"Host": "whatever"}).status, 200)
                 code, errors = self.run_to_end("--model", SENTENCE, "--socket", path)
                 self.assertEqual(code, 1)
                 self.assertIn("Address already in use", errors)
