@@ -219,6 +219,19 @@ class Slow(Shared):
     def test_bodies(self):
         self.assertEqual(self.drip(b"POST /test/echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{", 2), 0)
 
+    def test_answers_that_nobody_reads(self):
+        with self.server.connect(5) as s:
+            s.setblocking(False)
+            begin = time.monotonic()
+            while True:
+                try:
+                    s.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    break  # it was closed
+                self.assertLess(time.monotonic() - begin, 20, "it goes on for ever")
+
     def test_idle_after_an_answer(self):
         with self.server.connect(5) as s:
             s.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
