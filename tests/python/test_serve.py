@@ -153,6 +153,10 @@ HOSTILE = [
     ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64 + b"\r\n\r\n", (None, 400)),
     ("a page of another origin", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Origin: https://evil.example\r\nContent-Length: 2\r\n\r\n{}", 403),
     ("an unknown expectation", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}", 417),
+    ("a Host in two lines", b"GET /health HTTP/1.1\r\nHost: local\r\n host\r\n\r\n", 400),
+    ("a line without a colon", b"GET /health HTTP/1.1\r\n" + HOST + b"nonsense\r\n\r\n", 400),
+    ("a space in front of a name", b"GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
+    ("a carriage return in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\rHost: b\r\n\r\n", 400),
     ("a control character in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\x01b\r\n\r\n", 400),
 ]
 
