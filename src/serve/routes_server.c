@@ -150,6 +150,7 @@ static const char *media_type(const char *name) {
   const char *end = strrchr(name, '.');
   return end && !strcmp(end, ".js")    ? "text/javascript; charset=utf-8"
          : end && !strcmp(end, ".css") ? "text/css; charset=utf-8"
+         : end && !strcmp(end, ".svg") ? "image/svg+xml"
                                        : "text/html; charset=utf-8";
 }
 
