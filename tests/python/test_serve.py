@@ -262,6 +262,8 @@ class StartAndEnd(unittest.TestCase):
                 self.assertEqual((answer.status, answer.json()["error"]["code"]), (401, "invalid_api_key"))
                 self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
             self.assertEqual(server.get("/metrics").status, 401)
+            for path in [p for p, item in server.get("/openapi.json", headers={"Authorization": "Bearer " + key}).json()["paths"].items() if "post" in item]:
+                self.assertEqual(server.post(path, {}).status, 401, path)
             self.assertEqual(server.get("/v1/models", headers={"Authorization": "Bearer " + key}).status, 200)
             self.assertNotIn(key, server.log())
         finally:
