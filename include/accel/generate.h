@@ -58,6 +58,11 @@ typedef struct accel_token_event {
   /** NULL: more will come.  Else as accel_generation.finish, and this was the sequence's last
    *  event. */
   const char *finish;
+  /** [alternatives] the likeliest tokens at this place, best first, as in accel_generation; NULL
+   *  where none were asked for, and of beams. */
+  const accel_token_logprob *alternative;
+  /** How many. */
+  uint32_t alternatives;
 } accel_token_event;
 
 /** What accel_generate_params.grammar is: how a generated text may be written.  docs/constrained.md

@@ -22,6 +22,7 @@
 struct accel_queue;
 struct accel__run_scratch;
 struct accel__precision_profile;
+struct accel__chat_template;
 
 /* What was planned for an endpoint whose weights do not all stay in memory, in bytes. */
 typedef struct accel__streaming {
@@ -110,6 +111,8 @@ struct accel_endpoint {
   struct accel_queue *queue;
   uint32_t batch_size;
 
+  _Atomic(struct accel__chat_template *) chat_template; /* NULL: nobody has asked for it */
+
   void *processor; /* tasks/: tokenizer and friends */
   void (*processor_free)(void *processor);
   accel_processor processor_view;
@@ -147,6 +150,8 @@ void accel__endpoint_free(accel_endpoint *ep);
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);
 /* -1: the model has no such entry */
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name);
+/* The chat templates of its directory, read once; they belong to the endpoint. */
+accel_status accel__endpoint_template(accel_endpoint *ep, struct accel__chat_template **out);
 /* What runs may take, and whether they read weights (streams; may be NULL): as it is now, for lost
  * parts and changes of precision make it anew. */
 accel__run_limits accel__endpoint_limits(accel_endpoint *ep, bool *streams);

@@ -118,6 +118,10 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
                              .text = text,
                              .logprob = r->options.want_logprobs ? h->logprob[generated - 1] : NAN,
                              .finish = h->finish ? accel__finish_name(h->finish) : NULL};
+  if (h->highest) {
+    event.alternatives = r->options.logprobs;
+    event.alternative = h->highest + (size_t)(generated - 1) * r->options.logprobs;
+  }
   if (r->options.on_token(r->options.on_token_user, &event) && !h->finish)
     h->finish = ACCEL__FINISH_CANCELLED;
   if (text != few) free(text);

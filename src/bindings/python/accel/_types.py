@@ -129,7 +129,8 @@ accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("cou
 
 accel_token_logprob = _struct("accel_token_logprob", ("id", i32), ("logprob", C.c_float))
 accel_token_event = _struct(
-    "accel_token_event", ("size", u32), ("prompt", u32), ("sequence", u32), ("id", i32), ("text", text), ("logprob", C.c_float), ("finish", text))
+    "accel_token_event", ("size", u32), ("prompt", u32), ("sequence", u32), ("id", i32), ("text", text), ("logprob", C.c_float), ("finish", text),
+    ("alternative", C.POINTER(accel_token_logprob)), ("alternatives", u32))
 TokenFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, C.POINTER(accel_token_event))
 accel_generate_params = _struct(
     "accel_generate_params", ("size", u32), ("max_new_tokens", i32), ("min_new_tokens", i32), ("do_sample", i32), ("temperature", f64), ("top_p", f64),
