@@ -80,7 +80,10 @@ typedef enum accel_grammar_kind {
   /** A JSON array of texts, of which the generated text is one. */
   ACCEL_GRAMMAR_CHOICES = 4,
   /** Any JSON value, without spaces between its parts; needs no text. */
-  ACCEL_GRAMMAR_JSON = 5
+  ACCEL_GRAMMAR_JSON = 5,
+  /** A structural tag as xgrammar and vLLM write them, JSON: free texts with constrained parts,
+   *  such as tool calls (docs/constrained.md). */
+  ACCEL_GRAMMAR_STRUCTURAL_TAG = 6
 } accel_grammar_kind;
 
 /** Receives tokens, from the thread that generates (of queued requests: the queue's).  `event` is
