@@ -146,7 +146,8 @@ typedef struct accel_generate_params {
   uint32_t ignore_eos;
   /** 1: stop strings stay in the texts. */
   uint32_t keep_stop;
-  /** 1: special tokens stay in the texts. */
+  /** 1: special tokens stay in the texts.  2: all but the one that ends a sequence do (with beams
+   *  as 1). */
   uint32_t keep_special_tokens;
   /** 1: the tokenizer adds no special tokens, such as `<s>`, to the prompt. */
   uint32_t no_special_tokens;

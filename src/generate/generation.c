@@ -224,6 +224,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .options.logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
                           .options.want_logprobs = params->logprobs >= 0,
                           .options.keep_special_tokens = params->keep_special_tokens != 0,
+                          .options.hide_end = params->keep_special_tokens == 2,
                           .options.keep_stop = params->keep_stop != 0,
                           .options.no_clean_up = plan->no_clean_up,
                           .options.grammar = plan->grammar,
