@@ -157,8 +157,6 @@ cJSON *openai_logprob_json(const serve_model *model, int32_t id, float logprob,
                            const accel_token_logprob *alternative, uint32_t n);
 /* Log probabilities that JSON can hold. */
 double openai_finite(float logprob);
-/* Ends a stream with the thread's last failure as an event. */
-void openai_stream_fail(serve_request *request, accel_status status);
 /* "data: [DONE]", and the end. */
 void openai_stream_end(serve_request *request);
 

@@ -90,16 +90,6 @@ cJSON *openai_logprob_json(const serve_model *model, int32_t id, float logprob,
   return json;
 }
 
-void openai_stream_fail(serve_request *request, accel_status status) {
-  cJSON *json = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(json, "error");
-  cJSON_AddStringToObject(error, "message", accel_last_error());
-  cJSON_AddStringToObject(error, "type", "server_error");
-  cJSON_AddNullToObject(error, "param");
-  cJSON_AddStringToObject(error, "code", accel_status_name(status));
-  serve_write_event(request, json);
-  serve_end(request);
-}
-
 void openai_stream_end(serve_request *request) {
   static const char done[] = "data: [DONE]\n\n";
   serve_write(request, done, sizeof done - 1);

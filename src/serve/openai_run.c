@@ -197,10 +197,7 @@ static bool run_queued(openai_job *job) {
     status = accel_wait_generations(&p->ticket, -1, &p->result);
     if (status == ACCEL_OK || answered) continue;
     answered = true;
-    if (begins)
-      openai_stream_fail(job->request, status);
-    else
-      serve_fail_with(job->request, status, NULL);
+    serve_fail_with(job->request, status, NULL);
     for (uint32_t k = i + 1; k < begun; k++) accel_ticket_cancel(job->prompt[k].ticket);
   }
   if (begins && !took && !answered) serve_end(job->request);
@@ -231,10 +228,7 @@ static bool run_pictured(openai_job *job) {
   const accel_status status =
       accel_generate_images(job->model->endpoint, &prompt, 1, &params, &p->result);
   if (status == ACCEL_OK) return true;
-  if (job->settings->stream)
-    openai_stream_fail(job->request, status);
-  else
-    serve_fail_with(job->request, status, blamed(job, status));
+  serve_fail_with(job->request, status, blamed(job, status));
   return false;
 }
 

@@ -286,7 +286,7 @@ static bool prepare(serve_request *request, chat *c) {
   return make_choices(c);
 }
 
-void serve_chat_completions(serve_request *request) {
+void route_chat_completions(serve_request *request) {
   chat *c = calloc(1, sizeof *c);
   if (!c) {
     serve_fail(request, 500, NULL, NULL, "out of memory");

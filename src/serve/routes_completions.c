@@ -198,7 +198,7 @@ static bool prepare(serve_request *request, completion *c) {
   return false;
 }
 
-void serve_completions(serve_request *request) {
+void route_completions(serve_request *request) {
   completion *c = calloc(1, sizeof *c);
   if (!c) {
     serve_fail(request, 500, NULL, NULL, "out of memory");

@@ -167,7 +167,7 @@ static bool read_format(serve_request *request, const openai_fields *f, vectors 
   return false;
 }
 
-void serve_embeddings(serve_request *request) {
+void route_embeddings(serve_request *request) {
   static const char *const tasks[] = {"feature-extraction", "sentence-similarity", NULL};
   openai_fields fields;
   vectors how;
