@@ -3,12 +3,13 @@ import tempfile
 import unittest
 from typing import Literal
 
-from client_test import Server, bits, fixture, model
+from client_test import bits, fixture, model
 
 import chat_model
 import pydantic
 from langchain_core.messages import ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from serving import Server
 
 
 class Unit(pydantic.BaseModel):
@@ -20,11 +21,11 @@ class Langchain(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.server = Server({"chat": chat_model.make(cls.folder.name), "embedder": fixture("tasks/st_prompts")})
+        cls.server = Server("chat=" + chat_model.make(cls.folder.name), "embedder=" + fixture("tasks/st_prompts"))
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.close()
+        cls.server.stop()
         cls.folder.cleanup()
 
     def chat(self, **options):

@@ -4,11 +4,12 @@ import os
 import tempfile
 import unittest
 
-from client_test import Server, bits, fixture, model
+from client_test import bits, fixture, model
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no download
 import chat_model  # noqa: E402
 import litellm  # noqa: E402
+from serving import Server  # noqa: E402
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {
@@ -19,12 +20,12 @@ class Litellm(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.server = Server({"chat": chat_model.make(cls.folder.name), "embedder": fixture("tasks/st_prompts")})
+        cls.server = Server("chat=" + chat_model.make(cls.folder.name), "embedder=" + fixture("tasks/st_prompts"))
         cls.where = {"api_base": cls.server.url + "/v1", "api_key": "none"}
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.close()
+        cls.server.stop()
         cls.folder.cleanup()
 
     def chat(self, **options):

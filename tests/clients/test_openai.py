@@ -3,11 +3,12 @@ import tempfile
 import unittest
 from typing import Literal
 
-from client_test import Server, bits, fixture, model
+from client_test import bits, fixture, model
 
 import chat_model
 import openai
 import pydantic
+from serving import Server
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {
@@ -23,13 +24,13 @@ class Openai(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.server = Server({"chat": chat_model.make(cls.folder.name), "embedder": fixture("tasks/st_prompts")})
+        cls.server = Server("chat=" + chat_model.make(cls.folder.name), "embedder=" + fixture("tasks/st_prompts"))
         cls.client = openai.OpenAI(api_key="none", base_url=cls.server.url + "/v1", max_retries=0)
 
     @classmethod
     def tearDownClass(cls):
         cls.client.close()
-        cls.server.close()
+        cls.server.stop()
         cls.folder.cleanup()
 
     def chat(self, **options):

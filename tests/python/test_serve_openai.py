@@ -12,7 +12,7 @@ import urllib.request
 
 import chat_model
 from generating import BUILD, ROOT
-from serving import Server
+from serving import WITH_SERVER, Server
 
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
@@ -28,16 +28,17 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "description": "x"
          {"type": "function", "function": {"name": "now"}}]
 
 
+@unittest.skipUnless(WITH_SERVER, "built without libmicrohttpd")
 class Openai(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.chat_model = chat_model.make(cls.folder.name)
-        cls.server = Server({"chat": cls.chat_model, "embedder": EMBEDDER, "seeing": SEEING})
+        cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING)
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.close()
+        cls.server.stop()
         cls.folder.cleanup()
 
     # ---- asking
