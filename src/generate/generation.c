@@ -332,20 +332,22 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
     h->text.text.n = h->text.emitted;
   } else {
-    ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
-    ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+    const uint32_t shown = n - (r->options.hide_end && h->finish == ACCEL__FINISH_EOS);
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, shown));
+    ACCEL_TRY(accel__text_stream_end(&h->text, ids, shown));
   }
-  *to = (accel_generation){
-      .prompt = r->input.number,
-      .sequence = h->number,
-      .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
-      .n = n,
-      .ids = ids,
-      .finish = accel__finish_name(h->finish),
-      .score = (double)h->score,
-      .prompt_tokens = r->input.prompt.n,
-      .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
-  if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  char *text = accel__arena_alloc(arena, 2 * h->text.text.n + 1);
+  if (!text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__text_to_c(text, h->text.text.data ? h->text.text.data : "", h->text.text.n);
+  *to = (accel_generation){.prompt = r->input.number,
+                           .sequence = h->number,
+                           .text = text,
+                           .n = n,
+                           .ids = ids,
+                           .finish = accel__finish_name(h->finish),
+                           .score = (double)h->score,
+                           .prompt_tokens = r->input.prompt.n,
+                           .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
   if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,
                                                                   n * sizeof *h->ms)))
     return ACCEL_ERROR_OUT_OF_MEMORY;

@@ -106,10 +106,9 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
   size_t bytes;
   if (!r->options.on_token) return ACCEL_OK;
   const char *piece = accel__text_stream_take(&h->text, &bytes);
-  char few[256], *text = bytes < sizeof few ? few : malloc(bytes + 1);
-  if (!text) return accel__no_memory(bytes + 1);
-  memcpy(text, piece, bytes);
-  text[bytes] = 0;
+  char few[256], *text = 2 * bytes < sizeof few ? few : malloc(2 * bytes + 1);
+  if (!text) return accel__no_memory(2 * bytes + 1);
+  accel__text_to_c(text, piece, bytes);
   uint32_t generated = h->n - r->input.prompt.n;
   accel_token_event event = {.size = sizeof event,
                              .prompt = r->input.number,

@@ -22,6 +22,8 @@ void openai_addf(openai_text *t, const char *format, ...) __attribute__((format(
 /* Quoted and escaped. */
 void openai_add_string(openai_text *t, const char *text);
 void openai_add_base64(openai_text *t, const void *bytes, size_t n);
+/* A JSON string of a C string, in which U+0000 is C0 80; NULL: no memory. */
+cJSON *openai_string_json(const char *text);
 void openai_text_free(openai_text *t);
 /* text[n] as bytes[*out_n], which malloc gave; NULL: it is no base64. */
 unsigned char *openai_base64_decode(const char *text, size_t n, size_t *out_n);

@@ -68,14 +68,17 @@ double openai_finite(float logprob) { return isfinite(logprob) ? (double)logprob
 static cJSON *token_json(const serve_model *model, int32_t id, float logprob) {
   char *text = openai_token_text(model, id);
   cJSON *json = cJSON_CreateObject();
-  cJSON_AddStringToObject(json, "token", text ? text : "");
+  cJSON_AddItemToObject(json, "token", openai_string_json(text ? text : ""));
   cJSON_AddNumberToObject(json, "logprob", openai_finite(logprob));
   if (!text || strstr(text, "\xEF\xBF\xBD")) {
     cJSON_AddNullToObject(json, "bytes");
   } else {
     cJSON *bytes = cJSON_AddArrayToObject(json, "bytes");
-    for (const char *c = text; *c; c++)
-      cJSON_AddItemToArray(bytes, cJSON_CreateNumber((unsigned char)*c));
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+      const bool nul = *c == 0xC0; /* C0 80 is U+0000 */
+      cJSON_AddItemToArray(bytes, cJSON_CreateNumber(nul ? 0 : *c));
+      c += nul;
+    }
   }
   free(text);
   return json;

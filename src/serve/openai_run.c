@@ -222,6 +222,7 @@ static bool run_pictured(openai_job *job) {
                                      .images = job->pictures->image,
                                      .n_images = job->pictures->images};
   accel_generate_params params = job->settings->params;
+  params.no_special_tokens = 0; /* as the model's processor does with the template's text */
   params.on_token = on_pictured;
   params.on_token_user = p;
   if (job->settings->stream && !job->begin(job)) return false;

@@ -8,6 +8,9 @@
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/* How a C string has U+0000. */
+static const char nul[] = "\xC0\x80";
+
 static bool reserve(openai_text *t, size_t more) {
   if (t->failed) return false;
   if (t->n + more + 1 <= t->capacity) return true;
@@ -52,15 +55,26 @@ void openai_add_string(openai_text *t, const char *text) {
   openai_add(t, "\"", 1);
   for (const char *from = text;; from = text + 1) {
     text = from;
-    while ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\') text++;
+    while ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\' && *text != nul[0]) text++;
     openai_add(t, from, (size_t)(text - from));
     if (!*text) break;
-    if (*text == '"' || *text == '\\')
+    if (!strncmp(text, nul, 2))
+      openai_add_text(t, "\\u0000"), text++;
+    else if (*text == '"' || *text == '\\')
       openai_addf(t, "\\%c", *text);
     else
       openai_addf(t, "\\u%04x", (unsigned char)*text);
   }
   openai_add(t, "\"", 1);
+}
+
+cJSON *openai_string_json(const char *text) {
+  openai_text quoted = {0};
+  if (!strstr(text, nul)) return cJSON_CreateString(text);
+  openai_add_string(&quoted, text);
+  cJSON *item = quoted.failed ? NULL : cJSON_CreateRaw(quoted.data);
+  openai_text_free(&quoted);
+  return item;
 }
 
 void openai_add_base64(openai_text *t, const void *bytes, size_t n) {

@@ -6,11 +6,11 @@ import shutil
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 TEXT = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
 # What it is given of the tools is their names; results of tools come as messages of their own.
-TEMPLATE = """{%- if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}<tool_call>
-{% endif %}{%- for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>
-{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
-</tool_call>{% endfor %}
-{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"""
+TEMPLATE = (
+    "{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}<tool_call>{{ '\\n' }}{% endif %}"
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}"
+    '{% for c in m.tool_calls or [] %}<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}'
+    "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}")
 
 
 def make(folder, template=TEMPLATE):

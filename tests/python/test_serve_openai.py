@@ -134,7 +134,7 @@ class Openai(unittest.TestCase):
     def test_log_probabilities(self):
         for token in self.chat(logprobs=True, top_logprobs=2, temperature=0)["choices"][0]["logprobs"]["content"]:
             self.assertEqual(len(token["top_logprobs"]), 2)
-            self.assertLessEqual(token["logprob"], token["top_logprobs"][0]["logprob"])  # penalties may have chosen another
+            self.assertLessEqual(token["logprob"], token["top_logprobs"][0]["logprob"] + 1e-5)  # penalties may have chosen another
             if token["bytes"] is not None:
                 self.assertEqual(bytes(token["bytes"]).decode(), token["token"])
 
@@ -203,7 +203,7 @@ class Openai(unittest.TestCase):
             {"role": "tool", "tool_call_id": "call_1", "content": "20"}]
         got = self.chat(messages, temperature=0)
         with accel.Model(self.chat_model, device="cpu") as model:
-            text = ('user: Hello there\nassistant: <tool_call>\n{"name": "weather", "arguments": {"unit": "C"}}\n</tool_call>\ntool: 20\nassistant: ')
+            text = 'user: Hello there\nassistant: <tool_call>{"name": "weather", "arguments": {"unit": "C"}}</tool_call>\ntool: 20\nassistant: '
             want = model.generate([text], max_new_tokens=12, temperature=0, add_special_tokens=False)[0]
         self.assertEqual(got["choices"][0]["message"]["content"], want.text)
 
