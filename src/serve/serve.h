@@ -117,6 +117,9 @@ typedef struct serve_model {
   const char *task; /* accel_endpoint's task, as "text-generation"; "" when it has none */
   accel_endpoint *endpoint;
   accel_queue *queue; /* all requests of this model go through it */
+  const char *path;   /* as it was named on the command line */
+  const char *device; /* where it was placed, "cpu", and at what precision, "fp32"; under "auto" */
+  const char *precision; /* it may go on at another one, which nobody looks up here */
 } serve_model;
 
 /* The model `name` (NULL or "": the first one that serves one of `tasks`, a list closed by NULL;

@@ -118,6 +118,9 @@ static accel_status load(const serve_models *models, entry *e) {
   const accel_placement_report *placement = accel_placement(e->model.endpoint);
   e->model.task = processor->task ? processor->task : "";
   e->model.queue = accel_queue_of(e->model.endpoint);
+  e->model.path = e->config->path;
+  e->model.device = placement->device;
+  e->model.precision = placement->precision;
   e->loaded_at = (int64_t)time(NULL);
   serve_say("model %s (%s) on %s, %s", e->model.name, e->model.task, placement->device,
             placement->precision);

@@ -15,6 +15,7 @@ from serving import BUILD, Server, TEXT
 
 PROGRAM = [os.path.join(BUILD, "tests", "serve_test_server")]
 HOST = b"Host: localhost\r\n"
+SANITIZED = "ACCEL_TEST_FEWER" in os.environ  # memory that is freed is kept there
 LIMITS = {"max_requests": 4, "max_waiting": 2, "header_timeout": 1, "max_body": 100000, "max_audio_body": 300000, "max_connections": 64}
 
 
@@ -175,7 +176,8 @@ class Leaving(Shared):
         self.assertEqual(failures, [])
         self.assertEqual(self.server.threads(), threads)
         self.until(lambda: self.server.descriptors() <= descriptors)
-        self.assertLess(self.server.memory() - memory, 16 << 20)
+        if not SANITIZED:
+            self.assertLess(self.server.memory() - memory, 16 << 20)
 
 
 class Slow(Shared):
@@ -231,7 +233,8 @@ class Slow(Shared):
             self.assertEqual(self.server.post("/test/echo", {"a": 1}).json(), {"a": 1})
             self.assertLessEqual(self.server.figure("accel_http_connections"), LIMITS["max_connections"] + 64)
         self.assertGreater(self.server.figure("accel_http_connections_refused_total"), 300)
-        self.assertLess(self.server.memory() - memory, 16 << 20)
+        if not SANITIZED:
+            self.assertLess(self.server.memory() - memory, 16 << 20)
         for s in idle:
             s.close()
         self.until(lambda: self.server.figure("accel_http_connections") < 5)
