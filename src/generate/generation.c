@@ -332,9 +332,9 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
     h->text.text.n = h->text.emitted;
   } else {
-    const uint32_t shown = n - (r->options.hide_end && h->finish == ACCEL__FINISH_EOS);
-    ACCEL_TRY(accel__text_stream_add(&h->text, ids, shown));
-    ACCEL_TRY(accel__text_stream_end(&h->text, ids, shown));
+    const uint32_t told = n - (r->options.hide_end && h->finish == ACCEL__FINISH_EOS);
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, told));
+    ACCEL_TRY(accel__text_stream_end(&h->text, ids, told));
   }
   char *text = accel__arena_alloc(arena, 2 * h->text.text.n + 1);
   if (!text) return ACCEL_ERROR_OUT_OF_MEMORY;

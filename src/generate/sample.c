@@ -140,10 +140,10 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   ACCEL_TRY(accel__request_match(r, h, (int32_t)token));
   h->ms[at] = accel__now_ms() - r->progress.begin_ms;
   const bool hidden = r->options.hide_end && accel__is_eos(r->options.config, (int32_t)token);
-  const uint32_t shown = hidden ? at : at + 1;
-  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, shown));
+  const uint32_t told = hidden ? at : at + 1;
+  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, told));
   h->finish = finish_of(r, h, (int32_t)token);
-  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, shown));
+  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, told));
   return tell(r, h, (int32_t)token);
 }
 
