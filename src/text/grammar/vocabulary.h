@@ -6,7 +6,8 @@
 #include "text/grammar/grammar.h"
 #include "text/tokenizer.h"
 
-#define ACCEL__SPECIAL_TOKEN "\xFF" /* in front of a special token's text, among the tokens' bytes */
+#define ACCEL__SPECIAL_TOKEN \
+  "\xFF" /* in front of a special token's text, among the tokens' bytes */
 
 enum { ACCEL__GRAMMAR_CACHE_BYTES = 64 << 20 /* of all grammars of a tokenizer, masks included */ };
 
