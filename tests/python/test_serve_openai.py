@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import tempfile
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -171,6 +172,25 @@ class Openai(unittest.TestCase):
         self.same(whole, self.events("/v1/chat/completions", **body))
         ask[0]["content"][0]["image_url"]["url"] = "http://127.0.0.1/x.png"
         self.refused("/v1/chat/completions", 400, "messages", "data: URI", **body)
+
+    def test_clients_that_leave(self):
+        """The generation ends with its client, streamed or not."""
+        def cancelled():
+            return self.server.figure("accel_requests_cancelled_total")
+        body = {"model": "chat", "messages": HELLO, "max_tokens": 1900, "n": 32, "temperature": 1, "ignore_eos": True}
+        for stream in (True, False):
+            before, text = cancelled(), json.dumps({**body, "stream": stream}).encode()
+            with self.server.connect() as client:
+                client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n" % len(text) + text)
+                if stream:
+                    self.assertIn(b"200", client.recv(64))
+                else:
+                    time.sleep(0.05)
+            end = time.monotonic() + 30
+            while cancelled() == before and time.monotonic() < end:
+                time.sleep(0.02)
+            self.assertEqual(cancelled(), before + 1, "stream" if stream else "whole")
 
     # ---- tools
 
