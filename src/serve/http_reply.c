@@ -39,8 +39,9 @@ static void add_headers(const serve_request *r, struct MHD_Response *response, c
     MHD_add_response_header(response, r->added[i].name, r->added[i].value);
 }
 
-/* n: bytes of an answer that is whole, UINT64_MAX: it is streamed.  false: there was an answer
- * before, or the connection has ended, and the response is still the caller's. */
+/* n: bytes of an answer that is whole, UINT64_MAX: it is streamed.  response NULL: there was no
+ * memory for one, and the connection is closed.  false: there was an answer before, or the
+ * connection has ended, and the response is still the caller's. */
 static bool hand_over(serve_request *r, int status, struct MHD_Response *response, uint64_t n) {
   pthread_mutex_lock(&r->lock);
   const bool first = !r->status && r->connection;
@@ -85,6 +86,7 @@ void serve_answer(serve_request *request, int status, const char *type, char *bo
   if (!response) {
     free(body);
     serve_log(ACCEL_LOG_ERROR, "out of memory");
+    hand_over(request, 500, NULL, 0);
     return;
   }
   add_headers(request, response, type);
@@ -101,7 +103,10 @@ void serve_answer_json(serve_request *request, int status, cJSON *json) {
     status = 500;
     text = strdup(none);
   }
-  if (text) serve_answer(request, status, "application/json", text, strlen(text));
+  if (text)
+    serve_answer(request, status, "application/json", text, strlen(text));
+  else
+    hand_over(request, 500, NULL, 0);
 }
 
 /* ---- errors ---- */
@@ -182,6 +187,29 @@ static void fail_cancelled(serve_request *r) {
     serve_fail(r, 499, NULL, "cancelled", "the client left");
 }
 
+/* In `message`, `path` becomes `name`. */
+static void replace_path(char message[1024], const char *path, const char *name) {
+  char out[1024];
+  size_t n = 0;
+  for (const char *at = message; *at && n < sizeof out - 1;) {
+    if (strncmp(at, path, strlen(path))) {
+      out[n++] = *at++;
+      continue;
+    }
+    at += strlen(path);
+    n += (size_t)snprintf(out + n, sizeof out - n, "%s", name);
+    if (n > sizeof out - 1) n = sizeof out - 1;
+  }
+  out[n] = 0;
+  memcpy(message, out, n + 1);
+}
+
+/* Clients are not told where models lie. */
+static void hide_paths(const serve_request *r, char message[1024]) {
+  for (uint32_t i = 0; i < r->n_taken; ++i)
+    if (strchr(r->taken[i]->path, '/')) replace_path(message, r->taken[i]->path, r->taken[i]->name);
+}
+
 void serve_fail_with(serve_request *request, accel_status status, const char *param) {
   const failure *f = NULL;
   char message[1024];
@@ -192,6 +220,7 @@ void serve_fail_with(serve_request *request, accel_status status, const char *pa
     fail_cancelled(request);
   } else if (f) {
     if (f->http == 429) serve_add_header(request, "Retry-After", "1");
+    hide_paths(request, message);
     serve_fail(request, f->http, param, f->code, "%s",
                *message ? message : accel_status_text(status));
   } else {

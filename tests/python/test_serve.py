@@ -82,11 +82,11 @@ class Routes(Running):
         self.assertIn("default-src 'self'", page.headers["Content-Security-Policy"])
         self.assertEqual(page.headers["Content-Type"], "text/html; charset=utf-8")
         used = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
-        self.assertEqual(sorted(used), ["/page/page.css", "/page/page.js"])
+        self.assertEqual(sorted(used), ["/page/icon.svg", "/page/page.css", "/page/page.js"])
         self.assertNotRegex(page.body.decode(), r"https?://|<style|<script>|style=| on\w+=")
         for path in used:
-            self.assertGreater(len(self.get(path).body), 500)
-            self.assertNotIn(b"://", self.get(path).body)
+            self.assertGreater(len(self.get(path).body), 100)
+            self.assertNotIn(b"://", self.get(path).body.replace(b'xmlns="http://www.w3.org/2000/svg"', b""))
         self.get("/page/other.js", 404)
         self.get("/page/../page.js", 404)
 
@@ -153,6 +153,10 @@ HOSTILE = [
     ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64 + b"\r\n\r\n", (None, 400)),
     ("a page of another origin", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Origin: https://evil.example\r\nContent-Length: 2\r\n\r\n{}", 403),
     ("an unknown expectation", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}", 417),
+    ("a Host in two lines", b"GET /health HTTP/1.1\r\nHost: local\r\n host\r\n\r\n", 400),
+    ("a line without a colon", b"GET /health HTTP/1.1\r\n" + HOST + b"nonsense\r\n\r\n", 400),
+    ("a space in front of a name", b"GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
+    ("a carriage return in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\rHost: b\r\n\r\n", 400),
     ("a control character in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\x01b\r\n\r\n", 400),
 ]
 
@@ -188,8 +192,9 @@ class Hostile(Running):
     def test_browsers(self):
         allowed = {"Origin": "https://app.example"}
         self.assertEqual(self.get("/health", headers=allowed).headers["Access-Control-Allow-Origin"], "https://app.example")
-        preflight = self.server.request("OPTIONS", "/v1/models", headers=allowed)
-        self.assertEqual((preflight.status, preflight.headers["Access-Control-Allow-Methods"]), (204, "GET, HEAD, POST"))
+        preflight = self.server.request("OPTIONS", "/v1/models", headers={**allowed, "Access-Control-Request-Headers": "authorization, x-stainless-os"})
+        self.assertEqual((preflight.status, preflight.headers["Access-Control-Allow-Methods"], preflight.headers["Access-Control-Allow-Headers"]),
+                         (204, "GET, HEAD, POST", "authorization, x-stainless-os"))
         self.assertIsNone(self.get("/health").headers["Access-Control-Allow-Origin"])
         same = self.get("/health", headers={"Origin": f"http://127.0.0.1:{self.server.port}"})
         self.assertIsNone(same.headers["Access-Control-Allow-Origin"])
@@ -246,15 +251,19 @@ class StartAndEnd(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as f:
             f.write(f"# one\n{key}\n")
             f.flush()
-            server = Server(SENTENCE, config={"host": "0.0.0.0"}, options=("--api-key-file", f.name))
+            server = Server(SENTENCE, config={"host": "0"}, options=("--api-key-file", f.name))
         try:
             for path in ("/health", "/ready", "/", "/page/page.js"):
                 self.assertEqual(server.get(path).status, 200)
+            self.assertEqual(server.get("/health", headers={"Host": "0"}).status, 200, "what --host says")
+            self.assertEqual(server.get("/health", headers={"Host": "1"}).status, 403)
             for wrong in ({}, {"Authorization": "Bearer " + key[:-1]}, {"Authorization": "Bearer " + key + "0"}, {"Authorization": key}):
                 answer = server.get("/v1/models", headers=wrong)
                 self.assertEqual((answer.status, answer.json()["error"]["code"]), (401, "invalid_api_key"))
                 self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
             self.assertEqual(server.get("/metrics").status, 401)
+            for path in [p for p, item in server.get("/openapi.json", headers={"Authorization": "Bearer " + key}).json()["paths"].items() if "post" in item]:
+                self.assertEqual(server.post(path, {}).status, 401, path)
             self.assertEqual(server.get("/v1/models", headers={"Authorization": "Bearer " + key}).status, 200)
             self.assertNotIn(key, server.log())
         finally:
@@ -271,6 +280,7 @@ class StartAndEnd(unittest.TestCase):
                 self.assertEqual(server.url, "unix:" + path)
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o660)
                 self.assertEqual(server.get("/v1/models").json()["data"][0]["id"], "sentence")
+                self.assertEqual(server.get("/health", headers={"Host": "whatever"}).status, 200)
                 code, errors = self.run_to_end("--model", SENTENCE, "--socket", path)
                 self.assertEqual(code, 1)
                 self.assertIn("Address already in use", errors)
