@@ -55,6 +55,7 @@
 #include "accel/media_tasks.h"      /* pictures and sounds */
 #include "accel/image_generation.h" /* pictures from texts */
 #include "accel/generate.h"         /* text generation, translation, summaries */
+#include "accel/tools.h"            /* tool calls in generated texts */
 #include "accel/chat.h"             /* sessions and conversations */
 #include "accel/requests.h"         /* requests with priorities, deadlines and cancelling */
 #include "accel/pool.h"             /* several models under one memory budget */

@@ -60,6 +60,11 @@ typedef struct accel_token_event {
   /** NULL: more will come.  Else as accel_generation.finish, and this was the sequence's last
    *  event. */
   const char *finish;
+  /** [alternatives] the likeliest tokens at this place, best first, as in accel_generation; NULL
+   *  where none were asked for, and of beams. */
+  const accel_token_logprob *alternative;
+  /** How many. */
+  uint32_t alternatives;
 } accel_token_event;
 
 /** What accel_generate_params.grammar is: how a generated text may be written.  docs/constrained.md
@@ -77,7 +82,10 @@ typedef enum accel_grammar_kind {
   /** A JSON array of texts, of which the generated text is one. */
   ACCEL_GRAMMAR_CHOICES = 4,
   /** Any JSON value, without spaces between its parts; needs no text. */
-  ACCEL_GRAMMAR_JSON = 5
+  ACCEL_GRAMMAR_JSON = 5,
+  /** A structural tag as xgrammar and vLLM write them, JSON: free texts with constrained parts,
+   *  such as tool calls (docs/constrained.md). */
+  ACCEL_GRAMMAR_STRUCTURAL_TAG = 6
 } accel_grammar_kind;
 
 /** Receives tokens, from the thread that generates (of queued requests: the queue's).  `event` is
@@ -140,7 +148,8 @@ typedef struct accel_generate_params {
   uint32_t ignore_eos;
   /** 1: stop strings stay in the texts. */
   uint32_t keep_stop;
-  /** 1: special tokens stay in the texts. */
+  /** 1: special tokens stay in the texts.  2: all but the one that ends a sequence do (with beams
+   *  as 1). */
   uint32_t keep_special_tokens;
   /** 1: the tokenizer adds no special tokens, such as `<s>`, to the prompt. */
   uint32_t no_special_tokens;

@@ -39,6 +39,10 @@ typedef struct accel_tokenizer accel_tokenizer;
 ACCEL_API accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model,
                                             accel_tokenizer **out);
 
+/** The tokenizer of an endpoint; belongs to the endpoint, is not closed, and may be used as any
+ *  other.  NULL: there is none, or for NULL. */
+ACCEL_API accel_tokenizer *accel_tokenizer_of(const accel_endpoint *endpoint);
+
 /** Closes a tokenizer and sets the pointer to NULL. */
 ACCEL_API void accel_tokenizer_close(accel_tokenizer **tokenizer);
 
@@ -123,6 +127,14 @@ ACCEL_API accel_template_params accel_template_params_default(void);
  */
 ACCEL_API accel_status accel_template_open(accel *ctx, const char *path_or_model,
                                            accel_template **out);
+
+/**
+ * The chat templates of an endpoint's model, read at the first call.
+ *
+ * @param out belongs to the endpoint, is not closed, and may be used as any other.
+ * @return as accel_template_open(); ACCEL_ERROR_NOT_FOUND also: the model has no local files.
+ */
+ACCEL_API accel_status accel_template_of(accel_endpoint *endpoint, accel_template **out);
 
 /** Closes templates and sets the pointer to NULL. */
 ACCEL_API void accel_template_close(accel_template **chat_template);

@@ -30,7 +30,7 @@ accel_status accel__check_texts(const char *caller, const char *what, const char
 }
 
 static accel_status check_grammar(const char *caller, const accel_generate_params *p) {
-  if (p->grammar_kind > ACCEL_GRAMMAR_JSON)
+  if (p->grammar_kind > ACCEL_GRAMMAR_STRUCTURAL_TAG)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.grammar_kind is %u", caller,
                        p->grammar_kind);
   if (p->grammar && p->grammar_kind == ACCEL_GRAMMAR_NONE)

@@ -6,6 +6,7 @@
 
 #include "accel/accel.h"
 #include "api/api_check.h"
+#include "dispatch/endpoint.h"
 #include "dispatch/locate.h"
 
 /* The public handle is the template itself. */
@@ -28,6 +29,14 @@ accel_status accel_template_open(accel *ctx, const char *path_or_model, accel_te
   if (status == ACCEL_OK) *out = (accel_template *)template;
   accel__arena_free(&arena);
   return status;
+}
+
+accel_status accel_template_of(accel_endpoint *endpoint, accel_template **out) {
+  API_CALL(endpoint, out);
+  accel__chat_template *template = NULL;
+  ACCEL_TRY(accel__endpoint_template(endpoint, &template));
+  *out = (accel_template *)template;
+  return ACCEL_OK;
 }
 
 void accel_template_close(accel_template **template) {

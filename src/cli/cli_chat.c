@@ -102,7 +102,7 @@ static int on_token(void *user, const accel_token_event *event) {
   cli_progress_end();
   cli_hold(true); /* from here on the listener ends the answer, so that what is there stays */
   if (!c->json) {
-    fputs(event->text, stdout);
+    cli_print_text(event->text);
     fflush(stdout);
   }
   return cli_asked_to_stop(&times) != 0;

@@ -219,7 +219,7 @@ static void print_texts(const accel_generations *found, bool streamed) {
     if (found->n > 1) printf("%s[%u.%u] ", any ? "\n" : "", one->prompt + 1, one->sequence + 1);
     any = true;
     if (*one->text || found->n == 1)
-      fputs(one->text, stdout);
+      cli_print_text(one->text);
     else /* no tokenizer: the ids */
       for (uint32_t t = 0; t < one->n; ++t) printf("%s%d", t ? " " : "", one->ids[t]);
   }
@@ -244,7 +244,7 @@ static int on_token(void *user, const accel_token_event *event) {
   bool *streamed = user;
   *streamed = true;
   cli_progress_end();
-  fputs(event->text, stdout);
+  cli_print_text(event->text);
   fflush(stdout);
   return 0;
 }

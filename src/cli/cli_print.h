@@ -90,6 +90,8 @@ int cli_width(const char *text);                                /* columns on a 
 const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
 /* The cosine of every two of n vectors as a table. */
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n);
+/* A text of the library on stdout: C0 80 in it is U+0000. */
+void cli_print_text(const char *text);
 int cli_flush(cli_run *run); /* stdout; a failed write is exit code 1 */
 
 /* Labels with their scores, as JSON or as a table with the name of each input (NULL-terminated

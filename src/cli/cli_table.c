@@ -191,6 +191,14 @@ void cli_print_similarity(const double *cosine, const char *const *texts, uint32
   free(numbers);
 }
 
+void cli_print_text(const char *text) {
+  for (const char *nul; (nul = strstr(text, "\xC0\x80")) != NULL; text = nul + 2) {
+    fwrite(text, 1, (size_t)(nul - text), stdout);
+    putchar(0);
+  }
+  fputs(text, stdout);
+}
+
 int cli_flush(cli_run *run) {
   bool failed = fflush(stdout) != 0 || ferror(stdout);
   return failed

@@ -242,6 +242,16 @@ size_t accel__utf8_cut(const char *text, size_t n) {
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
+size_t accel__text_to_c(char *to, const char *from, size_t n) {
+  char *at = to;
+  for (size_t i = 0; i < n; i++) {
+    if (!from[i]) *at++ = '\xC0';
+    *at++ = from[i] ? from[i] : '\x80';
+  }
+  *at = 0;
+  return (size_t)(at - to);
+}
+
 bool accel__equal_ignoring_case(const char *a, const char *b) {
   while (*a && lower(*a) == lower(*b)) a++, b++;
   return lower(*a) == lower(*b);

@@ -48,6 +48,10 @@ bool accel__utf8_valid(const char *text, size_t n);
 /* n, less the bytes of a last code point that is not all there: where to cut a text. */
 size_t accel__utf8_cut(const char *text, size_t n);
 
+/* from[n] as a C string in `to`, which has room for 2 n + 1 bytes: U+0000 becomes C0 80.  Returns its
+ * length. */
+size_t accel__text_to_c(char *to, const char *from, size_t n);
+
 bool accel__equal_ignoring_case(const char *a, const char *b); /* ASCII */
 bool accel__starts_with(const char *text, const char *prefix);
 bool accel__ends_with(const char *text, const char *suffix);

@@ -24,6 +24,7 @@ struct accel_queue;
 struct accel__fit;
 struct accel__run_scratch;
 struct accel__precision_profile;
+struct accel__chat_template;
 
 /* What was planned for an endpoint whose weights do not all stay in memory, in bytes. */
 typedef struct accel__streaming {
@@ -131,6 +132,8 @@ struct accel_endpoint {
   uint64_t prefix_cache_bytes;     /* of accel_init_params */
   accel__queue_counters counters;
 
+  _Atomic(struct accel__chat_template *) chat_template; /* NULL: nobody has asked for it */
+
   void *processor; /* tasks/: tokenizer and friends */
   void (*processor_free)(void *processor);
   accel_processor processor_view;
@@ -187,6 +190,8 @@ void accel__endpoint_free(accel_endpoint *ep);
 accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released);
 /* -1: the model has no such entry */
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name);
+/* The chat templates of its directory, read once; they belong to the endpoint. */
+accel_status accel__endpoint_template(accel_endpoint *ep, struct accel__chat_template **out);
 /* What runs may take, and whether they read weights (streams; may be NULL): as it is now, for lost
  * parts and changes of precision make it anew. */
 accel__run_limits accel__endpoint_limits(accel_endpoint *ep, bool *streams);

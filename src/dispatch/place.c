@@ -18,6 +18,7 @@
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "models/model_build.h"
+#include "text/chat_template.h"
 
 /* ---- one candidate ---- */
 
@@ -488,9 +489,27 @@ int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
   return -1;
 }
 
+accel_status accel__endpoint_template(accel_endpoint *ep, accel__chat_template **out) {
+  accel__chat_template *known = ep->chat_template, *mine = NULL;
+  *out = known;
+  if (known) return ACCEL_OK;
+  if (!ep->directory)
+    return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: random weights have no chat template", ep->name);
+  ACCEL_TRY(accel__chat_template_load(ep->directory, &mine));
+  if (atomic_compare_exchange_strong(&ep->chat_template, &known, mine)) {
+    *out = mine;
+  } else {
+    *out = known;
+    accel__chat_template_free(&mine);
+  }
+  return ACCEL_OK;
+}
+
 void accel__endpoint_free(accel_endpoint *ep) {
   if (!ep) return;
+  accel__chat_template *chat = ep->chat_template;
   accel__endpoint_release_parked(ep);
+  accel__chat_template_free(&chat);
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->placed.handle) ep->placed.plugin->cleanup(ep->placed.handle, &ep->host);
   if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);

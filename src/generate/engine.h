@@ -82,6 +82,7 @@ typedef struct accel__request_options {
   bool want_logprobs;                /* accel__hypothesis.logprob and highest are filled */
   bool want_sum;                     /* accel__hypothesis.sum is filled when sampling, too */
   bool keep_special_tokens, keep_stop, no_clean_up; /* of the text: accel__text_stream */
+  bool hide_end; /* the token that ends a sequence is not in the text */
   /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
   accel__grammar *grammar; /* what texts must be; NULL: any */

@@ -273,6 +273,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .options.logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
                           .options.want_logprobs = params->logprobs >= 0,
                           .options.keep_special_tokens = params->keep_special_tokens != 0,
+                          .options.hide_end = params->keep_special_tokens == 2,
                           .options.keep_stop = params->keep_stop != 0,
                           .options.no_clean_up = plan->no_clean_up,
                           .options.grammar = plan->grammar,
@@ -382,23 +383,25 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
     h->text.text.n = h->text.emitted;
   } else {
-    ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
-    ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+    const uint32_t told = n - (r->options.hide_end && h->finish == ACCEL__FINISH_EOS);
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, told));
+    ACCEL_TRY(accel__text_stream_end(&h->text, ids, told));
   }
-  *to = (accel_generation){
-      .prompt = r->input.number,
-      .sequence = h->number,
-      .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
-      .n = n,
-      .ids = ids,
-      .finish = accel__finish_name(h->finish),
-      .score = (double)h->score,
-      .prompt_tokens = r->input.prompt.n,
-      .cached_tokens = r->progress.cached,
-      .draft_tokens = h->draft_tokens,
-      .accepted_tokens = h->accepted_tokens,
-      .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
-  if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  char *text = accel__arena_alloc(arena, 2 * h->text.text.n + 1);
+  if (!text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__text_to_c(text, h->text.text.data ? h->text.text.data : "", h->text.text.n);
+  *to = (accel_generation){.prompt = r->input.number,
+                           .sequence = h->number,
+                           .text = text,
+                           .n = n,
+                           .ids = ids,
+                           .finish = accel__finish_name(h->finish),
+                           .score = (double)h->score,
+                           .prompt_tokens = r->input.prompt.n,
+                           .cached_tokens = r->progress.cached,
+                           .draft_tokens = h->draft_tokens,
+                           .accepted_tokens = h->accepted_tokens,
+                           .first_ms = r->progress.prefill_ms - r->progress.begin_ms};
   if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms,
                                                                   n * sizeof *h->ms)))
     return ACCEL_ERROR_OUT_OF_MEMORY;

@@ -105,10 +105,9 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
   size_t bytes;
   if (!r->options.on_token) return ACCEL_OK;
   const char *piece = accel__text_stream_take(&h->text, &bytes);
-  char few[256], *text = bytes < sizeof few ? few : malloc(bytes + 1);
-  if (!text) return accel__no_memory(bytes + 1);
-  memcpy(text, piece, bytes);
-  text[bytes] = 0;
+  char few[256], *text = 2 * bytes < sizeof few ? few : malloc(2 * bytes + 1);
+  if (!text) return accel__no_memory(2 * bytes + 1);
+  accel__text_to_c(text, piece, bytes);
   uint32_t generated = h->n - r->input.prompt.n;
   accel_token_event event = {.size = sizeof event,
                              .prompt = r->input.number,
@@ -117,6 +116,10 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
                              .text = text,
                              .logprob = r->options.want_logprobs ? h->logprob[generated - 1] : NAN,
                              .finish = h->finish ? accel__finish_name(h->finish) : NULL};
+  if (h->highest) {
+    event.alternatives = r->options.logprobs;
+    event.alternative = h->highest + (size_t)(generated - 1) * r->options.logprobs;
+  }
   if (r->options.on_token(r->options.on_token_user, &event) && !h->finish)
     h->finish = ACCEL__FINISH_CANCELLED;
   if (text != few) free(text);
@@ -135,9 +138,11 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   ACCEL_TRY(accel__hypothesis_add(h, (int32_t)token));
   ACCEL_TRY(accel__request_match(r, h, (int32_t)token));
   h->ms[at] = accel__now_ms() - r->progress.begin_ms;
-  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, at + 1));
+  const bool hidden = r->options.hide_end && accel__is_eos(r->options.config, (int32_t)token);
+  const uint32_t told = hidden ? at : at + 1;
+  ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, told));
   h->finish = finish_of(r, h, (int32_t)token);
-  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, at + 1));
+  if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, told));
   return tell(r, h, (int32_t)token);
 }
 

@@ -234,6 +234,16 @@ static void find_used(const accel__rules *g, uint32_t *stack, bool *used) {
   }
 }
 
+/* Does any rule call rule 0? */
+static bool calls_first(const accel__rules *g) {
+  for (size_t i = 0; i < g->n; i++)
+    for (size_t k = 0; k < g->rule[i]->n_edges; k++) {
+      const accel__rule_edge *e = &g->rule[i]->edge[k];
+      if (e->kind == ACCEL__EDGE_CALL && e->rule == 0) return true;
+    }
+  return false;
+}
+
 /* Where each class of bytes leads from each state.  Without the memory for it edges are searched. */
 static void make_table(accel__automaton *a) {
   enum { MOST = 4 << 20 /* entries */ };
@@ -260,6 +270,7 @@ static accel_status make(accel__rules *g, accel__arena *arena, accel__automaton 
   bool *used = accel__arena_array(arena, g->n + 1, sizeof *used);
   uint32_t *stack = accel__arena_array(arena, g->n + 1, sizeof *stack);
   uint64_t work = 0;
+  size_t top = 0; /* behind the states of rule 0 */
   search s;
   a->state = calloc(64, sizeof *a->state);
   if (!start || !used || !stack) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -268,8 +279,12 @@ static accel_status make(accel__rules *g, accel__arena *arena, accel__automaton 
   a->n_states = 1; /* ACCEL__NO_STATE */
   ACCEL_TRY(accel__rules_inline(g));
   find_used(g, stack, used);
-  for (size_t i = 0; i < g->n; i++)
+  for (size_t i = 0; i < g->n; i++) {
     if (used[i]) ACCEL_TRY(accel__rule_determinize(g->rule[i], a, &start[i], &work));
+    if (i == 0) top = a->n_states;
+  }
+  const bool called = calls_first(g);
+  for (size_t q = 1; q < top; q++) a->state[q].last = !called;
   for (size_t i = 0; i < a->n_calls; i++) a->call[i].start = start[a->call[i].start];
   a->start = start[0];
   ACCEL_TRY(make_search(a, &s, arena));

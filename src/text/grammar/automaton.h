@@ -16,6 +16,7 @@ typedef struct accel__state {
   uint16_t n_edges, n_calls;
   bool ends;
   bool plain; /* does not end, calls nothing: nothing follows from being there */
+  bool last;  /* of rule 0, which nothing calls: nothing follows where it ends */
 } accel__state;
 typedef struct accel__state_edge {
   uint32_t to;

@@ -50,6 +50,8 @@ static accel_status read_source(accel_grammar_kind kind, const char *text, size_
       return accel__choice_rules(rules, text, n);
     case ACCEL_GRAMMAR_JSON:
       return accel__json_rules(rules);
+    case ACCEL_GRAMMAR_STRUCTURAL_TAG:
+      return accel__structural_rules(rules, text, n);
     default:
       return accel__fail(ACCEL_ERROR_ARGUMENT, "grammar: kind %d is none", (int)kind);
   }

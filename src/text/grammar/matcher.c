@@ -111,7 +111,7 @@ void accel__matcher_enter(accel__matcher *m, accel__walk_buffer *b, size_t from,
       add_pending(m, &n, (accel__place){last ? p.stack : push(m, p.stack, c.to), c.start});
     }
     if (!s->ends) continue;
-    if (p.stack == ACCEL__STACK_BOTTOM)
+    if (p.stack == ACCEL__STACK_BOTTOM || s->last)
       b->ends = true;
     else if (p.stack == ACCEL__STACK_UNKNOWN)
       b->unknown = true;

@@ -36,7 +36,7 @@ enum {
 
 typedef struct accel__schema {
   accel__rules *rules;
-  accel__json_file file;
+  const accel__json *root; /* of the schema: what "#" refers to */
   accel__json_parts parts;
   accel__arena arena;
   accel__map known; /* a list's bytes to the number of its job */

@@ -274,16 +274,16 @@ static accel_status make_rule(accel__schema *s, accel__shape *shape, accel__clau
   return add_types(s, shape, r);
 }
 
-accel_status accel__schema_rules(accel__rules *rules, const char *text, size_t n) {
-  accel__schema s = {.rules = rules, .parts = {.rules = rules}};
+accel_status accel__schema_add(accel__json_parts *parts, const accel__json *schema,
+                               accel__rule **out) {
+  accel__rules *rules = parts->rules;
+  accel__schema s = {.rules = rules, .parts = *parts, .root = schema};
   accel__shape *shape = malloc(sizeof *shape);
   accel_status status = ACCEL_OK;
+  *out = NULL;
   if (!shape) ACCEL_GOTO(accel__no_memory(sizeof *shape));
-  status = accel__json_parse(text, n, "JSON schema", &s.file);
-  if (status == ACCEL_ERROR_FORMAT) status = accel__wrap(ACCEL_ERROR_ARGUMENT, "grammar");
-  if (status != ACCEL_OK) goto done;
-  const accel__clause root = (accel__clause)s.file.root;
-  accel__schema_rule(&s, (accel__clauses){&root, 1});
+  const accel__clause root = (accel__clause)schema;
+  *out = accel__schema_rule(&s, (accel__clauses){&root, 1});
   ACCEL_GOTO(rules->status);
   for (size_t i = 0; i < s.n_jobs; i++) {
     const accel__schema_job job = s.job[i];
@@ -291,10 +291,21 @@ accel_status accel__schema_rules(accel__rules *rules, const char *text, size_t n
     ACCEL_GOTO(rules->status);
   }
 done:
+  *parts = s.parts;
   free(shape);
   free(s.job);
   accel__map_free(&s.known);
   accel__arena_free(&s.arena);
-  accel__json_free(&s.file);
+  return status;
+}
+
+accel_status accel__schema_rules(accel__rules *rules, const char *text, size_t n) {
+  accel__json_parts parts = {.rules = rules};
+  accel__json_file file = {0};
+  accel__rule *made;
+  accel_status status = accel__json_parse(text, n, "JSON schema", &file);
+  if (status == ACCEL_ERROR_FORMAT) status = accel__wrap(ACCEL_ERROR_ARGUMENT, "grammar");
+  if (status == ACCEL_OK) status = accel__schema_add(&parts, file.root, &made);
+  accel__json_free(&file);
   return status;
 }

@@ -50,7 +50,7 @@ accel_status accel__schema_fail(const accel__schema *s, accel_status code, const
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  add_pointer(&pointer, s->file.root, at);
+  add_pointer(&pointer, s->root, at);
   accel__fail(code, "JSON schema: at %.300s: %s", pointer.data ? pointer.data : "#", what);
   accel__buffer_free(&pointer);
   return code;
@@ -167,7 +167,7 @@ static const accel__json *element(const accel__json *list, const char *name) {
 
 static accel_status resolve(const accel__schema *s, const accel__json *ref,
                             const accel__json **out) {
-  const accel__json *at = s->file.root;
+  const accel__json *at = s->root;
   accel__buffer name = {0};
   if (!cJSON_IsString(ref) || ref->valuestring[0] != '#' ||
       (ref->valuestring[1] && ref->valuestring[1] != '/'))

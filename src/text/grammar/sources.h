@@ -2,6 +2,7 @@
 #ifndef ACCEL_TEXT_GRAMMAR_SOURCES_H
 #define ACCEL_TEXT_GRAMMAR_SOURCES_H
 
+#include "core/json.h"
 #include "text/grammar/rules.h"
 
 /* Each fills empty rules, of which rule 0 is where texts begin.  text[n] is UTF-8. */
@@ -10,6 +11,7 @@ accel_status accel__text_rules(accel__rules *rules, const char *text, size_t n);
 accel_status accel__choice_rules(accel__rules *rules, const char *text, size_t n);
 accel_status accel__schema_rules(accel__rules *rules, const char *text, size_t n);
 accel_status accel__json_rules(accel__rules *rules);
+accel_status accel__structural_rules(accel__rules *rules, const char *text, size_t n);
 
 /* ---- regular expressions (regex_rules.c) ---- */
 
@@ -58,6 +60,9 @@ typedef struct accel__json_parts {
 accel__rule *accel__json_string_rule(accel__json_parts *p);
 accel__rule *accel__json_value_rule(accel__json_parts *p);
 accel__rule *accel__json_number_rule(accel__json_parts *p);
+/* Rules of a JSON Schema, a node that the caller keeps until then; *out: where its values begin. */
+accel_status accel__schema_add(accel__json_parts *parts, const accel__json *schema,
+                               accel__rule **out);
 /* One character inside of a string, escapes included. */
 void accel__json_character(accel__rule *r, uint32_t from, uint32_t to);
 /* Digits; the integer part of a number, with its sign. */

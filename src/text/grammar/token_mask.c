@@ -86,8 +86,11 @@ static uint32_t step_sequence(const accel__automaton *a, uint32_t state, size_t 
   return at == NOTHING ? NOT_ALIKE : at;
 }
 
-/* Where all characters of a class lead: to one state from which nothing follows but bytes, nowhere,
- * or NOT_ALIKE. */
+/* Nothing follows from being there but bytes, and the end of the text. */
+static bool reads_on(const accel__state *s) { return s->plain || (s->last && !s->n_calls); }
+
+/* Where all characters of a class lead: to one state from which nothing else follows, nowhere, or
+ * NOT_ALIKE. */
 static uint32_t find_class_next(const accel__automaton *a, uint32_t state, uint32_t class) {
   static const uint8_t ranges[][2] = {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {' ', ' '}},
                        marks[][2] = {{'!', '!'}, {'#', '/'}, {':', '@'},
@@ -104,7 +107,7 @@ static uint32_t find_class_next(const accel__automaton *a, uint32_t state, uint3
     for (size_t k = 1; k < sizeof sequences / sizeof *sequences; k++)
       if (step_sequence(a, state, k) != to) return NOT_ALIKE;
   }
-  return to == NOTHING || to == NOT_ALIKE || a->state[to].plain ? to : NOT_ALIKE;
+  return to == NOTHING || to == NOT_ALIKE || reads_on(&a->state[to]) ? to : NOT_ALIKE;
 }
 
 static uint32_t class_next(accel__grammar *g, uint32_t state, uint32_t class) {

@@ -95,14 +95,20 @@ static void spell_bytes(const char *text, size_t n, accel__buffer *out) {
   }
 }
 
-/* Appends what token `id` adds to a text that it does not begin. */
+/* Appends what token `id` adds to a text that it does not begin.  A special token is its own text
+ * behind a byte that no text has, so that it comes where a grammar names it, and nowhere else. */
 static void add_token(const accel__tokenizer *t, int32_t id, accel__buffer work[2],
                       accel__buffer *out) {
   size_t n;
   const char *text = accel__id_to_token(t, id, &n);
   bool is_byte = false;
   char byte;
-  if (!text || accel__id_is_special(t, id) || id == t->model.unk) return;
+  if (!text || id == t->model.unk) return;
+  if (accel__id_is_special(t, id)) {
+    accel__buffer_text(out, ACCEL__SPECIAL_TOKEN);
+    accel__buffer_bytes(out, text, n);
+    return;
+  }
   for (size_t i = 0; i < t->decoders; i++) {
     const accel__decoder *d = &t->decoder[i];
     accel__buffer *to = &work[i % 2];

@@ -146,8 +146,13 @@ accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("cou
 
 accel_token_logprob = _struct("accel_token_logprob", ("id", i32), ("logprob", C.c_float))
 accel_token_event = _struct(
-    "accel_token_event", ("size", u32), ("prompt", u32), ("sequence", u32), ("id", i32), ("text", text), ("logprob", C.c_float), ("finish", text))
+    "accel_token_event", ("size", u32), ("prompt", u32), ("sequence", u32), ("id", i32), ("text", text), ("logprob", C.c_float), ("finish", text),
+    ("alternative", C.POINTER(accel_token_logprob)), ("alternatives", u32))
 TokenFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, C.POINTER(accel_token_event))
+accel_tools_params = _struct(
+    "accel_tools_params", ("size", u32), ("required", u32), ("name", text), ("single", u32), ("family", text), ("schema", text))
+accel_tool_event = _struct("accel_tool_event", ("size", u32), ("kind", C.c_int), ("call", u32), ("text", text))
+ToolFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_tool_event))
 accel_generate_params = _struct(
     "accel_generate_params", ("size", u32), ("max_new_tokens", i32), ("min_new_tokens", i32), ("do_sample", i32), ("temperature", f64), ("top_p", f64),
     ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),

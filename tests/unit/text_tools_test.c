@@ -1,0 +1,441 @@
+/* text_tools_test.c - calls of tools: each family's grammar allows what its parser reads, pieces come
+ * the same however a text is cut, and what is no call stays text; structural tags by themselves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "accel/accel.h"
+#include "core/text.h"
+#include "text/grammar/grammar.h"
+#include "text/tool_calls.h"
+
+static const char tools_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"of a city\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},"
+    "\"days\":{\"type\":\"integer\"}},\"required\":[\"city\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+/* ---- what a parser tells ---- */
+
+/* Events as one text: T(text) C(name) A(arguments), neighbours of a kind joined. */
+typedef struct log {
+  accel__buffer text;
+  int last;
+} log_t;
+
+static void note(void *user, const accel_tool_event *event) {
+  log_t *l = user;
+  const int kind = (int)event->kind;
+  if (kind != l->last || kind == ACCEL_TOOL_CALL)
+    accel__buffer_printf(&l->text, "%s%c%u(", l->last >= 0 ? ")" : "", "TCA"[kind],
+                         kind == ACCEL_TOOL_TEXT ? 0 : event->call);
+  accel__buffer_text(&l->text, event->text);
+  l->last = kind;
+}
+
+/* text, cut into pieces of `piece` bytes. */
+static char *parse(const accel_tools *tools, const char *text, size_t piece) {
+  log_t l = {.last = -1};
+  accel_tool_parser *p;
+  assert_int_equal(accel_tool_parser_open(tools, &p), ACCEL_OK);
+  for (size_t at = 0, n = strlen(text); at < n; at += piece) {
+    char part[4096];
+    const size_t length = n - at < piece ? n - at : piece;
+    memcpy(part, text + at, length);
+    part[length] = 0;
+    assert_int_equal(accel_tool_parser_feed(p, part, note, &l), ACCEL_OK);
+  }
+  assert_int_equal(accel_tool_parser_end(p, note, &l), ACCEL_OK);
+  accel_tool_parser_close(&p);
+  accel__buffer_text(&l.text, l.last >= 0 ? ")" : "");
+  return l.text.data;
+}
+
+static void check_parse(const accel_tools *tools, const char *text, const char *want) {
+  for (size_t piece = 1; piece <= strlen(text); piece++) {
+    char *got = parse(tools, text, piece);
+    if (strcmp(got, want) != 0)
+      fail_msg("%s, pieces of %zu bytes: %s\ngives %s\ninstead of %s", accel_tools_family(tools),
+               piece, text, got, want);
+    free(got);
+  }
+}
+
+static accel_tools *open_tools(const char *family, accel_tools_params params) {
+  accel_tools *tools;
+  params.family = family;
+  const accel_status status = accel_tools_open(NULL, tools_json, &params, &tools);
+  if (status != ACCEL_OK) print_error("%s: %s\n", family, accel_last_error());
+  assert_int_equal(status, ACCEL_OK);
+  return tools;
+}
+
+/* ---- what a grammar allows ---- */
+
+static accel__token_trie *bytes_trie(void) {
+  char bytes[256];
+  uint32_t offset[257];
+  accel__token_trie *trie;
+  for (int i = 0; i < 256; i++) bytes[i] = (char)i, offset[i] = (uint32_t)i;
+  offset[256] = 256;
+  assert_int_equal(accel__token_trie_make(bytes, offset, 256, false, &trie), ACCEL_OK);
+  return trie;
+}
+
+/* Is the text one of the grammar's?  -1: it is the beginning of one. */
+static int allows(const char *grammar, const char *text) {
+  accel__grammar *g;
+  accel__matcher *m;
+  uint32_t state = ACCEL__MATCH_START, next;
+  const uint64_t *allowed;
+  bool may_end = false;
+  accel__token_trie *trie = bytes_trie();
+  const accel_status status =
+      accel__grammar_compile(ACCEL_GRAMMAR_STRUCTURAL_TAG, grammar, strlen(grammar), &g);
+  if (status != ACCEL_OK) print_error("%s: %s\n", grammar, accel__message());
+  assert_int_equal(status, ACCEL_OK);
+  assert_int_equal(accel__matcher_open(g, trie, &m), ACCEL_OK);
+  for (const char *p = text; *p && state != ACCEL__MATCH_FAILED; p++) {
+    const uint8_t b = (uint8_t)*p;
+    assert_int_equal(accel__matcher_mask(m, state, &allowed, &may_end), ACCEL_OK);
+    assert_int_equal(accel__matcher_advance(m, state, b, &next), ACCEL_OK);
+    assert_int_equal(allowed[b / 64] >> (b % 64) & 1, next != ACCEL__MATCH_FAILED);
+    state = next;
+  }
+  if (state != ACCEL__MATCH_FAILED)
+    assert_int_equal(accel__matcher_mask(m, state, &allowed, &may_end), ACCEL_OK);
+  accel__matcher_close(&m);
+  accel__grammar_release(&g);
+  accel__token_trie_free(&trie);
+  return state == ACCEL__MATCH_FAILED ? 0 : may_end ? 1 : -1;
+}
+
+/* ---- families ---- */
+
+typedef struct example {
+  const char *family;
+  const char *one, *two; /* a call of weather; that, and a call of now */
+  const char *marks;     /* of a template, as far as it is needed to know the family */
+} example;
+
+#define ARGUMENTS "{\"city\":\"Kraków\",\"days\":2}"
+static const example examples[] = {
+    {"hermes", "<tool_call>\n{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}\n</tool_call>",
+     "<tool_call>\n{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}\n</tool_call>\n"
+     "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+     "<tool_call>"},
+    {"llama3", "{\"name\": \"weather\", \"parameters\": " ARGUMENTS "}",
+     "{\"name\": \"weather\", \"parameters\": " ARGUMENTS "}; "
+     "{\"name\": \"now\", \"parameters\": {}}",
+     "<|start_header_id|> \"parameters\""},
+    {"mistral", "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]",
+     "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
+     "{\"name\": \"now\", \"arguments\": {}}]",
+     "[TOOL_CALLS]"},
+    {"mistral_v11", "[TOOL_CALLS]weather[ARGS]" ARGUMENTS,
+     "[TOOL_CALLS]weather[ARGS]" ARGUMENTS "[TOOL_CALLS]now[ARGS]{}", "[TOOL_CALLS] [ARGS]"},
+    {"granite", "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]",
+     "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
+     "{\"name\": \"now\", \"arguments\": {}}]",
+     "<|tool_call|>"},
+    {"phi4_mini",
+     "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]<|/tool_call|>",
+     "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
+     "{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
+     "<|tool_call|><|/tool_call|>"},
+    {"functionary", "<function=weather>" ARGUMENTS "</function>",
+     "<function=weather>" ARGUMENTS "</function><function=now>{}</function>",
+     "<function= </function>"},
+    {"deepseek_v3",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n"
+     "```json\n" ARGUMENTS "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n"
+     "```json\n" ARGUMENTS "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>"
+     "function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜> ```json"},
+    {"deepseek_v3_1",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ARGUMENTS
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ARGUMENTS
+     "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     "<｜tool▁calls▁begin｜>"},
+};
+
+static const char *const plain = "Sunny, and {\"a\": 1} < 2.";
+
+/* The parser reads what the grammar allows, and the grammar nothing else. */
+static void test_families(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+    const example *e = &examples[i];
+    accel_tools_params how = accel_tools_params_default();
+    accel_tools *any = open_tools(e->family, how);
+    char text[1024], want[1024];
+    check_parse(any, e->one, "C0(weather)A0(" ARGUMENTS ")");
+    check_parse(any, e->two, "C0(weather)A0(" ARGUMENTS ")C1(now)A1({})");
+    check_parse(any, plain, "T0(Sunny, and {\"a\": 1} < 2.)");
+    assert_int_equal(allows(accel_tools_grammar(any), e->one), 1);
+    assert_int_equal(allows(accel_tools_grammar(any), e->two), 1);
+    assert_int_equal(allows(accel_tools_grammar(any), plain), 1);
+    assert_int_equal(allows(accel_tools_grammar(any), ""), 1);
+    if (strcmp(e->family, "llama3") != 0) {
+      snprintf(text, sizeof text, "Let me see.\n\n%s", e->one);
+      snprintf(want, sizeof want, "T0(Let me see.)C0(weather)A0(%s)", ARGUMENTS);
+      check_parse(any, text, want);
+      assert_int_equal(allows(accel_tools_grammar(any), text), 1);
+    }
+    how.required = 1;
+    accel_tools *required = open_tools(e->family, how);
+    assert_int_equal(allows(accel_tools_grammar(required), e->one), 1);
+    assert_int_equal(allows(accel_tools_grammar(required), e->two), 1);
+    assert_int_equal(allows(accel_tools_grammar(required), plain), 0);
+    assert_int_equal(allows(accel_tools_grammar(required), ""), -1);
+    how.single = 1;
+    accel_tools *single = open_tools(e->family, how);
+    assert_int_equal(allows(accel_tools_grammar(single), e->one), 1);
+    assert_int_equal(allows(accel_tools_grammar(single), e->two), 0);
+    how.name = "now";
+    accel_tools *named = open_tools(e->family, how);
+    assert_int_equal(allows(accel_tools_grammar(named), e->one), 0);
+    how = accel_tools_params_default();
+    how.schema = "{\"const\":\"x\"}";
+    accel_tools *schema = open_tools(e->family, how);
+    assert_int_equal(allows(accel_tools_grammar(schema), e->two), 1);
+    assert_int_equal(allows(accel_tools_grammar(schema), "\"x\""), 1);
+    assert_int_equal(allows(accel_tools_grammar(schema), plain), 0);
+    accel_tools_close(&any);
+    accel_tools_close(&required);
+    accel_tools_close(&single);
+    accel_tools_close(&named);
+    accel_tools_close(&schema);
+  }
+}
+
+static void test_families_are_known_by_their_templates(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+    accel__chat_template *chat;
+    accel_tools *tools;
+    assert_int_equal(
+        accel__chat_template_parse(examples[i].marks, strlen(examples[i].marks), "made", &chat),
+        ACCEL_OK);
+    assert_int_equal(accel_tools_open((accel_template *)chat, tools_json, NULL, &tools), ACCEL_OK);
+    assert_string_equal(accel_tools_family(tools), examples[i].family);
+    accel_tools_close(&tools);
+    accel__chat_template_free(&chat);
+  }
+  /* every description is among those that were tried, here or below */
+  assert_int_equal(accel_tool_families()->n, sizeof examples / sizeof *examples + 2);
+}
+
+static void test_parameters(void **state) {
+  static const char qwen[] =
+      "<tool_call>\n<function=weather>\n<parameter=city>\nNew\nYork \n</parameter>\n"
+      "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>";
+  static const char glm[] =
+      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>New\nYork </arg_value>\n"
+      "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>";
+  const char *want = "C0(weather)A0({\"city\": \"New\\nYork \", \"days\": 3})";
+  (void)state;
+  accel_tools *tools = open_tools("qwen3_coder", accel_tools_params_default());
+  check_parse(tools, qwen, want);
+  assert_int_equal(allows(accel_tools_grammar(tools), qwen), 1);
+  check_parse(tools, "<tool_call>\n<function=now>\n</function>\n</tool_call>\n", "C0(now)A0({})");
+  assert_int_equal(allows(accel_tools_grammar(tools),
+                          "<tool_call>\n<function=weather>\n</function>\n</tool_call>"),
+                   0);
+  accel_tools_close(&tools);
+  tools = open_tools("glm4_moe", accel_tools_params_default());
+  check_parse(tools, glm, want);
+  assert_int_equal(allows(accel_tools_grammar(tools), glm), 1);
+  accel_tools_close(&tools);
+}
+
+/* What is no call stays text, and what was told is not taken back. */
+static void test_no_calls(void **state) {
+  static const struct {
+    const char *text, *want;
+  } cases[] = {
+      {"", ""},
+      {"a <tool_call> b", "T0(a <tool_call> b)"},
+      {"<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>",
+       "T0(<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>)"},
+      {"<tool_call>{\"name\": \"now\"", "T0(<tool_call>{\"name\": \"now\")"},
+      {"<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":[1,", "C0(now)A0({\"a\":[1,)"},
+      {"<tool_call>{\"name\":\"now\",\"arguments\":{]}} x", "C0(now)A0({)T0(]}} x)"},
+      {"<tool_call>{\"arguments\":{\"a\":1},\"name\":\"now\"}</tool_call> then",
+       "C0(now)A0({\"a\":1})T0( then)"},
+      {"<tool_call>{\"name\":\"now\",\"arguments\":\"{\\\"a\\\":1}\"}</tool_call>\n",
+       "C0(now)A0({\"a\":1})"},
+      {"<tool_call>{\"name\":\"now\",\"id\":7}</tool_call>", "C0(now)A0({})"},
+      {"<tool_call>{\"id\":[1],\"name\":\"now\",\"arguments\":{\"}\":\"\\\"\"},\"x\":{}}</"
+       "tool_call>",
+       "C0(now)A0({\"}\":\"\\\"\"})"},
+      {"<tool_call><tool_call>{\"name\":\"now\",\"arguments\":{}}</tool_call>",
+       "T0(<tool_call>)C0(now)A0({})"},
+      {"x \n\n", "T0(x \n\n)"},
+  };
+  (void)state;
+  accel_tools *tools = open_tools("hermes", accel_tools_params_default());
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (*cases[i].text) check_parse(tools, cases[i].text, cases[i].want);
+  accel_tools_close(&tools);
+}
+
+static void check_refused(const char *json, accel_status want, const char *says) {
+  accel_tools_params how = accel_tools_params_default();
+  accel_tools *tools;
+  how.family = "hermes";
+  assert_int_equal(accel_tools_open(NULL, json, &how, &tools), want);
+  assert_null(tools);
+  if (!strstr(accel_last_error(), says)) fail_msg("'%s' lacks '%s'", accel_last_error(), says);
+}
+
+static void test_refused(void **state) {
+  accel_tools *tools;
+  (void)state;
+  check_refused("{", ACCEL_ERROR_ARGUMENT, "tools");
+  check_refused("[]", ACCEL_ERROR_ARGUMENT, "array");
+  check_refused("[{\"type\":\"web\"}]", ACCEL_ERROR_ARGUMENT, "tools[0]: type 'web'");
+  check_refused("[{\"name\":\"a b\"}]", ACCEL_ERROR_ARGUMENT, "function.name");
+  check_refused("[{\"name\":\"a\"},{\"name\":\"a\"}]", ACCEL_ERROR_ARGUMENT, "twice");
+  check_refused("[{\"name\":\"a\",\"strict\":true,\"parameters\":{\"not\":{}}}]",
+                ACCEL_ERROR_UNSUPPORTED, "'not'");
+  /* not strict: any object */
+  accel_tools_params how = accel_tools_params_default();
+  how.family = "hermes";
+  how.required = 1;
+  assert_int_equal(
+      accel_tools_open(NULL, "[{\"name\":\"a\",\"parameters\":{\"not\":{}}}]", &how, &tools),
+      ACCEL_OK);
+  assert_int_equal(
+      allows(accel_tools_grammar(tools),
+             "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":[1]}}\n</tool_call>"),
+      1);
+  accel_tools_close(&tools);
+  how.family = "none";
+  assert_int_equal(accel_tools_open(NULL, tools_json, &how, &tools), ACCEL_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(accel_last_error(), "hermes"));
+}
+
+/* ---- structural tags ---- */
+
+#define TAG(format) "{\"type\":\"structural_tag\",\"format\":" format "}"
+
+static void test_structural_tags(void **state) {
+  static const struct {
+    const char *grammar, *text;
+    int want;
+  } cases[] = {
+      {TAG("{\"type\":\"const_string\",\"value\":\"ab\"}"), "ab", 1},
+      {TAG("{\"type\":\"const_string\",\"value\":\"ab\"}"), "a", -1},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"aab\",\"ac\"]}"), "aaa äb", 1},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"aab\",\"ac\"]}"), "aaab", 0},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"aab\",\"ac\"]}"), "aac", 0},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"äö\"]}"), "ääo", 1},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"äö\"]}"), "ääö", 0},
+      {TAG("{\"type\":\"tag\",\"begin\":\"<\",\"content\":{\"type\":\"any_text\"},\"end\":\">\"}"),
+       "<a b>", 1},
+      {TAG("{\"type\":\"tag\",\"begin\":\"<\",\"content\":{\"type\":\"any_text\"},\"end\":\">\"}"),
+       "<a>b>", 0},
+      {TAG("{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"a+\"},"
+           "{\"type\":\"optional\",\"content\":{\"type\":\"json_schema\",\"json_schema\":"
+           "{\"type\":\"integer\"}}}]}"),
+       "aa-12", 1},
+      {TAG("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"at_least_one\":true,\"tags\":["
+           "{\"begin\":\"<a>\",\"content\":{\"type\":\"json_schema\",\"json_schema\":"
+           "{\"type\":\"boolean\"}},\"end\":\"</a>\"}]}"),
+       "x <a>true</a> y <a>false</a>", 1},
+      {TAG("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"at_least_one\":true,\"tags\":["
+           "{\"begin\":\"<a>\",\"content\":{\"type\":\"json_schema\",\"json_schema\":"
+           "{\"type\":\"boolean\"}},\"end\":\"</a>\"}]}"),
+       "x", -1},
+      {TAG("{\"type\":\"triggered_tags\",\"triggers\":[\"<\"],\"tags\":["
+           "{\"begin\":\"<a>\",\"content\":{\"type\":\"any_text\"},\"end\":\"</a>\"}]}"),
+       "x <b>", 0},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (allows(cases[i].grammar, cases[i].text) != cases[i].want)
+      fail_msg("%s: %s is not %d", cases[i].grammar, cases[i].text, cases[i].want);
+}
+
+static void test_structural_tags_refused(void **state) {
+  static const struct {
+    const char *grammar;
+    accel_status status;
+    const char *says;
+  } cases[] = {
+      {"[]", ACCEL_ERROR_ARGUMENT, "object with a type"},
+      {TAG("{\"type\":\"token\"}"), ACCEL_ERROR_UNSUPPORTED, "'token'"},
+      {TAG("{\"type\":\"tag\",\"begin\":\"\"}"), ACCEL_ERROR_ARGUMENT, "begin"},
+      {TAG("{\"type\":\"or\",\"elements\":[]}"), ACCEL_ERROR_ARGUMENT, "elements"},
+      {TAG("{\"type\":\"any_text\",\"excludes\":[\"\"]}"), ACCEL_ERROR_ARGUMENT, "not empty"},
+      {TAG("{\"type\":\"json_schema\",\"json_schema\":{\"not\":{}}}"), ACCEL_ERROR_UNSUPPORTED,
+       "'not'"},
+      {TAG("{\"type\":\"regex\",\"pattern\":\"(\"}"), ACCEL_ERROR_ARGUMENT, "expression"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    accel__grammar *g;
+    assert_int_equal(accel__grammar_compile(ACCEL_GRAMMAR_STRUCTURAL_TAG, cases[i].grammar,
+                                            strlen(cases[i].grammar), &g),
+                     cases[i].status);
+    if (!strstr(accel__message(), cases[i].says))
+      fail_msg("%s: '%s' lacks '%s'", cases[i].grammar, accel__message(), cases[i].says);
+  }
+}
+
+/* A special token comes where the grammar names it, and nowhere else. */
+static void test_special_tokens(void **state) {
+  static const char bytes[] = "ab\xFF[T]\xFF[S]";
+  static const uint32_t offset[] = {0, 1, 2, 6, 10};
+  static const char grammar[] =
+      "{\"special_tokens\":[\"[T]\"],\"format\":{\"type\":\"triggered_tags\",\"triggers\":[\"[T]\"]"
+      ","
+      "\"tags\":[{\"begin\":\"[T]\",\"content\":{\"type\":\"any_text\"},\"end\":\"b\"}]}}";
+  accel__token_trie *trie;
+  accel__grammar *g;
+  accel__matcher *m;
+  const uint64_t *allowed;
+  bool may_end;
+  uint32_t at = ACCEL__MATCH_START;
+  (void)state;
+  assert_int_equal(accel__token_trie_make(bytes, offset, 4, false, &trie), ACCEL_OK);
+  assert_int_equal(
+      accel__grammar_compile(ACCEL_GRAMMAR_STRUCTURAL_TAG, grammar, strlen(grammar), &g), ACCEL_OK);
+  assert_int_equal(accel__matcher_open(g, trie, &m), ACCEL_OK);
+  assert_int_equal(accel__matcher_mask(m, at, &allowed, &may_end), ACCEL_OK);
+  assert_int_equal(allowed[0], 0x7); /* a, b and [T], not [S] */
+  assert_true(may_end);
+  assert_int_equal(accel__matcher_advance(m, at, 2, &at), ACCEL_OK);
+  assert_int_equal(accel__matcher_mask(m, at, &allowed, &may_end), ACCEL_OK);
+  assert_int_equal(allowed[0], 0x3);
+  assert_false(may_end);
+  accel__matcher_close(&m);
+  accel__grammar_release(&g);
+  accel__token_trie_free(&trie);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_families),
+      cmocka_unit_test(test_families_are_known_by_their_templates),
+      cmocka_unit_test(test_parameters),
+      cmocka_unit_test(test_no_calls),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_structural_tags),
+      cmocka_unit_test(test_structural_tags_refused),
+      cmocka_unit_test(test_special_tokens),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
