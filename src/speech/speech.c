@@ -190,8 +190,9 @@ static accel_status allocate_results(accel__speech *s) {
   s->ids = accel__arena_array(s->arena, s->n, sizeof *s->ids);
   s->seconds = accel__arena_array(s->arena, s->n, sizeof *s->seconds);
   s->sound = accel__arena_array(s->arena, s->n, sizeof *s->sound);
+  s->told = accel__arena_array(s->arena, s->n, sizeof *s->told);
   return s->text && s->language && s->n_chunks && s->n_segments && s->n_ids && s->chunk &&
-                 s->segment && s->ids && s->seconds && s->sound
+                 s->segment && s->ids && s->seconds && s->sound && s->told
              ? ACCEL_OK
              : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -207,6 +208,9 @@ static accel_status read_sounds(accel__speech *s, const accel_media *sounds) {
     if (!s->sound[i].frames)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no samples", sounds[i].name);
     s->seconds[i] = (double)s->sound[i].frames / s->processor.rate;
+    if (s->params->max_seconds > 0 && s->seconds[i] > s->params->max_seconds)
+      return accel__fail(ACCEL_ERROR_LIMIT, "%s: has %.0f seconds; %.0f are allowed",
+                         sounds[i].name, s->seconds[i], s->params->max_seconds);
   }
   return cut_sounds(s);
 }

@@ -83,7 +83,8 @@ accel_embeddings = _struct(
 
 accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
 accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text))
-accel_classifications = _struct("accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))))
+accel_classifications = _struct(
+    "accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))), ("tokens", u64), ("truncated", u32))
 
 accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n", C.c_size_t))
 accel_preprocess_params = _struct(
@@ -119,7 +120,7 @@ accel_template_params = _struct(
     ("continue_final_message", C.c_int32))
 accel_rerank_params = _struct("accel_rerank_params", ("size", u32), ("top_k", u32), ("function", text), ("instruction", text))
 accel_ranked = _struct("accel_ranked", ("document", u32), ("score", f64))
-accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32))
+accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32), ("tokens", u64))
 accel_chat_params = _struct(
     "accel_chat_params", ("size", u32), ("system", text), ("messages", text), ("template_name", text), ("tools", text), ("documents", text),
     ("variables", text))
@@ -140,7 +141,8 @@ accel_generate_params = _struct(
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
-    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)))
+    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)), ("max_seconds", f64), ("on_segment", C.c_void_p),
+    ("on_segment_user", C.c_void_p))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
     ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
