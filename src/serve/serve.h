@@ -32,6 +32,9 @@ typedef struct serve_route {
 extern const serve_route serve_routes[];
 extern const size_t serve_route_count;
 
+#define ROUTE(method, path, handler, summary) void handler(serve_request *request);
+#include "serve/routes.def"
+
 /* ---- the request: everything is valid until the handler returns -------------------------------
  */
 
@@ -89,11 +92,20 @@ bool serve_write_event(serve_request *request, cJSON *json);
 
 /* The client has left, or the server will not wait for this request any longer. */
 bool serve_gone(const serve_request *request);
-/* Cancels `ticket` when that happens, at once when it has.  Until serve_unwatch(), which is called
- * before the ticket is waited for to its end.  A request has at most 16 tickets watched at a time. */
-void serve_watch(serve_request *request, accel_ticket *ticket);
+/* Cancels `ticket` when that happens, at once when it has.  Until serve_unwatch(), which must come
+ * before an accel_wait_...() that may take the result: a ticket that is freed can not be cancelled.
+ * serve_submit() and serve_wait() do all of it.  false: 16 tickets are watched already. */
+bool serve_watch(serve_request *request, accel_ticket *ticket);
 void serve_unwatch(serve_request *request, accel_ticket *ticket);
-/* Waits in short turns as accel_wait_generations() and the others do: see serve_wait.h. */
+
+/* The usual way, for requests to a queue: submits `what`, whose `done` and `user` the server sets,
+ * and watches the ticket.  ACCEL_ERROR_LIMIT: the request has 16 tickets under way already.  Else as
+ * accel_submit_request(). */
+accel_status serve_submit(serve_request *request, accel_queue *queue, accel_request *what,
+                          accel_ticket **ticket);
+/* Blocks until the ticket of serve_submit() is done, however it ended, and watches it no longer: the
+ * accel_wait_...() that goes with it, which must follow, answers at once. */
+void serve_wait(serve_request *request, accel_ticket *ticket);
 
 /* ---- models -----------------------------------------------------------------------------------
  */
