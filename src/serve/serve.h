@@ -116,6 +116,9 @@ typedef struct serve_model {
   const char *task; /* accel_endpoint's task, as "text-generation"; "" when it has none */
   accel_endpoint *endpoint;
   accel_queue *queue; /* all requests of this model go through it */
+  const char *path;   /* as it was named on the command line */
+  const char *device; /* where it was placed, "cpu", and at what precision, "fp32"; under "auto" */
+  const char *precision; /* it may go on at another one, which nobody looks up here */
 } serve_model;
 
 /* The model `name` (NULL or "": the first one that serves one of `tasks`, a list closed by NULL;
@@ -124,6 +127,10 @@ typedef struct serve_model {
  * answered. */
 const serve_model *serve_take_model(serve_request *request, const char *name,
                                     const char *const *tasks);
+
+/* The model's tokenizer, opened at its first use; the server owns it, and it may be used as long as
+ * the model.  NULL: it has none, or it cannot be read, and an error has been answered. */
+accel_tokenizer *serve_tokenizer(serve_request *request, const serve_model *model);
 
 /* ---- what is counted --------------------------------------------------------------------------
  */
