@@ -39,6 +39,10 @@ typedef struct accel_tokenizer accel_tokenizer;
 ACCEL_API accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model,
                                             accel_tokenizer **out);
 
+/** The tokenizer of an endpoint; belongs to the endpoint, is not closed, and may be used as any
+ *  other.  NULL: there is none, or for NULL. */
+ACCEL_API accel_tokenizer *accel_tokenizer_of(const accel_endpoint *endpoint);
+
 /** Closes a tokenizer and sets the pointer to NULL. */
 ACCEL_API void accel_tokenizer_close(accel_tokenizer **tokenizer);
 

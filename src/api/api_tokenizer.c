@@ -6,6 +6,7 @@
 
 #include "api/api_check.h"
 #include "dispatch/locate.h"
+#include "processing/processor.h"
 #include "processing/result.h"
 
 /* The public handle is the tokenizer itself. */
@@ -22,6 +23,11 @@ accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_t
   if (status == ACCEL_OK) *out = (accel_tokenizer *)tokenizer;
   accel__arena_free(&arena);
   return status;
+}
+
+accel_tokenizer *accel_tokenizer_of(const accel_endpoint *endpoint) {
+  const accel__processor *p = endpoint ? accel__processor_for(endpoint) : NULL;
+  return p ? (accel_tokenizer *)p->tokenizer : NULL;
 }
 
 void accel_tokenizer_close(accel_tokenizer **tokenizer) {

@@ -128,10 +128,6 @@ typedef struct serve_model {
 const serve_model *serve_take_model(serve_request *request, const char *name,
                                     const char *const *tasks);
 
-/* The model's tokenizer, opened at its first use; the server owns it, and it may be used as long as
- * the model.  NULL: it has none, or it cannot be read, and an error has been answered. */
-accel_tokenizer *serve_tokenizer(serve_request *request, const serve_model *model);
-
 /* ---- what is counted --------------------------------------------------------------------------
  */
 

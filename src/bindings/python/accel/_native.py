@@ -168,6 +168,7 @@ _TABLE = [  # name, result, arguments
     ("accel_session_save", C.c_int, _handle, C.c_char_p),
     ("accel_session_load", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_tokenizer_open", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_tokenizer_of", _handle, _handle),
     ("accel_tokenizer_close", None, C.POINTER(_handle)),
     ("accel_tokenize", C.c_int, _handle, _texts, C.c_uint32, C.c_int, _out(T.accel_token_ids)),
     ("accel_token_ids_free", None, _out(T.accel_token_ids)),
