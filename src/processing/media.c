@@ -12,10 +12,16 @@ accel_status accel__media_image(const accel_media *m, accel__image *out) {
                  : accel__image_read(m->name, out);
 }
 
-accel_status accel__media_sound(const accel_media *m, uint32_t rate, accel__sound *out) {
+accel_status accel__media_sound(const accel_media *m, uint32_t rate, double most,
+                                accel__sound *out) {
   ACCEL_TRY(m->data ? accel__sound_parse(m->data, m->n, m->name, out)
                     : accel__sound_read(m->name, out));
-  accel_status status = accel__resample(out, rate);
+  const double seconds = (double)out->frames / out->rate;
+  accel_status status =
+      most > 0 && seconds > most
+          ? accel__fail(ACCEL_ERROR_LIMIT, "%s: has %.0f seconds; %.0f are allowed", m->name,
+                        seconds, most)
+          : accel__resample(out, rate);
   if (status != ACCEL_OK) accel__sound_free(out);
   return status;
 }

@@ -15,7 +15,7 @@ static accel_status run_sound(accel_endpoint *ep, const accel__audio_processor *
                               accel_tensors **out) {
   accel__sound sound;
   accel_tensors *in = NULL;
-  ACCEL_TRY(accel__media_sound(media, p->rate, &sound));
+  ACCEL_TRY(accel__media_sound(media, p->rate, 0, &sound));
   accel_status status = accel__sound_tensors(p, &sound, 1, NULL, ep->ctx->pool, &in);
   accel__sound_free(&sound);
   if (status == ACCEL_OK) status = accel__run_padded(ep, in, names, n_names, out);

@@ -204,13 +204,11 @@ static accel_status read_sounds(accel__speech *s, const accel_media *sounds) {
   ACCEL_TRY(accel__audio_processor_load(directory, &s->processor));
   ACCEL_TRY(allocate_results(s));
   for (uint32_t i = 0; i < s->n; i++) {
-    ACCEL_TRY(accel__media_sound(&sounds[i], s->processor.rate, &s->sound[i]));
+    ACCEL_TRY(
+        accel__media_sound(&sounds[i], s->processor.rate, s->params->max_seconds, &s->sound[i]));
     if (!s->sound[i].frames)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no samples", sounds[i].name);
     s->seconds[i] = (double)s->sound[i].frames / s->processor.rate;
-    if (s->params->max_seconds > 0 && s->seconds[i] > s->params->max_seconds)
-      return accel__fail(ACCEL_ERROR_LIMIT, "%s: has %.0f seconds; %.0f are allowed",
-                         sounds[i].name, s->seconds[i], s->params->max_seconds);
   }
   return cut_sounds(s);
 }
