@@ -232,6 +232,8 @@ typedef struct accel_classify_params {
   /** "softmax", "sigmoid" or "none" (the logits); NULL: as transformers chooses by the model's
    *  problem_type and number of labels. */
   const char *function;
+  /** A longer sound is ACCEL_ERROR_LIMIT; 0 (default): any length.  Not looked at for others. */
+  double max_seconds;
 } accel_classify_params;
 
 /** Labels of items. */

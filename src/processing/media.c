@@ -128,7 +128,7 @@ static accel_status sounds_of(const char *directory, const accel_preprocess_para
   accel_status status = sounds ? accel__audio_processor_load(directory, &p)
                                : accel__no_memory(params->n_sounds * sizeof *sounds);
   for (uint32_t i = 0; status == ACCEL_OK && i < params->n_sounds; i++)
-    status = accel__media_sound(&params->sounds[i], p.rate, &sounds[i]);
+    status = accel__media_sound(&params->sounds[i], p.rate, 0, &sounds[i]);
   if (status == ACCEL_OK)
     status = accel__sound_tensors(&p, sounds, params->n_sounds,
                                   &(accel__audio_options){.seed = params->seed}, pool, out);

@@ -29,6 +29,7 @@ static cJSON *classify(run_job *j, bool sounds) {
   job_media(j, sounds ? SERVE_SOUND : SERVE_PICTURE);
   how.top_k = (uint32_t)field_integer(&j->f, "top_k", 1, 1 << 20, 5);
   how.function = field_choice(&j->f, "function_to_apply", "softmax|sigmoid|none", NULL);
+  how.max_seconds = SERVE_MAX_SECONDS;
   if (!job_ready(j)) return NULL;
   const accel_status status = (sounds ? accel_classify_sounds : accel_classify_images)(
       j->model->endpoint, j->media, j->n, &how, &found);

@@ -82,7 +82,7 @@ accel_embeddings = _struct(
     ("tokens", u64), ("truncated", u32))
 
 accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
-accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text))
+accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text), ("max_seconds", f64))
 accel_classifications = _struct(
     "accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))), ("tokens", u64), ("truncated", u32))
 
