@@ -71,7 +71,8 @@ accel_stream_stats = _struct(
     ("expert_bytes", u64), ("host", u64))
 
 accel_processor = _struct(
-    "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
+    "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)),
+    ("pooling", text))
 
 accel_tensor = _struct("accel_tensor", ("name", text), ("dtype", C.c_int), ("rank", u32), ("dim", i64 * MAX_RANK), ("data", C.c_void_p))
 accel_tensors = _struct("accel_tensors", ("n", u32), ("item", C.POINTER(accel_tensor)))
