@@ -175,9 +175,12 @@ static const char *torch_dtype(const char *precision) {
 
 static void add_kind(cJSON *answer, const serve_model *model, const accel_processor *p) {
   cJSON *kind = cJSON_AddObjectToObject(answer, "model_type");
-  if (strcmp(model->task, "text-classification") != 0) {
-    cJSON_AddObjectToObject(kind,
-                            !strcmp(model->task, "feature-extraction") ? "embedding" : model->task);
+  if (!p->labels->n) {
+    const bool embeds = !strcmp(model->task, "feature-extraction");
+    cJSON *own = cJSON_AddObjectToObject(kind, embeds ? "embedding" : model->task);
+    if (*p->pooling) /* "last_token" is TEI's name */
+      cJSON_AddStringToObject(own, "pooling",
+                              strcmp(p->pooling, "lasttoken") ? p->pooling : "last_token");
     return;
   }
   cJSON *labels = cJSON_AddObjectToObject(kind, p->labels->n == 1 ? "reranker" : "classifier"),
@@ -207,5 +210,11 @@ void tei_info(serve_request *request) {
   cJSON_AddNumberToObject(answer, "max_client_batch_size", SERVE_MAX_TEXTS);
   cJSON_AddBoolToObject(answer, "auto_truncate", false);
   cJSON_AddStringToObject(answer, "version", accel_version());
+  /* members of TEI's that mean nothing here */
+  for (const char *const *name =
+           (const char *const[]){"sha", "docker_label", "max_batch_tokens", "max_batch_requests",
+                                 "tokenization_workers", NULL};
+       *name; ++name)
+    cJSON_AddNullToObject(answer, *name);
   serve_answer_json(request, 200, answer);
 }

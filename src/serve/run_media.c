@@ -200,6 +200,9 @@ static accel_image_prompt *read_prompts(run_job *j, const char *text_name, accel
                                         const char ***texts) {
   serve_fields *f = &j->f;
   const cJSON *inputs = field_item(f, "inputs");
+  /* Hugging Face's clients put the members beside "inputs", too */
+  if (cJSON_IsString(inputs) && field_item(f, text_name) && field_item(f, "image"))
+    inputs = f->object;
   j->single = cJSON_IsObject(inputs);
   const int count = j->single ? 1 : cJSON_GetArraySize(inputs);
   accel_image_prompt *prompts = fields_memory(f, (size_t)count * sizeof *prompts);

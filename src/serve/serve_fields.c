@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { INNER = 2 }; /* how deep objects lie in the body whose members count as its own */
+
 /* ---- begin and end ---- */
 
 void fields_of_object(serve_fields *f, serve_request *request, const cJSON *object) {
@@ -59,14 +61,34 @@ static bool was_asked(const serve_fields *f, const char *name) {
   return false;
 }
 
+/* Objects inside of the body whose members count as its own. */
+static bool is_inner(const cJSON *item) {
+  static const char *const names[] = {"parameters", "generate_parameters", "generation_parameters",
+                                      "generate_kwargs"};
+  for (size_t i = 0; cJSON_IsObject(item) && item->string && i < sizeof names / sizeof *names; ++i)
+    if (!strcmp(names[i], item->string)) return true;
+  return false;
+}
+
+/* The body's own member, else that of an inner object, at most two deep. */
+static const cJSON *find_member(const cJSON *object, const char *name, int depth) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name), *inner;
+  if (item || !depth) return item;
+  cJSON_ArrayForEach(inner, object) {
+    if (!item && is_inner(inner)) item = find_member(inner, name, depth - 1);
+  }
+  return item;
+}
+
 /* Names as a header can have them. */
-static void list_ignored(const serve_fields *f, const cJSON *object, char *list, size_t size) {
+static void list_ignored(const serve_fields *f, const cJSON *object, int depth, char *list,
+                         size_t size) {
   const cJSON *item;
   cJSON_ArrayForEach(item, object) {
     const size_t used = strlen(list);
     if (!item->string || was_asked(f, item->string)) continue;
-    if (!strcmp(item->string, "parameters") && cJSON_IsObject(item)) {
-      list_ignored(f, item, list, size);
+    if (depth && is_inner(item)) {
+      list_ignored(f, item, depth - 1, list, size);
       continue;
     }
     if (used + strlen(item->string) + 3 > size) return;
@@ -81,7 +103,7 @@ static void list_ignored(const serve_fields *f, const cJSON *object, char *list,
 bool fields_end(serve_fields *f) {
   char list[512] = "";
   if (f->failed) return false;
-  list_ignored(f, f->object, list, sizeof list);
+  list_ignored(f, f->object, INNER, list, sizeof list);
   if (*list) serve_add_header(f->request, "x-accel-ignored", list);
   return true;
 }
@@ -121,10 +143,7 @@ void field_wrong(serve_fields *f, const char *name, const char *format, ...) {
 const cJSON *field_item(serve_fields *f, const char *name) {
   if (f->failed) return NULL;
   if (!was_asked(f, name) && f->n_asked < SERVE_FIELDS) f->asked[f->n_asked++] = name;
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(f->object, name);
-  if (!item)
-    item = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(f->object, "parameters"), name);
+  const cJSON *item = find_member(f->object, name, INNER);
   return cJSON_IsNull(item) ? NULL : item;
 }
 

@@ -3,7 +3,8 @@
  *
  * The first member that is wrong is answered with 400, which names it, and sets `failed`; what is
  * asked for from then on is `otherwise`.  A member that is absent or null is `otherwise`, too.  JSON
- * may have members in an object "parameters" of its own, as Hugging Face's clients send them.
+ * may have members in an object "parameters", and in that in "generate_parameters" (or
+ * "generate_kwargs"), as Hugging Face's clients send them.
  * Whatever nobody has asked for until fields_end() is named in the answer's header x-accel-ignored.
  */
 #ifndef ACCEL_SERVE_FIELDS_H
