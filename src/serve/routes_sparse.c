@@ -56,21 +56,31 @@ static accel_tensors *run_ids(serve_fields *f, const sparse_wish *w, int64_t *id
   return found;
 }
 
-static void write_vector(FILE *to, const accel_tensor *logits) {
+/* The largest logit of each of the vocabulary's tokens; best[vocab] is 0 before. */
+static void take_largest(const accel_tensor *logits, float *best) {
   const int64_t rows = logits->dim[1], vocab = logits->dim[2];
   const float *value = logits->data;
+  for (int64_t r = 0; r < rows; ++r, value += vocab)
+    for (int64_t v = 0; v < vocab; ++v)
+      if (value[v] > best[v]) best[v] = value[v];
+}
+
+/* false: out of memory. */
+static bool write_vector(FILE *to, const accel_tensor *logits) {
   const char *between = "";
+  float *best = calloc((size_t)logits->dim[2] + 1, sizeof *best);
+  if (!best) return false;
+  take_largest(logits, best);
   putc('[', to);
-  for (int64_t v = 0; v < vocab; ++v) {
-    float best = 0;
-    for (int64_t r = 0; r < rows; ++r)
-      if (value[r * vocab + v] > best) best = value[r * vocab + v];
-    if (best <= 0) continue;
+  for (int64_t v = 0; v < logits->dim[2]; ++v) {
+    if (best[v] <= 0) continue;
     fprintf(to, "%s{\"index\":%lld,\"value\":%.9g}", between, (long long)v,
-            (double)(float)log1p((double)best));
+            (double)(float)log1p((double)best[v]));
     between = ",";
   }
   putc(']', to);
+  free(best);
+  return true;
 }
 
 /* Every text by itself; false: an error has been answered. */
@@ -82,13 +92,15 @@ static bool write_all(serve_fields *f, const sparse_wish *w, const accel_token_i
     int64_t *ids = malloc(((size_t)tokens->count[i] + 1) * sizeof *ids);
     const uint32_t n = ids ? cut_tokens(tokens, i, most, ids) : 0;
     accel_tensors *found = ids ? run_ids(f, w, ids, n) : NULL;
-    if (!ids) serve_fail(f->request, 500, NULL, NULL, "out of memory");
     free(ids);
-    if (!found) return false;
+    if (ids && !found) return false;
     if (i) putc(',', to);
-    write_vector(to, &found->item[0]);
+    const bool whole = found && write_vector(to, &found->item[0]);
     accel_tensors_free(&found);
     *count += n;
+    if (whole) continue;
+    serve_fail(f->request, 500, NULL, NULL, "out of memory");
+    return false;
   }
   putc(']', to);
   return true;
