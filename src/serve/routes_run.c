@@ -53,11 +53,16 @@ static const run_task *find_task(const char *name) {
 
 /* ---- one request ---- */
 
-/* The body is a file itself. */
+/* The body is a file itself, by its type, or as it begins where it has none. */
 static bool is_file(const serve_request *request) {
   const char *type = serve_header(request, "content-type");
-  return type && (!strncasecmp(type, "image/", 6) || !strncasecmp(type, "audio/", 6) ||
-                  !strncasecmp(type, "application/octet-stream", 24));
+  size_t n;
+  if (!type) {
+    const char *body = serve_body(request, &n);
+    return n && !strchr("{ \t\r\n", *body);
+  }
+  return !strncasecmp(type, "image/", 6) || !strncasecmp(type, "audio/", 6) ||
+         !strncasecmp(type, "application/octet-stream", 24);
 }
 
 static void run(serve_request *request, const run_task *task) {
