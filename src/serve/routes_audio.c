@@ -266,6 +266,6 @@ static void hear(serve_request *request, bool translates) {
   fields_free(&f);
 }
 
-void audio_transcriptions(serve_request *request) { hear(request, false); }
+void route_transcriptions(serve_request *request) { hear(request, false); }
 
-void audio_translations(serve_request *request) { hear(request, true); }
+void route_translations(serve_request *request) { hear(request, true); }

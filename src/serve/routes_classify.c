@@ -87,7 +87,7 @@ static void read_inputs(serve_fields *f, predict_inputs *in) {
   }
 }
 
-void tei_predict(serve_request *request) {
+void route_predict(serve_request *request) {
   serve_fields f;
   predict_inputs in = {0};
   accel_classify_params how = accel_classify_params_default();
@@ -130,7 +130,7 @@ static cJSON *class_answer(const accel_classifications *found, uint32_t i) {
   return item;
 }
 
-void classify_input(serve_request *request) {
+void route_classify(serve_request *request) {
   serve_fields f;
   uint32_t n;
   bool single;
@@ -194,7 +194,7 @@ static void add_kind(cJSON *answer, const serve_model *model, const accel_proces
   }
 }
 
-void tei_info(serve_request *request) {
+void route_info(serve_request *request) {
   const serve_model *model = serve_take_model(request, serve_query(request, "model"), NULL);
   if (!model) return;
   const accel_processor *p = accel_processor_of(model->endpoint);

@@ -134,7 +134,7 @@ static void tei_embed(serve_request *request) {
   fields_free(&f);
 }
 
-void tei_embed_all(serve_request *request) {
+void route_embed_all(serve_request *request) {
   enum { MOST = 1024 }; /* texts: each token has a vector */
   serve_fields f;
   serve_reply reply;
@@ -176,7 +176,7 @@ static void read_sentences(serve_fields *f, wish *w) {
   w->n = n + 1;
 }
 
-void tei_similarity(serve_request *request) {
+void route_similarity(serve_request *request) {
   serve_fields f;
   wish w = {0};
   accel_embeddings *found = NULL;
@@ -287,7 +287,7 @@ static void cohere_embed(serve_request *request, bool second) {
 }
 
 /* TEI's /embed with a prefix, and Cohere's first form: the one has `inputs`, the other `texts`. */
-void embed_by_body(serve_request *request) {
+void route_embed(serve_request *request) {
   const cJSON *body = serve_json(request);
   if (body && cJSON_HasObjectItem(body, "texts"))
     cohere_embed(request, false);
@@ -295,4 +295,4 @@ void embed_by_body(serve_request *request) {
     tei_embed(request);
 }
 
-void cohere_embed_v2(serve_request *request) { cohere_embed(request, true); }
+void route_embed_v2(serve_request *request) { cohere_embed(request, true); }

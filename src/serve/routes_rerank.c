@@ -129,9 +129,9 @@ static void rank(serve_request *request, rank_form form) {
   fields_free(&f);
 }
 
-void rerank_by_body(serve_request *request) {
+void route_rerank(serve_request *request) {
   const cJSON *body = serve_json(request);
   if (body) rank(request, cJSON_HasObjectItem(body, "texts") ? TEI : JINA);
 }
 
-void rerank_v2(serve_request *request) { rank(request, COHERE_2); }
+void route_rerank_v2(serve_request *request) { rank(request, COHERE_2); }

@@ -40,10 +40,10 @@ static const run_task tasks[] = {
 static const struct {
   const char *name;
   serve_handler handler;
-} routed[] = {{"embeddings", embed_by_body},
-              {"feature-extraction", embed_by_body},
-              {"sentence-similarity", tei_similarity},
-              {"text-ranking", rerank_by_body}};
+} routed[] = {{"embeddings", route_embed},
+              {"feature-extraction", route_embed},
+              {"sentence-similarity", route_similarity},
+              {"text-ranking", route_rerank}};
 
 static const run_task *find_task(const char *name) {
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; ++i)
@@ -99,11 +99,11 @@ static void run_named(serve_request *request, const char *name) {
                "no task '%s'; docs/serving.md lists them, such as text-classification", name);
 }
 
-void run_by_path(serve_request *request) { run_named(request, serve_path_rest(request)); }
+void route_run(serve_request *request) { run_named(request, serve_path_rest(request)); }
 
 /* What the first model does, or the one that the body names: with one model in it the server is what
  * an Inference Endpoint is.  One with a head of one label is a reranker for bodies with a query. */
-void run_by_model(serve_request *request) {
+void route_run_first(serve_request *request) {
   const cJSON *body = is_file(request) ? NULL : serve_json(request);
   if (!body && !is_file(request)) return;
   const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(body, "model"));
@@ -111,9 +111,9 @@ void run_by_model(serve_request *request) {
   if (!model) return;
   const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(body, "inputs");
   if (cJSON_HasObjectItem(body, "query"))
-    rerank_by_body(request);
+    route_rerank(request);
   else if (cJSON_HasObjectItem(inputs, "source_sentence"))
-    tei_similarity(request);
+    route_similarity(request);
   else
     run_named(request, model->task);
 }

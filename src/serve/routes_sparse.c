@@ -113,7 +113,7 @@ static bool fits(serve_fields *f, const sparse_wish *w, const accel_token_ids *t
   return cutting_allowed(f, &w->cutting, cut, "inputs", w->model);
 }
 
-void tei_embed_sparse(serve_request *request) {
+void route_embed_sparse(serve_request *request) {
   serve_fields f;
   serve_reply reply;
   sparse_wish w = {0};

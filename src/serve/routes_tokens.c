@@ -140,7 +140,7 @@ static void tokenize_content(serve_fields *f) {
   accel_token_ids_free(&found);
 }
 
-void tokenize_by_body(serve_request *request) {
+void route_tokenize(serve_request *request) {
   serve_fields f;
   fields_of_json(&f, request);
   if (cJSON_HasObjectItem(f.object, "inputs"))
@@ -193,7 +193,7 @@ static cJSON *text_of(serve_fields *f, accel_tokenizer *tokenizer, const char *n
 }
 
 /* The text under both names: `prompt` as vLLM has it, `content` as llama-server has it. */
-void detokenize_tokens(serve_request *request) {
+void route_detokenize(serve_request *request) {
   serve_fields f;
   const serve_model *model;
   fields_of_json(&f, request);
@@ -209,7 +209,7 @@ void detokenize_tokens(serve_request *request) {
   fields_free(&f);
 }
 
-void tei_decode(serve_request *request) {
+void route_decode(serve_request *request) {
   serve_fields f;
   const serve_model *model;
   const cJSON *list;
