@@ -1,26 +1,8 @@
-# templates/*.in -> one C file of the accel tool, so that an installed tool needs no files of its own.
-# Run as a script (-P) with OUTPUT and FOLDER it writes that file; included, it adds the rule.
-if(CMAKE_SCRIPT_MODE_FILE)
-  file(GLOB templates ${FOLDER}/*.in)
-  set(text "/* Made of templates/ by cmake/templates.cmake. */\n#include \"cli/cli_templates.h\"\n\n")
-  set(rows "")
-  set(n 0)
-  foreach(path IN LISTS templates)
-    get_filename_component(name ${path} NAME)
-    string(REGEX REPLACE "\\.in$" "" name ${name})
-    file(READ ${path} bytes HEX)
-    string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
-    string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
-    string(APPEND text "static const char text_${n}[] = {\n${bytes}0};\n")
-    string(APPEND rows "    {\"${name}\", text_${n}},\n")
-    math(EXPR n "${n} + 1")
-  endforeach()
-  file(WRITE ${OUTPUT} "${text}\nconst cli_template cli_templates[] = {\n${rows}};\nconst size_t cli_template_count = ${n};\n")
-else()
-  file(GLOB templates CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/templates/*.in)
-  set(templates_c ${PROJECT_BINARY_DIR}/templates_data.c)
-  add_custom_command(OUTPUT ${templates_c}
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${templates_c} -DFOLDER=${PROJECT_SOURCE_DIR}/templates -P ${PROJECT_SOURCE_DIR}/cmake/templates.cmake
-    DEPENDS ${templates} ${PROJECT_SOURCE_DIR}/cmake/templates.cmake VERBATIM COMMENT "Embedding templates/")
-  target_sources(accel_tool PRIVATE ${templates_c})
-endif()
+# templates/*.in, embedded in the accel tool.
+file(GLOB templates CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/templates/*.in)
+set(templates_c ${PROJECT_BINARY_DIR}/templates_data.c)
+add_custom_command(OUTPUT ${templates_c}
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${templates_c} -DFOLDER=${PROJECT_SOURCE_DIR}/templates -DPATTERN=*.in -DINCLUDE=cli/cli_templates.h
+    -DTYPE=cli_template -DTABLE=cli_templates -P ${PROJECT_SOURCE_DIR}/cmake/embed_texts.cmake
+  DEPENDS ${templates} ${PROJECT_SOURCE_DIR}/cmake/embed_texts.cmake VERBATIM COMMENT "Embedding templates/")
+target_sources(accel_tool PRIVATE ${templates_c})

@@ -15,4 +15,4 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config git ca-certificates python3 python3-pip libcjson-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libsqlite3-dev libopenblas-pthread-dev libcmocka-dev opencl-c-headers libvulkan-dev glslc)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config git ca-certificates python3 python3-pip libcjson-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libsqlite3-dev libmicrohttpd-dev libopenblas-pthread-dev libcmocka-dev opencl-c-headers libvulkan-dev glslc)

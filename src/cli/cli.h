@@ -110,6 +110,8 @@ int cli_columns(FILE *to); /* of the terminal; 100 when it is none */
 /* Makes run->ctx, which cli_main.c destroys, with log, progress bar, cancellation by Ctrl-C,
  * SIGTERM and --timeout.  0 or an exit code. */
 int cli_context(cli_run *run);
+/* What the options given say of a context; the other fields stay as they are. */
+void cli_context_params(const cli_run *run, accel_params *params);
 /* accel_init as the common options say, and the line telling where it runs.  task may be NULL. */
 int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out);
 void cli_init_params(const cli_run *run, const char *task, accel_init_params *how);

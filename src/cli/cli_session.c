@@ -126,6 +126,27 @@ static accel_log_level log_level(const cli_run *run) {
                                       : ACCEL_LOG_WARNING;
 }
 
+void cli_context_params(const cli_run *run, accel_params *params) {
+  const struct {
+    cli_option_id id;
+    const char **to;
+  } texts[] = {{OPT_PLUGIN_PATH, &params->plugin_path},
+               {OPT_REGISTRY, &params->registry_path},
+               {OPT_CACHE_DIR, &params->cache_directory}};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i)
+    if (run->value[texts[i].id]) *texts[i].to = run->value[texts[i].id];
+  params->threads = (uint32_t)cli_count(run, OPT_THREADS, params->threads);
+  if (run->value[OPT_MODE])
+    params->mode =
+        strcmp(run->value[OPT_MODE], "throughput") ? ACCEL_MODE_LATENCY : ACCEL_MODE_THROUGHPUT;
+  if (cli_flag(run, OPT_NO_CACHE)) params->no_cache = 1;
+  if (cli_flag(run, OPT_ALLOW_SOFTWARE)) params->allow_software = 1;
+  cli_size(run, OPT_CACHE_LIMIT, &params->cache_limit);
+  cli_size(run, OPT_MEM_LIMIT, &params->memory_limit);
+  cli_size(run, OPT_MEMORY, &params->memory_limit);
+  params->log_level = log_level(run);
+}
+
 int cli_context(cli_run *run) {
   const char *term = getenv("TERM");
   bar_wanted =
@@ -133,19 +154,8 @@ int cli_context(cli_run *run) {
   clock_gettime(CLOCK_MONOTONIC, &bar_begin);
   catch_signals(run);
   accel_params params = accel_params_default();
-  params.threads = (uint32_t)cli_count(run, OPT_THREADS, 0);
-  if (run->value[OPT_MODE] && !strcmp(run->value[OPT_MODE], "throughput"))
-    params.mode = ACCEL_MODE_THROUGHPUT;
-  params.plugin_path = run->value[OPT_PLUGIN_PATH];
-  params.registry_path = run->value[OPT_REGISTRY];
-  params.cache_directory = run->value[OPT_CACHE_DIR];
-  params.no_cache = cli_flag(run, OPT_NO_CACHE);
-  cli_size(run, OPT_CACHE_LIMIT, &params.cache_limit);
-  cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
-  cli_size(run, OPT_MEMORY, &params.memory_limit);
+  cli_context_params(run, &params);
   params.log = on_log;
-  params.log_level = log_level(run);
-  params.allow_software = cli_flag(run, OPT_ALLOW_SOFTWARE);
   params.progress = on_progress;
   params.cancel = is_cancelled;
   accel_status status = accel_create(&params, &run->ctx);

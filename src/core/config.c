@@ -84,6 +84,8 @@ const accel__config_variable accel__config_table[] = {
     {"OCL_ICD_VENDORS", "OpenCL drivers that the loader uses"},
     {"OCL_ICD_FILENAMES", "further OpenCL drivers that the loader uses"},
     {"POCL_CACHE_DIR", "where PoCL keeps compiled kernels"},
+    {"LISTEN_FDS", "sockets that systemd hands to accel serve"},
+    {"LISTEN_PID", "the process that they are for"},
     {"LD_LIBRARY_PATH", "where the dynamic linker looks for vendor libraries"},
 };
 const size_t accel__config_count = sizeof accel__config_table / sizeof *accel__config_table;

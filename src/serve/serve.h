@@ -78,9 +78,10 @@ void serve_fail(serve_request *request, int status, const char *param, const cha
  * `status`, the message from accel_last_error(). */
 void serve_fail_with(serve_request *request, accel_status status, const char *param);
 
-/* Begins an answer that is written bit by bit (type as "text/event-stream"); serve_write() may be
- * called from any thread until serve_end(), never blocks, and returns false once the client is gone
- * or reads so slowly that more than the buffer's limit waits for it. */
+/* Begins an answer that is written bit by bit (type as "text/event-stream").  serve_write() may be
+ * called from any thread until serve_end(), before serve_begin(), too (then it is kept until that, or
+ * forgotten when the answer is another); it never blocks, and returns false once the request is to
+ * end: the client is gone, or reads so slowly that more than 1 MiB waits for it. */
 bool serve_begin(serve_request *request, const char *type);
 bool serve_write(serve_request *request, const char *data, size_t n);
 void serve_end(serve_request *request);

@@ -7,7 +7,7 @@ import unittest
 ROOT = os.environ.get("ACCEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Top to bottom.  Layers of one line are neighbours and may not include each other.
-LAYERS = [["cli"], ["bench"], ["tool"], ["api"], ["verify"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
+LAYERS = [["cli"], ["bench", "serve"], ["tool"], ["api"], ["verify"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
           ["models"], ["modeling"], ["program"],
           ["text", "vision", "audio"], ["weights"], ["core"], ["formats", "shared"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}
@@ -28,14 +28,14 @@ LONG_FILES = {
 MAX_LINES = 800
 
 # Programs, not libraries: they print and exit.
-PROGRAMS = ("src/cli/", "src/bench/", "src/tool/", "src/hardware/probe/")
+PROGRAMS = ("src/cli/", "src/bench/", "src/serve/", "src/tool/", "src/hardware/probe/")
 BANNED = ["abort", "exit", "_exit", "_Exit", "quick_exit", "atexit", "assert", "printf", "fprintf", "vprintf", "vfprintf", "dprintf",
           "puts", "fputs", "putchar", "perror", "rand", "srand", "rand_r", "random", "srandom", "drand48", "system", "popen", "gets",
           "signal", "sigaction", "setlocale", "strtok", "sprintf", "vsprintf"]
 # Reading the environment: config.c, by its table; the accel tool, which links the public interface only; plugins, which may not
 # include src/core, read what is theirs alone.
 ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"},
-               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}}
+               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
 ENVIRONMENT_CALLS = ["getenv", "secure_getenv"]
 NEVER = ["setenv", "putenv", "unsetenv", "clearenv"]
 

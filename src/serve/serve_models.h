@@ -1,0 +1,40 @@
+/* serve_models.h - the models of a server. */
+#ifndef ACCEL_SERVE_MODELS_H
+#define ACCEL_SERVE_MODELS_H
+
+#include "serve/serve.h"
+#include "serve/serve_config.h"
+
+typedef struct serve_models serve_models;
+
+/* The models of the config, none of them loaded.  Two of one name are a failure, which is logged.
+ * The config and `ctx` stay until serve_models_free(). */
+accel_status serve_models_new(accel *ctx, const serve_config *config, serve_models **out);
+/* Ends the endpoints. */
+void serve_models_free(serve_models *models);
+/* Loads all of them, on the caller's thread; failures are logged. */
+accel_status serve_models_load(serve_models *models);
+/* Whether that is done. */
+bool serve_models_ready(const serve_models *models);
+
+/* The models in the order of the config, loaded or not. */
+uint32_t serve_models_count(const serve_models *models);
+/* [count] as clients call them. */
+const char *const *serve_models_names(const serve_models *models);
+/* Requests that wait in the queue of a model; 0 of one not loaded. */
+uint32_t serve_models_queued(const serve_models *models, uint32_t model);
+/* Its task and when it was loaded (seconds since 1970); "" and 0: it is not loaded. */
+const char *serve_models_task(const serve_models *models, uint32_t model);
+int64_t serve_models_loaded_at(const serve_models *models, uint32_t model);
+/* The number of the model that clients call `name`; -1: none. */
+int64_t serve_models_find(const serve_models *models, const char *name);
+
+/* As serve_take_model(), which answers by the status: ACCEL_ERROR_NOT_FOUND: no such model;
+ * ACCEL_ERROR_UNSUPPORTED: not for these tasks; ACCEL_ERROR_DOES_NOT_FIT: not loaded (yet).  *number:
+ * the model's. */
+accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
+                               const serve_model **out, uint32_t *number);
+/* For each model that was taken, once. */
+void serve_models_give_back(serve_models *models, uint32_t number);
+
+#endif
