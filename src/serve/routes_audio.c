@@ -166,12 +166,8 @@ static void fail(hearing *h, accel_status status) {
 /* ---- other answers ---- */
 
 static void add_times(cJSON *item, double start, double end, double all) {
-  cJSON_AddNumberToObject(item, "start", isnan(start) ? 0 : start);
-  cJSON_AddNumberToObject(item, "end", isnan(end) ? all : end);
-}
-
-static void add_number(cJSON *item, const char *name, double value) {
-  cJSON_AddItemToObject(item, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
+  add_exact(item, "start", isnan(start) ? 0 : start);
+  add_exact(item, "end", isnan(end) ? all : end);
 }
 
 static void add_words(cJSON *answer, const accel_transcripts *found) {
@@ -196,9 +192,9 @@ static void add_segments(cJSON *answer, const accel_transcripts *found) {
     cJSON_AddStringToObject(item, "text", s->text);
     cJSON_AddItemToObject(item, "tokens", cJSON_CreateIntArray(s->ids, (int)s->n));
     cJSON_AddNumberToObject(item, "temperature", s->temperature);
-    add_number(item, "avg_logprob", s->logprob);
-    add_number(item, "compression_ratio", s->compression_ratio);
-    add_number(item, "no_speech_prob", s->no_speech);
+    add_exact(item, "avg_logprob", s->logprob);
+    add_exact(item, "compression_ratio", s->compression_ratio);
+    add_exact(item, "no_speech_prob", s->no_speech);
     cJSON_AddItemToArray(list, item);
   }
 }
@@ -209,7 +205,7 @@ static cJSON *verbose_of(const hearing *h, const accel_transcripts *found) {
   cJSON_AddItemToObject(
       answer, "language",
       found->language[0] ? cJSON_CreateString(found->language[0]) : cJSON_CreateNull());
-  cJSON_AddNumberToObject(answer, "duration", found->seconds[0]);
+  add_exact(answer, "duration", found->seconds[0]);
   cJSON_AddStringToObject(answer, "text", text_of(found));
   if (h->words || !found->segments[0]) add_words(answer, found);
   if (h->segments) add_segments(answer, found);

@@ -39,7 +39,7 @@ cJSON *label_scores(const accel_classifications *found, uint32_t i) {
   for (uint32_t k = 0; list && k < found->count[i]; ++k) {
     cJSON *item = cJSON_CreateObject();
     cJSON_AddStringToObject(item, "label", found->score[i][k].label);
-    cJSON_AddNumberToObject(item, "score", found->score[i][k].score);
+    add_exact(item, "score", found->score[i][k].score);
     cJSON_AddItemToArray(list, item);
   }
   return list;
@@ -125,7 +125,7 @@ static cJSON *class_answer(const accel_classifications *found, uint32_t i) {
   for (uint32_t id = 0; id < n; ++id)
     for (uint32_t k = 0; k < n; ++k)
       if (found->score[i][k].id == id)
-        cJSON_AddItemToArray(probs, cJSON_CreateNumber(found->score[i][k].score));
+        cJSON_AddItemToArray(probs, exact_number(found->score[i][k].score));
   cJSON_AddNumberToObject(item, "num_classes", n);
   return item;
 }

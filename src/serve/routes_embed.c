@@ -190,7 +190,7 @@ void route_similarity(serve_request *request) {
   for (uint32_t i = 1; answer && i < found->n; ++i) {
     const double cosine =
         accel_cosine(found->data, found->data + (size_t)i * found->dim, found->dim);
-    cJSON_AddItemToArray(answer, cJSON_CreateNumber(cosine));
+    cJSON_AddItemToArray(answer, exact_number(cosine));
   }
   if (found) {
     count(&f, &w, found);

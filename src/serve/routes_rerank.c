@@ -50,8 +50,8 @@ static void read_rank_fields(serve_fields *f) {
 }
 
 static void read_wish(serve_fields *f, wish *w) {
-  /* any of them can be a reranker; those that generate are named by the request */
-  static const char *const rerankers[] = {"text-ranking", "text-classification", NULL};
+  /* those that generate are named by the request */
+  static const char *const rerankers[] = {"text-ranking", NULL};
   w->how = accel_rerank_params_default();
   w->member = w->form == TEI ? "texts" : "documents";
   w->query = field_text(f, "query", NULL);
@@ -82,7 +82,7 @@ static cJSON *answer_of(const wish *w, const accel_ranking *found) {
     const char *text = w->return_text ? w->texts[r->document] : NULL;
     cJSON *item = cJSON_CreateObject();
     cJSON_AddNumberToObject(item, "index", r->document);
-    cJSON_AddNumberToObject(item, w->form == TEI ? "score" : "relevance_score", r->score);
+    add_exact(item, w->form == TEI ? "score" : "relevance_score", r->score);
     if (text && w->form == TEI) cJSON_AddStringToObject(item, "text", text);
     if (text && w->form != TEI)
       cJSON_AddStringToObject(cJSON_AddObjectToObject(item, "document"), "text", text);

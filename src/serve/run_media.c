@@ -11,7 +11,7 @@
 static cJSON *label_row(const void *found, uint32_t i, uint32_t k) {
   const accel_label_score *l = &((const accel_classifications *)found)->score[i][k];
   cJSON *item = cJSON_CreateObject();
-  cJSON_AddNumberToObject(item, "score", l->score);
+  add_exact(item, "score", l->score);
   cJSON_AddStringToObject(item, "label", l->label);
   return item;
 }
@@ -79,7 +79,7 @@ cJSON *run_zero_shot_image(run_job *j) {
 static cJSON *object_row(const void *found, uint32_t i, uint32_t k) {
   const accel_detection *o = &((const accel_detections *)found)->object[i][k];
   cJSON *item = cJSON_CreateObject();
-  cJSON_AddNumberToObject(item, "score", o->score);
+  add_exact(item, "score", o->score);
   cJSON_AddStringToObject(item, "label", o->label);
   cJSON *box = cJSON_AddObjectToObject(item, "box"); /* whole pixels, as the pipeline has them */
   cJSON_AddNumberToObject(box, "xmin", (int)o->xmin);
@@ -138,8 +138,7 @@ static cJSON *segment_row(const void *all, uint32_t i, uint32_t k) {
   const accel_segmentations *found = all;
   const accel_segment *s = &found->segment[i][k];
   cJSON *item = cJSON_CreateObject();
-  cJSON_AddItemToObject(item, "score",
-                        isnan(s->score) ? cJSON_CreateNull() : cJSON_CreateNumber(s->score));
+  add_exact(item, "score", s->score);
   cJSON_AddStringToObject(item, "label", s->label);
   cJSON_AddItemToObject(item, "mask", mask_of(found, i, s->id));
   return item;
@@ -252,10 +251,6 @@ cJSON *run_image_text_to_text(run_job *j) {
 
 /* ---- speech ---- */
 
-static cJSON *seconds_of(double seconds) {
-  return isnan(seconds) ? cJSON_CreateNull() : cJSON_CreateNumber(seconds);
-}
-
 static cJSON *transcript_of(const accel_transcripts *found, uint32_t i, bool chunks) {
   cJSON *item = cJSON_CreateObject();
   cJSON_AddStringToObject(item, "text", found->text[i]);
@@ -264,8 +259,8 @@ static cJSON *transcript_of(const accel_transcripts *found, uint32_t i, bool chu
     cJSON *chunk = cJSON_CreateObject();
     cJSON_AddStringToObject(chunk, "text", found->chunk[i][k].text);
     cJSON *times = cJSON_AddArrayToObject(chunk, "timestamp");
-    cJSON_AddItemToArray(times, seconds_of(found->chunk[i][k].start));
-    cJSON_AddItemToArray(times, seconds_of(found->chunk[i][k].end));
+    cJSON_AddItemToArray(times, exact_number(found->chunk[i][k].start));
+    cJSON_AddItemToArray(times, exact_number(found->chunk[i][k].end));
     cJSON_AddItemToArray(list, chunk);
   }
   return item;

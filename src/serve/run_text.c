@@ -59,7 +59,7 @@ static cJSON *entity_row(const void *found, uint32_t i, uint32_t k) {
   const accel_token_entity *e = &((const accel_token_entities *)found)->entity[i][k];
   cJSON *item = cJSON_CreateObject();
   cJSON_AddStringToObject(item, e->index < 0 ? "entity_group" : "entity", e->entity);
-  cJSON_AddNumberToObject(item, "score", e->score);
+  add_exact(item, "score", e->score);
   if (e->index >= 0) cJSON_AddNumberToObject(item, "index", (double)e->index);
   cJSON_AddStringToObject(item, "word", e->word);
   cJSON_AddNumberToObject(item, "start", (double)e->start);
@@ -118,7 +118,7 @@ static const char **read_questions(run_job *j) {
 static cJSON *answer_row(const void *found, uint32_t i, uint32_t k) {
   const accel_answer *a = &((const accel_answers *)found)->answer[i][k];
   cJSON *item = cJSON_CreateObject();
-  cJSON_AddNumberToObject(item, "score", a->score);
+  add_exact(item, "score", a->score);
   cJSON_AddNumberToObject(item, "start", (double)a->start);
   cJSON_AddNumberToObject(item, "end", (double)a->end);
   cJSON_AddStringToObject(item, "answer", a->answer);
@@ -154,7 +154,7 @@ cJSON *run_question_answering(run_job *j) {
 static cJSON *fill_row(const void *found, uint32_t i, uint32_t k) {
   const accel_fill *fill = &((const accel_fills *)found)->fill[i][k];
   cJSON *item = cJSON_CreateObject();
-  cJSON_AddNumberToObject(item, "score", fill->score);
+  add_exact(item, "score", fill->score);
   cJSON_AddNumberToObject(item, "token", (double)fill->token);
   cJSON_AddStringToObject(item, "token_str", fill->token_str);
   cJSON_AddStringToObject(item, "sequence", fill->sequence);

@@ -34,6 +34,20 @@ const char *reply_id(const char *prefix, char into[SERVE_ID]) {
   return into;
 }
 
+cJSON *exact_number(double value) {
+  char text[32];
+  if (!isfinite(value)) return cJSON_CreateNull();
+  for (int digits = 15; digits <= 17; ++digits) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  return cJSON_CreateRaw(text);
+}
+
+void add_exact(cJSON *object, const char *name, double value) {
+  cJSON_AddItemToObject(object, name, exact_number(value));
+}
+
 void reply_floats(FILE *to, const float *values, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     putc(i ? ',' : '[', to);

@@ -20,6 +20,9 @@ void reply_end(serve_request *request, serve_reply *reply, const char *type);
 /* "prefix-" and what no other answer of this server has; returns `into`. */
 enum { SERVE_ID = 64 };
 const char *reply_id(const char *prefix, char into[SERVE_ID]);
+/* A number with all of its digits: cJSON's own have up to two too few.  NaN and infinity: null. */
+cJSON *exact_number(double value);
+void add_exact(cJSON *object, const char *name, double value);
 /* JSON: [0.25,...] with as many digits as a float has. */
 void reply_floats(FILE *to, const float *values, size_t n);
 

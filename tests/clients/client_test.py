@@ -11,7 +11,7 @@ os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0
 sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 import accel  # noqa: E402
-from serving import Server  # noqa: E402,F401
+from serving import Server  # noqa: E402
 
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
 SOUND = os.path.join(FIXTURES, "speech", "short.wav")
@@ -19,6 +19,11 @@ SOUND = os.path.join(FIXTURES, "speech", "short.wav")
 
 def fixture(place):
     return os.path.join(FIXTURES, *place.split("/"))
+
+
+def serve(**places):
+    """A running server with models of fixtures, by name; .url is its address, .stop() ends it."""
+    return Server(*(f"{name}={fixture(place)}" for name, place in places.items()))
 
 
 def model(place):

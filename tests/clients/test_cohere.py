@@ -1,7 +1,7 @@
 """cohere's clients, first and second form: rerank and embed."""
 import unittest
 
-from client_test import Server, bits, fixture, model
+from client_test import bits, model, serve
 
 import cohere
 
@@ -12,13 +12,13 @@ QUERY = "what does the dog do?"
 class Cohere(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server({"embedder": fixture("tasks/st_prompts"), "ranker": fixture("tasks/rerank_bert")})
+        cls.server = serve(embedder="tasks/st_prompts", ranker="tasks/rerank_bert")
         cls.first = cohere.Client(api_key="none", base_url=cls.server.url)
         cls.second = cohere.ClientV2(api_key="none", base_url=cls.server.url)
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.close()
+        cls.server.stop()
 
     def test_rerank(self):
         want = [(x["corpus_id"], x["score"]) for x in model("tasks/rerank_bert").rerank(QUERY, TEXTS, function="sigmoid")]

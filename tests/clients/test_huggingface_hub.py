@@ -2,7 +2,7 @@
 /accel/run/{task}."""
 import unittest
 
-from client_test import PICTURE, SOUND, Server, bits, fixture, model
+from client_test import PICTURE, SOUND, bits, model, serve
 
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
@@ -16,11 +16,11 @@ TEXTS = ["the quick brown fox", "a lazy dog sleeps"]
 class Hub(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server({name: fixture(place) for name, place in MODELS.items()})
+        cls.server = serve(**MODELS)
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.close()
+        cls.server.stop()
 
     def task(self, name):
         return InferenceClient(f"{self.server.url}/accel/run/{name}")

@@ -3,15 +3,15 @@ import json
 import unittest
 import urllib.request
 
-from client_test import Server, fixture
+from client_test import serve
 
 from prometheus_client.parser import text_string_to_metric_families
 
 
 class Metrics(unittest.TestCase):
     def test_every_line_is_read(self):
-        server = Server({"embedder": fixture("tasks/st_prompts")})
-        self.addCleanup(server.close)
+        server = serve(embedder="tasks/st_prompts")
+        self.addCleanup(server.stop)
 
         def families():
             with urllib.request.urlopen(server.url + "/metrics", timeout=30) as answer:

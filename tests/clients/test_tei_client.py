@@ -1,7 +1,7 @@
 """tei-client, a client of Text Embeddings Inference."""
 import unittest
 
-from client_test import Server, bits, fixture, model
+from client_test import bits, model, serve
 
 from tei_client import HttpClient
 
@@ -10,8 +10,8 @@ TEXTS = ["the quick brown fox", "a lazy dog sleeps"]
 
 class Tei(unittest.TestCase):
     def client(self, place):
-        server = Server({"model": fixture(place)})
-        self.addCleanup(server.close)
+        server = serve(model=place)
+        self.addCleanup(server.stop)
         return HttpClient(server.url)
 
     def test_embeddings(self):
