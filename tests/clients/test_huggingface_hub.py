@@ -47,7 +47,7 @@ class Hub(unittest.TestCase):
         answer = self.task("question-answering").question_answering(question="who met Anna?", context=text)
         self.assertEqual(answer.answer, model("tasks/qa_wordpiece").answer(["who met Anna?"], [text])[0][0]["answer"])
         fills = self.task("fill-mask").fill_mask("the [MASK] fox", top_k=3)
-        self.assertEqual([x.token_str for x in fills], [x["token_str"] for x in model("tasks/fill_wordpiece").fill_mask(["the [MASK] fox"], top_k=3)[0]])
+        self.assertEqual([x.token_str for x in fills], [x["token_str"] for x in model("tasks/fill_wordpiece").fill_mask(["the [MASK] fox"], top_k=3)[0][0]])
         said = self.task("summarization").summarization(TEXTS[0], generate_parameters={"max_new_tokens": 6})
         self.assertEqual(said.summary_text, model("pipelines/t5").summarize(TEXTS[:1], max_new_tokens=6)[0].text)
 
