@@ -12,7 +12,6 @@ typedef struct entry {
   serve_model model;
   const char *also; /* the last part of its path, where the name is a path; NULL: none */
   const serve_model_config *config;
-  char *device, *precision; /* of the model, malloc'd */
   int64_t loaded_at;
 } entry;
 
@@ -96,8 +95,6 @@ void serve_models_free(serve_models *models) {
   if (!models) return;
   for (uint32_t i = 0; i < models->n; ++i) {
     accel_cleanup(&models->entry[i].model.endpoint);
-    free(models->entry[i].device);
-    free(models->entry[i].precision);
     free(models->owned[i]);
   }
   free(models->entry);
@@ -114,22 +111,6 @@ static const char *task_of(const accel_processor *p) {
   return !strcmp(p->task, "text-classification") && p->labels->n == 1 ? "text-ranking" : p->task;
 }
 
-/* What is known of a model that has just been loaded. */
-static accel_status describe(entry *e) {
-  const accel_placement_report *placement = accel_placement(e->model.endpoint);
-  e->device = strdup(placement->device);
-  e->precision = strdup(placement->precision);
-  if (!e->device || !e->precision) return ACCEL_ERROR_OUT_OF_MEMORY;
-  e->model.path = e->config->path;
-  e->model.device = e->device;
-  e->model.precision = e->precision;
-  e->model.task = task_of(accel_processor_of(e->model.endpoint));
-  e->model.queue = accel_queue_of(e->model.endpoint);
-  e->loaded_at = (int64_t)time(NULL);
-  serve_say("model %s (%s) on %s, %s", e->model.name, e->model.task, e->device, e->precision);
-  return ACCEL_OK;
-}
-
 static accel_status load(const serve_models *models, entry *e) {
   accel_init_params how = e->config->how;
   if (!how.queue_capacity) how.queue_capacity = models->queue_capacity;
@@ -139,7 +120,17 @@ static accel_status load(const serve_models *models, entry *e) {
     if (*accel_last_remedy()) serve_log(ACCEL_LOG_ERROR, "%s", accel_last_remedy());
     return status;
   }
-  return describe(e);
+  const accel_processor *processor = accel_processor_of(e->model.endpoint);
+  const accel_placement_report *placement = accel_placement(e->model.endpoint);
+  e->model.task = task_of(processor);
+  e->model.queue = accel_queue_of(e->model.endpoint);
+  e->model.path = e->config->path;
+  e->model.device = placement->device;
+  e->model.precision = placement->precision;
+  e->loaded_at = (int64_t)time(NULL);
+  serve_say("model %s (%s) on %s, %s", e->model.name, e->model.task, placement->device,
+            placement->precision);
+  return ACCEL_OK;
 }
 
 accel_status serve_models_load(serve_models *models) {

@@ -17,7 +17,7 @@ from serving import ACCEL, ENVIRONMENT, SENTENCE, Server, TEXT
 
 def tearDownModule():
     if Running.server:
-        Running.server.stop()
+        assert Running.server.stop() == 0, Running.server.log()
 
 
 class Running(unittest.TestCase):

@@ -42,6 +42,7 @@ async function listModels() {
   const before = $("model").value;
   $("model").replaceChildren(...models.map((m) => new Option(m.task ? `${m.id} (${m.task})` : `${m.id} (loading)`, m.id)));
   if (before) $("model").value = before;
+  else choose("chat");
 }
 
 // ---- chat ----
@@ -152,6 +153,20 @@ async function status() {
 
 // ---- the page ----
 
+// What a tab takes a model for; the first that fits is chosen.
+const tasks = {
+  chat: ["text-generation", "image-text-to-text"],
+  embed: ["feature-extraction", "sentence-similarity"],
+  transcribe: ["automatic-speech-recognition"],
+};
+
+function choose(tab) {
+  const fits = (m) => !tasks[tab] || tasks[tab].includes(m.task);
+  const chosen = models.find((m) => m.id === $("model").value);
+  const model = chosen && fits(chosen) ? chosen : models.find(fits);
+  if (model) $("model").value = model.id;
+}
+
 function open(tab) {
   for (const button of document.querySelectorAll("[data-tab]")) {
     const chosen = button.dataset.tab === tab;
@@ -159,6 +174,7 @@ function open(tab) {
     $(button.dataset.tab).hidden = !chosen;
   }
   say("");
+  choose(tab);
   if (tab === "status") status().catch((error) => say(error.message));
 }
 
