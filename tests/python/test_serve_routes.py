@@ -5,6 +5,7 @@ import base64
 import json
 import math
 import os
+import re
 import struct
 import sys
 import unittest
@@ -399,6 +400,37 @@ class Tasks(Routes):
         self.refused("/accel/run/image-classification", {"inputs": "AAAA", "model": "embedder"}, "")
         self.post("/accel/run/nothing", {"inputs": "a"}, 404)
         self.refused("/accel/run/fill-mask", {"inputs": "no mask", "model": "masks"}, "mask")
+
+
+class Hostile(Routes):
+    """Whatever members hold, the answer is one of 200 and 4xx, and the server goes on."""
+    VALUES = [None, True, -1, 0, 1e300, 2 ** 53, "", "a", "\u00e9\u4e2d", "http://x/y.png", "data:image/png;base64,", "data:;base64,AAAA", [], [[]], [None],
+              ["a", 1], [["a"], "b"], [[["a"]]], {}, {"text": 1}, {"image": "AAAA", "question": "a", "text": "a", "context": "b"}, {"source_sentence": 1},
+              {"source_sentence": "a", "sentences": []}, {"source_sentence": "a", "sentences": [1]}, [{}], [{"question": "a"}], [{"text": "a", "text_pair": 5}]]
+
+    def paths(self):
+        with open(os.path.join(ROOT, "src", "serve", "routes.def"), encoding="utf-8") as f:
+            groups = re.split(r"/\* (routes_\w+)\.c \*/", f.read())
+        mine = {"routes_audio", "routes_classify", "routes_embed", "routes_rerank", "routes_run", "routes_sparse", "routes_tokens"}
+        for name, lines in zip(groups[1::2], groups[2::2]):
+            if name in mine:
+                yield from re.findall(r'ROUTE\("POST", "([^"*]+)"', lines)
+        with open(os.path.join(ROOT, "src", "serve", "routes_run.c"), encoding="utf-8") as f:
+            yield from ("/accel/run/" + task for task in re.findall(r'^ *\{+"([a-z0-9-]+)", ', f.read(), re.M))
+
+    def test_members_of_all_kinds(self):
+        bodies = [{}, {"inputs": "a"}] + [{name: value} for name in ("inputs", "texts", "documents", "tokens", "ids", "prompt", "content", "input") for value in self.VALUES]
+        bodies += [{"inputs": "a", "query": "q", "texts": ["a"], "documents": ["a"], "input": "a", name: value}
+                   for name in ("model", "truncate", "top_k", "top_n", "parameters", "dimensions", "candidate_labels", "stop", "max_new_tokens", "return_timestamps",
+                                "rank_fields", "embedding_types", "targets") for value in self.VALUES[:6] + self.VALUES[12:15]]
+        seen = set()
+        for i, path in enumerate(sorted(set(self.paths()))):
+            for body in bodies[i % 7::7]:  # each body at a seventh of the routes
+                got = server.post(path, {"max_new_tokens": 2, **body} if "run" in path else body)
+                self.assertTrue(got.status == 200 or 400 <= got.status < 500, (path, body, got))
+                seen.add(got.status)
+        self.assertEqual(server.get("/health").status, 200)
+        self.assertTrue({200, 400} <= seen)
 
 
 if __name__ == "__main__":
