@@ -1,4 +1,6 @@
 /* serve_media.c - pictures and sounds in requests: data: URIs and base64, caps on pixels. */
+#include "serve/serve_media.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,8 +16,7 @@ static int digit_of(char c) {
   return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
 }
 
-/* Bytes written to `to`, which has room for 3/4 of the text; SIZE_MAX: it is no base64. */
-static size_t decode_base64(const char *text, char *to) {
+size_t serve_base64(const char *text, char *to) {
   uint32_t bits = 0, have = 0, digits = 0;
   size_t n = 0;
   for (; *text && *text != '='; ++text) {
@@ -79,8 +80,7 @@ static uint64_t webp_pixels(const uint8_t *b, size_t n) {
   return 0;
 }
 
-/* 0: not known, the library will refuse it. */
-static uint64_t pixels_of(const uint8_t *b, size_t n) {
+uint64_t serve_pixels(const uint8_t *b, size_t n) {
   static const uint8_t png[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
   if (n >= 24 && !memcmp(b, png, sizeof png)) return (uint64_t)big(b + 16, 4) * big(b + 20, 4);
   if (n >= 12 && !memcmp(b, "RIFF", 4) && !memcmp(b + 8, "WEBP", 4)) return webp_pixels(b, n);
@@ -91,7 +91,7 @@ static uint64_t pixels_of(const uint8_t *b, size_t n) {
 
 bool field_media_bytes(serve_fields *f, const char *name, const char *data, size_t n,
                        serve_media_kind kind, accel_media *out) {
-  const uint64_t pixels = kind == SERVE_PICTURE ? pixels_of((const uint8_t *)data, n) : 0;
+  const uint64_t pixels = kind == SERVE_PICTURE ? serve_pixels((const uint8_t *)data, n) : 0;
   *out = (accel_media){.name = name, .data = data, .n = n};
   if (!n) field_wrong(f, name, "is empty");
   if (pixels > SERVE_MAX_PIXELS)
@@ -115,7 +115,7 @@ bool field_media(serve_fields *f, const char *name, const char *given, serve_med
   if (uri) given = comma + 1;
   char *bytes = fields_memory(f, strlen(given) / 4 * 3 + 3);
   if (!bytes) return false;
-  const size_t n = decode_base64(given, bytes);
+  const size_t n = serve_base64(given, bytes);
   if (n != SIZE_MAX) return field_media_bytes(f, name, bytes, n, kind, out);
   field_wrong(f, name, "is no base64");
   return false;
