@@ -108,8 +108,10 @@ static void refuse_route(serve_request *r, int status, const char *allow) {
 
 /* A browser asks whether a page of another origin, which is allowed, may send a request. */
 static void answer_preflight(serve_request *r) {
+  const char *asked = serve_header(r, "Access-Control-Request-Headers");
   serve_add_header(r, "Access-Control-Allow-Methods", "GET, HEAD, POST");
-  serve_add_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+  serve_add_header(r, "Access-Control-Allow-Headers",
+                   asked ? asked : "Authorization, Content-Type");
   serve_add_header(r, "Access-Control-Max-Age", "600");
   serve_answer(r, 204, NULL, NULL, 0);
 }

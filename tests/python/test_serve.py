@@ -188,8 +188,9 @@ class Hostile(Running):
     def test_browsers(self):
         allowed = {"Origin": "https://app.example"}
         self.assertEqual(self.get("/health", headers=allowed).headers["Access-Control-Allow-Origin"], "https://app.example")
-        preflight = self.server.request("OPTIONS", "/v1/models", headers=allowed)
-        self.assertEqual((preflight.status, preflight.headers["Access-Control-Allow-Methods"]), (204, "GET, HEAD, POST"))
+        preflight = self.server.request("OPTIONS", "/v1/models", headers={**allowed, "Access-Control-Request-Headers": "authorization, x-stainless-os"})
+        self.assertEqual((preflight.status, preflight.headers["Access-Control-Allow-Methods"], preflight.headers["Access-Control-Allow-Headers"]),
+                         (204, "GET, HEAD, POST", "authorization, x-stainless-os"))
         self.assertIsNone(self.get("/health").headers["Access-Control-Allow-Origin"])
         same = self.get("/health", headers={"Origin": f"http://127.0.0.1:{self.server.port}"})
         self.assertIsNone(same.headers["Access-Control-Allow-Origin"])
