@@ -118,7 +118,7 @@ async def cell(target, model, how, clients, seed):
     def at(list_, share):
         return list_[min(len(list_) - 1, int(share * len(list_)))]
     return {"rate": sum(f[2] for f in found) / seconds, "first_p50": at(firsts, 0.5), "first_p99": at(firsts, 0.99), "end_p50": at(ends, 0.5),
-            "end_p99": at(ends, 0.99), "requests": len(found), "seconds": seconds}
+            "end_p99": at(ends, 0.99), "requests": len(found), "seconds": seconds, "tokens": sum(f[2] for f in found) / len(found)}
 
 
 async def measure(how):
@@ -138,6 +138,8 @@ async def measure(how):
             results.append(row)
             print(f"{clients:4} clients  {name:6}  {row['rate']:10.2f} {unit}   first token p50 {1000 * row['first_p50']:8.1f} ms  p99 {1000 * row['first_p99']:8.1f} ms"
                   f"   whole p50 {1000 * row['end_p50']:8.1f} ms  p99 {1000 * row['end_p99']:8.1f} ms", flush=True)
+        if how.peer and abs(results[-1]["tokens"] / results[-2]["tokens"] - 1) > 0.01:
+            print(f"{clients:4} clients  an answer has {results[-2]['tokens']:.1f} tokens here and {results[-1]['tokens']:.1f} there: no fair comparison", flush=True)
         if how.peer:
             pairs = sorted(a["rate"] / b["rate"] for a, b in zip(rows["server"], rows["peer"]))
             print(f"{clients:4} clients  server over peer: {statistics.median(pairs):.2f} ({pairs[0]:.2f} to {pairs[-1]:.2f} in {len(pairs)} rounds)", flush=True)

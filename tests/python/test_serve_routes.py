@@ -2,6 +2,7 @@
 the library gives by its Python package, vectors and scores bit by bit.
 """
 import base64
+import concurrent.futures
 import json
 import math
 import os
@@ -400,6 +401,28 @@ class Tasks(Routes):
         self.refused("/accel/run/image-classification", {"inputs": "AAAA", "model": "embedder"}, "")
         self.post("/accel/run/nothing", {"inputs": "a"}, 404)
         self.refused("/accel/run/fill-mask", {"inputs": "no mask", "model": "masks"}, "mask")
+
+
+class Together(Routes):
+    def test_company_changes_no_answer(self):
+        """Requests of all kinds at once give what each gives alone, byte by byte."""
+        data, sound = uri(PICTURE, "image/jpeg"), form([("model", "hearing")], [("file", "a.wav", read(SHORT))])
+        calls = [("/embed", {"inputs": TEXTS}), ("/embed", {"inputs": TEXTS[1]}), ("/embed_all", {"inputs": TEXTS}), ("/predict", {"inputs": [[t] for t in TEXTS]}),
+                 ("/rerank", {"query": "a dog", "texts": TEXTS}), ("/similarity", {"inputs": {"source_sentence": TEXTS[0], "sentences": TEXTS}}),
+                 ("/tokenize", {"inputs": TEXTS}), ("/embed_sparse", {"inputs": TEXTS[0]}),
+                 ("/accel/run/text-generation", {"inputs": "the fox", "max_new_tokens": 12}), ("/accel/run/fill-mask", {"inputs": "the [MASK] fox"}),
+                 ("/accel/run/image-classification", {"inputs": data}), ("/accel/run/object-detection", {"inputs": data, "threshold": 0.1}),
+                 ("/accel/run/image-to-text", {"inputs": data, "max_new_tokens": 6}), ("/accel/run/translation", {"inputs": TEXTS, "max_new_tokens": 6}),
+                 ("/v1/audio/transcriptions", sound)]
+
+        def ask(call):
+            path, body = call
+            got = server.post(path, body[0], headers={"Content-Type": body[1]}) if isinstance(body, tuple) else server.post(path, body)
+            self.assertEqual(got.status, 200, (path, got))
+            return got.body
+        alone = [ask(call) for call in calls]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            self.assertEqual(list(pool.map(ask, calls * 6)), alone * 6)
 
 
 class Hostile(Routes):

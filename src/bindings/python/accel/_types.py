@@ -139,14 +139,15 @@ accel_generate_params = _struct(
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special_tokens", u32), ("no_special_tokens", u32), ("on_token", TokenFunction),
     ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32))
-accel_transcribe_params = _struct(
-    "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
-    ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
-    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)), ("max_seconds", f64), ("on_segment", C.c_void_p),
-    ("on_segment_user", C.c_void_p))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
     ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
+SegmentFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(accel_speech_segment))
+accel_transcribe_params = _struct(
+    "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
+    ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
+    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)), ("max_seconds", f64), ("on_segment", SegmentFunction),
+    ("on_segment_user", C.c_void_p))
 accel_transcripts = _struct(
     "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))),
     ("language", C.POINTER(text)), ("segments", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_speech_segment))), ("n_ids", C.POINTER(u32)),
