@@ -14,7 +14,7 @@ accel_status accel__media_image(const accel_media *m, accel__image *out) {
 
 accel_status accel__media_sound(const accel_media *m, uint32_t rate, double most,
                                 accel__sound *out) {
-  ACCEL_TRY(m->data ? accel__sound_parse(m->data, m->n, m->name, out)
+  ACCEL_TRY(m->data ? accel__sound_parse(m->data, m->n, m->name, most, out)
                     : accel__sound_read(m->name, out));
   const double seconds = (double)out->frames / out->rate;
   accel_status status =

@@ -6,6 +6,7 @@
 
 #include "serve/serve_reply.h"
 
+enum { MOST_VECTORS = 4096, MOST_ROWS = 32768 }; /* texts, and tokens of /embed_all */
 static const char *const embedders[] = {"feature-extraction", NULL};
 
 typedef struct wish {
@@ -109,7 +110,8 @@ static void read_inputs(serve_fields *f, wish *w) {
   bool single;
   w->member = "inputs";
   w->texts = field_texts(f, "inputs", &w->n, &single);
-  if (!f->failed && !w->n) field_wrong(f, "inputs", "must be a text, or a list of at least one");
+  if (!f->failed && (!w->n || w->n > MOST_VECTORS))
+    field_wrong(f, "inputs", "must be a text, or a list of 1 to %d", MOST_VECTORS);
 }
 
 static void tei_embed(serve_request *request) {
@@ -134,8 +136,21 @@ static void tei_embed(serve_request *request) {
   fields_free(&f);
 }
 
+/* Each token has a vector: how many there will be is known before anything runs. */
+static void count_rows(serve_fields *f, const wish *w) {
+  accel_tokenizer *tokenizer = f->failed ? NULL : accel_tokenizer_of(w->model->endpoint);
+  accel_token_ids *found = NULL;
+  uint64_t rows = 0;
+  if (!tokenizer || accel_tokenize(tokenizer, w->texts, w->n, 1, &found) != ACCEL_OK) return;
+  const uint32_t most = (uint32_t)accel_processor_of(w->model->endpoint)->max_length;
+  for (uint32_t i = 0; i < w->n; ++i) rows += found->count[i] < most ? found->count[i] : most;
+  accel_token_ids_free(&found);
+  if (rows > MOST_ROWS)
+    field_wrong(f, w->member, "has %llu tokens; /embed_all takes %d", (unsigned long long)rows,
+                MOST_ROWS);
+}
+
 void route_embed_all(serve_request *request) {
-  enum { MOST = 1024 }; /* texts: each token has a vector */
   serve_fields f;
   serve_reply reply;
   wish w = {0};
@@ -143,10 +158,10 @@ void route_embed_all(serve_request *request) {
   fields_of_json(&f, request);
   read_inputs(&f, &w);
   read_common(&f, &w);
-  if (w.n > MOST) field_wrong(&f, "inputs", "has %u texts; /embed_all takes %d", w.n, MOST);
   w.how.pooling = "none";
   w.how.normalize = 0;
   w.model = fields_model(&f, embedders);
+  count_rows(&f, &w);
   if (fields_end(&f)) found = embed(&f, &w);
   if (found && reply_begin(request, &reply)) {
     count(&f, &w, found);
@@ -237,7 +252,8 @@ static void read_cohere(serve_fields *f, wish *w) {
   bool single;
   w->member = "texts";
   w->texts = field_texts(f, "texts", &w->n, &single);
-  if (!f->failed && !w->n) field_wrong(f, "texts", "must be a list of at least one text");
+  if (!f->failed && (!w->n || w->n > MOST_VECTORS))
+    field_wrong(f, "texts", "must be a list of 1 to %d texts", MOST_VECTORS);
   for (const char *const *name = (const char *const[]){"images", "inputs", NULL}; *name; ++name)
     if (field_item(f, *name)) field_wrong(f, *name, "`texts` are embedded, nothing else");
   read_embedding_types(f);

@@ -23,8 +23,8 @@ bool job_media(run_job *j, serve_media_kind kind) {
     return one && field_media_bytes(f, "body", j->raw, j->raw_n, kind, one);
   }
   if (!job_texts(j)) return false;
-  if (j->n > SERVE_MAX_MEDIA)
-    field_wrong(f, "inputs", "has %u files; a request takes %d", j->n, SERVE_MAX_MEDIA);
+  const uint32_t most = kind == SERVE_PICTURE ? SERVE_MAX_MEDIA : SERVE_MAX_SOUNDS;
+  if (j->n > most) field_wrong(f, "inputs", "has %u files; a request takes %u", j->n, most);
   accel_media *list = fields_memory(f, j->n * sizeof *list);
   for (uint32_t i = 0; list && i < j->n; ++i)
     if (!field_media(f, "inputs", j->texts[i], kind, &list[i])) return false;

@@ -13,20 +13,22 @@
 #include "serve/serve.h"
 
 enum {
-  SERVE_FIELDS = 48,        /* members that one handler asks for */
-  SERVE_MAX_TEXTS = 16384,  /* texts of one request */
-  SERVE_MAX_MEDIA = 64,     /* pictures or sounds of one request */
-  SERVE_MAX_SECONDS = 14400 /* of a sound */
+  SERVE_FIELDS = 48,       /* members that one handler asks for */
+  SERVE_MAX_TEXTS = 16384, /* texts of one request */
+  SERVE_MAX_MEDIA = 64,    /* pictures of one request */
+  SERVE_MAX_SOUNDS = 8,    /* sounds of one request */
+  SERVE_MAX_SECONDS = 7200 /* of a sound */
 };
-#define SERVE_MAX_PIXELS UINT64_C(50000000)
+#define SERVE_MAX_PIXELS UINT64_C(50000000) /* of all pictures of one request */
 
 typedef struct serve_fields {
   serve_request *request;
   const cJSON *object;
   bool failed;
-  bool form;    /* numbers and flags are written as text */
-  cJSON *made;  /* the object of a form */
-  void **owned; /* [n_owned] to free */
+  bool form;       /* numbers and flags are written as text */
+  cJSON *made;     /* the object of a form */
+  uint64_t pixels; /* of the pictures so far */
+  void **owned;    /* [n_owned] to free */
   uint32_t n_owned;
   uint32_t n_asked;
   const char *asked[SERVE_FIELDS];

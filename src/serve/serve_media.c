@@ -91,11 +91,11 @@ uint64_t serve_pixels(const uint8_t *b, size_t n) {
 
 bool field_media_bytes(serve_fields *f, const char *name, const char *data, size_t n,
                        serve_media_kind kind, accel_media *out) {
-  const uint64_t pixels = kind == SERVE_PICTURE ? serve_pixels((const uint8_t *)data, n) : 0;
   *out = (accel_media){.name = name, .data = data, .n = n};
   if (!n) field_wrong(f, name, "is empty");
-  if (pixels > SERVE_MAX_PIXELS)
-    field_wrong(f, name, "has %llu pixels; %llu are allowed", (unsigned long long)pixels,
+  if (kind == SERVE_PICTURE) f->pixels += serve_pixels((const uint8_t *)data, n);
+  if (f->pixels > SERVE_MAX_PIXELS)
+    field_wrong(f, name, "%llu pixels; a request may have %llu", (unsigned long long)f->pixels,
                 (unsigned long long)SERVE_MAX_PIXELS);
   return !f->failed;
 }
