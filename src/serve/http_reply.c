@@ -39,8 +39,9 @@ static void add_headers(const serve_request *r, struct MHD_Response *response, c
     MHD_add_response_header(response, r->added[i].name, r->added[i].value);
 }
 
-/* n: bytes of an answer that is whole, UINT64_MAX: it is streamed.  false: there was an answer
- * before, or the connection has ended, and the response is still the caller's. */
+/* n: bytes of an answer that is whole, UINT64_MAX: it is streamed.  response NULL: there was no
+ * memory for one, and the connection is closed.  false: there was an answer before, or the
+ * connection has ended, and the response is still the caller's. */
 static bool hand_over(serve_request *r, int status, struct MHD_Response *response, uint64_t n) {
   pthread_mutex_lock(&r->lock);
   const bool first = !r->status && r->connection;
@@ -85,6 +86,7 @@ void serve_answer(serve_request *request, int status, const char *type, char *bo
   if (!response) {
     free(body);
     serve_log(ACCEL_LOG_ERROR, "out of memory");
+    hand_over(request, 500, NULL, 0);
     return;
   }
   add_headers(request, response, type);
@@ -101,7 +103,10 @@ void serve_answer_json(serve_request *request, int status, cJSON *json) {
     status = 500;
     text = strdup(none);
   }
-  if (text) serve_answer(request, status, "application/json", text, strlen(text));
+  if (text)
+    serve_answer(request, status, "application/json", text, strlen(text));
+  else
+    hand_over(request, 500, NULL, 0);
 }
 
 /* ---- errors ---- */

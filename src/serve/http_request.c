@@ -289,13 +289,15 @@ const serve_model *serve_take_model(serve_request *r, const char *name, const ch
     fail_take(r, status, name);
     return NULL;
   }
-  r->taken[r->n_taken++] = number;
+  r->taken_number[r->n_taken] = number;
+  r->taken[r->n_taken++] = model;
   serve_metrics_begin(r->server->metrics, number);
   return model;
 }
 
 void serve_count(serve_request *request, const serve_counts *counts) {
-  if (request->n_taken) serve_metrics_count(request->server->metrics, request->taken[0], counts);
+  if (request->n_taken)
+    serve_metrics_count(request->server->metrics, request->taken_number[0], counts);
 }
 
 void serve_request_finish(serve_request *r) {
@@ -308,7 +310,7 @@ void serve_request_finish(serve_request *r) {
     if (r->slot[i].awaited) wait_for(&r->slot[i]);
   }
   for (uint32_t i = 0; i < r->n_taken; ++i) {
-    serve_metrics_end(r->server->metrics, r->taken[i], r->began - r->arrived, now - r->began,
+    serve_metrics_end(r->server->metrics, r->taken_number[i], r->began - r->arrived, now - r->began,
                       atomic_load(&r->gone));
     serve_models_give_back(r->server->models, r->taken[i]);
   }

@@ -195,8 +195,8 @@ struct serve_request {
   pthread_cond_t done_changed;
   serve_slot slot[SERVE_TICKETS];
 
-  uint32_t taken[SERVE_TAKEN];
-  uint32_t n_taken;
+  const serve_model *taken[SERVE_TAKEN];
+  uint32_t taken_number[SERVE_TAKEN], n_taken;
 };
 
 /* http_request.c */

@@ -11,7 +11,7 @@
 #include "serve/http_server.h"
 
 /* Bodies and answers pass at least as fast, in bytes a second, behind the time that all have. */
-static const double least_rate = 16384, answer_grace_s = 60;
+static const double least_rate = 16384;
 
 bool http_watch_open(http_watch *watch) {
   *watch = (http_watch){.epoll = epoll_create1(EPOLL_CLOEXEC)};
@@ -132,7 +132,7 @@ void http_watch_phase(serve_server *server, http_connection *c, http_phase phase
   c->phase = phase;
   c->until = phase == HTTP_HEAD   ? c->since + grace
              : phase == HTTP_BODY ? c->since + grace + (double)n / least_rate
-                                  : now + answer_grace_s + (double)n / least_rate;
+                                  : now + 2 * grace + (double)n / least_rate;
   if (phase == HTTP_BUSY) {
     struct epoll_event event = {.events = EPOLLRDHUP, .data.u64 = c->number};
     c->request = epoll_ctl(watch->epoll, EPOLL_CTL_ADD, c->fd, &event) ? NULL : request;

@@ -29,10 +29,10 @@ typedef struct serve_config {
   uint32_t max_requests;    /* running at once */
   uint32_t max_waiting;     /* for one of these to end */
   uint32_t max_connections;
-  uint32_t connections_per_address;  /* of other machines */
-  uint32_t header_timeout;           /* seconds for a head, and of grace for a body */
-  uint32_t request_timeout;          /* seconds for an answer; 0: no limit */
-  uint32_t drain;                    /* seconds for running requests once the server is to stop */
+  uint32_t connections_per_address; /* of other machines */
+  uint32_t header_timeout;  /* seconds for a head, of grace for a body, twice for an answer */
+  uint32_t request_timeout; /* seconds for an answer; 0: no limit */
+  uint32_t drain;           /* seconds for running requests once the server is to stop */
   uint64_t max_body, max_audio_body; /* bytes */
   accel_params context;              /* log, progress and cancel are set by the server */
   serve_model_config *model;         /* [n_model] */

@@ -188,7 +188,7 @@ accel_status serve_models_take(serve_models *models, const char *name, const cha
   return ACCEL_OK;
 }
 
-void serve_models_give_back(serve_models *models, uint32_t number) {
-  (void)models; /* they stay loaded */
-  (void)number;
+void serve_models_give_back(serve_models *models, const serve_model *taken) {
+  (void)models; /* all stay loaded */
+  (void)taken;
 }

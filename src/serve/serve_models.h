@@ -31,10 +31,10 @@ int64_t serve_models_find(const serve_models *models, const char *name);
 
 /* As serve_take_model(), which answers by the status: ACCEL_ERROR_NOT_FOUND: no such model;
  * ACCEL_ERROR_UNSUPPORTED: not for these tasks; ACCEL_ERROR_DOES_NOT_FIT: not loaded (yet).  *number:
- * the model's. */
+ * the model's; *out is given back. */
 accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
                                const serve_model **out, uint32_t *number);
-/* For each model that was taken, once. */
-void serve_models_give_back(serve_models *models, uint32_t number);
+/* It may be unloaded from now on.  NULL does nothing. */
+void serve_models_give_back(serve_models *models, const serve_model *taken);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -65,6 +66,22 @@ static accel_status open_keys(serve_server *server) {
   return ACCEL_ERROR_ARGUMENT;
 }
 
+/* By which names the server may be called: that of --host, and those of --allow-host.  No name leads
+ * a browser to a Unix socket. */
+static accel_status open_rules(serve_server *server) {
+  const serve_config *config = server->config;
+  const char **names = malloc((config->allow_host.n + 1) * sizeof *names);
+  if (!names) {
+    serve_log(ACCEL_LOG_ERROR, "out of memory");
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  names[0] = server->listener.unix_socket ? "*" : config->host;
+  for (uint32_t i = 0; i < config->allow_host.n; ++i) names[i + 1] = config->allow_host.item[i];
+  server->rules = (http_rules){names, config->allow_origin.item, config->allow_host.n + 1,
+                               config->allow_origin.n};
+  return ACCEL_OK;
+}
+
 static accel_status open_context(run_state *s) {
   const serve_config *config = s->server.config;
   accel_params params = config->context;
@@ -84,6 +101,7 @@ static accel_status open_server(run_state *s) {
   if (!http_watch_open(&server->watch)) return failed("epoll");
   if (!status) status = open_keys(server);
   if (!status) status = http_listen(config, &server->listener);
+  if (!status) status = open_rules(server);
   if (!status) status = open_context(s);
   if (status) return status;
   server->metrics =
@@ -194,6 +212,7 @@ static void close_server(run_state *s) {
   accel_destroy(&s->ctx);
   serve_metrics_free(server->metrics);
   http_keys_free(&server->keys);
+  free((void *)server->rules.host);
   http_watch_close(&server->watch);
   if (s->signals >= 0) close(s->signals);
   if (s->loaded >= 0) close(s->loaded);
@@ -205,8 +224,6 @@ int serve_run(const serve_config *config) {
   server->config = config;
   server->listener.fd = -1;
   server->watch.epoll = -1;
-  server->rules = (http_rules){config->allow_host.item, config->allow_origin.item,
-                               config->allow_host.n, config->allow_origin.n};
   serve_log_set_level(config->context.log_level);
   if (!config->n_model) {
     serve_log(ACCEL_LOG_ERROR, "which model?  --model PATH, or models in the file of --config");

@@ -153,6 +153,10 @@ HOSTILE = [
     ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64 + b"\r\n\r\n", (None, 400)),
     ("a page of another origin", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Origin: https://evil.example\r\nContent-Length: 2\r\n\r\n{}", 403),
     ("an unknown expectation", b"POST /v1/models HTTP/1.1\r\n" + HOST + b"Expect: 200-ok\r\nContent-Length: 2\r\n\r\n{}", 417),
+    ("a Host in two lines", b"GET /health HTTP/1.1\r\nHost: local\r\n host\r\n\r\n", 400),
+    ("a line without a colon", b"GET /health HTTP/1.1\r\n" + HOST + b"nonsense\r\n\r\n", 400),
+    ("a space in front of a name", b"GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
+    ("a carriage return in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\rHost: b\r\n\r\n", 400),
     ("a control character in a value", b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\x01b\r\n\r\n", 400),
 ]
 
@@ -247,10 +251,12 @@ class StartAndEnd(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as f:
             f.write(f"# one\n{key}\n")
             f.flush()
-            server = Server(SENTENCE, config={"host": "0.0.0.0"}, options=("--api-key-file", f.name))
+            server = Server(SENTENCE, config={"host": "0"}, options=("--api-key-file", f.name))
         try:
             for path in ("/health", "/ready", "/", "/page/page.js"):
                 self.assertEqual(server.get(path).status, 200)
+            self.assertEqual(server.get("/health", headers={"Host": "0"}).status, 200, "what --host says")
+            self.assertEqual(server.get("/health", headers={"Host": "1"}).status, 403)
             for wrong in ({}, {"Authorization": "Bearer " + key[:-1]}, {"Authorization": "Bearer " + key + "0"}, {"Authorization": key}):
                 answer = server.get("/v1/models", headers=wrong)
                 self.assertEqual((answer.status, answer.json()["error"]["code"]), (401, "invalid_api_key"))
@@ -272,6 +278,7 @@ class StartAndEnd(unittest.TestCase):
                 self.assertEqual(server.url, "unix:" + path)
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o660)
                 self.assertEqual(server.get("/v1/models").json()["data"][0]["id"], "sentence")
+                self.assertEqual(server.get("/health", headers={"Host": "whatever"}).status, 200)
                 code, errors = self.run_to_end("--model", SENTENCE, "--socket", path)
                 self.assertEqual(code, 1)
                 self.assertIn("Address already in use", errors)

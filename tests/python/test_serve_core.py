@@ -219,6 +219,19 @@ class Slow(Shared):
     def test_bodies(self):
         self.assertEqual(self.drip(b"POST /test/echo HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{", 2), 0)
 
+    def test_answers_that_nobody_reads(self):
+        with self.server.connect(5) as s:
+            s.setblocking(False)
+            begin = time.monotonic()
+            while True:
+                try:
+                    s.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    break  # it was closed
+                self.assertLess(time.monotonic() - begin, 20, "it goes on for ever")
+
     def test_idle_after_an_answer(self):
         with self.server.connect(5) as s:
             s.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
@@ -270,6 +283,9 @@ class Bodies(Shared):
         self.assertRegex(got, rb"(?s)^HTTP/1.1 200.*\{\"a\":1\}$")
         self.assertRegex(got, rb"(?i)connection: close")
         self.assertEqual(got.count(b"HTTP/1.1"), 1, "what comes behind a chunked body is not read")
+        # a bare line feed ends a chunk's size for libmicrohttpd, and not for other servers: nothing may follow on this connection
+        got = self.server.raw(head + b'7\n{"a":1}\r\n0\r\n\r\n' + b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+        self.assertEqual((got.count(b"HTTP/1.1 "), got.count(b'"ok"')), (1, 0))
         for chunk in (b"xyz\r\n", b"-1\r\n{}\r\n", b"ffffffffffffffffffff\r\n"):
             self.assertRegex(self.server.raw(head + chunk, finish=True), rb"^(HTTP/1.1 [45]\d\d|$)")
         piece = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
