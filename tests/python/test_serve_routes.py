@@ -10,6 +10,7 @@ import random
 import re
 import struct
 import sys
+import tempfile
 import time
 import unittest
 import wave
@@ -71,6 +72,18 @@ def form(fields, files):
     for name, file_name, data in files:
         out.append(f'--{edge}\r\nContent-Disposition: form-data; name="{name}"; filename="{file_name}"\r\nContent-Type: audio/wav\r\n\r\n'.encode() + data + b"\r\n")
     return b"".join(out) + f"--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
+
+
+def posts():
+    """The paths of the routes that are tested here, and of /accel/run/ one for each task."""
+    with open(os.path.join(ROOT, "src", "serve", "routes.def"), encoding="utf-8") as f:
+        groups = re.split(r"/\* (routes_\w+)\.c \*/", f.read())
+    mine = {"routes_audio", "routes_classify", "routes_embed", "routes_rerank", "routes_run", "routes_sparse", "routes_tokens"}
+    for name, lines in zip(groups[1::2], groups[2::2]):
+        if name in mine:
+            yield from re.findall(r'ROUTE\("POST", "([^"*]+)"', lines)
+    with open(os.path.join(ROOT, "src", "serve", "routes_run.c"), encoding="utf-8") as f:
+        yield from ("/accel/run/" + task for task in re.findall(r'^ *\{+"([a-z0-9-]+)", ', f.read(), re.M))
 
 
 class Routes(unittest.TestCase):
@@ -430,6 +443,20 @@ class Tasks(Routes):
         self.refused("/accel/run/fill-mask", {"inputs": "no mask", "model": "masks"}, "mask")
 
 
+class Keys(Routes):
+    def test_every_route_asks_for_the_key(self):
+        """Of the server's own address, too, whose page needs none."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, key = os.path.join(folder, "keys"), "a-key-of-the-tests-0123456789"
+            with open(path, "w", encoding="ascii") as f:
+                f.write(key + "\n")
+            mine = Server("embedder=" + PATHS["embedder"], options=["--api-key-file", path])
+            self.addCleanup(mine.stop)
+            for route in sorted(set(posts())) + ["/"]:
+                self.assertEqual(mine.post(route, {"inputs": "a"}).status, 401, route)
+                self.assertNotEqual(mine.post(route, {"inputs": "a"}, headers={"Authorization": "Bearer " + key}).status, 401, route)
+
+
 class Together(Routes):
     def test_company_changes_no_answer(self):
         """Requests of all kinds at once give what each gives alone, byte by byte."""
@@ -458,23 +485,13 @@ class Hostile(Routes):
               ["a", 1], [["a"], "b"], [[["a"]]], {}, {"text": 1}, {"image": "AAAA", "question": "a", "text": "a", "context": "b"}, {"source_sentence": 1},
               {"source_sentence": "a", "sentences": []}, {"source_sentence": "a", "sentences": [1]}, [{}], [{"question": "a"}], [{"text": "a", "text_pair": 5}]]
 
-    def paths(self):
-        with open(os.path.join(ROOT, "src", "serve", "routes.def"), encoding="utf-8") as f:
-            groups = re.split(r"/\* (routes_\w+)\.c \*/", f.read())
-        mine = {"routes_audio", "routes_classify", "routes_embed", "routes_rerank", "routes_run", "routes_sparse", "routes_tokens"}
-        for name, lines in zip(groups[1::2], groups[2::2]):
-            if name in mine:
-                yield from re.findall(r'ROUTE\("POST", "([^"*]+)"', lines)
-        with open(os.path.join(ROOT, "src", "serve", "routes_run.c"), encoding="utf-8") as f:
-            yield from ("/accel/run/" + task for task in re.findall(r'^ *\{+"([a-z0-9-]+)", ', f.read(), re.M))
-
     def test_members_of_all_kinds(self):
         bodies = [{}, {"inputs": "a"}] + [{name: value} for name in ("inputs", "texts", "documents", "tokens", "ids", "prompt", "content", "input") for value in self.VALUES]
         bodies += [{"inputs": "a", "query": "q", "texts": ["a"], "documents": ["a"], "input": "a", name: value}
                    for name in ("model", "truncate", "top_k", "top_n", "parameters", "dimensions", "candidate_labels", "stop", "max_new_tokens", "return_timestamps",
                                 "rank_fields", "embedding_types", "targets") for value in self.VALUES[:6] + self.VALUES[12:15]]
         seen = set()
-        for i, path in enumerate(sorted(set(self.paths()))):
+        for i, path in enumerate(sorted(set(posts()))):
             for body in bodies[i % 7::7]:  # each body at a seventh of the routes
                 got = server.post(path, {"max_new_tokens": 2, **body} if "run" in path else body)
                 self.assertTrue(got.status == 200 or 400 <= got.status < 500, (path, body, got))
