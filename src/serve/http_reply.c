@@ -187,10 +187,25 @@ static void fail_cancelled(serve_request *r) {
     serve_fail(r, 499, NULL, "cancelled", "the client left");
 }
 
+/* The library calls models by their paths; clients are told the names that they know. */
+static void name_models(const serve_request *r, char *message, size_t size) {
+  char text[1024], *at;
+  for (uint32_t i = 0; i < r->n_taken; ++i) {
+    const serve_model *m = r->taken[i];
+    if (!m->path || !strchr(m->path, '/') || strstr(m->name, m->path)) continue;
+    while ((at = strstr(message, m->path))) {
+      *at = 0;
+      snprintf(text, sizeof text, "%s%s%s", message, m->name, at + strlen(m->path));
+      snprintf(message, size, "%s", text);
+    }
+  }
+}
+
 void serve_fail_with(serve_request *request, accel_status status, const char *param) {
   const failure *f = NULL;
   char message[1024];
   snprintf(message, sizeof message, "%s", accel_last_error());
+  name_models(request, message, sizeof message);
   for (size_t i = 0; i < sizeof failures / sizeof failures[0]; ++i)
     if (failures[i].status == status) f = &failures[i];
   if (status == ACCEL_ERROR_CANCELLED) {

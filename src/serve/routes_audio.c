@@ -150,19 +150,6 @@ static void end_stream(hearing *h, const accel_transcripts *found) {
   serve_end(h->request);
 }
 
-/* Once a stream has begun, a failure is its last event. */
-static void fail(hearing *h, accel_status status) {
-  if (!h->begun) {
-    serve_fail_with(h->request, status, "file");
-    return;
-  }
-  cJSON *event = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(event, "error");
-  cJSON_AddStringToObject(error, "message", accel_last_error());
-  cJSON_AddStringToObject(error, "type", "server_error");
-  serve_write_event(h->request, event);
-  serve_end(h->request);
-}
-
 /* ---- other answers ---- */
 
 static void add_times(cJSON *item, double start, double end, double all) {
@@ -254,7 +241,7 @@ static void hear(serve_request *request, bool translates) {
       answer(&h, found);
       serve_count(request, &counts);
     } else {
-      fail(&h, status);
+      serve_fail_with(request, status, "file"); /* of a stream its last event */
     }
   }
   accel_transcripts_free(&found);
