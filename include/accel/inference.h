@@ -311,6 +311,9 @@ typedef struct accel_processor {
   int64_t pad_id;
   /** id2label of a classification head, in order; else empty. */
   const accel_strings *labels;
+  /** How the vectors of tokens become that of a text, as accel_embed_params.pooling spells it, joined
+   *  by '+' where several are concatenated; "": the model does not say. */
+  const char *pooling;
 } accel_processor;
 
 /** The endpoint's processor; lives as long as the endpoint.  NULL for NULL. */

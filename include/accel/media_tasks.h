@@ -64,8 +64,7 @@ ACCEL_API accel_preprocess_params accel_preprocess_params_default(void);
  * @param out freed with accel_tensors_free().
  */
 ACCEL_API accel_status accel_preprocess(accel *ctx, const char *model,
-                                        const accel_preprocess_params *params,
-                                        accel_tensors **out);
+                                        const accel_preprocess_params *params, accel_tensors **out);
 
 /* ---- classification ------------------------------------------------------------------------ */
 
@@ -104,9 +103,9 @@ ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const acc
 
 /** One object in a picture. */
 typedef struct accel_detection {
-  double score;                 /**< probability of the label */
-  int64_t id;                   /**< number of the class */
-  const char *label;            /**< its name in id2label */
+  double score;      /**< probability of the label */
+  int64_t id;        /**< number of the class */
+  const char *label; /**< its name in id2label */
   /** Left edge of its box, in pixels of the picture as given, turned upright. */
   float xmin;
   /** Upper edge. */
@@ -245,6 +244,13 @@ ACCEL_API accel_status accel_draw_segments(const accel_media *image,
 /* ---- transcription ------------------------------------------------------------------------- */
 
 struct accel_generate_params;
+struct accel_speech_segment;
+
+/** Receives a segment of Whisper's as soon as it is final, from the thread that transcribes: number
+ *  `index` of sound `sound`, without words.  It is valid during the call.  Nonzero ends the call
+ *  with ACCEL_ERROR_CANCELLED. */
+typedef int (*accel_speech_segment_fn)(void *user, uint32_t sound, uint32_t index,
+                                       const struct accel_speech_segment *segment);
 
 /** How speech is transcribed; accel_transcribe_params_default() leaves everything to the model. */
 typedef struct accel_transcribe_params {
@@ -289,11 +295,18 @@ typedef struct accel_transcribe_params {
    *  receives each token without text, `prompt` being the number of the sound; tokens of attempts
    *  that are given up, too. */
   const struct accel_generate_params *generate;
+  /** A longer sound is ACCEL_ERROR_LIMIT before anything runs; 0 (default): any length. */
+  double max_seconds;
+  /** Whisper without chunk_length: receives each segment once, in order; a sound that has to be
+   *  begun anew (another device or precision) tells only those that come after.  NULL: nobody. */
+  accel_speech_segment_fn on_segment;
+  /** First argument of `on_segment`. */
+  void *on_segment_user;
 } accel_transcribe_params;
 
 /** A piece of a transcript with its time. */
 typedef struct accel_chunk {
-  const char *text;  /**< what was said */
+  const char *text; /**< what was said */
   /** Seconds from the sound's begin; NaN: no timestamp tells. */
   double start;
   /** Seconds from the sound's begin; NaN: no timestamp tells. */

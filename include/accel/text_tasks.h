@@ -250,6 +250,8 @@ typedef struct accel_classify_params {
   const accel_adapter *adapter;
   /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
   double adapter_scale;
+  /** A longer sound is ACCEL_ERROR_LIMIT; 0 (default): any length.  Not looked at for others. */
+  double max_seconds;
 } accel_classify_params;
 
 /** Labels of items. */
@@ -257,6 +259,10 @@ typedef struct accel_classifications {
   uint32_t n;                            /**< items: texts, pictures or sounds */
   const uint32_t *count;                 /**< [n] labels of each */
   const accel_label_score *const *score; /**< [n][count[i]] best first */
+  /** Tokens that went through the model; 0 for pictures and sounds. */
+  uint64_t tokens;
+  /** Texts that were cut at the model's length. */
+  uint32_t truncated;
 } accel_classifications;
 
 /** The best label, with transformers' choice of function. */
@@ -309,6 +315,9 @@ typedef struct accel_ranking {
   uint32_t n;               /**< documents given */
   const accel_ranked *item; /**< [n] best first; equal scores in the order of documents[] */
   uint32_t truncated;       /**< documents that were cut to fit beside the query */
+  /** Tokens of all documents, each with its query and what stands around them; a beginning that
+   *  they share counts each time. */
+  uint64_t tokens;
 } accel_ranking;
 
 /** All documents, everything else as the model says. */
@@ -382,8 +391,7 @@ ACCEL_API accel_classify_tokens_params accel_classify_tokens_params_default(void
  *         below the tokens of a piece.
  */
 ACCEL_API accel_status accel_classify_tokens(accel_endpoint *endpoint, const char *const *texts,
-                                             uint32_t n,
-                                             const accel_classify_tokens_params *params,
+                                             uint32_t n, const accel_classify_tokens_params *params,
                                              accel_token_entities **out);
 
 /** Frees a result and sets the pointer to NULL. */
@@ -415,7 +423,7 @@ typedef struct accel_qa_params {
 
 /** One answer. */
 typedef struct accel_answer {
-  double score;       /**< probability of begin times that of end, added up over equal texts */
+  double score; /**< probability of begin times that of end, added up over equal texts */
   /** First code point of it in the context. */
   int64_t start;
   /** Code point behind its last one. */

@@ -111,6 +111,8 @@ accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sound
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: chunk_length is %g, strides are %g and %g; seconds, at most 3600",
                        __func__, mine.chunk_length, mine.stride_left, mine.stride_right);
+  if (!(mine.max_seconds >= 0))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: max_seconds is %g", __func__, mine.max_seconds);
   if (mine.n_temperature) API_NEED(mine.temperature);
   ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
   return accel__transcribe(endpoint, sounds, n, &mine, out);

@@ -37,8 +37,10 @@ typedef struct accel__sound {
  * sample that is no number.  An empty data chunk is a sound of no frames.  The sizes that
  * programs write into a pipe (0 and 0x7FFFF000 or more) mean "to the end of the file". */
 accel_status accel__sound_read(const char *path, accel__sound *out);
-/* The same from memory; `name` stands for the file in messages. */
-accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, accel__sound *out);
+/* The same from memory; `name` stands for the file in messages.  Of compressed files nothing behind `most` seconds is decoded, and no more
+ * memory is taken than so many seconds have at 48,000 samples each: ACCEL_ERROR_LIMIT; 0: any. */
+accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, double most,
+                                accel__sound *out);
 /* WAV alone: PCM of 8 to 32 bits, IEEE float of 32 and 64, A-law, mu-law; RIFF, RF64 and BW64;
  * WAVE_FORMAT_EXTENSIBLE. ACCEL_ERROR_UNSUPPORTED for another encoding, by its number. */
 accel_status accel__wav_parse(const uint8_t *bytes, size_t n, const char *name, accel__sound *out);

@@ -74,13 +74,15 @@ static sf_count memory_read(void *to, sf_count n, void *user) {
   return n;
 }
 
-/* Averages the channels of what `file` holds.  The length in its header is not believed: MP3 and
- * pipes only guess it. */
-static accel_status read_all(void *file, const sf_info *info, const char *name, accel__sound *out) {
-  enum { CHUNK = 4096 };
+/* Averages the channels of what `file` holds, at most `most` seconds (0: any).  The length in its
+ * header is not believed: MP3 and pipes only guess it. */
+static accel_status read_all(void *file, const sf_info *info, const char *name, double most,
+                             accel__sound *out) {
+  enum { CHUNK = 4096, FAST = 48000 };
   const uint32_t channels = (uint32_t)info->channels;
   float *chunk = malloc(CHUNK * channels * sizeof *chunk), *samples = NULL;
   uint64_t n = 0, capacity = 0;
+  const double rate = info->samplerate < FAST ? info->samplerate : FAST;
   accel_status status = chunk ? ACCEL_OK : accel__no_memory(CHUNK * channels * sizeof *chunk);
   for (sf_count got; status == ACCEL_OK && (got = sf.readf_float(file, chunk, CHUNK)) > 0;) {
     if (n + (uint64_t)got > capacity) {
@@ -99,6 +101,8 @@ static accel_status read_all(void *file, const sf_info *info, const char *name, 
                              (unsigned long long)(n + (uint64_t)i));
     }
     n += (uint64_t)got;
+    if (status == ACCEL_OK && most > 0 && (double)n > most * rate)
+      status = accel__fail(ACCEL_ERROR_LIMIT, "%s: has more than %.0f seconds", name, most);
     if (status == ACCEL_OK && n > ACCEL__SOUND_MAX_FRAMES)
       status = accel__fail(ACCEL_ERROR_FORMAT, "%s: holds more than %llu samples a channel", name,
                            (unsigned long long)ACCEL__SOUND_MAX_FRAMES);
@@ -111,7 +115,7 @@ static accel_status read_all(void *file, const sf_info *info, const char *name, 
   return status;
 }
 
-static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name,
+static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name, double most,
                                accel__sound *out) {
   pthread_once(&sf_once, load_sndfile);
   if (!sf.handle) {
@@ -133,26 +137,27 @@ static accel_status by_sndfile(const uint8_t *bytes, size_t n, const char *name,
       info.channels < 1 || info.channels > 1024 || info.samplerate < 1
           ? accel__fail(ACCEL_ERROR_FORMAT, "%s: says %d channels at %d samples per second", name,
                         info.channels, info.samplerate)
-          : read_all(file, &info, name, out);
+          : read_all(file, &info, name, most, out);
   sf.close(file);
   return status;
 }
 
-accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, accel__sound *out) {
+accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, double most,
+                                accel__sound *out) {
   const uint8_t *b = bytes;
   *out = (accel__sound){0};
   if (!n) return accel__fail(ACCEL_ERROR_FORMAT, "%s: is empty", name);
   if (n >= 12 && !memcmp(b + 8, "WAVE", 4) &&
       (!memcmp(b, "RIFF", 4) || !memcmp(b, "RF64", 4) || !memcmp(b, "BW64", 4)))
     return accel__wav_parse(b, n, name, out);
-  return by_sndfile(b, n, name, out);
+  return by_sndfile(b, n, name, most, out);
 }
 
 accel_status accel__sound_read(const char *path, accel__sound *out) {
   accel__mapping map = {0};
   *out = (accel__sound){0};
   ACCEL_TRY(accel__file_map(path, &map));
-  accel_status status = accel__sound_parse(map.data, map.n, path, out);
+  accel_status status = accel__sound_parse(map.data, map.n, path, 0, out);
   accel__file_unmap(&map);
   return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tool/tool_subtitles.h"
 #include "tool/tool_wav.h"
 #include "cli/cli_print.h"
 
@@ -206,15 +207,9 @@ static void print_line(double start, double end, double all, const char *text) {
          text + strspn(text, " "));
 }
 
-/* Segments with the times that generate knew, where there are some; words, and other chunks, with
- * those worked out from the tokens. */
-static uint32_t shown_segments(const accel_transcripts *found, uint32_t i, const char *stamps) {
-  return stamps && !strcmp(stamps, "word") ? 0 : found->segments[i];
-}
-
 static void print_text(const accel_transcripts *found, const char *stamps) {
   for (uint32_t i = 0; i < found->n; ++i) {
-    const uint32_t segments = shown_segments(found, i, stamps);
+    const uint32_t segments = tool_shown_segments(found, i, stamps);
     puts(found->text[i] + strspn(found->text[i], " "));
     for (uint32_t k = 0; stamps && k < segments; ++k) {
       const accel_speech_segment *s = &found->segment[i][k];
@@ -224,76 +219,6 @@ static void print_text(const accel_transcripts *found, const char *stamps) {
       const accel_chunk *c = &found->chunk[i][k];
       print_line(c->start, c->end, found->seconds[i], c->text);
     }
-  }
-}
-
-/* 01:02:03,456 of SubRip, 01:02:03.456 of WebVTT. */
-static void print_time(double seconds, char point) {
-  const uint64_t ms = seconds > 0 ? (uint64_t)(seconds * 1000 + 0.5) : 0;
-  printf("%02u:%02u:%02u%c%03u", (unsigned)(ms / 3600000), (unsigned)(ms / 60000 % 60),
-         (unsigned)(ms / 1000 % 60), point, (unsigned)(ms % 1000));
-}
-
-/* An empty line would end the cue, and "-->" begin another. */
-static void print_part(const char *text) {
-  for (; *text; ++text) {
-    if (!strncmp(text, "-->", 3)) {
-      fputs("->", stdout);
-      text += 2;
-    } else if (*text != '\r') {
-      putchar(*text == '\n' ? ' ' : *text);
-    }
-  }
-}
-
-static void print_cue_text(const char *text) {
-  print_part(text + strspn(text, " \r\n"));
-  fputs("\n\n", stdout);
-}
-
-/* Number and times of a cue. */
-static void print_head(uint32_t number, double start, double end, double all, bool vtt) {
-  if (isnan(start)) start = 0;
-  if (isnan(end)) end = all;
-  if (!vtt) printf("%u\n", number);
-  print_time(start, vtt ? '.' : ',');
-  fputs(" --> ", stdout);
-  print_time(end, vtt ? '.' : ',');
-  putchar('\n');
-}
-
-/* A segment's words, each behind the time at which it begins; players show them in turn. */
-static void print_words(const accel_speech_segment *s) {
-  for (uint32_t i = 0; i < s->n_words; ++i) {
-    const accel_chunk *w = &s->words[i];
-    const char *text = w->text + (i ? 0 : strspn(w->text, " \r\n"));
-    if (i && w->start > s->start && w->start < s->end) {
-      putchar('<');
-      print_time(w->start, '.');
-      putchar('>');
-    }
-    print_part(text);
-  }
-  fputs("\n\n", stdout);
-}
-
-static void print_subtitles(const accel_transcripts *found, bool vtt, const char *stamps) {
-  const uint32_t segments = vtt ? found->segments[0] : shown_segments(found, 0, stamps);
-  uint32_t number = 0;
-  if (vtt) puts("WEBVTT\n");
-  for (uint32_t k = 0; k < segments; ++k) {
-    const accel_speech_segment *s = &found->segment[0][k];
-    if (!s->text[strspn(s->text, " ")]) continue;
-    print_head(++number, s->start, s->end, found->seconds[0], vtt);
-    if (s->n_words)
-      print_words(s);
-    else
-      print_cue_text(s->text);
-  }
-  for (uint32_t k = 0; k < found->count[0] && !segments; ++k) {
-    const accel_chunk *c = &found->chunk[0][k];
-    print_head(++number, c->start, c->end, found->seconds[0], vtt);
-    print_cue_text(c->text);
   }
 }
 
@@ -316,7 +241,7 @@ int cmd_transcribe(cli_run *run) {
     else if (cli_flag(run, OPT_JSON) || !strcmp(format, "json"))
       code = print_json(run, endpoint, found, w.how.timestamps);
     else if (subtitles)
-      print_subtitles(found, vtt, w.how.timestamps);
+      tool_subtitles(stdout, found, vtt, w.how.timestamps);
     else
       print_text(found, w.how.timestamps);
   }

@@ -12,10 +12,16 @@ accel_status accel__media_image(const accel_media *m, accel__image *out) {
                  : accel__image_read(m->name, out);
 }
 
-accel_status accel__media_sound(const accel_media *m, uint32_t rate, accel__sound *out) {
-  ACCEL_TRY(m->data ? accel__sound_parse(m->data, m->n, m->name, out)
+accel_status accel__media_sound(const accel_media *m, uint32_t rate, double most,
+                                accel__sound *out) {
+  ACCEL_TRY(m->data ? accel__sound_parse(m->data, m->n, m->name, most, out)
                     : accel__sound_read(m->name, out));
-  accel_status status = accel__resample(out, rate);
+  const double seconds = (double)out->frames / out->rate;
+  accel_status status =
+      most > 0 && seconds > most
+          ? accel__fail(ACCEL_ERROR_LIMIT, "%s: has %.0f seconds; %.0f are allowed", m->name,
+                        seconds, most)
+          : accel__resample(out, rate);
   if (status != ACCEL_OK) accel__sound_free(out);
   return status;
 }
@@ -122,7 +128,7 @@ static accel_status sounds_of(const char *directory, const accel_preprocess_para
   accel_status status = sounds ? accel__audio_processor_load(directory, &p)
                                : accel__no_memory(params->n_sounds * sizeof *sounds);
   for (uint32_t i = 0; status == ACCEL_OK && i < params->n_sounds; i++)
-    status = accel__media_sound(&params->sounds[i], p.rate, &sounds[i]);
+    status = accel__media_sound(&params->sounds[i], p.rate, 0, &sounds[i]);
   if (status == ACCEL_OK)
     status = accel__sound_tensors(&p, sounds, params->n_sounds,
                                   &(accel__audio_options){.seed = params->seed}, pool, out);

@@ -8,8 +8,9 @@
 #include "vision/image_processor.h"
 
 accel_status accel__media_image(const accel_media *media, accel__image *out);
-accel_status accel__media_sound(const accel_media *media, uint32_t rate,
-                                accel__sound *out); /* at `rate` samples per second */
+/* Resampled to `rate`.  A sound of more than `most` seconds is ACCEL_ERROR_LIMIT; 0: any. */
+accel_status accel__media_sound(const accel_media *media, uint32_t rate, double most,
+                                accel__sound *out);
 
 /* pixel_values and what goes with them. */
 accel_status accel__image_tensors(const accel__image_processor *p, const accel__image *images,

@@ -61,7 +61,8 @@ static accel_status describe(accel_endpoint *ep, const accel__processor *p,
   const char *task = accel__arena_string(&ep->arena, params->task         ? params->task
                                                      : p->modules.present ? "feature-extraction"
                                                                           : ep->model->task);
-  if (!labels || !task) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const char *pooling = accel__pooling_names(&p->modules.head, &ep->arena);
+  if (!labels || !task || !pooling) return ACCEL_ERROR_OUT_OF_MEMORY;
   *labels = (accel_strings){.n = (uint32_t)ep->model->num_labels, .item = ep->model->labels};
   if (!ep->model->labels) labels->n = 0;
   ep->processor_view = (accel_processor){.task = task,
@@ -69,7 +70,8 @@ static accel_status describe(accel_endpoint *ep, const accel__processor *p,
                                          .vocab_size = ep->model->vocab_size,
                                          .max_length = p->max_length,
                                          .pad_id = ep->model->pad_id,
-                                         .labels = labels};
+                                         .labels = labels,
+                                         .pooling = pooling};
   return ACCEL_OK;
 }
 

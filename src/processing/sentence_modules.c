@@ -59,6 +59,15 @@ int accel__pooling_by_name(const char *name) {
   return strcmp(name, "none") ? -1 : ACCEL__POOL_NONE;
 }
 
+const char *accel__pooling_names(const accel__embed_head *head, accel__arena *arena) {
+  const char *names = "";
+  for (uint32_t i = 0; names && i < head->n_pooling; i++)
+    for (int k = 0; k < N_POOLINGS; k++)
+      if (poolings[k].mode == head->pooling[i])
+        names = accel__arena_printf(arena, "%s%s%s", names, i ? "+" : "", poolings[k].name);
+  return names;
+}
+
 /* ---- Pooling ---- */
 
 static accel_status add_pooling(const accel__json_file *file, const char *name,

@@ -47,5 +47,7 @@ int accel__torch_activation(const char *name);
 
 /* "mean" and its kin, as Pooling names them; ACCEL__POOL_NONE for "none"; -1 when unknown. */
 int accel__pooling_by_name(const char *name);
+/* The names of a head's modes, joined by '+'; "" without any.  NULL: out of memory. */
+const char *accel__pooling_names(const accel__embed_head *head, accel__arena *arena);
 
 #endif

@@ -114,7 +114,9 @@ void serve_wait(serve_request *request, accel_ticket *ticket);
 /* A model that is loaded, or was when it was taken; the server owns it. */
 typedef struct serve_model {
   const char *name; /* as clients call it */
-  const char *task; /* accel_endpoint's task, as "text-generation"; "" when it has none */
+  /* accel_endpoint's task, as "text-generation", "text-ranking" for a head of one label; "" when it
+   * has none */
+  const char *task;
   accel_endpoint *endpoint;
   accel_queue *queue; /* all requests of this model go through it */
   const char *path;   /* as it was named on the command line */

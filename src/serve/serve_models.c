@@ -105,6 +105,12 @@ void serve_models_free(serve_models *models) {
 
 /* ---- loading ---- */
 
+/* Cross-encoders are classifiers with one label by their class; clients ask them for ranks. */
+static const char *task_of(const accel_processor *p) {
+  if (!p->task) return "";
+  return !strcmp(p->task, "text-classification") && p->labels->n == 1 ? "text-ranking" : p->task;
+}
+
 static accel_status load(const serve_models *models, entry *e) {
   accel_init_params how = e->config->how;
   if (!how.queue_capacity) how.queue_capacity = models->queue_capacity;
@@ -116,7 +122,7 @@ static accel_status load(const serve_models *models, entry *e) {
   }
   const accel_processor *processor = accel_processor_of(e->model.endpoint);
   const accel_placement_report *placement = accel_placement(e->model.endpoint);
-  e->model.task = processor->task ? processor->task : "";
+  e->model.task = task_of(processor);
   e->model.queue = accel_queue_of(e->model.endpoint);
   e->model.path = e->config->path;
   e->model.device = placement->device;

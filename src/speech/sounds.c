@@ -11,11 +11,11 @@
 
 /* Reads a sound and runs it for the named outputs. */
 static accel_status run_sound(accel_endpoint *ep, const accel__audio_processor *p,
-                              const accel_media *media, const char *const *names, uint32_t n_names,
-                              accel_tensors **out) {
+                              const accel_media *media, double most, const char *const *names,
+                              uint32_t n_names, accel_tensors **out) {
   accel__sound sound;
   accel_tensors *in = NULL;
-  ACCEL_TRY(accel__media_sound(media, p->rate, &sound));
+  ACCEL_TRY(accel__media_sound(media, p->rate, most, &sound));
   accel_status status = accel__sound_tensors(p, &sound, 1, NULL, ep->ctx->pool, &in);
   accel__sound_free(&sound);
   if (status == ACCEL_OK) status = accel__run_padded(ep, in, names, n_names, out);
@@ -55,7 +55,7 @@ accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *sound
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
     count[i] = params->top_k;
-    status = run_sound(ep, &p, &sounds[i], names, 1, &found);
+    status = run_sound(ep, &p, &sounds[i], params->max_seconds, names, 1, &found);
     if (status == ACCEL_OK)
       status = accel__rank_labels(found->item[0].data, ep->model->labels,
                                   (uint32_t)ep->model->num_labels, function, arena, &score[i],

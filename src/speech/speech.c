@@ -190,8 +190,9 @@ static accel_status allocate_results(accel__speech *s) {
   s->ids = accel__arena_array(s->arena, s->n, sizeof *s->ids);
   s->seconds = accel__arena_array(s->arena, s->n, sizeof *s->seconds);
   s->sound = accel__arena_array(s->arena, s->n, sizeof *s->sound);
+  s->told = accel__arena_array(s->arena, s->n, sizeof *s->told);
   return s->text && s->language && s->n_chunks && s->n_segments && s->n_ids && s->chunk &&
-                 s->segment && s->ids && s->seconds && s->sound
+                 s->segment && s->ids && s->seconds && s->sound && s->told
              ? ACCEL_OK
              : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -203,7 +204,8 @@ static accel_status read_sounds(accel__speech *s, const accel_media *sounds) {
   ACCEL_TRY(accel__audio_processor_load(directory, &s->processor));
   ACCEL_TRY(allocate_results(s));
   for (uint32_t i = 0; i < s->n; i++) {
-    ACCEL_TRY(accel__media_sound(&sounds[i], s->processor.rate, &s->sound[i]));
+    ACCEL_TRY(
+        accel__media_sound(&sounds[i], s->processor.rate, s->params->max_seconds, &s->sound[i]));
     if (!s->sound[i].frames)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no samples", sounds[i].name);
     s->seconds[i] = (double)s->sound[i].frames / s->processor.rate;

@@ -31,6 +31,7 @@ typedef struct accel__speech {
   const accel_speech_segment **segment;
   const int32_t **ids;
   double *seconds;
+  uint32_t *told; /* [n] segments that params->on_segment was told */
 } accel__speech;
 
 /* The tensors of a window, as the extractor makes them of a sound. */

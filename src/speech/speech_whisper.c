@@ -98,22 +98,27 @@ static accel_status take_words(accel__speech *s, const accel__whisper_transcript
   return copy_chunks(s, &text, &to->words);
 }
 
+/* All of it but the words. */
+static accel_status spell_segment(accel__speech *s, const accel__whisper_segment *from,
+                                  accel_speech_segment *to) {
+  const accel__tokenizer *tokenizer = accel__processor_for(s->ep)->tokenizer;
+  *to = (accel_speech_segment){.start = from->start,
+                               .end = from->end,
+                               .n = from->ids.n,
+                               .ids = from->ids.id,
+                               .temperature = from->temperature,
+                               .logprob = from->logprob,
+                               .compression_ratio = from->compression_ratio,
+                               .no_speech = from->no_speech};
+  return accel__whisper_spell(tokenizer, from->ids.id, from->ids.n, s->arena, &to->text);
+}
+
 static accel_status take_segments(accel__speech *s, const accel__whisper_transcript *said,
                                   double precision, uint32_t sound) {
-  const accel__tokenizer *tokenizer = accel__processor_for(s->ep)->tokenizer;
   accel_speech_segment *list = accel__arena_array(s->arena, said->n, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < said->n; i++) {
-    const accel__whisper_segment *from = &said->segment[i];
-    list[i] = (accel_speech_segment){.start = from->start,
-                                     .end = from->end,
-                                     .n = from->ids.n,
-                                     .ids = from->ids.id,
-                                     .temperature = from->temperature,
-                                     .logprob = from->logprob,
-                                     .compression_ratio = from->compression_ratio,
-                                     .no_speech = from->no_speech};
-    ACCEL_TRY(accel__whisper_spell(tokenizer, from->ids.id, from->ids.n, s->arena, &list[i].text));
+    ACCEL_TRY(spell_segment(s, &said->segment[i], &list[i]));
     ACCEL_TRY(take_words(s, said, i, precision, &list[i]));
   }
   s->segment[sound] = list;
@@ -186,6 +191,19 @@ static int tell(void *user, const accel_token_event *event) {
   return s->params->generate->on_token(s->params->generate->on_token_user, &mine);
 }
 
+/* A sound that had to be begun anew tells nothing twice. */
+static accel_status tell_segment(void *user, uint32_t sound, uint32_t index,
+                                 const accel__whisper_segment *segment) {
+  accel__speech *s = user;
+  const accel_transcribe_params *p = s->params;
+  accel_speech_segment told;
+  if (index < s->told[sound]) return ACCEL_OK;
+  ACCEL_TRY(spell_segment(s, segment, &told));
+  s->told[sound] = index + 1;
+  if (!p->on_segment(p->on_segment_user, sound, index, &told)) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");
+}
+
 static accel_status check(const accel__speech *s, const accel__whisper_plan *plan) {
   const accel__audio_processor *p = &s->processor;
   const char *stamps = s->params->timestamps;
@@ -223,6 +241,10 @@ accel_status accel__speech_by_whisper(accel__speech *s) {
   if (p->generate && p->generate->on_token) {
     options.on_token = tell;
     options.on_token_user = s;
+  }
+  if (p->on_segment && p->chunk_length == 0) { /* then windows are sounds */
+    options.on_segment = tell_segment;
+    options.on_segment_user = s;
   }
   ACCEL_TRY(accel__processor_check(s->ep, "automatic-speech-recognition"));
   ACCEL_TRY(encode_prompt(s, &options));

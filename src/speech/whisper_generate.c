@@ -461,6 +461,17 @@ static accel_status take_segments(run *r, job *j, const accel__whisper_segment *
   return ACCEL_OK;
 }
 
+/* The same, and those who listen are told. */
+static accel_status tell_segments(run *r, job *j, const accel__whisper_segment *like,
+                                  const int32_t *ids, uint32_t n) {
+  const accel__whisper_options *o = &r->plan->options;
+  uint32_t i = j->n;
+  ACCEL_TRY(take_segments(r, j, like, ids, n));
+  for (; o->on_segment && i < j->n; i++)
+    ACCEL_TRY(o->on_segment(o->on_segment_user, j->number, i, &j->segment[i]));
+  return ACCEL_OK;
+}
+
 /* ---- one sound ---- */
 
 /* When each of the n tokens after the prompt begins. */
@@ -502,7 +513,7 @@ static accel_status end_attempt(run *r, job *j) {
   if (skip)
     j->seek += j->span;
   else if (!again)
-    ACCEL_TRY(take_segments(r, j, &like, ids, n));
+    ACCEL_TRY(tell_segments(r, j, &like, ids, n));
   accel__request_end(q, &r->stepper.stepper);
   if (again) {
     j->attempt++;

@@ -12,6 +12,18 @@
 #include "generate/generation.h"
 #include "speech/whisper_config.h"
 
+typedef struct accel__whisper_segment {
+  double start, end;  /* seconds */
+  accel__ids ids;     /* timestamps included, end of text not */
+  const float *times; /* [ids.n] when each begins, seconds of the sound; NULL: not asked for */
+  /* of the run it is from; NAN: nobody asked */
+  double temperature, logprob, compression_ratio, no_speech;
+  float score; /* of beam search */
+  bool ended;  /* that run came to its end of text */
+} accel__whisper_segment;
+typedef accel_status (*accel__whisper_segment_fn)(void *user, uint32_t sound, uint32_t index,
+                                                  const accel__whisper_segment *segment);
+
 typedef struct accel__whisper_options {
   const char *language, *task; /* NULL: as the model's files say, else detected */
   /* 1 yes, 0 no, -1: as the model's files say; longer sounds have them always */
@@ -29,6 +41,9 @@ typedef struct accel__whisper_options {
   accel_token_fn
       on_token; /* of each token as it is chosen, prompt: the sound's number; NULL: nobody */
   void *on_token_user;
+  /* of each segment as it is final: number `index` of the sound; NULL: nobody */
+  accel__whisper_segment_fn on_segment;
+  void *on_segment_user;
 } accel__whisper_options;
 
 /* Log-mel features [mels, width], row-major, malloc'd, of which `frames` count.  Short sounds come
@@ -41,15 +56,6 @@ typedef struct accel__whisper_features {
 typedef accel_status (*accel__whisper_load)(void *user, uint32_t sound,
                                             accel__whisper_features *out);
 
-typedef struct accel__whisper_segment {
-  double start, end;  /* seconds */
-  accel__ids ids;     /* timestamps included, end of text not */
-  const float *times; /* [ids.n] when each begins, seconds of the sound; NULL: not asked for */
-  /* of the run it is from; NAN: nobody asked */
-  double temperature, logprob, compression_ratio, no_speech;
-  float score; /* of beam search */
-  bool ended;  /* that run came to its end of text */
-} accel__whisper_segment;
 typedef struct accel__whisper_transcript {
   const accel__whisper_segment *segment;
   uint32_t n;

@@ -10,7 +10,8 @@ typedef struct classify_task {
   accel__text_task task;
   accel_endpoint *ep;
   accel__score_function function;
-  uint32_t n, top_k;
+  uint32_t n, top_k, truncated;
+  uint64_t tokens;
   uint32_t *count;
   const accel_label_score **score;
   accel__encoding *enc; /* [n] */
@@ -40,8 +41,11 @@ static accel_status real_pairs(const char *const *pairs, uint32_t n, accel__aren
 
 static accel_status finish(accel__text_task *task) {
   classify_task *t = (classify_task *)task;
-  *(accel_classifications *)task->result =
-      (accel_classifications){.n = t->n, .count = t->count, .score = t->score};
+  *(accel_classifications *)task->result = (accel_classifications){.n = t->n,
+                                                                   .count = t->count,
+                                                                   .score = t->score,
+                                                                   .tokens = t->tokens,
+                                                                   .truncated = t->truncated};
   return ACCEL_OK;
 }
 
@@ -67,6 +71,10 @@ static accel_status prepare(classify_task *t, const char *const *texts, const ch
                                .max_length = accel__processor_for(ep)->max_length};
   ACCEL_TRY(real_pairs(pairs, n, &t->scratch, &pairs));
   ACCEL_TRY(accel__encode_texts(ep, texts, pairs, n, &how, t->enc));
+  for (uint32_t i = 0; i < n; i++) {
+    t->tokens += t->enc[i].n;
+    t->truncated += t->enc[i].pieces > 1;
+  }
   ACCEL_TRY(accel__list_pieces(t->enc, n, false, &t->scratch, &t->task.run.pieces));
   ACCEL_TRY(
       accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));

@@ -36,6 +36,7 @@ typedef struct rerank_task {
   accel__text_task task;
   accel_endpoint *ep;
   uint32_t n, top_k, truncated;
+  uint64_t tokens;
   int function;         /* accel_plugin_act: from a logit to a score */
   float *logit;         /* [n] */
   accel__encoding *enc; /* [n] pairs, for cross-encoders */
@@ -63,7 +64,10 @@ static accel_status prepare_pairs(rerank_task *t, const char *query, const char 
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = accel__processor_for(t->ep)->max_length};
   ACCEL_TRY(accel__encode_texts(t->ep, queries, documents, n, &how, t->enc));
-  for (uint32_t i = 0; i < n; i++) t->truncated += t->enc[i].pieces > 1;
+  for (uint32_t i = 0; i < n; i++) {
+    t->tokens += t->enc[i].n;
+    t->truncated += t->enc[i].pieces > 1;
+  }
   ACCEL_TRY(accel__list_pieces(t->enc, n, false, &t->scratch, &t->task.run.pieces));
   return accel__output_index(t->ep, "logits", &t->task.run.output[0]);
 }
@@ -156,6 +160,7 @@ static accel_status make_prompts(rerank_task *t, const char *query, const char *
     if (enc[i].n) memcpy(ids + ends[0].n, enc[i].ids, enc[i].n * sizeof *ids);
     if (i < n) memcpy(ids + ends[0].n + enc[i].n, ends[1].ids, ends[1].n * sizeof *ids);
     list[i] = (accel__ids){ids, (uint32_t)all};
+    t->tokens += i < n ? all : 0;
     t->truncated += i < n && enc[i].pieces > 1;
   }
 done:
@@ -364,8 +369,10 @@ static accel_status finish(accel__text_task *task) {
     item[i] =
         (accel_ranked){.document = i, .score = (float)accel__activated(t->function, t->logit[i])};
   qsort(item, n, sizeof *item, best_first);
-  *(accel_ranking *)task->result = (accel_ranking){
-      .n = t->top_k && t->top_k < n ? t->top_k : n, .item = item, .truncated = t->truncated};
+  *(accel_ranking *)task->result = (accel_ranking){.n = t->top_k && t->top_k < n ? t->top_k : n,
+                                                   .item = item,
+                                                   .truncated = t->truncated,
+                                                   .tokens = t->tokens};
   return ACCEL_OK;
 }
 

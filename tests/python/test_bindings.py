@@ -518,6 +518,23 @@ class Media(unittest.TestCase):
         self.assertEqual([r["text"] for r in found], [w["text"] for w in case["want"]])
         self.assertEqual([[c["text"] for c in r["chunks"]] for r in found], [[c["text"] for c in w["chunks"]] for w in case["want"]])
 
+    def test_segments_as_they_come(self):
+        speech = os.path.join(FIXTURES, "speech")
+        sounds, told = [os.path.join(speech, name) for name in ("long.wav", "short.wav")], [[], []]
+        with accel.Model(os.path.join(speech, "many"), device="cpu") as model:
+            found = model.transcribe(sounds, on_segment=lambda sound, segment: told[sound].append(segment))
+            self.assertGreater(len(told[0]), 1)
+            for mine, result in zip(told, found):
+                self.assertEqual([s.pop("index") for s in mine], list(range(len(mine))))
+                self.assertEqual(mine, result["segments"])
+                self.assertEqual("".join(s["text"] for s in mine), result["text"])
+            with self.assertRaises(accel.CancelledError):
+                model.transcribe(sounds, on_segment=lambda *_: True)
+            with self.assertRaises(ZeroDivisionError):
+                model.transcribe(sounds, on_segment=lambda *_: 1 / 0)
+            with self.assertRaises(accel.AccelError):
+                model.transcribe(sounds, max_seconds=3)
+
     def test_preprocess(self):
         detr, picture = os.path.join(FIXTURES, "media", "detr"), os.path.join(FIXTURES, "image", "pictures", "rgb.png")
         self.assertEqual(list(accel.preprocess(detr, images=[picture])["pixel_values"].shape), [1, 3, 40, 64])

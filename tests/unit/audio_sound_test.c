@@ -55,6 +55,28 @@ static void files_are_read(void **state) {
   accel_tensors_free(&t);
 }
 
+/* Nothing behind the longest sound is decoded. */
+static void long_sounds_are_refused(void **state) {
+  (void)state;
+  accel__mapping map;
+  accel__sound whole, s;
+  assert_int_equal(accel__file_map(AUDIO "sounds/lossless.flac", &map), ACCEL_OK);
+  if (accel__sound_parse(map.data, map.n, "flac", 0, &whole) == ACCEL_OK) {
+    const double seconds = (double)whole.frames / whole.rate;
+    assert_int_equal(accel__sound_parse(map.data, map.n, "flac", seconds, &s), ACCEL_OK);
+    assert_int_equal(s.frames, whole.frames);
+    accel__sound_free(&s);
+    assert_int_equal(accel__sound_parse(map.data, map.n, "flac", 0.9 * seconds, &s),
+                     ACCEL_ERROR_LIMIT);
+    assert_null(s.samples);
+    assert_non_null(strstr(accel_last_error(), "seconds"));
+  } else {
+    assert_non_null(strstr(accel_last_error(), "libsndfile.so.1"));
+  }
+  accel__sound_free(&whole);
+  accel__file_unmap(&map);
+}
+
 static void bad_files_are_refused(void **state) {
   (void)state;
   accel__arena arena = {0};
@@ -266,6 +288,7 @@ static void limits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_are_read),
+      cmocka_unit_test(long_sounds_are_refused),
       cmocka_unit_test(bad_files_are_refused),
       cmocka_unit_test(power_spectra),
       cmocka_unit_test(other_rates),

@@ -501,7 +501,9 @@ class Model:
         """{"text", "seconds"} for each sound: a path, the bytes of a file, an array of samples (16000 a second), or {"raw": array, "sampling_rate": n}.
         With timestamps ("char", "word", "segment" or "auto") also "chunks": [{"text", "timestamp": (start, end)}, ...] in seconds.  Whisper adds "language",
         "ids" and "segments".  options: chunk_length and stride in seconds; for Whisper language, task, prompt, temperature (a number, or several to fall
-        back on), compression_ratio_threshold, logprob_threshold, no_speech_threshold, condition_on_prev_tokens, prompt_condition_type; others as in generate."""
+        back on), compression_ratio_threshold, logprob_threshold, no_speech_threshold, condition_on_prev_tokens, prompt_condition_type; others as in generate.
+        max_seconds: a longer sound is an error.  on_segment: called with the sound's number and each segment of Whisper's (with its "index", without words)
+        as soon as it is final; what it answers true, or raises, ends the transcription."""
         return transcribe(self.handle, sounds, timestamps, options)
 
     def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,

@@ -2,7 +2,7 @@
 import ctypes as C
 import math
 import struct
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _types as T
 from ._generate import _params
@@ -54,6 +54,7 @@ def _settings(timestamps: Optional[str], options: Dict[str, Any]) -> Any:
     keep: List[Any] = [encode(timestamps), encode(options.pop("language", None)), encode(options.pop("task", None)), encode(options.pop("prompt", None))]
     how.timestamps, how.language, how.task, how.prompt = keep
     how.chunk_length = options.pop("chunk_length", None) or 0
+    how.max_seconds = options.pop("max_seconds", None) or 0
     stride = options.pop("stride", None)
     if stride is not None:
         _strides(how, stride)
@@ -86,18 +87,42 @@ def _transcript(found: Any, i: int, timestamps: Optional[str]) -> Dict[str, Any]
     if found.ids[i]:
         one["ids"] = [found.ids[i][k] for k in range(found.n_ids[i])]
         one["language"] = decode(found.language[i]) if found.language[i] else None
-        one["segments"] = [{"text": decode(s.text), "start": s.start, "end": s.end, "ids": [s.ids[t] for t in range(s.n)], "temperature": s.temperature,
-                            "avg_logprob": _time(s.logprob), "compression_ratio": _time(s.compression_ratio), "no_speech_prob": _time(s.no_speech),
-                            **({"words": _chunks(s.words, s.n_words)} if timestamps == "word" else {})}
+        one["segments"] = [{**_segment(s), **({"words": _chunks(s.words, s.n_words)} if timestamps == "word" else {})}
                            for s in (found.segment[i][k] for k in range(found.segments[i]))]
     return one
 
 
+def _segment(s: Any) -> Dict[str, Any]:
+    return {"text": decode(s.text), "start": s.start, "end": s.end, "ids": [s.ids[t] for t in range(s.n)], "temperature": s.temperature,
+            "avg_logprob": _time(s.logprob), "compression_ratio": _time(s.compression_ratio), "no_speech_prob": _time(s.no_speech)}
+
+
+def _listen(how: Any, on_segment: Callable[[int, Dict[str, Any]], Any]) -> List[BaseException]:
+    """Calls it with each segment; the list gets what it raises, which ends the transcription."""
+    failure: List[BaseException] = []
+
+    def forward(_: Any, sound: int, index: int, segment: Any) -> int:
+        try:
+            return int(bool(on_segment(sound, {"index": index, **_segment(segment.contents)})))
+        except BaseException as error:  # travels around the library
+            failure.append(error)
+            return 1
+
+    how.on_segment = T.SegmentFunction(forward)
+    return failure
+
+
 def transcribe(handle: Any, sounds: Sequence[Any], timestamps: Optional[str], options: Dict[str, Any]) -> List[Dict[str, Any]]:
     """A Transcript for each sound (a path, bytes of a file, or samples)."""
-    how, keep = _settings(timestamps, dict(options))
+    options = dict(options)
+    on_segment = options.pop("on_segment", None)
+    how, keep = _settings(timestamps, options)
+    failure = _listen(how, on_segment) if on_segment is not None else []
     media, pointer = media_array([sound(s) for s in sounds]), C.POINTER(T.accel_transcripts)()
-    check(lib.accel_transcribe(handle, media, len(sounds), C.byref(how), C.byref(pointer)))
+    status = lib.accel_transcribe(handle, media, len(sounds), C.byref(how), C.byref(pointer))
+    if failure:
+        raise failure[0]
+    check(status)
     del keep
     result = [_transcript(pointer.contents, i, timestamps) for i in range(pointer.contents.n)]
     lib.accel_transcripts_free(C.byref(pointer))

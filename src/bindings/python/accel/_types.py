@@ -79,7 +79,8 @@ accel_stream_stats = _struct(
     ("expert_bytes", u64), ("host", u64))
 
 accel_processor = _struct(
-    "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
+    "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)),
+    ("pooling", text))
 
 accel_tensor = _struct("accel_tensor", ("name", text), ("dtype", C.c_int), ("rank", u32), ("dim", i64 * MAX_RANK), ("data", C.c_void_p))
 accel_tensors = _struct("accel_tensors", ("n", u32), ("item", C.POINTER(accel_tensor)))
@@ -91,8 +92,10 @@ accel_embeddings = _struct(
     ("tokens", u64), ("truncated", u32))
 
 accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
-accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text), ("adapter", C.c_void_p), ("adapter_scale", f64))
-accel_classifications = _struct("accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))))
+accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text), ("adapter", C.c_void_p), ("adapter_scale", f64),
+                                ("max_seconds", f64))
+accel_classifications = _struct(
+    "accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))), ("tokens", u64), ("truncated", u32))
 
 accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n", C.c_size_t))
 accel_preprocess_params = _struct(
@@ -136,7 +139,7 @@ accel_template_params = _struct(
 accel_rerank_params = _struct("accel_rerank_params", ("size", u32), ("top_k", u32), ("function", text), ("instruction", text), ("adapter", C.c_void_p),
                               ("adapter_scale", f64))
 accel_ranked = _struct("accel_ranked", ("document", u32), ("score", f64))
-accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32))
+accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32), ("tokens", u64))
 accel_chat_params = _struct(
     "accel_chat_params", ("size", u32), ("system", text), ("messages", text), ("template_name", text), ("tools", text), ("documents", text),
     ("variables", text))
@@ -161,13 +164,15 @@ accel_generate_params = _struct(
     ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32), ("prompt_lookup_num_tokens", u32),
     ("max_matching_ngram_size", u32), ("assistant_model", C.c_void_p), ("num_assistant_tokens", u32), ("reserved_adapter", u32),
     ("adapter", C.c_void_p), ("adapter_scale", f64))
-accel_transcribe_params = _struct(
-    "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
-    ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
-    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
     ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
+SegmentFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(accel_speech_segment))
+accel_transcribe_params = _struct(
+    "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
+    ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
+    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)), ("max_seconds", f64), ("on_segment", SegmentFunction),
+    ("on_segment_user", C.c_void_p))
 accel_transcripts = _struct(
     "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))),
     ("language", C.POINTER(text)), ("segments", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_speech_segment))), ("n_ids", C.POINTER(u32)),
