@@ -214,7 +214,6 @@ void serve_fail_with(serve_request *request, accel_status status, const char *pa
   const failure *f = NULL;
   char message[1024];
   snprintf(message, sizeof message, "%s", accel_last_error());
-  name_models(request, message, sizeof message);
   for (size_t i = 0; i < sizeof failures / sizeof failures[0]; ++i)
     if (failures[i].status == status) f = &failures[i];
   if (status == ACCEL_ERROR_CANCELLED) {
