@@ -180,7 +180,9 @@ void route_embeddings(serve_request *request) {
     return;
   }
   in->request = request;
-  in->model = serve_take_model(request, openai_string(fields.model), tasks);
+  /* one that is named may be of any task: language models and masked ones are trained to embed, too */
+  const char *name = openai_string(fields.model);
+  in->model = serve_take_model(request, name, name && *name ? NULL : tasks);
   if (in->model && add_inputs(in, fields.input)) run(in, &fields, &how);
   for (uint32_t i = 0; i < in->n; i++) accel_string_free(&in->made[i]);
   free(in);

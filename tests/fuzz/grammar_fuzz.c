@@ -1,5 +1,5 @@
 /* grammar_fuzz.c - the first byte says what the text up to the first NUL byte is (a regular
- * expression, a grammar, choices); it is compiled, and what is behind the NUL byte chooses a text of
+ * expression, a grammar, choices; 't': a structural tag); it is compiled, and what is behind the NUL byte chooses a text of
  * it. */
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (!n) return 0;
   const char *text = (const char *)data + 1, *end = memchr(text, 0, n - 1);
   const size_t text_n = end ? (size_t)(end - text) : n - 1;
-  if (accel__grammar_compile(kinds[data[0] % 3], text, text_n, &g) != ACCEL_OK) return 0;
+  const accel_grammar_kind kind =
+      data[0] == 't' ? ACCEL_GRAMMAR_STRUCTURAL_TAG : kinds[data[0] % 3];
+  if (accel__grammar_compile(kind, text, text_n, &g) != ACCEL_OK) return 0;
   if (end)
     walk_grammar(g, data + text_n + 2, n - text_n - 2);
   else

@@ -21,6 +21,7 @@ import accel  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 EMBEDDER = os.path.join(FIXTURES, "tasks", "st_prompts")
+MASKED = os.path.join(FIXTURES, "tasks", "st_of_mlm")  # the head of another task, with a pooling of its own
 SEEING = os.path.join(FIXTURES, "seeing", "llava")
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
 HELLO = [{"role": "user", "content": "Hello there"}]
@@ -35,7 +36,7 @@ class Openai(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.chat_model = chat_model.make(cls.folder.name)
-        cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING)
+        cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING, "masked=" + MASKED)
 
     @classmethod
     def tearDownClass(cls):
@@ -259,6 +260,12 @@ class Openai(unittest.TestCase):
         self.assertGreater(got["usage"]["prompt_tokens"], 8)
         numbers = self.ask("/v1/embeddings", model="embedder", input=texts[0])["data"][0]["embedding"]
         self.assertEqual(struct.pack(f"<{len(numbers)}f", *numbers), want[0])
+        with accel.Model(MASKED, device="cpu") as model:
+            want = struct.pack("<%df" % len(model.embed(texts)[0]), *model.embed(texts)[0])
+        masked = self.ask("/v1/embeddings", model="masked", input=texts, encoding_format="base64")["data"][0]["embedding"]
+        self.assertEqual(base64.b64decode(masked), want)
+        self.refused("/v1/embeddings", 400, "pooling", "each token", model="embedder", input="x", pooling="none")
+        self.refused("/v1/embeddings", 400, "input", "last_hidden_state", model="chat", input="x")
         short = self.ask("/v1/embeddings", model="embedder", input=texts[0], dimensions=4)["data"][0]["embedding"]
         self.assertEqual(len(short), 4)
         self.refused("/v1/embeddings", 400, "dimensions", "dimensions", model="embedder", input="x", dimensions=100000)

@@ -149,7 +149,7 @@ static const example examples[] = {
      "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]<|/tool_call|>",
      "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
      "{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
-     "<|tool_call|><|/tool_call|>"},
+     "<|tool|><|/tool|>"},
     {"functionary", "<function=weather>" ARGUMENTS "</function>",
      "<function=weather>" ARGUMENTS "</function><function=now>{}</function>",
      "<function= </function>"},
