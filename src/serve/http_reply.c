@@ -187,31 +187,40 @@ static void fail_cancelled(serve_request *r) {
     serve_fail(r, 499, NULL, "cancelled", "the client left");
 }
 
-/* The library calls models by their paths; clients are told the names that they know. */
-static void name_models(const serve_request *r, char *message, size_t size) {
-  char text[1024], *at;
-  for (uint32_t i = 0; i < r->n_taken; ++i) {
-    const serve_model *m = r->taken[i];
-    if (!m->path || !strchr(m->path, '/') || strstr(m->name, m->path)) continue;
-    while ((at = strstr(message, m->path))) {
-      *at = 0;
-      snprintf(text, sizeof text, "%s%s%s", message, m->name, at + strlen(m->path));
-      snprintf(message, size, "%s", text);
+/* In `message`, `path` becomes `name`. */
+static void replace_path(char message[1024], const char *path, const char *name) {
+  char out[1024];
+  size_t n = 0;
+  for (const char *at = message; *at && n < sizeof out - 1;) {
+    if (strncmp(at, path, strlen(path))) {
+      out[n++] = *at++;
+      continue;
     }
+    at += strlen(path);
+    n += (size_t)snprintf(out + n, sizeof out - n, "%s", name);
+    if (n > sizeof out - 1) n = sizeof out - 1;
   }
+  out[n] = 0;
+  memcpy(message, out, n + 1);
+}
+
+/* Clients are not told where models lie. */
+static void hide_paths(const serve_request *r, char message[1024]) {
+  for (uint32_t i = 0; i < r->n_taken; ++i)
+    if (strchr(r->taken[i]->path, '/')) replace_path(message, r->taken[i]->path, r->taken[i]->name);
 }
 
 void serve_fail_with(serve_request *request, accel_status status, const char *param) {
   const failure *f = NULL;
   char message[1024];
   snprintf(message, sizeof message, "%s", accel_last_error());
-  name_models(request, message, sizeof message);
   for (size_t i = 0; i < sizeof failures / sizeof failures[0]; ++i)
     if (failures[i].status == status) f = &failures[i];
   if (status == ACCEL_ERROR_CANCELLED) {
     fail_cancelled(request);
   } else if (f) {
     if (f->http == 429) serve_add_header(request, "Retry-After", "1");
+    hide_paths(request, message);
     serve_fail(request, f->http, param, f->code, "%s",
                *message ? message : accel_status_text(status));
   } else {

@@ -34,13 +34,16 @@ size_t http_route_find(const char *method, const char *path, const char **rest, 
 
 bool http_route_open(size_t route) {
   static const char *const open[] = {"/", "/page/*", "/health", "/ready"};
-  if (route >= serve_route_count || strcmp(serve_routes[route].method, "GET") != 0) return false;
+  if (route >= serve_route_count || strcmp(serve_routes[route].method, "GET")) return false;
   for (size_t i = 0; i < sizeof open / sizeof open[0]; ++i)
     if (!strcmp(serve_routes[route].path, open[i])) return true;
   return false;
 }
 
+bool http_path_of_sounds(const char *path) {
+  return !strncmp(path, "/v1/audio/", 10) || !strncmp(path, "/audio/", 7);
+}
+
 uint64_t http_route_max_body(const serve_config *config, const char *path) {
-  const bool audio = !strncmp(path, "/v1/audio/", 10) || !strncmp(path, "/audio/", 7);
-  return audio ? config->max_audio_body : config->max_body;
+  return http_path_of_sounds(path) ? config->max_audio_body : config->max_body;
 }

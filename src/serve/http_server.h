@@ -220,6 +220,8 @@ size_t http_route_find(const char *method, const char *path, const char **rest, 
                        char allow[32]);
 /* Whether it may be called without a key. */
 bool http_route_open(size_t route);
+/* Whether its requests are forms with sounds. */
+bool http_path_of_sounds(const char *path);
 uint64_t http_route_max_body(const serve_config *config, const char *path);
 
 #endif

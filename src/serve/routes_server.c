@@ -97,7 +97,7 @@ static const char *path_template(const char *path, char *into, size_t size) {
 }
 
 static void add_body(cJSON *operation, const char *path) {
-  const bool audio = !strncmp(path, "/v1/audio/", 10);
+  const bool audio = http_path_of_sounds(path);
   cJSON *body = cJSON_AddObjectToObject(operation, "requestBody");
   cJSON *content = cJSON_AddObjectToObject(body, "content");
   cJSON *media =
@@ -150,6 +150,7 @@ static const char *media_type(const char *name) {
   const char *end = strrchr(name, '.');
   return end && !strcmp(end, ".js")    ? "text/javascript; charset=utf-8"
          : end && !strcmp(end, ".css") ? "text/css; charset=utf-8"
+         : end && !strcmp(end, ".svg") ? "image/svg+xml"
                                        : "text/html; charset=utf-8";
 }
 

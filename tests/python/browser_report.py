@@ -25,7 +25,7 @@ return {scroll: page.scrollWidth, inner: innerWidth, height: page.scrollHeight, 
 
 
 class Browser:
-    def __init__(self):
+    def __init__(self, script=False):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -36,8 +36,10 @@ class Browser:
                 break
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"], "prefs": {"profile.managed_default_content_settings.javascript": 2}}
-        self.session = "/session/" + self.call("POST", "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
+        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"],
+                   "prefs": {"profile.managed_default_content_settings.javascript": 1 if script else 2}}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        self.session = "/session/" + self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
 
     def call(self, method, path, data=None):
         body = json.dumps(data or {}).encode() if method == "POST" else None

@@ -82,11 +82,11 @@ class Routes(Running):
         self.assertIn("default-src 'self'", page.headers["Content-Security-Policy"])
         self.assertEqual(page.headers["Content-Type"], "text/html; charset=utf-8")
         used = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
-        self.assertEqual(sorted(used), ["/page/page.css", "/page/page.js"])
+        self.assertEqual(sorted(used), ["/page/icon.svg", "/page/page.css", "/page/page.js"])
         self.assertNotRegex(page.body.decode(), r"https?://|<style|<script>|style=| on\w+=")
         for path in used:
-            self.assertGreater(len(self.get(path).body), 500)
-            self.assertNotIn(b"://", self.get(path).body)
+            self.assertGreater(len(self.get(path).body), 100)
+            self.assertNotIn(b"://", self.get(path).body.replace(b'xmlns="http://www.w3.org/2000/svg"', b""))
         self.get("/page/other.js", 404)
         self.get("/page/../page.js", 404)
 
@@ -262,6 +262,8 @@ class StartAndEnd(unittest.TestCase):
                 self.assertEqual((answer.status, answer.json()["error"]["code"]), (401, "invalid_api_key"))
                 self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
             self.assertEqual(server.get("/metrics").status, 401)
+            for path in [p for p, item in server.get("/openapi.json", headers={"Authorization": "Bearer " + key}).json()["paths"].items() if "post" in item]:
+                self.assertEqual(server.post(path, {}).status, 401, path)
             self.assertEqual(server.get("/v1/models", headers={"Authorization": "Bearer " + key}).status, 200)
             self.assertNotIn(key, server.log())
         finally:

@@ -322,6 +322,11 @@ class Bodies(Shared):
     def test_errors_of_the_library(self):
         answer = self.server.post("/test/generate", {"prompt": 999999, "new": 5})
         self.assertEqual((answer.status, answer.json()["error"]["code"]), (400, "context_length_exceeded"))
+        answer = self.server.post("/test/chat", {})  # the model has no chat template
+        self.assertEqual((answer.status, answer.json()["error"]["param"]), (404, "messages"))
+        self.assertRegex(answer.json()["error"]["message"], "chat template")
+        self.assertNotIn(MODEL, answer.json()["error"]["message"], "where models lie is not told")
+        self.assertIn(os.path.basename(MODEL), answer.json()["error"]["message"])
 
 
 class Load(Shared):

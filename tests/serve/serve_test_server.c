@@ -18,6 +18,7 @@ void test_form(serve_request *request);
 void test_silent(serve_request *request);
 void test_generate(serve_request *request);
 void test_counts(serve_request *request);
+void test_chat(serve_request *request);
 void route_health(serve_request *request);
 void route_ready(serve_request *request);
 void route_metrics(serve_request *request);
@@ -34,6 +35,7 @@ const serve_route serve_routes[] = {
     {"POST", "/test/form", test_form, "the fields of a form"},
     {"POST", "/v1/audio/form", test_form, "the same with the limit of sounds"},
     {"POST", "/test/silent", test_silent, "gives no answer"},
+    {"POST", "/test/chat", test_chat, "opens a chat"},
     {"POST", "/test/generate", test_generate, "generates, whole or streamed"},
 };
 const size_t serve_route_count = sizeof serve_routes / sizeof serve_routes[0];
@@ -155,6 +157,14 @@ void test_generate(serve_request *request) {
   else
     answer_number(request, "tokens", found->item->n);
   accel_generations_free(&found);
+}
+
+void test_chat(serve_request *request) {
+  const serve_model *model = serve_take_model(request, NULL, NULL);
+  accel_chat *chat = NULL;
+  const accel_status status = model ? accel_chat_open(model->endpoint, NULL, &chat) : ACCEL_OK;
+  if (status) serve_fail_with(request, status, "messages");
+  accel_chat_close(&chat);
 }
 
 int main(int argc, char **argv) {

@@ -13,7 +13,7 @@ async function call(path, options = {}) {
   const key = sessionStorage.getItem("key");
   if (key) headers.Authorization = "Bearer " + key;
   const answer = await fetch(path, { ...options, headers });
-  if (answer.status === 401) $("key-label").hidden = false;
+  if (answer.status === 401) $("key-form").hidden = false;
   if (!answer.ok) {
     const text = await answer.text();
     let message = text;
@@ -184,7 +184,7 @@ on("embed-form", "submit", embed);
 on("transcribe-form", "submit", transcribe);
 on("stop", "click", async () => abort?.abort());
 on("clear", "click", async () => { messages = []; $("messages").replaceChildren(); });
-on("key", "change", async () => { sessionStorage.setItem("key", $("key").value); await listModels(); });
+on("key-form", "submit", async () => { sessionStorage.setItem("key", $("key").value); await listModels(); });
 $("say").addEventListener("keydown", (e) => {
   if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); $("chat-form").requestSubmit(); }
 });
