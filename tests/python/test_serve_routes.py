@@ -198,7 +198,8 @@ class Vectors(Routes):
         for body, word in (({}, "inputs"), ({"inputs": 5}, "inputs"), ({"inputs": []}, "inputs"), ({"inputs": ["a", 1]}, "element 1"),
                            ({"inputs": "a", "normalize": "yes"}, "normalize"), ({"inputs": "a", "dimensions": -1}, "dimensions"),
                            ({"inputs": "a", "prompt_name": "nobody"}, "nobody"), ({"inputs": "a", "truncation_direction": "Up"}, "truncation_direction"),
-                           ({"inputs": ["a"] * 5000}, "4096"), ({"inputs": "a", "model": 3}, "model")):
+                           ({"inputs": ["a"] * 5000}, "4096"), ({"inputs": "a", "model": 3}, "model"),
+                           ({"inputs": "a", "encoding_format": "base64"}, "encoding_format")):
             self.refused("/embed", body, word)
         self.post("/embed", {"inputs": "a", "model": "nobody"}, 404)
 
