@@ -122,6 +122,7 @@ static void tei_embed(serve_request *request) {
   fields_of_json(&f, request);
   read_inputs(&f, &w);
   read_common(&f, &w);
+  field_choice(&f, "encoding_format", "float", NULL);
   w.how.normalize = field_flag(&f, "normalize", true);
   w.how.pooling = field_choice(&f, "pooling", pools, NULL);
   w.dimensions = (uint32_t)field_integer(&f, "dimensions", 1, 1 << 20, 0);
