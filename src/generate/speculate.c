@@ -11,7 +11,7 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
     if (c->sequences != sequences || c->plain <= 0) {
       c->plain = ms;
       c->sequences = sequences;
-      if (c->more <= 0) c->more = 0.1 * ms; /* until one is measured */
+      if (c->more <= 0) c->more = 0.25 * ms; /* until one is measured */
     }
     c->plain += share * (ms - c->plain);
   } else if (c->sequences == sequences && rows > sequences) {
@@ -22,9 +22,8 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
   }
 }
 
-/* Before anything is known: three of five. */
 static double chance(const accel__guess_record *r) {
-  return (r->right + 0.6) / (r->right + r->wrong + 1.0);
+  return (r->right + r->prior) / (r->right + r->wrong + 1.0);
 }
 
 uint32_t accel__speculate_count(accel__guess_record *r, const accel__step_cost *cost, double each,
@@ -71,9 +70,12 @@ uint32_t accel__lookup(accel__ids where, accel__ids ids, uint32_t ngram, uint32_
 /* ---- of a request ---- */
 
 accel_status accel__speculation_begin(accel__request *r) {
+  /* of an assistant; behind one token, two, three, four */
+  static const double prior[ACCEL__NGRAM + 1] = {0.6, 0.15, 0.4, 0.6, 0.75};
   accel__speculation *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
   s->how = r->options.speculate;
+  for (int i = 0; i <= ACCEL__NGRAM; i++) s->record[i].prior = prior[i];
   r->progress.speculation = s;
   return ACCEL_OK;
 }

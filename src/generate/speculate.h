@@ -47,6 +47,7 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
 
 /* How often guesses of a kind were right. */
 typedef struct accel__guess_record {
+  double prior;           /* the chance of a guess before anything is known */
   double right, wrong;    /* older ones count less */
   uint32_t waited, pause; /* chances that were passed by since the last trial, and are to be */
 } accel__guess_record;

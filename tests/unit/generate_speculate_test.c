@@ -27,7 +27,7 @@ static void test_lookup(void **state) {
 
 static void test_count(void **state) {
   accel__step_cost cost = {0};
-  accel__guess_record record = {0};
+  accel__guess_record record = {.prior = 0.6};
   uint32_t tried = 0;
   (void)state;
   assert_int_equal(accel__speculate_count(&record, &cost, 0, 15), 0); /* nothing is known */
