@@ -178,7 +178,7 @@ static accel_status open_one(accel__adapters *all, const accel_adapter_spec *spe
   if (!(spec->scale > -1e6 && spec->scale < 1e6))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "adapter '%s': its scale is %g", spec->path,
                        spec->scale);
-  ACCEL_TRY(accel__find_model(spec->path, &all->arena, &directory));
+  ACCEL_TRY_AS(accel__find_model(spec->path, &all->arena, &directory), "adapter %u", index);
   a->path = directory;
   a->scale = spec->scale;
   a->prefix = accel__arena_printf(&all->arena, ACCEL__ADAPTER_PREFIX "%u:", index);

@@ -131,7 +131,7 @@ static accel_status load(loading *l, const char *path, const accel__program *pro
   uint64_t hash = 0;
   ACCEL_TRY(accel__adapter_base_open(program, checkpoint, import, &l->base));
   ACCEL_TRY(find_steps(l));
-  ACCEL_TRY(accel__find_model(path, &l->lora->arena, &directory));
+  ACCEL_TRY_AS(accel__find_model(path, &l->lora->arena, &directory), "adapter");
   l->lora->path = l->adapter.path = directory;
   l->adapter.prefix = "";
   ACCEL_TRY(accel__adapter_read_config(&l->adapter, &l->arena, &hash));

@@ -40,7 +40,8 @@ class Tool(ToolTest):
 
     def test_refused(self):
         code, _, errors = tool("a", "--adapter", "/nowhere")
-        self.assertEqual(code, 3, errors)
+        self.assertEqual(code, 1, errors)
+        self.assertIn("no such directory", errors)
         code, _, errors = tool("a", "--adapter", ADAPTERS[0], "--random-weights")
         self.assertEqual(code, 2, errors)
         self.assertIn("random weights", errors)
