@@ -285,7 +285,7 @@ static accel_status ask(const accel__parts_asked *asked, const accel__fit_work *
 }
 
 /* Two parts of the same memory, one of which at least is full (does not fit, or streams). */
-static bool crowded(const accel__parts_plan *plan, const accel__fit *fit) {
+static bool is_tight(const accel__parts_plan *plan, const accel__fit *fit) {
   for (uint32_t k = 0; k < plan->n; k++)
     for (uint32_t j = 0; j < k; j++)
       if (accel__share_memory(plan->device[j], plan->device[k]) &&
@@ -304,7 +304,7 @@ accel_status accel__parts_ask(const accel__parts_asked *asked, const accel__fit_
   uint64_t weights[ACCEL__MAX_PARTS];
   accel__fit shared;
   ACCEL_TRY(ask(asked, work, NULL, out));
-  if (asked->load || !crowded(plan, out)) return ACCEL_OK;
+  if (asked->load || !is_tight(plan, out)) return ACCEL_OK;
   for (uint32_t k = 0; k < plan->n; k++) weights[k] = out->part[k].weights + 1;
   ACCEL_TRY(ask(asked, work, weights, &shared));
   if (shared.fits || !out->fits) *out = shared;

@@ -10,10 +10,11 @@ airllm: bf16 on the CPU.  What it took at its peak (VmHWM, Python and torch amon
 and the process has to stay under it.  int8 and int4 of libaccel are held to the same run of airllm, whose own compression needs CUDA.  airllm finds its files in
 the page cache, since the machine has memory for them; libaccel reads around it.
 
-llama.cpp, which maps its file: under `prlimit --as` of the limit, which counts mappings; and without one, with its file dropped from the page cache before, for
-there is no group of processes here that may be given less memory.  Under a limit on its pages, the best that any choice of pages can do is to keep as many bytes
-as the limit has: a token then reads the others again.  Told as its token: the longer of a token with the file in memory, and the reading of these bytes at the
-rate of the cold first pass (one pass, in order, which the kernel reads ahead).  The limit is a share of the weights (--share), the same for both.
+llama.cpp, which maps its file: under `prlimit --as` of the limit, which counts mappings; and without one, for there is no group of processes here that may be given
+less memory.  In its place the worker has the kernel take the file's pages (MADV_PAGEOUT) before each token, all but as many bytes as the limit has: what the best
+choice of pages could have kept; and all of them, which is what a cache that drops the pages used longest ago keeps of a file that is read from end to end and does
+not fit.  Either way the token is one of llama.cpp, with the faults that it has; what the kernel's own search for pages would cost is left out.  The limit is a share
+of the weights (--share), the same for both.
 
 Exits 1 when libaccel is less than 5 times (bf16) or 12 times (int4) as fast as airllm, takes more memory, writes a second copy at bf16, or is behind llama.cpp.
 """
@@ -40,6 +41,11 @@ GGUF = {"bf16": "BF16", "int4": "Q4_0"}  # what llama.cpp has beside a precision
 def peak():
     with open("/proc/self/status", encoding="ascii") as f:
         return 1024 * int(next(line for line in f if line.startswith("VmHWM:")).split()[1])
+
+
+def cached(path):
+    done = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", path], stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout)
 
 
 # ---- workers: a process each, one line of JSON ----
@@ -69,15 +75,34 @@ def airllm_worker(model, tokens, shards):
     return {"load": load, "first": at[1] - at[0], "tokens": [b - a for a, b in zip(at[1:], at[2:])], "ids": ids[len(PROMPT):], "peak": peak()}
 
 
-def llama_worker(path, tokens):
-    """One token after the other through llama.cpp's C interface; the file is mapped, as it is by default."""
+def page_out(libc, path, keep):
+    """The kernel takes the pages of the mapped file behind so many bytes."""
+    import ctypes
+    with open("/proc/self/maps", encoding="ascii") as f:
+        for line in f:
+            fields = line.split()
+            if fields[-1] != path:
+                continue
+            begin, end = (int(part, 16) for part in fields[0].split("-"))
+            first = max(begin, begin + keep - int(fields[2], 16)) // 4096 * 4096
+            if first < end and libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), 21):
+                raise OSError(ctypes.get_errno(), "MADV_PAGEOUT")
+    with open(path, "rb") as f:  # pages that were read ahead and are not mapped yet
+        os.posix_fadvise(f.fileno(), keep, 0, os.POSIX_FADV_DONTNEED)
+
+
+def llama_worker(path, tokens, keep):
+    """One token after the other through llama.cpp's C interface; the file is mapped, as it is by default.  keep: bytes of the file that stay in memory between two
+    tokens; -1: all."""
     import ctypes
     import llama_cpp as lib
     silent = lib.llama_log_callback(lambda level, text, user: None)
     lib.llama_log_set(silent, ctypes.c_void_p(0))
     lib.llama_backend_init()
     begin = time.perf_counter()
-    model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+    model_params = lib.llama_model_default_params()
+    model_params.use_extra_bufts = False  # else Q4_0 is packed anew into memory of its own, as large as the file
+    model = lib.llama_model_load_from_file(path.encode(), model_params)
     if not model:
         return {"failed": "the model is not loaded"}
     how = lib.llama_context_default_params()
@@ -86,10 +111,14 @@ def llama_worker(path, tokens):
     if not context:
         return {"failed": "no context"}
     load = time.perf_counter() - begin
-    seconds, ids, feed = [], [], list(PROMPT)
+    libc = ctypes.CDLL(None, use_errno=True)
+    seconds, ids, kept, feed = [], [], [], list(PROMPT)
     vocab = SHAPE["vocab_size"]
     for _ in range(tokens):
         array = (lib.llama_token * len(feed))(*feed)
+        if keep >= 0:
+            page_out(libc, path, keep)
+            kept.append(cached(path))
         begin = time.perf_counter()
         if lib.llama_decode(context, lib.llama_batch_get_one(array, len(feed))):
             return {"failed": "llama_decode"}
@@ -98,7 +127,7 @@ def llama_worker(path, tokens):
         seconds.append(time.perf_counter() - begin)
         feed = [max(range(vocab), key=row.__getitem__)]
         ids += feed
-    return {"load": load, "first": seconds[0], "tokens": seconds[1:], "ids": ids, "peak": peak()}
+    return {"load": load, "first": seconds[0], "tokens": seconds[1:], "ids": ids, "kept": max(kept, default=0), "peak": peak()}
 
 
 def gguf_worker(model, kind, out):
@@ -196,13 +225,6 @@ class Run:
         return {"token": run["decode_ms"] / 1e3 / (run["new_tokens"] - 1), "first": run["prefill_ms"] / 1e3, "peak": most, "ids": run["results"][0]["ids"],
                 "read": streaming.get("read_bytes_per_run", 0)}
 
-    def drop(self, path):
-        subprocess.run(["dd", "if=" + path, "iflag=nocache", "count=0", "status=none"], check=True)
-
-    def cached(self, path):
-        done = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", path], stdout=subprocess.PIPE, text=True, check=True)
-        return int(done.stdout)
-
     def check(self, holds, line):
         self.good &= bool(holds)
         print(line + ("" if holds else "  <- FAILED"), flush=True)
@@ -231,7 +253,7 @@ class Run:
         theirs = statistics.median(statistics.median(r["tokens"]) for r in found["airllm"])
         print(f"airllm, bf16: {theirs:.2f} s a token (rounds {', '.join('%.2f' % statistics.median(r['tokens']) for r in found['airllm'])}), the first "
               f"{statistics.median(r['first'] for r in found['airllm']):.2f} s, peak {first['peak'] / MIB:.0f} MiB, its copy of the checkpoint "
-              f"{self.size(self.shards) / 1e9:.2f} GB beside {os.path.getsize(self.file) / 1e9:.2f} GB; {self.cached(self.file) / 1e9:.2f} GB of the checkpoint in the page cache")
+              f"{self.size(self.shards) / 1e9:.2f} GB beside {os.path.getsize(self.file) / 1e9:.2f} GB; {cached(self.file) / 1e9:.2f} GB of the checkpoint in the page cache")
         for precision, least in LEAST.items():
             ours = statistics.median(r["token"] for r in found[precision])
             most = max(r["peak"] for r in found[precision])
@@ -239,9 +261,12 @@ class Run:
                        f"libaccel, {precision}, --memory {memory // MIB}M: {ours:.4f} s a token (rounds {', '.join('%.4f' % r['token'] for r in found[precision])}), "
                        f"{theirs / ours:.1f} times airllm, peak {most / MIB:.0f} MiB, {found[precision][0]['read'] / 1e6:.0f} MB read a token")
         self.check(not [name for name in os.listdir(self.cache) if "bf16" in name], f"libaccel's cache: {self.size(self.cache) / 1e9:.2f} GB, of int8 and int4")
-        same = [a == b for a, b in zip(found["airllm"][0]["ids"], found["bf16"][0]["ids"])]
-        print(f"tokens that are the same at bf16: {sum(same)} of {len(same)}")
-        return None
+        return self.compare_tokens("airllm", found["airllm"][0]["ids"], memory)
+
+    def compare_tokens(self, peer, ids, memory):
+        """Of random weights the best tokens are close to each other, so at bf16 rounding may decide: those at fp32 are told beside a peer's."""
+        same = [a == b for a, b in zip(ids, self.accel("fp32", memory)["ids"])]
+        print(f"tokens of libaccel at fp32 that are {peer}'s: {sum(same)} of {len(same)}")
 
     def size(self, directory):
         return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(directory) for f in files)
@@ -258,35 +283,32 @@ class Run:
         memory = int(self.options.share * size) // MIB * MIB
         self.accel(precision, memory)
 
-        def cold():
-            self.drop(path)
-            assert self.cached(path) < 16 * MIB
-            return self.worker("llama", path, self.options.tokens)
+        def theirs(keep):
+            return lambda: self.worker("llama", path, self.options.tokens, keep)
 
-        found = self.in_turn({"cold": cold, "hot": lambda: self.worker("llama", path, self.options.tokens), "ours": lambda: self.accel(precision, memory)})
-        failed = [r["failed"] for r in found["cold"] + found["hot"] if "failed" in r]
+        found = self.in_turn({"all": theirs(-1), "limit": theirs(memory), "none": theirs(0), "ours": lambda: self.accel(precision, memory)})
+        failed = [r["failed"] for name in ("all", "limit", "none") for r in found[name] if "failed" in r]
         if failed:
             return self.check(False, "llama.cpp: " + failed[0])
-        begin = {name: statistics.median(r["load"] + r["first"] for r in found[name]) for name in ("cold", "hot")}
-        hot = statistics.median(statistics.median(r["tokens"]) for r in found["hot"])
-        passing = begin["cold"] - begin["hot"]
-        again = (size - memory) * passing / size
         ours = statistics.median(r["token"] for r in found["ours"])
-        limited = self.worker("llama", path, 2, before=("prlimit", f"--as={memory + 512 * MIB}"))
-        print(f"llama.cpp, {GGUF[precision]}, {size / 1e9:.2f} GB mapped: {hot:.4f} s a token from memory; the cold pass over the file {passing:.2f} s "
-              f"({size / passing / 1e9:.2f} GB/s); with {memory // MIB} MiB of it kept, a token reads the rest in {again:.3f} s; under prlimit --as of 512 MiB more: "
-              f"{limited.get('failed', 'runs')}")
-        same = [a == b for a, b in zip(found["hot"][0]["ids"], found["ours"][0]["ids"])]
-        return self.check(ours < max(hot, again),
-                          f"libaccel, {precision}, --memory {memory // MIB}M: {ours:.4f} s a token (rounds {', '.join('%.4f' % r['token'] for r in found['ours'])}), "
-                          f"{max(hot, again) / ours:.2f} times llama.cpp; peak {max(r['peak'] for r in found['ours']) / MIB:.0f} MiB, "
-                          f"{found['ours'][0]['read'] / 1e6:.0f} MB read a token; the same tokens: {sum(same)} of {len(same)}")
+        token = {name: statistics.median(statistics.median(r["tokens"]) for r in found[name]) for name in ("all", "limit", "none")}
+        limited = self.worker("llama", path, 2, -1, before=("prlimit", f"--as={memory + 512 * MIB}"))
+        for name, what in (("all", "all of its file in memory"), ("limit", "as much as the limit has"), ("none", "none of it")):
+            print(f"llama.cpp, {GGUF[precision]}, {size / 1e9:.2f} GB mapped, {what}: {token[name]:.4f} s a token (rounds "
+                  f"{', '.join('%.4f' % statistics.median(r['tokens']) for r in found[name])})" + ("" if name == "all" else f", {max(r['kept'] for r in found[name]) / 1e9:.2f} GB "
+                  f"were there; {token[name] / ours:.2f} times libaccel's"))
+        print(f"llama.cpp under prlimit --as of the limit and 512 MiB: {limited.get('failed', 'runs')}")
+        if precision == "bf16":
+            self.compare_tokens("llama.cpp", found["all"][0]["ids"], memory)
+        return self.check(ours < token["limit"],
+                          f"libaccel, {precision}, --memory {memory // MIB}M: {ours:.4f} s a token (rounds {', '.join('%.4f' % r['token'] for r in found['ours'])}); "
+                          f"peak {max(r['peak'] for r in found['ours']) / MIB:.0f} MiB, {found['ours'][0]['read'] / 1e6:.0f} MB read a token")
 
 
 def main():
     if sys.argv[1:2] == ["--worker"]:
         kind, *rest = sys.argv[2:]
-        answer = {"airllm": lambda: airllm_worker(rest[0], int(rest[1]), rest[2]), "llama": lambda: llama_worker(rest[0], int(rest[1])),
+        answer = {"airllm": lambda: airllm_worker(rest[0], int(rest[1]), rest[2]), "llama": lambda: llama_worker(rest[0], int(rest[1]), int(rest[2])),
                   "gguf": lambda: gguf_worker(*rest)}[kind]()
         print("\n" + json.dumps(answer), flush=True)
         os._exit(0)
@@ -297,13 +319,14 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=6)
+    parser.add_argument("--precisions", default="bf16,int4", help="beside llama.cpp")
     parser.add_argument("--share", type=float, default=0.45, help="of the GGUF file, which both may keep in memory")
     run = Run(parser.parse_args())
     run.prepare()
     if "airllm" in run.options.peers:
         run.airllm()
     if "llama.cpp" in run.options.peers:
-        for precision in GGUF:
+        for precision in run.options.precisions.split(","):
             run.llama(precision)
     sys.exit(not run.good)
 

@@ -1,7 +1,7 @@
 """Streaming models in one process for SOAK_SECONDS (60): a llama at four precisions, a mixture of experts at two, and the llama over two parts of the processor,
 all with less memory than their weights take.  Four threads generate, submit requests to the queue, keep sessions, cancel, trim and ask for counters, each on the
-next model; now and then a model is closed and loaded anew.  Tokens are those of the model in memory; memory and open files stay where they were after the
-first minute, or the first sixth of a shorter run.
+next model; now and then a model is closed and loaded anew.  Tokens are those of the model in memory; memory and open files stay where they were at half
+time.
 
 docs/log/2026-11-26.md has half an hour of it.  ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree."""
 import collections
@@ -125,16 +125,17 @@ class Soak:
         threads = [threading.Thread(target=self.work, args=(seed,)) for seed in range(THREADS)]
         for thread in threads:
             thread.start()
-        time.sleep(min(60, SECONDS / 6))
+        for _ in range(3):
+            time.sleep(SECONDS / 6)
+            self.tell()
         before, open_before = resident(), files()
-        self.tell()
         while any(thread.is_alive() for thread in threads):
-            threads[0].join(SECONDS / 6)
+            time.sleep(max(1, min(SECONDS / 6, self.begun + SECONDS - time.monotonic())))
             self.tell()
         for thread in threads:
             thread.join()
         grown, more = resident() - before, files() - open_before
-        print("\n".join(self.bad[:20] + [f"grew by {grown / 1e6:.1f} MB and {more} files"]), flush=True)
+        print("\n".join(self.bad[:20] + [f"grew by {grown / 1e6:.1f} MB and {more} files since half time"]), flush=True)
         for streamed in self.models:
             streamed.model.close()
         self.context.close()
