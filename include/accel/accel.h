@@ -56,5 +56,6 @@
 #include "accel/generate.h"    /* text generation, translation, summaries */
 #include "accel/chat.h"        /* sessions and conversations */
 #include "accel/requests.h"    /* requests with priorities, deadlines and cancelling */
+#include "accel/pool.h"        /* several models under one memory budget */
 
 #endif

@@ -20,6 +20,7 @@
 #include "weights/row_stream.h"
 
 struct accel_queue;
+struct accel__fit;
 struct accel__run_scratch;
 struct accel__precision_profile;
 
@@ -115,6 +116,17 @@ struct accel_endpoint {
   accel_processor processor_view;
 };
 
+/* Who has a say in loads beside the planner: a pool, which makes room for them. */
+typedef struct accel__admission {
+  /* Asked before a candidate is loaded, with what the planner says of it.  ACCEL_OK: go on, as the
+   * planner has it (a model that does not fit is refused then).  *again: memory was given back, the
+   * plan is to be made and asked about anew.  A failure is the candidate's.  Called on the thread of
+   * the load; `fit` is valid during the call. */
+  accel_status (*ask)(void *user, const struct accel__device *device, const struct accel__fit *fit,
+                      bool *again);
+  void *user;
+} accel__admission;
+
 /* What the caller of accel_init asked for, and what the registry says about the model. */
 typedef struct accel__place_request {
   const char *device;    /* "auto", a name, or a chain; never NULL */
@@ -128,6 +140,7 @@ typedef struct accel__place_request {
   const char *candidates;
   accel_candidates_fn candidates_fn;
   void *candidates_user;
+  const accel__admission *admission; /* NULL: the planner alone decides */
 } accel__place_request;
 
 /* ep->model (and checkpoint or seed) are set; fills placed and placement.  On failure the message

@@ -44,6 +44,18 @@ static accel_status check_copying(const accel__place_request *request, const acc
                      (double)plan->loaded.read / (1 << 20));
 }
 
+/* Whoever else has a say lets the candidate in. */
+static accel_status admit(const accel__plan_for *to, const accel__admission *admission) {
+  accel__plan plan;
+  bool again = admission != NULL;
+  while (again) {
+    again = false;
+    ACCEL_TRY(accel__plan_make(to, &(accel__fit_work){0}, &plan));
+    ACCEL_TRY(admission->ask(admission->user, to->device, &plan.fit, &again));
+  }
+  return ACCEL_OK;
+}
+
 /* ep->placed is the candidate, with device and precision: makes the weights' source and, when the
  * memory is there, the plugin's endpoint. */
 static accel_status load(accel_endpoint *ep, accel__device *device,
@@ -52,11 +64,12 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   accel__plan plan;
   ACCEL_TRY(accel__ask_supports(ep, device, &c->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &c->precision, &ep->arena, &c->source));
+  const accel__plan_for to = {ep, device, &c->precision, c->source};
+  ACCEL_TRY(admit(&to, request->admission));
   const uint64_t begin = accel__now_ns();
   if (device->parts) {
     ACCEL_TRY(accel__parts_load(ep, device));
   } else {
-    const accel__plan_for to = {ep, device, &c->precision, c->source};
     ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
     ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
     ACCEL_TRY(check_copying(request, &plan));

@@ -24,6 +24,9 @@ typedef struct accel__group {
   void (*close)(void *state); /* when none is left */
 } accel__group;
 
+/* Requests that may wait where the user does not say. */
+enum { ACCEL__QUEUE_CAPACITY = 32 };
+
 /* Groups of one queue: each has its own requests, and their steps alternate. */
 enum { ACCEL__GROUPS = 2 };
 

@@ -278,11 +278,32 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
 
 /* ---- the task ---- */
 
+/* Rows of the last layer: the base class gives them under their name; a class with a head lists them
+ * as the last of its hidden states, the same tensor in front of the head. */
+static accel_status find_rows(const accel_endpoint *ep, uint32_t *index) {
+  const accel__model *m = ep->model;
+  accel_status status = accel__output_index(ep, "last_hidden_state", index);
+  for (uint32_t i = m->n_outputs; status != ACCEL_OK && !m->is_encoder_decoder && i-- > 0;)
+    if (accel__starts_with(m->outputs[i].name, "hidden_states.")) {
+      accel__clear_error();
+      *index = i;
+      status = ACCEL_OK;
+    }
+  return status;
+}
+
+bool accel__embeds_rows(const accel_endpoint *ep) {
+  uint32_t index;
+  const bool found = find_rows(ep, &index) == ACCEL_OK;
+  if (!found) accel__clear_error();
+  return found;
+}
+
 static accel_status choose_run(embed_task *t) {
   accel__piece_run *run = &t->task.run;
   run->entry = t->plan.in_program ? "embed" : "forward";
   if (t->plan.in_program) return ACCEL_OK;
-  const accel_status status = accel__output_index(t->ep, "last_hidden_state", &run->output[0]);
+  const accel_status status = find_rows(t->ep, &run->output[0]);
   return status == ACCEL_OK ? status
                             : accel__remedy(status, "open it with task \"feature-extraction\"");
 }

@@ -18,7 +18,7 @@
 #include "processing/processor.h"
 #include "models/model_build.h"
 
-enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
+enum { MAX_CONFIG = 16 << 20 };
 
 /* ---- where the model is, and what it is ---- */
 
@@ -147,9 +147,9 @@ static accel_status take_choosing(const accel_init_params *params, accel__place_
 }
 
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
-                          const accel__registry_model *entry) {
-  accel__place_request request = {.device =
-                                      params->device && *params->device ? params->device : "cpu"};
+                          const accel__registry_model *entry, const accel__admission *admission) {
+  accel__place_request request = {
+      .device = params->device && *params->device ? params->device : "cpu", .admission = admission};
   if (params->precision_profile && *params->precision_profile) {
     ACCEL_TRY(take_profile(ep, params, &request));
   } else if (params->precision && *params->precision) {
@@ -211,21 +211,22 @@ static accel_status build_steps(accel_endpoint *ep, const char *model, accel_ini
   return build_model(ep, params, modules);
 }
 
-static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params) {
+static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params,
+                               const accel__admission *admission) {
   const accel__registry_model *entry;
   accel__sentence_modules modules;
   ACCEL_TRY(build_steps(ep, model, params, &modules, &entry));
   ACCEL_TRY(accel__checkpoint_map(ep->checkpoint));
   accel__report_progress(ep->ctx, "loading", 0, 1);
-  ACCEL_TRY(place(ep, params, entry));
+  ACCEL_TRY(place(ep, params, entry, admission));
   log_unexpected(ep);
   ACCEL_TRY(accel__processor_new(ep, &modules, params));
   ep->batch_size = params->batch_size ? params->batch_size
                    : entry            ? (uint32_t)entry->entry.default_batch_size
                                       : 1;
   accel__report_progress(ep->ctx, "loading", 1, 1);
-  return accel__queue_new(ep, params->queue_capacity ? params->queue_capacity : DEFAULT_QUEUE,
-                          &ep->queue);
+  return accel__queue_new(
+      ep, params->queue_capacity ? params->queue_capacity : ACCEL__QUEUE_CAPACITY, &ep->queue);
 }
 
 static accel_endpoint *new_endpoint(accel *ctx, const char *model) {
@@ -269,13 +270,13 @@ accel_status accel__check_model(accel *ctx, const char *model, const accel_init_
   return status;
 }
 
-accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params,
-                         accel_endpoint **out) {
+accel_status accel__open_admitted(accel *ctx, const char *model, const accel_init_params *params,
+                                  const accel__admission *admission, accel_endpoint **out) {
   accel_endpoint *ep = new_endpoint(ctx, model);
   *out = NULL;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_init_params mine = *params;
-  accel_status status = open_steps(ep, model, &mine);
+  accel_status status = open_steps(ep, model, &mine, admission);
   if (status != ACCEL_OK) {
     accel__endpoint_free(ep);
     return status;
@@ -286,6 +287,11 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
   pthread_mutex_unlock(&ctx->endpoints_lock);
   *out = ep;
   return ACCEL_OK;
+}
+
+accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params,
+                         accel_endpoint **out) {
+  return accel__open_admitted(ctx, model, params, NULL, out);
 }
 
 void accel__close(accel_endpoint **endpoint) {

@@ -8,6 +8,9 @@
 /* params are complete (accel_init_params_default first).  The endpoint joins its context's list. */
 accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params,
                          accel_endpoint **out);
+/* The same; `admission`, which may be NULL, is asked before each load of a candidate. */
+accel_status accel__open_admitted(accel *ctx, const char *model, const accel_init_params *params,
+                                  const accel__admission *admission, accel_endpoint **out);
 /* Model, program, tokenizer and the checkpoint's headers (none with random_weights), but no device.
  * Not in the context's list: freed with accel__endpoint_free.  *entry: the registry's; NULL: the
  * model is not listed. */
