@@ -5,7 +5,7 @@
 
 #include "tasks/embed.h"
 #include "core/text.h"
-#include "tasks/pool.h"
+#include "tasks/pool_rows.h"
 #include "processing/result.h"
 
 /* A Dense layer on the host. */

@@ -62,23 +62,29 @@ accel__pool_name *accel__pool_find(accel_pool *pool, const char *name) {
   return NULL;
 }
 
+/* Until the pool changes or `end` has passed, which is the answer. */
+static bool passed(accel_pool *pool, uint64_t end) {
+  const struct timespec at = {.tv_sec = (time_t)(end / 1000000000),
+                              .tv_nsec = (long)(end % 1000000000)};
+  if (end != ACCEL__POOL_FOR_EVER)
+    return pthread_cond_timedwait(&pool->changed, &pool->lock, &at) == ETIMEDOUT;
+  pthread_cond_wait(&pool->changed, &pool->lock);
+  return false;
+}
+
 accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t until) {
-  enum { SLICE = 20000000 }; /* between two looks at whether to stop, in ns */
+  enum { SLICE = 20000000 }; /* ns between two looks at whether to stop */
   const uint64_t begin = accel__now_ns();
-  uint64_t end = until;
-  ACCEL_TRY(accel__check_cancelled(pool->ctx));
-  if (begin >= until) return accel__fail(ACCEL_ERROR_TIMEOUT, "%s: no time is left", name->name);
-  if (pool->ctx->params.cancel && (end == ACCEL__POOL_FOR_EVER || end > begin + SLICE))
-    end = begin + SLICE;
-  if (end == ACCEL__POOL_FOR_EVER) {
-    pthread_cond_wait(&pool->changed, &pool->lock);
-  } else {
-    const struct timespec at = {.tv_sec = (time_t)(end / 1000000000),
-                                .tv_nsec = (long)(end % 1000000000)};
-    pthread_cond_timedwait(&pool->changed, &pool->lock, &at);
+  accel_status status = ACCEL_OK;
+  for (uint64_t now = begin;; now = accel__now_ns()) {
+    status = accel__check_cancelled(pool->ctx);
+    if (status == ACCEL_OK && now >= until)
+      status = accel__fail(ACCEL_ERROR_TIMEOUT, "%s: no time is left", name->name);
+    const bool looks = pool->ctx->params.cancel && now + SLICE < until;
+    if (status != ACCEL_OK || !passed(pool, looks ? now + SLICE : until)) break;
   }
   name->wait_ns += accel__now_ns() - begin;
-  return ACCEL_OK;
+  return status;
 }
 
 /* ---- adding ---- */

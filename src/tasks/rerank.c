@@ -13,7 +13,7 @@
 #include "tasks/rerank.h"
 #include "generate/generate_config.h"
 #include "generate/model_stepper.h"
-#include "tasks/pool.h"
+#include "tasks/pool_rows.h"
 #include "processing/result.h"
 
 enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };

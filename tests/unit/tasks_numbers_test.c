@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "verify/compare.h"
-#include "tasks/pool.h"
+#include "tasks/pool_rows.h"
 #include "processing/scores.h"
 
 static void near(double got, double want) {

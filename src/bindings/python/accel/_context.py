@@ -162,7 +162,7 @@ def _names(values: Any) -> List[str]:
     return [values] if isinstance(values, str) else list(values or [])
 
 
-def _bytes(size: Union[int, str]) -> int:
+def byte_count(size: Union[int, str]) -> int:
     """4 << 30, "4G", "512M", "900K"."""
     if isinstance(size, int):
         return size
@@ -188,7 +188,7 @@ class Context:
             raise ValueError(f"mode is {mode!r}; it takes {' or '.join(_MODES)}")
         params = lib.accel_params_default()
         params.mode = _MODES.index(mode)
-        params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit if memory is None else _bytes(memory)
+        params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit if memory is None else byte_count(memory)
         keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
         params.threads, params.allow_software = threads, int(allow_software)
         params.plugin_path, params.registry_path, params.cache_directory = keep

@@ -78,6 +78,22 @@ def _number(value: float) -> Optional[float]:
     return None if math.isnan(value) else value
 
 
+def init_params(device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0, max_length: int = 0,
+                queue_capacity: int = 0, random_weights: bool = False, seed: int = 0, architecture: Optional[str] = None,
+                kv_cache: Optional[str] = None, precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
+                metric: Optional[str] = None, min_cosine: float = 0.0,
+                candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> Tuple[Any, List[Optional[bytes]]]:
+    """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
+    how = lib.accel_init_params_default()
+    profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
+    keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known)]
+    how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates = keep
+    how.min_cosine = min_cosine
+    how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
+    how.random_weights, how.seed = int(random_weights), seed
+    return how, keep
+
+
 class Model:
     """A model on a device.  Call it with named tensors as transformers' forward takes them, or use the tasks."""
 
@@ -91,13 +107,8 @@ class Model:
         one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by."""
         self._handle = C.c_void_p()
         self.context = context or default_context()
-        how = lib.accel_init_params_default()
-        profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
-        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known)]
-        how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates = keep
-        how.min_cosine = min_cosine
-        how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
-        how.random_weights, how.seed = int(random_weights), seed
+        how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
+                                    precision_profile, metric, min_cosine, candidates)
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 
@@ -128,6 +139,11 @@ class Model:
         if not self._handle:
             raise ValueError("this model is closed")
         return self._handle
+
+    @property
+    def queue(self) -> C.c_void_p:
+        """Its `accel_queue *`."""
+        return C.c_void_p(lib.accel_queue_of(self.handle))
 
     # ---- what it is ----
 

@@ -24,7 +24,7 @@ class Ticket:
     def __init__(self, model: Any, what: Any, wait: Any, result: Any, take: Callable[[Any], Any]) -> None:
         """`wait`: the C function that waits for it, with a pointer to `result`, which `take` makes a value of."""
         self._model, self._handle, self._wait, self._result, self._take = model, C.c_void_p(), wait, result, take
-        check(lib.accel_submit_request(lib.accel_queue_of(model.handle), C.byref(what), C.byref(self._handle)))
+        check(lib.accel_submit_request(model.queue, C.byref(what), C.byref(self._handle)))
 
     def wait(self, timeout: Optional[float] = None) -> Any:
         """What the request gives.  AccelTimeoutError after `timeout` seconds, the ticket stays valid; also when its deadline passed before it

@@ -51,6 +51,12 @@ accel_init_params = _struct(
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
     ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p))
 
+accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
+accel_pool_stats = _struct(
+    "accel_pool_stats", ("size", u32), ("models", u32), ("loaded", u32), ("references", u32), ("waiting", u32), ("pinned", u32), ("memory_limit", u64),
+    ("bytes", u64), ("peak_bytes", u64), ("planned_bytes", u64), ("loads", u64), ("hits", u64), ("evictions", u64), ("failures", u64), ("timeouts", u64),
+    ("moves", u64), ("load_seconds", f64), ("wait_seconds", f64))
+
 accel_placement_part = _struct(
     "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
     ("last_stage", u32), ("weights", u64), ("streams", i32), ("reserved", i32))

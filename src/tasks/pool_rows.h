@@ -1,7 +1,7 @@
-/* pool.h - the head of a sentence embedding on the host, for calls that ask for what the one built
+/* pool_rows.h - the head of a sentence embedding on the host, for calls that ask for what the one built
  * into the program does not do. */
-#ifndef ACCEL_TASKS_POOL_H
-#define ACCEL_TASKS_POOL_H
+#ifndef ACCEL_TASKS_POOL_ROWS_H
+#define ACCEL_TASKS_POOL_ROWS_H
 
 #include "modeling/model.h"
 

@@ -1,5 +1,5 @@
-/* pool.c - pooling of one sequence's rows, and what may follow. */
-#include "tasks/pool.h"
+/* pool_rows.c - pooling of one sequence's rows, and what may follow. */
+#include "tasks/pool_rows.h"
 
 #include <math.h>
 #include <string.h>
