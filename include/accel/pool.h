@@ -133,7 +133,7 @@ ACCEL_API accel_endpoint *accel_pool_ref_endpoint(const accel_pool_ref *ref);
 ACCEL_API accel_queue *accel_pool_ref_queue(const accel_pool_ref *ref);
 
 /** Gives a reference back and sets *ref to NULL; ref and *ref may be NULL.  The last one of an
- *  endpoint that accel_pool_move() has replaced ends that endpoint. */
+ *  endpoint that accel_pool_move() has replaced ends that endpoint, so not from a request's `done`. */
 ACCEL_API void accel_pool_release(accel_pool_ref **ref);
 
 /** Pins a model (nonzero) or not (0).  ACCEL_ERROR_NOT_FOUND: there is no such name. */
