@@ -18,10 +18,11 @@ import accel
 
 def forget(directory):
     """Drops the files' pages from memory."""
-    for name in os.listdir(directory):
-        with open(os.path.join(directory, name), "rb") as f:
-            os.fsync(f.fileno())
-            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            with open(os.path.join(folder, name), "rb") as f:
+                os.fsync(f.fileno())
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Case:
