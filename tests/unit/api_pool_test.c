@@ -506,6 +506,8 @@ static void test_what_is_not_shared(void **state) {
   (void)state;
   add_task(pool, "t5", PIPELINES "t5", NULL, 0); /* embeds by its encoder alone */
   add_task(pool, "t5 vectors", PIPELINES "t5", "feature-extraction", 0);
+  add_task(pool, "bart vectors", PIPELINES "bart", "feature-extraction", 0);
+  add_task(pool, "bart", PIPELINES "bart", NULL, 0);
   add_task(pool, "vectors", PIPELINES "classify", "feature-extraction", 0);
   touch(pool, "vectors"); /* as the base class: the name behind it comes too late */
   add_task(pool, "classes", PIPELINES "classify", NULL, 0);
@@ -517,14 +519,16 @@ static void test_what_is_not_shared(void **state) {
   assert_ok(accel_pool_add(pool, "named", PIPELINES "classify", &how, 0));
   accel_pool_ref *ref[] = {acquire(pool, "t5"),      acquire(pool, "t5 vectors"),
                            acquire(pool, "vectors"), acquire(pool, "classes"),
-                           acquire(pool, "short"),   acquire(pool, "named")};
-  for (int i = 0; i < 6; i++)
+                           acquire(pool, "short"),   acquire(pool, "named"),
+                           acquire(pool, "bart"),    acquire(pool, "bart vectors")};
+  enum { N = sizeof ref / sizeof *ref };
+  for (int i = 0; i < N; i++)
     for (int k = 0; k < i; k++)
       assert_ptr_not_equal(accel_pool_ref_endpoint(ref[i]), accel_pool_ref_endpoint(ref[k]));
   accel_pool_ref *again = acquire(pool, "again");
   assert_ptr_equal(accel_pool_ref_endpoint(again), accel_pool_ref_endpoint(ref[3]));
   accel_pool_release(&again);
-  for (int i = 0; i < 6; i++) accel_pool_release(&ref[i]);
+  for (int i = 0; i < N; i++) accel_pool_release(&ref[i]);
   accel_pool_close(&pool);
   accel_destroy(&ctx);
 }
