@@ -1,10 +1,11 @@
-"""What a model costs that a pool has unloaded: seconds of accel_pool_acquire() until it is there again, the unloading of another one included.
+"""What a model costs that a pool has unloaded: time of accel_pool_acquire() until it is there again, the unloading of another one included.
 
     ACCEL_LIBRARY=build/release/lib/libaccel.so.0 PYTHONPATH=src/bindings/python python3 pool_reload.py MODEL [--precisions fp32,int8] [--rounds 5]
 
 Two names of copies of MODEL in a pool with memory for one are asked for in turn, on the CPU.  `cold`: neither packed weights nor the model's files are in
 any cache; `packed anew`: the files are in the page cache; `from the cache`: packed weights are in the library's cache (of fp32 there are none, and it
-packs), all files in the page cache.  The three are interleaved; told are the median and the range of all rounds.
+packs), all files in the page cache.  The three are interleaved.  Told are the least and the median of the rounds, and the median of the processor's time
+in all threads, which depends less on what else the machine does; milliseconds.
 """
 import argparse
 import os
@@ -43,9 +44,9 @@ class Case:
     def load(self):
         name = "ab"[self.turn % 2]
         self.turn += 1
-        begin = time.monotonic()
+        begin, cpu = time.monotonic(), time.process_time()
         with self.pool.model(name):
-            return time.monotonic() - begin
+            return time.monotonic() - begin, time.process_time() - cpu
 
     def close(self):
         assert self.pool.stats()["evictions"] == self.turn + 1, "not every call has reloaded"
@@ -53,8 +54,9 @@ class Case:
         self.context.close()
 
 
-def told(seconds):
-    return f"{statistics.median(seconds):.3f} s ({min(seconds):.3f} to {max(seconds):.3f})"
+def told(rounds):
+    wall, cpu = zip(*rounds)
+    return " | ".join(f"{1000 * s:.0f}" for s in (min(wall), statistics.median(wall), statistics.median(cpu)))
 
 
 def main():
@@ -68,7 +70,8 @@ def main():
         models = [os.path.join(work, name) for name in "ab"]
         for model in models:
             shutil.copytree(source, model)
-        print("| precision | bytes in the pool | cold | packed anew | from the cache |\n|---|---|---|---|---|")
+        print("| precision | in the pool |" + "".join(f" {case}: least | median | CPU |" for case in ("cold", "packed anew", "from the cache")))
+        print("|" + 11 * "---|")
         for precision in a.precisions.split(","):
             cases = [Case(models, precision, no_cache=True), Case(models, precision, no_cache=True),
                      Case(models, precision, cache_directory=os.path.join(work, "cache"))]
