@@ -3,8 +3,8 @@
     ACCEL_LIBRARY=build/release/lib/libaccel.so.0 PYTHONPATH=src/bindings/python python3 pool_reload.py MODEL [--precisions fp32,int8] [--rounds 5]
 
 Two names of copies of MODEL in a pool with memory for one are asked for in turn, on the CPU.  `cold`: neither packed weights nor the model's files are in
-any cache; `packed anew`: the files are in the page cache; `from the cache`: packed weights are in the library's cache (of fp32 there are none, and it
-packs), all files in the page cache.  The three are interleaved.  Told are the least and the median of the rounds, and the median of the processor's time
+any cache; `packed anew`: the files are in the page cache; `from the cache`: packed weights are in the library's cache (of fp32 and fp16 there are none),
+all files in the page cache.  The three are interleaved.  Told are the least and the median of the rounds, and the median of the processor's time
 in all threads, which depends less on what else the machine does; milliseconds.
 """
 import argparse

@@ -107,7 +107,7 @@ class Pool(unittest.TestCase):
             self.assertEqual(len(story.wait()[0].ids), 16)
 
     def test_moving_under_load(self):
-        """Models are asked for and used by threads while they move to and fro: nothing is lost, every vector is one of the two devices'."""
+        """Models are asked for and used by threads while they move there and back: nothing is lost, every vector is one of the two devices'."""
         want = []
         for device in ("cpu", "reference"):
             with accel.Model(SENTENCE, device=device) as model:
