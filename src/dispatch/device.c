@@ -197,24 +197,34 @@ accel_status accel__device_trim(accel *ctx, const accel_device *d, uint64_t *rel
 /* ---- waiting ---- */
 
 typedef struct queues {
-  accel_queue **item;
+  accel_queue **item; /* [n], watched */
   uint64_t n, capacity;
+  bool failed;
 } queues;
 
-static void take_queue(accel_endpoint *ep, void *user) {
+static void take_queues(accel_endpoint *ep, void *user) {
   queues *q = user;
-  if (ep->queue && q->n < q->capacity) q->item[q->n++] = ep->queue;
+  for (accel_queue *at = ep->queue; at && !q->failed;) {
+    if (q->n == q->capacity) {
+      const uint64_t capacity = q->capacity ? 2 * q->capacity : 16;
+      accel_queue **more = realloc(q->item, (size_t)capacity * sizeof *more);
+      q->failed = !more;
+      if (!more) return;
+      q->item = more;
+      q->capacity = capacity;
+    }
+    q->item[q->n++] = at;
+    at = accel__queue_watch(at);
+  }
 }
 
 /* The queues are waited for outside the context's lock, which their work may need. */
 accel_status accel__device_synchronize(accel_device *d) {
   queues q = {0};
-  each_endpoint(d->ctx, d, count_endpoint, &q.capacity);
-  q.item = calloc((size_t)q.capacity + 1, sizeof *q.item);
-  if (!q.item) return accel__no_memory((size_t)q.capacity * sizeof *q.item);
-  each_endpoint(d->ctx, d, take_queue, &q);
+  each_endpoint(d->ctx, d, take_queues, &q);
   for (uint64_t i = 0; i < q.n; i++) accel__queue_drain(q.item[i]);
   free(q.item);
+  if (q.failed) return accel__no_memory((size_t)q.capacity * 2 * sizeof *q.item);
   pthread_mutex_lock(&d->lock);
   accel_device_stream *stream = d->stream;
   pthread_mutex_unlock(&d->lock);

@@ -55,6 +55,8 @@ struct accel_queue {
   const accel_ticket *alone;
   const active_group *stepping;
   atomic_bool abandon; /* nobody wants what the thread is at: its run of the model is left */
+  accel_queue *more;   /* the endpoint's next; under the context's endpoints_lock */
+  uint32_t watched;    /* calls of accel__queue_watch that have not drained yet */
 };
 
 static uint64_t now_ns(void) {
@@ -309,14 +311,27 @@ accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity, accel_queue
   return ACCEL_OK;
 }
 
+accel_status accel__queue_add(accel_endpoint *ep, uint32_t capacity, accel_queue **out) {
+  ACCEL_TRY(accel__queue_new(ep, capacity, out));
+  pthread_mutex_lock(&ep->ctx->endpoints_lock);
+  (*out)->more = ep->queue->more;
+  ep->queue->more = *out;
+  pthread_mutex_unlock(&ep->ctx->endpoints_lock);
+  return ACCEL_OK;
+}
+
 void accel__queue_free(accel_queue *q) {
   if (!q) return;
+  accel__queue_free(q->more);
   pthread_mutex_lock(&q->lock);
   q->stop = true;
   pthread_cond_broadcast(&q->changed);
   bool started = q->started;
   pthread_mutex_unlock(&q->lock);
   if (started) pthread_join(q->thread, NULL);
+  pthread_mutex_lock(&q->lock);
+  while (q->watched) pthread_cond_wait(&q->changed, &q->lock);
+  pthread_mutex_unlock(&q->lock);
   pthread_cond_destroy(&q->changed);
   pthread_mutex_destroy(&q->lock);
   free(q);
@@ -375,9 +390,18 @@ accel_status accel__queue_submit(accel_queue *q, const accel__submission *what,
   return status;
 }
 
+accel_queue *accel__queue_watch(accel_queue *q) {
+  pthread_mutex_lock(&q->lock);
+  q->watched++;
+  pthread_mutex_unlock(&q->lock);
+  return q->more;
+}
+
 void accel__queue_drain(accel_queue *q) {
   pthread_mutex_lock(&q->lock);
   while (q->waiting || q->busy) pthread_cond_wait(&q->changed, &q->lock);
+  q->watched--;
+  pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->lock);
 }
 

@@ -50,7 +50,10 @@ typedef struct accel__submission {
 
 accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity,
                               accel_queue **out); /* the thread starts with the first request */
-/* runs what waits, then stops; tickets not waited for stay valid */
+/* Another queue of an endpoint that has one, behind which it is kept. */
+accel_status accel__queue_add(accel_endpoint *ep, uint32_t capacity, accel_queue **out);
+/* Runs what waits in it and in those that were added, then stops them; tickets not waited for stay
+ * valid.  Its endpoint is in the context's list no more.  NULL-safe. */
 void accel__queue_free(accel_queue *queue);
 /* ACCEL_ERROR_QUEUE_FULL when `capacity` requests wait. */
 accel_status accel__queue_submit(accel_queue *queue, const accel__submission *what,
@@ -58,7 +61,10 @@ accel_status accel__queue_submit(accel_queue *queue, const accel__submission *wh
 accel_endpoint *accel__queue_endpoint(accel_queue *queue);
 uint32_t accel__queue_capacity(const accel_queue *queue);
 uint32_t accel__queue_waiting(accel_queue *queue); /* submitted, not yet begun */
-/* returns when nothing waits and nothing is being done */
+/* Makes accel__queue_free wait until the queue was drained.  With the context's endpoints_lock held;
+ * answers the endpoint's next queue, NULL: there is none. */
+accel_queue *accel__queue_watch(accel_queue *queue);
+/* Of a queue that is watched: returns when nothing waits and nothing is being done. */
 void accel__queue_drain(accel_queue *queue);
 /* As accel_ticket_cancel. */
 void accel__queue_cancel(accel_ticket *ticket);

@@ -9,11 +9,10 @@
 typedef struct accel__pool_model accel__pool_model;
 typedef struct accel__pool_name accel__pool_name;
 
-/* A name's queue of an endpoint. */
+/* A name's queue of an endpoint, to which it belongs. */
 typedef struct accel__pool_queue {
   const accel__pool_name *name;
   accel_queue *queue;
-  bool own; /* made by the pool; else it is the endpoint's */
   struct accel__pool_queue *next;
 } accel__pool_queue;
 

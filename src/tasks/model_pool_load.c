@@ -77,7 +77,6 @@ static void close_endpoint(accel__pool_endpoint *e) {
   accel_endpoint *ep = e->ep;
   for (accel__pool_queue *q = e->queues; q;) {
     accel__pool_queue *next = q->next;
-    if (q->own) accel__queue_free(q->queue);
     free(q);
     q = next;
   }
@@ -342,8 +341,8 @@ accel_status accel__pool_queue_for(accel__pool_endpoint *e, const accel__pool_na
   while (q && q->name != name) q = q->next;
   if (!q) {
     if (!(q = calloc(1, sizeof *q))) return accel__no_memory(sizeof *q);
-    *q = (accel__pool_queue){.name = name, .own = true, .next = e->queues};
-    const accel_status status = accel__queue_new(
+    *q = (accel__pool_queue){.name = name, .next = e->queues};
+    const accel_status status = accel__queue_add(
         e->ep, name->queue_capacity ? name->queue_capacity : ACCEL__QUEUE_CAPACITY, &q->queue);
     if (status != ACCEL_OK) return free(q), status;
     e->queues = q;

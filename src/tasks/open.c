@@ -297,7 +297,6 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
 void accel__close(accel_endpoint **endpoint) {
   accel_endpoint *ep = *endpoint;
   *endpoint = NULL;
-  accel__queue_free(ep->queue);
   pthread_mutex_lock(&ep->ctx->endpoints_lock);
   for (accel_endpoint **link = &ep->ctx->endpoints; *link; link = &(*link)->next)
     if (*link == ep) {
@@ -305,5 +304,6 @@ void accel__close(accel_endpoint **endpoint) {
       break;
     }
   pthread_mutex_unlock(&ep->ctx->endpoints_lock);
+  accel__queue_free(ep->queue);
   accel__endpoint_free(ep);
 }

@@ -19,7 +19,7 @@ accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_par
 /* Opens as accel__open_dry, and holds every weight of the program against the checkpoint: names,
  * shapes, types.  Nothing is kept. */
 accel_status accel__check_model(accel *ctx, const char *model, const accel_init_params *params);
-/* Runs what is queued, takes the endpoint out of the list, frees it and sets *endpoint to NULL; it
+/* Takes the endpoint out of the list, runs what is queued, frees it and sets *endpoint to NULL; it
  * must not be NULL. */
 void accel__close(accel_endpoint **endpoint);
 

@@ -499,6 +499,37 @@ static void test_heads_embed(void **state) {
   accel_destroy(&ctx);
 }
 
+/* Of each name's queue of the endpoint. */
+static void test_synchronize(void **state) {
+  enum { N = 8 };
+  static const char *const names[] = {"classes", "vectors"};
+  accel *ctx = test_context();
+  accel_pool *pool = open_pool(ctx, 0);
+  accel_pool_ref *ref[2];
+  accel_ticket *ticket[2 * N];
+  accel_device *device;
+  (void)state;
+  assert_ok(accel_get_device(ctx, "cpu", &device));
+  add_task(pool, "classes", PIPELINES "classify", NULL, N);
+  add_task(pool, "vectors", PIPELINES "classify", "feature-extraction", N);
+  for (int i = 0; i < 2; i++) {
+    ref[i] = acquire(pool, names[i]);
+    for (int k = 0; k < N; k++)
+      assert_ok(
+          accel_submit_texts(accel_pool_ref_queue(ref[i]), some_texts, TEXTS, &ticket[i * N + k]));
+  }
+  assert_ok(accel_synchronize(device));
+  for (int i = 0; i < 2 * N; i++) {
+    accel_embeddings *found;
+    assert_ok(accel_wait_embeddings(&ticket[i], 0, &found));
+    accel_embeddings_free(&found);
+  }
+  for (int i = 0; i < 2; i++) accel_pool_release(&ref[i]);
+  accel_pool_close(&pool);
+  accel_device_close(&device);
+  accel_destroy(&ctx);
+}
+
 static void test_what_is_not_shared(void **state) {
   accel *ctx = test_context();
   accel_pool *pool = open_pool(ctx, 0);
@@ -641,8 +672,10 @@ static void test_many_threads(void **state) {
   accel_pool *pool = pool_for_two(ctx);
   worker workers[WORKERS];
   uint32_t served = 0, timed_out = 0;
+  accel_device *device;
   char *json;
   (void)state;
+  assert_ok(accel_get_device(ctx, "cpu", &device));
   assert_ok(accel_pool_add(pool, "bert", TINY_BERT, NULL, ACCEL_POOL_PRELOAD));
   for (uint32_t i = 0; i < WORKERS; i++) {
     workers[i] = (worker){.pool = pool, .seed = i + 1};
@@ -651,6 +684,8 @@ static void test_many_threads(void **state) {
   for (int i = 0; i < 10; i++) {
     assert_ok(accel_pool_move(pool, "bert", i % 2 ? "cpu" : "reference"));
     assert_ok(accel_pool_pin(pool, "a", i % 2));
+    assert_ok(accel_synchronize(device)); /* while endpoints come and go */
+    assert_ok(accel_empty_cache(ctx, NULL, NULL));
     assert_ok(accel_pool_json(pool, &json));
     accel_string_free(&json);
     assert_in_range(stats_of(pool, NULL).bytes, 0, stats_of(pool, NULL).memory_limit);
@@ -668,6 +703,7 @@ static void test_many_threads(void **state) {
   assert_int_equal(s.waiting, 0);
   assert_true(s.peak_bytes <= s.memory_limit);
   accel_pool_close(&pool);
+  accel_device_close(&device);
   accel_destroy(&ctx);
 }
 
@@ -683,6 +719,7 @@ int main(void) {
       cmocka_unit_test(test_failure_is_told_to_all),
       cmocka_unit_test(test_allocations_may_fail),
       cmocka_unit_test(test_heads_embed),
+      cmocka_unit_test(test_synchronize),
       cmocka_unit_test(test_what_is_not_shared),
       cmocka_unit_test(test_move),
       cmocka_unit_test(test_move_within_the_limit),
