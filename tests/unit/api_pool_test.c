@@ -291,6 +291,73 @@ static void test_references_hold(void **state) {
   accel_destroy(&ctx);
 }
 
+/* ---- without a limit: what the device has ---- */
+
+/* A machine whose memory cgroup leaves so many bytes. */
+static void leave_memory(uint64_t bytes) {
+  char text[64];
+  temp_text("machine/proc/meminfo", "MemTotal: 1073741824 kB\nMemAvailable: 1073741824 kB\n");
+  temp_text("machine/proc/self/cgroup", "0::/box\n");
+  temp_text("machine/sys/fs/cgroup/box/memory.max", "1073741824\n");
+  snprintf(text, sizeof text, "%llu\n", 1073741824ull - (unsigned long long)bytes);
+  temp_text("machine/sys/fs/cgroup/box/memory.current", text);
+}
+
+typedef struct giving {
+  accel_pool *pool;
+  uint64_t bytes;
+} giving;
+
+/* The end of a request in a's queue: once a is being unloaded, its memory is there. */
+static void give_memory(void *user) {
+  giving *g = user;
+  while (is_loaded(g->pool, "a")) usleep(1000);
+  leave_memory(g->bytes);
+}
+
+static void test_memory_of_the_device(void **state) {
+  uint64_t bytes, planned;
+  accel *measuring = test_context();
+  test_input in;
+  accel_pool_ref *ref;
+  accel_ticket *ticket;
+  accel_tensors *out;
+  (void)state;
+  measure(measuring, &bytes, &planned);
+  accel_destroy(&measuring);
+  setenv("ACCEL_DETECT_ROOT", temp_path("machine"), 1);
+  leave_memory(2 * planned);
+  accel *ctx = test_context();
+  accel_pool *pool = open_pool(ctx, 0);
+  giving g = {.pool = pool, .bytes = 2 * planned};
+  add_sized(pool, "a", 0);
+  add_sized(pool, "b", 0);
+  add_sized(pool, "c", 0);
+  accel_pool_ref *a = acquire(pool, "a");
+  leave_memory(planned / 2);
+  assert_int_equal(accel_pool_acquire(pool, "b", 0, &ref), ACCEL_ERROR_TIMEOUT); /* a is in use */
+  accel_request r = accel_request_default(ACCEL_REQUEST_RUN);
+  fill_input(&in, 3, 2, 9, 3);
+  r.inputs = &in.list;
+  r.done = give_memory;
+  r.user = &g;
+  assert_ok(accel_submit_request(accel_pool_ref_queue(a), &r, &ticket));
+  accel_pool_release(&a);
+  touch(pool, "b");
+  assert_ok(accel_wait(&ticket, -1, &out));
+  accel_tensors_free(&out);
+  assert_int_equal(stats_of(pool, "a").evictions, 1);
+  assert_true(is_loaded(pool, "b"));
+  assert_ok(accel_pool_pin(pool, "b", 1));
+  leave_memory(1 << 20);
+  assert_int_equal(accel_pool_acquire(pool, "c", -1, &ref), ACCEL_ERROR_DOES_NOT_FIT);
+  assert_non_null(strstr(accel_last_error(), "but 1.0 MiB are there"));
+  assert_true(is_loaded(pool, "b"));
+  accel_pool_close(&pool);
+  accel_destroy(&ctx);
+  unsetenv("ACCEL_DETECT_ROOT");
+}
+
 /* Loads stand still in the callback of their beginning while `hold` is set. */
 static struct {
   atomic_bool hold;
@@ -715,6 +782,7 @@ int main(void) {
       cmocka_unit_test(test_pins),
       cmocka_unit_test(test_never_fits),
       cmocka_unit_test(test_references_hold),
+      cmocka_unit_test(test_memory_of_the_device),
       cmocka_unit_test(test_one_load),
       cmocka_unit_test(test_failure_is_told_to_all),
       cmocka_unit_test(test_allocations_may_fail),
