@@ -89,6 +89,10 @@ accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t
 
 /* ---- adding ---- */
 
+_Static_assert(offsetof(accel_init_params, candidates_user) + sizeof(void *) ==
+                   sizeof(accel_init_params),
+               "a new parameter is copied in keep_params and compared in same_endpoint");
+
 /* Copies a string of the parameters to the pool's arena. */
 static accel_status keep(accel_pool *pool, const char **string) {
   if (!*string) return ACCEL_OK;
