@@ -89,11 +89,25 @@ accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t
 
 /* ---- adding ---- */
 
+_Static_assert(offsetof(accel_init_params, enable_adapters) + sizeof(uint32_t) ==
+                   sizeof(accel_init_params),
+               "a new parameter is copied in keep_params and compared in same_endpoint");
+
 /* Copies a string of the parameters to the pool's arena. */
 static accel_status keep(accel_pool *pool, const char **string) {
   if (!*string) return ACCEL_OK;
   *string = accel__arena_string(&pool->arena, *string);
   return *string ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+static accel_status keep_adapters(accel_pool *pool, accel_init_params *p) {
+  if (!p->n_adapters) return ACCEL_OK;
+  accel_adapter_spec *mine = accel__arena_array(&pool->arena, p->n_adapters, sizeof *mine);
+  if (!mine) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(mine, p->adapters, p->n_adapters * sizeof *mine);
+  p->adapters = mine;
+  for (uint32_t i = 0; i < p->n_adapters; i++) ACCEL_TRY(keep(pool, &mine[i].path));
+  return ACCEL_OK;
 }
 
 static accel_status keep_params(accel_pool *pool, accel_init_params *p) {
@@ -103,10 +117,20 @@ static accel_status keep_params(accel_pool *pool, accel_init_params *p) {
   ACCEL_TRY(keep(pool, &p->kv_cache));
   ACCEL_TRY(keep(pool, &p->precision_profile));
   ACCEL_TRY(keep(pool, &p->metric));
-  return keep(pool, &p->candidates);
+  ACCEL_TRY(keep(pool, &p->candidates));
+  return keep_adapters(pool, p);
 }
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
+
+static bool same_adapters(const accel_init_params *p, const accel_init_params *q) {
+  if (p->n_adapters != q->n_adapters || p->enable_adapters != q->enable_adapters) return false;
+  for (uint32_t i = 0; i < p->n_adapters; i++)
+    if (!same_text(p->adapters[i].path, q->adapters[i].path) ||
+        p->adapters[i].scale != q->adapters[i].scale)
+      return false;
+  return true;
+}
 
 /* One endpoint serves both but for task and queue: what it is made from, where it is, and how it
  * cuts texts. */
@@ -121,7 +145,8 @@ static bool same_endpoint(const accel__pool_model *a, const accel__pool_model *b
          same_text(p->candidates, q->candidates) && p->candidates_fn == q->candidates_fn &&
          p->candidates_user == q->candidates_user && p->min_cosine == q->min_cosine &&
          p->batch_size == q->batch_size && p->max_length == q->max_length &&
-         p->random_weights == q->random_weights && p->seed == q->seed;
+         p->random_weights == q->random_weights && p->seed == q->seed &&
+         p->prefix_cache_bytes == q->prefix_cache_bytes && same_adapters(p, q);
 }
 
 /* `there` serves what is wanted, or will do so as wanted's class. */

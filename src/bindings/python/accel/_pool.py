@@ -19,6 +19,7 @@ class PooledModel(Model):
 
     def __init__(self, pool: "Pool", name: str, ref: C.c_void_p) -> None:
         self._handle = C.c_void_p()  # for __del__, should what follows fail
+        self.adapters = {}
         self.pool, self.name, self.context, self._ref = pool, name, pool.context, ref
         self._handle = C.c_void_p(lib.accel_pool_ref_endpoint(ref))
 

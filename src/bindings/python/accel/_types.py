@@ -59,6 +59,12 @@ accel_pool_stats = _struct(
     ("bytes", u64), ("peak_bytes", u64), ("planned_bytes", u64), ("loads", u64), ("hits", u64), ("evictions", u64), ("failures", u64), ("timeouts", u64),
     ("moves", u64), ("load_seconds", f64), ("wait_seconds", f64))
 
+accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
+accel_pool_stats = _struct(
+    "accel_pool_stats", ("size", u32), ("models", u32), ("loaded", u32), ("references", u32), ("waiting", u32), ("pinned", u32), ("memory_limit", u64),
+    ("bytes", u64), ("peak_bytes", u64), ("planned_bytes", u64), ("loads", u64), ("hits", u64), ("evictions", u64), ("failures", u64), ("timeouts", u64),
+    ("moves", u64), ("load_seconds", f64), ("wait_seconds", f64))
+
 accel_placement_part = _struct(
     "accel_placement_part", ("device", text), ("implementation_type", text), ("first_layer", u32), ("last_layer", u32), ("first_stage", u32),
     ("last_stage", u32), ("weights", u64), ("streams", i32), ("reserved", i32))
