@@ -238,10 +238,7 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
                    : entry            ? (uint32_t)entry->entry.default_batch_size
                                       : 1;
   accel__report_progress(ep->ctx, "loading", 1, 1);
-<<<<<<< HEAD
   ep->prefix_cache_bytes = params->prefix_cache_bytes;
-=======
->>>>>>> pool
   return accel__queue_new(
       ep, params->queue_capacity ? params->queue_capacity : ACCEL__QUEUE_CAPACITY, &ep->queue);
 }

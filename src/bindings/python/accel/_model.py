@@ -84,12 +84,8 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
                 queue_capacity: int = 0, random_weights: bool = False, seed: int = 0, architecture: Optional[str] = None,
                 kv_cache: Optional[str] = None, precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 metric: Optional[str] = None, min_cosine: float = 0.0,
-<<<<<<< HEAD
                 candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False) -> Tuple[Any, List[Optional[bytes]]]:
-=======
-                candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None) -> Tuple[Any, List[Optional[bytes]]]:
->>>>>>> pool
     """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
     how = lib.accel_init_params_default()
     profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
@@ -98,13 +94,10 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
     how.min_cosine = min_cosine
     how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
     how.random_weights, how.seed = int(random_weights), seed
-<<<<<<< HEAD
     if prefix_cache_bytes is not None:
         how.prefix_cache_bytes = prefix_cache_bytes
     specs = adapter_specs(adapters)
     how.adapters, how.n_adapters, how.enable_adapters = specs, len(specs), int(enable_adapters)
-=======
->>>>>>> pool
     return how, keep
 
 
@@ -127,11 +120,7 @@ class Model:
         self.adapters: Dict[str, Adapter] = {}
         self.context = context or default_context()
         how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
-<<<<<<< HEAD
                                     precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters)
-=======
-                                    precision_profile, metric, min_cosine, candidates)
->>>>>>> pool
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 
@@ -171,7 +160,6 @@ class Model:
         """Its `accel_queue *`."""
         return C.c_void_p(lib.accel_queue_of(self.handle))
 
-<<<<<<< HEAD
     # ---- adapters ----
 
     def load_adapter(self, path: Path, adapter_name: Optional[str] = None) -> Adapter:
@@ -194,8 +182,6 @@ class Model:
             return self.adapters[adapter]
         return adapter
 
-=======
->>>>>>> pool
     # ---- what it is ----
 
     @property
