@@ -130,8 +130,8 @@ ACCEL_API accel_status accel_tool_parser_open(const accel_tools *tools, accel_to
 ACCEL_API accel_status accel_tool_parser_feed(accel_tool_parser *parser, const char *text,
                                               accel_tool_fn fn, void *user);
 
-/** The text has ended: what was kept back comes.  A call that was cut keeps the arguments that it
- *  had. */
+/** The text has ended: what was kept back comes, but for markup behind a call.  A call that was cut
+ *  keeps the arguments that it had. */
 ACCEL_API accel_status accel_tool_parser_end(accel_tool_parser *parser, accel_tool_fn fn,
                                              void *user);
 

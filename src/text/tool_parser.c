@@ -374,11 +374,12 @@ accel_status accel__tool_parser_feed(accel_tool_parser *p, const char *text, siz
 accel_status accel__tool_parser_end(accel_tool_parser *p, accel_tool_fn fn, void *user) {
   p->fn = fn;
   p->user = user;
+  if (p->state == IN_HEAD && p->inside && p->head >= p->held.n) p->held.n = 0; /* a separator */
   while (!p->held.failed && p->held.n && p->state == IN_HEAD && no_call(p) == GOES_ON)
     while (step(p) == GOES_ON) continue;
-  const bool text = p->state == IN_TEXT || p->state == BETWEEN;
   const size_t blanks = p->held.n ? accel__skip_blanks(p->held.data, p->held.n, 0) : 0;
-  if (text && p->held.n && !(p->behind && blanks == p->held.n)) tell_and_drop(p, p->held.n);
+  if (p->state == IN_TEXT && p->held.n && !(p->behind && blanks == p->held.n))
+    tell_and_drop(p, p->held.n);
   return status_of(p);
 }
 

@@ -13,8 +13,8 @@ TEMPLATE = (
     "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}")
 
 
-def make(folder, template=TEMPLATE):
-    """The model's directory, made in `folder`."""
+def make(folder, template=TEMPLATE, special=None):
+    """The model's directory, made in `folder`.  special: what the last token of the vocabulary becomes, a special one."""
     for name in os.listdir(TEXT):
         if name != "config.json":
             shutil.copy(os.path.join(TEXT, name), folder)
@@ -23,6 +23,17 @@ def make(folder, template=TEMPLATE):
     config["max_position_embeddings"] = 2048  # rotary: no weights depend on it
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
+    if special:
+        path = os.path.join(folder, "tokenizer.json")
+        with open(path, encoding="utf-8") as f:
+            tokenizer = json.load(f)
+        vocab = tokenizer["model"]["vocab"]
+        last = max(vocab, key=vocab.get)
+        tokenizer["model"]["merges"].pop()  # the one that makes it
+        vocab[special] = vocab.pop(last)
+        tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": vocab[special], "content": special})
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(tokenizer, f)
     with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as f:
         f.write(template)
     return folder

@@ -34,14 +34,17 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "description": "x"
 class Openai(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
+        cls.folder, cls.special = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
         cls.chat_model = chat_model.make(cls.folder.name)
-        cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING, "masked=" + MASKED)
+        chat_model.make(cls.special.name, chat_model.TEMPLATE.replace("<tool_call>", "[TOOL_CALLS]"), "[TOOL_CALLS]")
+        cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING, "masked=" + MASKED,
+                            "special=" + cls.special.name)
 
     @classmethod
     def tearDownClass(cls):
         cls.server.stop()
         cls.folder.cleanup()
+        cls.special.cleanup()
 
     # ---- asking
 
@@ -207,6 +210,22 @@ class Openai(unittest.TestCase):
             self.assertTrue(call["id"].startswith("call_"))
             want = {"weather": ({"unit": "C"}, {"unit": "F"}), "now": ({},)}[call["function"]["name"]]
             self.assertIn(json.loads(call["function"]["arguments"]), want)
+
+    def test_calls_by_special_tokens(self):
+        """Mistral's: a token that no text has begins the calls, and comes nowhere else."""
+        first = set()
+        for seed in range(12):
+            body = {"model": "special", "tools": TOOLS[:1], "tool_choice": "required", "max_tokens": 200, "temperature": 2, "seed": seed, "logprobs": True}
+            whole = self.chat(**body)
+            self.same(whole, self.stream(**body))
+            choice = whole["choices"][0]
+            tokens = [t["token"] for t in choice["logprobs"]["content"]]
+            first.add(tokens[0])
+            self.assertNotIn("[TOOL_CALLS]", tokens[1:])
+            if choice["finish_reason"] == "tool_calls":
+                self.assertIsNone(choice["message"]["content"])
+                self.assertTrue(all(json.loads(c["function"]["arguments"])["unit"] in "CF" for c in choice["message"]["tool_calls"]))
+        self.assertIn("[TOOL_CALLS]", first)
 
     def test_tools_that_are_not_called(self):
         for choice in ("auto", "none"):

@@ -283,9 +283,14 @@ static void test_no_calls(void **state) {
       {"<tool_call><tool_call>{\"name\":\"now\",\"arguments\":{}}</tool_call>",
        "T0(<tool_call>)C0(now)A0({})"},
       {"x \n\n", "T0(x \n\n)"},
+      {"<tool_call>{\"name\":\"now\"}</tool", "C0(now)A0({})"},
   };
   (void)state;
-  accel_tools *tools = open_tools("hermes", accel_tools_params_default());
+  accel_tools *tools = open_tools("mistral", accel_tools_params_default());
+  check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"} ,", "C0(now)A0({})");
+  check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"},{\"name", "C0(now)A0({})T0(,{\"name)");
+  accel_tools_close(&tools);
+  tools = open_tools("hermes", accel_tools_params_default());
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     if (*cases[i].text) check_parse(tools, cases[i].text, cases[i].want);
   accel_tools_close(&tools);

@@ -124,7 +124,8 @@ static void add_token(const accel__tokenizer *t, int32_t id, accel__buffer work[
     text = to->data ? to->data : "";
     n = to->n;
   }
-  accel__buffer_bytes(out, text, n);
+  /* the byte in front of special tokens is in no UTF-8: a token that has it never comes */
+  if (!n || !memchr(text, *ACCEL__SPECIAL_TOKEN, n)) accel__buffer_bytes(out, text, n);
 }
 
 static accel_status make_trie(const accel__tokenizer *t, accel__token_trie **out) {
