@@ -186,11 +186,11 @@ static void check_model(accel *ctx, const char *model, const char *device, uint3
   uint64_t right = 0, tokens = 0;
   uint32_t seed = 5;
   for (uint32_t p = 0; p < prompts; p++) {
-    int32_t ids[24];
-    const uint32_t n = 3 + next_number(&seed) % 20;
+    int32_t ids[12];
+    const uint32_t n = 3 + next_number(&seed) % 8;
     for (uint32_t i = 0; i < n; i++) ids[i] = 3 + (int32_t)(next_number(&seed) % 40);
     accel_generate_params plain = accel_generate_params_default();
-    plain.max_new_tokens = 40;
+    plain.max_new_tokens = 30;
     plain.ignore_eos = 1;
     plain.do_sample = 0;
     plain.logprobs = 0;

@@ -22,6 +22,7 @@ typedef struct fake {
   uint32_t memory;                    /* of so many last tokens; 0: of all */
   float spread;                       /* of the scores; 0: about 4 */
   bool no_rows;                       /* there is no memory for the scores of several rows */
+  uint32_t most_held;                 /* tokens of all sequences together; 0: any */
 } fake;
 
 /* Scores behind the first n tokens of a sequence. */
@@ -37,6 +38,11 @@ static void fake_scores(const fake *f, int32_t q, uint32_t n, float *scores) {
 static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
   fake *f = self;
   uint32_t tokens = 0, row = 0;
+  uint32_t held = 0;
+  for (int q = 0; q < SEQUENCES; q++) held += f->used[q] ? f->n[q] : 0;
+  for (uint32_t i = 0; i < n; i++) held += items[i].n;
+  if (f->most_held && held > f->most_held)
+    return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "no memory for %u tokens", held);
   for (uint32_t i = 0; i < n; i++) { /* a failed step changes nothing */
     assert_true(f->used[items[i].sequence]);
     assert_int_equal(items[i].past_len, f->n[items[i].sequence]);

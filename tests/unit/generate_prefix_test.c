@@ -144,6 +144,32 @@ static void test_engine(void **state) {
   }
 }
 
+/* A step that has no memory gets that of kept prompts; without any it fails as ever. */
+static void test_no_memory(void **state) {
+  static fake f = {.most_held = 2 * LONG};
+  static int32_t ids[3][LONG];
+  accel__stepper model = stepper_of(&f);
+  accel__prefix_cache cache = {.model = &model, .most = 1 << 20};
+  accel__engine e = {.model = &model, .prefixes = &cache};
+  const accel__generate_config c = plain();
+  (void)state;
+  for (uint32_t i = 0; i < 3; i++) {
+    make_prompt(ids[i], LONG, 0, i + 1);
+    accel__request r = {.options.config = &c,
+                        .input.prompt = {ids[i], LONG - 20},
+                        .options.new_tokens = 8,
+                        .start.sequence = -1};
+    if (i == 2) f.most_held = 100;
+    run_to_end(&e, &r, 1, 1);
+    assert_int_equal(r.outcome.failure.status, i == 2 ? ACCEL_ERROR_OUT_OF_MEMORY : ACCEL_OK);
+    assert_int_equal(cache.n, i == 0); /* the second request needed it */
+    accel__request_end(&r, NULL);
+  }
+  accel__engine_free(&e);
+  accel__prefix_cache_free(&cache);
+  check_all_dropped(&f);
+}
+
 /* ---- queues ---- */
 
 static accel_queue_stats stats_of(accel_endpoint *ep) {
@@ -250,7 +276,8 @@ static void test_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_lengths), cmocka_unit_test(test_oldest_goes),
-      cmocka_unit_test(test_engine),  cmocka_unit_test(test_queue),
-      cmocka_unit_test(test_idle),    cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_engine),  cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_queue),   cmocka_unit_test(test_idle),
+      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

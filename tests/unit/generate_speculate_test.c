@@ -279,13 +279,15 @@ static void test_refused(void **state) {
   accel *ctx = test_context();
   accel_init_params how = accel_init_params_default();
   accel_generate_params lookup = accel_generate_params_default();
-  accel_endpoint *mamba, *dynamic, *llama, *text;
+  accel_endpoint *mamba, *dynamic, *llama, *text, *other;
   (void)state;
   lookup.prompt_lookup_num_tokens = 5;
   assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/mamba", &how, &mamba));
   assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/llama_rope_dynamic", &how, &dynamic));
   assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/llama", &how, &llama));
   assert_ok(accel_init(ctx, ACCEL_FIXTURES "/pipelines/text", &how, &text));
+  how.task = "text-generation";
+  assert_ok(accel_init(ctx, ACCEL_FIXTURES "/tasks/rerank_qwen3", &how, &other));
   check_refused(mamba, &lookup, ACCEL_ERROR_UNSUPPORTED, "cannot go back");
   check_refused(dynamic, &lookup, ACCEL_ERROR_UNSUPPORTED, "length");
   lookup.num_beams = 2;
@@ -293,6 +295,8 @@ static void test_refused(void **state) {
   accel_generate_params assisted = accel_generate_params_default();
   assisted.assistant_model = mamba;
   check_refused(llama, &assisted, ACCEL_ERROR_UNSUPPORTED, "cannot go back");
+  assisted.assistant_model = other;
+  check_refused(text, &assisted, ACCEL_ERROR_UNSUPPORTED, "vocabulary");
   assisted.prompt_lookup_num_tokens = 5;
   check_refused(llama, &assisted, ACCEL_ERROR_ARGUMENT, "one of them");
   /* what only a configuration asks for is done where it can be */
@@ -307,6 +311,7 @@ static void test_refused(void **state) {
   accel_cleanup(&dynamic);
   accel_cleanup(&llama);
   accel_cleanup(&text);
+  accel_cleanup(&other);
   accel_destroy(&ctx);
 }
 
