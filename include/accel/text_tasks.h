@@ -370,8 +370,7 @@ ACCEL_API accel_classify_tokens_params accel_classify_tokens_params_default(void
  *         below the tokens of a piece.
  */
 ACCEL_API accel_status accel_classify_tokens(accel_endpoint *endpoint, const char *const *texts,
-                                             uint32_t n,
-                                             const accel_classify_tokens_params *params,
+                                             uint32_t n, const accel_classify_tokens_params *params,
                                              accel_token_entities **out);
 
 /** Frees a result and sets the pointer to NULL. */
@@ -403,7 +402,7 @@ typedef struct accel_qa_params {
 
 /** One answer. */
 typedef struct accel_answer {
-  double score;       /**< probability of begin times that of end, added up over equal texts */
+  double score; /**< probability of begin times that of end, added up over equal texts */
   /** First code point of it in the context. */
   int64_t start;
   /** Code point behind its last one. */

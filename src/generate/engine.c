@@ -297,7 +297,7 @@ static void add_to_group(accel__engine *e, encode_group *g, accel__request *r) {
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
     run_group(e, g);
   g->item[g->n] = (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, NULL,
-                                        r->options.adapter};
+                                       r->options.adapter};
   g->request[g->n++] = r;
   g->tokens += tokens;
   if (alone) run_group(e, g);

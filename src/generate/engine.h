@@ -78,9 +78,9 @@ typedef struct accel__request_options {
   bool keep_special_tokens, keep_stop, no_clean_up; /* of the text: accel__text_stream */
   /* The call goes on without this request when it fails (accel_generate_params.continue_on_error). */
   bool fails_alone;
-  accel__grammar *grammar; /* what texts must be; NULL: any */
+  accel__grammar *grammar;          /* what texts must be; NULL: any */
   accel_plugin_adapter_use adapter; /* {NULL}: none */
-  accel_token_fn on_token; /* called for each token; may be NULL */
+  accel_token_fn on_token;          /* called for each token; may be NULL */
   void *on_token_user;
 } accel__request_options;
 

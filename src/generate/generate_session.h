@@ -13,7 +13,7 @@ struct accel_session {
    * whose scores give the next one */
   accel__hypothesis tokens;
   accel_plugin_adapter_use adapter; /* with which they were read, and are from now on */
-  pthread_mutex_t lock; /* one call at a time */
+  pthread_mutex_t lock;             /* one call at a time */
 };
 
 accel_status accel__session_make(accel_endpoint *ep, accel_session **out);

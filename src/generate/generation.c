@@ -165,8 +165,7 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
   apply(params, plan);
   ACCEL_TRY(check_stop(ep, &plan->config));
   ACCEL_TRY(take_grammar(ep, params, plan));
-  ACCEL_TRY(
-      accel__run_adapter_use(ep, params->adapter, params->adapter_scale, &plan->adapter));
+  ACCEL_TRY(accel__run_adapter_use(ep, params->adapter, params->adapter_scale, &plan->adapter));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
 }
 

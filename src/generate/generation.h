@@ -18,7 +18,7 @@ typedef struct accel__generate_plan {
   bool continue_on_error;  /* accel_generate_params.continue_on_error */
   accel__grammar *grammar; /* what texts must be; NULL: any */
   accel_plugin_adapter_use adapter; /* {NULL}: none */
-  int64_t context;         /* tokens of a sequence, accel__context_length */
+  int64_t context;                  /* tokens of a sequence, accel__context_length */
   /* private: whether any layer so far says how many beams there are, how many tokens may come */
   bool says_beams, says_length;
 } accel__generate_plan;

@@ -68,8 +68,7 @@ static accel_status prepare(classify_task *t, const char *const *texts, const ch
   ACCEL_TRY(real_pairs(pairs, n, &t->scratch, &pairs));
   ACCEL_TRY(accel__encode_texts(ep, texts, pairs, n, &how, t->enc));
   ACCEL_TRY(accel__list_pieces(t->enc, n, false, &t->scratch, &t->task.run.pieces));
-  ACCEL_TRY(
-      accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
+  ACCEL_TRY(accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
   return accel__output_index(ep, "logits", &t->task.run.output[0]);
 }
 
