@@ -150,9 +150,7 @@ static accel_status read_pattern(accel__adapter_config *c, const char *field, bo
 
 static accel_status read_layers(accel__adapter_config *c) {
   const accel__json *value = accel__json_get(c->file.root, "layers_to_transform");
-  if (!value || is_empty(value)) {
-    if (!value || !cJSON_IsNumber(value)) return ACCEL_OK; /* 0 is a layer */
-  }
+  if (!value || (is_empty(value) && !cJSON_IsNumber(value))) return ACCEL_OK; /* 0 is a layer */
   const bool list = cJSON_IsArray(value);
   const accel__json *first = list ? value->child : value;
   uint32_t n = 0;

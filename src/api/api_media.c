@@ -37,10 +37,10 @@ accel_status accel_preprocess(accel *ctx, const char *model, const accel_preproc
 /* Batches of pictures and sounds take no adapters. */
 static accel_status check_no_adapter(const char *caller, const accel_classify_params *params) {
   if (!params->adapter) return ACCEL_OK;
-  return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                                   "%s: params.adapter: requests about texts alone take adapters",
-                                   caller),
-                       "merge the adapter when the model is loaded (accel_init_params.adapters)");
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                  "%s: params.adapter: requests about texts alone take adapters", caller),
+      "merge the adapter when the model is loaded (accel_init_params.adapters)");
 }
 
 accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,

@@ -13,10 +13,12 @@
 #include "verify/verify.h"
 
 accel_embed_params accel_embed_params_default(void) {
-  return (accel_embed_params){.size = sizeof(accel_embed_params), .normalize = -1, .adapter_scale = 1};
+  return (accel_embed_params){
+      .size = sizeof(accel_embed_params), .normalize = -1, .adapter_scale = 1};
 }
 accel_classify_params accel_classify_params_default(void) {
-  return (accel_classify_params){.size = sizeof(accel_classify_params), .top_k = 1, .adapter_scale = 1};
+  return (accel_classify_params){
+      .size = sizeof(accel_classify_params), .top_k = 1, .adapter_scale = 1};
 }
 accel_classify_tokens_params accel_classify_tokens_params_default(void) {
   return (accel_classify_tokens_params){.size = sizeof(accel_classify_tokens_params),

@@ -51,8 +51,7 @@ static void mark_results(const accel_plugin_program *p, uint8_t *seen) {
     const accel_plugin_node *n = &p->node[i];
     const bool result = passes(n) && n->n_out && n->out[0] >= 0 && seen[n->out[0]] == SEEN_RESULT;
     for (uint32_t k = 0; k < n->n_in; k++)
-      if (n->in[k] >= 0)
-        seen[n->in[k]] |= result && passes_operand(n, k) ? SEEN_RESULT : SEEN_USED;
+      if (n->in[k] >= 0) seen[n->in[k]] |= result && passes_operand(n, k) ? SEEN_RESULT : SEEN_USED;
   }
 }
 

@@ -274,8 +274,7 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
     types &= p->type_ids != NULL;
     t += p->n;
   }
-  *batch = (accel__batch){
-      .n = k, .lengths = to->lengths, .tokens = t, .adapter = to->adapter};
+  *batch = (accel__batch){.n = k, .lengths = to->lengths, .tokens = t, .adapter = to->adapter};
   batch->value[input_index(ep, "input_ids")] = to->ids;
   int type_input = input_index(ep, "token_type_ids");
   /* a model with one type has no use for them: transformers' tokenizers of such models do not make

@@ -91,14 +91,13 @@ void accel__program_low_rank(accel__program *p) { p->low_rank = true; }
 accel__tensor accel__linear_low_rank(accel__program *p, const accel__tensor *in, uint32_t n_in,
                                      const accel__attr *attr, uint32_t n_attr) {
   const linear l = read_linear(in, n_in, attr, n_attr);
-  const bool weights = l.w >= 0 && p->tensor[l.w].weight >= 0 &&
-                       (l.w_gate < 0 || p->tensor[l.w_gate].weight >= 0);
+  const bool weights =
+      l.w >= 0 && p->tensor[l.w].weight >= 0 && (l.w_gate < 0 || p->tensor[l.w_gate].weight >= 0);
   const bool apart = weights && !l.trans && l.act != ACCEL_PLUGIN_ACT_SWIGLU_OAI &&
                      l.glu != ACCEL_PLUGIN_GLU_INTERLEAVED;
   p->low_rank = false; /* the linears made here are plain */
   const accel__tensor y =
-      apart ? made(p, &l)
-            : accel__node(p, ACCEL_PLUGIN_OP_LINEAR, in, n_in, attr, n_attr, NULL, 1);
+      apart ? made(p, &l) : accel__node(p, ACCEL_PLUGIN_OP_LINEAR, in, n_in, attr, n_attr, NULL, 1);
   p->low_rank = true;
   return y;
 }

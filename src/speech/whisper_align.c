@@ -179,10 +179,8 @@ accel_status accel__align(accel__model_stepper *stepper, int32_t base, const int
   const accel__stepper *model = &stepper->stepper;
   memset(seconds, 0, ((size_t)n + 1) * sizeof *seconds);
   if (!n) return ACCEL_OK; /* one token alone: nothing was read after the prompt */
-  accel__step_item item = {.sequence = model->number(model->self),
-                           .ids = ids,
-                           .n = n_prompt + n,
-                           .adapter = *adapter};
+  accel__step_item item = {
+      .sequence = model->number(model->self), .ids = ids, .n = n_prompt + n, .adapter = *adapter};
   accel__result *found = calloc(n_outputs, sizeof *found);
   accel_status status =
       item.sequence >= 0 && found ? ACCEL_OK : accel__no_memory(n_outputs * sizeof *found);

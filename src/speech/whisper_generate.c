@@ -481,9 +481,8 @@ static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_
   const int64_t heard = j->sound.heard == INT64_MAX ? INT64_MAX : j->sound.heard - j->seek;
   float *times = accel__arena_array(r->arena, n, sizeof *times);
   if (!times) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(
-      accel__align(&r->stepper, j->base, ids, j->request.input.prompt.n, n - 1, heard,
-                   &r->plan->generate.adapter, times));
+  ACCEL_TRY(accel__align(&r->stepper, j->base, ids, j->request.input.prompt.n, n - 1, heard,
+                         &r->plan->generate.adapter, times));
   for (uint32_t i = 0; i < n; i++) times[i] += offset;
   *out = times;
   return ACCEL_OK;

@@ -76,8 +76,7 @@ static accel_status prepare(classify_task *t, const char *const *texts, const ch
     t->truncated += t->enc[i].pieces > 1;
   }
   ACCEL_TRY(accel__list_pieces(t->enc, n, false, &t->scratch, &t->task.run.pieces));
-  ACCEL_TRY(
-      accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
+  ACCEL_TRY(accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
   return accel__output_index(ep, "logits", &t->task.run.output[0]);
 }
 

@@ -324,8 +324,7 @@ static accel_status prepare(embed_task *t, const char *const *texts,
   ACCEL_TRY(accel__encode_texts(ep, texts, NULL, t->n, &how, t->enc));
   ACCEL_TRY(lay_out(&t->plan, t->enc, t->n, t->task.result, &t->data));
   ACCEL_TRY(accel__list_pieces(t->enc, t->n, false, &t->scratch, &t->task.run.pieces));
-  ACCEL_TRY(
-      accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
+  ACCEL_TRY(accel__adapt_pieces(ep, params->adapter, params->adapter_scale, &t->task.run.pieces));
   return choose_run(t);
 }
 

@@ -88,6 +88,15 @@ class Package(unittest.TestCase):
             with self.assertRaisesRegex(self.accel.UnsupportedError, "no adapters"):
                 model.load_adapter(ADAPTERS[0])
 
+    @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "accel", "0", "libaccel_hip-emulated.so")), "the emulated HIP plugin is not built")
+    def test_other_plugins(self):
+        """They run what is merged, and refuse the rest by the op's name."""
+        want = expected(ADAPTERS[0])
+        with self.accel.Model(MODEL, device="hip-emulated", adapters=ADAPTERS[0]) as model:
+            self.assertEqual(model.generate(want["prompt"], max_new_tokens=4)[0].ids, want["ids"][:4])
+        with self.assertRaisesRegex(self.accel.AccelError, "(?i)low_rank"):
+            self.accel.Model(MODEL, device="hip-emulated", enable_adapters=True)
+
     def test_tasks(self):
         with self.accel.Model(CLASSIFY, device="cpu", enable_adapters=True) as model:
             with self.assertRaises(self.accel.FormatError):

@@ -32,8 +32,7 @@ void CPU_NAME(lora_expand, row)(const float *t, int64_t rank, const float *b, in
   }
   for (; c < n; c += V) {
     vf sum = v_loadn(y + c, n - c);
-    for (int64_t r = 0; r < rank; r++)
-      sum = v_fma(v_set(t[r]), v_loadn(b + r * n + c, n - c), sum);
+    for (int64_t r = 0; r < rank; r++) sum = v_fma(v_set(t[r]), v_loadn(b + r * n + c, n - c), sum);
     v_storen(y + c, sum, n - c);
   }
 }
