@@ -150,6 +150,7 @@ static bool drain(openai_job *job, uint32_t ended) {
 static accel_status submit(openai_job *job, openai_prompt *p) {
   accel_request what = accel_request_default(ACCEL_REQUEST_GENERATE);
   accel_generate_params params = job->settings->params;
+  serve_use_adapter(&params, job->model);
   if (job->settings->stream) {
     params.on_token = on_token;
     params.on_token_user = p;
@@ -222,6 +223,7 @@ static bool run_pictured(openai_job *job) {
                                      .images = job->pictures->image,
                                      .n_images = job->pictures->images};
   accel_generate_params params = job->settings->params;
+  serve_use_adapter(&params, job->model);
   params.no_special_tokens = 0; /* as the model's processor does with the template's text */
   params.on_token = on_pictured;
   params.on_token_user = p;

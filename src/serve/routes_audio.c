@@ -235,6 +235,7 @@ static void hear(serve_request *request, bool translates) {
   read_wish(&f, &h);
   if (h.stream) h.how.on_segment = send_segment, h.how.on_segment_user = &h;
   if (fields_end(&f)) {
+    serve_use_adapter(&h.generate, h.model);
     const accel_status status = accel_transcribe(h.model->endpoint, &h.sound, 1, &h.how, &found);
     if (status == ACCEL_OK) {
       const serve_counts counts = {.generated_tokens = found->n_ids[0]};

@@ -13,13 +13,15 @@ accel_classifications *classify_texts(serve_fields *f, const serve_model *model,
                                       const char *const *texts, const char *const *pairs,
                                       uint32_t n, const accel_classify_params *how,
                                       const serve_cutting *cutting) {
+  accel_classify_params own = *how;
   accel_request what = accel_request_default(ACCEL_REQUEST_CLASSIFY);
   accel_classifications *found = NULL;
   accel_ticket *ticket = NULL;
   what.texts = texts;
   what.pairs = pairs;
   what.n = n;
-  what.classify = how;
+  what.classify = &own;
+  serve_use_adapter(&own, model);
   if (!serve_queued(f->request, model, &what, &ticket)) return NULL;
   const accel_status status = accel_wait_classifications(&ticket, -1, &found);
   if (status != ACCEL_OK) {

@@ -25,13 +25,16 @@ static const char pools[] = "mean|cls|max|mean_sqrt_len_tokens|weightedmean|last
 
 /* Texts through the queue; NULL: an error has been answered. */
 static accel_embeddings *embed(serve_fields *f, const wish *w) {
+  accel_embed_params how = w->how;
   accel_request what = accel_request_default(ACCEL_REQUEST_EMBED);
   accel_embeddings *found = NULL;
   accel_ticket *ticket = NULL;
   what.texts = w->texts;
   what.n = w->n;
-  what.embed = &w->how;
-  if (f->failed || !serve_queued(f->request, w->model, &what, &ticket)) return NULL;
+  what.embed = &how;
+  if (f->failed) return NULL;
+  serve_use_adapter(&how, w->model);
+  if (!serve_queued(f->request, w->model, &what, &ticket)) return NULL;
   const accel_status status = accel_wait_embeddings(&ticket, -1, &found);
   if (status != ACCEL_OK) serve_fail_with(f->request, status, w->member);
   if (status == ACCEL_OK && !cutting_allowed(f, &w->cutting, found->truncated, w->member, w->model))

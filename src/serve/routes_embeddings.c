@@ -127,6 +127,7 @@ static void run(inputs *in, const openai_fields *f, const vectors *how) {
   accel_embed_params params = accel_embed_params_default();
   params.pooling = openai_string(f->pooling);
   params.prompt_name = openai_string(f->prompt_name);
+  serve_use_adapter(&params, in->model);
   accel_request what = accel_request_default(ACCEL_REQUEST_EMBED);
   what.texts = in->text;
   what.n = in->n;

@@ -101,13 +101,15 @@ static cJSON *answer_of(const wish *w, const accel_ranking *found) {
 }
 
 static void answer(serve_fields *f, const wish *w) {
+  accel_rerank_params how = w->how;
   accel_request what = accel_request_default(ACCEL_REQUEST_RERANK);
   accel_ranking *found = NULL;
   accel_ticket *ticket = NULL;
   what.query = w->query;
   what.texts = w->texts;
   what.n = w->n;
-  what.rerank = &w->how;
+  what.rerank = &how;
+  serve_use_adapter(&how, w->model);
   if (!serve_queued(f->request, w->model, &what, &ticket)) return;
   const accel_status status = accel_wait_ranking(&ticket, -1, &found);
   if (status != ACCEL_OK) {

@@ -36,17 +36,17 @@ void route_metrics(serve_request *request) {
   serve_server *server = request->server;
   serve_gauges now = {.ready = serve_models_ready(server->models)};
   const uint32_t n_models = serve_models_count(server->models);
-  uint32_t *queued = calloc(n_models, sizeof *queued);
+  accel_queue_stats *queues = calloc(n_models, sizeof *queues);
   size_t n = 0;
   pthread_mutex_lock(&server->watch.lock);
   now.connections = server->watch.n;
   pthread_mutex_unlock(&server->watch.lock);
   http_workers_counts(&server->workers, &now.running, &now.waiting);
-  for (uint32_t i = 0; queued && i < n_models; ++i)
-    queued[i] = serve_models_queued(server->models, i);
-  now.queued = queued;
-  char *text = queued ? serve_metrics_text(server->metrics, &now, &n) : NULL;
-  free(queued);
+  for (uint32_t i = 0; queues && i < n_models; ++i)
+    queues[i] = serve_models_queue(server->models, i);
+  now.queue = queues;
+  char *text = queues ? serve_metrics_text(server->metrics, &now, &n) : NULL;
+  free(queues);
   if (text)
     serve_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);
   else
@@ -62,6 +62,8 @@ static cJSON *describe_model(const serve_models *models, uint32_t model) {
   cJSON_AddNumberToObject(json, "created", (double)serve_models_loaded_at(models, model));
   cJSON_AddStringToObject(json, "owned_by", "accel");
   cJSON_AddStringToObject(json, "task", serve_models_task(models, model));
+  const char *parent = serve_models_parent(models, model);
+  if (parent) cJSON_AddStringToObject(json, "parent", parent);
   return json;
 }
 

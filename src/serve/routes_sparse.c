@@ -25,6 +25,7 @@ static void read_wish(serve_fields *f, sparse_wish *w) {
   if (field_item(f, "prompt_name")) field_wrong(f, "prompt_name", "sparse vectors have no prompts");
   w->model = fields_model(f, masked);
   if (f->failed) return;
+  fields_no_adapter(f, w->model);
   w->tokenizer = accel_tokenizer_of(w->model->endpoint);
   if (strcmp(w->model->task, "fill-mask") != 0 || !w->tokenizer)
     field_wrong(f, "model", "%s has no head for masked tokens; a model for fill-mask does it",

@@ -34,6 +34,7 @@ bool job_media(run_job *j, serve_media_kind kind) {
 
 bool job_ready(run_job *j) {
   j->model = fields_model(&j->f, j->task->models);
+  if (j->model && !j->task->adapters) fields_no_adapter(&j->f, j->model);
   return fields_end(&j->f);
 }
 

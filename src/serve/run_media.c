@@ -288,6 +288,7 @@ cJSON *run_speech_recognition(run_job *j) {
   generate.on_token_user = f->request;
   how.generate = &generate;
   if (!job_ready(j)) return NULL;
+  serve_use_adapter(&generate, j->model);
   cJSON *rows = NULL;
   if (job_done(j, accel_transcribe(j->model->endpoint, j->media, j->n, &how, &found))) {
     rows = cJSON_CreateArray();

@@ -25,6 +25,7 @@ typedef struct run_task {
   const char *name;
   const char *const *models; /* tasks of the models that serve it, closed by NULL */
   run_task_fn *run;
+  bool adapters; /* its requests can run with an adapter */
 } run_task;
 
 /* ---- what the tasks share (run_common.c) ---- */

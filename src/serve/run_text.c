@@ -203,6 +203,7 @@ cJSON *run_text_generation(run_job *j) {
   job_generation(j, &how);
   const bool whole = field_flag(&j->f, "return_full_text", true);
   if (!job_ready(j)) return NULL;
+  serve_use_adapter(&how, j->model);
   cJSON *rows = cJSON_CreateArray();
   for (uint32_t i = 0; i < j->n; ++i) {
     accel_generations *found = NULL;
@@ -233,6 +234,7 @@ static cJSON *text2text(run_job *j, const char *task, const char *key) {
                         "do_not_truncate") != 0;
   how.generate = &generate_how;
   if (!job_ready(j)) return NULL;
+  serve_use_adapter(&generate_how, j->model);
   cJSON *answer = NULL;
   if (job_done(j, accel_text2text(j->model->endpoint, j->texts, j->n, &how, &found)))
     answer = job_generated(j, found, key, NULL);

@@ -122,7 +122,15 @@ typedef struct serve_model {
   const char *path;   /* as it was named on the command line */
   const char *device; /* where it was placed, "cpu", and at what precision, "fp32"; under "auto" */
   const char *precision; /* it may go on at another one, which nobody looks up here */
+  /* "MODEL:ADAPTER": the adapter that its requests run with, and what scales it; NULL: none.  A route
+   * sets them in its parameters with serve_use_adapter(), or refuses the model. */
+  const accel_adapter *adapter;
+  double adapter_scale;
 } serve_model;
+
+/* Sets .adapter and .adapter_scale of the parameters of a request to `model`. */
+#define serve_use_adapter(params, model) \
+  ((params)->adapter = (model)->adapter, (params)->adapter_scale = (model)->adapter_scale)
 
 /* The model `name` (NULL or "": the first one that serves one of `tasks`, a list closed by NULL;
  * tasks NULL: the first one).  It stays loaded until the handler returns.  NULL: there is none, or

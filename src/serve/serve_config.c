@@ -40,9 +40,14 @@ static bool own(serve_config *config, void *block) {
   return false;
 }
 
+static void free_model(serve_model_config *model) {
+  free((void *)model->name);
+  free(model->adapter);
+}
+
 void serve_config_free(serve_config *config) {
   for (uint32_t i = 0; i < config->n_owned; ++i) free(config->owned[i]);
-  for (uint32_t i = 0; i < config->n_model; ++i) free((void *)config->model[i].name);
+  for (uint32_t i = 0; i < config->n_model; ++i) free_model(&config->model[i]);
   free(config->model);
   cJSON_Delete(config->file);
   *config = (serve_config){0};
@@ -104,8 +109,17 @@ static const field model_fields[] = {
     OF_MODEL("batch_size", COUNT, how.batch_size, 0, 1048576),
     OF_MODEL("max_length", COUNT, how.max_length, 0, 1048576),
     OF_MODEL("queue_capacity", COUNT, how.queue_capacity, 0, 65536),
+    OF_MODEL("prefix_cache_bytes", SIZE, how.prefix_cache_bytes, 0, 0),
     OF_MODEL("random_weights", FLAG, how.random_weights, 0, 0),
     OF_MODEL("seed", WIDE, how.seed, 0, INT32_MAX),
+};
+
+#define OF_ADAPTER(name, kind, member, ...) \
+  { name, kind, offsetof(serve_adapter_config, member), __VA_ARGS__ }
+static const field adapter_fields[] = {
+    OF_ADAPTER("name", TEXT, name, 0, 0),
+    OF_ADAPTER("path", TEXT, path, 0, 0),
+    OF_ADAPTER("scale", NUMBER, scale, -1000000, 1000000),
 };
 
 static accel_status wrong(const char *path, const char *name, const char *takes) {
@@ -210,11 +224,11 @@ static accel_status read_object(serve_config *config, const char *path, const cJ
 
 /* ---- models ---- */
 
-/* One more model; its name is malloc'd or NULL. */
+/* One more model; its name and adapters are malloc'd or NULL. */
 static accel_status push_model(serve_config *config, serve_model_config model) {
   serve_model_config *list = realloc(config->model, (config->n_model + 1) * sizeof *config->model);
   if (!list) {
-    free((void *)model.name);
+    free_model(&model);
     return no_memory();
   }
   config->model = list;
@@ -235,20 +249,64 @@ accel_status serve_config_add_model(serve_config *config, const char *text,
   return model.name ? push_model(config, model) : no_memory();
 }
 
+/* An array of objects, or NULL. */
+static bool is_objects(const cJSON *list) {
+  const cJSON *node;
+  if (list && !cJSON_IsArray(list)) return false;
+  cJSON_ArrayForEach(node, list) if (!cJSON_IsObject(node)) return false;
+  return true;
+}
+
+/* The models' "adapters", which turn accel_init_params.enable_adapters on. */
+static accel_status read_adapters(serve_config *config, const char *path, const cJSON *list,
+                                  serve_model_config *model) {
+  const cJSON *node;
+  if (!is_objects(list)) return wrong(path, "a model's adapters", "an array of objects");
+  const int n = cJSON_GetArraySize(list);
+  if (!n) return ACCEL_OK;
+  model->how.enable_adapters = 1;
+  model->adapter = calloc((size_t)n, sizeof *model->adapter);
+  if (!model->adapter) return no_memory();
+  cJSON_ArrayForEach(node, list) {
+    serve_adapter_config *adapter = &model->adapter[model->n_adapter++];
+    adapter->scale = 1;
+    const accel_status status =
+        read_object(config, path, node, adapter_fields,
+                    sizeof adapter_fields / sizeof adapter_fields[0], adapter, NULL);
+    if (status) return status;
+    if (!adapter->path) return wrong(path, "an adapter's path", "a directory; it is missing");
+    if (!adapter->name || !*adapter->name)
+      return wrong(path, "an adapter's name",
+                   "what requests call it behind the model's; it is missing");
+  }
+  return ACCEL_OK;
+}
+
+static accel_status read_model(serve_config *config, const char *path, const cJSON *node,
+                               const accel_init_params *how) {
+  serve_model_config model = {.how = *how};
+  accel_status status =
+      read_object(config, path, node, model_fields, sizeof model_fields / sizeof model_fields[0],
+                  &model, "adapters");
+  const char *name = model.name; /* lies in the file */
+  model.name = NULL;
+  if (!status && !model.path)
+    status = wrong(path, "a model's path", "a directory or an id; it is missing");
+  if (!status && name && !(model.name = strdup(name))) status = no_memory();
+  if (!status)
+    status =
+        read_adapters(config, path, cJSON_GetObjectItemCaseSensitive(node, "adapters"), &model);
+  if (!status) return push_model(config, model);
+  free_model(&model);
+  return status;
+}
+
 static accel_status read_models(serve_config *config, const char *path, const cJSON *list,
                                 const accel_init_params *how) {
   const cJSON *node;
-  if (!list) return ACCEL_OK;
-  if (!cJSON_IsArray(list)) return wrong(path, "models", "an array of objects");
+  if (!is_objects(list)) return wrong(path, "models", "an array of objects");
   cJSON_ArrayForEach(node, list) {
-    serve_model_config model = {.how = *how};
-    if (!cJSON_IsObject(node)) return wrong(path, "models", "an array of objects");
-    accel_status status = read_object(config, path, node, model_fields,
-                                      sizeof model_fields / sizeof model_fields[0], &model, NULL);
-    if (status) return status;
-    if (!model.path) return wrong(path, "a model's path", "a directory or an id; it is missing");
-    if (model.name && !(model.name = strdup(model.name))) return no_memory();
-    status = push_model(config, model);
+    const accel_status status = read_model(config, path, node, how);
     if (status) return status;
   }
   return ACCEL_OK;

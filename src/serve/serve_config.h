@@ -12,10 +12,19 @@ typedef struct serve_texts {
   uint32_t n;
 } serve_texts;
 
+/* A LoRA adapter beside a model: requests that name the model "MODEL:NAME" run with it. */
+typedef struct serve_adapter_config {
+  const char *name;
+  const char *path; /* as accel_adapter_load() takes it */
+  double scale;     /* what its own scaling is multiplied by; 1: as it was trained */
+} serve_adapter_config;
+
 /* One model. */
 typedef struct serve_model_config {
   const char *name; /* what clients call it; NULL: `path`, and the last part of it */
   const char *path;
+  serve_adapter_config *adapter; /* [n_adapter] */
+  uint32_t n_adapter;
   accel_init_params how;
 } serve_model_config;
 

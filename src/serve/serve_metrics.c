@@ -156,6 +156,41 @@ static void write_counts(FILE *to, const serve_metrics *m, const char *name, con
   }
 }
 
+/* Of the queue of each model: a member of accel_queue_stats, which is of 4 or 8 bytes. */
+typedef struct queue_count {
+  const char *name, *type, *help;
+  size_t offset, bytes;
+} queue_count;
+#define QUEUE_COUNT(name, type, help, member) \
+  { name, type, help, offsetof(accel_queue_stats, member), sizeof((accel_queue_stats){0}).member }
+static const queue_count queue_counts[] = {
+    QUEUE_COUNT("accel_requests_waiting", "gauge", "Requests in the model's queue that wait.",
+                waiting),
+    QUEUE_COUNT("accel_prefix_cache_tokens_total", "counter",
+                "Tokens of prompts that were kept of earlier ones.", cached_tokens),
+    QUEUE_COUNT("accel_prefix_cache_hits_total", "counter", "Prompts that shared some.",
+                cache_hits),
+    QUEUE_COUNT("accel_prefix_cache_bytes", "gauge", "Keys and values that are kept.", cache_bytes),
+    QUEUE_COUNT("accel_draft_tokens_total", "counter", "Tokens that speculation guessed.",
+                draft_tokens),
+    QUEUE_COUNT("accel_accepted_tokens_total", "counter", "Of these, those that were right.",
+                accepted_tokens)};
+
+static void write_queue_count(FILE *to, const serve_metrics *m, const accel_queue_stats *queue,
+                              const queue_count *c) {
+  head(to, c->name, c->type, c->help);
+  for (uint32_t i = 0; i < m->n; ++i) {
+    const char *at = (const char *)&queue[i] + c->offset;
+    uint32_t narrow = 0;
+    uint64_t wide = 0;
+    if (c->bytes == sizeof narrow)
+      memcpy(&narrow, at, sizeof narrow);
+    else
+      memcpy(&wide, at, sizeof wide);
+    if (queue[i].size) of_model(to, c->name, m->name[i], narrow + wide);
+  }
+}
+
 static void write_histogram(FILE *to, const char *name, const char *model, const histogram *h) {
   for (int i = 0; i <= N_BOUNDS; ++i) {
     fprintf(to, "%s_bucket{", name);
@@ -217,9 +252,8 @@ static void write_models(FILE *to, const serve_metrics *m, const serve_gauges *n
 #define COUNTS(name, type, help, member) \
   write_counts(to, m, name, type, help, offsetof(model_counts, member))
   COUNTS("accel_requests_running", "gauge", "Requests that a handler works on.", running);
-  head(to, "accel_requests_waiting", "gauge", "Requests in the model's queue that wait.");
-  for (uint32_t i = 0; i < m->n; ++i)
-    of_model(to, "accel_requests_waiting", m->name[i], now->queued[i]);
+  for (size_t i = 0; i < sizeof queue_counts / sizeof queue_counts[0]; ++i)
+    write_queue_count(to, m, now->queue, &queue_counts[i]);
   COUNTS("accel_requests_total", "counter", "Requests that have ended.", ended);
   COUNTS("accel_requests_cancelled_total", "counter",
          "Of these, those whose client left or whose time was over.", cancelled);

@@ -15,7 +15,7 @@ void serve_metrics_free(serve_metrics *metrics);
 /* What is true at the moment, for serve_metrics_text(). */
 typedef struct serve_gauges {
   uint32_t connections, running, waiting;
-  const uint32_t *queued; /* [models] requests in each model's queue; 0 of one not loaded */
+  const accel_queue_stats *queue; /* [models]; .size 0: an adapter, which has none of its own */
   bool ready;
 } serve_gauges;
 

@@ -2,6 +2,7 @@
 #include "serve/serve_models.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,17 +10,20 @@
 #include "serve/serve_log.h"
 
 typedef struct entry {
-  serve_model model;
-  const char *also; /* the last part of its path, where the name is a path; NULL: none */
+  serve_model model; /* of an adapter its base's, but for name and adapter */
+  const char *also;  /* the last part of its path, where the name is a path; NULL: none */
   const serve_model_config *config;
+  const serve_adapter_config *adapter_config; /* NULL: not an adapter */
+  const struct entry *base;                   /* the same */
+  accel_adapter *adapter;
+  char *owned[2]; /* what names lie in */
   int64_t loaded_at;
 } entry;
 
 struct serve_models {
   accel *ctx;
-  entry *entry; /* [n] */
+  entry *entry; /* [n] a model, then its adapters */
   const char **name;
-  char **owned; /* [n] copies of paths whose end a name is */
   uint32_t n;
   uint32_t queue_capacity;
   _Atomic bool ready; /* entries do not change any more */
@@ -38,17 +42,49 @@ static const char *base_name(const char *path, char **copy) {
 }
 
 /* A path of the file system is not shown to clients: its last part is. */
-static accel_status name_entry(entry *e, char **owned) {
+static accel_status name_model(entry *e) {
   const serve_model_config *c = e->config;
-  e->model.task = "";
   e->model.name = c->name;
   if (c->name) return ACCEL_OK;
-  const char *base = base_name(c->path, owned);
+  const char *base = base_name(c->path, &e->owned[0]);
   if (!base) return ACCEL_ERROR_OUT_OF_MEMORY;
   const bool file = c->path[0] == '/' || c->path[0] == '.';
   e->model.name = file ? base : c->path;
   e->also = file ? c->path : base;
   return ACCEL_OK;
+}
+
+/* "MODEL:ADAPTER" by each name of the model. */
+static accel_status name_adapter(entry *e) {
+  const char *name[2] = {e->base->model.name, e->base->also};
+  for (int i = 0; i < 2 && name[i]; ++i) {
+    const size_t size = strlen(name[i]) + strlen(e->adapter_config->name) + 2;
+    e->owned[i] = malloc(size);
+    if (!e->owned[i]) return ACCEL_ERROR_OUT_OF_MEMORY;
+    snprintf(e->owned[i], size, "%s:%s", name[i], e->adapter_config->name);
+  }
+  e->model.name = e->owned[0];
+  e->also = e->owned[1];
+  return ACCEL_OK;
+}
+
+/* One more entry, which stays where it is. */
+static accel_status add_entry(serve_models *models, entry new) {
+  entry *e = &models->entry[models->n];
+  *e = new;
+  e->model.task = "";
+  const accel_status status = e->base ? name_adapter(e) : name_model(e);
+  models->name[models->n++] = e->model.name;
+  return status;
+}
+
+static accel_status add_model(serve_models *models, const serve_model_config *config) {
+  const entry *base = &models->entry[models->n];
+  accel_status status = add_entry(models, (entry){.config = config});
+  for (uint32_t i = 0; !status && i < config->n_adapter; ++i)
+    status = add_entry(
+        models, (entry){.config = config, .adapter_config = &config->adapter[i], .base = base});
+  return status;
 }
 
 static bool called(const entry *e, const char *name) {
@@ -59,8 +95,10 @@ static accel_status check_names(const serve_models *models) {
   for (uint32_t i = 0; i < models->n; ++i) {
     for (uint32_t k = 0; k < i; ++k) {
       if (strcmp(models->entry[k].model.name, models->entry[i].model.name)) continue;
-      serve_log(ACCEL_LOG_ERROR, "two models are called '%s': --model NAME=PATH names one",
-                models->entry[i].model.name);
+      serve_log(ACCEL_LOG_ERROR, "two %s are called '%s': %s",
+                models->entry[i].base ? "adapters" : "models", models->entry[i].model.name,
+                models->entry[i].base ? "its \"name\" in the file of --config is another's"
+                                      : "--model NAME=PATH names one");
       return ACCEL_ERROR_ARGUMENT;
     }
   }
@@ -73,15 +111,13 @@ accel_status serve_models_new(accel *ctx, const serve_config *config, serve_mode
   accel_status status = ACCEL_OK;
   m->ctx = ctx;
   m->queue_capacity = 4 * config->max_requests;
-  m->entry = calloc(config->n_model, sizeof *m->entry);
-  m->name = calloc(config->n_model, sizeof *m->name);
-  m->owned = calloc(config->n_model, sizeof *m->owned);
-  if (!m->entry || !m->name || !m->owned) status = ACCEL_ERROR_OUT_OF_MEMORY;
-  for (; !status && m->n < config->n_model; ++m->n) {
-    m->entry[m->n].config = &config->model[m->n];
-    status = name_entry(&m->entry[m->n], &m->owned[m->n]);
-    m->name[m->n] = m->entry[m->n].model.name;
-  }
+  size_t n = config->n_model;
+  for (uint32_t i = 0; i < config->n_model; ++i) n += config->model[i].n_adapter;
+  m->entry = calloc(n, sizeof *m->entry);
+  m->name = calloc(n, sizeof *m->name);
+  if (!m->entry || !m->name) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; !status && i < config->n_model; ++i)
+    status = add_model(m, &config->model[i]);
   if (!status) status = check_names(m);
   if (status) {
     serve_models_free(m);
@@ -93,13 +129,15 @@ accel_status serve_models_new(accel *ctx, const serve_config *config, serve_mode
 
 void serve_models_free(serve_models *models) {
   if (!models) return;
-  for (uint32_t i = 0; i < models->n; ++i) {
-    accel_cleanup(&models->entry[i].model.endpoint);
-    free(models->owned[i]);
+  for (uint32_t i = models->n; i-- > 0;) { /* adapters before their models */
+    entry *e = &models->entry[i];
+    accel_adapter_free(&e->adapter);
+    if (!e->base) accel_cleanup(&e->model.endpoint);
+    free(e->owned[0]);
+    free(e->owned[1]);
   }
   free(models->entry);
   free(models->name);
-  free(models->owned);
   free(models);
 }
 
@@ -111,15 +149,17 @@ static const char *task_of(const accel_processor *p) {
   return !strcmp(p->task, "text-classification") && p->labels->n == 1 ? "text-ranking" : p->task;
 }
 
-static accel_status load(const serve_models *models, entry *e) {
+static accel_status log_failure(const entry *e, accel_status status) {
+  serve_log(ACCEL_LOG_ERROR, "%s: %s", e->model.name, accel_last_error());
+  if (*accel_last_remedy()) serve_log(ACCEL_LOG_ERROR, "%s", accel_last_remedy());
+  return status;
+}
+
+static accel_status load_model(const serve_models *models, entry *e) {
   accel_init_params how = e->config->how;
   if (!how.queue_capacity) how.queue_capacity = models->queue_capacity;
-  accel_status status = accel_init(models->ctx, e->config->path, &how, &e->model.endpoint);
-  if (status) {
-    serve_log(ACCEL_LOG_ERROR, "%s: %s", e->model.name, accel_last_error());
-    if (*accel_last_remedy()) serve_log(ACCEL_LOG_ERROR, "%s", accel_last_remedy());
-    return status;
-  }
+  const accel_status status = accel_init(models->ctx, e->config->path, &how, &e->model.endpoint);
+  if (status) return log_failure(e, status);
   const accel_processor *processor = accel_processor_of(e->model.endpoint);
   const accel_placement_report *placement = accel_placement(e->model.endpoint);
   e->model.task = task_of(processor);
@@ -133,9 +173,25 @@ static accel_status load(const serve_models *models, entry *e) {
   return ACCEL_OK;
 }
 
+static accel_status load_adapter(entry *e) {
+  const char *name = e->model.name;
+  const accel_status status =
+      accel_adapter_load(e->base->model.endpoint, e->adapter_config->path, &e->adapter);
+  if (status) return log_failure(e, status);
+  e->model = e->base->model;
+  e->model.name = name;
+  e->model.adapter = e->adapter;
+  e->model.adapter_scale = e->adapter_config->scale;
+  e->loaded_at = (int64_t)time(NULL);
+  serve_say("adapter %s", name);
+  return ACCEL_OK;
+}
+
 accel_status serve_models_load(serve_models *models) {
   accel_status status = ACCEL_OK;
-  for (uint32_t i = 0; !status && i < models->n; ++i) status = load(models, &models->entry[i]);
+  for (uint32_t i = 0; !status && i < models->n; ++i)
+    status = models->entry[i].base ? load_adapter(&models->entry[i])
+                                   : load_model(models, &models->entry[i]);
   if (!status) atomic_store(&models->ready, true);
   return status;
 }
@@ -148,8 +204,16 @@ uint32_t serve_models_count(const serve_models *models) { return models->n; }
 
 const char *const *serve_models_names(const serve_models *models) { return models->name; }
 
-uint32_t serve_models_queued(const serve_models *models, uint32_t model) {
-  return serve_models_ready(models) ? accel_queue_waiting(models->entry[model].model.queue) : 0;
+accel_queue_stats serve_models_queue(const serve_models *models, uint32_t model) {
+  const entry *e = &models->entry[model];
+  accel_queue_stats stats = {.size = e->base ? 0 : sizeof stats};
+  if (!e->base && serve_models_ready(models)) accel_queue_statistics(e->model.queue, &stats);
+  return stats;
+}
+
+const char *serve_models_parent(const serve_models *models, uint32_t model) {
+  const entry *base = models->entry[model].base;
+  return base ? base->model.name : NULL;
 }
 
 const char *serve_models_task(const serve_models *models, uint32_t model) {

@@ -7,7 +7,8 @@
 
 typedef struct serve_models serve_models;
 
-/* The models of the config, none of them loaded.  Two of one name are a failure, which is logged.
+/* The models of the config, none of them loaded; behind each its adapters, which are models of their
+ * own, "MODEL:ADAPTER".  Two of one name are a failure, which is logged.
  * The config and `ctx` stay until serve_models_free(). */
 accel_status serve_models_new(accel *ctx, const serve_config *config, serve_models **out);
 /* Ends the endpoints. */
@@ -21,8 +22,11 @@ bool serve_models_ready(const serve_models *models);
 uint32_t serve_models_count(const serve_models *models);
 /* [count] as clients call them. */
 const char *const *serve_models_names(const serve_models *models);
-/* Requests that wait in the queue of a model; 0 of one not loaded. */
-uint32_t serve_models_queued(const serve_models *models, uint32_t model);
+/* Counts of the queue of a model, for itself and its adapters; all 0 of one not loaded, .size 0 of an
+ * adapter. */
+accel_queue_stats serve_models_queue(const serve_models *models, uint32_t model);
+/* The model that an adapter is for; NULL: it is a model itself. */
+const char *serve_models_parent(const serve_models *models, uint32_t model);
 /* Its task and when it was loaded (seconds since 1970); "" and 0: it is not loaded. */
 const char *serve_models_task(const serve_models *models, uint32_t model);
 int64_t serve_models_loaded_at(const serve_models *models, uint32_t model);

@@ -67,6 +67,11 @@ const serve_model *fields_model(serve_fields *f, const char *const *tasks) {
   return model;
 }
 
+void fields_no_adapter(serve_fields *f, const serve_model *model) {
+  if (model->adapter)
+    field_wrong(f, "model", "this route runs without adapters: ask for the model alone");
+}
+
 static void number_header(serve_request *request, const char *name, const char *format,
                           uint64_t value) {
   char text[32];

@@ -29,6 +29,8 @@ void reply_floats(FILE *to, const float *values, size_t n);
 /* The model of the member "model", which may be of any task; without it the first one that serves
  * one of `tasks`, a list closed by NULL.  NULL: an error has been answered. */
 const serve_model *fields_model(serve_fields *f, const char *const *tasks);
+/* Refuses the adapter of a model, for a route that can not run with one. */
+void fields_no_adapter(serve_fields *f, const serve_model *model);
 
 /* What a text route has done, for the headers x-compute-type, -tokens and -characters and
  * x-total-time, which TEI has, too, and for /metrics. */

@@ -122,7 +122,7 @@ class Package(unittest.TestCase):
             done = subprocess.run([*command, MODEL, "Once upon a time", *ADAPTERS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
                                   env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python")))
             self.assertEqual(done.returncode, 0, done.stderr)
-            outputs.append(done.stdout.rstrip(b"\n"))
+            outputs.append(done.stdout.replace(b"\xc0\x80", b"\0").rstrip(b"\n"))  # as C writes U+0000
             for who in (b"base: ", *(a.encode() + b": " for a in ADAPTERS)):
                 self.assertIn(who, done.stdout)
         self.assertEqual(len(set(outputs)), 1)

@@ -249,6 +249,14 @@ class Openai(unittest.TestCase):
 
     # ---- completions
 
+    def test_prefixes_are_counted(self):
+        for end in ("one", "two"):
+            self.ask("/v1/completions", model="chat", prompt=8 * "What many prompts begin with is read only once. " + end, max_tokens=1)
+        with urllib.request.urlopen(self.server.url + "/metrics", timeout=60) as answer:
+            lines = "\n".join(line for line in answer.read().decode().splitlines() if "prefix" in line)
+        for name in ("hits_total", "tokens_total", "bytes"):
+            self.assertRegex(lines, rf'accel_prefix_cache_{name}\{{model="chat"\}} [1-9]')
+
     def test_completions(self):
         body = {"model": "chat", "prompt": ["Hello", "Two words"], "max_tokens": 6, "temperature": 0}
         got = self.ask("/v1/completions", **body)
@@ -284,7 +292,7 @@ class Openai(unittest.TestCase):
         masked = self.ask("/v1/embeddings", model="masked", input=texts, encoding_format="base64")["data"][0]["embedding"]
         self.assertEqual(base64.b64decode(masked), want)
         self.refused("/v1/embeddings", 400, "pooling", "each token", model="embedder", input="x", pooling="none")
-        self.refused("/v1/embeddings", 400, "input", "last_hidden_state", model="chat", input="x")
+        self.refused("/v1/embeddings", 400, "pooling", "a vector for each token", model="chat", input="x")
         short = self.ask("/v1/embeddings", model="embedder", input=texts[0], dimensions=4)["data"][0]["embedding"]
         self.assertEqual(len(short), 4)
         self.refused("/v1/embeddings", 400, "dimensions", "dimensions", model="embedder", input="x", dimensions=100000)
