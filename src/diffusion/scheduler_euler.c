@@ -72,6 +72,21 @@ static accel_status ancestral_step(accel__scheduler *s, uint32_t i, const float 
   return ACCEL_OK;
 }
 
+/* What both classes have; fields and step are their own. */
+#define EULER_CLASS(its_name, its_fields, its_step)                                               \
+  {                                                                                               \
+    .name = its_name,                                                                             \
+    .usual = {.num_train_timesteps = 1000,                                                        \
+              .beta_start = 0.0001,                                                               \
+              .beta_end = 0.02,                                                                   \
+              .beta_schedule = "linear",                                                          \
+              .sigma_min = NAN,                                                                   \
+              .sigma_max = NAN,                                                                   \
+              .timestep_spacing = ACCEL__SPACING_LINSPACE},                                       \
+    .fields = its_fields, .by_sigma = true, .start = start, .divisor = divisor, .step = its_step, \
+    .add_noise = accel__scheduler_add_by_sigma, .init_sigma = init_sigma                          \
+  }
+
 static const char *const euler_fields[] = {
     "num_train_timesteps",    "beta_start",        "beta_end",
     "beta_schedule",          "trained_betas",     "prediction_type",
@@ -79,22 +94,8 @@ static const char *const euler_fields[] = {
     "use_beta_sigmas",        "sigma_min",         "sigma_max",
     "timestep_spacing",       "timestep_type",     "steps_offset",
     "rescale_betas_zero_snr", "final_sigmas_type", NULL};
-const accel__scheduler_class accel__scheduler_euler = {
-    .name = "EulerDiscreteScheduler",
-    .usual = {.num_train_timesteps = 1000,
-              .beta_start = 0.0001,
-              .beta_end = 0.02,
-              .beta_schedule = "linear",
-              .sigma_min = NAN,
-              .sigma_max = NAN,
-              .timestep_spacing = ACCEL__SPACING_LINSPACE},
-    .fields = euler_fields,
-    .by_sigma = true,
-    .start = start,
-    .divisor = divisor,
-    .step = euler_step,
-    .add_noise = accel__scheduler_add_by_sigma,
-    .init_sigma = init_sigma};
+const accel__scheduler_class accel__scheduler_euler =
+    EULER_CLASS("EulerDiscreteScheduler", euler_fields, euler_step);
 
 static const char *const ancestral_fields[] = {"num_train_timesteps",
                                                "beta_start",
@@ -106,19 +107,5 @@ static const char *const ancestral_fields[] = {"num_train_timesteps",
                                                "steps_offset",
                                                "rescale_betas_zero_snr",
                                                NULL};
-const accel__scheduler_class accel__scheduler_euler_ancestral = {
-    .name = "EulerAncestralDiscreteScheduler",
-    .usual = {.num_train_timesteps = 1000,
-              .beta_start = 0.0001,
-              .beta_end = 0.02,
-              .beta_schedule = "linear",
-              .sigma_min = NAN,
-              .sigma_max = NAN,
-              .timestep_spacing = ACCEL__SPACING_LINSPACE},
-    .fields = ancestral_fields,
-    .by_sigma = true,
-    .start = start,
-    .divisor = divisor,
-    .step = ancestral_step,
-    .add_noise = accel__scheduler_add_by_sigma,
-    .init_sigma = init_sigma};
+const accel__scheduler_class accel__scheduler_euler_ancestral =
+    EULER_CLASS("EulerAncestralDiscreteScheduler", ancestral_fields, ancestral_step);

@@ -19,14 +19,18 @@ enum { NAME_BYTES = 320 };
 
 /* ---- config ---- */
 
+accel_status accel__read_list(const accel__build *b, const char *key, int64_t n,
+                              const accel__json **out) {
+  ACCEL_TRY(accel__json_array(b->file, b->config, key, out));
+  if (*out == NULL || cJSON_GetArraySize(*out) == n) return ACCEL_OK;
+  return accel__refuse(b, "field '%s' has %d entries, expected %lld", key, cJSON_GetArraySize(*out),
+                       (long long)n);
+}
+
 accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min,
                               int64_t max, int64_t *io) {
   const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
-  if (list == NULL) return ACCEL_OK;
-  if (cJSON_GetArraySize(list) != n)
-    return accel__refuse(b, "field '%s' has %d entries, expected %lld", key,
-                         cJSON_GetArraySize(list), (long long)n);
+  ACCEL_TRY(accel__read_list(b, key, n, &list));
   int64_t i = 0;
   ACCEL_JSON_EACH(item, list) {
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;

@@ -15,6 +15,9 @@ typedef struct accel__size2 {
 /* A field that is one number or [height, width]; left as it is when absent. */
 accel_status accel__read_size2(const accel__build *b, const char *key, int64_t min, int64_t max,
                                accel__size2 *io);
+/* A field that is an array [n], refused when it has not n entries; *out NULL: it is absent. */
+accel_status accel__read_list(const accel__build *b, const char *key, int64_t n,
+                              const accel__json **out);
 /* A field of integers [n]; left as they are when it is absent, refused when it has not n entries
  * within [min, max]. */
 accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min,

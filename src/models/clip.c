@@ -158,16 +158,16 @@ typedef struct clip {
   accel__tensor text_last, text_pooled, vision_last, vision_pooled; /* rows; [B, hidden] */
 } clip;
 
-static const accel__clip_tower text_defaults = {.hidden = 512,
-                                                .layers = 12,
-                                                .heads = 8,
-                                                .inner = 2048,
-                                                .projection = 512,
-                                                .vocab = 49408,
-                                                .positions = 77,
-                                                .eos = 49407,
-                                                .eps = 1e-5,
-                                                .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
+const accel__clip_tower accel__clip_text_defaults = {.hidden = 512,
+                                                     .layers = 12,
+                                                     .heads = 8,
+                                                     .inner = 2048,
+                                                     .projection = 512,
+                                                     .vocab = 49408,
+                                                     .positions = 77,
+                                                     .eos = 49407,
+                                                     .eps = 1e-5,
+                                                     .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
 static const accel__clip_tower vision_defaults = {.hidden = 768,
                                                   .layers = 12,
                                                   .heads = 12,
@@ -180,7 +180,7 @@ static const accel__clip_tower vision_defaults = {.hidden = 768,
                                                   .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
 
 static accel_status read_towers(accel__build *b, clip *m, bool text, bool vision) {
-  m->text = text_defaults;
+  m->text = accel__clip_text_defaults;
   m->vision = vision_defaults;
   if (text) {
     ACCEL_TRY(accel__clip_enter(b, "text_config"));

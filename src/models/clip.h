@@ -15,6 +15,7 @@ typedef struct accel__clip_tower {
   accel__dim rows;    /* of an item, once built (vision) */
 } accel__clip_tower;
 
+extern const accel__clip_tower accel__clip_text_defaults; /* of CLIPTextConfig */
 /* The fields of a tower from b->config on top of what *t holds. */
 accel_status accel__clip_read(accel__build *b, accel__clip_tower *t);
 /* Enters `<key>_dict` or `key` of config.json, or its root when it has neither (the config of that

@@ -20,17 +20,6 @@ typedef struct pipeline {
   uint32_t text_inputs, unet_inputs; /* of b->input: the texts' come first, then the UNet's */
 } pipeline;
 
-static const accel__clip_tower text_defaults = {.hidden = 512,
-                                                .layers = 12,
-                                                .heads = 8,
-                                                .inner = 2048,
-                                                .projection = 512,
-                                                .vocab = 49408,
-                                                .positions = 77,
-                                                .eos = 49407,
-                                                .eps = 1e-5,
-                                                .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
-
 /* The outputs that the model has listed so far become those of an entry of its own. */
 static void close_entry(accel__build *b, const char *name, uint32_t first_input) {
   accel__add_entry(b, name, b->input + first_input, b->model->n_inputs - first_input, b->output,
@@ -59,7 +48,7 @@ static accel_status build_text(accel__build *b, pipeline *m, int which) {
                                               "text_encoder_2.text_model."},
                            *const entries[] = {"text", "text_2"};
   accel__clip_tower *t = &m->text[which];
-  *t = text_defaults;
+  *t = accel__clip_text_defaults;
   ACCEL_TRY(accel__enter_config(b, keys[which]));
   ACCEL_TRY(accel__clip_read(b, t));
   if (which > 0 && (t->vocab != m->text[0].vocab || t->positions != m->text[0].positions))

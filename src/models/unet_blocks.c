@@ -34,11 +34,7 @@ bool accel__is_null(const accel__build *b, const char *key) {
 accel_status accel__read_names(const accel__build *b, const char *key, int64_t n,
                                const char *const *known, int64_t *io) {
   const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
-  if (list == NULL) return ACCEL_OK;
-  if (cJSON_GetArraySize(list) != n)
-    return accel__refuse(b, "field '%s' has %d entries, expected %lld", key,
-                         cJSON_GetArraySize(list), (long long)n);
+  ACCEL_TRY(accel__read_list(b, key, n, &list));
   int64_t i = 0;
   ACCEL_JSON_EACH(item, list) {
     const char *name = cJSON_IsString(item) ? item->valuestring : "";

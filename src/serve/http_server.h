@@ -74,6 +74,8 @@ void http_watch_left(serve_server *server, uint64_t number);
 void http_watch_tick(serve_server *server);
 /* All requests are to end. */
 void http_watch_stop(serve_server *server);
+/* Waits for answers that are being sent, for `seconds` at the most. */
+void http_watch_flush(serve_server *server, double seconds);
 
 /* ---- workers (http_workers.c) -----------------------------------------------------------------
  */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "serve/http_server.h"
@@ -206,5 +207,18 @@ void http_watch_stop(serve_server *server) {
     pthread_mutex_unlock(&watch->lock);
     if (!r) break;
     give_up(server, r, false);
+  }
+}
+
+void http_watch_flush(serve_server *server, double seconds) {
+  const struct timespec pause = {.tv_nsec = 2000000};
+  const double until = serve_now() + seconds;
+  for (bool sends = true; sends && serve_now() < until;) {
+    sends = false;
+    pthread_mutex_lock(&server->watch.lock);
+    for (const http_connection *c = server->watch.first; c; c = c->next)
+      sends |= c->phase == HTTP_ANSWER;
+    pthread_mutex_unlock(&server->watch.lock);
+    if (sends) nanosleep(&pause, NULL);
   }
 }

@@ -159,7 +159,8 @@ cJSON *openai_logprob_json(const serve_model *model, int32_t id, float logprob,
                            const accel_token_logprob *alternative, uint32_t n);
 /* Log probabilities that JSON can hold. */
 double openai_finite(float logprob);
-/* "data: [DONE]", and the end. */
-void openai_stream_end(serve_request *request);
+/* Answers with `json`, which has the choices and the usage, or ends the stream, whose last event it is
+ * when the usage was asked for; it is deleted. */
+void openai_finish(serve_request *request, const openai_settings *settings, cJSON *json);
 
 #endif

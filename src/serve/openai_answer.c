@@ -93,8 +93,16 @@ cJSON *openai_logprob_json(const serve_model *model, int32_t id, float logprob,
   return json;
 }
 
-void openai_stream_end(serve_request *request) {
+void openai_finish(serve_request *request, const openai_settings *settings, cJSON *json) {
   static const char done[] = "data: [DONE]\n\n";
+  if (!settings->stream) {
+    serve_answer_json(request, 200, json);
+    return;
+  }
+  if (settings->usage)
+    serve_write_event(request, json);
+  else
+    cJSON_Delete(json);
   serve_write(request, done, sizeof done - 1);
   serve_end(request);
 }

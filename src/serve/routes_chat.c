@@ -203,15 +203,7 @@ static void finish(chat *c) {
   for (uint32_t i = 0; i < g->n && !c->settings.stream; i++)
     cJSON_AddItemToArray(choices, whole_choice(c, &g->item[i]));
   cJSON_AddItemToObject(json, "usage", openai_usage_json(g->prompt_tokens, g->new_tokens));
-  if (!c->settings.stream) {
-    serve_answer_json(c->job.request, 200, json);
-    return;
-  }
-  if (c->settings.usage)
-    serve_write_event(c->job.request, json);
-  else
-    cJSON_Delete(json);
-  openai_stream_end(c->job.request);
+  openai_finish(c->job.request, &c->settings, json);
 }
 
 /* ---- prompts ---- */

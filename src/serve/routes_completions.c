@@ -123,15 +123,7 @@ static void finish(completion *c) {
       cJSON_AddItemToArray(choices, whole_choice(c, i, &g->item[k]));
   }
   cJSON_AddItemToObject(json, "usage", openai_usage_json(read, made));
-  if (!c->settings.stream) {
-    serve_answer_json(c->job.request, 200, json);
-    return;
-  }
-  if (c->settings.usage)
-    serve_write_event(c->job.request, json);
-  else
-    cJSON_Delete(json);
-  openai_stream_end(c->job.request);
+  openai_finish(c->job.request, &c->settings, json);
 }
 
 /* ---- prompts ---- */

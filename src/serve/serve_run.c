@@ -16,7 +16,7 @@
 /* Numbers of connections begin at 1 and do not come as far. */
 enum { SIGNALS = 0 };
 static const uint64_t loader_done = UINT64_MAX;
-static const double tick_s = 0.25;
+static const double tick_s = 0.25, flush_s = 2; /* at the end, for answers that are being sent */
 
 typedef struct run_state {
   serve_server server;
@@ -204,6 +204,7 @@ static void close_server(run_state *s) {
   /* in this order: behind the workers' end no connection is suspended */
   http_workers_stop(&server->workers);
   http_workers_stop(&server->quick);
+  http_watch_flush(server, flush_s);
   http_server_stop(server);
   http_workers_free(&server->workers);
   http_workers_free(&server->quick);

@@ -9,6 +9,7 @@ typedef struct maker {
   conf_cases *cases;
   conf_case *c;
   uint64_t state;
+  uint32_t first; /* number of the first case here: names count from it */
   int64_t shortest; /* of the sequences of a ragged space; 0: 1 */
 } maker;
 
@@ -29,7 +30,7 @@ static float normal(maker *m) { /* nearly: the sum of four uniforms, variance 1 
 
 static void start(maker *m, const char *op, const char *what) {
   char name[96];
-  snprintf(name, sizeof name, "random.%s.%u.%s", op, m->cases->n, what);
+  snprintf(name, sizeof name, "random.%s.%u.%s", op, m->cases->n - m->first, what);
   m->c = conf_add(m->cases, name, op);
   m->c->n_run = 1;
   m->c->wanted[0] = true;
@@ -153,7 +154,7 @@ static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_
   m->shortest = 0;
   conf_case *c = m->c;
   c->name =
-      accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1);
+      accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1 - m->first);
   c->has_state = true;
   c->state = (accel_plugin_state){.name = "state",
                                   .kind = ACCEL_PLUGIN_STATE_KV,
@@ -252,7 +253,7 @@ static void image_ops(maker *m) {
 }
 
 const char *conf_random(uint64_t seed, conf_cases *out) {
-  maker m = {.cases = out, .state = seed};
+  maker m = {.cases = out, .state = seed, .first = out->n};
   static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072},
                                      {128, 384, 384}, {33, 130, 67}, {1, 384, 384},
                                      {64, 64, 64},    {3, 1000, 7}};
