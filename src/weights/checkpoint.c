@@ -437,9 +437,9 @@ static accel_status append(accel__checkpoint *c, const accel__checkpoint *other,
   accel__tensor_info *tensors =
       accel__arena_array(&c->arena, (size_t)c->n + other->n, sizeof *tensors);
   if (!shards || !tensors) return ACCEL_ERROR_OUT_OF_MEMORY;
-  memcpy(shards, c->shard, before * sizeof *shards);
+  if (before) memcpy(shards, c->shard, before * sizeof *shards);
   memcpy(shards + before, other->shard, other->n_shard * sizeof *shards);
-  memcpy(tensors, c->tensor, c->n * sizeof *tensors);
+  if (c->n) memcpy(tensors, c->tensor, c->n * sizeof *tensors);
   c->shard = shards;
   c->tensor = tensors;
   c->n_shard = before + other->n_shard;

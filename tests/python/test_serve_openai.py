@@ -13,9 +13,12 @@ import urllib.request
 
 import chat_model
 from generating import BUILD, ROOT
+from sanitized import run_under_sanitizer
 from serving import WITH_SERVER, Server
 
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
+if __name__ == "__main__":
+    run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 import accel  # noqa: E402
 
