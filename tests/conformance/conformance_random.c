@@ -9,7 +9,7 @@ typedef struct maker {
   conf_cases *cases;
   conf_case *c;
   uint64_t state;
-  uint32_t first; /* number of the first case here: names count from it */
+  uint32_t first;   /* number of the first case here: names count from it */
   int64_t shortest; /* of the sequences of a ragged space; 0: 1 */
 } maker;
 
@@ -153,8 +153,8 @@ static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_
   attention(m, heads, kv, d, items, longest, causal, -1);
   m->shortest = 0;
   conf_case *c = m->c;
-  c->name =
-      accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1 - m->first);
+  c->name = accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs",
+                                m->cases->n - 1 - m->first);
   c->has_state = true;
   c->state = (accel_plugin_state){.name = "state",
                                   .kind = ACCEL_PLUGIN_STATE_KV,
