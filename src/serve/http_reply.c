@@ -93,9 +93,28 @@ void serve_answer(serve_request *request, int status, const char *type, char *bo
   if (!hand_over(request, status, response, n)) MHD_destroy_response(response);
 }
 
-void serve_answer_json(serve_request *request, int status, cJSON *json) {
+/* `json` as text, malloc'd; it is deleted.  U+0000 of the library's texts, which is C0 80 in a C string
+ * and nothing else is, becomes \u0000.  NULL: no memory, or json is. */
+static char *print_json(cJSON *json) {
+  static const char nul[] = "\xC0\x80", escaped[] = "\\u0000";
   char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+  size_t count = 0;
   cJSON_Delete(json);
+  for (const char *at = text; at && (at = strstr(at, nul)) != NULL; at += 2) ++count;
+  if (!count) return text;
+  char *whole = malloc(strlen(text) + count * (sizeof escaped - sizeof nul) + 1), *to = whole;
+  const char *from = text;
+  for (const char *at; whole && (at = strstr(from, nul)) != NULL; from = at + 2) {
+    to = (char *)mempcpy(to, from, (size_t)(at - from));
+    to = (char *)mempcpy(to, escaped, sizeof escaped - 1);
+  }
+  if (whole) strcpy(to, from);
+  free(text);
+  return whole;
+}
+
+void serve_answer_json(serve_request *request, int status, cJSON *json) {
+  char *text = print_json(json);
   if (!text) {
     static const char none[] =
         "{\"error\":{\"message\":\"out of memory\","
@@ -331,8 +350,7 @@ void serve_end(serve_request *r) {
 }
 
 bool serve_write_event(serve_request *request, cJSON *json) {
-  char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-  cJSON_Delete(json);
+  char *text = print_json(json);
   if (!text) return false;
   const size_t n = strlen(text);
   char *event = realloc(text, n + 9);

@@ -6,7 +6,7 @@
 #ifndef ACCEL_SERVE_OPENAI_H
 #define ACCEL_SERVE_OPENAI_H
 
-#include "serve/serve.h"
+#include "serve/serve_reply.h"
 
 /* ---- texts that grow (openai_text.c) ---- */
 
@@ -22,11 +22,7 @@ void openai_addf(openai_text *t, const char *format, ...) __attribute__((format(
 /* Quoted and escaped. */
 void openai_add_string(openai_text *t, const char *text);
 void openai_add_base64(openai_text *t, const void *bytes, size_t n);
-/* A JSON string of a C string, in which U+0000 is C0 80; NULL: no memory. */
-cJSON *openai_string_json(const char *text);
 void openai_text_free(openai_text *t);
-/* text[n] as bytes[*out_n], which malloc gave; NULL: it is no base64. */
-unsigned char *openai_base64_decode(const char *text, size_t n, size_t *out_n);
 
 /* ---- fields of requests (openai_fields.c) ---- */
 
@@ -142,11 +138,11 @@ void openai_job_free(openai_job *job);
 /* ---- parts of answers (openai_answer.c) ---- */
 
 typedef struct openai_head {
-  char id[48];
+  char id[SERVE_ID];
   const char *object, *model;
   double created;
 } openai_head;
-/* An id of its own behind `prefix`, "chatcmpl-". */
+/* Its id begins with `prefix`, "chatcmpl-". */
 void openai_head_make(openai_head *head, const char *prefix, const char *object, const char *model);
 /* {"id", "object", "created", "model"} */
 cJSON *openai_head_json(const openai_head *head);

@@ -4,22 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "serve/openai.h"
 
 void openai_head_make(openai_head *head, const char *prefix, const char *object,
                       const char *model) {
-  unsigned char bytes[12] = {0};
-  if (getrandom(bytes, sizeof bytes, GRND_NONBLOCK) != sizeof bytes) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    memcpy(bytes, &now.tv_nsec, sizeof now.tv_nsec);
-  }
-  int n = snprintf(head->id, sizeof head->id, "%.20s", prefix);
-  for (size_t i = 0; i < sizeof bytes; i++)
-    n += snprintf(head->id + n, sizeof head->id - (size_t)n, "%02x", bytes[i]);
+  reply_id(prefix, head->id);
   head->object = object;
   head->model = model;
   head->created = (double)time(NULL);
@@ -68,7 +59,7 @@ double openai_finite(float logprob) { return isfinite(logprob) ? (double)logprob
 static cJSON *token_json(const serve_model *model, int32_t id, float logprob) {
   char *text = openai_token_text(model, id);
   cJSON *json = cJSON_CreateObject();
-  cJSON_AddItemToObject(json, "token", openai_string_json(text ? text : ""));
+  cJSON_AddStringToObject(json, "token", text ? text : "");
   cJSON_AddNumberToObject(json, "logprob", openai_finite(logprob));
   if (!text || strstr(text, "\xEF\xBF\xBD")) {
     cJSON_AddNullToObject(json, "bytes");

@@ -2,9 +2,9 @@
  * pictures are taken out of data: URIs, arguments of calls become objects. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "serve/openai.h"
+#include "serve/serve_media.h"
 
 enum { PICTURES = 64 };
 
@@ -31,19 +31,19 @@ static bool take_picture(reader *r, const cJSON *part) {
   const cJSON *image = cJSON_GetObjectItemCaseSensitive(part, "image_url");
   const char *url = openai_string(image);
   if (!url) url = openai_string(cJSON_GetObjectItemCaseSensitive(image, "url"));
-  const char *comma = url ? strchr(url, ',') : NULL;
-  if (!comma || strncasecmp(url, "data:", 5) != 0 || comma - url < 7 ||
-      strncasecmp(comma - 7, ";base64", 7) != 0)
+  const char *encoded = url ? serve_data_uri(url) : NULL;
+  if (!encoded)
     return refuse(r,
                   "image_url.url must be a data: URI in base64, as "
                   "data:image/png;base64,...; no other address is read");
   if (r->out->images == PICTURES) return refuse(r, "more than 64 pictures");
   accel_media *media = &r->out->image[r->out->images];
-  media->data = openai_base64_decode(comma + 1, strlen(comma + 1), &media->n);
-  if (!media->data) return refuse(r, "image_url.url: what follows the comma is no base64");
-  media->name = "the picture of a data: URI";
+  char *bytes = malloc(strlen(encoded) / 4 * 3 + 3);
+  if (!bytes) return no_memory(r);
   r->out->images++;
-  return true;
+  *media = (accel_media){.name = "the picture of a data: URI", .data = bytes};
+  media->n = serve_base64(encoded, false, bytes);
+  return media->n != SIZE_MAX || refuse(r, "image_url.url: what follows the comma is no base64");
 }
 
 /* One part behind those in `list`; texts that follow each other are one. */

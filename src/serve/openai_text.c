@@ -8,9 +8,6 @@
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* How a C string has U+0000. */
-static const char nul[] = "\xC0\x80";
-
 static bool reserve(openai_text *t, size_t more) {
   if (t->failed) return false;
   if (t->n + more + 1 <= t->capacity) return true;
@@ -55,26 +52,15 @@ void openai_add_string(openai_text *t, const char *text) {
   openai_add(t, "\"", 1);
   for (const char *from = text;; from = text + 1) {
     text = from;
-    while ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\' && *text != nul[0]) text++;
+    while ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\') text++;
     openai_add(t, from, (size_t)(text - from));
     if (!*text) break;
-    if (!strncmp(text, nul, 2))
-      openai_add_text(t, "\\u0000"), text++;
-    else if (*text == '"' || *text == '\\')
+    if (*text == '"' || *text == '\\')
       openai_addf(t, "\\%c", *text);
     else
       openai_addf(t, "\\u%04x", (unsigned char)*text);
   }
   openai_add(t, "\"", 1);
-}
-
-cJSON *openai_string_json(const char *text) {
-  openai_text quoted = {0};
-  if (!strstr(text, nul)) return cJSON_CreateString(text);
-  openai_add_string(&quoted, text);
-  cJSON *item = quoted.failed ? NULL : cJSON_CreateRaw(quoted.data);
-  openai_text_free(&quoted);
-  return item;
 }
 
 void openai_add_base64(openai_text *t, const void *bytes, size_t n) {
@@ -97,36 +83,4 @@ void openai_add_base64(openai_text *t, const void *bytes, size_t n) {
 void openai_text_free(openai_text *t) {
   free(t->data);
   *t = (openai_text){0};
-}
-
-static int value_of(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
-}
-
-unsigned char *openai_base64_decode(const char *text, size_t n, size_t *out_n) {
-  unsigned char *out = malloc(n / 4 * 3 + 4);
-  uint32_t group = 0, have = 0;
-  size_t made = 0, i = 0;
-  for (; out && i < n && text[i] != '='; i++) {
-    const int value = value_of(text[i]);
-    if (value < 0) break;
-    group = group << 6 | (uint32_t)value;
-    if (++have % 4) continue;
-    out[made++] = (unsigned char)(group >> 16);
-    out[made++] = (unsigned char)(group >> 8);
-    out[made++] = (unsigned char)group;
-    group = 0;
-  }
-  while (out && i < n && text[i] == '=') i++;
-  if (!out || i < n || have % 4 == 1) {
-    free(out);
-    return NULL;
-  }
-  if (have % 4 >= 2) out[made++] = (unsigned char)(group >> (have % 4 == 2 ? 4 : 10));
-  if (have % 4 == 3) out[made++] = (unsigned char)(group >> 2);
-  *out_n = made;
-  return out;
 }

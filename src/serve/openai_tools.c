@@ -76,15 +76,14 @@ bool openai_calls_begin(openai_calls *calls, const openai_tools *tools) {
 
 static void on_event(void *user, const accel_tool_event *event) {
   openai_calls *calls = user;
-  openai_head id;
+  char id[SERVE_ID];
   switch (event->kind) {
     case ACCEL_TOOL_TEXT:
       calls->text(calls->user, event->text);
       break;
     case ACCEL_TOOL_CALL:
-      openai_head_make(&id, "call_", "", "");
       calls->n++;
-      calls->call(calls->user, event->call, id.id, event->text, "");
+      calls->call(calls->user, event->call, reply_id("call_", id), event->text, "");
       break;
     case ACCEL_TOOL_ARGUMENTS:
       calls->call(calls->user, event->call, NULL, NULL, event->text);

@@ -74,7 +74,7 @@ static void on_text(void *user, const char *text) {
   chat_choice *choice = user;
   flush(choice);
   choice->delta = cJSON_CreateObject();
-  cJSON_AddItemToObject(choice->delta, "content", openai_string_json(text));
+  cJSON_AddStringToObject(choice->delta, "content", text);
 }
 
 static void on_call(void *user, uint32_t call, const char *id, const char *name,
@@ -89,7 +89,7 @@ static void on_call(void *user, uint32_t call, const char *id, const char *name,
   if (id) cJSON_AddStringToObject(item, "type", "function");
   cJSON *function = cJSON_AddObjectToObject(item, "function");
   if (name) cJSON_AddStringToObject(function, "name", name);
-  cJSON_AddItemToObject(function, "arguments", openai_string_json(arguments));
+  cJSON_AddStringToObject(function, "arguments", arguments);
 }
 
 static const char *finish_reason(const chat *c, const openai_calls *calls, const char *finish) {
@@ -130,8 +130,7 @@ static void end_call(whole_message *m) {
   cJSON *last = m->calls ? cJSON_GetArrayItem(m->calls, cJSON_GetArraySize(m->calls) - 1) : NULL;
   cJSON *function = cJSON_GetObjectItemCaseSensitive(last, "function");
   if (function && !cJSON_HasObjectItem(function, "arguments"))
-    cJSON_AddItemToObject(function, "arguments",
-                          openai_string_json(m->arguments.data ? m->arguments.data : ""));
+    cJSON_AddStringToObject(function, "arguments", m->arguments.data ? m->arguments.data : "");
   openai_text_free(&m->arguments);
 }
 
@@ -182,8 +181,7 @@ static cJSON *whole_choice(chat *c, const accel_generation *g) {
   cJSON *message = cJSON_AddObjectToObject(choice, "message");
   cJSON_AddStringToObject(message, "role", "assistant");
   if (m.content.n || !m.calls)
-    cJSON_AddItemToObject(message, "content",
-                          openai_string_json(m.content.data ? m.content.data : ""));
+    cJSON_AddStringToObject(message, "content", m.content.data ? m.content.data : "");
   else
     cJSON_AddNullToObject(message, "content");
   cJSON_AddNullToObject(message, "refusal");

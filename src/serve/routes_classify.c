@@ -150,7 +150,7 @@ void route_classify(serve_request *request) {
   if (fields_end(&f)) found = classify_texts(&f, model, "input", texts, NULL, n, &how, &cutting);
   if (found) {
     cJSON *answer = cJSON_CreateObject();
-    cJSON_AddStringToObject(answer, "id", reply_id("classify", id));
+    cJSON_AddStringToObject(answer, "id", reply_id("classify-", id));
     cJSON_AddStringToObject(answer, "object", "list");
     cJSON_AddNumberToObject(answer, "created", (double)time(NULL));
     cJSON_AddStringToObject(answer, "model", model->name);

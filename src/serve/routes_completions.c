@@ -37,13 +37,13 @@ static void add_logprob(const completion *c, cJSON *json, int32_t id, float logp
       cJSON_AddNumberToObject(top, other, openai_finite(alternative[i].logprob));
     free(other);
   }
-  cJSON_AddItemToArray(cJSON_GetObjectItem(json, "tokens"), openai_string_json(text ? text : ""));
+  cJSON_AddItemToArray(cJSON_GetObjectItem(json, "tokens"), cJSON_CreateString(text ? text : ""));
   cJSON_AddItemToArray(cJSON_GetObjectItem(json, "token_logprobs"),
                        cJSON_CreateNumber(openai_finite(logprob)));
   cJSON_AddItemToArray(cJSON_GetObjectItem(json, "top_logprobs"), top);
   cJSON_AddItemToArray(cJSON_GetObjectItem(json, "text_offset"),
                        cJSON_CreateNumber((double)*offset));
-  for (const char *t = text; t && *t; t++) *offset += ((unsigned char)*t & 0xC0) != 0x80;
+  if (text) *offset += count_characters(&(const char *){text}, 1);
   free(text);
 }
 
@@ -52,7 +52,7 @@ static void add_logprob(const completion *c, cJSON *json, int32_t id, float logp
 static cJSON *choice_json(uint32_t index, const char *text, cJSON *logprobs, const char *finish) {
   cJSON *choice = cJSON_CreateObject();
   cJSON_AddNumberToObject(choice, "index", index);
-  cJSON_AddItemToObject(choice, "text", openai_string_json(text));
+  cJSON_AddStringToObject(choice, "text", text);
   cJSON_AddItemToObject(choice, "logprobs", logprobs ? logprobs : cJSON_CreateNull());
   if (finish)
     cJSON_AddStringToObject(choice, "finish_reason", openai_finish_reason(finish));

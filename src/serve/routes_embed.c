@@ -277,7 +277,7 @@ static void write_cohere(FILE *to, const wish *w, const accel_embeddings *found,
   cJSON *list = cJSON_CreateStringArray(w->texts, (int)w->n);
   if (list) texts = cJSON_PrintUnformatted(list);
   cJSON_Delete(list);
-  fprintf(to, "{\"id\":\"%s\",\"embeddings\":%s", reply_id("embed", id),
+  fprintf(to, "{\"id\":\"%s\",\"embeddings\":%s", reply_id("embed-", id),
           typed ? "{\"float\":" : "");
   write_vectors(to, w, found);
   fprintf(to,

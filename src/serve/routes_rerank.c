@@ -89,7 +89,7 @@ static cJSON *answer_of(const wish *w, const accel_ranking *found) {
     cJSON_AddItemToArray(list, item);
   }
   if (w->form == TEI) return answer;
-  cJSON_AddStringToObject(answer, "id", reply_id("rerank", id));
+  cJSON_AddStringToObject(answer, "id", reply_id("rerank-", id));
   cJSON *version = cJSON_AddObjectToObject(cJSON_AddObjectToObject(answer, "meta"), "api_version");
   cJSON_AddStringToObject(version, "version", w->form == COHERE_2 ? "2" : "1");
   if (w->form == COHERE_2) return answer;

@@ -16,12 +16,20 @@ static int digit_of(char c) {
   return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
 }
 
-size_t serve_base64(const char *text, char *to) {
+const char *serve_data_uri(const char *text) {
+  static const char before[] = ";base64";
+  const char *comma = strchr(text, ',');
+  const bool uri = comma && comma - text >= 12 && !strncasecmp(text, "data:", 5) &&
+                   !strncasecmp(comma - (sizeof before - 1), before, sizeof before - 1);
+  return uri ? comma + 1 : NULL;
+}
+
+size_t serve_base64(const char *text, bool lines, char *to) {
   uint32_t bits = 0, have = 0, digits = 0;
   size_t n = 0;
   for (; *text && *text != '='; ++text) {
     const int digit = digit_of(*text);
-    if (*text == '\n' || *text == '\r') continue;
+    if (lines && (*text == '\n' || *text == '\r')) continue;
     if (digit < 0) return SIZE_MAX;
     bits = bits << 6 | (uint32_t)digit;
     ++digits;
@@ -30,7 +38,7 @@ size_t serve_base64(const char *text, char *to) {
       to[n++] = (char)(bits >> have);
     }
   }
-  while (*text == '=' || *text == '\n' || *text == '\r') ++text;
+  while (*text == '=' || (lines && (*text == '\n' || *text == '\r'))) ++text;
   return *text || digits % 4 == 1 ? SIZE_MAX : n;
 }
 
@@ -102,20 +110,20 @@ bool field_media_bytes(serve_fields *f, const char *name, const char *data, size
 
 bool field_media(serve_fields *f, const char *name, const char *given, serve_media_kind kind,
                  accel_media *out) {
-  const char *comma = strchr(given, ',');
+  const char *encoded = serve_data_uri(given);
   const bool uri = !strncasecmp(given, "data:", 5);
   if (!uri && strstr(given, "://")) {
     field_wrong(f, name, "URLs are not fetched; send the bytes as data:TYPE;base64,...");
     return false;
   }
-  if (uri && (!comma || comma - given < 12 || strncasecmp(comma - 7, ";base64", 7))) {
+  if (uri && !encoded) {
     field_wrong(f, name, "of data: URIs only data:TYPE;base64,... is read");
     return false;
   }
-  if (uri) given = comma + 1;
+  if (uri) given = encoded;
   char *bytes = fields_memory(f, strlen(given) / 4 * 3 + 3);
   if (!bytes) return false;
-  const size_t n = serve_base64(given, bytes);
+  const size_t n = serve_base64(given, true, bytes);
   if (n != SIZE_MAX) return field_media_bytes(f, name, bytes, n, kind, out);
   field_wrong(f, name, "is no base64");
   return false;

@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 bool reply_begin(serve_request *request, serve_reply *reply) {
@@ -26,11 +26,15 @@ void reply_end(serve_request *request, serve_reply *reply, const char *type) {
 }
 
 const char *reply_id(const char *prefix, char into[SERVE_ID]) {
-  static _Atomic uint64_t count;
-  struct timespec now = {0};
-  clock_gettime(CLOCK_REALTIME, &now);
-  snprintf(into, SERVE_ID, "%s-%llx%06lx%llx", prefix, (unsigned long long)now.tv_sec,
-           (unsigned long)now.tv_nsec / 100, (unsigned long long)atomic_fetch_add(&count, 1));
+  unsigned char bytes[12] = {0};
+  if (getrandom(bytes, sizeof bytes, GRND_NONBLOCK) != sizeof bytes) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    memcpy(bytes, &now.tv_nsec, sizeof now.tv_nsec);
+  }
+  int n = snprintf(into, SERVE_ID, "%.20s", prefix);
+  for (size_t i = 0; i < sizeof bytes; i++)
+    n += snprintf(into + n, SERVE_ID - (size_t)n, "%02x", bytes[i]);
   return into;
 }
 

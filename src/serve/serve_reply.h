@@ -17,7 +17,7 @@ typedef struct serve_reply {
 /* false: out of memory, which has been answered. */
 bool reply_begin(serve_request *request, serve_reply *reply);
 void reply_end(serve_request *request, serve_reply *reply, const char *type);
-/* "prefix-" and what no other answer of this server has; returns `into`. */
+/* `prefix`, "rerank-", and what no other answer has; returns `into`. */
 enum { SERVE_ID = 64 };
 const char *reply_id(const char *prefix, char into[SERVE_ID]);
 /* A number with all of its digits: cJSON's own have up to two too few.  NaN and infinity: null. */

@@ -13,7 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char *to = malloc(room + 1);
   uint8_t *copy = malloc(size + 1); /* a read behind the end is seen */
   if (!text || !to || !copy) abort();
-  const size_t n = serve_base64(text, to);
+  const size_t strict = serve_base64(text, false, to), n = serve_base64(text, true, to);
+  if (strict != SIZE_MAX && strict != n) __builtin_trap(); /* there are no line ends in it */
+  (void)serve_data_uri(text);
   if (n != SIZE_MAX && n > room) __builtin_trap();
   uint8_t *exact = realloc(copy, size ? size : 1);
   if (size) memcpy(exact, data, size);

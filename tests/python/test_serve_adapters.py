@@ -61,6 +61,13 @@ class Adapters(unittest.TestCase):
             lambda name: self.ask("/accel/run/text-generation", model=name, inputs=prompt, max_new_tokens=16, return_full_text=False)[0]["generated_text"],
             lambda **how: self.model.generate(prompt, max_new_tokens=16, **how)[0].text)
 
+    def test_zero_characters(self):
+        """U+0000 in what a model writes, which C has as C0 80, is JSON's in every answer."""
+        want = self.model.generate("Once upon a time", max_new_tokens=30)[0].text
+        self.assertIn("\0", want)
+        got = self.ask("/accel/run/text-generation", model="small", inputs="Once upon a time", max_new_tokens=30, return_full_text=False)
+        self.assertEqual(got[0]["generated_text"], want)
+
     def test_embeddings(self):
         texts = ["a text", "and another one"]
 
