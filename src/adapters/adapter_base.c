@@ -48,9 +48,7 @@ static accel_status list_names(accel__adapter_base *b) {
 
 /* Is one name the other with something in front ("bert.")? */
 static bool same_end(const char *a, const char *b) {
-  const size_t n = strlen(a), m = strlen(b);
-  if (n < m) return same_end(b, a);
-  return !strcmp(a + n - m, b) && (n == m || (n > m && a[n - m - 1] == '.'));
+  return accel__is_module_end(a, b) || accel__is_module_end(b, a);
 }
 
 static accel_status unknown(const accel__adapter *a, const char *name) {

@@ -208,15 +208,14 @@ void accel__adapter_config_free(accel__adapter_config *config) {
 
 /* ---- modules ---- */
 
-/* Is `name` the module, or its end behind a dot? */
-static bool is_end(const char *module, const char *name) {
+bool accel__is_module_end(const char *module, const char *name) {
   const size_t n = strlen(module), m = strlen(name);
-  return n >= m && !strcmp(module + n - m, name) && (n == m || module[n - m - 1] == '.');
+  return accel__ends_with(module, name) && (n == m || module[n - m - 1] == '.');
 }
 
 static accel_status matches(const accel__module_names *names, const char *module, bool *out) {
   *out = names->all_linear;
-  ACCEL_JSON_EACH(item, names->list) *out = *out || is_end(module, item->valuestring);
+  ACCEL_JSON_EACH(item, names->list) *out = *out || accel__is_module_end(module, item->valuestring);
   return names->regex ? accel__regex_match_whole(names->regex, module, out) : ACCEL_OK;
 }
 

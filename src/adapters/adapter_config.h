@@ -56,4 +56,7 @@ typedef struct accel__module_lora {
 accel_status accel__adapter_config_module(const accel__adapter_config *config, const char *module,
                                           accel__module_lora *out);
 
+/* Is `name` the module, or its end behind a dot ("q_proj" of "layers.0.q_proj")? */
+bool accel__is_module_end(const char *module, const char *name);
+
 #endif

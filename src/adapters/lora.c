@@ -163,5 +163,3 @@ void accel__lora_close(accel__lora **lora) {
   free(*lora);
   *lora = NULL;
 }
-
-uint64_t accel__lora_bytes(const accel__lora *lora) { return lora->arena.bytes; }

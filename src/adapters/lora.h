@@ -20,6 +20,5 @@ accel_status accel__lora_open(const char *path, const accel__program *program,
                               const accel__checkpoint *checkpoint, const accel__import *import,
                               accel__lora **out);
 void accel__lora_close(accel__lora **lora); /* NULL-safe */
-uint64_t accel__lora_bytes(const accel__lora *lora);
 
 #endif

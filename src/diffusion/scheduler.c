@@ -18,24 +18,14 @@ static const accel__scheduler_class *const classes[] = {
     &accel__scheduler_dpm_multistep};
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
-static const char *const class_names[N_CLASSES + 1] = {"DDIMScheduler",
-                                                       "PNDMScheduler",
-                                                       "EulerDiscreteScheduler",
-                                                       "EulerAncestralDiscreteScheduler",
-                                                       "DDPMScheduler",
-                                                       "LCMScheduler",
-                                                       "DPMSolverMultistepScheduler",
-                                                       NULL};
-/* what people type, in the order of class_names */
-static const char *const short_names[N_CLASSES + 1] = {"ddim", "pndm", "euler", "euler-ancestral",
-                                                       "ddpm", "lcm",  "dpm++", NULL};
-
-const char *const *accel__scheduler_names(void) { return short_names; }
+/* what people type, in the order of classes */
+static const char *const short_names[N_CLASSES] = {"ddim", "pndm", "euler", "euler-ancestral",
+                                                   "ddpm", "lcm",  "dpm++"};
 
 static accel_status find_class(const accel__json_file *file, const char *name,
                                const accel__scheduler_class **out) {
   for (size_t i = 0; i < N_CLASSES; i++)
-    if (strcmp(name, class_names[i]) == 0 || strcmp(name, short_names[i]) == 0) {
+    if (strcmp(name, classes[i]->name) == 0 || strcmp(name, short_names[i]) == 0) {
       *out = classes[i];
       return ACCEL_OK;
     }

@@ -103,8 +103,6 @@ accel_status accel__scheduler_step(accel__scheduler *s, uint32_t i, const float 
                                    float *sample, const accel__noise *noise);
 void accel__scheduler_add_noise(const accel__scheduler *s, uint32_t i, const float *original,
                                 const float *noise, float *sample);
-/* All classes, closed by NULL: for messages and help. */
-const char *const *accel__scheduler_names(void);
 
 /* ---- for the files of the classes -------------------------------------------------------------
  */

@@ -141,8 +141,8 @@ accel_status accel__assistant_guess(accel__engine *e, accel__request *r, accel__
                                     uint32_t most) {
   accel__speculation *s = r->progress.speculation;
   if (!s->draft)
-    ACCEL_TRY(
-        open_draft(s->how.assistant, r->options.config->num_return, e->model->vocab, &s->draft));
+    ACCEL_TRY(open_draft(r->options.speculate.assistant, r->options.config->num_return,
+                         e->model->vocab, &s->draft));
   accel__assistant_draft *d = s->draft;
   follower *f = &d->of[h->number];
   accel__hypothesis ahead = *h; /* as it may come to be; its ids are those of h */

@@ -26,22 +26,10 @@ int64_t accel__context_length(const accel_endpoint *ep) {
   return limit;
 }
 
-static int input_index(const accel__model_entry *e, const char *name) {
-  for (uint32_t i = 0; i < e->n_inputs; i++)
-    if (!strcmp(e->inputs[i].name, name)) return (int)i;
-  return -1;
-}
-
-static int32_t output_index(const accel__model_entry *e, const char *name) {
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    if (!strcmp(e->outputs[i].name, name)) return (int32_t)i;
-  return -1;
-}
-
 /* The input that takes the tokens of a step; -1: none. */
 static int ids_index(const accel__model_entry *e) {
-  const int input = input_index(e, "decoder_input_ids");
-  return input >= 0 ? input : input_index(e, "input_ids");
+  const int32_t input = accel__entry_input(e, "decoder_input_ids");
+  return input >= 0 ? input : accel__entry_input(e, "input_ids");
 }
 
 static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
@@ -291,7 +279,7 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
   const accel__encoder_input *in = items[0].input; /* of several none has tensors */
   const uint32_t first = 0;
-  const int32_t ids = input_index(e, "input_ids");
+  const int32_t ids = accel__entry_input(e, "input_ids");
   void *owned[MAX_INPUTS] = {0};
   accel__result result = {0};
   accel__batch batch;
@@ -375,20 +363,20 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
   const accel_plugin_dim *last = &p->dim[t->dim[t->rank - 1]];
   if (last->op != ACCEL_PLUGIN_DIM_CONST)
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: logits of no fixed width", ep->name);
-  *out =
-      (accel__model_stepper){.session = session,
-                             .decode = (uint32_t)decoder,
-                             .decode_ids = ids_index(&ep->model->entries[decoder]),
-                             .all_logits = output_index(&ep->model->entries[decoder], "all_logits"),
-                             .encode = accel__endpoint_entry(ep, "encode"),
-                             .stepper = {.self = out,
-                                         .vocab = (size_t)last->c,
-                                         .limits = accel__endpoint_limits(ep, NULL),
-                                         .step = step,
-                                         .copy = copy,
-                                         .bytes = bytes,
-                                         .drop = drop,
-                                         .number = number}};
+  *out = (accel__model_stepper){
+      .session = session,
+      .decode = (uint32_t)decoder,
+      .decode_ids = ids_index(&ep->model->entries[decoder]),
+      .all_logits = accel__entry_output(&ep->model->entries[decoder], "all_logits"),
+      .encode = accel__endpoint_entry(ep, "encode"),
+      .stepper = {.self = out,
+                  .vocab = (size_t)last->c,
+                  .limits = accel__endpoint_limits(ep, NULL),
+                  .step = step,
+                  .copy = copy,
+                  .bytes = bytes,
+                  .drop = drop,
+                  .number = number}};
   if (!accel__fixed_state(ep)) out->stepper.truncate = cut;
   if (out->encode < 0) out->encode = accel__endpoint_entry(ep, "decode_image");
   if (out->encode >= 0) out->stepper.encode = encode;

@@ -74,7 +74,6 @@ accel_status accel__speculation_begin(accel__request *r) {
   static const double prior[ACCEL__NGRAM + 1] = {0.6, 0.15, 0.4, 0.6, 0.75};
   accel__speculation *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
-  s->how = r->options.speculate;
   for (int i = 0; i <= ACCEL__NGRAM; i++) s->record[i].prior = prior[i];
   r->progress.speculation = s;
   return ACCEL_OK;
@@ -108,13 +107,12 @@ static uint32_t allowed(const accel__request *r, const accel__hypothesis *h, uin
 /* What stood behind the longest n-gram, in the sequence or in what an encoder has read. */
 static void look_up(accel__engine *e, accel__request *r, accel__hypothesis *h, uint32_t most) {
   accel__speculation *s = r->progress.speculation;
+  const uint32_t ngram = r->options.speculate.ngram;
   accel__ids where = {h->ids, h->n - 1};
-  uint32_t length, other = 0,
-                   at = accel__lookup(where, (accel__ids){h->ids, h->n}, s->how.ngram, &length);
-  const bool own = length == s->how.ngram || !r->input.encodes || r->input.prefills;
+  uint32_t length, other = 0, at = accel__lookup(where, (accel__ids){h->ids, h->n}, ngram, &length);
+  const bool own = length == ngram || !r->input.encodes || r->input.prefills;
   const uint32_t there =
-      own ? 0
-          : accel__lookup(r->input.encoder.ids, (accel__ids){h->ids, h->n}, s->how.ngram, &other);
+      own ? 0 : accel__lookup(r->input.encoder.ids, (accel__ids){h->ids, h->n}, ngram, &other);
   if (other > length) where = r->input.encoder.ids, length = other, at = there;
   if (!length) return;
   h->ngram = length < ACCEL__NGRAM ? length : ACCEL__NGRAM;
@@ -127,13 +125,14 @@ static void look_up(accel__engine *e, accel__request *r, accel__hypothesis *h, u
 
 void accel__speculate(accel__engine *e, accel__request *r, accel__hypothesis *h, uint32_t most) {
   accel__speculation *s = r->progress.speculation;
+  const accel__speculate_options *how = &r->options.speculate;
   h->drafted = h->ngram = 0;
   if (!s || s->off || h->n - h->past_len != 1) return;
   const uint32_t left = r->options.new_tokens - (h->n - r->input.prompt.n);
-  if (most > s->how.most) most = s->how.most;
+  if (most > how->most) most = how->most;
   if (most > left - 1) most = left - 1;
   if (!most || accel__hypothesis_reserve(h, h->n + most) != ACCEL_OK) return;
-  if (!s->how.assistant) {
+  if (!how->assistant) {
     look_up(e, r, h, most);
     return;
   }

@@ -53,7 +53,6 @@ typedef struct accel__guess_record {
 } accel__guess_record;
 
 typedef struct accel__speculation {
-  accel__speculate_options how;
   /* by length of the n-gram; [0] of an assistant */
   accel__guess_record record[ACCEL__NGRAM + 1];
   struct accel__assistant_draft *draft; /* NULL: not opened */

@@ -10,7 +10,6 @@ accel_status accel__autoencoder_read(accel__build *b, accel__autoencoder *c) {
   static const char *const down[] = {"DownEncoderBlock2D", NULL}, *const up[] = {"UpDecoderBlock2D",
                                                                                  NULL};
   int64_t kinds[ACCEL__UNET_LEVELS];
-  const accel__json *list = NULL;
   *c = (accel__autoencoder){.in = 3,
                             .out = 3,
                             .latents = 4,
@@ -36,10 +35,7 @@ accel_status accel__autoencoder_read(accel__build *b, accel__autoencoder *c) {
       ACCEL_FIELD_BOOL("mid_block_add_attention", &c->middle_attends),
       ACCEL_FIELD_ACT("act_fn", &c->resnet.act)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__json_array(b->file, b->config, "block_out_channels", &list));
-  if (list != NULL) c->levels = cJSON_GetArraySize(list);
-  if (c->levels < 1 || c->levels > ACCEL__UNET_LEVELS)
-    return accel__refuse(b, "field 'block_out_channels' has %lld entries", (long long)c->levels);
+  ACCEL_TRY(accel__read_level_count(b, &c->levels));
   ACCEL_TRY(accel__read_ints(b, "block_out_channels", c->levels, 1, ACCEL__MAX_WIDTH, c->channels));
   ACCEL_TRY(accel__read_names(b, "down_block_types", c->levels, down, kinds));
   ACCEL_TRY(accel__read_names(b, "up_block_types", c->levels, up, kinds));

@@ -197,6 +197,18 @@ const accel__model_entry *accel__model_entry_of(const accel__model *model, const
   return NULL;
 }
 
+int32_t accel__entry_input(const accel__model_entry *entry, const char *name) {
+  for (uint32_t i = 0; i < entry->n_inputs; i++)
+    if (strcmp(entry->inputs[i].name, name) == 0) return (int32_t)i;
+  return -1;
+}
+
+int32_t accel__entry_output(const accel__model_entry *entry, const char *name) {
+  for (uint32_t i = 0; i < entry->n_outputs; i++)
+    if (strcmp(entry->outputs[i].name, name) == 0) return (int32_t)i;
+  return -1;
+}
+
 bool accel__model_leaves_unread(const accel__model *model, const char *name) {
   for (const char *const *unread = model->unread; unread != NULL && *unread != NULL; unread++)
     if (strcmp(*unread, name) == 0) return true;

@@ -14,6 +14,9 @@ void accel__model_free(accel__model **model);
 accel_status accel__generation_file(const char *directory, accel__json_file *out);
 const accel__model_entry *accel__model_entry_of(const accel__model *model,
                                                 const char *name); /* NULL: it has no such entry */
+/* Place of an entry's input, or output; -1: it has none of that name. */
+int32_t accel__entry_input(const accel__model_entry *entry, const char *name);
+int32_t accel__entry_output(const accel__model_entry *entry, const char *name);
 /* Whether the class's forward takes an argument of this name and never reads it
  * (accel__model.unread). */
 bool accel__model_leaves_unread(const accel__model *model, const char *name);

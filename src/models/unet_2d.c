@@ -61,11 +61,9 @@ static accel_status read_scalars(accel__build *b, unet *c, bool *attends, int64_
 static accel_status read_levels(accel__build *b, unet *c, bool attends, int64_t middle_groups) {
   int64_t channels[ACCEL__UNET_LEVELS] = {224, 448, 672, 896}, layers = 2, dim = 8,
           down[ACCEL__UNET_LEVELS] = {0, 1, 1, 1}, up[ACCEL__UNET_LEVELS] = {1, 1, 1, 0};
-  const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, "block_out_channels", &list));
-  const int64_t n = c->body.levels = list != NULL ? cJSON_GetArraySize(list) : 4;
-  if (n < 1 || n > ACCEL__UNET_LEVELS)
-    return accel__refuse(b, "field 'block_out_channels' has %lld entries", (long long)n);
+  int64_t n = 4;
+  ACCEL_TRY(accel__read_level_count(b, &n));
+  c->body.levels = n;
   ACCEL_TRY(accel__read_ints(b, "block_out_channels", n, 2, ACCEL__MAX_WIDTH, channels));
   ACCEL_TRY(accel__read_names(b, "down_block_types", n, down_types, down));
   ACCEL_TRY(accel__read_names(b, "up_block_types", n, up_types, up));

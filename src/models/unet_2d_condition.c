@@ -118,9 +118,7 @@ static accel_status read_only_cross(const accel__build *b, int64_t n, bool *io) 
     for (int64_t i = 0; i < n; i++) io[i] = all;
     return ACCEL_OK;
   }
-  if (cJSON_GetArraySize(value) != n)
-    return accel__refuse(b, "field 'only_cross_attention' has %d entries, expected %lld",
-                         cJSON_GetArraySize(value), (long long)n);
+  ACCEL_TRY(accel__read_list(b, "only_cross_attention", n, &value));
   for (int64_t i = 0; i < n; i++) io[i] = cJSON_IsTrue(cJSON_GetArrayItem(value, (int)i));
   return ACCEL_OK;
 }
@@ -205,13 +203,10 @@ static accel_status read_config(accel__build *b, unet *c) {
                                   .output_scale = 1.0,
                                   .time = -1}}};
   per_level l = usual;
-  const accel__json *list = NULL;
+  int64_t n = 4;
   ACCEL_TRY(refuse_variants(b));
   ACCEL_TRY(read_scalars(b, c));
-  ACCEL_TRY(accel__json_array(b->file, b->config, "block_out_channels", &list));
-  const int64_t n = list != NULL ? cJSON_GetArraySize(list) : 4;
-  if (n < 1 || n > ACCEL__UNET_LEVELS)
-    return accel__refuse(b, "field 'block_out_channels' has %lld entries", (long long)n);
+  ACCEL_TRY(accel__read_level_count(b, &n));
   for (int64_t i = 4; i < n; i++) { /* what one number of the config would say for all */
     l.layers[i] = 2;
     l.heads[i] = 8;

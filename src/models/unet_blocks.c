@@ -31,6 +31,14 @@ bool accel__is_null(const accel__build *b, const char *key) {
   return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, key));
 }
 
+accel_status accel__read_level_count(const accel__build *b, int64_t *io) {
+  const accel__json *list = NULL;
+  ACCEL_TRY(accel__json_array(b->file, b->config, "block_out_channels", &list));
+  if (list != NULL) *io = cJSON_GetArraySize(list);
+  if (*io >= 1 && *io <= ACCEL__UNET_LEVELS) return ACCEL_OK;
+  return accel__refuse(b, "field 'block_out_channels' has %lld entries", (long long)*io);
+}
+
 accel_status accel__read_names(const accel__build *b, const char *key, int64_t n,
                                const char *const *known, int64_t *io) {
   const accel__json *list = NULL;

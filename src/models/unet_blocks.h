@@ -110,6 +110,8 @@ accel_status accel__read_one_or_more(const accel__build *b, const char *key, int
                                      int64_t max, int64_t *io);
 /* Is the field there, and null?  What diffusers then does differs from what it does without it. */
 bool accel__is_null(const accel__build *b, const char *key);
+/* Entries of block_out_channels, 1 to ACCEL__UNET_LEVELS; left as it is when absent. */
+accel_status accel__read_level_count(const accel__build *b, int64_t *io);
 /* A field that lists n names of `known` (closed by NULL), as their places in it. */
 accel_status accel__read_names(const accel__build *b, const char *key, int64_t n,
                                const char *const *known, int64_t *io);

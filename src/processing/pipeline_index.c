@@ -42,15 +42,19 @@ static bool has_part(const accel__json_file *index, const char *name) {
  * it is told with its own name. */
 static accel_status append_part(const char *directory, const struct part *part, accel__arena *arena,
                                 accel__buffer *text) {
-  accel__json_file own;
+  accel__json_file own = {0};
   char *bytes;
   size_t n;
   const char *folder = accel__path_join(arena, directory, part->name),
              *path = folder ? accel__path_join(arena, folder, part->file) : NULL;
   if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__json_read(path, MAX_CONFIG, &own));
-  accel__json_free(&own);
   ACCEL_TRY(accel__file_read(path, MAX_CONFIG, &bytes, &n));
+  const accel_status status = accel__json_parse(bytes, n, path, &own);
+  accel__json_free(&own);
+  if (status != ACCEL_OK) {
+    free(bytes);
+    return status;
+  }
   accel__buffer_printf(text, ", \"%s\": ", part->name);
   accel__buffer_bytes(text, bytes, n);
   free(bytes);

@@ -48,13 +48,6 @@ static size_t count(const http_head *head, const char *name, text *value) {
   return found;
 }
 
-const char *http_field_find(const http_head *head, const char *name, size_t *n) {
-  text value;
-  if (!count(head, name, &value)) return NULL;
-  *n = value.n;
-  return value.at;
-}
-
 static http_verdict refuse(int status, const char *message) {
   return (http_verdict){.status = status, .message = message};
 }

@@ -44,7 +44,4 @@ typedef struct http_verdict {
 /* Judges a head.  max_body: the most that Content-Length may be. */
 http_verdict http_gate(const http_head *head, const http_rules *rules, uint64_t max_body);
 
-/* The value of header `name` in any case, *n bytes long; NULL: absent. */
-const char *http_field_find(const http_head *head, const char *name, size_t *n);
-
 #endif

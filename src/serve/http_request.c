@@ -72,7 +72,6 @@ bool serve_request_charge(serve_request *r, uint64_t bytes) {
 /* ---- what it says ---- */
 
 const char *serve_method(const serve_request *request) { return request->method; }
-const char *serve_path(const serve_request *request) { return request->path; }
 const char *serve_path_rest(const serve_request *request) { return request->rest; }
 
 const char *serve_header(const serve_request *request, const char *name) {

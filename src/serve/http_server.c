@@ -151,7 +151,6 @@ static void judge(serve_request *r, const http_head *head) {
   }
   r->max_body = http_route_max_body(r->server->config, r->path);
   const http_verdict v = http_gate(head, &r->server->rules, r->max_body);
-  r->chunked = v.chunked;
   r->close_after = v.chunked;
   r->length = v.length;
   if (v.status) {

@@ -165,7 +165,7 @@ struct serve_request {
   size_t route; /* serve_route_count: none */
   http_pair *header;
   size_t n_header;
-  bool chunked, judged, close_after;
+  bool judged, close_after;
   const char *allowed_origin; /* NULL: no page of another origin asks */
 
   /* the body */

@@ -30,10 +30,8 @@ static bool set_grammar(serve_request *request, openai_settings *out, const char
   return true;
 }
 
-static char *copy_text(const char *text) { return text ? strdup(text) : NULL; }
-
-/* A schema is JSON, or a string with JSON in it. */
-static char *schema_text(const cJSON *item) {
+/* A schema is JSON, or a string with JSON in it; other grammars are strings. */
+static char *grammar_text(const cJSON *item) {
   return cJSON_IsString(item) ? strdup(item->valuestring) : cJSON_PrintUnformatted(item);
 }
 
@@ -64,22 +62,22 @@ static bool take_response_format(serve_request *request, const cJSON *format,
   if (!schema || cJSON_IsNull(schema))
     return set_grammar(request, out, field, ACCEL_GRAMMAR_JSON_SCHEMA,
                        strdup("{\"type\":\"object\"}"));
-  return set_grammar(request, out, field, ACCEL_GRAMMAR_JSON_SCHEMA, schema_text(schema));
+  return set_grammar(request, out, field, ACCEL_GRAMMAR_JSON_SCHEMA, grammar_text(schema));
 }
 
 /* vLLM's older names, one field each. */
 static bool take_guided(serve_request *request, const openai_fields *f, openai_settings *out) {
   if (f->guided_json && !set_grammar(request, out, "guided_json", ACCEL_GRAMMAR_JSON_SCHEMA,
-                                     schema_text(f->guided_json)))
+                                     grammar_text(f->guided_json)))
     return false;
   if (f->guided_regex && !set_grammar(request, out, "guided_regex", ACCEL_GRAMMAR_REGEX,
-                                      copy_text(openai_string(f->guided_regex))))
+                                      grammar_text(f->guided_regex)))
     return false;
   if (f->guided_choice && !set_grammar(request, out, "guided_choice", ACCEL_GRAMMAR_CHOICES,
                                        cJSON_PrintUnformatted(f->guided_choice)))
     return false;
   return !f->guided_grammar || set_grammar(request, out, "guided_grammar", ACCEL_GRAMMAR_TEXT,
-                                           copy_text(openai_string(f->guided_grammar)));
+                                           grammar_text(f->guided_grammar));
 }
 
 /* And the newer ones, members of one object. */
@@ -103,7 +101,7 @@ static bool take_structured(serve_request *request, const cJSON *object, openai_
       serve_fail(request, 400, field, NULL, "structured_outputs.%s is not supported", item->string);
       return false;
     }
-    if (!set_grammar(request, out, field, members[i].kind, schema_text(item))) return false;
+    if (!set_grammar(request, out, field, members[i].kind, grammar_text(item))) return false;
   }
   return true;
 }

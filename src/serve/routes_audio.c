@@ -67,11 +67,6 @@ static void choose_timestamps(hearing *h) {
   p->no_speech_threshold = 1;
 }
 
-static int stop_when_gone(void *user, const accel_token_event *event) {
-  (void)event;
-  return serve_gone(user);
-}
-
 static void read_wish(serve_fields *f, hearing *h) {
   static const char *const hearers[] = {"automatic-speech-recognition", NULL};
   accel_transcribe_params *p = &h->how;
@@ -94,7 +89,7 @@ static void read_wish(serve_fields *f, hearing *h) {
   if (h->temperature > 0) p->temperature = &h->temperature, p->n_temperature = 1;
   p->max_seconds = SERVE_MAX_SECONDS;
   choose_timestamps(h);
-  h->generate.on_token = stop_when_gone;
+  h->generate.on_token = serve_stop_when_gone;
   h->generate.on_token_user = h->request;
   p->generate = &h->generate;
   h->model = fields_model(f, hearers);

@@ -164,18 +164,13 @@ cJSON *run_image_segmentation(run_job *j) {
 
 /* ---- texts about pictures ---- */
 
-static int stop_when_gone(void *user, const accel_token_event *event) {
-  (void)event;
-  return serve_gone(user);
-}
-
 /* Runs the prompts, whose pictures and texts are set. */
 static cJSON *look(run_job *j, const accel_image_prompt *prompts, accel_generate_params *how,
                    const char *key, const char *const *before) {
   accel_generations *found = NULL;
   cJSON *answer = NULL;
   if (!prompts || !job_ready(j)) return NULL;
-  if (how->num_beams < 2) how->on_token = stop_when_gone;
+  if (how->num_beams < 2) how->on_token = serve_stop_when_gone;
   how->on_token_user = j->f.request;
   if (job_done(j, accel_generate_images(j->model->endpoint, prompts, j->n, how, &found)))
     answer = job_generated(j, found, key, before);
@@ -195,8 +190,7 @@ cJSON *run_image_to_text(run_job *j) {
 }
 
 /* {"image", "question"} or a list of these, as `text_name` calls the text; "images" may be several. */
-static accel_image_prompt *read_prompts(run_job *j, const char *text_name, accel_prompt_kind kind,
-                                        const char ***texts) {
+static accel_image_prompt *read_prompts(run_job *j, const char *text_name, accel_prompt_kind kind) {
   serve_fields *f = &j->f;
   const cJSON *inputs = field_item(f, "inputs");
   /* Hugging Face's clients put the members beside "inputs", too */
@@ -205,7 +199,7 @@ static accel_image_prompt *read_prompts(run_job *j, const char *text_name, accel
   j->single = cJSON_IsObject(inputs);
   const int count = j->single ? 1 : cJSON_GetArraySize(inputs);
   accel_image_prompt *prompts = fields_memory(f, (size_t)count * sizeof *prompts);
-  const char **list = *texts = fields_memory(f, (size_t)count * sizeof *list);
+  const char **list = fields_memory(f, (size_t)count * sizeof *list);
   if (!count || count > SERVE_MAX_MEDIA)
     field_wrong(f, "inputs", "must be {\"image\", \"%s\"}, or a list of 1 to %d of them", text_name,
                 SERVE_MAX_MEDIA);
@@ -229,24 +223,23 @@ static accel_image_prompt *read_prompts(run_job *j, const char *text_name, accel
     list[j->n] = text->valuestring;
     prompts[j->n] = (accel_image_prompt){kind, text->valuestring, media, n};
   }
+  j->texts = list;
   return prompts;
 }
 
 cJSON *run_visual_question(run_job *j) {
   accel_generate_params how;
-  const char **texts;
-  accel_image_prompt *prompts = read_prompts(j, "question", ACCEL_PROMPT_QUESTION, &texts);
+  accel_image_prompt *prompts = read_prompts(j, "question", ACCEL_PROMPT_QUESTION);
   job_generation(j, &how);
   return look(j, prompts, &how, "answer", NULL);
 }
 
 cJSON *run_image_text_to_text(run_job *j) {
   accel_generate_params how;
-  const char **texts;
-  accel_image_prompt *prompts = read_prompts(j, "text", ACCEL_PROMPT_TEXT, &texts);
+  accel_image_prompt *prompts = read_prompts(j, "text", ACCEL_PROMPT_TEXT);
   job_generation(j, &how);
   const bool whole = field_flag(&j->f, "return_full_text", true);
-  return look(j, prompts, &how, "generated_text", whole ? texts : NULL);
+  return look(j, prompts, &how, "generated_text", whole ? j->texts : NULL);
 }
 
 /* ---- speech ---- */
@@ -284,7 +277,7 @@ cJSON *run_speech_recognition(run_job *j) {
   how.language = field_text(f, "language", NULL);
   how.task = field_choice(f, "task", "transcribe|translate", NULL);
   how.max_seconds = SERVE_MAX_SECONDS;
-  generate.on_token = stop_when_gone;
+  generate.on_token = serve_stop_when_gone;
   generate.on_token_user = f->request;
   how.generate = &generate;
   if (!job_ready(j)) return NULL;

@@ -39,7 +39,6 @@ extern const size_t serve_route_count;
  */
 
 const char *serve_method(const serve_request *request);
-const char *serve_path(const serve_request *request);
 /* What stands for the '*' of the route's path, decoded; "" without one. */
 const char *serve_path_rest(const serve_request *request);
 /* Value of a header, its name in any case, or of a query argument, decoded; NULL: absent. */

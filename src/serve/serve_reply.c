@@ -132,3 +132,8 @@ bool serve_queued(serve_request *request, const serve_model *model, accel_reques
     serve_fail_with(request, status, NULL);
   return status == ACCEL_OK;
 }
+
+int serve_stop_when_gone(void *user, const accel_token_event *event) {
+  (void)event;
+  return serve_gone(user);
+}

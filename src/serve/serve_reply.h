@@ -61,6 +61,10 @@ accel_classifications *classify_texts(serve_fields *f, const serve_model *model,
 /* [{"label", "score"}, ...] of item i. */
 cJSON *label_scores(const accel_classifications *found, uint32_t i);
 
+/* accel_generate_params.on_token of a call that the queue does not take: ends it once the client has
+ * left.  user: the serve_request. */
+int serve_stop_when_gone(void *user, const accel_token_event *event);
+
 /* One request to the queue of a model, to its end: afterwards the accel_wait_...() that goes with
  * its kind answers at once.  An error has been answered when it returns false. */
 bool serve_queued(serve_request *request, const serve_model *model, accel_request *what,

@@ -37,8 +37,6 @@ typedef struct accel__image_job {
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
 
-/* Place of an entry's input; -1: it has none of that name. */
-int32_t accel__image_input(const accel__model_entry *e, const char *name);
 /* Runs an entry whose inputs are in `batch`, for its output `name`. */
 accel_status accel__image_run(accel_endpoint *ep, const char *entry, const char *name,
                               const accel__batch *batch, accel__result *found);

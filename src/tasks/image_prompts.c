@@ -15,20 +15,14 @@ typedef struct encoder {
   uint32_t width, first; /* columns; the first of them */
 } encoder;
 
-int32_t accel__image_input(const accel__model_entry *e, const char *name) {
-  for (uint32_t i = 0; i < e->n_inputs; i++)
-    if (!strcmp(e->inputs[i].name, name)) return (int32_t)i;
-  return -1;
-}
-
 accel_status accel__image_run(accel_endpoint *ep, const char *entry, const char *name,
                               const accel__batch *batch, accel__result *found) {
   const accel__model_entry *e = accel__model_entry_of(ep->model, entry);
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    if (!strcmp(e->outputs[i].name, name))
-      return accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, entry), batch, &i, 1,
-                                 found);
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no '%s' of '%s'", ep->name, name, entry);
+  const int32_t at = accel__entry_output(e, name);
+  if (at < 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no '%s' of '%s'", ep->name, name, entry);
+  return accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, entry), batch,
+                             &(uint32_t){(uint32_t)at}, 1, found);
 }
 
 /* ids[tokens] of a text: cut to that length with its end token, padded behind. */
@@ -58,7 +52,7 @@ static accel_status run_encoder(const accel__image_job *job, const encoder *e, c
   if (!lengths) return accel__no_memory(n * sizeof *lengths);
   for (uint32_t i = 0; i < n; i++) lengths[i] = (int32_t)job->tokens;
   accel__batch batch = {.n = n, .lengths = lengths, .tokens = tokens};
-  batch.value[accel__image_input(entry, "input_ids")] = ids;
+  batch.value[accel__entry_input(entry, "input_ids")] = ids;
   if (skip) snprintf(name, sizeof name, "clip_skip.%u", skip);
   accel_status status = accel__image_run(job->ep, e->entry, name, &batch, &found);
   for (uint64_t t = 0; status == ACCEL_OK && t < tokens; t++)

@@ -115,7 +115,5 @@ void accel__pool_unload(accel_pool *pool, accel__pool_endpoint *e);
 /* The name's queue of an endpoint, made at the first call. */
 accel_status accel__pool_queue_for(accel__pool_endpoint *e, const accel__pool_name *name,
                                    accel_queue **out);
-/* Bytes that count now. */
-uint64_t accel__pool_bytes(const accel_pool *pool);
 
 #endif

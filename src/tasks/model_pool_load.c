@@ -57,7 +57,8 @@ static uint64_t used_memory(accel *ctx, const accel__device *device) {
   return memory.total > memory.free && memory.free ? memory.total - memory.free : 0;
 }
 
-uint64_t accel__pool_bytes(const accel_pool *pool) {
+/* Bytes that count now. */
+static uint64_t pool_bytes(const accel_pool *pool) {
   uint64_t bytes = 0;
   for (const accel__pool_model *m = pool->models; m; m = m->next)
     bytes += m->load_bytes + (m->current ? m->current->bytes : 0);
@@ -66,7 +67,7 @@ uint64_t accel__pool_bytes(const accel_pool *pool) {
 }
 
 static void note_peak(accel_pool *pool) {
-  const uint64_t bytes = accel__pool_bytes(pool);
+  const uint64_t bytes = pool_bytes(pool);
   if (bytes > pool->peak) pool->peak = bytes;
 }
 
@@ -135,7 +136,7 @@ static void add_endpoint(const admitted_load *a, const accel__device *device, bo
 /* The load under way that asks has no bytes of its own yet. */
 static obstacles look(const admitted_load *a, const accel__device *device, uint64_t need) {
   const uint64_t limit = a->pool->memory_limit;
-  const bool anywhere = limit && accel__pool_bytes(a->pool) + need > limit;
+  const bool anywhere = limit && pool_bytes(a->pool) + need > limit;
   obstacles out = {0};
   for (accel__pool_model *m = a->pool->models; m; m = m->next) {
     if (m->current) add_endpoint(a, device, anywhere, m->current, m, &out);

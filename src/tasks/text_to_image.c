@@ -152,7 +152,7 @@ static accel_status begin_with_picture(accel__image_job *job, const float *plane
   if (job->first_step >= job->scheduler->n_steps)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
                        job->params->strength, steps);
-  batch.item[accel__image_input(e, "pixels")] =
+  batch.item[accel__entry_input(e, "pixels")] =
       (accel__item){.data = planes,
                     .rank = 4,
                     .dim = {1, 3, job->height * job->reduction, job->width * job->reduction}};
@@ -198,7 +198,7 @@ static void prepare_sizes(accel__image_job *job) {
 
 static void set_item(accel__batch *batch, const accel__model_entry *e, const char *name,
                      accel__item item) {
-  const int32_t at = accel__image_input(e, name);
+  const int32_t at = accel__entry_input(e, name);
   if (at >= 0) batch->item[at] = item;
 }
 

@@ -240,6 +240,13 @@ static const one_template *find_template(const accel__chat_template *chat, const
   return NULL;
 }
 
+const char *accel__chat_template_for_tools(const accel__chat_template *chat) {
+  const one_template *found = find_template(chat, "tool_use");
+  if (!found) found = find_template(chat, "default");
+  if (!found && chat->n) found = &chat->at[0];
+  return found ? found->text : "";
+}
+
 static accel_status choose(const accel__chat_template *chat, const accel__chat_request *how,
                            const one_template **out) {
   *out = find_template(chat, how->name                                       ? how->name

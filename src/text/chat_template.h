@@ -54,6 +54,8 @@ size_t accel__chat_template_count(const accel__chat_template *chat);
  * with `chat`. */
 const char *accel__chat_template_name(const accel__chat_template *chat, size_t i);
 const char *accel__chat_template_text(const accel__chat_template *chat, size_t i);
+/* The text that is rendered where there are tools, else the first one; "" without any. */
+const char *accel__chat_template_for_tools(const accel__chat_template *chat);
 
 typedef struct accel__chat_request {
   /* array of objects: role, content, ... ; members that are null are left out */

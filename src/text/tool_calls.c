@@ -18,16 +18,9 @@ static bool has_marks(const char *text, const accel__tool_family *f) {
   return true;
 }
 
-/* The template that is rendered for tools: "tool_use" when there is one. */
-static const char *text_for_tools(const accel__chat_template *chat) {
-  const size_t n = accel__chat_template_count(chat);
-  for (size_t i = 0; i < n; i++)
-    if (!strcmp(accel__chat_template_name(chat, i), "tool_use"))
-      return accel__chat_template_text(chat, i);
-  for (size_t i = 0; i < n; i++)
-    if (!strcmp(accel__chat_template_name(chat, i), "default"))
-      return accel__chat_template_text(chat, i);
-  return n ? accel__chat_template_text(chat, 0) : "";
+bool accel__tool_is_text(const accel__json *schema) {
+  const accel__json *type = accel__json_get(schema, "type");
+  return !type || (cJSON_IsString(type) && !strcmp(type->valuestring, "string"));
 }
 
 static accel_status unknown_family(const char *what) {
@@ -44,7 +37,7 @@ static accel_status unknown_family(const char *what) {
 
 static accel_status find_family(const accel__chat_template *chat, const char *name,
                                 const accel__tool_family **out) {
-  const char *text = chat ? text_for_tools(chat) : "";
+  const char *text = chat ? accel__chat_template_for_tools(chat) : "";
   for (size_t i = 0; i < accel__tool_family_count; i++) {
     const accel__tool_family *f = &accel__tool_families[i];
     if (name ? strcmp(f->name, name) != 0 : !has_marks(text, f)) continue;

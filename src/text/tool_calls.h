@@ -13,6 +13,8 @@
 #ifndef ACCEL_TEXT_TOOL_CALLS_H
 #define ACCEL_TEXT_TOOL_CALLS_H
 
+#include <string.h>
+
 #include "accel/tools.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -60,6 +62,18 @@ void accel__tools_free(accel_tools *tools);
 const accel__tool *accel__tools_find(const accel_tools *tools, const char *name, size_t n);
 /* A text of the description, "" where it has none. */
 static inline const char *accel__tool_text(const char *text) { return text ? text : ""; }
+/* Calls stand between `begin` and `end`. */
+static inline bool accel__tool_has_section(const accel__tool_family *f) {
+  return f->begin && *f->begin;
+}
+/* The beginning of calls.  Where its *n bytes up to the first blank come, a call comes. */
+static inline const char *accel__tool_trigger(const accel__tool_family *f, size_t *n) {
+  const char *text = accel__tool_text(accel__tool_has_section(f) ? f->begin : f->open);
+  *n = strcspn(text, " \n");
+  return text;
+}
+/* Whether a parameter by itself stands as text, not as JSON: it is a string, or of no type. */
+bool accel__tool_is_text(const accel__json *schema);
 
 /* The grammar (tool_grammar.c), malloc's. */
 accel_status accel__tools_write_grammar(const accel_tools *tools, const accel_tools_params *params,
@@ -94,7 +108,7 @@ enum { ACCEL__VALUE_DEPTH = 256 };
 typedef struct accel__value_scan {
   char close[ACCEL__VALUE_DEPTH];
   uint32_t depth;
-  bool begun, in_string, escaped, scalar;
+  bool in_string, escaped, scalar;
 } accel__value_scan;
 /* *used: bytes that belong to the value.  YES: it is complete; NO: it is none, from there on. */
 accel__scan accel__scan_value(accel__value_scan *s, const char *text, size_t n, size_t *used);

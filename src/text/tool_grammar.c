@@ -69,8 +69,8 @@ static accel_status add_arguments(writer *w, const accel__tool *tool) {
 static accel_status add_value(writer *w, const accel__json *schema) {
   const accel__json *type = accel__json_get(schema, "type"),
                     *listed = accel__json_get(schema, "enum");
-  const bool string = type && cJSON_IsString(type) && !strcmp(type->valuestring, "string");
-  if (string && cJSON_IsArray(listed) && listed->child) {
+  const bool text = accel__tool_is_text(schema);
+  if (type && text && cJSON_IsArray(listed) && listed->child) {
     add(w, "{\"type\":\"or\",\"elements\":[");
     ACCEL_JSON_EACH(item, listed) {
       if (item != listed->child) add(w, ",");
@@ -81,7 +81,7 @@ static accel_status add_value(writer *w, const accel__json *schema) {
     add(w, "]}");
     return ACCEL_OK;
   }
-  if (string || !type) {
+  if (text) {
     const char *close = w->family->parameter_close;
     while (accel__is_blank(*close)) close++;
     const size_t n = strcspn(close, "\n");
@@ -153,12 +153,10 @@ static accel_status add_all_tags(writer *w) {
   return ACCEL_OK;
 }
 
-static bool has_section(const accel__tool_family *f) { return f->begin && *f->begin; }
-
 /* Calls and nothing else. */
 static accel_status add_calls(writer *w, bool single) {
   const accel__tool_family *f = w->family;
-  if (has_section(f)) {
+  if (accel__tool_has_section(f)) {
     add(w, "{\"type\":\"tag\",\"begin\":");
     add_string(w, f->begin);
     add(w, ",\"content\":");
@@ -169,17 +167,17 @@ static accel_status add_calls(writer *w, bool single) {
   add(w, ",");
   ACCEL_TRY(add_all_tags(w));
   add(w, "}");
-  if (!has_section(f)) return ACCEL_OK;
+  if (!accel__tool_has_section(f)) return ACCEL_OK;
   add(w, ",\"end\":");
   add_string(w, accel__tool_text(f->end));
   add(w, "}");
   return ACCEL_OK;
 }
 
-/* The beginning of calls up to the first blank: where it comes, a call comes. */
 static void add_trigger(writer *w) {
-  const char *text = has_section(w->family) ? w->family->begin : w->family->open;
-  accel__buffer_json_string(&w->out, text, strcspn(text, " \n"));
+  size_t n;
+  const char *text = accel__tool_trigger(w->family, &n);
+  accel__buffer_json_string(&w->out, text, n);
 }
 
 static accel_status add_text_or_calls(writer *w, const accel_tools_params *params) {
@@ -200,7 +198,7 @@ static accel_status add_text_or_calls(writer *w, const accel_tools_params *param
   add(w, "{\"type\":\"triggered_tags\",\"triggers\":[");
   add_trigger(w);
   add(w, "],");
-  if (has_section(f)) {
+  if (accel__tool_has_section(f)) {
     add(w, "\"stop_after_first\":true,\"tags\":[");
     ACCEL_TRY(add_calls(w, params->single != 0));
     add(w, "]}");

@@ -83,10 +83,9 @@ static progress step_whole(accel_tool_parser *p) {
 static progress step_text(accel_tool_parser *p) {
   const accel__tool_family *f = p->family;
   if (f->whole && !p->begun) return step_whole(p);
-  const char *opening = accel__tool_text(f->begin && *f->begin ? f->begin : f->open);
   char trigger[64];
-  const size_t n = strcspn(opening, " \n");
-  size_t where = p->held.n, end;
+  size_t n, where = p->held.n, end;
+  const char *opening = accel__tool_trigger(f, &n);
   accel__scan found = ACCEL__SCAN_NO;
   if (!f->whole && n < sizeof trigger) {
     memcpy(trigger, opening, n);
@@ -199,8 +198,7 @@ static progress step_arguments(accel_tool_parser *p) {
 static bool is_text(const accel_tool_parser *p, const char *name, size_t n) {
   ACCEL_JSON_EACH(item, accel__json_get(p->tool->parameters, "properties")) {
     if (!item->string || strlen(item->string) != n || memcmp(item->string, name, n) != 0) continue;
-    const accel__json *type = accel__json_get(item, "type");
-    return !type || (cJSON_IsString(type) && !strcmp(type->valuestring, "string"));
+    return accel__tool_is_text(item);
   }
   return true;
 }
@@ -265,7 +263,7 @@ static progress step_parameters(accel_tool_parser *p) {
 
 /* Members behind the arguments, up to the object's end. */
 static accel__scan skip_object(const char *text, size_t n, size_t *at) {
-  accel__value_scan s = {.depth = 1, .close = {'}'}, .begun = true};
+  accel__value_scan s = {.depth = 1, .close = {'}'}};
   size_t used = 0;
   const accel__scan found = accel__scan_value(&s, text + *at, n - *at, &used);
   if (found == ACCEL__SCAN_YES) *at += used;
@@ -294,7 +292,7 @@ static bool is_blank_text(const char *text) { return !text[strspn(text, " \n")];
 
 static progress step_between(accel_tool_parser *p) {
   const accel__tool_family *f = p->family;
-  const bool section = f->begin && *f->begin;
+  const bool section = accel__tool_has_section(f);
   size_t at = 0, begin = accel__skip_blanks(p->held.data, p->held.n, 0);
   p->state = IN_TEXT;
   p->inside = false;

@@ -53,7 +53,6 @@ static bool is_scalar(char c) {
 /* Takes a byte outside of strings; *over: the value has ended before it. */
 static bool take(accel__value_scan *s, char c, bool *over) {
   if (s->scalar && !is_scalar(c) && !s->depth) return *over = true;
-  s->begun |= !accel__is_blank(c);
   if (c == '{' || c == '[') return opens(s, c);
   if (c == '"') return s->in_string = true;
   if (c == '}' || c == ']') return s->depth && s->close[--s->depth] == c;
