@@ -2,6 +2,7 @@
  * ACCEL_FAIL_AT names. */
 #include "core/config.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -106,13 +107,17 @@ enum { MAX_POINTS = 16, POINT_BYTES = 32 };
 static struct {
   char name[POINT_BYTES];
   unsigned long at; /* passage that fails, from 1; 0: every one */
-  atomic_ulong passed;
+  unsigned long passed;
 } point[MAX_POINTS];
 static size_t n_points;
+/* Guards the points: a test may arm others while a thread of the library, such as one that reads
+ * ahead, passes one. */
+static pthread_mutex_t points_lock = PTHREAD_MUTEX_INITIALIZER;
 /* 0 ACCEL_FAIL_AT not looked at yet, 1 being read, 2 no points, 3 points */
 static atomic_int state;
 
 void accel__fault_arm(const char *points) {
+  pthread_mutex_lock(&points_lock);
   n_points = 0;
   for (const char *p = points; p && *p && n_points < MAX_POINTS;) {
     size_t length = strcspn(p, ","), name = strcspn(p, ",:");
@@ -120,20 +125,22 @@ void accel__fault_arm(const char *points) {
       memcpy(point[n_points].name, p, name);
       point[n_points].name[name] = 0;
       point[n_points].at = name < length ? strtoul(p + name + 1, NULL, 10) : 0;
-      atomic_store(&point[n_points++].passed, 0);
+      point[n_points++].passed = 0;
     }
     p += length + (p[length] == ',');
   }
   atomic_store(&state, n_points ? 3 : 2);
+  pthread_mutex_unlock(&points_lock);
 }
 
 static bool passes(const char *name) {
-  for (size_t i = 0; i < n_points; i++) {
-    if (strcmp(point[i].name, name)) continue;
-    unsigned long passage = atomic_fetch_add(&point[i].passed, 1) + 1;
-    if (!point[i].at || passage == point[i].at) return true;
-  }
-  return false;
+  bool fails = false;
+  pthread_mutex_lock(&points_lock);
+  for (size_t i = 0; i < n_points && !fails; i++)
+    if (!strcmp(point[i].name, name))
+      fails = ++point[i].passed == point[i].at || !point[i].at;
+  pthread_mutex_unlock(&points_lock);
+  return fails;
 }
 
 bool accel__fault(const char *name) {

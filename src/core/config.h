@@ -13,7 +13,7 @@ extern const accel__config_variable accel__config_table[];
 extern const size_t accel__config_count;
 
 /* Tests: from now on accel__fault obeys `points` instead of ACCEL_FAIL_AT, counting from zero; NULL
- * switches faults off. Not while another thread runs inside the library. Points of the core:
+ * switches faults off. Points of the core:
  * "allocation" (arena, buffer, map, JSON, file buffers), "thread" (starting a worker), "short_file"
  * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused),
  * "read_error" (a pread fails), "read_short" (it meets the file's end), "read_slow" (it takes 50 ms
