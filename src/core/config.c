@@ -137,8 +137,7 @@ static bool passes(const char *name) {
   bool fails = false;
   pthread_mutex_lock(&points_lock);
   for (size_t i = 0; i < n_points && !fails; i++)
-    if (!strcmp(point[i].name, name))
-      fails = ++point[i].passed == point[i].at || !point[i].at;
+    if (!strcmp(point[i].name, name)) fails = ++point[i].passed == point[i].at || !point[i].at;
   pthread_mutex_unlock(&points_lock);
   return fails;
 }
