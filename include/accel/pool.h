@@ -43,6 +43,7 @@
 #define ACCEL_POOL_H
 
 #include "accel/inference.h"
+#include "accel/requests.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,7 +154,7 @@ ACCEL_API accel_status accel_pool_move(accel_pool *pool, const char *name, const
 
 /** What a pool has done, and what it holds; the same of one model. */
 typedef struct accel_pool_stats {
-  /** sizeof(accel_pool_stats) of the caller. */
+  /** sizeof(accel_pool_stats) of the caller; then what was filled. */
   uint32_t size;
   /** Models that were added; of one model: 1. */
   uint32_t models;
@@ -204,6 +205,16 @@ typedef struct accel_pool_stats {
  */
 ACCEL_API accel_status accel_pool_stats_of(accel_pool *pool, const char *name,
                                            accel_pool_stats *out);
+
+/**
+ * What accel_queue_statistics() tells of the queue of a name, without loading its model: all 0 but
+ * `size` while it is not loaded.
+ *
+ * @param out its `size` set.
+ * @return ACCEL_ERROR_NOT_FOUND: there is no such name.
+ */
+ACCEL_API accel_status accel_pool_queue_statistics(accel_pool *pool, const char *name,
+                                                   accel_queue_stats *out);
 
 /**
  * The same as JSON: {"schema":"accel.pool/1", ..., "models":[{"name":...,"device":...}]}.

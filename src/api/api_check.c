@@ -41,6 +41,15 @@ static accel_status check_grammar(const char *caller, const accel_generate_param
   return ACCEL_OK;
 }
 
+accel_status accel__fill_struct(void *out, const void *now, size_t bytes) {
+  uint32_t size;
+  memcpy(&size, out, sizeof size);
+  if (size > bytes) size = (uint32_t)bytes;
+  memcpy(out, now, size);
+  if (size >= sizeof size) memcpy(out, &size, sizeof size);
+  return ACCEL_OK;
+}
+
 accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p) {
   if (p->stop && p->stop->n && !p->stop->item)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);

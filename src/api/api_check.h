@@ -49,6 +49,11 @@
  * with keep their defaults.  A size that no _default() function sets is an error. */
 accel_status accel__overlay_params(const char *caller, const void *given, size_t bytes, void *mine);
 
+/* Last line of a call that fills *out, a struct that begins with its size, which the caller has set:
+ * as much of `now` as the caller was compiled with; the size is then what was filled. */
+#define API_FILL(out, now) return accel__fill_struct(out, &(now), sizeof(now))
+accel_status accel__fill_struct(void *out, const void *now, size_t bytes);
+
 /* Values that no model takes: a list of stop strings without items, more than 1024 log
  * probabilities, beams or sequences. */
 accel_status accel__check_generate_params(const char *caller, const accel_generate_params *p);

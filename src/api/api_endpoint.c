@@ -74,10 +74,7 @@ accel_status accel_streaming(const accel_endpoint *endpoint, accel_stream_stats 
   API_NEED(out);
   /* counts and a lock are all that changes */
   const accel_stream_stats now = accel__streaming_stats((accel_endpoint *)(uintptr_t)endpoint);
-  const uint32_t size = out->size;
-  memcpy(out, &now, size < sizeof now ? size : sizeof now);
-  out->size = size;
-  return ACCEL_OK;
+  API_FILL(out, now);
 }
 
 accel_status accel_stream_read(accel_endpoint *endpoint, uint64_t *bytes, double *seconds) {

@@ -76,10 +76,18 @@ accel_status accel_pool_stats_of(accel_pool *pool, const char *name, accel_pool_
   API_NEED(pool);
   API_NEED(out);
   ACCEL_TRY(accel__model_pool_stats(pool, name, &now));
-  const uint32_t size = out->size;
-  memcpy(out, &now, size < sizeof now ? size : sizeof now);
-  out->size = size;
-  return ACCEL_OK;
+  API_FILL(out, now);
+}
+
+accel_status accel_pool_queue_statistics(accel_pool *pool, const char *name,
+                                         accel_queue_stats *out) {
+  accel_queue_stats now;
+  API_BEGIN();
+  API_NEED(pool);
+  API_NEED(name);
+  API_NEED(out);
+  ACCEL_TRY(accel__model_pool_queue_stats(pool, name, &now));
+  API_FILL(out, now);
 }
 
 accel_status accel_pool_json(accel_pool *pool, char **json) {

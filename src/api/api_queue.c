@@ -23,22 +23,8 @@ accel_status accel_queue_statistics(accel_queue *queue, accel_queue_stats *out) 
   API_BEGIN();
   API_NEED(queue);
   API_NEED(out);
-  const accel_endpoint *ep = accel__queue_endpoint(queue);
-  const accel__queue_counters *c = &ep->counters;
-  const accel_queue_stats now = {.size = sizeof now,
-                                 .waiting = accel__queue_waiting(queue),
-                                 .prompt_tokens = atomic_load(&c->prompt_tokens),
-                                 .cached_tokens = atomic_load(&c->cached_tokens),
-                                 .cache_hits = atomic_load(&c->cache_hits),
-                                 .cache_prompts = atomic_load(&c->cache_prompts),
-                                 .cache_bytes = atomic_load(&c->cache_bytes),
-                                 .draft_tokens = atomic_load(&c->draft_tokens),
-                                 .accepted_tokens = atomic_load(&c->accepted_tokens),
-                                 .no_cache = accel__no_prefix_cache(ep)};
-  const uint32_t size = out->size < sizeof now ? out->size : sizeof now;
-  memcpy(out, &now, size);
-  out->size = size;
-  return ACCEL_OK;
+  const accel_queue_stats now = accel__queue_statistics(queue);
+  API_FILL(out, now);
 }
 
 accel_request accel_request_default(accel_request_kind kind) {

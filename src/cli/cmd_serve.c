@@ -30,6 +30,7 @@ static void add_settings(const cli_run *run, serve_config *config) {
   if (run->value[OPT_HOST]) config->host = run->value[OPT_HOST];
   if (run->value[OPT_SOCKET]) config->socket = run->value[OPT_SOCKET];
   if (run->value[OPT_API_KEY_FILE]) config->api_key_file = run->value[OPT_API_KEY_FILE];
+  cli_size(run, OPT_POOL_MEMORY, &config->pool_memory);
   config->port = (uint32_t)cli_count(run, OPT_PORT, config->port);
   config->max_requests = (uint32_t)cli_count(run, OPT_MAX_REQUESTS, config->max_requests);
   config->drain = (uint32_t)cli_count(run, OPT_DRAIN, config->drain);

@@ -42,6 +42,21 @@ const char *accel__no_prefix_cache(const accel_endpoint *ep) {
   return NULL;
 }
 
+accel_queue_stats accel__queue_statistics(accel_queue *queue) {
+  const accel_endpoint *ep = accel__queue_endpoint(queue);
+  const accel__queue_counters *c = &ep->counters;
+  return (accel_queue_stats){.size = sizeof(accel_queue_stats),
+                             .waiting = accel__queue_waiting(queue),
+                             .prompt_tokens = atomic_load(&c->prompt_tokens),
+                             .cached_tokens = atomic_load(&c->cached_tokens),
+                             .cache_hits = atomic_load(&c->cache_hits),
+                             .cache_prompts = atomic_load(&c->cache_prompts),
+                             .cache_bytes = atomic_load(&c->cache_bytes),
+                             .draft_tokens = atomic_load(&c->draft_tokens),
+                             .accepted_tokens = atomic_load(&c->accepted_tokens),
+                             .no_cache = accel__no_prefix_cache(ep)};
+}
+
 static void free_batcher(accel__parked *parked) {
   batcher *b = (batcher *)parked;
   accel__engine_free(&b->engine);

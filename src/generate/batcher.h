@@ -14,6 +14,8 @@ accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                      accel_generations **out);
 /* Why prompts of the queue share nothing, a constant text; NULL: they do. */
 const char *accel__no_prefix_cache(const accel_endpoint *ep);
+/* What accel_queue_statistics() tells. */
+accel_queue_stats accel__queue_statistics(accel_queue *queue);
 bool accel__is_generation(const accel_ticket *ticket);
 
 #endif

@@ -225,8 +225,10 @@ static void replace_path(char message[1024], const char *path, const char *name)
 
 /* Clients are not told where models lie. */
 static void hide_paths(const serve_request *r, char message[1024]) {
-  for (uint32_t i = 0; i < r->n_taken; ++i)
-    if (strchr(r->taken[i]->path, '/')) replace_path(message, r->taken[i]->path, r->taken[i]->name);
+  for (uint32_t i = 0; i < r->n_taken; ++i) {
+    const serve_model *model = &r->taken[i].model;
+    if (strchr(model->path, '/')) replace_path(message, model->path, model->name);
+  }
 }
 
 void serve_fail_with(serve_request *request, accel_status status, const char *param) {

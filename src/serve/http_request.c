@@ -273,30 +273,31 @@ static void fail_take(serve_request *r, accel_status status, const char *name) {
   } else if (!serve_models_ready(r->server->models)) {
     serve_add_header(r, "Retry-After", "5");
     serve_fail(r, 503, NULL, "loading", "the models are being loaded");
+  } else if (status == ACCEL_ERROR_TIMEOUT) {
+    serve_add_header(r, "Retry-After", "5");
+    serve_fail(r, 503, "model", "no_memory",
+               "the memory of the server's models (--pool-memory) is in use by others");
   } else {
     serve_fail_with(r, status, "model");
   }
 }
 
 const serve_model *serve_take_model(serve_request *r, const char *name, const char *const *tasks) {
-  const serve_model *model = NULL;
-  uint32_t number = 0;
+  serve_taken *taken = &r->taken[r->n_taken];
   accel_status status = ACCEL_ERROR_LIMIT;
-  if (r->n_taken < SERVE_TAKEN)
-    status = serve_models_take(r->server->models, name, tasks, &model, &number);
+  if (r->n_taken < SERVE_TAKEN) status = serve_models_take(r->server->models, name, tasks, taken);
   if (status) {
     fail_take(r, status, name);
     return NULL;
   }
-  r->taken_number[r->n_taken] = number;
-  r->taken[r->n_taken++] = model;
-  serve_metrics_begin(r->server->metrics, number);
-  return model;
+  ++r->n_taken;
+  serve_metrics_begin(r->server->metrics, taken->number);
+  return &taken->model;
 }
 
 void serve_count(serve_request *request, const serve_counts *counts) {
   if (request->n_taken)
-    serve_metrics_count(request->server->metrics, request->taken_number[0], counts);
+    serve_metrics_count(request->server->metrics, request->taken[0].number, counts);
 }
 
 void serve_request_finish(serve_request *r) {
@@ -309,8 +310,8 @@ void serve_request_finish(serve_request *r) {
     if (r->slot[i].awaited) wait_for(&r->slot[i]);
   }
   for (uint32_t i = 0; i < r->n_taken; ++i) {
-    serve_metrics_end(r->server->metrics, r->taken_number[i], r->began - r->arrived, now - r->began,
+    serve_metrics_end(r->server->metrics, r->taken[i].number, r->began - r->arrived, now - r->began,
                       atomic_load(&r->gone));
-    serve_models_give_back(r->server->models, r->taken[i]);
+    serve_models_give_back(&r->taken[i]);
   }
 }

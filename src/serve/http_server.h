@@ -197,8 +197,8 @@ struct serve_request {
   pthread_cond_t done_changed;
   serve_slot slot[SERVE_TICKETS];
 
-  const serve_model *taken[SERVE_TAKEN];
-  uint32_t taken_number[SERVE_TAKEN], n_taken;
+  serve_taken taken[SERVE_TAKEN];
+  uint32_t n_taken;
 };
 
 /* http_request.c */

@@ -34,7 +34,8 @@ void route_version(serve_request *request) {
 
 void route_metrics(serve_request *request) {
   serve_server *server = request->server;
-  serve_gauges now = {.ready = serve_models_ready(server->models)};
+  serve_gauges now = {.ready = serve_models_ready(server->models),
+                      .pool = serve_models_pool(server->models)};
   const uint32_t n_models = serve_models_count(server->models);
   accel_queue_stats *queues = calloc(n_models, sizeof *queues);
   size_t n = 0;

@@ -110,7 +110,7 @@ void serve_wait(serve_request *request, accel_ticket *ticket);
 /* ---- models -----------------------------------------------------------------------------------
  */
 
-/* A model that is loaded, or was when it was taken; the server owns it. */
+/* A model that a request has taken; it stays loaded until the request is over. */
 typedef struct serve_model {
   const char *name; /* as clients call it */
   /* accel_endpoint's task, as "text-generation", "text-ranking" for a head of one label; "" when it
@@ -134,7 +134,8 @@ typedef struct serve_model {
 /* The model `name` (NULL or "": the first one that serves one of `tasks`, a list closed by NULL;
  * tasks NULL: the first one).  It stays loaded until the handler returns.  NULL: there is none, or
  * it does not serve any of `tasks`, or it could not be loaded, and 404, 400 or 503 has been
- * answered. */
+ * answered.  Where memory is short (serve_config.pool_memory) the call loads it, and waits for
+ * others to give theirs back. */
 const serve_model *serve_take_model(serve_request *request, const char *name,
                                     const char *const *tasks);
 

@@ -19,6 +19,7 @@ serve_config serve_config_default(void) {
                         .connections_per_address = 8,
                         .header_timeout = 30,
                         .drain = 30,
+                        .pool_wait = 60,
                         .max_body = UINT64_C(16) << 20,
                         .max_audio_body = UINT64_C(64) << 20,
                         .context = accel_params_default()};
@@ -82,6 +83,8 @@ static const field top_fields[] = {
     TOP("drain", COUNT, drain, 0, 86400),
     TOP("max_body", SIZE, max_body, 0, 0),
     TOP("max_audio_body", SIZE, max_audio_body, 0, 0),
+    TOP("pool_memory", SIZE, pool_memory, 0, 0),
+    TOP("pool_wait", COUNT, pool_wait, 1, 86400),
     TOP("threads", COUNT, context.threads, 0, 4096),
     TOP("mode", MODE, context.mode, 0, 0),
     TOP("memory", SIZE, context.memory_limit, 0, 0),
@@ -98,6 +101,7 @@ static const field top_fields[] = {
 static const field model_fields[] = {
     OF_MODEL("name", TEXT, name, 0, 0),
     OF_MODEL("path", TEXT, path, 0, 0),
+    OF_MODEL("pinned", FLAG, pinned, 0, 0),
     OF_MODEL("device", TEXT, how.device, 0, 0),
     OF_MODEL("precision", TEXT, how.precision, 0, 0),
     OF_MODEL("precision_profile", TEXT, how.precision_profile, 0, 0),

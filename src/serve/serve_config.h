@@ -25,6 +25,7 @@ typedef struct serve_model_config {
   const char *path;
   serve_adapter_config *adapter; /* [n_adapter] */
   uint32_t n_adapter;
+  uint32_t pinned; /* with pool_memory: it stays loaded */
   accel_init_params how;
 } serve_model_config;
 
@@ -43,6 +44,8 @@ typedef struct serve_config {
   uint32_t request_timeout; /* seconds for an answer; 0: no limit */
   uint32_t drain;           /* seconds for running requests once the server is to stop */
   uint64_t max_body, max_audio_body; /* bytes */
+  uint64_t pool_memory;              /* bytes of all models together; 0: all stay loaded */
+  uint32_t pool_wait;                /* seconds that a request waits for memory others use */
   accel_params context;              /* log, progress and cancel are set by the server */
   serve_model_config *model;         /* [n_model] */
   uint32_t n_model;

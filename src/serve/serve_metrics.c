@@ -225,6 +225,20 @@ static void gauge(FILE *to, const char *name, const char *help, double value) {
   fprintf(to, "%s %.15g\n", name, value);
 }
 
+static void counter(FILE *to, const char *name, const char *help, uint64_t value) {
+  head(to, name, "counter", help);
+  fprintf(to, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_pool(FILE *to, const accel_pool_stats *pool) {
+  gauge(to, "accel_models_loaded", "Endpoints in memory.", pool->loaded);
+  gauge(to, "accel_models_bytes", "What counts of the memory of all models.", (double)pool->bytes);
+  gauge(to, "accel_models_limit_bytes", "Its limit; 0: none.", (double)pool->memory_limit);
+  counter(to, "accel_model_loads_total", "Loads that succeeded.", pool->loads);
+  counter(to, "accel_model_evictions_total", "Models unloaded to make room.", pool->evictions);
+  counter(to, "accel_model_load_failures_total", "Loads that failed.", pool->failures);
+}
+
 static uint64_t entries_of(const char *directory) {
   uint64_t n = 0;
   DIR *open = opendir(directory);
@@ -274,10 +288,10 @@ char *serve_metrics_text(serve_metrics *metrics, const serve_gauges *now, size_t
   pthread_mutex_lock(&metrics->lock);
   write_models(to, metrics, now);
   write_answers(to, metrics);
-  head(to, "accel_http_connections_refused_total", "counter",
-       "Connections that a limit closed or refused.");
-  fprintf(to, "accel_http_connections_refused_total %" PRIu64 "\n", metrics->refused);
+  counter(to, "accel_http_connections_refused_total", "Connections that a limit closed or refused.",
+          metrics->refused);
   pthread_mutex_unlock(&metrics->lock);
+  write_pool(to, &now->pool);
   gauge(to, "accel_http_connections", "Open connections.", now->connections);
   gauge(to, "accel_http_requests_running", "Requests that have a thread.", now->running);
   gauge(to, "accel_http_requests_waiting", "Requests that wait for a thread.", now->waiting);

@@ -16,6 +16,7 @@ void serve_metrics_free(serve_metrics *metrics);
 typedef struct serve_gauges {
   uint32_t connections, running, waiting;
   const accel_queue_stats *queue; /* [models]; .size 0: an adapter, which has none of its own */
+  accel_pool_stats pool;
   bool ready;
 } serve_gauges;
 

@@ -10,8 +10,10 @@
 #include "serve/serve_log.h"
 
 typedef struct entry {
-  serve_model model; /* of an adapter its base's, but for name and adapter */
-  const char *also;  /* the last part of its path, where the name is a path; NULL: none */
+  serve_model model;   /* of an adapter its base's, but for name and adapter; of a model that may be
+                      * unloaded name and task alone */
+  accel_pool_ref *ref; /* of a model with adapters, which lie in its endpoint; else NULL */
+  const char *also;    /* the last part of its path, where the name is a path; NULL: none */
   const serve_model_config *config;
   const serve_adapter_config *adapter_config; /* NULL: not an adapter */
   const struct entry *base;                   /* the same */
@@ -21,7 +23,7 @@ typedef struct entry {
 } entry;
 
 struct serve_models {
-  accel *ctx;
+  accel_pool *pool;
   entry *entry; /* [n] a model, then its adapters */
   const char **name;
   uint32_t n;
@@ -105,11 +107,19 @@ static accel_status check_names(const serve_models *models) {
   return ACCEL_OK;
 }
 
+static accel_status open_pool(accel *ctx, const serve_config *config, serve_models *m) {
+  accel_pool_params how = accel_pool_params_default();
+  how.memory_limit = config->pool_memory;
+  how.max_wait_ms = 1000 * config->pool_wait;
+  const accel_status status = accel_pool_open(ctx, &how, &m->pool);
+  if (status) serve_log(ACCEL_LOG_ERROR, "%s", accel_last_error());
+  return status;
+}
+
 accel_status serve_models_new(accel *ctx, const serve_config *config, serve_models **out) {
   serve_models *m = calloc(1, sizeof *m);
   if (!m) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = ACCEL_OK;
-  m->ctx = ctx;
   m->queue_capacity = 4 * config->max_requests;
   size_t n = config->n_model;
   for (uint32_t i = 0; i < config->n_model; ++i) n += config->model[i].n_adapter;
@@ -119,6 +129,7 @@ accel_status serve_models_new(accel *ctx, const serve_config *config, serve_mode
   for (uint32_t i = 0; !status && i < config->n_model; ++i)
     status = add_model(m, &config->model[i]);
   if (!status) status = check_names(m);
+  if (!status) status = open_pool(ctx, config, m);
   if (status) {
     serve_models_free(m);
     return status;
@@ -132,10 +143,11 @@ void serve_models_free(serve_models *models) {
   for (uint32_t i = models->n; i-- > 0;) { /* adapters before their models */
     entry *e = &models->entry[i];
     accel_adapter_free(&e->adapter);
-    if (!e->base) accel_cleanup(&e->model.endpoint);
+    accel_pool_release(&e->ref);
     free(e->owned[0]);
     free(e->owned[1]);
   }
+  accel_pool_close(&models->pool);
   free(models->entry);
   free(models->name);
   free(models);
@@ -155,30 +167,53 @@ static accel_status log_failure(const entry *e, accel_status status) {
   return status;
 }
 
+/* What the endpoint of `ref` is, for the model of `e`. */
+static serve_model describe(const entry *e, const accel_pool_ref *ref) {
+  accel_endpoint *endpoint = accel_pool_ref_endpoint(ref);
+  const accel_placement_report *placement = accel_placement(endpoint);
+  serve_model model = e->model;
+  model.endpoint = endpoint;
+  model.queue = accel_pool_ref_queue(ref);
+  model.path = e->config->path;
+  model.device = placement->device;
+  model.precision = placement->precision;
+  return model;
+}
+
+/* Without a limit of memory all stay loaded; with one, those that are to. */
+static uint32_t pool_flags(const serve_models *models, const entry *e) {
+  accel_pool_stats now = {.size = sizeof now};
+  accel_pool_stats_of(models->pool, NULL, &now);
+  return !now.memory_limit || e->config->pinned || e->config->n_adapter ? ACCEL_POOL_PINNED : 0;
+}
+
 static accel_status load_model(const serve_models *models, entry *e) {
   accel_init_params how = e->config->how;
+  accel_pool_ref *ref = NULL;
   if (!how.queue_capacity) how.queue_capacity = models->queue_capacity;
-  const accel_status status = accel_init(models->ctx, e->config->path, &how, &e->model.endpoint);
+  accel_status status =
+      accel_pool_add(models->pool, e->model.name, e->config->path, &how, pool_flags(models, e));
+  if (!status) status = accel_pool_acquire(models->pool, e->model.name, -1, &ref);
   if (status) return log_failure(e, status);
-  const accel_processor *processor = accel_processor_of(e->model.endpoint);
-  const accel_placement_report *placement = accel_placement(e->model.endpoint);
-  e->model.task = task_of(processor);
-  e->model.queue = accel_queue_of(e->model.endpoint);
-  e->model.path = e->config->path;
-  e->model.device = placement->device;
-  e->model.precision = placement->precision;
+  const serve_model now = describe(e, ref);
+  e->owned[1] = strdup(task_of(accel_processor_of(now.endpoint)));
+  e->model.task = e->owned[1];
   e->loaded_at = (int64_t)time(NULL);
-  serve_say("model %s (%s) on %s, %s", e->model.name, e->model.task, placement->device,
-            placement->precision);
-  return ACCEL_OK;
+  serve_say("model %s (%s) on %s, %s", now.name, e->model.task ? e->model.task : "", now.device,
+            now.precision);
+  if (!e->config->n_adapter)
+    accel_pool_release(&ref);
+  else
+    e->ref = ref;
+  return e->model.task ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
 static accel_status load_adapter(entry *e) {
   const char *name = e->model.name;
-  const accel_status status =
-      accel_adapter_load(e->base->model.endpoint, e->adapter_config->path, &e->adapter);
+  const accel_status status = accel_adapter_load(accel_pool_ref_endpoint(e->base->ref),
+                                                 e->adapter_config->path, &e->adapter);
   if (status) return log_failure(e, status);
-  e->model = e->base->model;
+  e->model = describe(e->base, e->base->ref);
   e->model.name = name;
   e->model.adapter = e->adapter;
   e->model.adapter_scale = e->adapter_config->scale;
@@ -204,10 +239,17 @@ uint32_t serve_models_count(const serve_models *models) { return models->n; }
 
 const char *const *serve_models_names(const serve_models *models) { return models->name; }
 
+accel_pool_stats serve_models_pool(const serve_models *models) {
+  accel_pool_stats stats = {.size = sizeof stats};
+  accel_pool_stats_of(models->pool, NULL, &stats);
+  return stats;
+}
+
 accel_queue_stats serve_models_queue(const serve_models *models, uint32_t model) {
   const entry *e = &models->entry[model];
   accel_queue_stats stats = {.size = e->base ? 0 : sizeof stats};
-  if (!e->base && serve_models_ready(models)) accel_queue_statistics(e->model.queue, &stats);
+  if (!e->base && serve_models_ready(models))
+    accel_pool_queue_statistics(models->pool, e->model.name, &stats);
   return stats;
 }
 
@@ -239,20 +281,30 @@ static bool serves(const entry *e, const char *const *tasks) {
   return false;
 }
 
-accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
-                               const serve_model **out, uint32_t *number) {
+/* The number of the model `name`, or where there is no name, of the first for `tasks`. */
+static accel_status find(const serve_models *models, const char *name, const char *const *tasks,
+                         uint32_t *number) {
   const bool any = !name || !*name;
   int64_t at = any ? 0 : serve_models_find(models, name);
   if (at < 0) return ACCEL_ERROR_NOT_FOUND;
   if (!serve_models_ready(models)) return ACCEL_ERROR_DOES_NOT_FIT;
   while (any && at < models->n && !serves(&models->entry[at], tasks)) ++at;
   if (at >= models->n || !serves(&models->entry[at], tasks)) return ACCEL_ERROR_UNSUPPORTED;
-  *out = &models->entry[at].model;
   *number = (uint32_t)at;
   return ACCEL_OK;
 }
 
-void serve_models_give_back(serve_models *models, const serve_model *taken) {
-  (void)models; /* all stay loaded */
-  (void)taken;
+accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
+                               serve_taken *out) {
+  accel_status status = find(models, name, tasks, &out->number);
+  if (status) return status;
+  const entry *e = &models->entry[out->number];
+  out->model = e->model;
+  out->ref = NULL;
+  if (e->base) return ACCEL_OK;
+  status = accel_pool_acquire(models->pool, e->model.name, -1, &out->ref);
+  if (!status) out->model = describe(e, out->ref);
+  return status;
 }
+
+void serve_models_give_back(serve_taken *taken) { accel_pool_release(&taken->ref); }

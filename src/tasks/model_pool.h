@@ -19,6 +19,9 @@ accel_status accel__model_pool_pin(accel_pool *pool, const char *name, bool pinn
 accel_status accel__model_pool_move(accel_pool *pool, const char *name, const char *device);
 /* name NULL: of the pool.  Fills all of *out. */
 accel_status accel__model_pool_stats(accel_pool *pool, const char *name, accel_pool_stats *out);
+/* All 0 but `size` while the model is not loaded. */
+accel_status accel__model_pool_queue_stats(accel_pool *pool, const char *name,
+                                           accel_queue_stats *out);
 accel_status accel__model_pool_json(accel_pool *pool, char **json);
 
 #endif

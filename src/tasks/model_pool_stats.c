@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "generate/batcher.h"
 #include "tasks/model_pool_internal.h"
 
 static double seconds(uint64_t ns) { return 1e-9 * (double)ns; }
@@ -102,11 +103,28 @@ static uint32_t number_of(const accel_pool *pool, const accel__pool_model *model
   return i;
 }
 
-static uint32_t queued(const accel__pool_name *n) {
+/* The name's queue; NULL: nobody has used it since the model was loaded, or it is not. */
+static accel_queue *queue_of(const accel__pool_name *n) {
   const accel__pool_endpoint *e = n->model->current;
   for (const accel__pool_queue *q = e ? e->queues : NULL; q; q = q->next)
-    if (q->name == n) return accel__queue_waiting(q->queue);
-  return 0;
+    if (q->name == n) return q->queue;
+  return NULL;
+}
+
+static uint32_t queued(const accel__pool_name *n) {
+  accel_queue *queue = queue_of(n);
+  return queue ? accel__queue_waiting(queue) : 0;
+}
+
+accel_status accel__model_pool_queue_stats(accel_pool *pool, const char *name,
+                                           accel_queue_stats *out) {
+  *out = (accel_queue_stats){.size = sizeof *out};
+  pthread_mutex_lock(&pool->lock);
+  const accel__pool_name *n = accel__pool_find(pool, name);
+  accel_queue *queue = n ? queue_of(n) : NULL;
+  if (queue) *out = accel__queue_statistics(queue);
+  pthread_mutex_unlock(&pool->lock);
+  return n ? ACCEL_OK : ACCEL_ERROR_NOT_FOUND;
 }
 
 /* "endpoint": the same number is the same endpoint. */

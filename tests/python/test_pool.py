@@ -63,6 +63,7 @@ class Pool(unittest.TestCase):
             want = plain(alone.embed(TEXTS))
             self.assertEqual(plain(model.embed(TEXTS)), want)
             self.assertEqual(plain(model.submit_embed(TEXTS).wait()), want)
+            self.assertEqual(self.pool.queue_stats("sentences"), model.queue_stats)
             self.assertEqual(self.pool.stats("sentences")["references"], 1)
         self.assertEqual(self.pool.stats("sentences")["references"], 0)
         with self.assertRaisesRegex(ValueError, "closed"):

@@ -111,6 +111,13 @@ static void test_arguments(void **state) {
   assert_non_null(strstr(accel_last_error(), "'sentences'"));
   assert_int_equal(accel_pool_stats_of(pool, "y", &(accel_pool_stats){.size = 8}),
                    ACCEL_ERROR_NOT_FOUND);
+  assert_int_equal(accel_pool_queue_statistics(pool, "y", &(accel_queue_stats){.size = 8}),
+                   ACCEL_ERROR_NOT_FOUND);
+  accel_queue_stats queue = {.size = sizeof queue, .waiting = 7};
+  assert_ok(accel_pool_queue_statistics(pool, "sentences", &queue)); /* which is not loaded */
+  assert_int_equal(queue.size, sizeof queue);
+  assert_int_equal(queue.waiting, 0);
+  assert_int_equal(stats_of(pool, NULL).loads, 0);
   assert_int_equal(accel_pool_pin(pool, "y", 1), ACCEL_ERROR_NOT_FOUND);
   assert_int_equal(accel_pool_move(pool, "y", "cpu"), ACCEL_ERROR_NOT_FOUND);
   assert_int_equal(accel_pool_move(pool, "sentences", "no-such-device"), ACCEL_ERROR_ARGUMENT);

@@ -101,6 +101,12 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
     return how, keep
 
 
+def queue_numbers(s: T.accel_queue_stats) -> Dict[str, Any]:
+    """As Model.queue_stats has them."""
+    numbers = ("waiting", "prompt_tokens", "cached_tokens", "cache_hits", "cache_prompts", "cache_bytes", "draft_tokens", "accepted_tokens")
+    return {**{name: getattr(s, name) for name in numbers}, "no_cache": decode(s.no_cache) if s.no_cache else None}
+
+
 class Model:
     """A model on a device.  Call it with named tensors as transformers' forward takes them, or use the tasks."""
 
@@ -296,8 +302,7 @@ class Model:
         `draft_tokens` and `accepted_tokens`, as in Generation."""
         s = T.accel_queue_stats(size=C.sizeof(T.accel_queue_stats))
         check(lib.accel_queue_statistics(self.queue, C.byref(s)))
-        numbers = ("waiting", "prompt_tokens", "cached_tokens", "cache_hits", "cache_prompts", "cache_bytes", "draft_tokens", "accepted_tokens")
-        return {**{name: getattr(s, name) for name in numbers}, "no_cache": decode(s.no_cache) if s.no_cache else None}
+        return queue_numbers(s)
 
     def stream_read(self) -> Tuple[int, float]:
         """Bytes and seconds of reading what a run reads, without computing: what the disk could give.  After two runs at least."""

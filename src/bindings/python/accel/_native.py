@@ -107,6 +107,7 @@ _TABLE = [  # name, result, arguments
     ("accel_pool_release", None, C.POINTER(_handle)),
     ("accel_pool_pin", C.c_int, _handle, C.c_char_p, C.c_int),
     ("accel_pool_move", C.c_int, _handle, C.c_char_p, C.c_char_p),
+    ("accel_pool_queue_statistics", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_queue_stats)),
     ("accel_pool_stats_of", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_pool_stats)),
     ("accel_pool_json", C.c_int, _handle, C.POINTER(_handle)),
     ("accel_submit_texts", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(_handle)),

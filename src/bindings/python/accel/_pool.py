@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Union
 
 from . import _types as T
 from ._context import Context, byte_count, default_context
-from ._model import Model, init_params
+from ._model import Model, init_params, queue_numbers
 from ._native import check, encode, lib, take_string
 
 PINNED, PRELOAD = 1, 2  # accel_pool_flags
@@ -91,6 +91,12 @@ class Pool:
         found = T.accel_pool_stats(size=C.sizeof(T.accel_pool_stats))
         check(lib.accel_pool_stats_of(self.handle, encode(name), C.byref(found)))
         return {field[0]: getattr(found, field[0]) for field in found._fields_[1:]}
+
+    def queue_stats(self, name: str) -> Dict[str, Any]:
+        """Model.queue_stats of a name, without loading its model: all 0 while it is not loaded."""
+        found = T.accel_queue_stats(size=C.sizeof(T.accel_queue_stats))
+        check(lib.accel_pool_queue_statistics(self.handle, encode(name), C.byref(found)))
+        return queue_numbers(found)
 
     def describe(self) -> Dict[str, Any]:
         """The same of the pool and of each model, in "models", with where it is."""
