@@ -11,6 +11,7 @@ enum { PICTURES = 64 };
 typedef struct reader {
   serve_request *request;
   openai_messages *out;
+  uint64_t pixels; /* of all pictures so far */
   unsigned number; /* of the message */
 } reader;
 
@@ -43,7 +44,10 @@ static bool take_picture(reader *r, const cJSON *part) {
   r->out->images++;
   *media = (accel_media){.name = "the picture of a data: URI", .data = bytes};
   media->n = serve_base64(encoded, false, bytes);
-  return media->n != SIZE_MAX || refuse(r, "image_url.url: what follows the comma is no base64");
+  if (media->n == SIZE_MAX) return refuse(r, "image_url.url: what follows the comma is no base64");
+  r->pixels += serve_pixels((const uint8_t *)bytes, media->n);
+  return r->pixels <= SERVE_MAX_PIXELS ||
+         refuse(r, "the pictures have more than 50 million pixels together");
 }
 
 /* One part behind those in `list`; texts that follow each other are one. */
@@ -163,7 +167,7 @@ static bool take_message(reader *r, const cJSON *from, cJSON *list) {
 }
 
 bool openai_messages_read(serve_request *request, const cJSON *messages, openai_messages *out) {
-  reader r = {request, out, 0};
+  reader r = {.request = request, .out = out};
   const cJSON *item;
   bool ok = true;
   if (!messages) {

@@ -19,7 +19,6 @@ enum {
   SERVE_MAX_SOUNDS = 8,    /* sounds of one request */
   SERVE_MAX_SECONDS = 7200 /* of a sound */
 };
-#define SERVE_MAX_PIXELS UINT64_C(50000000) /* of all pictures of one request */
 
 typedef struct serve_fields {
   serve_request *request;

@@ -179,6 +179,9 @@ class Openai(unittest.TestCase):
         self.same(whole, self.events("/v1/chat/completions", **body))
         ask[0]["content"][0]["image_url"]["url"] = "http://127.0.0.1/x.png"
         self.refused("/v1/chat/completions", 400, "messages", "data: URI", **body)
+        bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 10000, 6000) + b"\x08\x02\0\0\0"
+        ask[0]["content"][0]["image_url"]["url"] = "data:image/png;base64," + base64.b64encode(bomb).decode()
+        self.refused("/v1/chat/completions", 400, "messages", "50 million pixels", **body)
 
     def test_clients_that_leave(self):
         """The generation ends with its client, streamed or not."""
