@@ -1,0 +1,82 @@
+"""scripts/card on software devices: its files say what ran, and are whole whenever it is killed."""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+CARD = [sys.executable, os.path.join(ROOT, "scripts", "card"), "--rehearse", "--build", BUILD]
+
+
+def facts(folder):
+    with open(os.path.join(folder, "card.jsonl"), encoding="utf-8") as f:
+        text = f.read()
+    return text, [json.loads(line) for line in text.splitlines()]
+
+
+class Card(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.out = os.path.join(work.name, "out")
+
+    def start(self, *options):
+        return subprocess.Popen([*CARD, "--out", self.out, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def test_goldens_of_one_device(self):
+        process = self.start("--only", "goldens", "--devices", "reference", "--minutes", "5")
+        said, _ = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, said)
+        _, found = facts(self.out)
+        self.assertEqual((found[0]["schema"], found[0]["rehearsal"], found[-1]["step"]), ("accel.card/1", True, "end"))
+        tested = [f for f in found if f["step"] == "goldens"]
+        self.assertGreater(len(tested), 400)
+        self.assertEqual({f["precision"] for f in tested}, {"fp32", "fp16", "bf16", "int8"})
+        self.assertEqual({f["result"] for f in tested}, {"pass"}, [f for f in tested if f["result"] != "pass"][:3])
+        with open(os.path.join(self.out, "card.md"), encoding="utf-8") as f:
+            summary = f.read()
+        each = len(tested) // 4
+        self.assertIn(f"| reference | goldens | {each} of {each} |", summary)
+        self.assertIn("rehearsed on software devices", summary)
+
+    def test_the_time_is_kept(self):
+        begin = time.monotonic()
+        process = self.start("--only", "goldens,narrow", "--devices", "reference", "--minutes", "0.02")
+        said, _ = process.communicate(timeout=120)
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertTrue({"not run", "cut off"} & {f.get("result") for f in facts(self.out)[1]})
+
+    def test_killed_at_any_moment(self):
+        chance = random.Random(3)
+        for _ in range(4):
+            process = self.start("--only", "goldens", "--devices", "reference", "--minutes", "5")
+            time.sleep(chance.uniform(0.3, 2.5))
+            process.kill()
+            process.communicate()
+            if os.path.exists(os.path.join(self.out, "card.jsonl")):
+                text, found = facts(self.out)
+                self.assertTrue(text == "" or text.endswith("\n"))
+                self.assertTrue(all("step" in f for f in found))
+                if found:
+                    self.assertEqual(found[0]["step"], "day")
+            summary = os.path.join(self.out, "card.md")
+            if os.path.exists(summary):
+                with open(summary, encoding="utf-8") as f:
+                    self.assertTrue(f.read().startswith("# A day with a card"))
+
+    def test_arguments(self):
+        for options, word in ((["--only", "paint"], "conformance"), (["--minutes", "0"], "above 0")):
+            process = self.start(*options)
+            said, _ = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 2)
+            self.assertIn(word, said)
+
+
+if __name__ == "__main__":
+    unittest.main()
