@@ -262,6 +262,11 @@ static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__
   how.causal = !c->bidirectional;
   if (window > 0) how.left = window - 1; /* the token itself counts */
   if (window > 0 && c->bidirectional) how.right = window - 1;
+  if (c->sinks) {
+    char name[64];
+    snprintf(name, sizeof name, "layers.%u.self_attn.sinks", i);
+    how.sinks = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->heads, name);
+  }
   how.state = accel__kv_state(b, i, c->kv_heads, c->head_dim, c->head_dim, window);
   accel__tensor y = accel__attend(b, p.q, p.k, p.v, &how);
   return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL,

@@ -39,8 +39,16 @@ typedef struct accel__experts {
   int64_t n, per_token, inner; /* n 0: no experts */
   bool normalise;              /* weights of the chosen ones are divided by their sum */
   bool softmax_chosen;         /* softmax over the chosen scores, not over all of them */
+  /* Names in a layer, "mlp" and "router"; NULL: as Mixtral or Qwen, whichever the checkpoint has. */
+  const char *block, *router;
+  bool biases; /* of router and experts (gpt-oss) */
+  bool
+      crosswise; /* matrices are stored [n, columns, rows], rows of gate and up in turn (gpt-oss) */
+  double limit;  /* gate and up are clamped to it; 0 not */
   /* width of the expert that every token goes through, behind a gate of its own; 0 none */
   int64_t shared;
+  /* the same without a gate, in shared_mlp beside the block, gate and up in one (Granite) */
+  bool shared_beside;
   bool sparse[ACCEL__MAX_LAYERS];
 } accel__experts;
 
@@ -74,6 +82,7 @@ typedef struct accel__decoder {
   accel__activation act;
   int64_t window;                  /* tokens that a sliding layer sees; 0: none slides */
   bool sliding[ACCEL__MAX_LAYERS]; /* layers with the window */
+  bool sinks; /* self_attn.sinks [heads]: a score of no key in each softmax (gpt-oss) */
   bool no_rope[ACCEL__MAX_LAYERS]; /* layers whose q and k do not turn */
   bool two_ropes;                  /* sliding layers have their own */
   accel__rope rope[2];             /* of full layers, of sliding ones */

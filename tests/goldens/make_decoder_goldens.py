@@ -414,6 +414,71 @@ def old_gpt_fixtures():
     yield "mpt_clip", dict(config=odd, classes=["MptForCausalLM"], cases=("right",))
 
 
+def granite_moe_fixtures():
+    small = {**BASE, "num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.6,
+             "attention_multiplier": 0.3, "intermediate_size": 11}
+
+    def published(key):
+        for new, old in (("experts.gate_up_proj", "input_linear.weight"), ("experts.down_proj", "output_linear.weight"), ("router.weight", "router.layer.weight")):
+            key = key.replace("block_sparse_moe." + new, "block_sparse_moe." + old)
+        return key
+
+    yield "granitemoe", dict(config=T.GraniteMoeConfig(**small), classes=["GraniteMoeForCausalLM"], cases=FORWARD, rename=published)
+    shared = T.GraniteMoeSharedConfig(**small, shared_intermediate_size=13, attention_bias=True, tie_word_embeddings=True)
+    yield "granitemoeshared", dict(config=shared, classes=["GraniteMoeSharedForCausalLM"], cases=("right",))
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+
+
+def mxfp4(w):
+    """[E, N, K] as gpt-oss has its experts: blocks U8 [E, N, K/32, 16], low nibble first, scales E8M0 U8 [E, N, K/32]; and what they mean."""
+    groups = w.float().unflatten(-1, (-1, 32))
+    power = torch.floor(torch.log2(groups.abs().amax(-1, keepdim=True))) - 2
+    codes = (groups / 2 ** power).unsqueeze(-1).sub(E2M1).abs().argmin(-1)
+    full = (E2M1[codes] * 2 ** power).flatten(-2)
+    return (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8), (power.squeeze(-1) + 127).to(torch.uint8), full
+
+
+def make_mxfp4(name, config, classes, **how):
+    """Goldens from the numbers, then the codes in their place."""
+    codes = {}
+
+    def round_experts(directory):
+        path = directory / "model.safetensors"
+        tensors = common.load_file(path)
+        for key in [k for k in tensors if k.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+            codes[key + "_blocks"], codes[key + "_scales"], full = mxfp4(tensors[key].transpose(1, 2))
+            tensors[key] = full.transpose(1, 2).to(tensors[key].dtype).contiguous()
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    lines = make(name, config, classes, after=round_experts, **how)
+    path = ROOT / name / "model.safetensors"
+    tensors = {k: v for k, v in common.load_file(path).items() if k + "_blocks" not in codes}
+    save_file({**tensors, **{k: v.contiguous() for k, v in codes.items()}}, path, metadata={"format": "pt"})
+    path = ROOT / name / "config.json"
+    text = json.loads(path.read_text())
+    text["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                                       "model.embed_tokens", "lm_head"]}
+    path.write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+    return lines
+
+
+def gpt_oss_fixtures():
+    rope = {"rope_type": "yarn", "rope_theta": 900.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 16}
+    small = {**BASE, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 11, "sliding_window": 5, "rope_parameters": rope}
+    yield "gpt_oss", dict(config=T.GptOssConfig(**small), classes=classes_of("GptOss", HEADS[:3]), cases=FORWARD, length=14, dtype=torch.bfloat16)
+
+    def silent(text):
+        text.pop("rope_parameters")
+        text.pop("layer_types")
+
+    odd = {**small, "attention_bias": False, "tie_word_embeddings": True, "swiglu_limit": 0.5, "swiglu_alpha": 1.1, "rope_parameters": None}
+    yield "gpt_oss_silent", dict(config=T.GptOssConfig(**odd), classes=["GptOssForCausalLM"], cases=("right",), length=14, config_edit=silent)
+    codes = {**small, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_local_experts": 4}
+    yield "gpt_oss_mxfp4", dict(config=T.GptOssConfig(**codes), classes=["GptOssForCausalLM"], cases=FORWARD, length=14, dtype=torch.bfloat16, make=make_mxfp4)
+
+
 def seq2seq_inputs(config, case, length, positions):
     """Both sides; the decoder's is shorter.  shifted: no decoder ids, and an eos token in every row for the classifiers."""
     inputs = make_inputs(config, "right" if case == "shifted" else case, length, positions)
@@ -525,7 +590,7 @@ def mamba_fixtures():
 
 
 GROUPS = (llama_fixtures, pad_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures,
-          olmo_fixtures, granite_fixtures, smollm3_fixtures, cohere_fixtures, glm_fixtures, ministral_fixtures, internlm3_fixtures, stablelm_fixtures,
+          granite_moe_fixtures, gpt_oss_fixtures, olmo_fixtures, granite_fixtures, smollm3_fixtures, cohere_fixtures, glm_fixtures, ministral_fixtures, internlm3_fixtures, stablelm_fixtures,
           starcoder2_fixtures, phi_fixtures, old_gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
 
 
