@@ -55,6 +55,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__gpt_model(request, architecture, model, "transformer.", accel__mpt_read);
 }
 
-static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mpt"), NULL};
+/* the last as its first checkpoints name it */
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mpt"), "MPTForCausalLM", NULL};
 const accel__architecture accel__model_mpt = {
     .model_type = "mpt", .classes = classes, .build = build};
