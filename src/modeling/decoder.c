@@ -313,7 +313,7 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   accel__at(b->p, 0, "embeddings");
   accel__tensor x =
       accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
-  x = accel__merge_images(b, x);
+  x = accel__scaled(b, accel__merge_images(b, x), c->input_scale);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
     accel__at(b->p, i + 1, "layers.%u", i);

@@ -70,10 +70,11 @@ typedef struct accel__decoder {
   accel__norm_style norm;
   accel__qk_norm qk_norm;
   const accel__layer_norms *norms; /* NULL: accel__norms_before */
-  /* 0: none; score_scale 0: 1/sqrt(head_dim).  residual_scale: factor on what attention and MLP add;
-   * clip: q, k and v are clamped to it. */
-  double gamma_offset, embed_scale, score_scale, softcap, logit_softcap, logit_scale,
-      residual_scale, clip;
+  /* 0: none; score_scale 0: 1/sqrt(head_dim).  embed_scale: factor on the
+   * table's rows; input_scale: on all rows that enter the layers, those of pictures, too;
+   * residual_scale: on what attention and MLP add; clip: q, k and v are clamped to it. */
+  double gamma_offset, embed_scale, input_scale, residual_scale, score_scale, softcap,
+      logit_softcap, logit_scale, clip;
   /* rope_parameters when config.json has none, JSON; NULL: the default type */
   const char *rope_otherwise;
   bool scales_queries; /* by llama_4_scaling_beta of the rope (Ministral 3) */

@@ -17,16 +17,16 @@ static const accel__decoder defaults = {.vocab = 32000,
 
 accel_status accel__granite_read_factors(accel__build *b, accel__decoder *c) {
   double divisor = 1.0;
-  c->embed_scale = c->score_scale = c->residual_scale = 1.0;
+  c->input_scale = c->score_scale = c->residual_scale = 1.0;
   const accel__field fields[] = {
       ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-      ACCEL_FIELD_NUMBER("embedding_multiplier", &c->embed_scale),
+      ACCEL_FIELD_NUMBER("embedding_multiplier", &c->input_scale),
       ACCEL_FIELD_NUMBER("attention_multiplier", &c->score_scale),
       ACCEL_FIELD_NUMBER("residual_multiplier", &c->residual_scale),
       ACCEL_FIELD_NUMBER("logits_scaling", &divisor),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  if (!(divisor > 0) || c->embed_scale == 0 || c->score_scale == 0 || c->residual_scale == 0)
+  if (!(divisor > 0) || c->input_scale == 0 || c->score_scale == 0 || c->residual_scale == 0)
     return accel__refuse(
         b,
         "field 'logits_scaling', 'embedding_multiplier', 'attention_multiplier' or "

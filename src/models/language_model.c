@@ -20,6 +20,7 @@ static accel_status read_gpt(accel__build *b, accel__language *l,
   if ((l->gpt = accel__arena_alloc(b->arena, sizeof *l->gpt)) == NULL)
     return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read(b, l->gpt));
+  l->gpt->head_bias = NULL;
   l->hidden = l->gpt->hidden;
   if (l->gpt->embedding != 0 && l->gpt->embedding != l->hidden)
     return accel__refuse(b,
