@@ -30,7 +30,7 @@ def make_inputs(config, case, length, positions):
     length = length if case != "short" else min(length, 9)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     pad = text.pad_token_id or 0
-    ids = torch.randint(3, config.vocab_size, (batch, length))
+    ids = torch.randint(3, text.vocab_size, (batch, length))
     inputs = {"input_ids": ids}
     if case in ("right", "left"):
         mask = torch.ones(batch, length, dtype=torch.long)
@@ -350,6 +350,17 @@ def ministral_fixtures():
             "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}
     three = T.Ministral3Config(**{**BASE, "head_dim": 8, "rope_parameters": rope})
     yield "ministral3", dict(config=three, classes=classes_of("Ministral3"), cases=FORWARD + ("given",), length=17)
+
+    # Mistral 3 without its pictures; names as published, and as transformers 5 writes them
+    seen = dict(model_type="pixtral", hidden_size=8, intermediate_size=9, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
+    for name, text in (("mistral3", {"model_type": "mistral", **BASE, "head_dim": 8, "sliding_window": None, "tie_word_embeddings": False}),
+                       ("mistral3_new_names", {"model_type": "ministral3", **BASE, "head_dim": 8, "rope_parameters": rope})):
+        def published(key):
+            return key.replace("model.language_model.", "language_model.model.").replace("lm_head.", "language_model.lm_head.")
+
+        config = T.Mistral3Config(text_config=text, vision_config=seen, image_token_index=66, tie_word_embeddings=name != "mistral3")
+        yield name, dict(config=config, classes=["Mistral3ForConditionalGeneration"], cases=FORWARD if name == "mistral3" else ("right",), length=14,
+                         rename=published if name == "mistral3" else None)
 
     def silent(text):
         text.pop("rope_parameters")

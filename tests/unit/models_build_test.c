@@ -75,6 +75,9 @@ static void test_every_class(void **state) {
              "\"pos_att_type\":[\"c2p\",\"p2c\"]%s}",
              names[i],
              strncmp(names[i], "Mamba2", 6) == 0 ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3"
+             : strncmp(names[i], "Mistral3", 8) == 0
+                 ? ",\"text_config\":{\"hidden_size\":12,\"num_attention_heads\":3,"
+                   "\"num_key_value_heads\":3}"
              : strncmp(names[i], "Qwen2VL", 7) == 0
                  ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
              : strncmp(names[i], "Qwen2_5_VL", 10) == 0
@@ -150,6 +153,9 @@ static const char *const decoder_refusals[][2] = {
      "field 'attention_types' is not for 3 layers"},
     {"{\"model_type\":\"gpt_neo\",\"attention_types\":[[[\"banded\"],24]]}",
      "field 'attention_types': known types are global and local"},
+    {"{\"model_type\":\"mistral3\"}", "field 'text_config' is missing"},
+    {"{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"foo\"}}",
+     "field 'text_config.model_type': 'foo' is not supported; known: llama, "},
     {"{\"model_type\":\"mpt\",\"attn_config\":{\"clip_qkv\":-2}}",
      "field 'attn_config.clip_qkv' is negative"},
 };
@@ -245,6 +251,22 @@ static void test_positions(void **state) {
   accel__model_free(&m);
 }
 
+/* What a config class has where config.json is silent. */
+static void test_ends(void **state) {
+  (void)state;
+  accel__model *m = build("{\"model_type\":\"glm\",\"num_hidden_layers\":0}", "GlmForCausalLM");
+  assert_int_equal(m->n_eos, 3);
+  assert_int_equal(m->eos_ids[2], 151338);
+  accel__model_free(&m);
+  m = build("{\"model_type\":\"glm\",\"num_hidden_layers\":0,\"eos_token_id\":7}",
+            "GlmForCausalLM");
+  assert_int_equal(m->n_eos, 1);
+  accel__model_free(&m);
+  m = build("{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":0}", "GptOssForCausalLM");
+  assert_int_equal(m->n_eos, 0);
+  accel__model_free(&m);
+}
+
 static void test_embed(void **state) {
   (void)state;
   accel__dense dense[] = {{.in = 36,
@@ -335,8 +357,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),
       cmocka_unit_test(test_refusals),    cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_positions),   cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_embed),       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void every_decoder_builds(void **state) {
       "phi3",  "mixtral",    "qwen3-moe",   "gpt2",     "opt",     "gpt-neox", "falcon",
       "olmo",  "olmo2",      "olmo3",       "granite",  "smollm3", "cohere",   "cohere2",
       "glm",   "glm4",       "internlm3",   "stablelm", "gptj",    "gpt-neo",  "mpt",
-      "phi",   "starcoder2", "granite-moe", "gpt-oss"};
+      "phi",   "starcoder2", "granite-moe", "gpt-oss",  "mistral3"};
   families_build(families, sizeof families / sizeof *families, decoder_builds);
 }
 
