@@ -51,14 +51,17 @@ static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *pl
   return ACCEL_OK;
 }
 
-/* The model's: generation_config.json, or what config.json says. */
+/* The model's: generation_config.json, or what config.json says; where neither names an end, that of
+ * the config class, or of the text inside a model that also takes pictures. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
   ACCEL_TRY(accel__generation_file(ep->directory, &file));
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
                                                     &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
-  if (status == ACCEL_OK && ep->model->generation.eos_from_config) status = take_ends(ep, plan);
+  const bool silent = file.root == NULL && plan->config.eos.n == 0;
+  if (status == ACCEL_OK && (ep->model->generation.eos_from_config || silent))
+    status = take_ends(ep, plan);
   accel__json_free(&file);
   return status;
 }

@@ -80,7 +80,7 @@ static accel__tensor vocabulary(accel__build *b, const accel__causal *how, accel
   x = accel__head_vocabulary(b, x, how->vocab, how->tied, how->embeddings, how->head,
                              how->head_bias);
   b->in_head = false;
-  return accel__softcap(b, x, how->softcap);
+  return accel__scaled(b, accel__softcap(b, x, how->softcap), how->scale);
 }
 
 /* The same layers over the states of a session; logits of the last new rows, and of all of them

@@ -24,6 +24,7 @@ typedef struct accel__causal {
   int64_t vocab;
   bool tied;
   double softcap; /* logits become softcap * tanh(logits / softcap); 0 off */
+  double scale;   /* factor on logits, behind that; 0: 1 */
 } accel__causal;
 
 /* bos_token_id, eos_token_id (a number or a list), pad_token_id, decoder_start_token_id; what is

@@ -1,10 +1,19 @@
-/* decoder.c - RMS norm, rotary grouped-query attention, RMS norm, gated MLP: the layers of LLaMA
- * and its relatives. */
+/* decoder.c - norm, rotary grouped-query attention, norm, gated MLP: the layers of LLaMA and its
+ * relatives. */
 #include "modeling/decoder.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+const accel__layer_norms accel__norms_before = {.attention = "input_layernorm",
+                                                .mlp = "post_attention_layernorm"};
+const accel__layer_norms accel__norms_around = {.attention = "input_layernorm",
+                                                .behind_attention = "post_attention_layernorm",
+                                                .mlp = "pre_feedforward_layernorm",
+                                                .behind_mlp = "post_feedforward_layernorm"};
+const accel__layer_norms accel__norms_behind = {.behind_attention = "post_attention_layernorm",
+                                                .behind_mlp = "post_feedforward_layernorm"};
 
 /* ---- config ---- */
 
@@ -29,7 +38,7 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
       ACCEL_FIELD_INT("head_dim", &c->head_dim, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("intermediate_size", &c->inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("max_position_embeddings", &c->positions, 1, ACCEL__MAX_POSITIONS),
-      ACCEL_FIELD_NUMBER("rms_norm_eps", &c->eps),
+      ACCEL_FIELD_NUMBER(c->eps_key != NULL ? c->eps_key : "rms_norm_eps", &c->eps),
       ACCEL_FIELD_BOOL("tie_word_embeddings", &c->tied),
       ACCEL_FIELD_ACT(c->act_key != NULL ? c->act_key : "hidden_act", &c->act),
   };
@@ -37,6 +46,7 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
   const accel__json *kv = cJSON_GetObjectItemCaseSensitive(b->config, "num_key_value_heads");
   /* null means "as many", absent the class's default */
   if (c->kv_heads == 0 || cJSON_IsNull(kv)) c->kv_heads = c->heads;
+  if (c->even_heads) c->head_dim = 0;
   if (c->head_dim == 0) {
     ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
     c->head_dim = c->hidden / c->heads;
@@ -94,12 +104,56 @@ accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c)
   return ACCEL_OK;
 }
 
+/* rope[0] from c->rope_otherwise, which takes the place of what config.json leaves out. */
+static accel_status read_rope_otherwise(accel__build *b, accel__decoder *c) {
+  accel__json_file file = {0};
+  double theta = c->theta;
+  ACCEL_TRY(accel__json_number(b->file, b->config, "rope_theta", &theta));
+  accel_status status =
+      accel__json_parse(c->rope_otherwise, strlen(c->rope_otherwise), "rope_parameters", &file);
+  if (status == ACCEL_OK)
+    status =
+        accel__rope_read(b, file.root, theta, 1.0, c->head_dim, c->positions, "rope", &c->rope[0]);
+  accel__json_free(&file);
+  return status;
+}
+
 accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c) {
-  ACCEL_TRY(accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope",
-                               &c->rope[0]));
+  const bool silent = accel__json_is_null_or_absent(b->config, "rope_parameters") &&
+                      accel__json_is_null_or_absent(b->config, "rope_scaling");
+  if (silent && c->rope_otherwise != NULL)
+    ACCEL_TRY(read_rope_otherwise(b, c));
+  else
+    ACCEL_TRY(accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope",
+                                 &c->rope[0]));
+  if (!c->scales_queries) c->rope[0].query_beta = 0;
   if (c->rope[0].power >= 0 && c->rope[0].factor > 1) /* dynamic: made for texts that long */
     b->model->max_positions =
         (int64_t)fmin((double)c->positions * c->rope[0].factor, ACCEL__MAX_POSITIONS);
+  return ACCEL_OK;
+}
+
+accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, double full,
+                                           double sliding, const char *sliding_key) {
+  const accel__json *all = NULL, *scaling = NULL, *own[2] = {NULL, NULL};
+  double theta[2] = {full, sliding};
+  ACCEL_TRY(accel__json_object(b->file, b->config, "rope_parameters", &all));
+  ACCEL_TRY(accel__json_object(b->file, b->config, "rope_scaling", &scaling));
+  ACCEL_TRY(accel__json_number(b->file, b->config, "rope_theta", &theta[0]));
+  if (sliding_key != NULL)
+    ACCEL_TRY(accel__json_number(b->file, b->config, sliding_key, &theta[1]));
+  ACCEL_TRY(accel__json_object(b->file, all, "full_attention", &own[0]));
+  ACCEL_TRY(accel__json_object(b->file, all, "sliding_attention", &own[1]));
+  if (scaling != NULL) {
+    if (own[0] != NULL) ACCEL_TRY(accel__json_number(b->file, own[0], "rope_theta", &theta[0]));
+    own[0] = scaling;
+  }
+  c->two_ropes = true;
+  for (int i = 0; i < 2; i++) {
+    ACCEL_TRY(accel__rope_read(b, own[i], theta[i], 1.0, c->head_dim, c->positions,
+                               i == 0 ? "rope.full" : "rope.sliding", &c->rope[i]));
+    c->rope[i].query_beta = 0;
+  }
   return ACCEL_OK;
 }
 
@@ -124,18 +178,82 @@ static projections project(accel__build *b, const accel__decoder *c, accel__tens
                        accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "v_proj")};
 }
 
+/* The norm of the family with <name>.weight and <name>.bias, as far as it has them. */
+static accel__tensor normalise(accel__build *b, const accel__decoder *c, accel__tensor x,
+                               const char *name) {
+  switch (c->norm) {
+    case ACCEL__NORM_RMS:
+      return accel__rms_layer(b, x, c->eps, c->gamma_offset, "%s", name);
+    case ACCEL__NORM_LAYER:
+      return accel__norm_layer(b, x, -1, c->eps, true, "%s", name);
+    case ACCEL__NORM_LAYER_SCALED:
+      return accel__norm_layer(b, x, -1, c->eps, false, "%s", name);
+    case ACCEL__NORM_LAYER_BARE:
+      break;
+  }
+  return accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
+}
+
+static accel__tensor layer_norm(accel__build *b, const accel__decoder *c, accel__tensor x,
+                                const char *name, uint32_t i) {
+  char full[80];
+  if (name == NULL) return x;
+  snprintf(full, sizeof full, "layers.%u.%s", i, name);
+  return normalise(b, c, x, full);
+}
+
+/* Weights of the norms of `heads` heads, each its own, as one [heads * head_dim]. */
+static accel__tensor head_weights(accel__build *b, const accel__decoder *c, int64_t heads,
+                                  const char *part, uint32_t i) {
+  const int64_t columns = heads * c->head_dim, dims[2] = {heads, c->head_dim};
+  char name[80];
+  if (c->qk_norm == ACCEL__QK_NORM_APART) {
+    snprintf(name, sizeof name, "layers.%u.self_attn.%s_norm.weight", i, part);
+    accel__tensor both = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, dims, name);
+    return accel__reshape(b->p, both, 1, (accel__dim[]){accel__const_dim(b->p, columns)});
+  }
+  const char **names = accel__arena_array(b->arena, (size_t)heads, sizeof *names);
+  if (names == NULL)
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for names");
+  for (uint32_t h = 0; h < (uint32_t)heads; h++)
+    names[h] = accel__resolve(b, "layers.%u.self_attn.%s_layernorm.norms.%u.weight", i, part, h);
+  return accel__weight(
+      b->p, &(accel__weight_spec){
+                .name = accel__resolve(b, "layers.%u.self_attn.%s_layernorm.weight", i, part),
+                .use = ACCEL_PLUGIN_USE_PLAIN,
+                .rank = 1,
+                .dim = {columns},
+                .many = names,
+                .n_parts = (uint32_t)heads});
+}
+
+/* part: "q" or "k" */
+static accel__tensor norm_heads(accel__build *b, const accel__decoder *c, accel__tensor x,
+                                int64_t heads, const char *part, uint32_t i) {
+  char name[24];
+  snprintf(name, sizeof name, "self_attn.%s_norm", part);
+  if (c->qk_norm == ACCEL__QK_NORM_NONE) return x;
+  if (c->qk_norm == ACCEL__QK_NORM_WHOLE) return layer_norm(b, c, x, name, i);
+  if (c->qk_norm == ACCEL__QK_NORM_HEADS)
+    return accel__rms_heads(b, x, heads, c->eps, c->gamma_offset, "layers.%u.%s", i, name);
+  accel__attr attr[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_LAYER), ACCEL_F(EPS, c->eps),
+                        ACCEL_I(GROUPS, heads)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_NORM,
+                     (accel__tensor[]){x, head_weights(b, c, heads, part, i)}, 2, attr, 3, NULL, 1);
+}
+
 static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__tensor x,
                                accel__tensor residual, uint32_t i) {
   projections p = project(b, c, x, i);
-  if (c->qk_norm) {
-    p.q = accel__rms_heads(b, p.q, c->heads, c->eps, c->gamma_offset, "layers.%u.self_attn.q_norm",
-                           i);
-    p.k = accel__rms_heads(b, p.k, c->kv_heads, c->eps, c->gamma_offset,
-                           "layers.%u.self_attn.k_norm", i);
-  }
+  p.q = norm_heads(b, c, accel__clamped(b, p.q, c->clip), c->heads, "q", i);
+  p.k = norm_heads(b, c, accel__clamped(b, p.k, c->clip), c->kv_heads, "k", i);
+  p.v = accel__clamped(b, p.v, c->clip);
   const accel__rope *rope = &c->rope[c->two_ropes && c->sliding[i] ? 1 : 0];
-  p.q = accel__rope_rows(b, p.q, rope);
-  p.k = accel__rope_rows(b, p.k, rope);
+  if (!c->no_rope[i]) {
+    p.q = accel__rope_rows(b, p.q, rope);
+    p.k = accel__rope_rows(b, p.k, rope);
+  }
+  p.q = accel__rope_scale_query(b, p.q, rope);
   int64_t window = c->sliding[i] ? c->window : 0;
   accel__attention how = accel__attention_of(b, c->heads);
   how.kv_heads = c->kv_heads;
@@ -144,6 +262,11 @@ static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__
   how.causal = !c->bidirectional;
   if (window > 0) how.left = window - 1; /* the token itself counts */
   if (window > 0 && c->bidirectional) how.right = window - 1;
+  if (c->sinks) {
+    char name[64];
+    snprintf(name, sizeof name, "layers.%u.self_attn.sinks", i);
+    how.sinks = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->heads, name);
+  }
   how.state = accel__kv_state(b, i, c->kv_heads, c->head_dim, c->head_dim, window);
   accel__tensor y = accel__attend(b, p.q, p.k, p.v, &how);
   return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL,
@@ -158,28 +281,31 @@ static accel__tensor mlp(accel__build *b, const accel__decoder *c, accel__tensor
     return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, residual, y);
   }
   snprintf(path, sizeof path, "layers.%u.mlp", i);
-  accel__tensor y = c->fused ? accel__gated_fused(b, x, c->inner, c->mlp_bias, &c->act,
-                                                  "layers.%u.mlp.gate_up_proj", i)
-                             : accel__gated_layer(b, x, c->inner, c->mlp_bias, &c->act, path,
-                                                  "gate_proj", "up_proj");
+  accel__tensor y =
+      c->fused || c->fused_mlp
+          ? accel__gated_fused(b, x, c->inner, c->mlp_bias, &c->act, "layers.%u.mlp.gate_up_proj",
+                               i)
+          : accel__gated_layer(b, x, c->inner, c->mlp_bias, &c->act, path, "gate_proj", "up_proj");
   return accel__dense_layer(b, y, c->hidden, c->mlp_bias, residual, NULL, "%s.down_proj", path);
 }
 
-static accel__tensor layer(accel__build *b, const accel__decoder *c, accel__tensor x, uint32_t i) {
-  const double eps = c->eps, offset = c->gamma_offset;
-  accel__tensor y = accel__rms_layer(b, x, eps, offset, "layers.%u.input_layernorm", i);
-  if (!c->sandwich) {
-    x = attention(b, c, y, x, i);
-    y = accel__rms_layer(b, x, eps, offset, "layers.%u.post_attention_layernorm", i);
-    return mlp(b, c, y, x, i);
-  }
-  y = accel__rms_layer(b, attention(b, c, y, -1, i), eps, offset,
-                       "layers.%u.post_attention_layernorm", i);
-  x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
-  y = accel__rms_layer(b, x, eps, offset, "layers.%u.pre_feedforward_layernorm", i);
-  y = accel__rms_layer(b, mlp(b, c, y, -1, i), eps, offset, "layers.%u.post_feedforward_layernorm",
-                       i);
+/* x + residual_scale * norm(y) */
+static accel__tensor join(accel__build *b, const accel__decoder *c, accel__tensor x,
+                          accel__tensor y, const char *norm, uint32_t i) {
+  y = accel__scaled(b, layer_norm(b, c, y, norm, i), c->residual_scale);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
+}
+
+static accel__tensor layer(accel__build *b, const accel__decoder *c, accel__tensor x, uint32_t i) {
+  const accel__layer_norms *n = c->norms != NULL ? c->norms : &accel__norms_before;
+  /* the last linears add the residual themselves where nothing comes between */
+  const bool adds = n->behind_attention == NULL && n->behind_mlp == NULL && c->residual_scale == 0;
+  accel__tensor y = layer_norm(b, c, x, n->attention, i);
+  accel__tensor z = attention(b, c, y, adds ? x : -1, i);
+  if (!adds) z = join(b, c, x, z, n->behind_attention, i);
+  if (!c->parallel) y = layer_norm(b, c, z, n->mlp, i);
+  x = mlp(b, c, y, adds ? z : -1, i);
+  return adds ? x : join(b, c, z, x, n->behind_mlp, i);
 }
 
 static accel__tensor hidden(accel__build *b, const void *config) {
@@ -187,14 +313,14 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   accel__at(b->p, 0, "embeddings");
   accel__tensor x =
       accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
-  x = accel__merge_images(b, x);
+  x = accel__scaled(b, accel__merge_images(b, x), c->input_scale);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
     accel__at(b->p, i + 1, "layers.%u", i);
     x = layer(b, c, x, i);
   }
   accel__at(b->p, (uint32_t)c->layers + 1, "head");
-  x = accel__rms_layer(b, x, c->eps, c->gamma_offset, "norm");
+  x = normalise(b, c, x, "norm");
   accel__add_hidden(b, x); /* the last hidden state is the normalised one */
   return x;
 }
@@ -217,5 +343,6 @@ accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
                                                  .head = "lm_head",
                                                  .vocab = c->vocab,
                                                  .tied = c->tied,
-                                                 .softcap = c->logit_softcap});
+                                                 .softcap = c->logit_softcap,
+                                                 .scale = c->logit_scale});
 }

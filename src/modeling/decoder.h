@@ -1,17 +1,54 @@
-/* decoder.h - the decoder that LLaMA and its relatives share: RMS norms, rotary positions, grouped
- * key heads, gated MLPs or experts, each family with its own options. */
+/* decoder.h - the decoder that LLaMA and its relatives share: rotary positions, grouped key heads,
+ * gated MLPs or experts, each family with its own norms and options. */
 #ifndef ACCEL_MODELING_DECODER_H
 #define ACCEL_MODELING_DECODER_H
 
 #include "modeling/causal.h"
 #include "modeling/rope.h"
 
+/* What the norms of a family are; eps of the decoder belongs to all of them. */
+typedef enum accel__norm_style {
+  ACCEL__NORM_RMS,          /* root mean square, times weight + gamma_offset */
+  ACCEL__NORM_LAYER,        /* layer norm with weight and bias */
+  ACCEL__NORM_LAYER_SCALED, /* layer norm with a weight alone (Cohere) */
+  ACCEL__NORM_LAYER_BARE    /* layer norm with neither (OLMo) */
+} accel__norm_style;
+
+/* Which norm q and k go through before they turn; it is of the same kind as those of the layers. */
+typedef enum accel__qk_norm {
+  ACCEL__QK_NORM_NONE,
+  ACCEL__QK_NORM_HEADS,  /* of each head; one weight [head_dim] for all of them */
+  ACCEL__QK_NORM_APART,  /* of each head; q_norm.weight [heads, head_dim] (Cohere) */
+  ACCEL__QK_NORM_LISTED, /* of each head; q_layernorm.norms.N.weight [head_dim] (StableLM) */
+  ACCEL__QK_NORM_WHOLE   /* of all heads together, [heads * head_dim] (OLMo 2) */
+} accel__qk_norm;
+
+/* Names of a layer's norms; NULL: there is none at this place. */
+typedef struct accel__layer_norms {
+  const char *attention, *behind_attention, *mlp, *behind_mlp;
+} accel__layer_norms;
+/* input_layernorm and post_attention_layernorm before attention and MLP, as LLaMA has them. */
+extern const accel__layer_norms accel__norms_before;
+/* Norms before and behind, as Gemma 2 has and names them. */
+extern const accel__layer_norms accel__norms_around;
+/* post_attention_layernorm and post_feedforward_layernorm behind attention and MLP (OLMo 2). */
+extern const accel__layer_norms accel__norms_behind;
+
 /* Experts in place of the MLP (moe.c). */
 typedef struct accel__experts {
   int64_t n, per_token, inner; /* n 0: no experts */
   bool normalise;              /* weights of the chosen ones are divided by their sum */
+  bool softmax_chosen;         /* softmax over the chosen scores, not over all of them */
+  /* Names in a layer, "mlp" and "router"; NULL: as Mixtral or Qwen, whichever the checkpoint has. */
+  const char *block, *router;
+  bool biases; /* of router and experts (gpt-oss) */
+  bool
+      crosswise; /* matrices are stored [n, columns, rows], rows of gate and up in turn (gpt-oss) */
+  double limit;  /* gate and up are clamped to it; 0 not */
   /* width of the expert that every token goes through, behind a gate of its own; 0 none */
   int64_t shared;
+  /* the same without a gate, in shared_mlp beside the block, gate and up in one (Granite) */
+  bool shared_beside;
   bool sparse[ACCEL__MAX_LAYERS];
 } accel__experts;
 
@@ -24,17 +61,30 @@ typedef struct accel__decoder {
   int64_t bos, eos, pad; /* -1 none */
   bool tied, qkv_bias, o_bias, mlp_bias;
   bool fused;          /* qkv_proj and gate_up_proj */
-  bool qk_norm;        /* RMS norm of each head of q and k before they turn */
-  bool sandwich;       /* norms behind attention and MLP, too */
+  bool fused_mlp;      /* gate_up_proj alone (GLM) */
+  bool even_heads;     /* head_dim is hidden / heads, whatever the config says */
+  bool parallel;       /* the MLP reads what attention reads, and both are added (Cohere) */
   bool bidirectional;  /* no causal mask */
   bool mrope;          /* position_ids have three parts (M-RoPE); rope[0] has its sections */
   bool qa_transformer; /* ForQuestionAnswering calls its base model "transformer" */
-  /* 0: none; score_scale 0: 1/sqrt(head_dim) */
-  double gamma_offset, embed_scale, score_scale, softcap, logit_softcap;
+  accel__norm_style norm;
+  accel__qk_norm qk_norm;
+  const accel__layer_norms *norms; /* NULL: accel__norms_before */
+  /* 0: none; score_scale 0: 1/sqrt(head_dim).  embed_scale: factor on the
+   * table's rows; input_scale: on all rows that enter the layers, those of pictures, too;
+   * residual_scale: on what attention and MLP add; clip: q, k and v are clamped to it. */
+  double gamma_offset, embed_scale, input_scale, residual_scale, score_scale, softcap,
+      logit_softcap, logit_scale, clip;
+  /* rope_parameters when config.json has none, JSON; NULL: the default type */
+  const char *rope_otherwise;
+  bool scales_queries; /* by llama_4_scaling_beta of the rope (Ministral 3) */
   const char *act_key; /* NULL: "hidden_act" */
+  const char *eps_key; /* NULL: "rms_norm_eps" */
   accel__activation act;
   int64_t window;                  /* tokens that a sliding layer sees; 0: none slides */
   bool sliding[ACCEL__MAX_LAYERS]; /* layers with the window */
+  bool sinks; /* self_attn.sinks [heads]: a score of no key in each softmax (gpt-oss) */
+  bool no_rope[ACCEL__MAX_LAYERS]; /* layers whose q and k do not turn */
   bool two_ropes;                  /* sliding layers have their own */
   accel__rope rope[2];             /* of full layers, of sliding ones */
   accel__experts experts;
@@ -60,6 +110,11 @@ accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c);
 /* rope_parameters or rope_scaling, rope_theta, partial_rotary_factor into rope[0]. */
 accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c);
+/* rope_parameters with an object for each layer type (new); or rope_theta and rope_scaling of full
+ * layers and, by `sliding_key` (NULL: there is none), theta of sliding ones (old); into rope[0] and
+ * rope[1].  full, sliding: theta of either when absent. */
+accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, double full,
+                                           double sliding, const char *sliding_key);
 /* num_experts (or num_local_experts), num_experts_per_tok, norm_topk_prob, moe_intermediate_size,
  * decoder_sparse_step, mlp_only_layers. */
 accel_status accel__decoder_read_experts(accel__build *b, accel__decoder *c);

@@ -16,6 +16,16 @@ float *accel__alibi_slopes(accel__build *b, int64_t heads) {
   return slope;
 }
 
+accel_status accel__gpt_read_rope(accel__build *b, accel__gpt *c, double partial) {
+  const accel__json *kv = cJSON_GetObjectItemCaseSensitive(b->config, "num_key_value_heads");
+  if (c->kv_heads == 0 || cJSON_IsNull(kv)) c->kv_heads = c->heads;
+  if (c->head_dim == 0) {
+    ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
+    c->head_dim = c->hidden / c->heads;
+  }
+  return accel__rope_config(b, NULL, 10000.0, partial, c->head_dim, c->longest, "rope", &c->rope);
+}
+
 accel_status accel__gpt_model(const accel__model_request *request, const char *architecture,
                               accel__model *model, const char *prefix,
                               accel_status (*read)(accel__build *b, accel__gpt *c)) {
@@ -28,10 +38,13 @@ accel_status accel__gpt_model(const accel__model_request *request, const char *a
 
 /* ---- linears ---- */
 
+static int64_t head_dim(const accel__gpt *c) {
+  return c->head_dim != 0 ? c->head_dim : c->hidden / c->heads;
+}
+
 static accel__tensor dense(accel__build *b, const accel__gpt *c, accel__tensor x, int64_t out,
-                           accel__tensor residual, const accel__activation *act, uint32_t i,
-                           const char *name) {
-  bool bias = c->bias && !(c->no_attention_bias && act == NULL && name == c->out);
+                           bool bias, accel__tensor residual, const accel__activation *act,
+                           uint32_t i, const char *name) {
   if (c->qkv != ACCEL__QKV_TRANSPOSED)
     return accel__dense_layer(b, x, out, bias, residual, act, "%s.%u.%s", c->layer, i, name);
   char path[200];
@@ -43,53 +56,69 @@ static accel__tensor dense(accel__build *b, const accel__gpt *c, accel__tensor x
 static accel__tensor projection(accel__build *b, const accel__gpt *c, accel__tensor x,
                                 uint32_t part, uint32_t i) {
   const char *name = part == 0 ? c->q : part == 1 ? c->k : c->v;
-  int64_t d = c->hidden / c->heads, group = c->heads / c->kv_heads,
+  const bool bias = c->bias && !c->no_qkv_bias;
+  int64_t d = head_dim(c), group = c->heads / c->kv_heads,
           out = (part == 0 ? c->heads : c->kv_heads) * d;
-  if (c->qkv == ACCEL__QKV_SEPARATE) return dense(b, c, x, out, -1, NULL, i, name);
+  if (c->qkv == ACCEL__QKV_SEPARATE) return dense(b, c, x, out, bias, -1, NULL, i, name);
   char path[200];
   snprintf(path, sizeof path, "%s.%u.%s", c->layer, i, c->q);
   if (c->qkv == ACCEL__QKV_TRANSPOSED)
     return accel__dense_transposed(b, x, out, part * c->hidden, 3 * c->hidden, -1, NULL, path);
+  if (c->qkv == ACCEL__QKV_ROWS) return accel__dense_rows(b, x, out, bias, part, 3, "%s", path);
   int64_t each = part == 0 ? group * d : d, first = part == 0 ? 0 : (group + part - 1) * d,
           step = (group + 2) * d;
-  return accel__dense_blocks(b, x, c->kv_heads, each, first, step, c->bias && !c->no_attention_bias,
-                             path);
+  return accel__dense_blocks(b, x, c->kv_heads, each, first, step, bias, path);
 }
 
 /* ---- layers ---- */
 
+static accel__tensor norm(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i,
+                          const char *name) {
+  if (!c->norm_affine) return accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
+  return accel__norm_layer(b, x, -1, c->eps, !c->no_norm_bias, "%s.%u.%s", c->layer, i, name);
+}
+
+/* q (part 0), k (1) or v (2) as attention takes them: clamped, normalised, turned. */
+static accel__tensor heads_of(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t part,
+                              uint32_t i) {
+  accel__tensor y = accel__clamped(b, projection(b, c, x, part, i), c->clip);
+  const char *own = part == 0 ? c->q_norm : part == 1 ? c->k_norm : NULL;
+  if (own != NULL) {
+    accel__dim rows = accel__tensor_dim(b->p, y, 0), all = accel__tensor_dim(b->p, y, 1);
+    accel__dim n = accel__const_dim(b->p, part == 0 ? c->heads : c->kv_heads);
+    /* [T,heads,D] */
+    y = accel__reshape(b->p, y, 3, (accel__dim[]){rows, n, accel__const_dim(b->p, head_dim(c))});
+    y = accel__reshape(b->p, norm(b, c, y, i, own), 2, (accel__dim[]){rows, all});
+  }
+  return c->rotary && part < 2 ? accel__rope_rows(b, y, &c->rope) : y;
+}
+
 static accel__tensor attention(accel__build *b, const accel__gpt *c, accel__tensor x,
                                accel__tensor residual, uint32_t i) {
-  int64_t d = c->hidden / c->heads;
-  accel__tensor q = projection(b, c, x, 0, i), k = projection(b, c, x, 1, i),
-                v = projection(b, c, x, 2, i);
-  if (c->rotary) {
-    q = accel__rope_rows(b, q, &c->rope);
-    k = accel__rope_rows(b, k, &c->rope);
-  }
+  const int64_t d = head_dim(c), window = c->sliding[i] ? c->window : 0;
+  accel__tensor q = heads_of(b, c, x, 0, i), k = heads_of(b, c, x, 1, i),
+                v = heads_of(b, c, x, 2, i);
   accel__attention how = accel__attention_of(b, c->heads);
   how.kv_heads = c->kv_heads;
   how.causal = true;
-  how.scale =
-      (c->unscaled ? 1.0 : 1.0 / sqrt((double)d)) / (c->inverse_layer ? (double)(i + 1) : 1.0);
+  how.scale = (c->unscaled     ? 1.0
+               : c->scale != 0 ? c->scale
+                               : 1.0 / sqrt((double)d)) /
+              (c->inverse_layer ? (double)(i + 1) : 1.0);
+  if (window > 0) how.left = window - 1; /* the token itself counts */
   if (c->slopes != NULL) {
     how.bias_kind = ACCEL_PLUGIN_BIAS_ALIBI;
     how.bias = accel__constant_f32(b->p, "alibi", 1, &c->heads, c->slopes);
   }
-  how.state = accel__kv_state(b, i, c->kv_heads, d, d, 0);
-  return dense(b, c, accel__attend(b, q, k, v, &how), c->hidden, residual, NULL, i, c->out);
-}
-
-static accel__tensor norm(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i,
-                          const char *name) {
-  if (!c->norm_affine) return accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
-  return accel__norm_layer(b, x, -1, c->eps, true, "%s.%u.%s", c->layer, i, name);
+  how.state = accel__kv_state(b, i, c->kv_heads, d, d, window);
+  return dense(b, c, accel__attend(b, q, k, v, &how), c->hidden, c->bias && !c->no_out_bias,
+               residual, NULL, i, c->out);
 }
 
 static accel__tensor feed_forward(accel__build *b, const accel__gpt *c, accel__tensor x,
                                   accel__tensor residual, uint32_t i) {
-  return dense(b, c, dense(b, c, x, c->inner, -1, &c->act, i, c->up), c->hidden, residual, NULL, i,
-               c->down);
+  x = dense(b, c, x, c->inner, c->bias, -1, &c->act, i, c->up);
+  return dense(b, c, x, c->hidden, c->bias, residual, NULL, i, c->down);
 }
 
 static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i) {
@@ -135,7 +164,7 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   }
   accel__at(b->p, (uint32_t)c->layers + 1, "head");
   if (c->last_norm != NULL)
-    x = c->norm_affine ? accel__norm_layer(b, x, -1, c->eps, true, "%s", c->last_norm)
+    x = c->norm_affine ? accel__norm_layer(b, x, -1, c->eps, !c->no_norm_bias, "%s", c->last_norm)
                        : accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
   if (width != c->hidden)
     x = accel__dense_layer(b, x, width, false, -1, NULL, "%s", c->project_out);
@@ -144,7 +173,8 @@ static accel__tensor hidden(accel__build *b, const void *config) {
 }
 
 accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
-  ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
+  if (c->head_dim == 0)
+    ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
   ACCEL_TRY(accel__divides(b, "num_kv_heads", c->kv_heads, "num_attention_heads", c->heads));
   b->model->hidden_size = c->hidden;
   b->model->max_positions = c->positions > 0 ? c->positions : c->longest;
@@ -152,11 +182,13 @@ accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
   accel__add_tokens(b, c->vocab);
   if (c->positions > 0 || c->rotary)
     accel__add_positions(b, c->rotary ? INT32_MAX : c->positions, c->position_rule, 0);
-  return accel__causal_build(b, &(accel__causal){.config = c,
-                                                 .hidden = hidden,
-                                                 .embeddings = c->token_embedding,
-                                                 .head = c->head != NULL ? c->head : "lm_head",
-                                                 .token_head = "classifier",
-                                                 .vocab = c->vocab,
-                                                 .tied = c->tied});
+  return accel__causal_build(
+      b, &(accel__causal){.config = c,
+                          .hidden = hidden,
+                          .embeddings = c->token_embedding,
+                          .head = c->head != NULL ? c->head : "lm_head",
+                          .head_bias = c->head_bias,
+                          .token_head = c->token_head != NULL ? c->token_head : "classifier",
+                          .vocab = c->vocab,
+                          .tied = c->tied});
 }

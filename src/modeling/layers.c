@@ -486,13 +486,22 @@ accel__tensor accel__rms_heads(accel__build *b, accel__tensor x, int64_t heads, 
   return accel__reshape(b->p, x, 2, (accel__dim[]){rows, all});
 }
 
+accel__tensor accel__scaled(accel__build *b, accel__tensor x, double factor) {
+  if (factor == 0 || factor == 1) return x;
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, factor)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, 2, NULL, 1);
+}
+
+accel__tensor accel__clamped(accel__build *b, accel__tensor x, double limit) {
+  const accel__activation clamp = {
+      .then = ACCEL_PLUGIN_UNARY_CLAMP, .then_alpha = -limit, .then_beta = limit};
+  return limit == 0 ? x : accel__activate(b, x, &clamp);
+}
+
 accel__tensor accel__softcap(accel__build *b, accel__tensor x, double cap) {
   if (cap == 0) return x;
-  accel__attr in[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0 / cap)};
-  accel__attr out[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, cap)};
-  x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, in, 2, NULL, 1);
-  x = accel__unary(b->p, ACCEL_PLUGIN_ACT_TANH, x);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, out, 2, NULL, 1);
+  x = accel__unary(b->p, ACCEL_PLUGIN_ACT_TANH, accel__scaled(b, x, 1.0 / cap));
+  return accel__scaled(b, x, cap);
 }
 
 accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
@@ -502,6 +511,7 @@ accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
                             .right = -1,
                             .bias = -1,
                             .mask = -1,
+                            .sinks = -1,
                             .q_space = b->space,
                             .kv_space = b->space,
                             .state = -1};
@@ -532,7 +542,7 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   accel__tensor out[2] = {-1, -1};
   accel__with_state(b->p, how->state);
   accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION,
-              (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask}, 7, attr, n, out,
+              (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask, how->sinks}, 8, attr, n, out,
               how->n_probs ? 2 : 1);
   if (how->n_probs) *how->probabilities = out[1];
   return out[0];

@@ -73,12 +73,13 @@ typedef struct accel__build_images {
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
 
-/* Of rotary positions whose frequencies depend on the length (rope.c). */
+/* Of rotary positions whose frequencies depend on the length, or whose queries grow (rope.c). */
 typedef struct accel__build_rope {
   struct {
     accel__tensor constant, rows; /* inverse frequencies; those of each row made from them */
   } by_length[2];
   uint32_t n_by_length;
+  accel__tensor query_scales; /* tensor + 1; 0 not yet */
 } accel__build_rope;
 
 /* A program under construction: what every layer and head reads and adds to. */
@@ -272,6 +273,10 @@ accel__tensor accel__rms_layer(accel__build *b, accel__tensor x, double eps, dou
 /* The same over each head of x [T, heads*D], one <name>.weight [D] for all of them. */
 accel__tensor accel__rms_heads(accel__build *b, accel__tensor x, int64_t heads, double eps,
                                double offset, const char *format, ...) ACCEL_PRINTF(6, 7);
+/* factor * x; 0 or 1: x */
+accel__tensor accel__scaled(accel__build *b, accel__tensor x, double factor);
+/* x within -limit .. limit; 0: x */
+accel__tensor accel__clamped(accel__build *b, accel__tensor x, double limit);
 /* cap * tanh(x / cap); 0: x */
 accel__tensor accel__softcap(accel__build *b, accel__tensor x, double cap);
 /* Attention; begin with accel__attention_of and change what differs. */
@@ -286,6 +291,7 @@ typedef struct accel__attention {
   int64_t buckets, max_distance;
   int64_t period;     /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
   accel__tensor mask; /* int32 [rows of kv_space], 0 hides the key; -1 none */
+  accel__tensor sinks; /* [heads]: a further score in each softmax, of no key; -1 none */
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;

@@ -1,5 +1,5 @@
 /* moe.c - mixture of experts: a router chooses per_token experts for each row (Mixtral, Qwen2-MoE,
- * Qwen3-MoE). */
+ * Qwen3-MoE, Granite-MoE, gpt-oss). */
 #include <stdio.h>
 
 #include "modeling/decoder.h"
@@ -41,8 +41,13 @@ static const spelling spellings[] = {
     {"layers.%u.block_sparse_moe", "w1", "w3", "w2"},
 };
 
-static const spelling *spelling_of(accel__build *b, uint32_t layer, char *block, size_t size) {
+static const spelling *spelling_of(accel__build *b, const accel__experts *e, uint32_t layer,
+                                   char *block, size_t size) {
   const spelling *s = &spellings[0];
+  if (e->block != NULL) {
+    snprintf(block, size, "layers.%u.%s", layer, e->block);
+    return s;
+  }
   for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
     snprintf(block, size, i == 0 ? "layers.%u.mlp" : "layers.%u.block_sparse_moe", layer);
     if (accel__has(b, "%s.gate.weight", block)) {
@@ -52,6 +57,39 @@ static const spelling *spelling_of(accel__build *b, uint32_t layer, char *block,
   }
   snprintf(block, size, "layers.%u.mlp", layer);
   return s;
+}
+
+/* Each [columns, rows] of a stored [n, columns, rows] as [rows, columns]. */
+typedef struct crosswise {
+  int64_t n, rows, columns;
+} crosswise;
+
+static accel_status turn(const void *user, const float *const *parts, const int64_t *part_elements,
+                         uint32_t n_parts, float *out) {
+  const crosswise *t = user;
+  const int64_t each = t->rows * t->columns;
+  (void)n_parts;
+  if (part_elements[0] != t->n * each)
+    return accel__fail(
+        ACCEL_ERROR_FORMAT, "the checkpoint holds %lld values where [%lld,%lld,%lld] are due",
+        (long long)part_elements[0], (long long)t->n, (long long)t->columns, (long long)t->rows);
+  for (int64_t e = 0; e < t->n; e++)
+    for (int64_t r = 0; r < t->rows; r++)
+      for (int64_t i = 0; i < t->columns; i++)
+        out[e * each + r * t->columns + i] = parts[0][e * each + i * t->rows + r];
+  return ACCEL_OK;
+}
+
+/* Codes (MXFP4) lie as they are used, numbers crosswise. */
+static bool set_turn(accel__build *b, const accel__experts *e, accel__weight_spec *spec) {
+  if (!e->crosswise || accel__import_find(b->request->import, spec->name, NULL, NULL, NULL))
+    return true;
+  crosswise *t = accel__arena_alloc(b->arena, sizeof *t);
+  if (t == NULL) return false;
+  *t = (crosswise){.n = spec->dim[0], .rows = spec->dim[1], .columns = spec->dim[2]};
+  spec->derive = turn;
+  spec->derive_user = t;
+  return true;
 }
 
 /* All experts' matrices as one weight [n, rows, columns]: stored so (`stacked`), or one by one,
@@ -65,7 +103,9 @@ static accel__tensor expert_weight(accel__build *b, const accel__experts *e, con
                              .use = ACCEL_PLUGIN_USE_MOE,
                              .rank = 3,
                              .dim = {e->n, rows, columns}};
-  if (!accel__has(b, "%s", name)) {
+  if (!set_turn(b, e, &spec))
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for experts");
+  if (!e->crosswise && !accel__has(b, "%s", name)) {
     uint32_t each = second != NULL ? 2 : 1, n = (uint32_t)e->n * each;
     const char **parts = accel__arena_array(b->arena, n, sizeof *parts);
     if (parts == NULL)
@@ -94,38 +134,77 @@ static accel__tensor shared_expert(accel__build *b, const accel__decoder *c, acc
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, gate);
 }
 
+/* The shared expert of Granite, which has no gate. */
+static accel__tensor shared_mlp(accel__build *b, const accel__decoder *c, accel__tensor x,
+                                uint32_t layer) {
+  accel__tensor y = accel__gated_fused(b, x, c->experts.shared, false, &c->act,
+                                       "layers.%u.shared_mlp.input_linear", layer);
+  return accel__dense_layer(b, y, c->hidden, false, -1, NULL, "layers.%u.shared_mlp.output_linear",
+                            layer);
+}
+
+/* <block>.<name> as a plain weight of rank 1 or 2. */
+static accel__tensor block_weight(accel__build *b, const char *block, const char *name,
+                                  int64_t rows, int64_t columns) {
+  char full[120];
+  snprintf(full, sizeof full, "%s.%s", block, name);
+  return accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, columns > 0 ? 2 : 1,
+                          (int64_t[]){rows, columns}, full);
+}
+
+/* chosen[0]: weights [T, per_token]; chosen[1]: experts [T, per_token]. */
+static void route(accel__build *b, const accel__decoder *c, accel__tensor x, const char *block,
+                  accel__tensor chosen[2]) {
+  const accel__experts *e = &c->experts;
+  accel__program *p = b->p;
+  char name[40];
+  const char *router = e->router != NULL ? e->router : "gate";
+  snprintf(name, sizeof name, "%s.weight", router);
+  accel__tensor w = block_weight(b, block, name, e->n, c->hidden);
+  snprintf(name, sizeof name, "%s.bias", router);
+  accel__tensor bias = e->biases ? block_weight(b, block, name, e->n, 0) : -1;
+  accel__tensor scores = accel__linear(p, x, w, bias, -1, ACCEL_PLUGIN_ACT_NONE); /* [T,n] */
+  accel__attr axis = ACCEL_I(AXIS, 1), top[] = {ACCEL_I(K, e->per_token), ACCEL_I(SORTED, 1)};
+  if (!e->softmax_chosen)
+    scores = accel__node(p, ACCEL_PLUGIN_OP_SOFTMAX, &scores, 1, &axis, 1, NULL, 1);
+  accel__node(p, ACCEL_PLUGIN_OP_TOPK, &scores, 1, top, 2, chosen, 2);
+  if (e->softmax_chosen)
+    chosen[0] = accel__node(p, ACCEL_PLUGIN_OP_SOFTMAX, &chosen[0], 1, &axis, 1, NULL, 1);
+  if (!e->normalise) return;
+  accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
+  accel__tensor all = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &chosen[0], 1, sum, 3, NULL, 1);
+  chosen[0] = accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, chosen[0], all);
+}
+
 accel__tensor accel__experts_layer(accel__build *b, const accel__decoder *c, accel__tensor x,
                                    uint32_t layer) {
   const accel__experts *e = &c->experts;
   accel__program *p = b->p;
-  char block[80], name[120];
-  const spelling *s = spelling_of(b, layer, block, sizeof block);
-  snprintf(name, sizeof name, "%s.gate.weight", block);
-  accel__tensor router =
-      accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, (int64_t[]){e->n, c->hidden}, name);
-  accel__tensor scores = accel__linear(p, x, router, -1, -1, ACCEL_PLUGIN_ACT_NONE); /* [T,n] */
-  accel__attr axis = ACCEL_I(AXIS, 1), top[] = {ACCEL_I(K, e->per_token), ACCEL_I(SORTED, 1)};
-  scores = accel__node(p, ACCEL_PLUGIN_OP_SOFTMAX, &scores, 1, &axis, 1, NULL, 1);
-  accel__tensor chosen[2]; /* weights [T,k], experts [T,k] */
-  accel__node(p, ACCEL_PLUGIN_OP_TOPK, &scores, 1, top, 2, chosen, 2);
-  if (e->normalise) {
-    accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1),
-                         ACCEL_I(KEEP, 1)};
-    accel__tensor all = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &chosen[0], 1, sum, 3, NULL, 1);
-    chosen[0] = accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, chosen[0], all);
+  char block[80];
+  const spelling *s = spelling_of(b, e, layer, block, sizeof block);
+  accel__tensor chosen[2], in[7] = {x, -1, -1, -1, -1, -1, -1};
+  route(b, c, x, block, chosen);
+  in[1] = chosen[1];
+  in[2] = chosen[0];
+  in[3] = expert_weight(b, e, block, "gate_up_proj", s->gate, s->up, 2 * e->inner, c->hidden);
+  in[4] = expert_weight(b, e, block, "down_proj", s->down, NULL, c->hidden, e->inner);
+  if (e->biases) {
+    in[5] = block_weight(b, block, "experts.gate_up_proj_bias", e->n, 2 * e->inner);
+    in[6] = block_weight(b, block, "experts.down_proj_bias", e->n, c->hidden);
   }
-  accel__tensor up =
-      expert_weight(b, e, block, "gate_up_proj", s->gate, s->up, 2 * e->inner, c->hidden);
-  accel__tensor down = expert_weight(b, e, block, "down_proj", s->down, NULL, c->hidden, e->inner);
   if (c->act.then != 0)
     return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
                                "hidden_act: this activation is not supported in experts");
-  accel__attr attr[] = {ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST), ACCEL_I(ACT, c->act.act),
-                        ACCEL_F(ACT_ALPHA, c->act.alpha)};
-  accel__tensor y =
-      accel__node(p, ACCEL_PLUGIN_OP_MOE, (accel__tensor[]){x, chosen[1], chosen[0], up, down}, 5,
-                  attr, c->act.alpha != 0 ? 3 : 2, NULL, 1);
+  accel__attr attr[4] = {
+      ACCEL_I(GLU, e->crosswise ? ACCEL_PLUGIN_GLU_INTERLEAVED : ACCEL_PLUGIN_GLU_GATE_FIRST),
+      ACCEL_I(ACT, c->act.act)};
+  uint32_t n = 2;
+  if (c->act.alpha != 0) attr[n++] = ACCEL_F(ACT_ALPHA, c->act.alpha);
+  if (e->limit != 0) attr[n++] = ACCEL_F(LIMIT, e->limit);
+  accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_MOE, in, e->biases ? 7 : 5, attr, n, NULL, 1);
   if (e->shared > 0)
-    y = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, y, shared_expert(b, c, x, block));
+    y = accel__binary(
+        p, ACCEL_PLUGIN_BINARY_ADD, y,
+        e->shared_beside ? shared_mlp(b, c, x, layer) : shared_expert(b, c, x, block));
   return y;
 }

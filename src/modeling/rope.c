@@ -11,7 +11,7 @@ static const double TWO_PI = 6.283185307179586;
 typedef struct rope_params {
   const char *type;
   double theta, partial, factor, attention_factor, beta_fast, beta_slow, mscale, mscale_all_dim,
-      low_freq_factor, high_freq_factor;
+      low_freq_factor, high_freq_factor, query_beta;
   int64_t original; /* original_max_position_embeddings */
   bool truncate;
   const accel__json *shorter, *longer; /* longrope: short_factor, long_factor */
@@ -32,6 +32,7 @@ static accel_status read_params(const accel__build *b, const accel__json *json, 
   ACCEL_TRY(accel__json_number(f, json, "mscale_all_dim", &p->mscale_all_dim));
   ACCEL_TRY(accel__json_number(f, json, "low_freq_factor", &p->low_freq_factor));
   ACCEL_TRY(accel__json_number(f, json, "high_freq_factor", &p->high_freq_factor));
+  ACCEL_TRY(accel__json_number(f, json, "llama_4_scaling_beta", &p->query_beta));
   ACCEL_TRY(accel__json_int(f, json, "original_max_position_embeddings", 1, ACCEL__MAX_POSITIONS,
                             &p->original));
   ACCEL_TRY(accel__json_int(f, b->config, "original_max_position_embeddings", 1,
@@ -273,6 +274,8 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
   if (out->rot_dims < 2 || out->rot_dims % 2 != 0)
     return accel__refuse(b, "rope over %lld of %lld columns a head: needs an even number",
                          (long long)out->rot_dims, (long long)head_dim);
+  out->query_beta = p.query_beta;
+  out->query_length = p.original;
   ACCEL_TRY(read_sections(b, p.sections, out));
   int64_t n = out->rot_dims / 2,
           turning = proportional ? (int64_t)(p.partial * (double)head_dim / 2.0) : n;
@@ -315,4 +318,30 @@ accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__ro
   accel__tensor freq = rope->length > 0 ? rows_of(b, rope) : rope->inv_freq;
   return accel__node(b->p, ACCEL_PLUGIN_OP_ROPE, (accel__tensor[]){x, b->position_ids, freq}, 3,
                      attr, mrope ? 5 : 4, NULL, 1);
+}
+
+/* ---- scale of queries ---- */
+
+/* 1 + beta * log(1 + floor(position / length)) of each row, [T,1]. */
+static accel__tensor query_scales(accel__build *b, const accel__rope *r) {
+  const int64_t one = 1;
+  const float length = (float)r->query_length;
+  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32),
+              to_int = ACCEL_I(DTYPE, ACCEL_PLUGIN_I32);
+  accel__tensor by = accel__constant_f32(b->p, "rope.query_length", 1, &one, &length);
+  accel__tensor x =
+      accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &b->position_ids, 1, &to_float, 1, NULL, 1);
+  x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_DIV, x, by);
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &x, 1, &to_int, 1, NULL, 1); /* positions are >= 0 */
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &x, 1, &to_float, 1, NULL, 1);
+  x = accel__unary(b->p, ACCEL_PLUGIN_UNARY_LOG, affine(b, x, 1.0, 1.0));
+  x = affine(b, x, r->query_beta, 1.0);
+  return accel__reshape(b->p, x, 2, (accel__dim[]){b->T, accel__const_dim(b->p, 1)});
+}
+
+accel__tensor accel__rope_scale_query(accel__build *b, accel__tensor q, const accel__rope *rope) {
+  if (rope->query_beta == 0) return q;
+  /* made once for all layers and entries */
+  if (b->rope.query_scales == 0) b->rope.query_scales = query_scales(b, rope) + 1;
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, q, b->rope.query_scales - 1);
 }

@@ -20,6 +20,9 @@ typedef struct accel__rope {
   /* M-RoPE: frequencies that follow time, height, width, and so on in turn */
   int64_t section[ACCEL__MAX_SECTIONS];
   uint32_t n_sections; /* 0: none */
+  /* queries grow by 1 + query_beta * log(1 + floor(position / query_length)) (Ministral 3); 0: not */
+  double query_beta;
+  int64_t query_length;
 } accel__rope;
 
 /* `params`: one rope_parameters or rope_scaling object (NULL: plain); theta_key's value is in theta
@@ -43,5 +46,8 @@ accel_status accel__rope_divide(const accel__build *b, const int64_t *section, u
  * that change with the length of the call add the input "total_len" (ACCEL__DEFAULT_TOTAL_LEN) when
  * they first rotate. */
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope);
+/* Queries q [T, columns] times what query_beta and query_length make of b->position_ids [T]; q
+ * itself where query_beta is 0. */
+accel__tensor accel__rope_scale_query(accel__build *b, accel__tensor q, const accel__rope *rope);
 
 #endif

@@ -21,7 +21,7 @@ static const accel__decoder defaults = {.vocab = 256000,
                                         .gamma_offset = 1.0,
                                         .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH}};
 
-accel_status accel__gemma1_read(accel__build *b, accel__decoder *c) {
+accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   const accel__field fields[] = {
@@ -37,7 +37,7 @@ accel_status accel__gemma1_read(accel__build *b, accel__decoder *c) {
 
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
-  return accel__decoder_model(request, architecture, model, accel__gemma1_read);
+  return accel__decoder_model(request, architecture, model, accel__gemma_read);
 }
 
 static const char *const classes[] = {"GemmaModel", "GemmaForCausalLM",

@@ -4,7 +4,7 @@
 
 #include "models/gemma.h"
 
-accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
+accel_status accel__gemma_read_rest(accel__build *b, accel__decoder *c) {
   double before = 256.0;
   const accel__field fields[] = {
       ACCEL_FIELD_NUMBER("query_pre_attn_scalar", &before),
@@ -36,7 +36,7 @@ static const accel__decoder defaults = {.vocab = 256000,
 accel_status accel__gemma2_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  ACCEL_TRY(accel__gemma_read(b, c));
+  ACCEL_TRY(accel__gemma_read_rest(b, c));
   if (c->bidirectional)
     return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
   ACCEL_TRY(accel__decoder_read_window(b, c));

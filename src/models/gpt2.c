@@ -26,23 +26,10 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
                     .up = "mlp.c_fc",
                     .down = "mlp.c_proj"};
   const accel__field fields[] = {
-      ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
-      /* transformers' other names of n_embd ... */
-      ACCEL_FIELD_INT("hidden_size", &c->hidden, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("n_embd", &c->hidden, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("num_hidden_layers", &c->layers, 0, ACCEL__MAX_LAYERS),
-      ACCEL_FIELD_INT("n_layer", &c->layers, 0, ACCEL__MAX_LAYERS),
-      ACCEL_FIELD_INT("num_attention_heads", &c->heads, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("n_head", &c->heads, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("max_position_embeddings", &c->positions, 1, ACCEL__MAX_POSITIONS),
-      ACCEL_FIELD_INT("n_positions", &c->positions, 1, ACCEL__MAX_POSITIONS),
-      ACCEL_FIELD_INT("n_inner", &c->inner, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_NUMBER("layer_norm_epsilon", &c->eps),
-      ACCEL_FIELD_BOOL("tie_word_embeddings", &c->tied),
+      ACCEL_GPT_GPT2_FIELDS(*c, &c->positions),
       ACCEL_FIELD_BOOL("scale_attn_weights", &scaled),
       ACCEL_FIELD_BOOL("scale_attn_by_inverse_layer_idx", &c->inverse_layer),
       ACCEL_FIELD_BOOL("add_cross_attention", &cross),
-      ACCEL_FIELD_ACT("activation_function", &c->act),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 50256, /*eos*/ 50256, /*pad*/ -1));

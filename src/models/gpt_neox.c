@@ -53,7 +53,7 @@ accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 0, /*eos*/ 2, /*pad*/ -1));
   ACCEL_TRY(read_rope(b, c, positions));
-  c->no_attention_bias = !attention_bias;
+  c->no_qkv_bias = c->no_out_bias = !attention_bias;
   c->kv_heads = c->heads;
   b->in_head = true;
   /* older checkpoints */

@@ -12,7 +12,7 @@ typedef struct accel__language {
 } accel__language;
 
 /* Defaults and fields of the class `type` ("llama") from b->config; another type is refused by
- * name. No soft cap of logits: it belongs to the class's own head. */
+ * name. No soft cap, factor or bias of logits: they belong to the class's own head. */
 accel_status accel__language_read(accel__build *b, const char *type, accel__language *l);
 /* Ties the vocabulary head to the embeddings where the class's own config does not. */
 void accel__language_tie(accel__language *l, bool tied);

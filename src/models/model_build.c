@@ -135,6 +135,7 @@ const char *accel__model_task(const char *class_name) {
       {"BlipForQuestionAnswering", "image-text-to-text"},
       {"LlavaForConditionalGeneration", "image-text-to-text"},
       {"LlavaNextForConditionalGeneration", "image-text-to-text"},
+      {"Mistral3ForConditionalGeneration", "text-generation"},
       {"Qwen2VLForConditionalGeneration", "image-text-to-text"},
       {"Qwen2_5_VLForConditionalGeneration", "image-text-to-text"},
       {"ViTModel", "image-feature-extraction"},

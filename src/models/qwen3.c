@@ -16,7 +16,7 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .eos = -1,
                                         .pad = -1,
                                         .window = 4096,
-                                        .qk_norm = true,
+                                        .qk_norm = ACCEL__QK_NORM_HEADS,
                                         .qa_transformer = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 

@@ -432,6 +432,187 @@ ZEPHYR = r"""{% for message in messages %}
 {% endif %}
 {% endfor %}"""
 
+# In the manner of gpt-oss: tools written down as TypeScript by macros that call themselves, one call a message, channels.
+HARMONY = r"""{#-
+  Beside messages and tools: "model_identity", "reasoning_effort", "builtin_tools" (a list of names).
+ #}
+{%- macro type_of(spec, required, may_be_null=false) -%}
+    {%- if spec.type == "array" -%}
+        {%- if spec['items'] -%}
+            {%- if spec['items']['type'] in ("number", "integer") -%}
+                {{- "number[]" }}
+            {%- else -%}
+                {%- set inner = type_of(spec['items'], required) -%}
+                {%- if inner == "object | object" or inner|length > 50 -%}
+                    {{- "any[]" }}
+                {%- else -%}
+                    {{- inner + "[]" }}
+                {%- endif -%}
+            {%- endif -%}
+        {%- else -%}
+            {{- "any[]" }}
+        {%- endif -%}
+        {%- if spec.nullable or may_be_null -%}
+            {{- " | null" }}
+        {%- endif -%}
+    {%- elif spec.type is defined and spec.type is iterable and spec.type is not string and spec.type is not mapping and spec.type[0] is defined -%}
+        {%- if spec.type | length > 1 -%}
+            {{- spec.type | join(" | ") }}
+        {%- else -%}
+            {{- spec.type[0] }}
+        {%- endif -%}
+    {%- elif spec.oneOf -%}
+        {%- for variant in spec.oneOf -%}
+            {{- type_of(variant, required) -}}
+            {%- if not loop.last %}
+                {{- " | " }}
+            {% endif -%}
+        {%- endfor -%}
+    {%- elif spec.type == "string" -%}
+        {%- if spec.enum -%}
+            {{- '"' + spec.enum|join('" | "') + '"' -}}
+        {%- else -%}
+            {{- "string" }}
+        {%- endif -%}
+    {%- elif spec.type in ["number", "integer"] -%}
+        {{- "number" }}
+    {%- elif spec.type == "object" -%}
+        {%- if spec.properties -%}
+            {{- "{\n" }}
+            {%- for key, value in spec.properties.items() -%}
+                {{- key -}}
+                {%- if key not in (spec.required or []) -%}
+                    {{- "?" }}
+                {%- endif -%}
+                {{- ": " }}
+                {{ type_of(value, spec.required or []) }}
+                {%- if not loop.last -%}
+                    {{-", " }}
+                {%- endif -%}
+            {%- endfor -%}
+            {{- "}" }}
+        {%- else -%}
+            {{- "object" }}
+        {%- endif -%}
+    {%- else -%}
+        {{- "any" }}
+    {%- endif -%}
+{%- endmacro -%}
+{%- macro tool_space(name, tools) -%}
+    {{- "## " + name + "\n\nnamespace " + name + " {\n\n" }}
+    {%- for tool in tools %}
+        {%- set tool = tool.function %}
+        {{- "// " + tool.description + "\ntype " + tool.name + " = " }}
+        {%- if tool.parameters and tool.parameters.properties %}
+            {{- "(_: {\n" }}
+            {%- for key, spec in tool.parameters.properties.items() %}
+                {%- if spec.description %}
+                    {{- "// " + spec.description + "\n" }}
+                {%- endif %}
+                {{- key }}
+                {%- if key not in (tool.parameters.required or []) -%}
+                    {{- "?" }}
+                {%- endif -%}
+                {{- ": " + type_of(spec, tool.parameters.required or []) }}
+                {%- if spec.default is defined -%}
+                    {{- ", // default: " + (spec.default if spec.enum else spec.default|tojson) }}
+                {%- endif -%}
+                {{- ",\n" }}
+            {%- endfor %}
+            {{- "}) => any;\n\n" }}
+        {%- else -%}
+            {{- "() => any;\n\n" }}
+        {%- endif -%}
+    {%- endfor %}
+    {{- "} // namespace " + name }}
+{%- endmacro -%}
+{%- macro system_text() -%}
+    {%- if model_identity is not defined %}
+        {%- set model_identity = "You are a model with channels." %}
+    {%- endif %}
+    {{- model_identity + "\nCurrent date: " + strftime_now("%Y-%m-%d") + "\n\n" }}
+    {%- if reasoning_effort is not defined %}
+        {%- set reasoning_effort = "medium" %}
+    {%- endif %}
+    {{- "Reasoning: " + reasoning_effort + "\n\n" }}
+    {%- if builtin_tools %}
+        {%- set there = namespace(browser=false, python=false) %}
+        {%- for tool in builtin_tools %}
+            {%- if tool == "browser" %}
+                {%- set there.browser = true %}
+            {%- elif tool == "python" %}
+                {%- set there.python = true %}
+            {%- endif %}
+        {%- endfor %}
+        {{- "# Tools" ~ (there.browser and " browser" or "") ~ (" python" if there.python) ~ "\n\n" }}
+    {%- endif -%}
+    {{- "# Channels: analysis, commentary, final. Each message has one." }}
+    {%- if tools -%}
+        {{- "\nCalls go to the commentary channel: 'functions'." }}
+    {%- endif -%}
+{%- endmacro -%}
+{{- "<|start|>system<|message|>" }}
+{{- system_text() }}
+{{- "<|end|>" }}
+{%- if messages[0].role == "developer" or messages[0].role == "system" %}
+    {%- set developer = messages[0].content %}
+    {%- set rest = messages[1:] %}
+{%- else %}
+    {%- set developer = "" %}
+    {%- set rest = messages %}
+{%- endif %}
+{%- if developer or tools %}
+    {{- "<|start|>developer<|message|>" }}
+    {%- if developer %}
+        {{- "# Instructions\n\n" + developer + "\n\n" }}
+    {%- endif %}
+    {%- if tools -%}
+        {{- "# Tools\n\n" + tool_space("functions", tools) }}
+    {%- endif -%}
+    {{- "<|end|>" }}
+{%- endif %}
+{%- set last = namespace(name=none) %}
+{%- for message in rest -%}
+    {%- if message.role == 'assistant' -%}
+        {%- if "content" in message and "<|channel|>final<|message|>" in message.content %}
+            {{- raise_exception("channels belong into fields of their own") }}
+        {%- endif %}
+        {%- if "tool_calls" in message %}
+            {%- set later = namespace(found=false) %}
+            {%- for other in rest[loop.index:] %}
+                {%- if other.role == 'assistant' and "tool_calls" not in other %}
+                    {%- set later.found = true %}
+                {%- endif %}
+            {%- endfor %}
+            {%- set call = message.tool_calls[0] %}
+            {%- if call.function %}
+                {%- set call = call.function %}
+            {%- endif %}
+            {%- if message.content and not later.found %}
+                {{- "<|start|>assistant<|channel|>analysis<|message|>" + message.content + "<|end|>" }}
+            {%- endif %}
+            {{- "<|start|>assistant to=functions." + call.name + "<|channel|>commentary " }}
+            {{- (call.content_type if call.content_type is defined else "json") + "<|message|>" + call.arguments|tojson + "<|call|>" }}
+            {%- set last.name = call.name %}
+        {%- elif loop.last and not add_generation_prompt %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|return|>" }}
+        {%- else %}
+            {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}
+            {%- set last.name = none %}
+        {%- endif %}
+    {%- elif message.role == 'tool' -%}
+        {%- if last.name is none %}
+            {{- raise_exception("a tool's answer without a call") }}
+        {%- endif %}
+        {{- "<|start|>functions." + last.name + " to=assistant<|channel|>commentary<|message|>" + message.content|tojson + "<|end|>" }}
+    {%- elif message.role == 'user' -%}
+        {{- "<|start|>user<|message|>" + message.content + "<|end|>" }}
+    {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|start|>assistant
+{%- endif -%}"""
+
 TEMPLATES = {name.lower(): text for name, text in globals().items() if name.isupper()}
 
 PLAIN = [{"role": "system", "content": "You are a helpful \u00e9 assistant."}, {"role": "user", "content": "  Hi there! \n"},

@@ -30,7 +30,7 @@ def make_inputs(config, case, length, positions):
     length = length if case != "short" else min(length, 9)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     pad = text.pad_token_id or 0
-    ids = torch.randint(3, config.vocab_size, (batch, length))
+    ids = torch.randint(3, text.vocab_size, (batch, length))
     inputs = {"input_ids": ids}
     if case in ("right", "left"):
         mask = torch.ones(batch, length, dtype=torch.long)
@@ -283,6 +283,214 @@ def gpt_fixtures():
                                cases=("single", "right"), attention="sdpa")
 
 
+# Decoders that differ from LLaMA or GPT-2 by a few switches, one fixture for each way to turn them.  Heads are the same code for all: each kind of head is here
+# for some families, all of them for SmolLM3.
+FORWARD = ("right", "left")
+
+
+def olmo_fixtures():
+    no_eps = {**BASE, "num_key_value_heads": 4}
+    yield "olmo", dict(config=T.OlmoConfig(**no_eps, clip_qkv=0.4), classes=["OlmoForCausalLM"], cases=FORWARD)
+    two = {**BASE, "rms_norm_eps": 1e-3, "attention_bias": True, "tie_word_embeddings": True}
+    yield "olmo2", dict(config=T.Olmo2Config(**two), classes=classes_of("Olmo2", HEADS[:2]), cases=FORWARD)
+    three = {**BASE, "num_hidden_layers": 4, "sliding_window": 5, "head_dim": 8, "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.2, "rope_theta": 700.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}}
+    yield "olmo3", dict(config=T.Olmo3Config(**three), classes=["Olmo3ForCausalLM"], cases=FORWARD, length=14)
+
+    def old(text):  # rope_theta and rope_scaling of full layers; transformers 5.23 turns sliding ones by the default theta
+        rope = text.pop("rope_parameters")["full_attention"]
+        text.update(rope_theta=rope.pop("rope_theta"), rope_scaling=rope)
+        text.pop("layer_types")
+
+    yield "olmo3_old", dict(config=T.Olmo3Config(**{**three, "sliding_window": 4}), classes=["Olmo3ForCausalLM"], cases=("right",), length=14, config_edit=old)
+
+
+def granite_fixtures():
+    factors = dict(embedding_multiplier=5.0, logits_scaling=3.0, residual_multiplier=0.4, attention_multiplier=0.3)
+    yield "granite", dict(config=T.GraniteConfig(**BASE, **factors, tie_word_embeddings=True), classes=["GraniteForCausalLM"], cases=FORWARD)
+    plain = T.GraniteConfig(**BASE, attention_bias=True, mlp_bias=True)  # all factors are 1
+    yield "granite_plain", dict(config=plain, classes=["GraniteForCausalLM"], cases=("right",))
+
+
+def smollm3_fixtures():
+    yield "smollm3", dict(config=T.SmolLM3Config(**BASE, no_rope_layer_interval=2), classes=classes_of("SmolLM3"), cases=FORWARD)
+    odd = T.SmolLM3Config(**{**BASE, "num_hidden_layers": 3}, no_rope_layers=[0, 1, 0], use_sliding_window=True, sliding_window=4, attention_bias=True,
+                          mlp_bias=True, tie_word_embeddings=False)
+    yield "smollm3_sliding", dict(config=odd, classes=["SmolLM3ForCausalLM"], cases=("left",), length=14)
+
+
+def cohere_fixtures():
+    yield "cohere", dict(config=T.CohereConfig(**BASE, logit_scale=0.7, layer_norm_eps=1e-3), classes=classes_of("Cohere", HEADS[:1]), cases=FORWARD)
+    plus = T.CohereConfig(**BASE, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False)
+    yield "cohere_plus", dict(config=plus, classes=["CohereForCausalLM"], cases=("right",))
+    two = {**BASE, "num_hidden_layers": 4, "sliding_window": 5, "logit_scale": 0.7}
+    yield "cohere2", dict(config=T.Cohere2Config(**two), classes=["Cohere2ForCausalLM"], cases=FORWARD, length=14)
+
+    def old(text):
+        text.pop("layer_types")
+        text["sliding_window_pattern"] = 2
+
+    yield "cohere2_old", dict(config=T.Cohere2Config(**{**two, "num_hidden_layers": 3, "attention_bias": True}), classes=["Cohere2ForCausalLM"], cases=("right",),
+                              length=14, config_edit=old)
+
+
+def glm_fixtures():
+    small = {**BASE, "head_dim": 8, "num_key_value_heads": 1}
+    yield "glm", dict(config=T.GlmConfig(**small), classes=["GlmForCausalLM", "GlmForSequenceClassification"], cases=FORWARD)
+    yield "glm4", dict(config=T.Glm4Config(**{**small, "rms_norm_eps": 1e-5}), classes=["Glm4ForCausalLM", "Glm4ForTokenClassification"], cases=FORWARD)
+    odd = T.Glm4Config(**{**small, "num_hidden_layers": 1, "attention_bias": False, "partial_rotary_factor": 1.0, "tie_word_embeddings": True})
+    yield "glm4_whole", dict(config=odd, classes=["Glm4ForCausalLM"], cases=("right",))
+
+
+def ministral_fixtures():
+    types = ["sliding_attention", "full_attention", "sliding_attention"]
+    mixed = T.MinistralConfig(**{**BASE, "num_hidden_layers": 3, "head_dim": 8, "sliding_window": 5, "layer_types": types})
+    yield "ministral", dict(config=mixed, classes=["MinistralForCausalLM", "MinistralForQuestionAnswering"], cases=FORWARD, length=14)
+    rope = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 16.0, "original_max_position_embeddings": 5, "beta_fast": 32.0, "beta_slow": 1.0,
+            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}
+    three = T.Ministral3Config(**{**BASE, "head_dim": 8, "rope_parameters": rope})
+    yield "ministral3", dict(config=three, classes=["Ministral3ForCausalLM", "Ministral3ForQuestionAnswering"], cases=FORWARD + ("given",), length=17)
+
+    # Mistral 3 without its pictures; names as published, and as transformers 5 writes them
+    seen = dict(model_type="pixtral", hidden_size=8, intermediate_size=9, num_hidden_layers=1, num_attention_heads=2, head_dim=4, image_size=8, patch_size=4)
+    for name, text in (("mistral3", {"model_type": "mistral", **BASE, "head_dim": 8, "sliding_window": None, "tie_word_embeddings": False}),
+                       ("mistral3_new_names", {"model_type": "ministral3", **BASE, "head_dim": 8, "rope_parameters": rope})):
+        def published(key):
+            return key.replace("model.language_model.", "language_model.model.").replace("lm_head.", "language_model.lm_head.")
+
+        config = T.Mistral3Config(text_config=text, vision_config=seen, image_token_index=66, tie_word_embeddings=name != "mistral3")
+        yield name, dict(config=config, classes=["Mistral3ForConditionalGeneration"], cases=FORWARD if name == "mistral3" else ("right",), length=14,
+                         rename=published if name == "mistral3" else None)
+
+    def silent(text):
+        text.pop("rope_parameters")
+
+    short = T.Ministral3Config(**{**BASE, "head_dim": 8, "num_hidden_layers": 1, "sliding_window": 6, "tie_word_embeddings": True})
+    yield "ministral3_silent", dict(config=short, classes=["Ministral3ForCausalLM"], cases=("right",), length=14, config_edit=silent)
+
+
+def internlm3_fixtures():
+    """transformers has the config and runs it as LLaMA; the class has its published name here."""
+    def make_internlm3(name, config, **how):
+        lines = make(name, config, ["LlamaForCausalLM"], **how)
+        path = ROOT / name / "config.json"
+        text = json.loads(path.read_text())
+        text["architectures"] = ["InternLM3ForCausalLM"]
+        text["qkv_bias"], text["bias"] = text.pop("attention_bias"), text.pop("mlp_bias")
+        path.write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+        for path in (ROOT / name).glob("golden.Llama*"):
+            path.rename(path.with_name(path.name.replace("Llama", "InternLM3")))
+        return [line.replace("LlamaFor", "InternLM3For") for line in lines]
+
+    config = T.InternLM3Config(**{**BASE, "head_dim": 8, "attention_bias": True, "mlp_bias": True})
+    yield "internlm3", dict(config=config, cases=FORWARD, make=make_internlm3)
+
+
+def stablelm_fixtures():
+    yield "stablelm", dict(config=T.StableLmConfig(**{**BASE, "hidden_size": 32, "partial_rotary_factor": 0.25}, use_qkv_bias=True),
+                           classes=["StableLmForCausalLM", "StableLmForTokenClassification"], cases=FORWARD)
+    both = T.StableLmConfig(**{**BASE, "hidden_size": 32, "partial_rotary_factor": 0.5}, qk_layernorm=True, use_parallel_residual=True, layer_norm_eps=1e-3,
+                            tie_word_embeddings=True)
+    yield "stablelm_parallel", dict(config=both, classes=["StableLmForCausalLM"], cases=("right",))
+
+
+def starcoder2_fixtures():
+    yield "starcoder2", dict(config=T.Starcoder2Config(**BASE, sliding_window=5), classes=["Starcoder2ForCausalLM", "Starcoder2ForTokenClassification"], cases=FORWARD, length=14)
+    odd = T.Starcoder2Config(**BASE, use_bias=False, tie_word_embeddings=False, norm_epsilon=1e-3)
+    yield "starcoder2_plain", dict(config=odd, classes=["Starcoder2ForCausalLM"], cases=("right",))
+
+
+def phi_fixtures():
+    yield "phi", dict(config=T.PhiConfig(**{**BASE, "hidden_size": 32}), classes=["PhiForCausalLM", "PhiForSequenceClassification"], cases=FORWARD)
+    odd = T.PhiConfig(**{**BASE, "hidden_size": 32, "partial_rotary_factor": 0.25, "num_key_value_heads": None}, qk_layernorm=True, layer_norm_eps=1e-3)
+    yield "phi_norms", dict(config=odd, classes=["PhiForCausalLM"], cases=("right",))
+
+
+def old_gpt_fixtures():
+    small = dict(vocab_size=67, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    gptj = T.GPTJConfig(**small, n_embd=32, n_layer=2, n_head=4, n_positions=40, rotary_dim=4)
+    yield "gptj", dict(config=gptj, classes=["GPTJForCausalLM", "GPTJForQuestionAnswering"], cases=FORWARD)
+    odd = T.GPTJConfig(**small, n_embd=24, n_layer=1, n_head=3, n_positions=40, rotary_dim=8, n_inner=31, activation_function="relu", tie_word_embeddings=True)
+    yield "gptj_tied", dict(config=odd, classes=["GPTJForCausalLM"], cases=("right",))
+    neo = T.GPTNeoConfig(**small, hidden_size=24, num_layers=3, num_heads=3, max_position_embeddings=64, window_size=5,
+                         attention_types=[[["global", "local"], 1], [["local"], 1]])
+    yield "gpt_neo", dict(config=neo, classes=classes_of("GPTNeo"), cases=FORWARD, length=14)
+    odd = T.GPTNeoConfig(**small, hidden_size=24, num_layers=2, num_heads=4, max_position_embeddings=40, window_size=3, attention_types=[[["local"], 2]],
+                         intermediate_size=31, tie_word_embeddings=False, activation_function="gelu")
+    yield "gpt_neo_local", dict(config=odd, classes=["GPTNeoForCausalLM"], cases=("right",))
+    mpt = T.MptConfig(**small, d_model=24, n_heads=6, n_layers=2, max_seq_len=64)
+    yield "mpt", dict(config=mpt, classes=["MptForCausalLM", "MptForTokenClassification", "MptForQuestionAnswering"], cases=FORWARD)
+    odd = T.MptConfig(**small, d_model=24, n_heads=4, n_layers=1, max_seq_len=64, layer_norm_epsilon=1e-3, tie_word_embeddings=False,
+                      attn_config={"clip_qkv": 0.4, "softmax_scale": 0.3})
+    yield "mpt_clip", dict(config=odd, classes=["MptForCausalLM"], cases=("right",))
+
+
+def granite_moe_fixtures():
+    small = {**BASE, "num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.6,
+             "attention_multiplier": 0.3, "intermediate_size": 11}
+
+    def published(key):
+        for new, old in (("experts.gate_up_proj", "input_linear.weight"), ("experts.down_proj", "output_linear.weight"), ("router.weight", "router.layer.weight")):
+            key = key.replace("block_sparse_moe." + new, "block_sparse_moe." + old)
+        return key
+
+    yield "granitemoe", dict(config=T.GraniteMoeConfig(**small), classes=["GraniteMoeForCausalLM"], cases=FORWARD, rename=published)
+    shared = T.GraniteMoeSharedConfig(**small, shared_intermediate_size=13, attention_bias=True, tie_word_embeddings=True)
+    yield "granitemoeshared", dict(config=shared, classes=["GraniteMoeSharedForCausalLM"], cases=("right",))
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+
+
+def mxfp4(w):
+    """[E, N, K] as gpt-oss has its experts: blocks U8 [E, N, K/32, 16], low nibble first, scales E8M0 U8 [E, N, K/32]; and what they mean."""
+    groups = w.float().unflatten(-1, (-1, 32))
+    power = torch.floor(torch.log2(groups.abs().amax(-1, keepdim=True))) - 2
+    codes = (groups / 2 ** power).unsqueeze(-1).sub(E2M1).abs().argmin(-1)
+    full = (E2M1[codes] * 2 ** power).flatten(-2)
+    return (codes[..., ::2] | codes[..., 1::2] << 4).to(torch.uint8), (power.squeeze(-1) + 127).to(torch.uint8), full
+
+
+def make_mxfp4(name, config, classes, **how):
+    """Goldens from the numbers, then the codes in their place."""
+    codes = {}
+
+    def round_experts(directory):
+        path = directory / "model.safetensors"
+        tensors = common.load_file(path)
+        for key in [k for k in tensors if k.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+            codes[key + "_blocks"], codes[key + "_scales"], full = mxfp4(tensors[key].transpose(1, 2))
+            tensors[key] = full.transpose(1, 2).to(tensors[key].dtype).contiguous()
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    lines = make(name, config, classes, after=round_experts, **how)
+    path = ROOT / name / "model.safetensors"
+    tensors = {k: v for k, v in common.load_file(path).items() if k + "_blocks" not in codes}
+    save_file({**tensors, **{k: v.contiguous() for k, v in codes.items()}}, path, metadata={"format": "pt"})
+    path = ROOT / name / "config.json"
+    text = json.loads(path.read_text())
+    text["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                                       "model.embed_tokens", "lm_head"]}
+    path.write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+    return lines
+
+
+def gpt_oss_fixtures():
+    rope = {"rope_type": "yarn", "rope_theta": 900.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 16}
+    small = {**BASE, "head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 11, "sliding_window": 5, "rope_parameters": rope}
+    yield "gpt_oss", dict(config=T.GptOssConfig(**small), classes=["GptOssForCausalLM", "GptOssForSequenceClassification"], cases=FORWARD, length=14, dtype=torch.bfloat16)
+
+    def silent(text):
+        text.pop("rope_parameters")
+        text.pop("layer_types")
+
+    odd = {**small, "attention_bias": False, "tie_word_embeddings": True, "swiglu_limit": 0.5, "swiglu_alpha": 1.1, "rope_parameters": None}
+    yield "gpt_oss_silent", dict(config=T.GptOssConfig(**odd), classes=["GptOssForCausalLM"], cases=("right",), length=14, config_edit=silent)
+    codes = {**small, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_local_experts": 4}
+    yield "gpt_oss_mxfp4", dict(config=T.GptOssConfig(**codes), classes=["GptOssForCausalLM"], cases=FORWARD, length=14, dtype=torch.bfloat16, make=make_mxfp4)
+
+
 def seq2seq_inputs(config, case, length, positions):
     """Both sides; the decoder's is shorter.  shifted: no decoder ids, and an eos token in every row for the classifiers."""
     inputs = make_inputs(config, "right" if case == "shifted" else case, length, positions)
@@ -393,7 +601,9 @@ def mamba_fixtures():
     yield "mamba2_limits", dict(config=limited, classes=["Mamba2ForCausalLM"], cases=("single",))
 
 
-GROUPS = (llama_fixtures, pad_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
+GROUPS = (llama_fixtures, pad_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures,
+          granite_moe_fixtures, gpt_oss_fixtures, olmo_fixtures, granite_fixtures, smollm3_fixtures, cohere_fixtures, glm_fixtures, ministral_fixtures, internlm3_fixtures, stablelm_fixtures,
+          starcoder2_fixtures, phi_fixtures, old_gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
 
 
 def main(wanted):

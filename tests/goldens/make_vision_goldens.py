@@ -284,6 +284,9 @@ def llava_fixtures():
     yield "llava_new_names", dict(config=config("mistral", vision_feature_layer=-1), prefixed=False, hub=False, cases=cases[:1])
     for name in ("phi3", "gemma2"):
         yield f"llava_{name}", dict(config=config(name), prefixed=False, cases=[case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask})], dtype=torch.float16)
+    factors = {"model_type": "granite", **speak, "embedding_multiplier": 3.0, "logits_scaling": 5.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3}
+    granite = T.LlavaConfig(text_config=factors, vision_config={"model_type": "clip_vision_model", **SEEN}, image_token_index=59)
+    yield "llava_granite", dict(config=granite, prefixed=False, cases=[case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask})], dtype=torch.float16)
     # decoders of GPT-2's kind; transformers has no way to tie their heads inside a LLaVA
     kin = {"gpt_neox": dict(intermediate_size=27, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.7}), "gpt2": {}, "opt": dict(ffn_dim=27, word_embed_proj_dim=24), "bloom": {}, "falcon": dict(bias=True), "gemma": dict(head_dim=8, num_key_value_heads=1, intermediate_size=27)}
     base = {k: speak[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")}

@@ -58,12 +58,14 @@ static void test_every_class(void **state) {
   const char *const *names = accel__model_architectures(&n);
   assert_true(n > 40);
   for (uint32_t i = 0; i < n; i++) {
-    char config[800];
+    char config[900];
     snprintf(config, sizeof config,
              "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,"
              "\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,\"encoder_"
+             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,"
+             "\"partial_rotary_factor\":1.0,\"rotary_dim\":4,\"attention_types\":[[[\"local\"],2]],"
+             "\"encoder_"
              "attention_heads\":3,"
              "\"decoder_attention_heads\":3,\"d_model\":12,\"num_conv_pos_"
              "embedding_groups\":3,"
@@ -73,6 +75,9 @@ static void test_every_class(void **state) {
              "\"pos_att_type\":[\"c2p\",\"p2c\"]%s}",
              names[i],
              strncmp(names[i], "Mamba2", 6) == 0 ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3"
+             : strncmp(names[i], "Mistral3", 8) == 0
+                 ? ",\"text_config\":{\"hidden_size\":12,\"num_attention_heads\":3,"
+                   "\"num_key_value_heads\":3}"
              : strncmp(names[i], "Qwen2VL", 7) == 0
                  ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
              : strncmp(names[i], "Qwen2_5_VL", 10) == 0
@@ -123,6 +128,38 @@ static void test_choice(void **state) {
   expect_refusal("{\"model_type\":7}", NULL, "model_type");
 }
 
+static const char *const decoder_refusals[][2] = {
+    {"{\"model_type\":\"olmo\",\"clip_qkv\":-1}", "field 'clip_qkv' is negative"},
+    {"{\"model_type\":\"olmo3\",\"num_hidden_layers\":1,\"layer_types\":[\"chunked\"]}",
+     "field 'layer_types': 'chunked' is not supported"},
+    {"{\"model_type\":\"granite\",\"logits_scaling\":0}", "field 'logits_scaling'"},
+    {"{\"model_type\":\"cohere\",\"logit_scale\":0}", "field 'logit_scale' is 0"},
+    {"{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1]}",
+     "field 'no_rope_layers' has fewer entries than there are layers"},
+    {"{\"model_type\":\"smollm3\",\"num_hidden_layers\":1,\"no_rope_layers\":[\"yes\"]}",
+     "field 'no_rope_layers' holds what is neither 0 nor 1"},
+    {"{\"model_type\":\"stablelm\",\"hidden_size\":10,\"num_attention_heads\":3}",
+     "'num_attention_heads' (3) does not divide 'hidden_size' (10)"},
+    {"{\"model_type\":\"ministral3\",\"hidden_act\":\"foo\"}",
+     "field 'hidden_act': activation 'foo' is not supported"},
+    {"{\"model_type\":\"granitemoe\",\"num_local_experts\":2,\"num_experts_per_tok\":3}",
+     "field 'num_experts_per_tok' (3) is more than the 2 experts"},
+    {"{\"model_type\":\"gpt_oss\",\"swiglu_limit\":0}", "'swiglu_limit' is not positive"},
+    {"{\"model_type\":\"gptj\",\"n_embd\":32,\"n_head\":4}",
+     "field 'rotary_dim' (64) is more than a head's 8 columns"},
+    {"{\"model_type\":\"gpt_neo\",\"num_layers\":3}",
+     "field 'attention_types' is missing, which is for 24 layers"},
+    {"{\"model_type\":\"gpt_neo\",\"num_layers\":3,\"attention_types\":[[[\"local\"],2]]}",
+     "field 'attention_types' is not for 3 layers"},
+    {"{\"model_type\":\"gpt_neo\",\"attention_types\":[[[\"banded\"],24]]}",
+     "field 'attention_types': known types are global and local"},
+    {"{\"model_type\":\"mistral3\"}", "field 'text_config' is missing"},
+    {"{\"model_type\":\"mistral3\",\"text_config\":{\"model_type\":\"foo\"}}",
+     "field 'text_config.model_type': 'foo' is not supported; known: llama, "},
+    {"{\"model_type\":\"mpt\",\"attn_config\":{\"clip_qkv\":-2}}",
+     "field 'attn_config.clip_qkv' is negative"},
+};
+
 static void test_refusals(void **state) {
   (void)state;
   static const char *const cases[][2] = {
@@ -166,6 +203,8 @@ static void test_refusals(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     expect_refusal(cases[i][0], NULL, cases[i][1]);
+  for (size_t i = 0; i < sizeof decoder_refusals / sizeof *decoder_refusals; i++)
+    expect_refusal(decoder_refusals[i][0], NULL, decoder_refusals[i][1]);
   expect_refusal("{" BERT ",\"num_labels\":3}", "BertForQuestionAnswering", "num_labels 2");
   expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification",
                  "field 'problem_type': 'ranking' is unknown");
@@ -209,6 +248,22 @@ static void test_positions(void **state) {
   m = build("{" BERT "}", NULL);
   assert_int_equal(m->inputs[3].otherwise, ACCEL__DEFAULT_ARANGE);
   assert_int_equal(m->inputs[1].max, 31);
+  accel__model_free(&m);
+}
+
+/* What a config class has where config.json is silent. */
+static void test_ends(void **state) {
+  (void)state;
+  accel__model *m = build("{\"model_type\":\"glm\",\"num_hidden_layers\":0}", "GlmForCausalLM");
+  assert_int_equal(m->n_eos, 3);
+  assert_int_equal(m->eos_ids[2], 151338);
+  accel__model_free(&m);
+  m = build("{\"model_type\":\"glm\",\"num_hidden_layers\":0,\"eos_token_id\":7}",
+            "GlmForCausalLM");
+  assert_int_equal(m->n_eos, 1);
+  accel__model_free(&m);
+  m = build("{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":0}", "GptOssForCausalLM");
+  assert_int_equal(m->n_eos, 0);
   accel__model_free(&m);
 }
 
@@ -302,8 +357,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),
       cmocka_unit_test(test_refusals),    cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_positions),   cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_embed),       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,10 @@ static const example examples[] = {
      "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}"
      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜>"},
+    {"harmony", "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ARGUMENTS,
+     "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ARGUMENTS
+     "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
+     "<|channel|> <|call|>"},
 };
 
 static const char *const plain = "Sunny, and {\"a\": 1} < 2.";
