@@ -58,7 +58,7 @@ typedef struct accel_text_to_image_params {
   double guidance_scale;
   /** 0 to 1: how far the guided answer is brought back to the spread of the unguided one. */
   double guidance_rescale;
-  /** Of the DDIM scheduler: share of noise that is added at each step. */
+  /** Of the schedulers DDIM and TCD: share of noise that is added at each step. */
   double eta;
   /** Of one generator for all pictures. */
   uint64_t seed;
@@ -75,7 +75,8 @@ typedef struct accel_text_to_image_params {
    *  model_index.json says else). */
   const char *negative_prompt;
   /** A scheduler in place of the model's own: a class of diffusers, or one of ddim, pndm, euler,
-   *  euler-ancestral, ddpm, lcm, dpm++.  NULL: the model's. */
+   *  euler-ancestral, ddpm, lcm, dpm++, dpm++-singlestep, unipc, deis, heun, lms, kdpm2,
+   *  kdpm2-ancestral, tcd, flow-match-euler.  NULL: the model's. */
   const char *scheduler;
   /** Told after each step; NULL: nobody is. */
   accel_image_step_fn on_step;

@@ -149,6 +149,7 @@ static accel_status begin_with_picture(accel__image_job *job, const float *plane
   accel__batch batch = {0};
   accel__result found = {0};
   job->first_step = steps - (kept < steps ? kept : steps);
+  if (job->scheduler->class->order > 1) job->first_step *= job->scheduler->class->order;
   if (job->first_step >= job->scheduler->n_steps)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
                        job->params->strength, steps);

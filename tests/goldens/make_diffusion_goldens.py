@@ -181,25 +181,90 @@ def schedulers():
     yield "dpm_lu", D.DPMSolverMultistepScheduler, dict(SD, use_lu_lambdas=True)
     yield "dpm_exponential", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", use_exponential_sigmas=True)
     yield "dpm_cosine", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", lambda_min_clipped=-5.1)
+    yield from later_schedulers()
     for variance in ("fixed_small_log", "fixed_large"):
         yield f"ddpm_{variance}", D.DDPMScheduler, dict(variance_type=variance)
     yield "ddpm_sigmoid", D.DDPMScheduler, dict(beta_schedule="sigmoid")
 
 
-def one_run(cls, config, steps, eta):
+def later_schedulers():
+    """Names that end so are run with: eta an eta of 0.6, mu a shift of 0.8, even sigmas given as FluxPipeline gives them."""
+    spacings = dict(zip(("linspace", "leading", "trailing"), ("epsilon", "v_prediction", "sample")))
+    by_sigma = {"heun": D.HeunDiscreteScheduler, "lms": D.LMSDiscreteScheduler, "kdpm2": D.KDPM2DiscreteScheduler, "kdpm2a": D.KDPM2AncestralDiscreteScheduler}
+    by_level = {"unipc": D.UniPCMultistepScheduler, "deis": D.DEISMultistepScheduler}
+    single = {"single": D.DPMSolverSinglestepScheduler}
+    rules = ("karras", "exponential", "beta")
+    for name, cls in {**by_sigma, **by_level}.items():
+        for spacing, prediction in spacings.items():
+            prediction = "epsilon" if prediction == "sample" and name.startswith("kdpm2") else prediction
+            yield f"{name}_{spacing}", cls, dict(SD, timestep_spacing=spacing, prediction_type=prediction, steps_offset=1)
+    for name, cls in {**by_sigma, **by_level, **single}.items():
+        for rule in rules:
+            yield f"{name}_{rule}", cls, dict(SD, **{f"use_{rule}_sigmas": True})
+    for rule in ("beta", "flow"):
+        yield f"dpm_{rule}", D.DPMSolverMultistepScheduler, dict(SD, **{f"use_{rule}_sigmas": True}, flow_shift=3.0, prediction_type="flow_prediction" if rule == "flow" else "epsilon")
+    yield "dpm_flow_mu", D.DPMSolverMultistepScheduler, dict(use_flow_sigmas=True, prediction_type="flow_prediction", use_dynamic_shifting=True)
+    yield "euler_beta", D.EulerDiscreteScheduler, dict(SD, use_beta_sigmas=True)
+    yield "heun_clip", D.HeunDiscreteScheduler, dict(beta_schedule="exp", clip_sample=True, clip_sample_range=0.9)
+    yield "heun_ends", D.HeunDiscreteScheduler, dict(SD, use_karras_sigmas=True, sigma_min=0.1, sigma_max=9.0)  # fields of other classes, asked for nonetheless
+    for solver in ("bh1", "bh2"):
+        for order in (1, 2, 3):
+            yield f"unipc_{solver}_{order}", D.UniPCMultistepScheduler, dict(SD, solver_type=solver, solver_order=order, lower_order_final=order != 3 or solver == "bh2",
+                                                                             final_sigmas_type="zero" if solver == "bh2" else "sigma_min")
+    yield "unipc_noise", D.UniPCMultistepScheduler, dict(SD, predict_x0=False, final_sigmas_type="sigma_min", prediction_type="v_prediction", solver_order=3)
+    yield "unipc_options", D.UniPCMultistepScheduler, dict(SD, disable_corrector=[0, 2], thresholding=True, sample_max_value=1.5, rescale_betas_zero_snr=True, timestep_spacing="trailing")
+    flow = dict(use_flow_sigmas=True, prediction_type="flow_prediction")
+    yield "unipc_flow", D.UniPCMultistepScheduler, dict(flow, flow_shift=3.0, shift_terminal=0.1, final_sigmas_type="sigma_min")
+    yield "unipc_flow_karras", D.UniPCMultistepScheduler, dict(flow, use_karras_sigmas=True, sigma_min=0.03, sigma_max=20.0)
+    yield "unipc_flow_mu", D.UniPCMultistepScheduler, dict(flow, use_dynamic_shifting=True)
+    yield "unipc_flow_linear_mu", D.UniPCMultistepScheduler, dict(flow, use_dynamic_shifting=True, time_shift_type="linear")
+    for order in (1, 3):
+        yield f"deis_{order}", D.DEISMultistepScheduler, dict(SD, solver_order=order, thresholding=order == 1, sample_max_value=1.5)
+    yield "deis_flow", D.DEISMultistepScheduler, dict(flow, flow_shift=2.0)
+    for algorithm in ("dpmsolver", "dpmsolver++", "sde-dpmsolver++"):
+        for order in (1, 2, 3):
+            for solver in ("midpoint", "heun")[:1 if order == 1 else 2]:
+                yield f"single_{algorithm}_{order}_{solver}", D.DPMSolverSinglestepScheduler, dict(
+                    SD, algorithm_type=algorithm, solver_order=order, solver_type=solver, final_sigmas_type="zero" if algorithm == "sde-dpmsolver++" else "sigma_min",
+                    lower_order_final=algorithm != "dpmsolver", prediction_type="v_prediction" if solver == "heun" else "epsilon")
+    yield "single_flow", D.DPMSolverSinglestepScheduler, dict(flow, flow_shift=2.0, lambda_min_clipped=-5.1)
+    yield "single_cosine", D.DPMSolverSinglestepScheduler, dict(beta_schedule="squaredcos_cap_v2", lambda_min_clipped=-5.1, thresholding=True, sample_max_value=1.5)
+    for prediction in ("epsilon", "v_prediction", "sample"):
+        yield f"tcd_{prediction}_eta", D.TCDScheduler, dict(prediction_type=prediction)
+    yield "tcd_plain", D.TCDScheduler, dict(rescale_betas_zero_snr=True, original_inference_steps=40, prediction_type="v_prediction")
+    yield "fm", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0)
+    yield "fm_terminal", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0, shift_terminal=0.1, stochastic_sampling=True)
+    yield "fm_invert", D.FlowMatchEulerDiscreteScheduler, dict(invert_sigmas=True)
+    for rule in rules:
+        yield f"fm_{rule}", D.FlowMatchEulerDiscreteScheduler, dict(shift=2.0, **{f"use_{rule}_sigmas": True})
+    yield "fm_mu", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True)
+    yield "fm_even", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0, shift_terminal=0.2)
+    yield "fm_mu_even", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True)
+    yield "fm_linear_mu_even", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True, time_shift_type="linear")
+
+
+def begin(scheduler, name, steps):
+    more = {"mu": 0.8} if "_mu" in name else {}
+    if name.endswith("even"):
+        return scheduler.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), **more)
+    return scheduler.set_timesteps(steps, **more)
+
+
+def one_run(cls, config, steps, name):
     """Timesteps, sigmas, and the sample before and after each step, where the model's output is a fixed function of sample and time."""
     scheduler = cls.from_config(config)
-    scheduler.set_timesteps(steps)
+    begin(scheduler, name, steps)
+    eta = 0.6 if name.endswith("_eta") else 0
     generator = torch.Generator().manual_seed(7)
     seed("sample")
-    sigma = scheduler.init_noise_sigma
+    sigma = getattr(scheduler, "init_noise_sigma", 1.0)
     sample = torch.randn(2, 4, 2, 2) * sigma
     kept = [sample]
     for t in scheduler.timesteps:
-        taken = scheduler.scale_model_input(sample, t)
+        taken = scheduler.scale_model_input(sample, t) if hasattr(scheduler, "scale_model_input") else sample
         output = torch.sin(taken * 1.3 + 0.001 * float(t)) * 0.9
         more = {"generator": generator} if "generator" in cls.step.__code__.co_varnames else {}
-        if eta:
+        if eta or cls is D.TCDScheduler:
             more["eta"] = eta
         sample = scheduler.step(output, t, sample, **more).prev_sample
         kept.append(sample)
@@ -208,30 +273,34 @@ def one_run(cls, config, steps, eta):
         found["sigmas"] = scheduler.sigmas.to(torch.float32)
     noise = torch.arange(sample.numel(), dtype=torch.float32).reshape(sample.shape) / sample.numel()
     again = cls.from_config(config)
-    again.set_timesteps(steps)
+    begin(again, name, steps)
     middle = len(again.timesteps) // 2
-    found["noised"] = again.add_noise(kept[0] / kept[0].std(), noise, again.timesteps[middle:middle + 1])
+    add = again.add_noise if hasattr(again, "add_noise") else again.scale_noise
+    more = (noise, again.timesteps[middle:middle + 1])
+    found["noised"] = add(kept[0] / kept[0].std(), *(more if hasattr(again, "add_noise") else more[::-1]))
     found["clean"] = kept[0] / kept[0].std()
     return found
 
 
 def all_schedulers():
     tensors, names = {}, {}
+    later = {name for name, _, _ in later_schedulers()}
     for name, cls, config in schedulers():
-        config = dict(cls(**config).config)
+        config = dict(cls.from_config(config).config)
         clean = {k: v for k, v in config.items() if k != "_use_default_values"}
         names[name] = {"_class_name": cls.__name__, **clean}
-        for steps in (1, 4, 20):
+        for steps in (1, 4, 20) if name not in later else (1, 4, 11):
             if (steps < 4 and name == "pndm_runge_kutta") or (steps == 1 and "log_linear" in name):
                 continue
             try:
-                run = one_run(cls, config, steps, 0.6 if name.endswith("eta") else 0)
-            except IndexError as error:  # diffusers begins at the second of two equal timesteps, and then has one too few
+                run = one_run(cls, config, steps, name)
+            except (IndexError, ZeroDivisionError) as error:  # diffusers begins at the second of two equal timesteps, and then has one too few
                 print("does not run in diffusers:", name, steps, error, file=sys.stderr)
                 continue
+            if not all(torch.isfinite(v).all() for v in run.values()):
+                print("not finite in diffusers:", name, steps, file=sys.stderr)
+                continue
             for k, v in run.items():
-                if not torch.isfinite(v).all():
-                    print("not finite:", name, steps, k, file=sys.stderr)
                 tensors[f"{name}.{steps}.{k}"] = v.clone().contiguous()
     save_file(tensors, DIFFUSION / "schedulers.safetensors")
     (DIFFUSION / "schedulers.json").write_text(json.dumps(names, indent=0, sort_keys=True) + "\n")
