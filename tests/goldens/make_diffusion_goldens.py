@@ -86,6 +86,38 @@ def autoencoders():
                                          "act_fn": "relu"}, [("batch", pixels("c", 2, 3, 16, 16))]
 
 
+SD3 = dict(sample_size=8, patch_size=2, in_channels=4, out_channels=4, num_layers=3, attention_head_dim=6, num_attention_heads=2, joint_attention_dim=20, caption_projection_dim=12,
+           pooled_projection_dim=18, pos_embed_max_size=12)
+FLUX = dict(in_channels=16, num_layers=1, num_single_layers=2, attention_head_dim=8, num_attention_heads=2, joint_attention_dim=10, pooled_projection_dim=12, axes_dims_rope=(2, 2, 4))
+
+
+def streams(name, latents, text, pooled, time, side=None, **more):
+    """What the transformers of SD 3 and Flux are given; side: height and width of Flux's rows."""
+    seed(name)
+    n = latents[0]
+    inputs = {"hidden_states": torch.randn(*latents), "encoder_hidden_states": torch.randn(n, *text), "pooled_projections": torch.randn(n, pooled), "timestep": torch.tensor(time)}
+    if side:
+        grid = torch.stack(torch.meshgrid(torch.arange(side[0]), torch.arange(side[1]), indexing="ij"), -1).reshape(-1, 2)
+        inputs["img_ids"] = torch.cat([torch.zeros(len(grid), 1), grid], 1).float()
+        inputs["txt_ids"] = torch.zeros(text[0], 3)
+    return {**inputs, **more}
+
+
+def transformers_of_two_streams():
+    yield "sd3", D.SD3Transformer2DModel, SD3, [("batch", streams("a", (3, 4, 8, 8), (7, 20), 18, [981.0, 1.0, 500.0])), ("odd", streams("b", (2, 4, 10, 19), (1, 20), 18, [3.5, 700.0])),
+                                                ("largest", streams("c", (1, 4, 24, 24), (5, 20), 18, [12.0]))]
+    yield "sd3_dual", D.SD3Transformer2DModel, {**SD3, "qk_norm": "rms_norm", "dual_attention_layers": (0, 2), "num_layers": 4, "out_channels": None}, [
+        ("batch", streams("d", (2, 4, 6, 10), (7, 20), 18, [981.0, 1.0]))]
+    yield "sd3_layer_norm", D.SD3Transformer2DModel, {**SD3, "qk_norm": "layer_norm", "dual_attention_layers": [1], "num_layers": 2, "patch_size": 1, "out_channels": 3}, [
+        ("batch", streams("e", (2, 4, 5, 3), (7, 20), 18, [981.0, 1.0]))]
+    yield "flux", D.FluxTransformer2DModel, FLUX, [("batch", streams("f", (3, 12, 16), (7, 10), 12, [0.981, 0.001, 0.5], side=(4, 3))),
+                                                   ("odd", streams("g", (1, 35, 16), (1, 10), 12, [1.0], side=(7, 5)))]
+    moved = streams("h", (2, 12, 16), (5, 10), 12, [0.7, 0.2], side=(3, 4), guidance=torch.tensor([3.5, 1.0]))
+    moved["img_ids"] += torch.tensor([1.0, 0.5, 20.0])
+    moved["txt_ids"] += torch.arange(5)[:, None] * torch.tensor([0.0, 1.0, 2.0])
+    yield "flux_guidance", D.FluxTransformer2DModel, {**FLUX, "guidance_embeds": True, "patch_size": 2, "out_channels": 3, "num_layers": 2, "axes_dims_rope": (4, 2, 2)}, [("moved", moved)]
+
+
 def config_of(model):
     config = {k: v for k, v in json.loads(model.to_json_string()).items() if k not in ("_diffusers_version", "_name_or_path")}
     return json.dumps(config, indent=1, sort_keys=True) + "\n"
@@ -115,7 +147,7 @@ def answer(model, inputs):
 def components(wanted):
     path = MODELS / "goldens_diffusion.list"
     lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
-    for name, cls, config, cases in [*unets(), *autoencoders()]:
+    for name, cls, config, cases in [*unets(), *autoencoders(), *transformers_of_two_streams()]:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         directory = MODELS / name
