@@ -382,6 +382,43 @@ def pipeline_of(scheduler, unet=None, xl=False, **index):
     return pipe
 
 
+def t5_of(directory, width):
+    """T5's encoder and a tokenizer of single letters for it."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0), *[(chr(c), -3.0 - c / 100) for c in range(ord("a"), ord("z") + 1)], ("\u2581the", -1.5), (",", -3.5)]
+    tokenizer = transformers.T5Tokenizer(vocab=pieces, extra_ids=0)
+    model = transformers.T5EncoderModel(transformers.T5Config(vocab_size=len(pieces), d_model=width, d_kv=4, d_ff=14, num_layers=2, num_heads=2, feed_forward_proj="gated-gelu",
+                                                              relative_attention_num_buckets=8, relative_attention_max_distance=16)).eval()
+    randomise(model)
+    return tokenizer, model
+
+
+FLOW_VAE = dict(use_quant_conv=False, use_post_quant_conv=False, scaling_factor=1.5305, shift_factor=0.0609)
+
+
+def flow_pipeline_of(scheduler, flux=False, t5=True, **transformer):
+    """StableDiffusion3Pipeline, or FluxPipeline."""
+    root = DIFFUSION / "pipelines" / "work"
+    shutil.rmtree(root, ignore_errors=True)
+    tokenizer, vocab = tokenizer_of(root)
+    vae = D.AutoencoderKL(**{**VAE, **FLOW_VAE, "block_out_channels": (4, 8)}).eval()
+    net = (D.FluxTransformer2DModel(**{**FLUX, **transformer}) if flux else D.SD3Transformer2DModel(**{**SD3, **transformer})).eval()
+    text = clip_of(transformers.CLIPTextModel if flux else transformers.CLIPTextModelWithProjection, vocab, projection_dim=10)
+    for model in (vae, net, text):
+        randomise(model)
+    t5_tokenizer, t5_model = t5_of(root, 10 if flux else 20)
+    if flux:
+        pipe = D.FluxPipeline(scheduler=scheduler, vae=vae, text_encoder=text, tokenizer=tokenizer, text_encoder_2=t5_model, tokenizer_2=t5_tokenizer, transformer=net)
+    else:
+        second = clip_of(transformers.CLIPTextModelWithProjection, vocab, hidden_size=8, num_hidden_layers=2, projection_dim=8, hidden_act="gelu", eos_token_id=2)
+        randomise(second)
+        other = transformers.CLIPTokenizer(str(root / "vocab.json"), str(root / "merges.txt"), model_max_length=77, pad_token="!")
+        pipe = D.StableDiffusion3Pipeline(transformer=net, scheduler=scheduler, vae=vae, text_encoder=text, tokenizer=tokenizer, text_encoder_2=second, tokenizer_2=other,
+                                          text_encoder_3=t5_model if t5 else None, tokenizer_3=t5_tokenizer if t5 else None)
+    pipe.set_progress_bar_config(disable=True)
+    shutil.rmtree(root)
+    return pipe
+
+
 def pipe_settings(pipe):
     return {"force_zeros_for_empty_prompt": pipe.config.force_zeros_for_empty_prompt, "add_watermarker": False}
 
@@ -400,6 +437,9 @@ def pipelines(wanted):
             ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=10, seed=8, num_images_per_prompt=2)),
             ("pictures", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", strength=0.75, num_inference_steps=4, seeds=[8, 9], scheduler="PNDMScheduler")),
             ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seed=1, scheduler="EulerAncestralDiscreteScheduler")),
+            ("unipc", dict(prompt=["a boat"], num_inference_steps=5, seed=2, scheduler="UniPCMultistepScheduler")),
+            ("heun", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=5, seed=8, scheduler="HeunDiscreteScheduler")),
+            ("kdpm2", dict(prompt=["a cat"], num_inference_steps=4, seed=5, scheduler="KDPM2AncestralDiscreteScheduler")),
             ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
             ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler"))]),
         "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
@@ -409,6 +449,18 @@ def pipelines(wanted):
         "xl_kept": (D.DDIMScheduler(**sd, clip_sample=False), {"xl": True, "unet": XL, "force_zeros_for_empty_prompt": False, "vae": {
             "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3)),
             ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.5, guidance_scale=4.0, num_inference_steps=8, seed=8))]),
+        "sd3": (D.FlowMatchEulerDiscreteScheduler(shift=3.0), {"flow": True, "num_layers": 2, "qk_norm": "rms_norm", "dual_attention_layers": (0,)}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24, max_sequence_length=9)),
+            ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, clip_skip=1, num_images_per_prompt=2)),
+            ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seeds=[4, 9], num_images_per_prompt=2, scheduler="UniPCMultistepScheduler"))]),
+        "sd3_without_t5": (D.UniPCMultistepScheduler(use_flow_sigmas=True, prediction_type="flow_prediction", use_dynamic_shifting=True), {"flow": True, "num_layers": 1, "t5": False}, [
+            ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, max_sequence_length=5))]),
+        "flux": (D.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, shift=3.0), {"flow": True, "flux": True, "guidance_embeds": True}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24)),
+            ("several", dict(prompt=["a cat"], num_inference_steps=20, guidance_scale=7.0, seeds=[1, 2], height=20, width=16, num_images_per_prompt=2, max_sequence_length=12)),
+            ("long", dict(prompt=["the " * 60], num_inference_steps=4, seed=8, height=16, width=16, max_sequence_length=6))]),
+        "flux_schnell": (D.FlowMatchEulerDiscreteScheduler(), {"flow": True, "flux": True, "num_single_layers": 1}, [
+            ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, height=16, width=20, guidance_scale=0.0))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -416,7 +468,7 @@ def pipelines(wanted):
             continue
         directory = DIFFUSION / "pipelines" / name
         shutil.rmtree(directory, ignore_errors=True)
-        pipe = pipeline_of(scheduler, **how)
+        pipe = flow_pipeline_of(scheduler, **how) if how.pop("flow", False) else pipeline_of(scheduler, **how)
         pipe.save_pretrained(directory, safe_serialization=True)
         for case, args in runs:
             own = dict(args)
