@@ -234,6 +234,10 @@ static accel_status read_config(const accel__json_file *f, accel__scheduler *s) 
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     if (listed(s->class->fields, fields[i].key) || listed(fields_of_all, fields[i].key))
       ACCEL_TRY(read_field(f, &fields[i], c));
+  if (c->base_image_seq_len == c->max_image_seq_len)
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: fields 'base_image_seq_len' and 'max_image_seq_len' are the same",
+                       f->name);
   return read_choices(f, s->class, &s->config);
 }
 

@@ -7,6 +7,18 @@
 
 enum { AXES = 3, MAX_SEQUENCE = 512, MAX_SIDE = 1 << 14, FLUX_SIDE = 128 };
 
+/* SD 3 has positions for so many rows of patches along a side. */
+static accel_status check_sides(const accel__image_job *job, const accel__json *transformer) {
+  int64_t grid = 96;
+  ACCEL_TRY(
+      accel__json_int(&job->ep->config, transformer, "pos_embed_max_size", 1, MAX_SIDE, &grid));
+  const int64_t most = grid * job->patch * job->reduction;
+  if (job->height <= most && job->width <= most) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "%lld x %lld pixels: this model has positions for at most %lld of a side",
+                     (long long)job->width, (long long)job->height, (long long)most);
+}
+
 accel_status accel__flow_read(accel__image_job *job) {
   const accel__json_file *f = &job->ep->config;
   const accel__json *transformer = accel__json_get(f->root, "transformer"),
@@ -23,6 +35,7 @@ accel_status accel__flow_read(accel__image_job *job) {
   job->channels = job->flux ? channels / 4 : channels; /* Flux's rows are 2 x 2 latents */
   job->height = job->params->height ? job->params->height : side * job->reduction;
   job->width = job->params->width ? job->params->width : side * job->reduction;
+  if (job->sd3) ACCEL_TRY(check_sides(job, transformer));
   if (job->channels == latents && (!job->flux || channels % 4 == 0)) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_FORMAT,
                      "%s: transformer: field 'in_channels' (%lld) does not fit 'latent_channels' "

@@ -205,6 +205,8 @@ static void what_is_not_known_is_refused(void **state) {
          NULL, no, "use_dynamic_shifting");
   refuse("{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"time_shift_type\": \"x\"}", NULL,
          no, "time_shift_type");
+  refuse("{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"base_image_seq_len\": 4096}",
+         NULL, bad, "max_image_seq_len");
   refuse("{\"_class_name\": \"TCDScheduler\", \"original_inference_steps\": 10}", NULL,
          ACCEL_ERROR_ARGUMENT, "original_inference_steps");
   refuse("{\"_class_name\": \"DPMSolverMultistepScheduler\", \"algorithm_type\": \"y\"}", NULL, no,
