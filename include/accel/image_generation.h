@@ -1,6 +1,7 @@
 /**
  * @file image_generation.h
- * Pictures from texts, and from texts and a picture: pipelines of diffusers (Stable Diffusion).
+ * Pictures from texts, and from texts and a picture: pipelines of diffusers (Stable Diffusion,
+ * SD 3, Flux).
  *
  * Include accel/accel.h, which includes this file.  A model is a directory with model_index.json and
  * a folder for each part, as diffusers saves it.  The same prompt, seed and settings give the
@@ -43,9 +44,9 @@ typedef struct accel_text_to_image_params {
   /** sizeof(accel_text_to_image_params). */
   uint32_t size;
   /** num_inference_steps: 1 to the scheduler's training steps.  0: 50, of latent consistency models
-   *  4. */
+   *  4, of SD 3 and Flux 28. */
   uint32_t steps;
-  /** Sides in pixels, multiples of 8.  0: what the model was made for. */
+  /** Sides in pixels, multiples of 8, of SD 3 and Flux of 16.  0: what the model was made for. */
   uint32_t width;
   /** As width. */
   uint32_t height;
@@ -54,11 +55,12 @@ typedef struct accel_text_to_image_params {
   /** Layers of the text encoder that are left out at its end. */
   uint32_t clip_skip;
   /** How much more the prompt counts than the negative prompt; up to 1: there is no guidance.  NaN:
-   *  7.5, of SDXL 5, of latent consistency models 8.5. */
+   *  7.5, of SDXL 5, of latent consistency models 8.5, of SD 3 7, of Flux 3.5.  Flux is told the number
+   *  (guidance_embeds of its transformer) or does without; it has no negative prompt. */
   double guidance_scale;
   /** 0 to 1: how far the guided answer is brought back to the spread of the unguided one. */
   double guidance_rescale;
-  /** Of the DDIM scheduler: share of noise that is added at each step. */
+  /** Of the schedulers DDIM and TCD: share of noise that is added at each step. */
   double eta;
   /** Of one generator for all pictures. */
   uint64_t seed;
@@ -75,12 +77,16 @@ typedef struct accel_text_to_image_params {
    *  model_index.json says else). */
   const char *negative_prompt;
   /** A scheduler in place of the model's own: a class of diffusers, or one of ddim, pndm, euler,
-   *  euler-ancestral, ddpm, lcm, dpm++.  NULL: the model's. */
+   *  euler-ancestral, ddpm, lcm, dpm++, dpm++-singlestep, unipc, deis, heun, lms, kdpm2,
+   *  kdpm2-ancestral, tcd, flow-match-euler.  NULL: the model's. */
   const char *scheduler;
   /** Told after each step; NULL: nobody is. */
   accel_image_step_fn on_step;
   /** First argument of on_step. */
   void *user;
+  /** Of SD 3 and Flux: tokens of a prompt that T5 sees, 1 to 512; what is beyond is left out.  0: 256,
+   *  of Flux 512. */
+  uint32_t max_sequence_length;
 } accel_text_to_image_params;
 
 /** One picture of the model's size, the steps and guidance of its pipeline, strength 0.8, seed 0. */

@@ -59,6 +59,7 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   how.steps = (uint32_t)cli_count(run, OPT_STEPS, how.steps);
   how.images_per_prompt = (uint32_t)cli_count(run, OPT_IMAGES, how.images_per_prompt);
   how.clip_skip = (uint32_t)cli_count(run, OPT_CLIP_SKIP, how.clip_skip);
+  how.max_sequence_length = (uint32_t)cli_count(run, OPT_MAX_SEQUENCE_LENGTH, 0);
   how.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   how.guidance_scale = cli_number(run, OPT_GUIDANCE, how.guidance_scale);
   how.guidance_rescale = cli_number(run, OPT_GUIDANCE_RESCALE, how.guidance_rescale);

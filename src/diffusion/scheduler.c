@@ -11,29 +11,40 @@
 
 enum { MAX_TRAIN_STEPS = 1 << 20, MAX_STEPS = 10000 };
 
-static const accel__scheduler_class *const classes[] = {
-    &accel__scheduler_ddim,         &accel__scheduler_pndm,
-    &accel__scheduler_euler,        &accel__scheduler_euler_ancestral,
-    &accel__scheduler_ddpm,         &accel__scheduler_lcm,
-    &accel__scheduler_dpm_multistep};
+static const struct {
+  const accel__scheduler_class *class;
+  const char *name; /* what people type */
+} classes[] = {{&accel__scheduler_ddim, "ddim"},
+               {&accel__scheduler_pndm, "pndm"},
+               {&accel__scheduler_euler, "euler"},
+               {&accel__scheduler_euler_ancestral, "euler-ancestral"},
+               {&accel__scheduler_ddpm, "ddpm"},
+               {&accel__scheduler_lcm, "lcm"},
+               {&accel__scheduler_dpm_multistep, "dpm++"},
+               {&accel__scheduler_dpm_singlestep, "dpm++-singlestep"},
+               {&accel__scheduler_unipc, "unipc"},
+               {&accel__scheduler_deis, "deis"},
+               {&accel__scheduler_heun, "heun"},
+               {&accel__scheduler_lms, "lms"},
+               {&accel__scheduler_kdpm2, "kdpm2"},
+               {&accel__scheduler_kdpm2_ancestral, "kdpm2-ancestral"},
+               {&accel__scheduler_tcd, "tcd"},
+               {&accel__scheduler_flow_match_euler, "flow-match-euler"}};
 enum { N_CLASSES = sizeof classes / sizeof *classes };
-
-/* what people type, in the order of classes */
-static const char *const short_names[N_CLASSES] = {"ddim", "pndm", "euler", "euler-ancestral",
-                                                   "ddpm", "lcm",  "dpm++"};
 
 static accel_status find_class(const accel__json_file *file, const char *name,
                                const accel__scheduler_class **out) {
   for (size_t i = 0; i < N_CLASSES; i++)
-    if (strcmp(name, classes[i]->name) == 0 || strcmp(name, short_names[i]) == 0) {
-      *out = classes[i];
+    if (strcmp(name, classes[i].class->name) == 0 || strcmp(name, classes[i].name) == 0) {
+      *out = classes[i].class;
       return ACCEL_OK;
     }
   accel_status status =
       accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: scheduler '%s' is not supported", file->name, name);
   return accel__remedy(status,
-                       "choose one of ddim, pndm, euler, euler-ancestral, ddpm, lcm, dpm++ "
-                       "(--scheduler)");
+                       "choose one of ddim, pndm, euler, euler-ancestral, ddpm, lcm, dpm++, "
+                       "dpm++-singlestep, unipc, deis, heun, lms, kdpm2, kdpm2-ancestral, tcd, "
+                       "flow-match-euler (--scheduler)");
 }
 
 /* ---- fields ---- */
@@ -58,6 +69,18 @@ static const struct field {
     {"sigma_min", NUMBER, AT(sigma_min), 0, 0},
     {"sigma_max", NUMBER, AT(sigma_max), 0, 0},
     {"lambda_min_clipped", NUMBER, AT(lambda_min_clipped), 0, 0},
+    {"base_image_seq_len", INTEGER, AT(base_image_seq_len), 1, INT32_MAX},
+    {"max_image_seq_len", INTEGER, AT(max_image_seq_len), 1, INT32_MAX},
+    {"flow_shift", NUMBER, AT(flow_shift), 0, 0},
+    {"shift", NUMBER, AT(shift), 0, 0},
+    {"base_shift", NUMBER, AT(base_shift), 0, 0},
+    {"max_shift", NUMBER, AT(max_shift), 0, 0},
+    {"shift_terminal", NUMBER, AT(shift_terminal), 0, 0},
+    {"time_shift_type", TEXT, AT(time_shift_type), 0, 0},
+    {"predict_x0", BOOLEAN, AT(predict_x0), 0, 0},
+    {"use_dynamic_shifting", BOOLEAN, AT(use_dynamic_shifting), 0, 0},
+    {"invert_sigmas", BOOLEAN, AT(invert_sigmas), 0, 0},
+    {"stochastic_sampling", BOOLEAN, AT(stochastic_sampling), 0, 0},
     {"timestep_scaling", NUMBER, AT(timestep_scaling), 0, 0},
     {"beta_schedule", TEXT, AT(beta_schedule), 0, 0},
     {"variance_type", TEXT, AT(variance_type), 0, 0},
@@ -82,27 +105,18 @@ static const char *const other_fields[] = {"trained_betas",
                                            "use_beta_sigmas",
                                            "use_lu_lambdas",
                                            "use_flow_sigmas",
-                                           "flow_shift",
                                            "final_sigmas_type",
                                            "interpolation_type",
                                            "timestep_type",
-                                           "use_dynamic_shifting",
-                                           "time_shift_type",
-                                           "predict_x0",
                                            "disable_corrector",
                                            "solver_p",
-                                           "lower_order_final",
-                                           "shift",
-                                           "base_shift",
-                                           "max_shift",
-                                           "base_image_seq_len",
-                                           "max_image_seq_len",
-                                           "invert_sigmas",
-                                           "shift_terminal",
-                                           "stochastic_sampling",
                                            "sigma_data",
-                                           "solver_type",
                                            "noise_sampler_seed"};
+/* Fields that diffusers asks a config for whatever its class: pipelines for how to shift, karras,
+ * exponential and beta sigmas for their ends. */
+static const char *const fields_of_all[] = {"sigma_min", "sigma_max",          "base_shift",
+                                            "max_shift", "base_image_seq_len", "max_image_seq_len",
+                                            NULL};
 
 static bool listed(const char *const *list, const char *key) {
   for (; list != NULL && *list != NULL; list++)
@@ -157,11 +171,11 @@ static accel_status read_flag(const accel__json_file *f, const accel__scheduler_
 
 static accel_status read_choices(const accel__json_file *f, const accel__scheduler_class *class,
                                  accel__scheduler_config *c) {
-  static const char *const predictions[] = {"epsilon", "sample", "v_prediction", NULL},
-                           *const spacings[] = {"linspace", "leading", "trailing", NULL},
-                           *const finals[] = {"zero", "sigma_min", NULL},
-                           *const ways[] = {"linear", "log_linear", NULL},
-                           *const types[] = {"discrete", "continuous", NULL};
+  static const char *const
+      predictions[] = {"epsilon", "sample", "v_prediction", "flow_prediction", NULL},
+      *const spacings[] = {"linspace", "leading", "trailing", NULL},
+      *const finals[] = {"zero", "sigma_min", NULL}, *const ways[] = {"linear", "log_linear", NULL},
+      *const types[] = {"discrete", "continuous", NULL};
   int prediction = c->prediction_type, spacing = c->timestep_spacing, final = c->final_sigma_min,
       way = c->log_linear, type = c->continuous;
   bool karras, exponential, beta, lu, flow;
@@ -175,22 +189,30 @@ static accel_status read_choices(const accel__json_file *f, const accel__schedul
   ACCEL_TRY(read_flag(f, class, "use_beta_sigmas", &beta));
   ACCEL_TRY(read_flag(f, class, "use_lu_lambdas", &lu));
   ACCEL_TRY(read_flag(f, class, "use_flow_sigmas", &flow));
-  if (beta || flow)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': true is not supported", f->name,
-                       beta ? "use_beta_sigmas" : "use_flow_sigmas");
-  if (karras + exponential > 1)
+  if (karras + exponential + beta > 1)
     return accel__fail(ACCEL_ERROR_FORMAT,
-                       "%s: only one of use_karras_sigmas, use_exponential_sigmas can be true",
+                       "%s: only one of use_karras_sigmas, use_exponential_sigmas, "
+                       "use_beta_sigmas can be true",
                        f->name);
+  if (prediction == ACCEL__PREDICTS_FLOW && !listed(class->fields, "use_flow_sigmas"))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: field 'prediction_type': 'flow_prediction' is not supported by %s",
+                       f->name, class->name);
   c->prediction_type = (accel__prediction)prediction;
   c->timestep_spacing = (accel__spacing)spacing;
   c->final_sigma_min = final == 1;
   c->log_linear = way == 1;
   c->continuous = type == 1;
+  c->flow_sigmas = flow;
   c->sigmas = karras        ? ACCEL__SIGMAS_KARRAS
               : lu          ? ACCEL__SIGMAS_LU
               : exponential ? ACCEL__SIGMAS_EXPONENTIAL
+              : beta        ? ACCEL__SIGMAS_BETA
+              : flow        ? ACCEL__SIGMAS_FLOW
                             : ACCEL__SIGMAS_TRAINED;
+  if (listed(class->fields, "disable_corrector"))
+    ACCEL_TRY(accel__json_array(f, f->root, "disable_corrector", &c->disable_corrector));
+  if (listed(class->fields, "solver_p")) c->solver_p = accel__json_get(f->root, "solver_p");
   return listed(class->fields, "trained_betas")
              ? accel__json_array(f, f->root, "trained_betas", &c->trained_betas)
              : ACCEL_OK;
@@ -202,9 +224,20 @@ static accel_status read_config(const accel__json_file *f, accel__scheduler *s) 
       return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s' is not known", f->name,
                          item->string);
   }
-  s->config = s->class->usual;
+  accel__scheduler_config *c = &s->config;
+  *c = s->class->usual;
+  c->sigma_min = c->sigma_max = c->shift_terminal = NAN;
+  c->base_shift = 0.5;
+  c->base_image_seq_len = 256;
+  c->max_image_seq_len = 4096;
+  if (!s->class->flow) c->max_shift = NAN;
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-    if (listed(s->class->fields, fields[i].key)) ACCEL_TRY(read_field(f, &fields[i], &s->config));
+    if (listed(s->class->fields, fields[i].key) || listed(fields_of_all, fields[i].key))
+      ACCEL_TRY(read_field(f, &fields[i], c));
+  if (c->base_image_seq_len == c->max_image_seq_len)
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: fields 'base_image_seq_len' and 'max_image_seq_len' are the same",
+                       f->name);
   return read_choices(f, s->class, &s->config);
 }
 
@@ -221,6 +254,7 @@ accel_status accel__scheduler_new(const accel__json_file *config, const char *na
   accel__scheduler *s = calloc(1, sizeof *s);
   if (s == NULL) return accel__no_memory(sizeof *s);
   s->class = class;
+  s->mu = NAN;
   accel_status status = read_config(config, s);
   if (status == ACCEL_OK) status = accel__scheduler_alphas(s, config);
   if (status != ACCEL_OK)
@@ -293,6 +327,64 @@ void accel__noise_draw(const accel__noise *noise, float *out, uint32_t images, u
 
 /* ---- what classes share ---- */
 
+double accel__scheduler_mu(const accel__scheduler *s, int64_t rows, double max_shift) {
+  const accel__scheduler_config *c = &s->config;
+  if (!isnan(c->max_shift)) max_shift = c->max_shift;
+  const double slope =
+      (max_shift - c->base_shift) / (double)(c->max_image_seq_len - c->base_image_seq_len);
+  return (double)rows * slope + (c->base_shift - slope * (double)c->base_image_seq_len);
+}
+
+accel_status accel__scheduler_need_mu(const accel__scheduler *s) {
+  if (!s->config.use_dynamic_shifting || !isnan(s->mu)) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "scheduler_config.json: field 'use_dynamic_shifting' of %s: this pipeline "
+                     "does not say how far to shift",
+                     s->class->name);
+}
+
+accel_status accel__scheduler_shifts(accel__scheduler *s) {
+  static const char *const known[] = {"exponential", NULL};
+  if (!s->config.use_dynamic_shifting) s->mu = NAN;
+  return s->config.use_dynamic_shifting
+             ? accel__scheduler_known("time_shift_type", s->config.time_shift_type, known)
+             : ACCEL_OK;
+}
+
+accel_status accel__scheduler_known(const char *key, const char *value, const char *const *known) {
+  char list[200] = "";
+  if (listed(known, value)) return ACCEL_OK;
+  for (size_t n = 0; *known != NULL; known++)
+    n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n > 0 ? ", " : "", *known);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "scheduler_config.json: field '%s': '%s' is not supported; known: %s", key,
+                     value, list);
+}
+
+accel__level accel__scheduler_level(const accel__scheduler *s, uint32_t i) {
+  const float sigma = s->sigma[i];
+  const bool flow = s->config.flow_sigmas;
+  const float alpha = flow ? 1 - sigma : 1 / sqrtf(sigma * sigma + 1),
+              noise = flow ? sigma : sigma * alpha;
+  return (accel__level){alpha, noise, logf(alpha) - logf(noise)};
+}
+
+accel_status accel__scheduler_convert(const accel__scheduler *s, uint32_t i, const float *output,
+                                      const float *sample, float *x0) {
+  const uint64_t n = accel__scheduler_elements(s);
+  const accel__level at = accel__scheduler_level(s, i);
+  const float sigma = s->config.prediction_type == ACCEL__PREDICTS_FLOW ? s->sigma[i] : at.sigma;
+  for (uint64_t k = 0; k < n; k++)
+    x0[k] = accel__scheduler_x0(s, output[k], sample[k], at.alpha, sigma);
+  return s->config.thresholding ? accel__scheduler_clip(s, x0) : ACCEL_OK;
+}
+
+float *accel__scheduler_shift_history(accel__scheduler *s, uint32_t n) {
+  float *oldest = s->history[n - 1];
+  for (uint32_t k = n - 1; k > 0; k--) s->history[k] = s->history[k - 1];
+  return s->history[0] = oldest;
+}
+
 float accel__scheduler_x0(const accel__scheduler *s, float output, float sample, float alpha,
                           float sigma) {
   switch (s->config.prediction_type) {
@@ -300,6 +392,8 @@ float accel__scheduler_x0(const accel__scheduler *s, float output, float sample,
       return (sample - sigma * output) / alpha;
     case ACCEL__PREDICTS_VELOCITY:
       return alpha * sample - sigma * output;
+    case ACCEL__PREDICTS_FLOW:
+      return sample - sigma * output;
     default:
       return output;
   }
@@ -347,4 +441,11 @@ void accel__scheduler_add_by_sigma(const accel__scheduler *s, uint32_t i, const 
                                    const float *noise, float *sample) {
   const uint64_t n = accel__scheduler_elements(s);
   for (uint64_t k = 0; k < n; k++) sample[k] = original[k] + noise[k] * s->sigma[i];
+}
+
+void accel__scheduler_add_by_level(const accel__scheduler *s, uint32_t i, const float *original,
+                                   const float *noise, float *sample) {
+  const uint64_t n = accel__scheduler_elements(s);
+  const accel__level at = accel__scheduler_level(s, i);
+  for (uint64_t k = 0; k < n; k++) sample[k] = at.alpha * original[k] + at.sigma * noise[k];
 }

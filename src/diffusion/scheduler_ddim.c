@@ -167,28 +167,28 @@ const accel__scheduler_class accel__scheduler_ddpm = {
     .step = ddpm_step,
     .add_noise = accel__scheduler_add_by_alpha};
 
-/* ---- LCM ---- */
+/* ---- LCM and TCD ---- */
 
-static const char *const lcm_fields[] = {"num_train_timesteps",
-                                         "beta_start",
-                                         "beta_end",
-                                         "beta_schedule",
-                                         "trained_betas",
-                                         "original_inference_steps",
-                                         "clip_sample",
-                                         "clip_sample_range",
-                                         "set_alpha_to_one",
-                                         "steps_offset",
-                                         "prediction_type",
-                                         "thresholding",
-                                         "dynamic_thresholding_ratio",
-                                         "sample_max_value",
-                                         "timestep_spacing",
-                                         "timestep_scaling",
-                                         "rescale_betas_zero_snr",
-                                         NULL};
+static const char *const distilled_fields[] = {"num_train_timesteps",
+                                               "beta_start",
+                                               "beta_end",
+                                               "beta_schedule",
+                                               "trained_betas",
+                                               "original_inference_steps",
+                                               "clip_sample",
+                                               "clip_sample_range",
+                                               "set_alpha_to_one",
+                                               "steps_offset",
+                                               "prediction_type",
+                                               "thresholding",
+                                               "dynamic_thresholding_ratio",
+                                               "sample_max_value",
+                                               "timestep_spacing",
+                                               "timestep_scaling",
+                                               "rescale_betas_zero_snr",
+                                               NULL};
 
-static accel_status lcm_start(accel__scheduler *s, uint32_t steps) {
+static accel_status distilled_start(accel__scheduler *s, uint32_t steps) {
   const int64_t original = s->config.original_inference_steps,
                 each = s->config.num_train_timesteps / original;
   if (original > s->config.num_train_timesteps || steps > original)
@@ -236,7 +236,52 @@ const accel__scheduler_class accel__scheduler_lcm = {
               .timestep_scaling = 10.0,
               .timestep_spacing = ACCEL__SPACING_LEADING},
     .history = 1,
-    .fields = lcm_fields,
-    .start = lcm_start,
+    .fields = distilled_fields,
+    .start = distilled_start,
     .step = lcm_step,
+    .add_noise = accel__scheduler_add_by_alpha};
+
+/* Strategic stochastic sampling of trajectory consistency (Zheng et al., 2402.19159): eta says how far
+ * down a step goes before noise takes it up again. */
+static accel_status tcd_step(accel__scheduler *s, uint32_t i, const float *output, float *sample,
+                             const accel__noise *noise) {
+  const uint64_t n = accel__scheduler_elements(s);
+  const bool last = i + 1 == s->n_steps, draws = s->eta > 0 && !last;
+  const double to = last ? 0 : s->timestep[i + 1];
+  if (!(s->eta >= 0 && s->eta <= 1))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "eta is %g: TCDScheduler takes 0 to 1", s->eta);
+  const int64_t down = (int64_t)floorf((float)(1 - s->eta) * (float)to);
+  const float a = accel__scheduler_alpha(s, (int64_t)s->timestep[i]),
+              b = accel__scheduler_alpha(s, (int64_t)to), c = accel__scheduler_alpha(s, down),
+              signal = sqrtf(a), rest = sqrtf(1 - a), kept = sqrtf(b / c), added = sqrtf(1 - b / c);
+  if (draws) accel__noise_draw(noise, s->drawn, s->images, s->each);
+  for (uint64_t k = 0; k < n; k++) {
+    const float x0 = accel__scheduler_x0(s, output[k], sample[k], signal, rest);
+    float epsilon = output[k];
+    if (s->config.prediction_type == ACCEL__PREDICTS_SAMPLE)
+      epsilon = (sample[k] - signal * x0) / rest;
+    else if (s->config.prediction_type == ACCEL__PREDICTS_VELOCITY)
+      epsilon = signal * output[k] + rest * sample[k];
+    sample[k] = sqrtf(c) * x0 + sqrtf(1 - c) * epsilon;
+    if (draws) sample[k] = kept * sample[k] + added * s->drawn[k];
+  }
+  return ACCEL_OK;
+}
+
+const accel__scheduler_class accel__scheduler_tcd = {
+    .name = "TCDScheduler",
+    .usual = {.num_train_timesteps = 1000,
+              .beta_start = 0.00085,
+              .beta_end = 0.012,
+              .beta_schedule = "scaled_linear",
+              .original_inference_steps = 50,
+              .clip_sample_range = 1.0,
+              .set_alpha_to_one = true,
+              .dynamic_thresholding_ratio = 0.995,
+              .sample_max_value = 1.0,
+              .timestep_scaling = 10.0,
+              .timestep_spacing = ACCEL__SPACING_LEADING},
+    .fields = distilled_fields,
+    .start = distilled_start,
+    .step = tcd_step,
     .add_noise = accel__scheduler_add_by_alpha};

@@ -3,7 +3,7 @@
 
 #include "diffusion/scheduler.h"
 
-static accel_status start(accel__scheduler *s, uint32_t steps) {
+accel_status accel__scheduler_start_grown(accel__scheduler *s, uint32_t steps) {
   ACCEL_TRY(accel__scheduler_space(s, steps, 0, s->config.num_train_timesteps, false));
   const uint32_t n = s->n_steps;
   accel__scheduler_sigmas(s, accel__scheduler_sigma_at(s, s->timestep[0]),
@@ -22,18 +22,18 @@ static accel_status start(accel__scheduler *s, uint32_t steps) {
   return ACCEL_OK;
 }
 
-static float divisor(const accel__scheduler *s, uint32_t i) {
+float accel__scheduler_grown(const accel__scheduler *s, uint32_t i) {
   return sqrtf(s->sigma[i] * s->sigma[i] + 1);
 }
 
-static float init_sigma(const accel__scheduler *s) {
+float accel__scheduler_init_grown(const accel__scheduler *s) {
   float most = 0;
   for (uint32_t i = 0; i <= s->n_steps; i++) most = fmaxf(most, s->sigma[i]);
   return s->config.timestep_spacing == ACCEL__SPACING_LEADING ? sqrtf(most * most + 1) : most;
 }
 
-/* The noiseless sample at this sigma, of a sample that grows with it. */
-static float denoised(const accel__scheduler *s, float output, float sample, float sigma) {
+float accel__scheduler_denoised(const accel__scheduler *s, float output, float sample,
+                                float sigma) {
   const float square = sigma * sigma + 1;
   switch (s->config.prediction_type) {
     case ACCEL__PREDICTS_NOISE:
@@ -51,7 +51,8 @@ static void go(const accel__scheduler *s, uint32_t i, const float *output, float
   const uint64_t n = accel__scheduler_elements(s);
   const float sigma = s->sigma[i], dt = to - sigma;
   for (uint64_t k = 0; k < n; k++)
-    sample[k] += (sample[k] - denoised(s, output[k], sample[k], sigma)) / sigma * dt;
+    sample[k] +=
+        (sample[k] - accel__scheduler_denoised(s, output[k], sample[k], sigma)) / sigma * dt;
 }
 
 static accel_status euler_step(accel__scheduler *s, uint32_t i, const float *output, float *sample,
@@ -73,18 +74,17 @@ static accel_status ancestral_step(accel__scheduler *s, uint32_t i, const float 
 }
 
 /* What both classes have; fields and step are their own. */
-#define EULER_CLASS(its_name, its_fields, its_step)                                               \
-  {                                                                                               \
-    .name = its_name,                                                                             \
-    .usual = {.num_train_timesteps = 1000,                                                        \
-              .beta_start = 0.0001,                                                               \
-              .beta_end = 0.02,                                                                   \
-              .beta_schedule = "linear",                                                          \
-              .sigma_min = NAN,                                                                   \
-              .sigma_max = NAN,                                                                   \
-              .timestep_spacing = ACCEL__SPACING_LINSPACE},                                       \
-    .fields = its_fields, .by_sigma = true, .start = start, .divisor = divisor, .step = its_step, \
-    .add_noise = accel__scheduler_add_by_sigma, .init_sigma = init_sigma                          \
+#define EULER_CLASS(its_name, its_fields, its_step)                                       \
+  {                                                                                       \
+    .name = its_name,                                                                     \
+    .usual = {.num_train_timesteps = 1000,                                                \
+              .beta_start = 0.0001,                                                       \
+              .beta_end = 0.02,                                                           \
+              .beta_schedule = "linear",                                                  \
+              .timestep_spacing = ACCEL__SPACING_LINSPACE},                               \
+    .fields = its_fields, .by_sigma = true, .start = accel__scheduler_start_grown,        \
+    .divisor = accel__scheduler_grown, .step = its_step,                                  \
+    .add_noise = accel__scheduler_add_by_sigma, .init_sigma = accel__scheduler_init_grown \
   }
 
 static const char *const euler_fields[] = {

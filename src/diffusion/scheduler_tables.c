@@ -25,6 +25,8 @@ static double laplace_bar(double t) {
   return sqrt(snr / (1 + snr));
 }
 
+static double exponential_bar(double t) { return exp(t * -12.0); }
+
 /* betas whose cumulative product of 1 - beta is bar(t). */
 static void betas_of(double (*bar)(double t), int64_t n, float *out) {
   for (int64_t i = 0; i < n; i++) {
@@ -58,6 +60,8 @@ static accel_status betas(const accel__scheduler_config *c, const accel__json_fi
     for (int64_t i = 0; i < n; i++) beta[i] *= beta[i];
   } else if (strcmp(kind, "squaredcos_cap_v2") == 0) {
     betas_of(cosine_bar, n, beta);
+  } else if (strcmp(kind, "exp") == 0) {
+    betas_of(exponential_bar, n, beta);
   } else if (strcmp(kind, "laplace") == 0) {
     betas_of(laplace_bar, n, beta);
   } else if (strcmp(kind, "sigmoid") == 0) {
@@ -68,7 +72,7 @@ static accel_status betas(const accel__scheduler_config *c, const accel__json_fi
   } else {
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                        "%s: field 'beta_schedule': '%s' is not supported; known: linear, "
-                       "scaled_linear, squaredcos_cap_v2, laplace, sigmoid",
+                       "scaled_linear, squaredcos_cap_v2, exp, laplace, sigmoid",
                        file->name, kind);
   }
   return ACCEL_OK;
@@ -188,19 +192,106 @@ static double step_of(const accel__scheduler *s, double sigma) {
   return (1 - w) * (double)low + w * (double)(low + 1);
 }
 
-/* sigma[n] from `high` down to `low` by the config's rule. */
-static void sigmas_between(accel__scheduler *s, double high, double low) {
-  const double rho = 7, from = pow(high, 1 / rho), to = pow(low, 1 / rho);
-  const uint32_t n = s->n_steps;
+double accel__scheduler_step_of(const accel__scheduler *s, float sigma) {
+  const int64_t last = s->config.num_train_timesteps - 1;
+  const float x = logf(fmaxf(sigma, 1e-10f));
+  int64_t low = 0;
+  for (int64_t i = 0; i <= last; i++)
+    if (x >= logf(accel__scheduler_trained_sigma(s, i))) low = i;
+  if (low > last - 1) low = last - 1;
+  const float a = logf(accel__scheduler_trained_sigma(s, low)),
+              b = logf(accel__scheduler_trained_sigma(s, low + 1)),
+              w = fminf(fmaxf((a - x) / (a - b), 0), 1);
+  return (double)((1 - w) * (float)low + w * (float)(low + 1));
+}
+
+/* The regularised incomplete beta function I_x(a, a), by its continued fraction (Numerical Recipes'
+ * form of DiDonato and Morris), for x up to 1/2. */
+static double incomplete_beta(double x, double a) {
+  enum { TERMS = 200 };
+  const double tiny = 1e-300;
+  double c = 1, d = 1 - 2 * a * x / (a + 1), h;
+  d = 1 / (fabs(d) < tiny ? tiny : d);
+  h = d;
+  for (int m = 1; m <= TERMS; m++) {
+    const double k = m, even = k * (a - k) * x / ((a + 2 * k - 1) * (a + 2 * k)),
+                 odd = -(a + k) * (2 * a + k) * x / ((a + 2 * k) * (a + 2 * k + 1));
+    for (int half = 0; half < 2; half++) {
+      const double term = half == 0 ? even : odd;
+      d = 1 + term * d;
+      d = 1 / (fabs(d) < tiny ? tiny : d);
+      c = 1 + term / c;
+      if (fabs(c) < tiny) c = tiny;
+      h *= d * c;
+    }
+  }
+  return tgamma(2 * a) / (tgamma(a) * tgamma(a)) * pow(x, a) * pow(1 - x, a) * h / a;
+}
+
+/* The quantile of the beta distribution with both parameters `a`, by halving. */
+static double beta_quantile(double p, double a) {
+  enum { HALVINGS = 100 };
+  if (p <= 0 || p >= 1) return p <= 0 ? 0 : 1;
+  if (p > 0.5) return 1 - beta_quantile(1 - p, a);
+  double low = 0, high = 0.5;
+  for (int i = 0; i < HALVINGS; i++) {
+    const double middle = (low + high) / 2;
+    *(incomplete_beta(middle, a) < p ? &low : &high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+void accel__scheduler_sigmas_between(const accel__scheduler *s, double high, double low, uint32_t n,
+                                     double *sigma) {
+  const accel__scheduler_config *c = &s->config;
+  if (!isnan(c->sigma_max)) high = c->sigma_max;
+  if (!isnan(c->sigma_min)) low = c->sigma_min;
+  const double rho = 7, spread = 0.6, from = pow(high, 1 / rho), to = pow(low, 1 / rho);
   for (uint32_t i = 0; i < n; i++) {
     const double at = n > 1 ? (double)i / (double)(n - 1) : 0;
-    double sigma = 0;
-    if (s->config.sigmas == ACCEL__SIGMAS_KARRAS)
-      sigma = pow(from + at * (to - from), rho);
-    else if (s->config.sigmas == ACCEL__SIGMAS_EXPONENTIAL || s->config.sigmas == ACCEL__SIGMAS_LU)
-      sigma = exp(log(high) + at * (log(low) - log(high)));
-    s->timestep[i] = step_of(s, sigma);
+    if (c->sigmas == ACCEL__SIGMAS_KARRAS)
+      sigma[i] = pow(from + at * (to - from), rho);
+    else if (c->sigmas == ACCEL__SIGMAS_BETA)
+      sigma[i] = low + beta_quantile(1 - at, spread) * (high - low);
+    else
+      sigma[i] = exp(log(high) + at * (log(low) - log(high)));
+  }
+}
+
+static double rounded(double x, bool f32) { return f32 ? (double)(float)x : x; }
+
+double accel__scheduler_shifted(const accel__scheduler *s, double shift, double sigma, bool f32) {
+  if (s->config.use_dynamic_shifting) {
+    const bool linear = strcmp(s->config.time_shift_type, "linear") == 0;
+    const double m = rounded(linear ? s->mu : exp(s->mu), f32),
+                 odds = rounded(rounded(1 / sigma, f32) - 1, f32);
+    return rounded(m / rounded(m + odds, f32), f32);
+  }
+  const double top = rounded(rounded(shift, f32) * sigma, f32),
+               more = rounded(rounded(shift - 1, f32) * sigma, f32);
+  return rounded(top / rounded(1 + more, f32), f32);
+}
+
+void accel__scheduler_stretch(const accel__scheduler *s, double *sigma, uint32_t n, bool f32) {
+  const double terminal = s->config.shift_terminal;
+  if (isnan(terminal) || terminal == 0 || n == 0) return;
+  const double factor = rounded(rounded(1 - sigma[n - 1], f32) / rounded(1 - terminal, f32), f32);
+  for (uint32_t i = 0; i < n; i++)
+    sigma[i] = rounded(1 - rounded(rounded(1 - sigma[i], f32) / factor, f32), f32);
+}
+
+/* Timesteps and sigmas of flow: evenly from 1 to 1 / num_train_timesteps, the last one left out, as
+ * noise that is not there yet; shifted. */
+static void flow_sigmas(accel__scheduler *s) {
+  const double train = (double)s->config.num_train_timesteps,
+               shift = isnan(s->mu) ? s->config.flow_shift : exp(s->mu);
+  const uint32_t n = s->n_steps;
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t k = n - i; /* numpy.linspace from 1, n + 1 numbers; k from its begin */
+    const double signal = k == n ? 1 / train : 1 + (double)k * ((1 / train - 1) / (double)n),
+                 x = 1 - signal, sigma = shift * x / (1 + (shift - 1) * x);
     s->sigma[i] = (float)sigma;
+    s->timestep[i] = sigma * train;
   }
 }
 
@@ -209,10 +300,15 @@ void accel__scheduler_sigmas(accel__scheduler *s, double first, double last, boo
   if (s->config.sigmas == ACCEL__SIGMAS_TRAINED) {
     for (uint32_t i = 0; i < n; i++)
       s->sigma[i] = (float)accel__scheduler_sigma_at(s, s->timestep[i]);
+  } else if (s->config.sigmas == ACCEL__SIGMAS_FLOW) {
+    flow_sigmas(s);
   } else {
-    sigmas_between(s, isnan(s->config.sigma_max) ? first : s->config.sigma_max,
-                   isnan(s->config.sigma_min) ? last : s->config.sigma_min);
-    for (uint32_t i = 0; round_timesteps && i < n; i++) s->timestep[i] = rint(s->timestep[i]);
+    accel__scheduler_sigmas_between(s, first, last, n, s->timestep);
+    for (uint32_t i = 0; i < n; i++) {
+      s->sigma[i] = (float)s->timestep[i];
+      s->timestep[i] = step_of(s, s->timestep[i]);
+      if (round_timesteps) s->timestep[i] = rint(s->timestep[i]);
+    }
   }
   s->sigma[n] = s->config.final_sigma_min ? accel__scheduler_trained_sigma(s, 0) : 0;
 }

@@ -13,6 +13,15 @@ accel_status accel__unet_2d_condition(accel__build *b, accel__tensor *out);
  * [B,C,H,W]. */
 accel_status accel__unet_2d(accel__build *b, accel__tensor *out);
 
+/* SD3Transformer2DModel: the inputs "hidden_states" [B,C,H,W], "encoder_hidden_states" [B,S,width],
+ * "pooled_projections" [B,width], "timestep" [B]; *out [B,C,H,W], cut to whole patches. */
+accel_status accel__sd3_transformer(accel__build *b, accel__tensor *out);
+
+/* FluxTransformer2DModel: the inputs "hidden_states" [B,rows,C], "encoder_hidden_states"
+ * [B,S,width], "pooled_projections" [B,width], "timestep" [B] (0 to 1), "img_ids" [rows,3], "txt_ids"
+ * [S,3], and where the config says so "guidance" [B]; *out [B,rows,C]. */
+accel_status accel__flux_transformer(accel__build *b, accel__tensor *out);
+
 /* AutoencoderKL.  Latents are as the autoencoder has them, not scaled by its factor. */
 typedef struct accel__autoencoder {
   int64_t in, out, latents, levels, layers, channels[ACCEL__UNET_LEVELS];

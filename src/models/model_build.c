@@ -119,6 +119,8 @@ const char *accel__model_task(const char *class_name) {
       {"StableDiffusionPipeline", "text-to-image"},
       {"StableDiffusionXLPipeline", "text-to-image"},
       {"LatentConsistencyModelPipeline", "text-to-image"},
+      {"StableDiffusion3Pipeline", "text-to-image"},
+      {"FluxPipeline", "text-to-image"},
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},

@@ -11,8 +11,7 @@
  */
 #include <stdio.h>
 
-#include "models/clip.h"
-#include "models/diffusion.h"
+#include "models/stable_diffusion.h"
 
 typedef struct pipeline {
   bool xl; /* two text encoders, their last but one layer without the final norm */
@@ -20,8 +19,7 @@ typedef struct pipeline {
   uint32_t text_inputs, unet_inputs; /* of b->input: the texts' come first, then the UNet's */
 } pipeline;
 
-/* The outputs that the model has listed so far become those of an entry of its own. */
-static void close_entry(accel__build *b, const char *name, uint32_t first_input) {
+void accel__pipeline_entry(accel__build *b, const char *name, uint32_t first_input) {
   accel__add_entry(b, name, b->input + first_input, b->model->n_inputs - first_input, b->output,
                    b->model->n_outputs);
   b->output = NULL;
@@ -30,50 +28,64 @@ static void close_entry(accel__build *b, const char *name, uint32_t first_input)
 
 /* "prompt_embeds" and "clip_skip.K" from hidden[layers + 1], the states before the first layer and
  * behind each. */
-static void list_embeddings(accel__build *b, const pipeline *m, const accel__clip_tower *t,
-                            const accel__model_output *hidden) {
-  const int64_t last = m->xl ? t->layers - 1 : t->layers;
+static void list_embeddings(accel__build *b, const accel__pipeline_text *how,
+                            const accel__clip_tower *t, const accel__model_output *hidden) {
+  const int64_t last = how->normed ? t->layers : t->layers - 1;
   for (int64_t skip = 0; skip <= last; skip++) {
     char name[32] = "prompt_embeds";
     accel__tensor x = hidden[last - skip].tensor;
-    if (!m->xl) x = accel__norm_layer(b, x, -1, t->eps, true, "final_layer_norm");
+    if (how->normed) x = accel__norm_layer(b, x, -1, t->eps, true, "final_layer_norm");
     if (skip > 0) snprintf(name, sizeof name, "clip_skip.%lld", (long long)skip);
     accel__add_output(b, name, x, skip > 0 ? ACCEL__OUTPUT_ON_REQUEST : 0);
   }
 }
 
-static accel_status build_text(accel__build *b, pipeline *m, int which) {
-  static const char *const keys[] = {"text_encoder", "text_encoder_2"},
-                           *const scopes[] = {"text_encoder.text_model.",
-                                              "text_encoder_2.text_model."},
-                           *const entries[] = {"text", "text_2"};
-  accel__clip_tower *t = &m->text[which];
+accel_status accel__pipeline_text_entry(accel__build *b, const accel__pipeline_text *how,
+                                        const accel__clip_tower *first, accel__clip_tower *t) {
+  const char *own = accel__arena_printf(b->arena, "%s.", how->key),
+             *tower = accel__arena_printf(b->arena, "%s.text_model.", how->key);
+  if (own == NULL || tower == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   *t = accel__clip_text_defaults;
-  ACCEL_TRY(accel__enter_config(b, keys[which]));
+  ACCEL_TRY(accel__enter_config(b, how->key));
   ACCEL_TRY(accel__clip_read(b, t));
-  if (which > 0 && (t->vocab != m->text[0].vocab || t->positions != m->text[0].positions))
+  if (first != NULL && (t->vocab != first->vocab || t->positions != first->positions))
     return accel__refuse(b,
-                         "field 'text_encoder_2': its vocabulary and positions are not those of "
-                         "'text_encoder', which is not supported");
-  if (t->layers < 1) return accel__refuse(b, "field '%s': no layers", keys[which]);
+                         "field '%s': its vocabulary and positions are not those of "
+                         "'text_encoder', which is not supported",
+                         how->key);
+  if (t->layers < 1) return accel__refuse(b, "field '%s': no layers", how->key);
   t->block.causal = true;
-  b->scope = scopes[which];
+  b->scope = tower;
   b->spelling[0] = accel__clip_text_alone;
-  accel__tensor x = which == 0 ? accel__clip_tokens(b, t) : accel__clip_embed(b, t);
+  accel__tensor x = first == NULL ? accel__clip_tokens(b, t) : accel__clip_embed(b, t);
   x = accel__clip_layers(b, t, x);
   if (accel__program_failed(b->p)) return ACCEL_OK; /* accel__build_end says why */
   const accel__model_output *hidden = b->output;
   b->output = NULL;
   b->cap_output = b->model->n_outputs = 0;
-  list_embeddings(b, m, t, hidden);
-  if (which > 0) {
+  if (how->states) list_embeddings(b, how, t, hidden);
+  if (how->pooled) {
     x = accel__norm_layer(b, x, -1, t->eps, true, "final_layer_norm");
     x = accel__clip_end_rows(b, t, x);
-    b->scope = "text_encoder_2.";
-    x = accel__dense_layer(b, x, t->projection, false, -1, NULL, "text_projection");
+    b->scope = own;
+    if (how->projected)
+      x = accel__dense_layer(b, x, t->projection, false, -1, NULL, "text_projection");
     accel__add_output(b, "text_embeds", x, 0);
   }
-  close_entry(b, entries[which], 0);
+  accel__pipeline_entry(b, how->entry, 0);
+  return ACCEL_OK;
+}
+
+static accel_status build_text(accel__build *b, pipeline *m, int which) {
+  static const char *const keys[] = {"text_encoder", "text_encoder_2"}, *const entries[] = {
+                                                                            "text", "text_2"};
+  const accel__pipeline_text how = {.key = keys[which],
+                                    .entry = entries[which],
+                                    .states = true,
+                                    .normed = !m->xl,
+                                    .pooled = which > 0,
+                                    .projected = which > 0};
+  ACCEL_TRY(accel__pipeline_text_entry(b, &how, which > 0 ? &m->text[0] : NULL, &m->text[which]));
   m->text_inputs = b->model->n_inputs;
   return ACCEL_OK;
 }
@@ -89,7 +101,7 @@ static accel__tensor planes(accel__build *b, const char *name, int64_t channels,
   return accel__add_item(b, name, ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
 }
 
-static accel_status build_autoencoder(accel__build *b) {
+accel_status accel__pipeline_autoencoder(accel__build *b) {
   accel__autoencoder c;
   ACCEL_TRY(accel__enter_config(b, "vae"));
   ACCEL_TRY(accel__autoencoder_read(b, &c));
@@ -98,12 +110,25 @@ static accel_status build_autoencoder(accel__build *b) {
   uint32_t first = b->model->n_inputs;
   accel__tensor x = planes(b, "latents", c.latents, "latent", 64);
   accel__add_output(b, "pixels", accel__autoencoder_decode(b, &c, x), 0);
-  close_entry(b, "decode_latents", first);
+  accel__pipeline_entry(b, "decode_latents", first);
   first = b->model->n_inputs;
   x = planes(b, "pixels", c.in, "picture", 512);
   accel__add_output(b, "latent_dist.parameters", accel__autoencoder_encode(b, &c, x), 0);
-  close_entry(b, "encode_pixels", first);
+  accel__pipeline_entry(b, "encode_pixels", first);
   return ACCEL_OK;
+}
+
+accel_status accel__pipeline_end(accel__build *b, uint32_t first_input, uint32_t n,
+                                 accel__tensor x) {
+  accel__model_output *sample = accel__arena_alloc(b->arena, sizeof *sample);
+  if (sample == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *sample = (accel__model_output){.name = "sample", .tensor = x};
+  ACCEL_TRY(accel__pipeline_autoencoder(b));
+  b->model->inputs = b->input + first_input;
+  b->model->n_inputs = n;
+  b->output = sample;
+  b->model->n_outputs = 1;
+  return accel__build_end(b, x);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -118,15 +143,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.scope = "unet.";
   ACCEL_TRY(accel__unet_2d_condition(&b, &x));
   m.unet_inputs = model->n_inputs - m.text_inputs;
-  accel__model_output *sample = accel__arena_alloc(b.arena, sizeof *sample);
-  if (sample == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *sample = (accel__model_output){.name = "sample", .tensor = x};
-  ACCEL_TRY(build_autoencoder(&b));
-  model->inputs = b.input + m.text_inputs;
-  model->n_inputs = m.unet_inputs;
-  b.output = sample;
-  model->n_outputs = 1;
-  return accel__build_end(&b, x);
+  return accel__pipeline_end(&b, m.text_inputs, m.unet_inputs, x);
 }
 
 static const char *const classes[] = {"StableDiffusionPipeline", "StableDiffusionXLPipeline",

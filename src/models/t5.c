@@ -18,7 +18,7 @@ static accel_status read_feed_forward(accel__build *b, accel__t5 *c) {
   return accel__activation_of(b, "feed_forward_proj", act, &c->act);
 }
 
-static accel_status read_config(accel__build *b, accel__t5 *c) {
+accel_status accel__t5_read(accel__build *b, accel__t5 *c) {
   c->decoder_layers = -1;
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
@@ -113,6 +113,8 @@ static accel__tensor encoder(accel__build *b, const void *config) {
   return x;
 }
 
+accel__tensor accel__t5_encode(accel__build *b, const accel__t5 *c) { return encoder(b, c); }
+
 static accel__keys keys(accel__build *b, const void *config, accel__tensor memory, uint32_t i) {
   const accel__t5 *c = config;
   int64_t inner = c->heads * c->head_dim;
@@ -169,7 +171,7 @@ static accel__seq2seq describe(const accel__t5 *c) {
 }
 
 accel_status accel__t5_build(accel__build *b, accel__t5 *c) {
-  ACCEL_TRY(read_config(b, c));
+  ACCEL_TRY(accel__t5_read(b, c));
   accel__seq2seq how = describe(c);
   b->other_prefix = "transformer."; /* of token classification */
   accel__add_tokens(b, c->vocab);
@@ -184,21 +186,23 @@ accel_status accel__t5_build(accel__build *b, accel__t5 *c) {
 
 /* ---- T5 ---- */
 
+const accel__t5 accel__t5_defaults = {.vocab = 32128,
+                                      .hidden = 512,
+                                      .head_dim = 64,
+                                      .inner = 2048,
+                                      .layers = 6,
+                                      .heads = 8,
+                                      .buckets = 32,
+                                      .distance = 128,
+                                      .eps = 1e-6,
+                                      .scale_logits = true,
+                                      .feed_forward = "relu",
+                                      .start = 0};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
-  accel__t5 c = {.vocab = 32128,
-                 .hidden = 512,
-                 .head_dim = 64,
-                 .inner = 2048,
-                 .layers = 6,
-                 .heads = 8,
-                 .buckets = 32,
-                 .distance = 128,
-                 .eps = 1e-6,
-                 .scale_logits = true,
-                 .feed_forward = "relu",
-                 .start = 0};
+  accel__t5 c = accel__t5_defaults;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
   /* false says T5 v1.1 */
   ACCEL_TRY(accel__json_bool(b.file, b.config, "tie_word_embeddings", &c.scale_logits));

@@ -16,4 +16,10 @@ typedef struct accel__t5 {
 /* *c holds the defaults of the config class. */
 accel_status accel__t5_build(accel__build *b, accel__t5 *c);
 
+extern const accel__t5 accel__t5_defaults; /* of T5Config */
+/* The fields of b->config on top of what *c holds. */
+accel_status accel__t5_read(accel__build *b, accel__t5 *c);
+/* The encoder over the input_ids that are there, behind its last norm: [T, hidden]. */
+accel__tensor accel__t5_encode(accel__build *b, const accel__t5 *c);
+
 #endif

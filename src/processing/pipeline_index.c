@@ -14,10 +14,9 @@ enum { MAX_INDEX = 1 << 20, MAX_CONFIG = 16 << 20 };
 static const struct part {
   const char *name, *file;
   bool weights;
-} parts[] = {{"text_encoder", "config.json", true},
-             {"text_encoder_2", "config.json", true},
-             {"unet", "config.json", true},
-             {"vae", "config.json", true},
+} parts[] = {{"text_encoder", "config.json", true},        {"text_encoder_2", "config.json", true},
+             {"text_encoder_3", "config.json", true},      {"unet", "config.json", true},
+             {"transformer", "config.json", true},         {"vae", "config.json", true},
              {"scheduler", "scheduler_config.json", false}};
 enum { N_PARTS = sizeof parts / sizeof *parts };
 

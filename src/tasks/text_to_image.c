@@ -1,5 +1,5 @@
 /* text_to_image.c - __call__ of diffusers' StableDiffusionPipeline, StableDiffusionXLPipeline and
- * StableDiffusionImg2ImgPipeline. */
+ * StableDiffusionImg2ImgPipeline; image_flow.c has what those of SD 3 and Flux do otherwise. */
 #include "tasks/text_to_image.h"
 
 #include <math.h>
@@ -52,6 +52,7 @@ static accel_status read_configs(accel__image_job *job, accel__arena *arena) {
   ACCEL_TRY(accel__json_int(f, unet, "in_channels", 1, MAX_SIDE, &job->channels));
   ACCEL_TRY(accel__json_int(f, unet, "time_cond_proj_dim", 2, MAX_SIDE, &job->condition));
   ACCEL_TRY(accel__json_number(f, vae, "scaling_factor", &job->scaling));
+  if (accel__image_flow(job)) return accel__flow_read(job);
   ACCEL_TRY(read_channels(job, vae, "latents_mean", arena, &job->latents_mean));
   ACCEL_TRY(read_channels(job, vae, "latents_std", arena, &job->latents_std));
   job->height = job->params->height ? job->params->height : side * job->reduction;
@@ -82,6 +83,7 @@ static accel_status open_scheduler(accel__image_job *job) {
                        job->ep->name);
   ACCEL_TRY(accel__scheduler_new(&own, job->params->scheduler, &job->scheduler));
   job->scheduler->eta = job->params->eta;
+  ACCEL_TRY(accel__flow_shift(job));
   return accel__scheduler_start(job->scheduler, job->params->steps, job->images, job->each);
 }
 
@@ -149,6 +151,7 @@ static accel_status begin_with_picture(accel__image_job *job, const float *plane
   accel__batch batch = {0};
   accel__result found = {0};
   job->first_step = steps - (kept < steps ? kept : steps);
+  if (job->scheduler->class->order > 1) job->first_step *= job->scheduler->class->order;
   if (job->first_step >= job->scheduler->n_steps)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
                        job->params->strength, steps);
@@ -170,6 +173,7 @@ static accel_status begin_with_picture(accel__image_job *job, const float *plane
 static void begin_with_noise(accel__image_job *job) {
   const float sigma = accel__scheduler_init_sigma(job->scheduler);
   accel__noise_draw(&job->noise, job->latents, job->images, job->each);
+  if (accel__image_flow(job)) return; /* these pipelines leave it as it is */
   for (uint64_t i = 0; i < job->images * job->each; i++) job->latents[i] *= sigma;
 }
 
@@ -196,31 +200,27 @@ static void prepare_sizes(accel__image_job *job) {
   for (uint32_t r = 0; r < job->rows; r++) memcpy(job->time_ids + r * SIZES, sizes, sizeof sizes);
 }
 
-static void set_item(accel__batch *batch, const accel__model_entry *e, const char *name,
-                     accel__item item) {
-  const int32_t at = accel__entry_input(e, name);
-  if (at >= 0) batch->item[at] = item;
-}
-
 static accel_status run_unet(accel__image_job *job, double timestep) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
   accel__batch batch = {0};
   const int64_t rows = job->rows;
   for (uint32_t i = 0; i < job->rows; i++) job->timestep[i] = (float)timestep;
-  set_item(
+  accel__image_set(
       &batch, e, "sample",
       (accel__item){
           .data = job->input, .rank = 4, .dim = {rows, job->channels, job->height, job->width}});
-  set_item(&batch, e, "timestep", (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  set_item(
+  accel__image_set(&batch, e, "timestep",
+                   (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
+  accel__image_set(
       &batch, e, "encoder_hidden_states",
-      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->tokens, job->text_width}});
-  set_item(&batch, e, "timestep_cond",
-           (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
-  set_item(&batch, e, "text_embeds",
-           (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
-  set_item(&batch, e, "time_ids",
-           (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
+      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
+  accel__image_set(
+      &batch, e, "timestep_cond",
+      (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
+  accel__image_set(&batch, e, "text_embeds",
+                   (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
+  accel__image_set(&batch, e, "time_ids",
+                   (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
   return accel__image_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
@@ -255,9 +255,13 @@ static accel_status denoise(accel__image_job *job) {
   for (uint32_t done = 0; done < steps; done++) {
     const uint32_t i = job->first_step + done;
     ACCEL_TRY(accel__check_cancelled(job->ep->ctx));
-    accel__scheduler_scale(job->scheduler, i, job->latents, job->input);
+    if (accel__image_flow(job))
+      memcpy(job->input, job->latents, n * sizeof *job->input);
+    else
+      accel__scheduler_scale(job->scheduler, i, job->latents, job->input);
     if (job->guided) memcpy(job->input + n, job->input, n * sizeof *job->input);
-    ACCEL_TRY(run_unet(job, job->scheduler->timestep[i]));
+    ACCEL_TRY(accel__image_flow(job) ? accel__flow_run(job, job->scheduler->timestep[i])
+                                     : run_unet(job, job->scheduler->timestep[i]));
     if (job->guided) guide(job);
     ACCEL_TRY(
         accel__scheduler_step(job->scheduler, i, job->answer.data, job->latents, &job->noise));
@@ -285,7 +289,8 @@ static void unscale(accel__image_job *job) {
   for (uint64_t i = 0; i < n; i++) {
     const uint64_t channel = i / area % (uint64_t)job->channels;
     const float x = normed ? job->latents[i] * job->latents_std[channel] : job->latents[i];
-    job->latents[i] = x / (float)job->scaling + (normed ? job->latents_mean[channel] : 0);
+    job->latents[i] =
+        x / (float)job->scaling + (normed ? job->latents_mean[channel] : (float)job->shift);
   }
 }
 
@@ -297,14 +302,15 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
   const uint64_t pixels = (uint64_t)(height * width);
   accel__result found = {0};
   accel_status status = ACCEL_OK;
+  if (job->flux) accel__flow_unpack(job);
   unscale(job);
   for (uint32_t i = 0; i < job->images && status == ACCEL_OK; i++) {
     uint8_t *rgb = accel__arena_alloc(arena, pixels * 3);
     accel__batch batch = {0};
-    set_item(&batch, e, "latents",
-             (accel__item){.data = job->latents + i * job->each,
-                           .rank = 4,
-                           .dim = {1, job->channels, job->height, job->width}});
+    accel__image_set(&batch, e, "latents",
+                     (accel__item){.data = job->latents + i * job->each,
+                                   .rank = 4,
+                                   .dim = {1, job->channels, job->height, job->width}});
     status = rgb ? accel__image_run(job->ep, "decode_latents", "pixels", &batch, &found)
                  : ACCEL_ERROR_OUT_OF_MEMORY;
     if (status != ACCEL_OK) break;
@@ -336,7 +342,7 @@ static accel_status allocate(accel__image_job *job) {
 
 static accel_status make(accel__image_job *job, const float *planes, accel__arena *arena,
                          accel_generated_image *images) {
-  job->guided = job->params->guidance_scale > 1 && job->condition == 0;
+  job->guided = job->params->guidance_scale > 1 && job->condition == 0 && !job->flux;
   job->rows = job->guided ? 2 * job->images : job->images;
   ACCEL_TRY(open_scheduler(job));
   ACCEL_TRY(seed_noise(job));
@@ -348,6 +354,7 @@ static accel_status make(accel__image_job *job, const float *planes, accel__aren
     ACCEL_TRY(begin_with_picture(job, planes));
   else
     begin_with_noise(job);
+  if (accel__image_flow(job)) ACCEL_TRY(accel__flow_begin(job));
   ACCEL_TRY(denoise(job));
   return decode(job, arena, images);
 }
@@ -361,21 +368,34 @@ static void free_job(accel__image_job *job) {
   free(job->timestep);
   free(job->timestep_cond);
   free(job->time_ids);
+  accel__flow_free(job);
   free(job->noise.generator);
   accel__scheduler_free(&job->scheduler);
+}
+
+static bool is_sd3(const accel_endpoint *ep) {
+  return accel__ends_with(ep->model->architecture, "StableDiffusion3Pipeline");
+}
+static bool is_flux(const accel_endpoint *ep) {
+  return accel__ends_with(ep->model->architecture, "FluxPipeline");
 }
 
 /* What diffusers' pipeline of this class takes where nothing is said. */
 static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
   const bool xl = accel__ends_with(ep->model->architecture, "XLPipeline"),
-             lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline");
-  if (p->steps == 0) p->steps = lcm ? 4 : 50;
-  if (isnan(p->guidance_scale)) p->guidance_scale = lcm ? 8.5 : xl ? 5.0 : 7.5;
+             lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline"),
+             sd3 = is_sd3(ep), flux = is_flux(ep);
+  if (p->steps == 0) p->steps = lcm ? 4 : sd3 || flux ? 28 : 50;
+  if (isnan(p->guidance_scale))
+    p->guidance_scale = lcm ? 8.5 : xl ? 5.0 : sd3 ? 7.0 : flux ? 3.5 : 7.5;
+  if (p->max_sequence_length == 0) p->max_sequence_length = flux ? 512 : 256;
 }
 
 static accel_status prepare(accel__image_job *job, accel__arena *arena, float **planes) {
   ACCEL_TRY(read_configs(job, arena));
-  if (!job->params->image) return set_sides(job, 8);
+  if (accel__image_flow(job)) ACCEL_TRY(accel__flow_check(job));
+  if (!job->params->image)
+    return set_sides(job, accel__image_flow(job) ? job->reduction * job->patch : 8);
   return read_picture(job, planes);
 }
 
@@ -396,6 +416,8 @@ accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts
                           .prompts = prompts,
                           .n = n,
                           .images = n * params->images_per_prompt,
+                          .sd3 = is_sd3(ep),
+                          .flux = is_flux(ep),
                           .xl = accel__ends_with(ep->model->architecture, "XLPipeline")};
   float *planes = NULL;
   accel__arena *arena = accel__task_arena(result);

@@ -86,6 +86,46 @@ def autoencoders():
                                          "act_fn": "relu"}, [("batch", pixels("c", 2, 3, 16, 16))]
 
 
+SD3 = dict(sample_size=8, patch_size=2, in_channels=4, out_channels=4, num_layers=3, attention_head_dim=6, num_attention_heads=2, joint_attention_dim=20, caption_projection_dim=12,
+           pooled_projection_dim=18, pos_embed_max_size=12)
+FLUX = dict(in_channels=16, num_layers=1, num_single_layers=2, attention_head_dim=8, num_attention_heads=2, joint_attention_dim=10, pooled_projection_dim=12, axes_dims_rope=(2, 2, 4))
+
+
+def streams(name, latents, text, pooled, time, side=None, **more):
+    """What the transformers of SD 3 and Flux are given; side: height and width of Flux's rows."""
+    seed(name)
+    n = latents[0]
+    inputs = {"hidden_states": torch.randn(*latents), "encoder_hidden_states": torch.randn(n, *text), "pooled_projections": torch.randn(n, pooled), "timestep": torch.tensor(time)}
+    if side:
+        grid = torch.stack(torch.meshgrid(torch.arange(side[0]), torch.arange(side[1]), indexing="ij"), -1).reshape(-1, 2)
+        inputs["img_ids"] = torch.cat([torch.zeros(len(grid), 1), grid], 1).float()
+        inputs["txt_ids"] = torch.zeros(text[0], 3)
+    return {**inputs, **more}
+
+
+def calm_embedders(model):
+    """randomise() takes what is called "embed" for a table of rows; here these are linear layers, whose weights are as large as those of others."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "embed" in name and p.dim() == 2:
+                p.div_(0.35 * p.shape[1] ** 0.5)
+
+
+def transformers_of_two_streams():
+    yield "sd3", D.SD3Transformer2DModel, SD3, [("batch", streams("a", (3, 4, 8, 8), (7, 20), 18, [981.0, 1.0, 500.0])), ("odd", streams("b", (2, 4, 10, 19), (1, 20), 18, [3.5, 700.0])),
+                                                ("largest", streams("c", (1, 4, 24, 24), (5, 20), 18, [12.0]))]
+    yield "sd3_dual", D.SD3Transformer2DModel, {**SD3, "qk_norm": "rms_norm", "dual_attention_layers": (0, 2), "num_layers": 4, "out_channels": None}, [
+        ("batch", streams("d", (2, 4, 6, 10), (7, 20), 18, [981.0, 1.0]))]
+    yield "sd3_layer_norm", D.SD3Transformer2DModel, {**SD3, "qk_norm": "layer_norm", "dual_attention_layers": [1], "num_layers": 2, "patch_size": 1, "out_channels": 3}, [
+        ("batch", streams("e", (2, 4, 5, 3), (7, 20), 18, [981.0, 1.0]))]
+    yield "flux", D.FluxTransformer2DModel, FLUX, [("batch", streams("f", (3, 12, 16), (7, 10), 12, [0.981, 0.001, 0.5], side=(4, 3))),
+                                                   ("odd", streams("g", (1, 35, 16), (1, 10), 12, [1.0], side=(7, 5)))]
+    moved = streams("h", (2, 12, 16), (5, 10), 12, [0.7, 0.2], side=(3, 4), guidance=torch.tensor([3.5, 1.0]))
+    moved["img_ids"] += torch.tensor([1.0, 0.5, 20.0])
+    moved["txt_ids"] += torch.arange(5)[:, None] * torch.tensor([0.0, 1.0, 2.0])
+    yield "flux_guidance", D.FluxTransformer2DModel, {**FLUX, "guidance_embeds": True, "patch_size": 2, "out_channels": 3, "num_layers": 2, "axes_dims_rope": (4, 2, 2)}, [("moved", moved)]
+
+
 def config_of(model):
     config = {k: v for k, v in json.loads(model.to_json_string()).items() if k not in ("_diffusers_version", "_name_or_path")}
     return json.dumps(config, indent=1, sort_keys=True) + "\n"
@@ -115,13 +155,15 @@ def answer(model, inputs):
 def components(wanted):
     path = MODELS / "goldens_diffusion.list"
     lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
-    for name, cls, config, cases in [*unets(), *autoencoders()]:
+    for name, cls, config, cases in [*unets(), *autoencoders(), *transformers_of_two_streams()]:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         directory = MODELS / name
         shutil.rmtree(directory, ignore_errors=True)
         model = cls(**config).eval()
         randomise(model)
+        if cls in (D.SD3Transformer2DModel, D.FluxTransformer2DModel):
+            calm_embedders(model)
         write_component(directory, model, old_names=name == "vae")
         for case, inputs in cases:
             out = {f"out.{k}": v.contiguous() for k, v in answer(model, inputs).items()}
@@ -181,25 +223,90 @@ def schedulers():
     yield "dpm_lu", D.DPMSolverMultistepScheduler, dict(SD, use_lu_lambdas=True)
     yield "dpm_exponential", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", use_exponential_sigmas=True)
     yield "dpm_cosine", D.DPMSolverMultistepScheduler, dict(beta_schedule="squaredcos_cap_v2", lambda_min_clipped=-5.1)
+    yield from later_schedulers()
     for variance in ("fixed_small_log", "fixed_large"):
         yield f"ddpm_{variance}", D.DDPMScheduler, dict(variance_type=variance)
     yield "ddpm_sigmoid", D.DDPMScheduler, dict(beta_schedule="sigmoid")
 
 
-def one_run(cls, config, steps, eta):
+def later_schedulers():
+    """Names that end so are run with: eta an eta of 0.6, mu a shift of 0.8, even sigmas given as FluxPipeline gives them."""
+    spacings = dict(zip(("linspace", "leading", "trailing"), ("epsilon", "v_prediction", "sample")))
+    by_sigma = {"heun": D.HeunDiscreteScheduler, "lms": D.LMSDiscreteScheduler, "kdpm2": D.KDPM2DiscreteScheduler, "kdpm2a": D.KDPM2AncestralDiscreteScheduler}
+    by_level = {"unipc": D.UniPCMultistepScheduler, "deis": D.DEISMultistepScheduler}
+    single = {"single": D.DPMSolverSinglestepScheduler}
+    rules = ("karras", "exponential", "beta")
+    for name, cls in {**by_sigma, **by_level}.items():
+        for spacing, prediction in spacings.items():
+            prediction = "epsilon" if prediction == "sample" and name.startswith("kdpm2") else prediction
+            yield f"{name}_{spacing}", cls, dict(SD, timestep_spacing=spacing, prediction_type=prediction, steps_offset=1)
+    for name, cls in {**by_sigma, **by_level, **single}.items():
+        for rule in rules:
+            yield f"{name}_{rule}", cls, dict(SD, **{f"use_{rule}_sigmas": True})
+    for rule in ("beta", "flow"):
+        yield f"dpm_{rule}", D.DPMSolverMultistepScheduler, dict(SD, **{f"use_{rule}_sigmas": True}, flow_shift=3.0, prediction_type="flow_prediction" if rule == "flow" else "epsilon")
+    yield "dpm_flow_mu", D.DPMSolverMultistepScheduler, dict(use_flow_sigmas=True, prediction_type="flow_prediction", use_dynamic_shifting=True)
+    yield "euler_beta", D.EulerDiscreteScheduler, dict(SD, use_beta_sigmas=True)
+    yield "heun_clip", D.HeunDiscreteScheduler, dict(beta_schedule="exp", clip_sample=True, clip_sample_range=0.9)
+    yield "heun_ends", D.HeunDiscreteScheduler, dict(SD, use_karras_sigmas=True, sigma_min=0.1, sigma_max=9.0)  # fields of other classes, asked for nonetheless
+    for solver in ("bh1", "bh2"):
+        for order in (1, 2, 3):
+            yield f"unipc_{solver}_{order}", D.UniPCMultistepScheduler, dict(SD, solver_type=solver, solver_order=order, lower_order_final=order != 3 or solver == "bh2",
+                                                                             final_sigmas_type="zero" if solver == "bh2" else "sigma_min")
+    yield "unipc_noise", D.UniPCMultistepScheduler, dict(SD, predict_x0=False, final_sigmas_type="sigma_min", prediction_type="v_prediction", solver_order=3)
+    yield "unipc_options", D.UniPCMultistepScheduler, dict(SD, disable_corrector=[0, 2], thresholding=True, sample_max_value=1.5, rescale_betas_zero_snr=True, timestep_spacing="trailing")
+    flow = dict(use_flow_sigmas=True, prediction_type="flow_prediction")
+    yield "unipc_flow", D.UniPCMultistepScheduler, dict(flow, flow_shift=3.0, shift_terminal=0.1, final_sigmas_type="sigma_min")
+    yield "unipc_flow_karras", D.UniPCMultistepScheduler, dict(flow, use_karras_sigmas=True, sigma_min=0.03, sigma_max=20.0)
+    yield "unipc_flow_mu", D.UniPCMultistepScheduler, dict(flow, use_dynamic_shifting=True)
+    yield "unipc_flow_linear_mu", D.UniPCMultistepScheduler, dict(flow, use_dynamic_shifting=True, time_shift_type="linear")
+    for order in (1, 3):
+        yield f"deis_{order}", D.DEISMultistepScheduler, dict(SD, solver_order=order, thresholding=order == 1, sample_max_value=1.5)
+    yield "deis_flow", D.DEISMultistepScheduler, dict(flow, flow_shift=2.0)
+    for algorithm in ("dpmsolver", "dpmsolver++", "sde-dpmsolver++"):
+        for order in (1, 2, 3):
+            for solver in ("midpoint", "heun")[:1 if order == 1 else 2]:
+                yield f"single_{algorithm}_{order}_{solver}", D.DPMSolverSinglestepScheduler, dict(
+                    SD, algorithm_type=algorithm, solver_order=order, solver_type=solver, final_sigmas_type="zero" if algorithm == "sde-dpmsolver++" else "sigma_min",
+                    lower_order_final=algorithm != "dpmsolver", prediction_type="v_prediction" if solver == "heun" else "epsilon")
+    yield "single_flow", D.DPMSolverSinglestepScheduler, dict(flow, flow_shift=2.0, lambda_min_clipped=-5.1)
+    yield "single_cosine", D.DPMSolverSinglestepScheduler, dict(beta_schedule="squaredcos_cap_v2", lambda_min_clipped=-5.1, thresholding=True, sample_max_value=1.5)
+    for prediction in ("epsilon", "v_prediction", "sample"):
+        yield f"tcd_{prediction}_eta", D.TCDScheduler, dict(prediction_type=prediction)
+    yield "tcd_plain", D.TCDScheduler, dict(rescale_betas_zero_snr=True, original_inference_steps=40, prediction_type="v_prediction")
+    yield "fm", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0)
+    yield "fm_terminal", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0, shift_terminal=0.1, stochastic_sampling=True)
+    yield "fm_invert", D.FlowMatchEulerDiscreteScheduler, dict(invert_sigmas=True)
+    for rule in rules:
+        yield f"fm_{rule}", D.FlowMatchEulerDiscreteScheduler, dict(shift=2.0, **{f"use_{rule}_sigmas": True})
+    yield "fm_mu", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True)
+    yield "fm_even", D.FlowMatchEulerDiscreteScheduler, dict(shift=3.0, shift_terminal=0.2)
+    yield "fm_mu_even", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True)
+    yield "fm_linear_mu_even", D.FlowMatchEulerDiscreteScheduler, dict(use_dynamic_shifting=True, time_shift_type="linear")
+
+
+def begin(scheduler, name, steps):
+    more = {"mu": 0.8} if "_mu" in name else {}
+    if name.endswith("even"):
+        return scheduler.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), **more)
+    return scheduler.set_timesteps(steps, **more)
+
+
+def one_run(cls, config, steps, name):
     """Timesteps, sigmas, and the sample before and after each step, where the model's output is a fixed function of sample and time."""
     scheduler = cls.from_config(config)
-    scheduler.set_timesteps(steps)
+    begin(scheduler, name, steps)
+    eta = 0.6 if name.endswith("_eta") else 0
     generator = torch.Generator().manual_seed(7)
     seed("sample")
-    sigma = scheduler.init_noise_sigma
+    sigma = getattr(scheduler, "init_noise_sigma", 1.0)
     sample = torch.randn(2, 4, 2, 2) * sigma
     kept = [sample]
     for t in scheduler.timesteps:
-        taken = scheduler.scale_model_input(sample, t)
+        taken = scheduler.scale_model_input(sample, t) if hasattr(scheduler, "scale_model_input") else sample
         output = torch.sin(taken * 1.3 + 0.001 * float(t)) * 0.9
         more = {"generator": generator} if "generator" in cls.step.__code__.co_varnames else {}
-        if eta:
+        if eta or cls is D.TCDScheduler:
             more["eta"] = eta
         sample = scheduler.step(output, t, sample, **more).prev_sample
         kept.append(sample)
@@ -208,30 +315,34 @@ def one_run(cls, config, steps, eta):
         found["sigmas"] = scheduler.sigmas.to(torch.float32)
     noise = torch.arange(sample.numel(), dtype=torch.float32).reshape(sample.shape) / sample.numel()
     again = cls.from_config(config)
-    again.set_timesteps(steps)
+    begin(again, name, steps)
     middle = len(again.timesteps) // 2
-    found["noised"] = again.add_noise(kept[0] / kept[0].std(), noise, again.timesteps[middle:middle + 1])
+    add = again.add_noise if hasattr(again, "add_noise") else again.scale_noise
+    more = (noise, again.timesteps[middle:middle + 1])
+    found["noised"] = add(kept[0] / kept[0].std(), *(more if hasattr(again, "add_noise") else more[::-1]))
     found["clean"] = kept[0] / kept[0].std()
     return found
 
 
 def all_schedulers():
     tensors, names = {}, {}
+    later = {name for name, _, _ in later_schedulers()}
     for name, cls, config in schedulers():
-        config = dict(cls(**config).config)
+        config = dict(cls.from_config(config).config)
         clean = {k: v for k, v in config.items() if k != "_use_default_values"}
         names[name] = {"_class_name": cls.__name__, **clean}
-        for steps in (1, 4, 20):
+        for steps in (1, 4, 20) if name not in later else (1, 4, 11):
             if (steps < 4 and name == "pndm_runge_kutta") or (steps == 1 and "log_linear" in name):
                 continue
             try:
-                run = one_run(cls, config, steps, 0.6 if name.endswith("eta") else 0)
-            except IndexError as error:  # diffusers begins at the second of two equal timesteps, and then has one too few
+                run = one_run(cls, config, steps, name)
+            except (IndexError, ZeroDivisionError) as error:  # diffusers begins at the second of two equal timesteps, and then has one too few
                 print("does not run in diffusers:", name, steps, error, file=sys.stderr)
                 continue
+            if not all(torch.isfinite(v).all() for v in run.values()):
+                print("not finite in diffusers:", name, steps, file=sys.stderr)
+                continue
             for k, v in run.items():
-                if not torch.isfinite(v).all():
-                    print("not finite:", name, steps, k, file=sys.stderr)
                 tensors[f"{name}.{steps}.{k}"] = v.clone().contiguous()
     save_file(tensors, DIFFUSION / "schedulers.safetensors")
     (DIFFUSION / "schedulers.json").write_text(json.dumps(names, indent=0, sort_keys=True) + "\n")
@@ -281,6 +392,43 @@ def pipeline_of(scheduler, unet=None, xl=False, **index):
     return pipe
 
 
+def t5_of(directory, width):
+    """T5's encoder and a tokenizer of single letters for it."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0), *[(chr(c), -3.0 - c / 100) for c in range(ord("a"), ord("z") + 1)], ("\u2581the", -1.5), (",", -3.5)]
+    tokenizer = transformers.T5Tokenizer(vocab=pieces, extra_ids=0)
+    model = transformers.T5EncoderModel(transformers.T5Config(vocab_size=len(pieces), d_model=width, d_kv=4, d_ff=14, num_layers=2, num_heads=2, feed_forward_proj="gated-gelu",
+                                                              relative_attention_num_buckets=8, relative_attention_max_distance=16)).eval()
+    randomise(model)
+    return tokenizer, model
+
+
+FLOW_VAE = dict(use_quant_conv=False, use_post_quant_conv=False, scaling_factor=1.5305, shift_factor=0.0609)
+
+
+def flow_pipeline_of(scheduler, flux=False, t5=True, **transformer):
+    """StableDiffusion3Pipeline, or FluxPipeline."""
+    root = DIFFUSION / "pipelines" / "work"
+    shutil.rmtree(root, ignore_errors=True)
+    tokenizer, vocab = tokenizer_of(root)
+    vae = D.AutoencoderKL(**{**VAE, **FLOW_VAE, "block_out_channels": (4, 8)}).eval()
+    net = (D.FluxTransformer2DModel(**{**FLUX, **transformer}) if flux else D.SD3Transformer2DModel(**{**SD3, **transformer})).eval()
+    text = clip_of(transformers.CLIPTextModel if flux else transformers.CLIPTextModelWithProjection, vocab, projection_dim=10)
+    for model in (vae, net, text):
+        randomise(model)
+    t5_tokenizer, t5_model = t5_of(root, 10 if flux else 20)
+    if flux:
+        pipe = D.FluxPipeline(scheduler=scheduler, vae=vae, text_encoder=text, tokenizer=tokenizer, text_encoder_2=t5_model, tokenizer_2=t5_tokenizer, transformer=net)
+    else:
+        second = clip_of(transformers.CLIPTextModelWithProjection, vocab, hidden_size=8, num_hidden_layers=2, projection_dim=8, hidden_act="gelu", eos_token_id=2)
+        randomise(second)
+        other = transformers.CLIPTokenizer(str(root / "vocab.json"), str(root / "merges.txt"), model_max_length=77, pad_token="!")
+        pipe = D.StableDiffusion3Pipeline(transformer=net, scheduler=scheduler, vae=vae, text_encoder=text, tokenizer=tokenizer, text_encoder_2=second, tokenizer_2=other,
+                                          text_encoder_3=t5_model if t5 else None, tokenizer_3=t5_tokenizer if t5 else None)
+    pipe.set_progress_bar_config(disable=True)
+    shutil.rmtree(root)
+    return pipe
+
+
 def pipe_settings(pipe):
     return {"force_zeros_for_empty_prompt": pipe.config.force_zeros_for_empty_prompt, "add_watermarker": False}
 
@@ -299,6 +447,9 @@ def pipelines(wanted):
             ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=10, seed=8, num_images_per_prompt=2)),
             ("pictures", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", strength=0.75, num_inference_steps=4, seeds=[8, 9], scheduler="PNDMScheduler")),
             ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seed=1, scheduler="EulerAncestralDiscreteScheduler")),
+            ("unipc", dict(prompt=["a boat"], num_inference_steps=5, seed=2, scheduler="UniPCMultistepScheduler")),
+            ("heun", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=5, seed=8, scheduler="HeunDiscreteScheduler")),
+            ("kdpm2", dict(prompt=["a cat"], num_inference_steps=4, seed=5, scheduler="KDPM2AncestralDiscreteScheduler")),
             ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
             ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler"))]),
         "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
@@ -308,6 +459,18 @@ def pipelines(wanted):
         "xl_kept": (D.DDIMScheduler(**sd, clip_sample=False), {"xl": True, "unet": XL, "force_zeros_for_empty_prompt": False, "vae": {
             "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3)),
             ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.5, guidance_scale=4.0, num_inference_steps=8, seed=8))]),
+        "sd3": (D.FlowMatchEulerDiscreteScheduler(shift=3.0), {"flow": True, "num_layers": 2, "qk_norm": "rms_norm", "dual_attention_layers": (0,)}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24, max_sequence_length=9)),
+            ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, clip_skip=1, num_images_per_prompt=2)),
+            ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seeds=[4, 9], num_images_per_prompt=2, scheduler="UniPCMultistepScheduler"))]),
+        "sd3_without_t5": (D.UniPCMultistepScheduler(use_flow_sigmas=True, prediction_type="flow_prediction", use_dynamic_shifting=True), {"flow": True, "num_layers": 1, "t5": False}, [
+            ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, max_sequence_length=5))]),
+        "flux": (D.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, shift=3.0), {"flow": True, "flux": True, "guidance_embeds": True}, [
+            ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24)),
+            ("several", dict(prompt=["a cat"], num_inference_steps=20, guidance_scale=7.0, seeds=[1, 2], height=20, width=16, num_images_per_prompt=2, max_sequence_length=12)),
+            ("long", dict(prompt=["the " * 60], num_inference_steps=4, seed=8, height=16, width=16, max_sequence_length=6))]),
+        "flux_schnell": (D.FlowMatchEulerDiscreteScheduler(), {"flow": True, "flux": True, "num_single_layers": 1}, [
+            ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, height=16, width=20, guidance_scale=0.0))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -315,7 +478,7 @@ def pipelines(wanted):
             continue
         directory = DIFFUSION / "pipelines" / name
         shutil.rmtree(directory, ignore_errors=True)
-        pipe = pipeline_of(scheduler, **how)
+        pipe = flow_pipeline_of(scheduler, **how) if how.pop("flow", False) else pipeline_of(scheduler, **how)
         pipe.save_pretrained(directory, safe_serialization=True)
         for case, args in runs:
             own = dict(args)

@@ -26,7 +26,7 @@ from test_seeing import read_png  # noqa: E402
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "diffusion", "pipelines")
 OPTIONS = {"num_inference_steps": "--steps", "seed": "--seed", "guidance_scale": "--guidance", "guidance_rescale": "--guidance-rescale", "num_images_per_prompt": "--n",
-           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init"}
+           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init", "max_sequence_length": "--max-sequence-length"}
 
 
 def tool(*words):
@@ -62,7 +62,7 @@ class TextToImage(unittest.TestCase):
 
     def test_python_gives_the_pixels_of_diffusers(self):
         files = sorted(glob.glob(os.path.join(PIPELINES, "*", "golden.*.safetensors")))
-        self.assertGreaterEqual(len(files), 14)
+        self.assertGreaterEqual(len(files), 25)
         for device in DEVICES:
             for directory in sorted({os.path.dirname(f) for f in files}):
                 with accel.pipeline("text-to-image", directory, device=device) as paint:
@@ -73,7 +73,7 @@ class TextToImage(unittest.TestCase):
                         self.assert_pixels(raw(made), want, shape, f"{device} {file}")
 
     def test_the_tool_writes_the_same_pictures(self):
-        for file in sorted(glob.glob(os.path.join(PIPELINES, "euler", "golden.*.safetensors"))):
+        for file in sorted(glob.glob(os.path.join(PIPELINES, "euler", "golden.*.safetensors")) + [os.path.join(PIPELINES, "sd3", "golden.plain.safetensors")]):
             args, shape, want = read_golden(file)
             if "seeds" in args:
                 continue
@@ -115,21 +115,28 @@ class TextToImage(unittest.TestCase):
     def test_wrong_arguments_are_named(self):
         where = os.path.join(PIPELINES, "euler")
         for words, code, message in ((["a", "-o", "x.png", "--size", "20x16"], 2, "20 pixels"), (["a", "-o", "x.png", "--size", "16"], 2, "WIDTHxHEIGHT"),
-                                     (["a", "-o", "x.png", "--scheduler", "heun"], 3, "heun"), (["a", "-o", "x.png", "--steps", "1001"], 2, "1001 steps"),
+                                     (["a", "-o", "x.png", "--scheduler", "foo"], 3, "foo"), (["a", "-o", "x.png", "--steps", "1001"], 2, "1001 steps"),
                                      (["a", "-o", "x.png", "--clip-skip", "4"], 2, "clip_skip"), (["a"], 2, "-o FILE.png"),
                                      (["a", "-o", os.path.join(where, "none", "x.png"), "--steps", "1"], 1, "x.png")):
             run = tool("text-to-image", where, *words, "-d", "cpu", "-q")
             self.assertEqual(run.returncode, code, (words, run.stderr))
+            self.assertIn(message, run.stderr)
+        for name, words, code, message in (("sd3", ["--size", "18x16"], 2, "18 pixels"), ("sd3", ["--size", "64x16"], 2, "at most 48"), ("sd3", ["--clip-skip", "3"], 2, "clip_skip"),
+                                           ("sd3", ["--init", os.path.join(FIXTURES, "image", "pictures", "rgb.png")], 3, "--init"),
+                                           ("flux", ["--scheduler", "euler"], 3, "use_flow_sigmas"), ("euler", ["--scheduler", "flow-match-euler"], 3, "predict flow"),
+                                           ("flux", ["--max-sequence-length", "513"], 2, "max-sequence-length")):
+            run = tool("text-to-image", os.path.join(PIPELINES, name), "a", "-o", "x.png", "--steps", "1", *words, "-d", "cpu", "-q")
+            self.assertEqual(run.returncode, code, (name, words, run.stderr))
             self.assertIn(message, run.stderr)
         minilm = os.path.join(ROOT, "tests", "fixtures", "models", "bert")
         run = tool("text-to-image", minilm, "a", "-o", "x.png", "-d", "cpu", "-q")
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertIn("text-to-image", run.stderr)
 
-    def edited(self, work, edit):
+    def edited(self, work, edit, name="euler"):
         """A copy of a pipeline's directory after edit(directory)."""
         directory = os.path.join(work, "pipeline")
-        shutil.copytree(os.path.join(PIPELINES, "euler"), directory)
+        shutil.copytree(os.path.join(PIPELINES, name), directory)
         edit(directory)
         return tool("text-to-image", directory, "a", "-o", os.path.join(work, "x.png"), "--steps", "1", "-d", "cpu", "-q")
 
@@ -155,9 +162,16 @@ class TextToImage(unittest.TestCase):
                  (rewrite("unet/config.json", block_out_channels=[8, 24]), "unet."),
                  (rewrite("scheduler/scheduler_config.json", beta_schedule="odd"), "beta_schedule"),
                  (rewrite("scheduler/scheduler_config.json", flavour="sweet"), "flavour"))
-        for edit, message in cases:
+        cases = [("euler", *c) for c in cases] + [
+            ("sd3", rewrite("transformer/config.json", qk_norm="l2"), "qk_norm"), ("sd3", rewrite("transformer/config.json", pos_embed_max_size=None), "pos_embed_max_size"),
+            ("sd3", rewrite("transformer/config.json", caption_projection_dim=14), "caption_projection_dim"), ("sd3", rewrite("transformer/config.json", num_layers=3), "transformer."),
+            ("sd3", rewrite("transformer/config.json", joint_attention_dim=24), "context_embedder"), ("sd3", rewrite("vae/config.json", latent_channels=8), "vae.decoder.conv_in"),
+            ("sd3", lambda d: shutil.rmtree(os.path.join(d, "text_encoder_3")), "text_encoder_3"), ("flux", rewrite("transformer/config.json", axes_dims_rope=[2, 2, 6]), "axes_dims_rope"),
+            ("flux", rewrite("transformer/config.json", guidance_embeds=False, in_channels=18), "x_embedder"), ("flux", rewrite("scheduler/scheduler_config.json", time_shift_type="odd"), "time_shift_type"),
+            ("euler", rewrite("scheduler/scheduler_config.json", _class_name="FlowMatchEulerDiscreteScheduler"), "predict flow")]
+        for name, edit, message in cases:
             with tempfile.TemporaryDirectory() as work:
-                run = self.edited(work, edit)
+                run = self.edited(work, edit, name)
                 self.assertIn(run.returncode, (1, 3), (message, run.stdout, run.stderr))
                 self.assertIn(message, run.stderr)
                 self.assertFalse(os.path.exists(os.path.join(work, "x.png")))

@@ -491,7 +491,7 @@ class Model:
     def text_to_image(self, prompts: Sequence[str], generator: Any = None, on_step: Any = None, image: Optional[Media] = None, **options: Any) -> GeneratedImages:
         """Pictures of texts.  generator: a seed, or a seed for each picture (a torch.Generator that nothing was drawn from will do).  on_step(step, steps,
         latents) is called after each step; True ends the call.  image: a picture to begin with (a path, or the bytes of a file).  options: steps, width, height, images_per_prompt, clip_skip, guidance_scale,
-        guidance_rescale, eta, strength, negative_prompt, scheduler ("euler", or a class of diffusers)."""
+        guidance_rescale, eta, strength, negative_prompt, scheduler ("euler", or a class of diffusers), max_sequence_length."""
         return text_to_image(self.handle, prompts, generator, on_step, image, **options)
 
     def segment_images(self, images: Sequence[Media], subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,

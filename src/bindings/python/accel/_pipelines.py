@@ -334,16 +334,18 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
 
 class TextToImagePipeline(Pipeline):
     """`.images` for a prompt or a list of prompts: pictures of Pillow's (without Pillow arrays [height, width, 3]).  Arguments are those of diffusers'
-    StableDiffusionPipeline and, with image (a path, or the bytes of a file) and strength, of StableDiffusionImg2ImgPipeline; generator is a seed, a torch.Generator that nothing was drawn from, or a list with one for each picture.
+    StableDiffusionPipeline, StableDiffusion3Pipeline and FluxPipeline and, with image (a path, or the bytes of a file) and strength, of StableDiffusionImg2ImgPipeline; generator is a seed, a torch.Generator that nothing was drawn from, or a list with one for each picture.
     output_type "np" gives arrays."""
     task = "text-to-image"
 
     def __call__(self, prompt: Texts, height: Optional[int] = None, width: Optional[int] = None, num_inference_steps: Optional[int] = None,
                  guidance_scale: Optional[float] = None, negative_prompt: Optional[str] = None, num_images_per_prompt: Optional[int] = None,
                  eta: Optional[float] = None, generator: Any = None, guidance_rescale: Optional[float] = None, clip_skip: Optional[int] = None,
-                 scheduler: Optional[str] = None, image: Any = None, strength: Optional[float] = None, output_type: str = "pil", on_step: Any = None) -> Any:
+                 scheduler: Optional[str] = None, image: Any = None, strength: Optional[float] = None, output_type: str = "pil", on_step: Any = None,
+                 max_sequence_length: Optional[int] = None) -> Any:
         given = {"height": height, "width": width, "steps": num_inference_steps, "guidance_scale": guidance_scale, "negative_prompt": negative_prompt,
-                 "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength}
+                 "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength,
+                 "max_sequence_length": max_sequence_length}
         if output_type not in ("pil", "np"):
             raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
         how = {**self.defaults, **{name: value for name, value in given.items() if value is not None}}
