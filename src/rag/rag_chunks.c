@@ -166,6 +166,7 @@ static accel_status add(chunker *c, uint32_t start, uint32_t end, char *heading,
   const char *text = c->d->text.data;
   accel__chunks *out = c->out;
   while (end > start && accel__is_space(text[end - 1])) end--;
+  while (start < end && accel__is_space(text[start])) start++;
   if (end == start) return ACCEL_OK;
   uint32_t indented = start;
   while (indented && (text[indented - 1] == ' ' || text[indented - 1] == '\t')) indented--;

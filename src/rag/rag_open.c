@@ -9,6 +9,7 @@
 #include "processing/processor.h"
 #include "processing/result.h"
 #include "rag/rag.h"
+#include "shared/hash.h"
 #include "tasks/embed.h"
 
 enum { MIN_TOKENS = 16, USUAL_TOKENS = 256 };
@@ -62,6 +63,26 @@ static const char *name_of(const accel_endpoint *ep, accel__arena *arena) {
   return name;
 }
 
+/* What tells embedders apart, wherever their files are: the model, how it makes one vector of a text,
+ * and adapters that are merged into it. */
+static accel_status identity_of(const accel_endpoint *ep, uint64_t *out) {
+  const accel__sentence_modules *m = &accel__processor_for(ep)->modules;
+  const uint64_t ways[] = {m->present,       m->head.normalize,         m->head.n_dense,
+                           m->lower_case,    (uint64_t)m->truncate_dim, m->include_prompt,
+                           m->head.n_pooling};
+  const char *adapters = strchr(ep->placement.weights, ',');
+  uint64_t model, h;
+  ACCEL_TRY(accel__model_identity(ep, &model));
+  h = accel_hash(ACCEL_HASH_SEED, &model, sizeof model);
+  h = accel_hash(h, ways, sizeof ways);
+  for (uint32_t i = 0; i < m->head.n_pooling; i++) {
+    const uint64_t mode = (uint64_t)m->head.pooling[i];
+    h = accel_hash(h, &mode, sizeof mode);
+  }
+  *out = accel_hash_text(h, adapters ? adapters : "");
+  return ACCEL_OK;
+}
+
 /* ---- settings ---- */
 
 /* Room for passages in what the embedder reads at once. */
@@ -105,7 +126,7 @@ static accel_status choose_settings(accel_rag *r, const accel_rag_params *params
       &r->arena, params->query_prompt ? params->query_prompt : prompt_of(r->embedder, queries, 1));
   s->embedder = name_of(r->embedder, &r->arena);
   if (!s->embedder || !s->document_prompt || !s->query_prompt) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__model_identity(r->embedder, &s->identity));
+  ACCEL_TRY(identity_of(r->embedder, &s->identity));
   ACCEL_TRY(check_tokens(r));
   float *vector = NULL;
   uint64_t tokens = 0;
@@ -137,7 +158,7 @@ static accel_status compare_settings(accel_rag *r, const accel_rag_params *param
 
 static accel_status compare_embedder(const accel_rag *r) {
   uint64_t identity;
-  ACCEL_TRY(accel__model_identity(r->embedder, &identity));
+  ACCEL_TRY(identity_of(r->embedder, &identity));
   if (identity == r->settings.identity) return ACCEL_OK;
   return accel__remedy(
       accel__fail(ACCEL_ERROR_ARGUMENT,

@@ -17,7 +17,7 @@ typedef struct accel__rag_store {
 /* What an index was made with. */
 typedef struct accel__rag_settings {
   const char *embedder;
-  uint64_t identity; /* accel__model_identity of the embedder */
+  uint64_t identity; /* of the embedder */
   uint32_t dim, chunk_tokens, overlap;
   const char *document_prompt, *query_prompt;
 } accel__rag_settings;
