@@ -177,10 +177,7 @@ static accel_status write_document(work *w, const char *path, const accel__rag_f
   if (status == ACCEL_OK) w->reading = false;
   if (status == ACCEL_OK) status = accel__chunks_make(&d, &how, &chunks);
   if (status == ACCEL_OK) status = store(w, path, file, &d, &chunks);
-  if (status == ACCEL_OK) {
-    w->r->vectors.version = 0;
-    w->changes->passages += chunks.n;
-  }
+  if (status == ACCEL_OK) w->changes->passages += chunks.n;
   accel__chunks_free(&chunks);
   accel__document_free(&d);
   return status;
@@ -235,7 +232,6 @@ static accel_status remove_missing(work *w, const char *path, const walk *there)
       continue;
     status = accel__rag_file_remove(&w->r->store, known[i]);
     w->changes->removed += status == ACCEL_OK;
-    w->r->vectors.version = 0;
   }
   accel__arena_free(&arena);
   return status;
@@ -292,6 +288,21 @@ static accel_status need_embedder(const accel_rag *r) {
       "open it with the embedder '%s'", r->settings.embedder);
 }
 
+/* The file of vectors of a large index.  It is a copy: an index without it is whole. */
+static void keep_vectors(accel_rag *r) {
+  if (accel__rag_number(&r->store, "SELECT count(*) FROM passage") < ACCEL__RAG_VECTORS_KEPT)
+    return;
+  accel_status status = accel__rag_begin(&r->store, false);
+  if (status == ACCEL_OK)
+    status =
+        accel__rag_end(&r->store, accel__rag_vectors_read(&r->store, r->settings.dim, &r->vectors));
+  if (status == ACCEL_OK) status = accel__rag_vectors_keep(&r->store, &r->vectors);
+  if (status != ACCEL_OK)
+    accel__logf(&r->ctx->log, ACCEL_LOG_WARNING, "searches will begin more slowly: %s",
+                accel__message());
+  accel__clear_error();
+}
+
 accel_status accel__rag_add(accel_rag *r, const char *const *paths, uint32_t n,
                             accel_rag_changes **out) {
   ACCEL_TRY(need_embedder(r));
@@ -307,6 +318,7 @@ accel_status accel__rag_add(accel_rag *r, const char *const *paths, uint32_t n,
     status = refresh_all(&w, &all);
   }
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) status = remove_missing(&w, root[i], &all);
+  if (status == ACCEL_OK) keep_vectors(r);
   for (uint32_t i = 0; root && i < n; i++) free(root[i]);
   free(root);
   free(all.path);
@@ -347,7 +359,6 @@ accel_status accel__rag_remove(accel_rag *r, const char *const *paths, uint32_t 
       status = accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: the index has no such document", paths[i]);
     for (uint32_t k = 0; k < count && status == ACCEL_OK; k++, *removed += 1)
       status = accel__rag_file_remove(&r->store, known[k]);
-    r->vectors.version = 0;
     free(whole);
     accel__arena_free(&arena);
   }

@@ -36,13 +36,25 @@ accel_status accel__rag_file_touch(const accel__rag_store *s, int64_t id, uint64
   return status;
 }
 
-accel_status accel__rag_file_remove(const accel__rag_store *s, const char *path) {
-  sqlite3_stmt *remove;
-  ACCEL_TRY(accel__rag_prepare(s, "DELETE FROM file WHERE path = ?", &remove));
-  bind_text(remove, 1, path);
-  const accel_status status = accel__rag_execute(s, remove);
-  sqlite3_finalize(remove);
+/* Inside of a transaction; what an index has of the document goes with it. */
+static accel_status delete_file(const accel__rag_store *s, const char *path) {
+  sqlite3_stmt *statement;
+  ACCEL_TRY(accel__rag_prepare(s, "DELETE FROM file WHERE path = ?", &statement));
+  bind_text(statement, 1, path);
+  accel_status status = accel__rag_execute(s, statement);
+  sqlite3_finalize(statement);
+  if (status == ACCEL_OK)
+    status = accel__rag_prepare(s, "UPDATE setting SET value = random() WHERE name = 'generation'",
+                                &statement);
+  if (status != ACCEL_OK) return status;
+  status = accel__rag_execute(s, statement);
+  sqlite3_finalize(statement);
   return status;
+}
+
+accel_status accel__rag_file_remove(const accel__rag_store *s, const char *path) {
+  ACCEL_TRY(accel__rag_begin(s, true));
+  return accel__rag_end(s, delete_file(s, path));
 }
 
 /* ---- replacing ---- */
@@ -103,7 +115,7 @@ accel_status accel__rag_file_replace(const accel__rag_store *s, const char *path
                                      const accel__chunks *chunks, const float *vectors,
                                      uint32_t dim) {
   ACCEL_TRY(accel__rag_begin(s, true));
-  accel_status status = accel__rag_file_remove(s, path);
+  accel_status status = delete_file(s, path);
   if (status == ACCEL_OK) status = insert_file(s, path, file, document->title);
   if (status == ACCEL_OK)
     status = insert_passages(s, sqlite3_last_insert_rowid(s->db), document, chunks, vectors, dim);

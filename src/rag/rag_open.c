@@ -228,7 +228,7 @@ static accel_status fill_info(const accel_rag *r, accel__arena *arena, accel_rag
   accel_strings *documents = accel__arena_alloc(arena, sizeof *documents);
   if (!documents) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__rag_files_below(&r->store, "", arena, &paths, &documents->n));
-  const int64_t passages = accel__rag_number(&r->store, "SELECT count(*) FROM vector");
+  const int64_t passages = accel__rag_number(&r->store, "SELECT count(*) FROM passage");
   if (passages < 0) return accel__rag_store_fail(&r->store, sqlite3_errcode(r->store.db));
   documents->item = (const char *const *)paths;
   *info = (accel_rag_info){.embedder = accel__arena_string(arena, s->embedder),

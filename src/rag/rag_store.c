@@ -127,8 +127,14 @@ int64_t accel__rag_number(const accel__rag_store *s, const char *sql) {
   return number;
 }
 
-int64_t accel__rag_version(const accel__rag_store *s) {
-  return accel__rag_number(s, "PRAGMA data_version");
+accel_status accel__rag_generation(const accel__rag_store *s, int64_t *out) {
+  sqlite3_stmt *query;
+  bool row;
+  ACCEL_TRY(accel__rag_prepare(s, "SELECT value FROM setting WHERE name = 'generation'", &query));
+  ACCEL_TRY(accel__rag_step(s, &query, &row));
+  *out = row ? sqlite3_column_int64(query, 0) : 0;
+  sqlite3_finalize(query);
+  return ACCEL_OK;
 }
 
 accel_status accel__rag_begin(const accel__rag_store *s, bool writes) {
@@ -314,6 +320,7 @@ accel_status accel__rag_settings_write(const accel__rag_store *s,
   if (!accel__rag_number(s, "SELECT count(*) FROM sqlite_master")) {
     status = run(s, schema);
     if (status == ACCEL_OK) status = write_settings(s, settings);
+    if (status == ACCEL_OK) status = run(s, "INSERT INTO setting VALUES ('generation', random())");
   }
   return accel__rag_end(s, status);
 }

@@ -66,10 +66,11 @@ accel_status accel__rag_file_replace(const accel__rag_store *s, const char *path
 /* Documents with this path, or below it when it is a directory; paths in the arena. */
 accel_status accel__rag_files_below(const accel__rag_store *s, const char *path,
                                     accel__arena *arena, char ***paths, uint32_t *n);
+/* In one transaction. */
 accel_status accel__rag_file_remove(const accel__rag_store *s, const char *path);
 
-/* Changes when another connection has written; -1 on failure. */
-int64_t accel__rag_version(const accel__rag_store *s);
+/* A number by chance that every change of passages replaces. */
+accel_status accel__rag_generation(const accel__rag_store *s, int64_t *out);
 int64_t accel__rag_number(const accel__rag_store *s, const char *sql); /* -1 on failure */
 
 #endif

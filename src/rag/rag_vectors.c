@@ -1,22 +1,13 @@
 /* rag_vectors.c - exact search: every vector is compared, block by block on the context's threads. */
+#include "rag/rag_dot.h"
 #include "rag/rag_vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { LANES = 16, BLOCK_ROWS = 2048 };
-
-float accel__rag_dot(const float *a, const float *b, uint32_t n) {
-  float lane[LANES] = {0}; /* sums beside each other, which compilers make vectors of */
-  uint32_t i = 0;
-  for (; i + LANES <= n; i += LANES)
-    for (uint32_t k = 0; k < LANES; k++) lane[k] += a[i + k] * b[i + k];
-  for (uint32_t k = 0; i + k < n; k++) lane[k] += a[i + k] * b[i + k];
-  for (uint32_t half = LANES / 2; half; half /= 2)
-    for (uint32_t k = 0; k < half; k++) lane[k] += lane[k + half];
-  return lane[0];
-}
+enum { BLOCK_ROWS = 2048, STRIP = 64 }; /* STRIP: rows multiplied at a time */
 
 void accel__rag_normalize(float *rows, uint32_t n, uint32_t dim) {
   for (uint32_t r = 0; r < n; r++) {
@@ -30,46 +21,84 @@ void accel__rag_normalize(float *rows, uint32_t n, uint32_t dim) {
 
 /* ---- reading ---- */
 
+/* How a file of vectors begins; then passage [n], file [n] and data [n, dim]. */
+typedef struct header {
+  char magic[8];
+  uint32_t dim, n;
+  int64_t generation;
+  char zero[40];
+} header;
+static const char magic[8] = "aRAGvec1";
+
+static uint64_t block_bytes(uint32_t n, uint32_t dim) {
+  return sizeof(header) + (uint64_t)n * (2 * sizeof(int64_t) + dim * sizeof(float));
+}
+
+/* Points into a whole file of vectors. */
+static void point_into(accel__rag_vectors *v, const void *block, uint32_t n, uint32_t dim) {
+  const char *bytes = block;
+  v->n = n;
+  v->dim = dim;
+  v->passage = (const int64_t *)(bytes + sizeof(header));
+  v->file = v->passage + n;
+  v->data = (const float *)(v->file + n);
+}
+
 void accel__rag_vectors_free(accel__rag_vectors *v) {
-  free(v->data);
-  free(v->passage);
-  free(v->file);
+  free(v->block);
+  accel__file_unmap(&v->mapping);
   *v = (accel__rag_vectors){0};
 }
 
-static accel_status make_room(accel__rag_vectors *v, uint32_t n, uint32_t dim) {
-  if (n <= v->capacity && dim == v->dim) return ACCEL_OK;
-  accel__rag_vectors_free(v);
-  v->data = malloc((size_t)n * dim * sizeof *v->data);
-  v->passage = malloc(n * sizeof *v->passage);
-  v->file = malloc(n * sizeof *v->file);
-  if (!v->data || !v->passage || !v->file) {
-    accel__rag_vectors_free(v);
-    return accel__no_memory((size_t)n * dim * sizeof *v->data);
-  }
-  v->capacity = n;
-  v->dim = dim;
-  return ACCEL_OK;
+static char *path_of(const accel__rag_store *s) {
+  accel__buffer b = {0};
+  accel__buffer_printf(&b, "%s.vectors", s->path);
+  if (b.failed) accel__buffer_free(&b);
+  return b.data;
 }
 
-static accel_status read_rows(const accel__rag_store *s, accel__rag_vectors *v) {
+/* Whether the file beside the index has them. */
+static bool map_file(const accel__rag_store *s, int64_t generation, uint32_t dim,
+                     accel__rag_vectors *v) {
+  char *path = path_of(s);
+  accel__mapping m = {0};
+  header h;
+  const bool mapped = path && !access(path, R_OK) && accel__file_map(path, &m) == ACCEL_OK;
+  free(path);
+  if (mapped && m.n >= sizeof h) {
+    memcpy(&h, m.data, sizeof h);
+    if (!memcmp(h.magic, magic, sizeof magic) && h.dim == dim && h.generation == generation &&
+        m.n == block_bytes(h.n, h.dim)) {
+      *v = (accel__rag_vectors){.generation = generation, .mapping = m};
+      point_into(v, m.data, h.n, h.dim);
+      return true;
+    }
+  }
+  if (mapped) accel__file_unmap(&m);
+  accel__clear_error();
+  return false;
+}
+
+static accel_status read_rows(const accel__rag_store *s, uint32_t n, uint32_t dim, char *block) {
   sqlite3_stmt *query;
-  const int bytes = (int)(v->dim * sizeof *v->data);
+  int64_t *passage = (int64_t *)(block + sizeof(header)), *file = passage + n;
+  float *data = (float *)(file + n);
+  const size_t bytes = dim * sizeof *data;
   ACCEL_TRY(
       accel__rag_prepare(s, "SELECT passage, file, data FROM vector ORDER BY passage", &query));
-  for (bool row; v->n < v->capacity; v->n++) {
+  for (uint32_t i = 0; i < n; i++) {
+    bool row;
     ACCEL_TRY(accel__rag_step(s, &query, &row));
-    if (!row) return ACCEL_OK;
-    const void *data = sqlite3_column_blob(query, 2);
-    if (!data || sqlite3_column_bytes(query, 2) != bytes) {
+    const void *vector = row ? sqlite3_column_blob(query, 2) : NULL;
+    if (!vector || (size_t)sqlite3_column_bytes(query, 2) != bytes) {
       sqlite3_finalize(query);
       return accel__remedy(
-          accel__fail(ACCEL_ERROR_FORMAT, "%s: a vector has not %u numbers", s->path, v->dim),
-          "make the index anew under another name");
+          accel__fail(ACCEL_ERROR_FORMAT, "%s: a vector of %u numbers is missing", s->path, dim),
+          "the file is damaged: make the index anew under another name");
     }
-    v->passage[v->n] = sqlite3_column_int64(query, 0);
-    v->file[v->n] = sqlite3_column_int64(query, 1);
-    memcpy(v->data + (size_t)v->n * v->dim, data, (size_t)bytes);
+    passage[i] = sqlite3_column_int64(query, 0);
+    file[i] = sqlite3_column_int64(query, 1);
+    memcpy(data + (size_t)i * dim, vector, bytes);
   }
   sqlite3_finalize(query);
   return ACCEL_OK;
@@ -77,16 +106,35 @@ static accel_status read_rows(const accel__rag_store *s, accel__rag_vectors *v) 
 
 accel_status accel__rag_vectors_read(const accel__rag_store *s, uint32_t dim,
                                      accel__rag_vectors *v) {
-  const int64_t version = accel__rag_version(s);
-  if (v->version && v->version == version) return ACCEL_OK;
-  const int64_t n = accel__rag_number(s, "SELECT count(*) FROM vector");
+  int64_t generation;
+  ACCEL_TRY(accel__rag_generation(s, &generation));
+  if (v->passage && v->generation == generation) return ACCEL_OK;
+  accel__rag_vectors_free(v);
+  if (map_file(s, generation, dim, v)) return ACCEL_OK;
+  const int64_t n = accel__rag_number(s, "SELECT count(*) FROM passage");
   if (n < 0 || n > INT32_MAX) return accel__rag_store_fail(s, sqlite3_errcode(s->db));
-  v->version = 0;
-  ACCEL_TRY(make_room(v, (uint32_t)n + !n, dim));
-  v->n = 0;
-  ACCEL_TRY(read_rows(s, v));
-  v->version = version;
+  char *block = malloc(block_bytes((uint32_t)n, dim));
+  if (!block) return accel__no_memory(block_bytes((uint32_t)n, dim));
+  header h = {.dim = dim, .n = (uint32_t)n, .generation = generation};
+  memcpy(h.magic, magic, sizeof magic);
+  memcpy(block, &h, sizeof h);
+  const accel_status status = read_rows(s, (uint32_t)n, dim, block);
+  if (status != ACCEL_OK) {
+    free(block);
+    return status;
+  }
+  *v = (accel__rag_vectors){.generation = generation, .block = block};
+  point_into(v, block, (uint32_t)n, dim);
   return ACCEL_OK;
+}
+
+accel_status accel__rag_vectors_keep(const accel__rag_store *s, const accel__rag_vectors *v) {
+  if (!v->block || v->n < ACCEL__RAG_VECTORS_KEPT) return ACCEL_OK;
+  char *path = path_of(s);
+  if (!path) return accel__no_memory(strlen(s->path));
+  const accel_status status = accel__file_write(path, v->block, block_bytes(v->n, v->dim));
+  free(path);
+  return status;
 }
 
 /* ---- search ---- */
@@ -97,6 +145,7 @@ typedef struct search {
   const float *query;
   const bool *wanted;
   uint32_t k;
+  accel__rag_dots_fn *dots;
   accel__rag_near *near; /* [blocks][k] */
   uint32_t *n;           /* [blocks] */
 } search;
@@ -135,11 +184,14 @@ static void search_block(void *arg, uint32_t block, uint32_t worker) {
                  end = v->n - first < BLOCK_ROWS ? v->n : first + BLOCK_ROWS;
   accel__rag_near *near = s->near + (size_t)block * s->k;
   uint32_t n = 0;
+  float cosine[STRIP];
   (void)worker;
-  for (uint32_t row = first; row < end; row++) {
-    if (s->wanted && !s->wanted[row]) continue;
-    const float cosine = accel__rag_dot(v->data + (size_t)row * v->dim, s->query, v->dim);
-    offer(near, &n, s->k, (accel__rag_near){row, cosine});
+  for (uint32_t row = first; row < end; row += STRIP) {
+    const uint32_t rows = end - row < STRIP ? end - row : STRIP;
+    s->dots(v->data + (size_t)row * v->dim, rows, v->dim, s->query, cosine);
+    for (uint32_t i = 0; i < rows; i++)
+      if (!s->wanted || s->wanted[row + i])
+        offer(near, &n, s->k, (accel__rag_near){row + i, cosine[i]});
   }
   s->n[block] = n;
 }
@@ -156,6 +208,7 @@ accel_status accel__rag_vectors_near(const accel__rag_vectors *v, accel__pool *p
               .query = query,
               .wanted = wanted,
               .k = k,
+              .dots = accel__rag_dots_of(accel__isa_choose()),
               .near = malloc((size_t)blocks * k * sizeof *near + 1),
               .n = calloc(blocks + 1, sizeof *s.n)};
   accel_status status = s.near && s.n ? ACCEL_OK : accel__no_memory(blocks * k * sizeof *near);
