@@ -128,12 +128,13 @@ accel_status accel__rag_vectors_read(const accel__rag_store *s, uint32_t dim,
   return ACCEL_OK;
 }
 
-accel_status accel__rag_vectors_keep(const accel__rag_store *s, const accel__rag_vectors *v) {
+accel_status accel__rag_vectors_keep(const accel__rag_store *s, accel__rag_vectors *v) {
   if (!v->block || v->n < ACCEL__RAG_VECTORS_KEPT) return ACCEL_OK;
   char *path = path_of(s);
   if (!path) return accel__no_memory(strlen(s->path));
   const accel_status status = accel__file_write(path, v->block, block_bytes(v->n, v->dim));
   free(path);
+  if (status == ACCEL_OK) accel__rag_vectors_free(v);
   return status;
 }
 

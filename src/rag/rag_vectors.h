@@ -33,8 +33,9 @@ typedef struct accel__rag_near {
 /* Reads all vectors of dim numbers, inside of a transaction, where passages have changed. */
 accel_status accel__rag_vectors_read(const accel__rag_store *s, uint32_t dim,
                                      accel__rag_vectors *v);
-/* Writes the file beside the index, where these are many and did not come from it. */
-accel_status accel__rag_vectors_keep(const accel__rag_store *s, const accel__rag_vectors *v);
+/* Writes the file beside the index, where these are many and did not come from it; then *v is empty,
+ * and reading maps the file. */
+accel_status accel__rag_vectors_keep(const accel__rag_store *s, accel__rag_vectors *v);
 void accel__rag_vectors_free(accel__rag_vectors *v);
 /* The rows with the largest cosines to query[dim], best first, at most k of them; equal ones in the
  * order of rows.  wanted NULL: all rows; else those with wanted[row].  near has room for k; *n gets how

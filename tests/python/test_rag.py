@@ -333,6 +333,22 @@ class Package(Documents):
             self.assertEqual(counts[0], counts[1])
         generator.close()
 
+    def test_examples(self):
+        commands = [[sys.executable, os.path.join(ROOT, "examples", "python", "documents.py")]]
+        if os.path.exists(os.path.join(BUILD, "examples", "example_c_documents")):
+            commands.append([os.path.join(BUILD, "examples", "example_c_documents")])
+        folder = os.path.join(self.work, "chat")
+        os.mkdir(folder)
+        chat_model.make(folder)
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "src", "bindings", "python")}
+        for number, command in enumerate(commands):
+            for generator in ([], [folder]):
+                done = subprocess.run([*command, f"{self.index}{number}", EMBEDDER, self.docs, "Where do seals sleep?", *generator], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True, timeout=120, env=environment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("0 added, 0 changed, 3" if generator else "3 added, 0 changed, 0 unchanged, 0 removed\n", done.stdout)
+                self.assertIn("notes.txt:1-3", done.stdout)
+
     def test_tool_answers(self):
         self.add()
         folder = os.path.join(self.work, "chat")
