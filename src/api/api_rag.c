@@ -1,5 +1,5 @@
 /* api_rag.c - answers from documents: argument checks and the lock of each index, then rag/. */
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include "dispatch/context.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 
 enum { MAX_DEPTH = 64, BATCH = 256 };
 

@@ -6,7 +6,7 @@
 #include "generate/model_stepper.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 #include "text/chat_template.h"
 
 enum { NEW_TOKENS = 256 };

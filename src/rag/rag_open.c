@@ -8,7 +8,7 @@
 #include "dispatch/precision_profile.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 #include "shared/hash.h"
 #include "tasks/embed.h"
 

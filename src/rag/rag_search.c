@@ -7,7 +7,7 @@
 
 #include "dispatch/context.h"
 #include "processing/result.h"
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 #include "tasks/rerank.h"
 
 enum { USUAL_CANDIDATES = 30, FUSION = 60 };

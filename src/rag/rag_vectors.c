@@ -1,11 +1,12 @@
 /* rag_vectors.c - exact search: every vector is compared, block by block on the context's threads. */
-#include "rag/rag_dot.h"
 #include "rag/rag_vectors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "rag/rag_dot.h"
 
 enum { BLOCK_ROWS = 2048, STRIP = 64 }; /* STRIP: rows multiplied at a time */
 

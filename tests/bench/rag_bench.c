@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "accel/accel.h"
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 
 enum { VOCABULARY = 50000, WORDS = 60, QUERY_WORDS = 8, PER_DOCUMENT = 200, MOST_QUERIES = 4096 };
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "rag/rag.h"
+#include "rag/rag_index.h"
 #include "rag/rag_dot.h"
 #include "temp.h"
 #include "test_endpoint.h"

@@ -1,7 +1,7 @@
-/* rag.h - an index of texts and what is done with it: behind the public functions of
+/* rag_index.h - an index of texts and what is done with it: behind the public functions of
  * accel/rag.h, which says what they do; arguments are already checked. */
-#ifndef ACCEL_RAG_RAG_H
-#define ACCEL_RAG_RAG_H
+#ifndef ACCEL_RAG_INDEX_H
+#define ACCEL_RAG_INDEX_H
 
 #include "dispatch/endpoint.h"
 #include "rag/rag_search.h"
