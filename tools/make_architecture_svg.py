@@ -17,7 +17,7 @@ SAYS = {
     "dispatch": "placement, runs, queue", "hardware": "detection, plugin loading", "registry": "what is known",
     "models": "one file an architecture", "modeling": "what they share", "adapters": "LoRA adapters", "program": "the op graph", "text": "tokenizers, templates",
     "vision": "pictures", "audio": "sounds", "weights": "safetensors, quantising", "core": "status, threads, files",
-    "formats": "small floats", "shared": "dims, hashes", "tool": "what both tools share",
+    "formats": "small floats", "shared": "dims, hashes", "rag": "answers from documents", "tool": "what both tools share",
 }
 ROW, STEP, LEFT, WIDTH = 30, 36, 10, 400
 

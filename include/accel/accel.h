@@ -57,6 +57,7 @@
 #include "accel/generate.h"         /* text generation, translation, summaries */
 #include "accel/tools.h"            /* tool calls in generated texts */
 #include "accel/chat.h"             /* sessions and conversations */
+#include "accel/rag.h"              /* answers from documents */
 #include "accel/requests.h"         /* requests with priorities, deadlines and cancelling */
 #include "accel/pool.h"             /* several models under one memory budget */
 

@@ -2,7 +2,7 @@
 """Runs what the documentation says: the `sh` blocks of each file in one shell, its `python` blocks in one Python, and each whole C or C++
 program of it, from the top of the tree.
 
-    check_docs.py [FILE...]          default: README.md docs/cli.md docs/python.md docs/verify.md
+    check_docs.py [FILE...]          default: README.md docs/cli.md docs/python.md docs/rag.md docs/verify.md
 
 The README's own commands set a machine up and run the suite: they are not run again here.  docs/adding.md and docs/tutorial.md change the tree
 and have scripts of their own (scripts/test-adding, scripts/test-tutorial).  Run with the real MiniLM in the cache.  ACCEL_BUILD: the build tree
@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
-PAGES = ["README.md", "docs/cli.md", "docs/python.md", "docs/verify.md"]
+PAGES = ["README.md", "docs/cli.md", "docs/python.md", "docs/rag.md", "docs/verify.md"]
 LIB = os.path.join(BUILD, "lib")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 
-from . import _types
+from . import _types, rag
 from ._adapters import Adapter
 from ._chat import Chat
 from ._context import CacheEntry, Context, Device, Fit, FitPart, TestRecord, TestReport, VerifyReport, default_context
@@ -122,6 +122,6 @@ __all__ = [
     "NotFoundError", "OpenDevice", "Pipeline", "Placement", "PlacementCandidate", "PlacementPart", "Pool", "PooledModel", "QueueFullError", "Segmentation", "Session", "Stream", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "empty_cache", "find_model", "fit", "get_dependencies",
     "get_device", "get_device_stream", "get_device_type", "is_cuda_available", "is_half_precision_available", "is_rocm_available", "memory_summary",
-    "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "print_device_info", "rocm_version", "run_precision_tests",
+    "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "print_device_info", "rag", "rocm_version", "run_precision_tests",
     "runtime_version", "set_precision_profile", "synchronize", "to_device", "verify", "__version__",
 ]

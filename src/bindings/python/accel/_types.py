@@ -192,6 +192,25 @@ accel_generation = _struct(
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
+accel_rag_params = _struct(
+    "accel_rag_params", ("size", u32), ("create", u32), ("chunk_tokens", u32), ("overlap", u32), ("document_prompt", text), ("query_prompt", text))
+accel_rag_info = _struct(
+    "accel_rag_info", ("embedder", text), ("dim", u32), ("chunk_tokens", u32), ("overlap", u32), ("reserved", u32), ("document_prompt", text),
+    ("query_prompt", text), ("passages", u64), ("documents", C.POINTER(accel_strings)))
+accel_rag_problem = _struct("accel_rag_problem", ("path", text), ("message", text), ("status", C.c_int))
+accel_rag_changes = _struct(
+    "accel_rag_changes", ("added", u32), ("changed", u32), ("unchanged", u32), ("removed", u32), ("skipped", u32), ("n_problem", u32),
+    ("problem", C.POINTER(accel_rag_problem)), ("passages", u64), ("tokens", u64))
+accel_rag_search_params = _struct(
+    "accel_rag_search_params", ("size", u32), ("top_k", u32), ("mode", u32), ("candidates", u32), ("reranker", C.c_void_p), ("path_pattern", text))
+accel_rag_passage = _struct(
+    "accel_rag_passage", ("path", text), ("title", text), ("heading", text), ("text", text), ("first_line", u32), ("last_line", u32), ("score", f64),
+    ("similarity", f64), ("vector_rank", u32), ("words_rank", u32))
+accel_rag_passages = _struct(
+    "accel_rag_passages", ("n", u32), ("item", C.POINTER(accel_rag_passage)), ("embed_ms", f64), ("search_ms", f64), ("rerank_ms", f64))
+accel_rag_answer = _struct(
+    "accel_rag_answer", ("text", text), ("finish", text), ("sources", C.POINTER(accel_rag_passages)), ("n_cited", u32), ("n_left_out", u32),
+    ("cited", C.POINTER(u32)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64), ("decode_ms", f64))
 accel_request = _struct(
     "accel_request", ("size", u32), ("kind", C.c_int), ("priority", i32), ("deadline_ms", u32), ("done", C.CFUNCTYPE(None, C.c_void_p)), ("user", C.c_void_p),
     ("inputs", C.POINTER(accel_tensors)), ("texts", C.POINTER(C.c_char_p)), ("pairs", C.POINTER(C.c_char_p)), ("n", u32), ("query", text),
