@@ -84,11 +84,11 @@ static void test_every_class(void **state) {
                  ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
                  : "");
     /* num_attention_heads is a list for these, or d_model too small, or diffusers names them otherwise: their defaults will do */
-    const bool lists = strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 ||
-                       strncmp(names[i], "Segformer", 9) == 0 ||
-                       strncmp(names[i], "UNet", 4) == 0 ||
-                       strncmp(names[i], "StableDiffusion", 15) == 0 ||
-                       strcmp(names[i], "DetrForSegmentation") == 0;
+    const bool lists =
+        strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 ||
+        strncmp(names[i], "Segformer", 9) == 0 || strncmp(names[i], "UNet", 4) == 0 ||
+        strncmp(names[i], "StableDiffusion", 15) == 0 || strncmp(names[i], "SD3", 3) == 0 ||
+        strncmp(names[i], "Flux", 4) == 0 || strcmp(names[i], "DetrForSegmentation") == 0;
     if (lists) snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]}", names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
