@@ -1,7 +1,7 @@
 /**
  * @file image_generation.h
- * Pictures from texts, and from texts and a picture: pipelines of diffusers (Stable Diffusion,
- * SD 3, Flux).
+ * Pictures from texts, from texts and a picture, and from noise alone: pipelines of diffusers
+ * (Stable Diffusion, SD 3, Flux, DDPM).
  *
  * Include accel/accel.h, which includes this file.  A model is a directory with model_index.json and
  * a folder for each part, as diffusers saves it.  The same prompt, seed and settings give the
@@ -44,13 +44,13 @@ typedef struct accel_text_to_image_params {
   /** sizeof(accel_text_to_image_params). */
   uint32_t size;
   /** num_inference_steps: 1 to the scheduler's training steps.  0: 50, of latent consistency models
-   *  4, of SD 3 and Flux 28. */
+   *  4, of SD 3 and Flux 28, of DDPMPipeline 1000. */
   uint32_t steps;
   /** Sides in pixels, multiples of 8, of SD 3 and Flux of 16.  0: what the model was made for. */
   uint32_t width;
   /** As width. */
   uint32_t height;
-  /** num_images_per_prompt, at least 1. */
+  /** num_images_per_prompt, without texts batch_size; at least 1. */
   uint32_t images_per_prompt;
   /** Layers of the text encoder that are left out at its end. */
   uint32_t clip_skip;
@@ -71,7 +71,8 @@ typedef struct accel_text_to_image_params {
   /** A picture to begin with, of which noise is made and taken away again (image-to-image); its sides
    *  are cut to multiples of a latent (8), or become `width` and `height`.  NULL: noise. */
   const accel_media *image;
-  /** 0 to 1: how much of the picture is made anew, the share of the steps that are made. */
+  /** 0 to 1: how much of the picture is made anew, the share of the steps that are made.  NaN: 0.8,
+   *  of SDXL 0.3; with a mask 1, of SDXL 0.9999. */
   double strength;
   /** What the pictures should not show, for all prompts; NULL: "" (SDXL: nothing at all, unless its
    *  model_index.json says else). */
@@ -87,15 +88,25 @@ typedef struct accel_text_to_image_params {
   /** Of SD 3 and Flux: tokens of a prompt that T5 sees, 1 to 512; what is beyond is left out.  0: 256,
    *  of Flux 512. */
   uint32_t max_sequence_length;
+  /** With `image` (inpainting): white where the picture is made anew, black where it is kept, cut in
+   *  two at half of white.  Picture and mask become `width` and `height`, or the model's size, as
+   *  Pillow resizes them.  UNets of twice as many channels and one, which see the mask, need it.
+   *  NULL: all of the picture is made anew. */
+  const accel_media *mask_image;
+  /** 1: the autoencoder runs over tiles of the side that it was trained for (enable_tiling of
+   *  diffusers), which bounds its memory and changes pixels where tiles overlap.  0: over all. */
+  uint32_t vae_tiling;
 } accel_text_to_image_params;
 
-/** One picture of the model's size, the steps and guidance of its pipeline, strength 0.8, seed 0. */
+/** One picture of the model's size, the steps, guidance and strength of its pipeline, seed 0. */
 ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
 
 /**
- * Makes pictures of texts: pipeline text-to-image.
+ * Makes pictures of texts: pipeline text-to-image; of noise alone: unconditional-image-generation
+ * (DDPMPipeline, DDIMPipeline), which takes no prompts, pictures, guidance and sizes.
  *
  * @param prompts [n]; what is beyond the text encoder's 77 tokens is left out, as diffusers does.
+ *        Without texts NULL and 0.
  * @param params NULL: the defaults.
  * @param out freed with accel_generated_images_free().
  * @return ACCEL_ERROR_UNSUPPORTED: the model does not make pictures; a scheduler, or a field of its

@@ -62,7 +62,8 @@ typedef char *(*accel_candidates_fn)(void *user, const accel_placement_candidate
 /** A LoRA adapter, as PEFT's save_pretrained() writes it (docs/adapters.md). */
 typedef struct accel_adapter_spec {
   /** A directory with adapter_config.json and adapter_model.safetensors, or `org/name[@revision]`
-   *  where models are found, too. */
+   *  where models are found, too; of pipelines that make pictures a file *.safetensors in the names
+   *  of diffusers, PEFT or kohya's scripts (docs/images.md). */
   const char *path;
   /** What the adapter's own scaling (alpha by rank) is multiplied by; 1: as it was trained. */
   double scale;
@@ -142,6 +143,9 @@ typedef struct accel_init_params {
   /** 1: requests may name adapters that accel_adapter_load() loads beside the weights; linear layers
    *  and what follows them then run apart.  0: accel_adapter_load() is ACCEL_ERROR_UNSUPPORTED. */
   uint32_t enable_adapters;
+  /** Directory of an autoencoder (AutoencoderTiny, AutoencoderKL) in the place of "vae" of a pipeline
+   *  that makes pictures, such as a TAESD for quick ones.  NULL: the pipeline's own. */
+  const char *decoder;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */

@@ -90,6 +90,7 @@ accel_status accel__adapter_base_open(const accel__program *program,
 
 void accel__adapter_base_close(accel__adapter_base *b) {
   accel__map_free(&b->names);
+  accel__map_free(&b->alike);
   accel__arena_free(&b->arena);
 }
 

@@ -132,7 +132,8 @@ static accel_status bind_module(const binding *b, const accel__adapter *a,
   int64_t index;
   const char *name = accel__arena_printf(&b->all->arena, "%s.weight", m->name);
   if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__adapter_base_find(&b->base, a, name, &index));
+  ACCEL_TRY(a->is_file ? accel__lora_file_find(&b->base, a, m, &index)
+                       : accel__adapter_base_find(&b->base, a, name, &index));
   if (index < 0) return ACCEL_OK;
   ACCEL_TRY(refuse_coded(b, a, index));
   if (m->tensor[ACCEL__LORA_EMBEDDING_A]) ACCEL_TRY(refuse_tied(b, a, index));
@@ -147,6 +148,7 @@ accel_status accel__adapters_bind(accel__adapters *all, const accel__program *pr
   accel_status status = accel__adapter_base_open(program, checkpoint, import, &b.base);
   for (uint32_t i = 0; i < all->n; i++) {
     const accel__adapter *a = &all->adapter[i];
+    if (status == ACCEL_OK && a->is_file) status = accel__lora_file_base(&b.base);
     for (uint32_t k = 0; status == ACCEL_OK && k < a->n_replacements; k++)
       status = bind_replacement(&b, a, &a->replacement[k]);
     for (uint32_t k = 0; status == ACCEL_OK && k < a->n_modules; k++)

@@ -178,15 +178,26 @@ static accel_status open_one(accel__adapters *all, const accel_adapter_spec *spe
   if (!(spec->scale > -1e6 && spec->scale < 1e6))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "adapter '%s': its scale is %g", spec->path,
                        spec->scale);
-  ACCEL_TRY_AS(accel__find_model(spec->path, &all->arena, &directory), "adapter %u", index);
+  a->is_file = accel__ends_with(spec->path, ".safetensors") && !accel__is_directory(spec->path);
+  if (a->is_file)
+    directory = accel__arena_string(&all->arena, spec->path);
+  else
+    ACCEL_TRY_AS(accel__find_model(spec->path, &all->arena, &directory), "adapter %u", index);
+  if (!directory) return ACCEL_ERROR_OUT_OF_MEMORY;
   a->path = directory;
   a->scale = spec->scale;
   a->prefix = accel__arena_printf(&all->arena, ACCEL__ADAPTER_PREFIX "%u:", index);
   if (!a->prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__adapter_read_config(a, &all->arena, &all->hash));
+  if (!a->is_file) ACCEL_TRY(accel__adapter_read_config(a, &all->arena, &all->hash));
   all->hash = accel__hash(&a->scale, sizeof a->scale, all->hash);
-  ACCEL_TRY(accel__adapter_open_tensors(a, &all->arena, &tensors));
+  ACCEL_TRY(a->is_file ? accel__checkpoint_open_headers(a->path, &tensors)
+                       : accel__adapter_open_tensors(a, &all->arena, &tensors));
   a->checkpoint = checkpoint;
+  const accel_status status = a->is_file ? accel__lora_file_read(a, tensors) : ACCEL_OK;
+  if (status != ACCEL_OK) {
+    accel__checkpoint_close(&tensors);
+    return status;
+  }
   return accel__checkpoint_join(checkpoint, &tensors, a->prefix);
 }
 
@@ -194,7 +205,8 @@ static accel_status open_one(accel__adapters *all, const accel_adapter_spec *spe
 static accel_status read_all_names(accel__adapters *all) {
   for (uint32_t i = 0; i < all->n; i++) {
     accel__adapter *a = &all->adapter[i];
-    ACCEL_TRY(accel__adapter_read_names(a, &all->arena));
+    ACCEL_TRY(a->is_file ? accel__lora_file_names(a, &all->arena)
+                         : accel__adapter_read_names(a, &all->arena));
     for (uint32_t k = 0; k < a->n_replacements; k++)
       ACCEL_TRY(accel__weight_deltas_replace(all->deltas, a->replacement[k].name,
                                              a->replacement[k].tensor->name));

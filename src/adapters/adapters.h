@@ -1,5 +1,6 @@
 /* adapters.h - LoRA adapters in PEFT's directories (adapter_config.json and
- * adapter_model.safetensors), merged into the weights of a model while these are loaded.
+ * adapter_model.safetensors) or, of diffusion pipelines, in one safetensors file, merged into the
+ * weights of a model while these are loaded.
  *
  * accel__adapters_open reads and checks the directories before the program is built, since a module
  * that an adapter brings (a head in modules_to_save) decides which weights the model has.
@@ -19,11 +20,13 @@ typedef enum accel__lora_kind {
   ACCEL__LORA_EMBEDDING_A,
   ACCEL__LORA_EMBEDDING_B,
   ACCEL__LORA_MAGNITUDE,
+  ACCEL__LORA_ALPHA, /* of files: one number */
   ACCEL__LORA_KINDS
 } accel__lora_kind;
 
 typedef struct accel__adapter_module {
   const char *name;
+  const char *key;                                     /* of files: as lora_file.c compares names */
   const accel__tensor_info *tensor[ACCEL__LORA_KINDS]; /* NULL: it has none of this kind */
   accel__module_lora lora;
 } accel__adapter_module;
@@ -36,7 +39,9 @@ typedef struct accel__adapter_replacement {
 } accel__adapter_replacement;
 
 typedef struct accel__adapter {
-  const char *path; /* directory */
+  const char *path; /* directory, or file */
+  bool is_file;     /* without a config */
+  double alpha[3];  /* of a file's unet, text_encoder, text_encoder_2; 0: the rank */
   double scale;     /* the user's */
   accel__adapter_config config;
   const accel__checkpoint *checkpoint; /* its tensors; the model's once they are joined */
@@ -56,7 +61,8 @@ typedef struct accel__adapters {
 } accel__adapters;
 
 /* Opens the adapters in the order in which they are merged; their tensors join `checkpoint`, which
- * must not be shared yet.  A path is a directory or a name that accel__find_model knows.
+ * must not be shared yet.  A path is a file *.safetensors, a directory, or a name that
+ * accel__find_model knows.
  * ACCEL_ERROR_NOT_FOUND, ACCEL_ERROR_FORMAT, ACCEL_ERROR_UNSUPPORTED name file and field. */
 accel_status accel__adapters_open(const accel_adapter_spec *specs, uint32_t n,
                                   accel__checkpoint *checkpoint, accel__adapters **out);

@@ -21,6 +21,7 @@ typedef struct accel__adapter_base {
   uint8_t *uses;     /* [n] of the above */
   uint32_t n;
   accel__map names;
+  accel__map alike; /* of accel__lora_file_base */
   accel__arena arena;
 } accel__adapter_base;
 
@@ -44,6 +45,15 @@ accel_status accel__adapter_open_tensors(const accel__adapter *adapter, accel__a
                                          accel__checkpoint **out);
 /* Which module or tensor of the base each tensor of adapter->checkpoint belongs to. */
 accel_status accel__adapter_read_names(accel__adapter *adapter, accel__arena *arena);
+
+/* The same of a file: what it says of its parts, the modules that its tensors belong to, names of
+ * the base as such files have them, and a module's weight among these as accel__adapter_base_find.
+ */
+accel_status accel__lora_file_read(accel__adapter *a, const accel__checkpoint *tensors);
+accel_status accel__lora_file_names(accel__adapter *a, accel__arena *arena);
+accel_status accel__lora_file_base(accel__adapter_base *base);
+accel_status accel__lora_file_find(const accel__adapter_base *base, const accel__adapter *adapter,
+                                   const accel__adapter_module *module, int64_t *out);
 
 /* Tensor `t` of module `module` as fp32 dim[0] x dim[1], in `arena`.  ACCEL_ERROR_FORMAT: it has
  * another shape, or a value that is not finite. */

@@ -8,7 +8,7 @@ accel_text_to_image_params accel_text_to_image_params_default(void) {
   return (accel_text_to_image_params){.size = sizeof(accel_text_to_image_params),
                                       .images_per_prompt = 1,
                                       .guidance_scale = NAN,
-                                      .strength = 0.8};
+                                      .strength = NAN};
 }
 
 accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *prompts, uint32_t n,
@@ -16,9 +16,10 @@ accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *pr
                                  accel_generated_images **out) {
   API_CALL(endpoint, out);
   API_PARAMS(accel_text_to_image_params, mine, params);
-  API_NEED(prompts);
-  if (!n) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no prompts are given", __func__);
-  ACCEL_TRY(accel__check_texts(__func__, "prompts", prompts, n));
+  if (n) {
+    API_NEED(prompts);
+    ACCEL_TRY(accel__check_texts(__func__, "prompts", prompts, n));
+  }
   if (!mine.images_per_prompt)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: images_per_prompt is 0", __func__);
   if (isinf(mine.guidance_scale))
@@ -29,10 +30,14 @@ accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *pr
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: guidance_rescale is %g, eta is %g; both must be from 0 to 1", __func__,
                        mine.guidance_rescale, mine.eta);
-  if (!(mine.strength >= 0 && mine.strength <= 1))
+  if (mine.strength < 0 || mine.strength > 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: strength is %g; it must be from 0 to 1", __func__,
                        mine.strength);
   if (mine.image) ACCEL_TRY(accel__check_media(__func__, "image", mine.image, 1));
+  if (!mine.mask_image) return accel__text_to_image(endpoint, prompts, n, &mine, out);
+  ACCEL_TRY(accel__check_media(__func__, "mask_image", mine.mask_image, 1));
+  if (!mine.image)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: mask_image without image", __func__);
   return accel__text_to_image(endpoint, prompts, n, &mine, out);
 }
 

@@ -230,11 +230,11 @@ static int parse_environment(cli_run *run) {
   return 0;
 }
 
-/* --adapter PATH[:SCALE]: a number behind the last colon is the scale. */
+/* --adapter and --lora PATH[:SCALE]: a number behind the last colon is the scale. */
 static int read_adapters(cli_run *run) {
   uint32_t n;
   size_t bytes = 0;
-  const char **paths = cli_values(run, OPT_ADAPTER, &n);
+  const char **paths = cli_values(run, run->value[OPT_LORA] ? OPT_LORA : OPT_ADAPTER, &n);
   if (!paths) return 0;
   for (uint32_t i = 0; i < n; ++i) bytes += sizeof *run->adapters + strlen(paths[i]) + 1;
   run->adapters = malloc(bytes);

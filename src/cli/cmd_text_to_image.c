@@ -56,6 +56,8 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   accel_generated_images *made;
   int code = read_size(run, &how);
   if (code) return code;
+  if (run->value[OPT_MASK] && !run->value[OPT_INIT])
+    return cli_usage(run, "--mask covers part of a picture: give it with --init FILE");
   how.steps = (uint32_t)cli_count(run, OPT_STEPS, how.steps);
   how.images_per_prompt = (uint32_t)cli_count(run, OPT_IMAGES, how.images_per_prompt);
   how.clip_skip = (uint32_t)cli_count(run, OPT_CLIP_SKIP, how.clip_skip);
@@ -66,7 +68,10 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   how.eta = cli_number(run, OPT_ETA, how.eta);
   how.strength = cli_number(run, OPT_STRENGTH, how.strength);
   const accel_media init = {.name = run->value[OPT_INIT]};
+  const accel_media mask = {.name = run->value[OPT_MASK]};
   if (init.name) how.image = &init;
+  if (mask.name) how.mask_image = &mask;
+  how.vae_tiling = cli_flag(run, OPT_TILE);
   how.negative_prompt = run->value[OPT_NEGATIVE];
   how.scheduler = run->value[OPT_SCHEDULER];
   accel_status status = accel_text_to_image(endpoint, texts->text, texts->n, &how, &made);
@@ -76,7 +81,18 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   return code;
 }
 
+/* A pipeline that makes pictures of noise alone takes no texts; one that needs them says so. */
+static int paint_noise(cli_run *run) {
+  const cli_texts none = {0};
+  accel_endpoint *endpoint = NULL;
+  int code = cli_open(run, run->args[0], "unconditional-image-generation", &endpoint);
+  if (!code) code = paint(run, endpoint, &none);
+  accel_cleanup(&endpoint);
+  return code;
+}
+
 int cmd_text_to_image(cli_run *run) {
   if (!run->value[OPT_OUTPUT]) return cli_usage(run, "say where the picture goes: -o FILE.png");
+  if (run->n_args == 1 && !run->value[OPT_INPUT]) return paint_noise(run);
   return cli_on_plain_texts(run, 1, "text-to-image", paint);
 }

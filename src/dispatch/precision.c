@@ -14,16 +14,16 @@ enum { LEAST_FP8 = 64, LEAST_GROUPED = 256, LONG = 512, LEAST_TABLE = 64 };
 
 static bool is_plain(uint8_t store) { return store <= ACCEL_PLUGIN_BF16; }
 
-/* Of patterns[*n] those that hold at a precision, without "@precision". */
-static accel_status patterns_at(const char *precision, const char *const *patterns, uint32_t *n,
-                                accel__arena *arena, const char ***out) {
+/* Of patterns[*n] those with "@" and this word behind them (`bare`: or nothing), without it. */
+static accel_status patterns_at(const char *word, bool bare, const char *const *patterns,
+                                uint32_t *n, accel__arena *arena, const char ***out) {
   const uint32_t all = *n;
   const char **here = accel__arena_array(arena, all, sizeof *here);
   if (!here) return ACCEL_ERROR_OUT_OF_MEMORY;
   *n = 0;
   for (uint32_t i = 0; i < all; i++) {
     const char *at = strchr(patterns[i], '@');
-    if (at && strcmp(at + 1, precision)) continue;
+    if (at ? strcmp(at + 1, word) : !bare) continue;
     here[*n] =
         at ? accel__arena_printf(arena, "%.*s", (int)(at - patterns[i]), patterns[i]) : patterns[i];
     if (!here[(*n)++]) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -78,11 +78,16 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint8_t *role;
   ACCEL_TRY(accel__weight_roles(program, arena, &role));
-  const char **patterns;
-  ACCEL_TRY(patterns_at(name, keep_fp32, &n_keep, arena, &patterns));
+  const char **patterns, **halves;
+  uint32_t n_half = accel_format_facts_of(store)->bits < 16 ? n_keep : 0;
+  ACCEL_TRY(patterns_at("coded", false, keep_fp32, &n_half, arena, &halves));
+  ACCEL_TRY(patterns_at(name, true, keep_fp32, &n_keep, arena, &patterns));
   for (uint32_t i = 0; i < program->n_weight; i++) {
-    const bool keep = kept(program->weight[i].name, patterns, n_keep);
-    format[i] = weight_format(&program->weight[i], keep ? ACCEL_PLUGIN_F32 : store, role[i]);
+    const char *weight = program->weight[i].name;
+    const uint8_t own = kept(weight, patterns, n_keep) ? ACCEL_PLUGIN_F32
+                        : kept(weight, halves, n_half) ? ACCEL_PLUGIN_F16
+                                                       : store;
+    format[i] = weight_format(&program->weight[i], own, role[i]);
   }
   const bool as_stored = is_plain(store) || store == ACCEL_PLUGIN_I8;
   *out = (accel_plugin_precision){.size = sizeof *out,

@@ -11,7 +11,8 @@
 
 /* One precision for one program: the plugin interface's struct with its format table in the arena.
  * keep_fp32[n_keep] are patterns ('*' and '?') of weights that stay fp32, PATTERN@PRECISION of
- * those that do at that precision; so do vectors.  A weight that a linear reads transposed is F16
+ * those that do at that precision, and PATTERN@coded of those that are F16 where others are in codes;
+ * vectors stay fp32.  A weight that a linear reads transposed is F16
  * where others are in codes: its rows are not output channels.  name is canonical ("fp32" ...
  * "fp4"). */
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name,

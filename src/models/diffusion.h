@@ -36,4 +36,22 @@ accel__tensor accel__autoencoder_encode(accel__build *b, const accel__autoencode
 accel__tensor accel__autoencoder_decode(accel__build *b, const accel__autoencoder *c,
                                         accel__tensor latents);
 
+/* AutoencoderTiny: latents are what the UNet takes, as they are. */
+typedef struct accel__tiny_side {
+  int64_t levels, channels[ACCEL__UNET_LEVELS], blocks[ACCEL__UNET_LEVELS];
+} accel__tiny_side;
+typedef struct accel__autoencoder_tiny {
+  int64_t in, out, latents, factor; /* factor: of each level's enlargement */
+  double magnitude, shift;          /* of latents as bytes */
+  accel__activation act;
+  accel__tiny_side encoder, decoder;
+} accel__autoencoder_tiny;
+accel_status accel__autoencoder_tiny_read(accel__build *b, accel__autoencoder_tiny *c);
+/* pixels [B,in,H,W] in [-1,1] -> latents [B,latents,h,w] */
+accel__tensor accel__autoencoder_tiny_encode(accel__build *b, const accel__autoencoder_tiny *c,
+                                             accel__tensor pixels);
+/* latents [B,latents,h,w] -> pixels [B,out,H,W] */
+accel__tensor accel__autoencoder_tiny_decode(accel__build *b, const accel__autoencoder_tiny *c,
+                                             accel__tensor latents);
+
 #endif

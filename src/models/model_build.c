@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/text.h"
 #include "modeling/model_builder.h"
 
 #define ACCEL_MODEL(file, type) extern const accel__architecture accel__model_##file;
@@ -121,6 +122,10 @@ const char *accel__model_task(const char *class_name) {
       {"LatentConsistencyModelPipeline", "text-to-image"},
       {"StableDiffusion3Pipeline", "text-to-image"},
       {"FluxPipeline", "text-to-image"},
+      {"Img2ImgPipeline", "text-to-image"},
+      {"InpaintPipeline", "text-to-image"},
+      {"DDPMPipeline", "unconditional-image-generation"},
+      {"DDIMPipeline", "unconditional-image-generation"},
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},
@@ -227,4 +232,21 @@ void accel__model_free(accel__model **model) {
 
 accel_status accel__generation_file(const char *directory, accel__json_file *out) {
   return accel__json_read_beside(directory, "generation_config.json", 16 << 20, out);
+}
+
+const char *const *accel__model_sensitive(const char *class_name) {
+  /* the ends of a UNet, what it makes of the time, and all of the autoencoder */
+  static const char *const none[] = {NULL}, *const all[] = {"*@coded", NULL},
+                           *const unet[] = {"*conv_in.*@coded",
+                                            "*conv_out.*@coded",
+                                            "*time_embedding.*@coded",
+                                            "*class_embedding.*@coded",
+                                            "*add_embedding.*@coded",
+                                            "vae.*@coded",
+                                            NULL};
+  if (accel__starts_with(class_name, "Autoencoder")) return all;
+  const bool paints = accel__ends_with(class_name, "Pipeline") ||
+                      accel__ends_with(class_name, "UNet2DModel") ||
+                      accel__ends_with(class_name, "UNet2DConditionModel");
+  return paints ? unet : none;
 }

@@ -24,5 +24,8 @@ bool accel__model_leaves_unread(const accel__model *model, const char *name);
 const char *const *accel__model_architectures(uint32_t *n);
 /* Pipeline name of a class: "fill-mask" of BertForMaskedLM. */
 const char *accel__model_task(const char *class_name);
+/* Patterns of weights that lose too much in codes, as accel__precision_for takes them ("vae.*@coded"),
+ * closed by NULL. */
+const char *const *accel__model_sensitive(const char *class_name);
 
 #endif

@@ -7,9 +7,11 @@
  *            the last K layers of the text encoder
  *   text_2   SDXL: the same of the second encoder, and "text_embeds" [B,projection]
  *   decode_latents  "latents" [B,4,h,w], divided by the scaling factor -> "pixels" [B,3,H,W], -1 to 1
- *   encode_pixels   "pixels" -> "latent_dist.parameters" [B,8,h,w]: mean and logarithm of variance
+ *   encode_pixels   "pixels" -> "latent_dist.parameters" [B,8,h,w]: mean and logarithm of variance;
+ *            of an AutoencoderTiny "latents" [B,4,h,w]
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "models/stable_diffusion.h"
 
@@ -101,11 +103,9 @@ static accel__tensor planes(accel__build *b, const char *name, int64_t channels,
   return accel__add_item(b, name, ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
 }
 
-accel_status accel__pipeline_autoencoder(accel__build *b) {
+static accel_status build_kl(accel__build *b) {
   accel__autoencoder c;
-  ACCEL_TRY(accel__enter_config(b, "vae"));
   ACCEL_TRY(accel__autoencoder_read(b, &c));
-  b->scope = "vae.";
   b->spelling[0] = accel__unet_old_attention;
   uint32_t first = b->model->n_inputs;
   accel__tensor x = planes(b, "latents", c.latents, "latent", 64);
@@ -116,6 +116,36 @@ accel_status accel__pipeline_autoencoder(accel__build *b) {
   accel__add_output(b, "latent_dist.parameters", accel__autoencoder_encode(b, &c, x), 0);
   accel__pipeline_entry(b, "encode_pixels", first);
   return ACCEL_OK;
+}
+
+static accel_status build_tiny(accel__build *b) {
+  accel__autoencoder_tiny c;
+  ACCEL_TRY(accel__autoencoder_tiny_read(b, &c));
+  if (c.factor != 2 || c.encoder.levels != c.decoder.levels)
+    return accel__refuse(b,
+                         "vae: fields 'upsampling_scaling_factor' (%lld) and "
+                         "'encoder_block_out_channels': pictures would change their size",
+                         (long long)c.factor);
+  uint32_t first = b->model->n_inputs;
+  accel__tensor x = planes(b, "latents", c.latents, "latent", 64);
+  accel__add_output(b, "pixels", accel__autoencoder_tiny_decode(b, &c, x), 0);
+  accel__pipeline_entry(b, "decode_latents", first);
+  first = b->model->n_inputs;
+  x = planes(b, "pixels", c.in, "picture", 512);
+  accel__add_output(b, "latents", accel__autoencoder_tiny_encode(b, &c, x), 0);
+  accel__pipeline_entry(b, "encode_pixels", first);
+  return ACCEL_OK;
+}
+
+accel_status accel__pipeline_autoencoder(accel__build *b) {
+  const char *class = "AutoencoderKL";
+  ACCEL_TRY(accel__enter_config(b, "vae"));
+  ACCEL_TRY(accel__json_string(b->file, b->config, "_class_name", &class));
+  b->scope = "vae.";
+  if (strcmp(class, "AutoencoderKL") == 0) return build_kl(b);
+  if (strcmp(class, "AutoencoderTiny") == 0) return build_tiny(b);
+  return accel__refuse(b, "vae: class '%s' is not supported; known: AutoencoderKL, AutoencoderTiny",
+                       class);
 }
 
 accel_status accel__pipeline_end(accel__build *b, uint32_t first_input, uint32_t n,
@@ -136,7 +166,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__build b;
   accel__tensor x;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  pipeline m = {.xl = accel__is_class(&b, "XLPipeline")};
+  pipeline m = {.xl = strstr(architecture, "StableDiffusionXL") != NULL};
   ACCEL_TRY(build_text(&b, &m, 0));
   if (m.xl) ACCEL_TRY(build_text(&b, &m, 1));
   ACCEL_TRY(accel__enter_config(&b, "unet"));
@@ -146,7 +176,10 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__pipeline_end(&b, m.text_inputs, m.unet_inputs, x);
 }
 
-static const char *const classes[] = {"StableDiffusionPipeline", "StableDiffusionXLPipeline",
-                                      "LatentConsistencyModelPipeline", NULL};
+static const char *const classes[] = {
+    "StableDiffusionPipeline",          "StableDiffusionXLPipeline",
+    "LatentConsistencyModelPipeline",   "StableDiffusionImg2ImgPipeline",
+    "StableDiffusionXLImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+    "StableDiffusionXLInpaintPipeline", NULL};
 const accel__architecture accel__model_stable_diffusion = {
     .model_type = "stable_diffusion", .classes = classes, .build = build};

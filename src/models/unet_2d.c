@@ -1,4 +1,5 @@
-/* unet_2d.c - UNet2DModel of diffusers: the UNet of DDPM, which knows no text. */
+/* unet_2d.c - UNet2DModel of diffusers: the UNet of DDPM, which knows no text, alone and as the model
+ * of a DDPMPipeline or DDIMPipeline. */
 #include <string.h>
 
 #include "models/diffusion.h"
@@ -163,13 +164,14 @@ accel_status accel__unet_2d(accel__build *b, accel__tensor *out) {
                               accel__symbol(b->p, "W", 1, ACCEL__MAX_WIDTH, side.w)};
   accel__tensor x =
       accel__add_item(b, "sample", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
-  accel__at(b->p, 0, "conv_in");
+  accel__at(b->p, 0, "%sconv_in", b->scope != NULL ? b->scope : "");
   c.body.resnet.time = time_rows(b, &c);
   if (c.center) x = accel__affine(b, x, 2.0, -1.0);
   accel__conv conv = {
       .out = c.body.down[0].channels, .kernel = {3, 3}, .pad = {1, 1}, .bias = true};
   x = accel__unet_body(b, &c.body, accel__conv2d(b, x, &conv, "conv_in"), NULL);
-  accel__at(b->p, (uint32_t)(2 * c.body.levels + 2), "conv_out");
+  accel__at(b->p, (uint32_t)(2 * c.body.levels + 2), "%sconv_out",
+            b->scope != NULL ? b->scope : "");
   x = accel__unet_norm(b, x, c.body.resnet.groups, c.body.resnet.eps, &accel__unet_silu,
                        "conv_norm_out");
   conv.out = c.out;
@@ -177,16 +179,21 @@ accel_status accel__unet_2d(accel__build *b, accel__tensor *out) {
   return ACCEL_OK;
 }
 
+/* Of a pipeline the part "unet". */
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
   accel__tensor x;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
+  if (accel__is_class(&b, "Pipeline")) {
+    ACCEL_TRY(accel__enter_config(&b, "unet"));
+    b.scope = "unet.";
+  }
   ACCEL_TRY(accel__unet_2d(&b, &x));
   accel__add_output(&b, "sample", x, 0);
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"UNet2DModel", NULL};
+static const char *const classes[] = {"UNet2DModel", "DDPMPipeline", "DDIMPipeline", NULL};
 const accel__architecture accel__model_unet_2d = {
     .model_type = "unet_2d", .classes = classes, .build = build};

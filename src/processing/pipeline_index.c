@@ -23,8 +23,10 @@ enum { N_PARTS = sizeof parts / sizeof *parts };
 bool accel__is_pipeline(const char *directory) {
   accel__arena arena = {0};
   const char *index = accel__path_join(&arena, directory, "model_index.json"),
-             *config = accel__path_join(&arena, directory, "config.json");
-  const bool is = index && config && accel__file_exists(index) && !accel__file_exists(config);
+             *config = accel__path_join(&arena, directory, "config.json"),
+             *scheduler = accel__path_join(&arena, directory, "scheduler_config.json");
+  const bool is = index && config && scheduler && accel__file_exists(index) &&
+                  (!accel__file_exists(config) || accel__file_exists(scheduler));
   accel__arena_free(&arena);
   return is;
 }
@@ -37,15 +39,29 @@ static bool has_part(const accel__json_file *index, const char *name) {
          cJSON_IsString(entry->child->next);
 }
 
+/* The folder of a part; where there is none the directory itself, in which older pipelines of one
+ * model have all their files.  NULL: no memory. */
+static const char *folder_of(const char *directory, const char *name, accel__arena *arena) {
+  const char *folder = accel__path_join(arena, directory, name),
+             *own = accel__path_join(arena, directory, "scheduler_config.json");
+  if (!folder || !own) return NULL;
+  return !accel__file_exists(folder) && accel__file_exists(own) ? directory : folder;
+}
+
+/* Where a part is: `decoder` stands in the place of "vae". */
+static const char *place_of(const char *directory, const char *decoder, const char *name,
+                            accel__arena *arena) {
+  return decoder && !strcmp(name, "vae") ? decoder : folder_of(directory, name, arena);
+}
+
 /* Appends "name": and the file's text.  It has been read as JSON before, so that what is wrong in
  * it is told with its own name. */
-static accel_status append_part(const char *directory, const struct part *part, accel__arena *arena,
+static accel_status append_part(const char *folder, const struct part *part, accel__arena *arena,
                                 accel__buffer *text) {
   accel__json_file own = {0};
   char *bytes;
   size_t n;
-  const char *folder = accel__path_join(arena, directory, part->name),
-             *path = folder ? accel__path_join(arena, folder, part->file) : NULL;
+  const char *path = folder ? accel__path_join(arena, folder, part->file) : NULL;
   if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__file_read(path, MAX_CONFIG, &bytes, &n));
   const accel_status status = accel__json_parse(bytes, n, path, &own);
@@ -60,11 +76,15 @@ static accel_status append_part(const char *directory, const struct part *part, 
   return accel__buffer_status(text);
 }
 
-static accel_status compose(const char *directory, const accel__json_file *index,
-                            accel__arena *arena, accel__buffer *text) {
+static accel_status compose(const char *directory, const char *decoder,
+                            const accel__json_file *index, accel__arena *arena,
+                            accel__buffer *text) {
   const char *name = NULL;
   ACCEL_TRY(accel__json_require(index, index->root, "_class_name"));
   ACCEL_TRY(accel__json_string(index, index->root, "_class_name", &name));
+  if (decoder && !has_part(index, "vae"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: a %s has no autoencoder that another could replace", index->name, name);
   accel__buffer_text(text, "{\"_class_name\": ");
   accel__buffer_json_string(text, name, strlen(name));
   ACCEL_JSON_EACH(item, index->root) { /* settings of the pipeline itself */
@@ -74,12 +94,15 @@ static accel_status compose(const char *directory, const accel__json_file *index
     accel__buffer_text(text, cJSON_IsTrue(item) ? ": true" : ": false");
   }
   for (size_t i = 0; i < N_PARTS; i++)
-    if (has_part(index, parts[i].name)) ACCEL_TRY(append_part(directory, &parts[i], arena, text));
+    if (has_part(index, parts[i].name))
+      ACCEL_TRY(
+          append_part(place_of(directory, decoder, parts[i].name, arena), &parts[i], arena, text));
   accel__buffer_text(text, "}");
   return accel__buffer_status(text);
 }
 
-accel_status accel__pipeline_config(const char *directory, accel__json_file *out) {
+accel_status accel__pipeline_config(const char *directory, const char *decoder,
+                                    accel__json_file *out) {
   accel__json_file index = {0};
   accel__arena arena = {0};
   accel__buffer text = {0};
@@ -87,7 +110,7 @@ accel_status accel__pipeline_config(const char *directory, accel__json_file *out
   const char *path = accel__path_join(&arena, directory, "model_index.json");
   accel_status status =
       path ? accel__json_read(path, MAX_INDEX, &index) : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK) status = compose(directory, &index, &arena, &text);
+  if (status == ACCEL_OK) status = compose(directory, decoder, &index, &arena, &text);
   if (status == ACCEL_OK) status = accel__json_parse(text.data, text.n, path, out);
   accel__buffer_free(&text);
   accel__json_free(&index);
@@ -95,23 +118,23 @@ accel_status accel__pipeline_config(const char *directory, accel__json_file *out
   return status;
 }
 
-static accel_status join_part(accel__checkpoint *c, const char *directory, const char *name,
+static accel_status join_part(accel__checkpoint *c, const char *folder, const char *name,
                               accel__arena *arena) {
   accel__checkpoint *part;
-  const char *folder = accel__path_join(arena, directory, name),
-             *prefix = accel__arena_printf(arena, "%s.", name);
+  const char *prefix = accel__arena_printf(arena, "%s.", name);
   if (!folder || !prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__checkpoint_open_headers(folder, &part));
   return accel__checkpoint_join(c, &part, prefix);
 }
 
-accel_status accel__pipeline_checkpoint(const char *directory, const accel__json_file *config,
-                                        accel__checkpoint **out) {
+accel_status accel__pipeline_checkpoint(const char *directory, const char *decoder,
+                                        const accel__json_file *config, accel__checkpoint **out) {
   accel__arena arena = {0};
   accel_status status = accel__checkpoint_empty(directory, out);
   for (size_t i = 0; i < N_PARTS && status == ACCEL_OK; i++)
     if (parts[i].weights && accel__json_get(config->root, parts[i].name))
-      status = join_part(*out, directory, parts[i].name, &arena);
+      status = join_part(*out, place_of(directory, decoder, parts[i].name, &arena), parts[i].name,
+                         &arena);
   accel__arena_free(&arena);
   if (status != ACCEL_OK && *out) accel__checkpoint_close(out);
   return status;

@@ -120,7 +120,7 @@ accel_status accel__flow_run(accel__image_job *job, double timestep) {
         (accel__item){.data = job->input, .rank = 3, .dim = {rows, patches, 4 * job->channels}};
   accel__batch batch = {0};
   for (int64_t i = 0; i < rows; i++)
-    job->timestep[i] = job->flux ? (float)timestep / 1000.0f : (float)timestep;
+    job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
   accel__image_set(&batch, e, "hidden_states", latents);
   accel__image_set(
       &batch, e, "encoder_hidden_states",

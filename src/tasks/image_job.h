@@ -8,20 +8,30 @@
 #include "dispatch/endpoint.h"
 #include "models/model_build.h"
 
+/* As the UNet takes it: a number, or the row of a table. */
+typedef union timestep_value {
+  float number;
+  int32_t whole;
+} timestep_value;
+
 typedef struct accel__image_job {
   accel_endpoint *ep;
   const accel_text_to_image_params *params; /* complete */
   const char *const *prompts;
   uint32_t n, images;                         /* prompts; pictures */
+  bool unconditional;                         /* no texts; the latents are the pixels */
   bool xl;                                    /* two text encoders, and sizes beside the time */
   bool sd3, flux;                             /* a transformer that predicts flow (image_flow.c) */
   bool guided;                                /* the model answers for the negative prompt, too */
   uint32_t rows;                              /* of a run of the UNet: images, or twice as many */
   int64_t channels, height, width, reduction; /* latents; pixels to a latent */
   int64_t patch;                              /* latents to a row of a transformer, along a side */
-  double scaling, shift;                      /* of latents: (x - shift) * scaling */
-  const float *latents_mean, *latents_std;    /* [channels] of SDXL's autoencoder; NULL: none */
-  int64_t condition;                          /* columns of timestep_cond; 0: the UNet knows none */
+  int64_t input_channels;                     /* of the UNet: channels, or those of inpainting */
+  int64_t tile;          /* side in pixels of the autoencoder's tiles; 0: it takes pictures whole */
+  bool certain;          /* the autoencoder gives latents, no distribution of them */
+  double scaling, shift; /* of latents: (x - shift) * scaling */
+  const float *latents_mean, *latents_std; /* [channels] of SDXL's autoencoder; NULL: none */
+  int64_t condition;                       /* columns of timestep_cond; 0: the UNet knows none */
   accel__scheduler *scheduler;
   uint32_t first_step; /* of the scheduler's: later where there is a picture to begin with */
   accel__noise noise;
@@ -32,14 +42,22 @@ typedef struct accel__image_job {
   float *text;                                          /* [rows, text_rows, text_width] */
   float *pooled; /* [rows, pooled_width] of pipelines whose model takes it */
 
-  float *latents;       /* [images, each] */
-  float *input;         /* [rows, each] */
-  float *timestep;      /* [rows] */
-  float *timestep_cond; /* [rows, condition] */
-  float *time_ids;      /* [rows, 6] of SDXL */
-  float *image_ids;     /* [rows of a picture, 3] of Flux */
-  float *text_ids;      /* [text_rows, 3] of Flux */
-  float *guidance;      /* [rows] of Flux */
+  float *latents;           /* [images, each] */
+  float *input;             /* [rows, each] */
+  timestep_value *timestep; /* [rows] */
+  float *timestep_cond;     /* [rows, condition] */
+  float *time_ids;          /* [rows, 6] of SDXL */
+  float *image_ids;         /* [rows of a picture, 3] of Flux */
+  float *text_ids;          /* [text_rows, 3] of Flux */
+  float *guidance;          /* [rows] of Flux */
+
+  /* of inpainting (image_inpaint.c); NULL without a mask */
+  float *mask;        /* [height * width] of latents: 1 where the picture is made anew, else 0 */
+  float *kept;        /* [images, each] the picture's latents; NULL: they are not needed */
+  float *first_noise; /* [images, each] */
+  float *masked;      /* [each] latents of the picture with grey in place of what is made anew */
+  float *wide;        /* [rows, input_channels, height, width] for UNets that see the mask; NULL */
+
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
 
@@ -65,6 +83,35 @@ accel_status accel__flow_run(accel__image_job *job, double timestep); /* into jo
 /* The latents as the autoencoder takes them again. */
 void accel__flow_unpack(accel__image_job *job);
 void accel__flow_free(accel__image_job *job);
+
+/* out[images, each]: latents of a picture, planes [3, height, width] of -1 to 1, as samples of the
+ * autoencoder's distribution by each of the first n_generators generators; pictures behind have the
+ * last of these.  normed: by the config's mean and deviation, too. */
+accel_status accel__image_encode(accel__image_job *job, const float *planes, uint32_t n_generators,
+                                 bool normed, float *out);
+
+/* Is the autoencoder to run over tiles, and does so: decode_latents of x[channels, height, width], or
+ * encode_pixels of planes; *out, malloc'd, is what the whole would give. */
+bool accel__image_tiles(const accel__image_job *job);
+accel_status accel__image_in_tiles(const accel__image_job *job, bool decodes, const float *x,
+                                   float **out);
+
+/* Does the UNet take the latents that the autoencoder gives, alone or with a mask? */
+accel_status accel__inpaint_check(const accel__image_job *job);
+/* Latents to begin with, of a picture with a mask. */
+accel_status accel__inpaint_begin(accel__image_job *job, const float *planes);
+/* The UNet's input from job->input, where it takes more than the latents. */
+void accel__inpaint_widen(accel__image_job *job);
+/* After step i: outside of the mask the picture, with the noise of the step to come. */
+void accel__inpaint_blend(accel__image_job *job, uint32_t i);
+void accel__inpaint_free(accel__image_job *job);
+
+/* Pipelines without a text: what they take where nothing is said, whether they take the call at all,
+ * and what their configs say. */
+void accel__unconditional_complete(const accel_endpoint *ep, accel_text_to_image_params *p);
+accel_status accel__unconditional_check(const accel_endpoint *ep, uint32_t n_prompts,
+                                        const accel_text_to_image_params *p);
+accel_status accel__unconditional_read(accel__image_job *job);
 
 /* Fills text and pooled. */
 accel_status accel__image_prompts(accel__image_job *job);

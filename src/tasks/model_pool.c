@@ -89,7 +89,7 @@ accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t
 
 /* ---- adding ---- */
 
-_Static_assert(offsetof(accel_init_params, enable_adapters) + sizeof(uint32_t) ==
+_Static_assert(offsetof(accel_init_params, decoder) + sizeof(const char *) ==
                    sizeof(accel_init_params),
                "a new parameter is copied in keep_params and compared in same_endpoint");
 
@@ -118,6 +118,7 @@ static accel_status keep_params(accel_pool *pool, accel_init_params *p) {
   ACCEL_TRY(keep(pool, &p->precision_profile));
   ACCEL_TRY(keep(pool, &p->metric));
   ACCEL_TRY(keep(pool, &p->candidates));
+  ACCEL_TRY(keep(pool, &p->decoder));
   return keep_adapters(pool, p);
 }
 
@@ -142,11 +143,12 @@ static bool same_endpoint(const accel__pool_model *a, const accel__pool_model *b
   return files && same_text(a->device, b->device) && same_text(p->precision, q->precision) &&
          same_text(p->architecture, q->architecture) && same_text(p->kv_cache, q->kv_cache) &&
          same_text(p->precision_profile, q->precision_profile) && same_text(p->metric, q->metric) &&
-         same_text(p->candidates, q->candidates) && p->candidates_fn == q->candidates_fn &&
-         p->candidates_user == q->candidates_user && p->min_cosine == q->min_cosine &&
-         p->batch_size == q->batch_size && p->max_length == q->max_length &&
-         p->random_weights == q->random_weights && p->seed == q->seed &&
-         p->prefix_cache_bytes == q->prefix_cache_bytes && same_adapters(p, q);
+         same_text(p->decoder, q->decoder) && same_text(p->candidates, q->candidates) &&
+         p->candidates_fn == q->candidates_fn && p->candidates_user == q->candidates_user &&
+         p->min_cosine == q->min_cosine && p->batch_size == q->batch_size &&
+         p->max_length == q->max_length && p->random_weights == q->random_weights &&
+         p->seed == q->seed && p->prefix_cache_bytes == q->prefix_cache_bytes &&
+         same_adapters(p, q);
 }
 
 /* `there` serves what is wanted, or will do so as wanted's class. */

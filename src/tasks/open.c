@@ -24,10 +24,16 @@ enum { MAX_CONFIG = 16 << 20 };
 /* ---- where the model is, and what it is ---- */
 
 accel_status accel__read_model_config(const char *model, const char *transformer,
-                                      const accel__registry_model *entry, accel__arena *arena,
-                                      accel__json_file *out) {
+                                      const char *decoder, const accel__registry_model *entry,
+                                      accel__arena *arena, accel__json_file *out) {
   if (transformer && accel__is_pipeline(transformer))
-    return accel__pipeline_config(transformer, out);
+    return accel__pipeline_config(transformer, decoder, out);
+  if (decoder)
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: a decoder replaces the autoencoder of a pipeline with model_index.json, "
+        "which this is not",
+        model);
   if (transformer) {
     const char *path = accel__path_join(arena, transformer, "config.json");
     return path ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_ERROR_OUT_OF_MEMORY;
@@ -59,9 +65,10 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
 
 /* The headers of the transformer's checkpoint, and of those of Dense and LayerNorm modules under
  * their prefixes.  A load maps the files later; accel_fit never does. */
-static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
+static accel_status open_weights(accel_endpoint *ep, const char *decoder,
+                                 const accel__sentence_modules *modules) {
   if (accel__is_pipeline(modules->transformer))
-    return accel__pipeline_checkpoint(modules->transformer, &ep->config, &ep->checkpoint);
+    return accel__pipeline_checkpoint(modules->transformer, decoder, &ep->config, &ep->checkpoint);
   ACCEL_TRY(accel__checkpoint_open_headers(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
     accel__checkpoint *dense;
@@ -153,6 +160,21 @@ static accel_status take_choosing(const accel_init_params *params, accel__place_
   return ACCEL_OK;
 }
 
+accel_status accel__kept_weights(accel_endpoint *ep, const accel__registry_model *entry,
+                                 const char *const **patterns, uint32_t *n_patterns) {
+  const char *const *own = accel__model_sensitive(ep->model->architecture);
+  const uint32_t listed = entry ? entry->n_keep_fp32 : 0;
+  uint32_t n = 0;
+  while (own[n]) n++;
+  const char **all = accel__arena_array(&ep->arena, listed + n, sizeof *all);
+  if (!all) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < listed + n; i++)
+    all[i] = i < listed ? entry->keep_fp32[i] : own[i - listed];
+  *patterns = all;
+  *n_patterns = listed + n;
+  return ACCEL_OK;
+}
+
 static accel_status place(accel_endpoint *ep, const accel_init_params *params,
                           const accel__registry_model *entry, const accel__admission *admission) {
   accel__place_request request = {
@@ -164,11 +186,8 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params,
     request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
     if (!request.precision) return accel__precision_unknown(params->precision, " auto");
   }
-  if (entry) {
-    request.keep_fp32 = entry->keep_fp32;
-    request.n_keep = entry->n_keep_fp32;
-    request.bf16_only = entry->bf16_preferred;
-  }
+  ACCEL_TRY(accel__kept_weights(ep, entry, &request.keep_fp32, &request.n_keep));
+  if (entry) request.bf16_only = entry->bf16_preferred;
   ACCEL_TRY(take_choosing(params, &request));
   /* said once, not for every device */
   ACCEL_TRY(accel__precision_set_kv(&(accel_plugin_precision){0}, params->kv_cache));
@@ -211,9 +230,9 @@ static accel_status build_steps(accel_endpoint *ep, const char *model, accel_ini
   ACCEL_TRY(canonical_task(params));
   ACCEL_TRY(find_model(ep, model, random, entry));
   ACCEL_TRY(read_modules(ep, params, modules));
-  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, *entry,
-                                     &ep->arena, &ep->config));
-  if (!random) ACCEL_TRY(open_weights(ep, modules));
+  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL,
+                                     params->decoder, *entry, &ep->arena, &ep->config));
+  if (!random) ACCEL_TRY(open_weights(ep, params->decoder, modules));
   ACCEL_TRY(accel__import_open(&ep->config, ep->checkpoint, &ep->import));
   if (params->n_adapters)
     ACCEL_TRY(

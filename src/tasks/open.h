@@ -24,10 +24,14 @@ accel_status accel__check_model(accel *ctx, const char *model, const accel_init_
 void accel__close(accel_endpoint **endpoint);
 
 /* Reads config.json of the directory `transformer`; NULL (no local files): the config of `entry` is
- * taken.  *out is freed with accel__json_free; `arena` gets its name alone.
+ * taken.  decoder: as in accel__pipeline_config.  *out is freed with accel__json_free; `arena` gets its name alone.
  * ACCEL_ERROR_NOT_FOUND: neither is there. */
 accel_status accel__read_model_config(const char *model, const char *transformer,
-                                      const accel__registry_model *entry, accel__arena *arena,
-                                      accel__json_file *out);
+                                      const char *decoder, const accel__registry_model *entry,
+                                      accel__arena *arena, accel__json_file *out);
+/* Weights that stay wide at precisions of fewer bits, as accel__precision_for takes them: those that
+ * the registry's entry (NULL: there is none) lists, and those of the model's class; in ep's arena. */
+accel_status accel__kept_weights(accel_endpoint *ep, const accel__registry_model *entry,
+                                 const char *const **patterns, uint32_t *n_patterns);
 
 #endif

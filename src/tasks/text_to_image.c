@@ -1,5 +1,7 @@
 /* text_to_image.c - __call__ of diffusers' StableDiffusionPipeline, StableDiffusionXLPipeline and
- * StableDiffusionImg2ImgPipeline; image_flow.c has what those of SD 3 and Flux do otherwise. */
+ * StableDiffusionImg2ImgPipeline; image_flow.c has what those of SD 3 and Flux do otherwise,
+ * image_inpaint.c what inpainting adds, and image_unconditional.c what pipelines without a text do
+ * otherwise. */
 #include "tasks/text_to_image.h"
 
 #include <math.h>
@@ -38,26 +40,49 @@ static accel_status read_channels(const accel__image_job *job, const accel__json
                      key, (long long)job->channels);
 }
 
+/* The side that the autoencoder was trained for is that of its tiles. */
+static accel_status read_tile(accel__image_job *job, const accel__json *vae) {
+  const accel__json_file *f = &job->ep->config;
+  const accel__json *size = accel__json_get(vae, "sample_size");
+  if (!job->params->vae_tiling) return ACCEL_OK;
+  if (job->certain)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: an AutoencoderTiny is not run over tiles",
+                       job->ep->name);
+  job->tile = 32;
+  if (!cJSON_IsArray(size)) return accel__json_int(f, vae, "sample_size", 1, MAX_SIDE, &job->tile);
+  if (!cJSON_IsNumber(size->child) || !(size->child->valuedouble >= 1) ||
+      size->child->valuedouble > MAX_SIDE)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: vae: field 'sample_size' is malformed", f->name);
+  job->tile = (int64_t)size->child->valuedouble;
+  return ACCEL_OK;
+}
+
 static accel_status read_configs(accel__image_job *job, accel__arena *arena) {
   const accel__json_file *f = &job->ep->config;
   const accel__json *unet = accel__json_get(f->root, "unet"),
-                    *vae = accel__json_get(f->root, "vae"),
-                    *blocks = accel__json_get(vae, "block_out_channels");
+                    *vae = accel__json_get(f->root, "vae"), *blocks;
   int64_t side = 64;
-  job->channels = 4;
-  job->scaling = 0.18215;
-  job->reduction = 1;
+  if (job->unconditional) return accel__unconditional_read(job);
+  job->channels = job->input_channels = 4;
+  const char *class = "AutoencoderKL";
+  ACCEL_TRY(accel__json_string(f, vae, "_class_name", &class));
+  job->certain = !strcmp(class, "AutoencoderTiny");
+  job->scaling = job->certain ? 1 : 0.18215;
+  blocks = accel__json_get(vae, job->certain ? "decoder_block_out_channels" : "block_out_channels");
+  job->reduction = job->certain && !blocks ? 8 : 1;
   for (int i = 1; i < cJSON_GetArraySize(blocks); i++) job->reduction *= 2;
   ACCEL_TRY(accel__json_int(f, unet, "sample_size", 1, MAX_SIDE, &side));
-  ACCEL_TRY(accel__json_int(f, unet, "in_channels", 1, MAX_SIDE, &job->channels));
+  ACCEL_TRY(accel__json_int(f, unet, "in_channels", 1, MAX_SIDE, &job->input_channels));
+  ACCEL_TRY(accel__json_int(f, vae, "latent_channels", 1, MAX_SIDE, &job->channels));
   ACCEL_TRY(accel__json_int(f, unet, "time_cond_proj_dim", 2, MAX_SIDE, &job->condition));
   ACCEL_TRY(accel__json_number(f, vae, "scaling_factor", &job->scaling));
+  ACCEL_TRY(read_tile(job, vae));
   if (accel__image_flow(job)) return accel__flow_read(job);
   ACCEL_TRY(read_channels(job, vae, "latents_mean", arena, &job->latents_mean));
   ACCEL_TRY(read_channels(job, vae, "latents_std", arena, &job->latents_std));
   job->height = job->params->height ? job->params->height : side * job->reduction;
   job->width = job->params->width ? job->params->width : side * job->reduction;
-  return ACCEL_OK;
+  return accel__inpaint_check(job);
 }
 
 /* Pixels to latents; the pixels should be multiples of `multiple`. */
@@ -74,6 +99,20 @@ static accel_status set_sides(accel__image_job *job, int64_t multiple) {
   return ACCEL_OK;
 }
 
+/* What diffusers' pipelines change in their scheduler's config, whatever it says.  A scheduler in its
+ * place is made of the changed config, and has its own defaults of fields that this one lacks. */
+static void adjust_scheduler(accel__image_job *job, const accel__json_file *own) {
+  accel__scheduler_config *c = &job->scheduler->config;
+  if (!strstr(job->ep->model->architecture, "StableDiffusion") || job->xl || accel__image_flow(job))
+    return;
+  const bool same = !job->params->scheduler;
+  c->steps_offset = 1;
+  if (job->params->mask_image && (same || accel__json_get(own->root, "skip_prk_steps")))
+    c->skip_prk_steps = true;
+  if (!job->params->mask_image && (same || accel__json_get(own->root, "clip_sample")))
+    c->clip_sample = false;
+}
+
 static accel_status open_scheduler(accel__image_job *job) {
   accel__json_file own = job->ep->config;
   own.root = (accel__json *)(uintptr_t)accel__json_get(job->ep->config.root, "scheduler");
@@ -82,6 +121,7 @@ static accel_status open_scheduler(accel__image_job *job) {
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: model_index.json lists no scheduler",
                        job->ep->name);
   ACCEL_TRY(accel__scheduler_new(&own, job->params->scheduler, &job->scheduler));
+  adjust_scheduler(job, &own);
   job->scheduler->eta = job->params->eta;
   ACCEL_TRY(accel__flow_shift(job));
   return accel__scheduler_start(job->scheduler, job->params->steps, job->images, job->each);
@@ -102,14 +142,15 @@ static accel_status seed_noise(accel__image_job *job) {
 
 /* ---- latents to begin with ---- */
 
-/* The picture as the autoencoder takes it: its sides cut to multiples of a latent's as Pillow resizes
- * them, or those asked for; planes of -1 to 1, malloc'd. */
+/* The picture as the autoencoder takes it: its sides those asked for, or cut to multiples of a
+ * latent's as Pillow resizes them (with a mask the model's); planes of -1 to 1, malloc'd. */
 static accel_status read_picture(accel__image_job *job, float **planes) {
   accel__image image;
   ACCEL_TRY(accel__media_image(job->params->image, &image));
-  const int64_t asked[2] = {job->params->height, job->params->width};
-  job->height = asked[0] ? asked[0] : image.height - image.height % job->reduction;
-  job->width = asked[1] ? asked[1] : image.width - image.width % job->reduction;
+  if (!job->params->height && !job->params->mask_image)
+    job->height = image.height - image.height % job->reduction;
+  if (!job->params->width && !job->params->mask_image)
+    job->width = image.width - image.width % job->reduction;
   const int64_t height = job->height, width = job->width;
   accel_status status = set_sides(job, job->reduction);
   if (status == ACCEL_OK && (width != image.width || height != image.height))
@@ -124,46 +165,63 @@ static accel_status read_picture(accel__image_job *job, float **planes) {
   return status;
 }
 
-/* A sample of the distribution that the autoencoder gives for the picture, for all pictures: with
- * one generator the same one, with a generator each one of each. */
-static void sample_latents(accel__image_job *job, const float *parameters, float *out) {
+/* Samples of the distribution that the autoencoder gives for the picture, one of each of the first
+ * n_generators generators; the pictures behind have the last one. */
+static void sample_latents(accel__image_job *job, const float *parameters, uint32_t n_generators,
+                           bool normed, float *out) {
   const uint64_t n = job->each, area = (uint64_t)(job->height * job->width);
-  const bool normed = job->latents_mean && job->latents_std;
-  for (uint32_t i = 0; i < job->noise.n; i++) {
+  for (uint32_t i = 0; i < n_generators; i++) {
     float *x = out + i * n;
-    accel__randn(&job->noise.generator[i], x, n);
+    if (!job->certain) accel__randn(&job->noise.generator[i], x, n);
     for (uint64_t k = 0; k < n; k++) {
-      const float spread = fminf(fmaxf(parameters[n + k], -30.0f), 20.0f);
-      const float sample = parameters[k] + expf(0.5f * spread) * x[k],
-                  mean = normed ? job->latents_mean[k / area] : 0,
+      const float spread =
+          job->certain ? 0 : expf(0.5f * fminf(fmaxf(parameters[n + k], -30.0f), 20.0f)) * x[k];
+      const float sample = parameters[k] + spread, mean = normed ? job->latents_mean[k / area] : 0,
                   by = normed ? job->latents_std[k / area] : 1;
       x[k] = (float)job->scaling * (sample - mean) / by;
     }
   }
-  for (uint32_t i = job->noise.n; i < job->images; i++) memcpy(out + i * n, out, n * sizeof *out);
+  for (uint32_t i = n_generators; i < job->images; i++)
+    memcpy(out + i * n, out + (i - 1) * n, n * sizeof *out);
 }
 
-/* job->latents: the picture's, with the noise of the first step that is made. */
-static accel_status begin_with_picture(accel__image_job *job, const float *planes) {
+accel_status accel__image_encode(accel__image_job *job, const float *planes, uint32_t n_generators,
+                                 bool normed, float *out) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "encode_pixels");
-  const uint32_t steps = job->params->steps;
-  const uint32_t kept = (uint32_t)((double)steps * job->params->strength);
   accel__batch batch = {0};
   accel__result found = {0};
-  job->first_step = steps - (kept < steps ? kept : steps);
-  if (job->scheduler->class->order > 1) job->first_step *= job->scheduler->class->order;
-  if (job->first_step >= job->scheduler->n_steps)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
-                       job->params->strength, steps);
   batch.item[accel__entry_input(e, "pixels")] =
       (accel__item){.data = planes,
                     .rank = 4,
                     .dim = {1, 3, job->height * job->reduction, job->width * job->reduction}};
+  float *joined = NULL;
   accel_status status =
-      accel__image_run(job->ep, "encode_pixels", "latent_dist.parameters", &batch, &found);
-  if (status == ACCEL_OK) sample_latents(job, found.data, job->latents);
+      accel__image_tiles(job)
+          ? accel__image_in_tiles(job, false, planes, &joined)
+          : accel__image_run(job->ep, "encode_pixels",
+                             job->certain ? "latents" : "latent_dist.parameters", &batch, &found);
+  if (status == ACCEL_OK)
+    sample_latents(job, joined ? joined : found.data, n_generators,
+                   normed && job->latents_mean && job->latents_std, out);
+  free(joined);
   free(found.data);
-  if (status != ACCEL_OK) return status;
+  return status;
+}
+
+/* Steps before the first one that is made: strength is the share that is. */
+static accel_status skip_steps(accel__image_job *job) {
+  const uint32_t steps = job->params->steps,
+                 kept = (uint32_t)((double)steps * job->params->strength);
+  job->first_step = steps - (kept < steps ? kept : steps);
+  if (job->scheduler->class->order > 1) job->first_step *= job->scheduler->class->order;
+  if (job->first_step < job->scheduler->n_steps) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
+                     job->params->strength, steps);
+}
+
+/* job->latents: the picture's, with the noise of the first step that is made. */
+static accel_status begin_with_picture(accel__image_job *job, const float *planes) {
+  ACCEL_TRY(accel__image_encode(job, planes, job->noise.n, true, job->latents));
   accel__noise_draw(&job->noise, job->input, job->images, job->each);
   accel__scheduler_add_noise(job->scheduler, job->first_step, job->latents, job->input,
                              job->latents);
@@ -204,11 +262,17 @@ static accel_status run_unet(accel__image_job *job, double timestep) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
   accel__batch batch = {0};
   const int64_t rows = job->rows;
-  for (uint32_t i = 0; i < job->rows; i++) job->timestep[i] = (float)timestep;
-  accel__image_set(
-      &batch, e, "sample",
-      (accel__item){
-          .data = job->input, .rank = 4, .dim = {rows, job->channels, job->height, job->width}});
+  const int32_t at = accel__entry_input(e, "timestep");
+  const accel_plugin_program *p = accel__program_view(job->ep->model->program);
+  const bool whole = /* looked up in a table */
+      at >= 0 && p->tensor[e->inputs[at].tensor].dtype == ACCEL_PLUGIN_I32;
+  for (uint32_t i = 0; i < job->rows; i++)
+    job->timestep[i] = whole ? (timestep_value){.whole = (int32_t)timestep}
+                             : (timestep_value){.number = (float)timestep};
+  accel__image_set(&batch, e, "sample",
+                   (accel__item){.data = job->wide ? job->wide : job->input,
+                                 .rank = 4,
+                                 .dim = {rows, job->input_channels, job->height, job->width}});
   accel__image_set(&batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
   accel__image_set(
@@ -248,6 +312,18 @@ static void guide(accel__image_job *job) {
   }
 }
 
+/* Numbers beyond fp16 become infinite or NaN in some models' halves: no picture, and black if shown. */
+static accel_status check_finite(const accel__image_job *job, const char *what, const float *x,
+                                 uint64_t n) {
+  for (uint64_t i = 0; i < n; i++)
+    if (!isfinite(x[i])) {
+      accel__fail(ACCEL_ERROR_NONFINITE, "%s: %s are not finite at precision %s", job->ep->name,
+                  what, job->ep->placement.precision);
+      return accel__remedy(ACCEL_ERROR_NONFINITE, "try --precision bf16 or fp32");
+    }
+  return ACCEL_OK;
+}
+
 static accel_status denoise(accel__image_job *job) {
   const accel_text_to_image_params *p = job->params;
   const uint64_t n = job->images * job->each;
@@ -260,11 +336,14 @@ static accel_status denoise(accel__image_job *job) {
     else
       accel__scheduler_scale(job->scheduler, i, job->latents, job->input);
     if (job->guided) memcpy(job->input + n, job->input, n * sizeof *job->input);
+    accel__inpaint_widen(job);
     ACCEL_TRY(accel__image_flow(job) ? accel__flow_run(job, job->scheduler->timestep[i])
                                      : run_unet(job, job->scheduler->timestep[i]));
     if (job->guided) guide(job);
     ACCEL_TRY(
         accel__scheduler_step(job->scheduler, i, job->answer.data, job->latents, &job->noise));
+    accel__inpaint_blend(job, i);
+    ACCEL_TRY(check_finite(job, "latents", job->latents, n));
     accel__report_progress(job->ep->ctx, "denoising", done + 1, steps);
     if (p->on_step && p->on_step(p->user, done + 1, steps, job->latents, n))
       return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled after step %u of %u", done + 1, steps);
@@ -274,11 +353,11 @@ static accel_status denoise(accel__image_job *job) {
 
 /* ---- pixels ---- */
 
-/* Planes of -1 to 1 as 8-bit RGB, rounded as numpy does. */
-static void to_rgb(const float *plane, uint64_t pixels, uint8_t *rgb) {
+/* Planes of -1 to 1, three or one, as 8-bit RGB, rounded as numpy does. */
+static void to_rgb(const float *plane, uint64_t pixels, bool grey, uint8_t *rgb) {
   for (uint64_t i = 0; i < pixels; i++)
     for (uint64_t c = 0; c < 3; c++) {
-      const float x = fminf(fmaxf(plane[c * pixels + i] * 0.5f + 0.5f, 0), 1);
+      const float x = fminf(fmaxf(plane[(grey ? 0 : c * pixels) + i] * 0.5f + 0.5f, 0), 1);
       rgb[3 * i + c] = (uint8_t)rintf(x * 255);
     }
 }
@@ -294,27 +373,44 @@ static void unscale(accel__image_job *job) {
   }
 }
 
+/* Pixels of picture i into rgb[height * width * 3]. */
+static accel_status decode_one(accel__image_job *job, uint32_t i, uint64_t pixels,
+                               accel__result *found, uint8_t *rgb) {
+  const float *latents = job->latents + i * job->each;
+  if (job->unconditional) {
+    to_rgb(latents, pixels, job->channels == 1, rgb);
+    return ACCEL_OK;
+  }
+  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "decode_latents");
+  accel__batch batch = {0};
+  accel__image_set(
+      &batch, e, "latents",
+      (accel__item){
+          .data = latents, .rank = 4, .dim = {1, job->channels, job->height, job->width}});
+  float *joined = NULL;
+  ACCEL_TRY(accel__image_tiles(job)
+                ? accel__image_in_tiles(job, true, latents, &joined)
+                : accel__image_run(job->ep, "decode_latents", "pixels", &batch, found));
+  const float *planes = joined ? joined : found->data;
+  const accel_status status = check_finite(job, "pixels", planes, 3 * pixels);
+  if (status == ACCEL_OK) to_rgb(planes, pixels, false, rgb);
+  free(joined);
+  return status;
+}
+
 /* One picture at a time: the autoencoder takes most of the memory. */
 static accel_status decode(accel__image_job *job, accel__arena *arena,
                            accel_generated_image *images) {
-  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "decode_latents");
   const int64_t height = job->height * job->reduction, width = job->width * job->reduction;
   const uint64_t pixels = (uint64_t)(height * width);
   accel__result found = {0};
   accel_status status = ACCEL_OK;
   if (job->flux) accel__flow_unpack(job);
-  unscale(job);
+  if (!job->unconditional) unscale(job);
   for (uint32_t i = 0; i < job->images && status == ACCEL_OK; i++) {
     uint8_t *rgb = accel__arena_alloc(arena, pixels * 3);
-    accel__batch batch = {0};
-    accel__image_set(&batch, e, "latents",
-                     (accel__item){.data = job->latents + i * job->each,
-                                   .rank = 4,
-                                   .dim = {1, job->channels, job->height, job->width}});
-    status = rgb ? accel__image_run(job->ep, "decode_latents", "pixels", &batch, &found)
-                 : ACCEL_ERROR_OUT_OF_MEMORY;
+    status = rgb ? decode_one(job, i, pixels, &found, rgb) : ACCEL_ERROR_OUT_OF_MEMORY;
     if (status != ACCEL_OK) break;
-    to_rgb(found.data, pixels, rgb);
     images[i] = (accel_generated_image){
         .width = (uint32_t)width,
         .height = (uint32_t)height,
@@ -328,6 +424,14 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
 }
 
 /* ---- the task ---- */
+
+static bool is_unconditional(const accel_endpoint *ep) {
+  return !strcmp(ep->model->task, "unconditional-image-generation");
+}
+
+static bool is_xl(const accel_endpoint *ep) {
+  return strstr(ep->model->architecture, "StableDiffusionXL") != NULL;
+}
 
 static accel_status allocate(accel__image_job *job) {
   job->latents = malloc(job->images * job->each * sizeof *job->latents);
@@ -347,10 +451,13 @@ static accel_status make(accel__image_job *job, const float *planes, accel__aren
   ACCEL_TRY(open_scheduler(job));
   ACCEL_TRY(seed_noise(job));
   ACCEL_TRY(allocate(job));
-  ACCEL_TRY(accel__image_prompts(job));
+  if (!job->unconditional) ACCEL_TRY(accel__image_prompts(job));
   prepare_condition(job);
   prepare_sizes(job);
-  if (planes)
+  if (planes) ACCEL_TRY(skip_steps(job));
+  if (job->params->mask_image)
+    ACCEL_TRY(accel__inpaint_begin(job, planes));
+  else if (planes)
     ACCEL_TRY(begin_with_picture(job, planes));
   else
     begin_with_noise(job);
@@ -369,6 +476,7 @@ static void free_job(accel__image_job *job) {
   free(job->timestep_cond);
   free(job->time_ids);
   accel__flow_free(job);
+  accel__inpaint_free(job);
   free(job->noise.generator);
   accel__scheduler_free(&job->scheduler);
 }
@@ -382,12 +490,13 @@ static bool is_flux(const accel_endpoint *ep) {
 
 /* What diffusers' pipeline of this class takes where nothing is said. */
 static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
-  const bool xl = accel__ends_with(ep->model->architecture, "XLPipeline"),
-             lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline"),
-             sd3 = is_sd3(ep), flux = is_flux(ep);
+  if (is_unconditional(ep)) accel__unconditional_complete(ep, p);
+  const bool xl = is_xl(ep), mask = p->mask_image, sd3 = is_sd3(ep), flux = is_flux(ep),
+             lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline");
   if (p->steps == 0) p->steps = lcm ? 4 : sd3 || flux ? 28 : 50;
   if (isnan(p->guidance_scale))
-    p->guidance_scale = lcm ? 8.5 : xl ? 5.0 : sd3 ? 7.0 : flux ? 3.5 : 7.5;
+    p->guidance_scale = lcm ? 8.5 : xl && !mask ? 5.0 : sd3 ? 7.0 : flux ? 3.5 : 7.5;
+  if (isnan(p->strength)) p->strength = mask ? (xl ? 0.9999 : 1.0) : xl ? 0.3 : 0.8;
   if (p->max_sequence_length == 0) p->max_sequence_length = flux ? 512 : 256;
 }
 
@@ -395,15 +504,21 @@ static accel_status prepare(accel__image_job *job, accel__arena *arena, float **
   ACCEL_TRY(read_configs(job, arena));
   if (accel__image_flow(job)) ACCEL_TRY(accel__flow_check(job));
   if (!job->params->image)
-    return set_sides(job, accel__image_flow(job) ? job->reduction * job->patch : 8);
+    return set_sides(job, job->unconditional       ? 1
+                          : accel__image_flow(job) ? job->reduction * job->patch
+                                                   : 8);
   return read_picture(job, planes);
 }
 
 accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts, uint32_t n,
                                   const accel_text_to_image_params *params,
                                   accel_generated_images **out) {
-  ACCEL_TRY(accel__processor_check(ep, "text-to-image"));
-  if ((uint64_t)n * params->images_per_prompt > MAX_IMAGES)
+  const uint32_t each = n ? n : 1;
+  ACCEL_TRY(is_unconditional(ep) ? accel__unconditional_check(ep, n, params)
+                                 : accel__processor_check(ep, "text-to-image"));
+  if (!n && !is_unconditional(ep))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no prompts are given", ep->name);
+  if ((uint64_t)each * params->images_per_prompt > MAX_IMAGES)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%u prompts of %u pictures: at most %d pictures in a call", n,
                        params->images_per_prompt, MAX_IMAGES);
@@ -415,10 +530,11 @@ accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts
                           .params = &mine,
                           .prompts = prompts,
                           .n = n,
-                          .images = n * params->images_per_prompt,
+                          .images = each * params->images_per_prompt,
+                          .unconditional = is_unconditional(ep),
                           .sd3 = is_sd3(ep),
                           .flux = is_flux(ep),
-                          .xl = accel__ends_with(ep->model->architecture, "XLPipeline")};
+                          .xl = is_xl(ep)};
   float *planes = NULL;
   accel__arena *arena = accel__task_arena(result);
   accel_generated_image *images = accel__arena_array(arena, job.images, sizeof *images);

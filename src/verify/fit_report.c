@@ -158,9 +158,11 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
   accel__source *source = NULL;
   *r = (accel_fit_record){
       .device = keep(a, device->info.name), .precision = keep(a, name), .fits = -1, .advice = ""};
-  accel_status status =
-      accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
-                                a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
+  const char *const *wide = NULL;
+  uint32_t n_wide = 0;
+  accel_status status = accel__kept_weights(a->ep, a->entry, &wide, &n_wide);
+  if (status == ACCEL_OK)
+    status = accel__endpoint_precision(a->ep, name, wide, n_wide, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
   if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
   const accel__plan_for to = {a->ep, device, &precision, source};

@@ -1,8 +1,10 @@
 /* step_report.c - accel_plan_steps: a model opened without its weights, and a plugin asked. */
 #include "verify/step_report.h"
+
 #include "dispatch/precision.h"
 #include "dispatch/stored.h"
 #include "dispatch/step_plan.h"
+#include "tasks/open.h"
 #include "verify/fit_report.h"
 
 /* The endpoint's model on the first device of the choice. */
@@ -19,9 +21,11 @@ static accel_status plan(accel_endpoint *ep, const accel__registry_model *entry,
       .past = params->past,
       .fixed = params->encoded};
   const char *name = params->precision ? params->precision : "fp32";
-  accel_status status =
-      accel__endpoint_precision(ep, name, entry ? entry->keep_fp32 : NULL,
-                                entry ? entry->n_keep_fp32 : 0, &arena, &precision);
+  const char *const *wide = NULL;
+  uint32_t n_wide = 0;
+  accel_status status = accel__kept_weights(ep, entry, &wide, &n_wide);
+  if (status == ACCEL_OK)
+    status = accel__endpoint_precision(ep, name, wide, n_wide, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(ep, device, &precision);
   if (status == ACCEL_OK) status = accel__plan_steps(ep, device, &precision, &run, fn, user);
   accel__arena_free(&arena);

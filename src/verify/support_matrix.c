@@ -38,7 +38,7 @@ static accel_status build(accel *ctx, const char *model, accel__model **out) {
   *out = NULL;
   accel_status status = accel__locate(ctx, model, &arena, &directory, &entry);
   if (status == ACCEL_OK) ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
-  ACCEL_GOTO(accel__read_model_config(model, modules.transformer, entry, &arena, &config));
+  ACCEL_GOTO(accel__read_model_config(model, modules.transformer, NULL, entry, &arena, &config));
   accel__model_request request = {.config = &config};
   status = accel__model_build(&request, out);
 done:

@@ -124,6 +124,13 @@ def transformers_of_two_streams():
     moved["img_ids"] += torch.tensor([1.0, 0.5, 20.0])
     moved["txt_ids"] += torch.arange(5)[:, None] * torch.tensor([0.0, 1.0, 2.0])
     yield "flux_guidance", D.FluxTransformer2DModel, {**FLUX, "guidance_embeds": True, "patch_size": 2, "out_channels": 3, "num_layers": 2, "axes_dims_rope": (4, 2, 2)}, [("moved", moved)]
+TINY = dict(encoder_block_out_channels=(6, 6), decoder_block_out_channels=(6, 6), num_encoder_blocks=(1, 2), num_decoder_blocks=(2, 1))
+
+
+def tiny_autoencoders():
+    yield "vae_tiny", D.AutoencoderTiny, TINY, [("batch", pixels("d", 2, 3, 16, 16)), ("odd", pixels("e", 1, 3, 11, 14))]
+    yield "vae_tiny_more", D.AutoencoderTiny, {**TINY, "act_fn": "mish", "latent_channels": 5, "in_channels": 2, "out_channels": 4, "upsampling_scaling_factor": 3, "latent_magnitude": 2,
+                                               "latent_shift": 0.25, "decoder_block_out_channels": (4, 4, 4), "num_decoder_blocks": (0, 1, 2)}, [("batch", pixels("f", 2, 2, 8, 12))]
 
 
 def config_of(model):
@@ -145,6 +152,8 @@ def answer(model, inputs):
     with torch.no_grad():
         if isinstance(model, D.AutoencoderKL):
             return {"sample": model(**inputs).sample, "latent_dist.parameters": model.encode(inputs["sample"]).latent_dist.parameters}
+        if isinstance(model, D.AutoencoderTiny):
+            return {"sample": model(**inputs).sample, "latents": model.encode(inputs["sample"]).latents}
         added = {k: v for k, v in inputs.items() if k in ("text_embeds", "time_ids")}
         rest = {k: v for k, v in inputs.items() if k not in added}
         if added:
@@ -155,7 +164,7 @@ def answer(model, inputs):
 def components(wanted):
     path = MODELS / "goldens_diffusion.list"
     lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
-    for name, cls, config, cases in [*unets(), *autoencoders(), *transformers_of_two_streams()]:
+    for name, cls, config, cases in [*unets(), *autoencoders(), *tiny_autoencoders(), *transformers_of_two_streams()]:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         directory = MODELS / name
@@ -433,8 +442,128 @@ def pipe_settings(pipe):
     return {"force_zeros_for_empty_prompt": pipe.config.force_zeros_for_empty_prompt, "add_watermarker": False}
 
 
+SMALL = {"block_out_channels": (4, 8), "norm_num_groups": 2}
 XL = {"down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "addition_embed_type": "text_time",
       "addition_time_embed_dim": 6, "projection_class_embeddings_input_dim": 46, "transformer_layers_per_block": (1, 2), "cross_attention_dim": 20, "sample_size": 8}
+
+
+DDPM = dict(sample_size=(8, 12), in_channels=3, out_channels=3, block_out_channels=(4, 8), layers_per_block=1, norm_num_groups=2, attention_head_dim=4,
+            down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))
+
+
+def unconditional(wanted):
+    """Pipelines without a text: a folder for each part, and all files beside model_index.json, as google/ddpm-* have them."""
+    cases = {
+        "ddpm": (D.DDPMPipeline, D.DDPMScheduler(num_train_timesteps=20), DDPM, [
+            ("all", dict(num_inference_steps=20, seed=3)), ("some", dict(num_images_per_prompt=2, num_inference_steps=5, seeds=[4, 2 ** 40]))]),
+        "ddim_flat": (D.DDIMPipeline, D.DDPMScheduler(clip_sample=False), {**DDPM, "in_channels": 1, "out_channels": 1, "sample_size": 8, "time_embedding_type": "learned",
+                                                                          "num_train_timesteps": 1000}, [
+            ("plain", dict(seed=3)), ("eta", dict(num_images_per_prompt=3, num_inference_steps=4, eta=0.7, seed=9))])}
+    for name, (cls, scheduler, config, runs) in cases.items():
+        if wanted and not any(("pipeline_" + name).startswith(w) for w in wanted):
+            continue
+        directory = DIFFUSION / "pipelines" / name
+        shutil.rmtree(directory, ignore_errors=True)
+        unet = D.UNet2DModel(**config).eval()
+        randomise(unet)
+        pipe = cls(unet=unet, scheduler=scheduler)
+        pipe.set_progress_bar_config(disable=True)
+        pipe.save_pretrained(directory, safe_serialization=True)
+        if name.endswith("_flat"):
+            scheduler.save_pretrained(directory / "scheduler")  # DDIMPipeline makes a DDIMScheduler of any other, and would save that
+            for part in ("unet", "scheduler"):
+                for file in (directory / part).iterdir():
+                    file.rename(directory / file.name)
+                (directory / part).rmdir()
+        for case, args in runs:
+            own = dict(args)
+            seeds = own.pop("seeds", None)
+            generator = [torch.Generator().manual_seed(s) for s in seeds] if seeds else torch.Generator().manual_seed(own.pop("seed"))
+            found = pipe(batch_size=own.pop("num_images_per_prompt", 1), **own, generator=generator, output_type="np").images
+            if found.shape[-1] == 1:
+                found = np.repeat(found, 3, axis=-1)
+            write_pixels(directory, case, found, args)
+        print("pipeline", name, file=sys.stderr)
+
+
+# ---- LoRA ----
+
+def old_name(module):
+    """As diffusers named attention's before PEFT."""
+    layer, _, last = module.removesuffix(".0").rpartition(".")
+    return f"{layer}.processor.{last}_lora"
+
+
+BLOCK = "attentions.0.transformer_blocks.0."
+UNET_MODULES = ["down_blocks.0." + BLOCK + "attn1.to_q", "down_blocks.0." + BLOCK + "attn1.to_out.0", "down_blocks.0." + BLOCK + "attn2.to_k", "down_blocks.0." + BLOCK + "ff.net.0.proj",
+                "up_blocks.1." + BLOCK + "ff.net.2", "down_blocks.0.attentions.0.proj_in", "down_blocks.0.resnets.0.conv1", "down_blocks.0.downsamplers.0.conv",
+                "down_blocks.1.resnets.0.conv_shortcut", "mid_block.resnets.0.time_emb_proj", "up_blocks.0.upsamplers.0.conv", "mid_block.attentions.0.proj_out"]
+ATTENTION = [m for m in UNET_MODULES if ".attn" in m]
+XL_MODULES = [m.replace("down_blocks.0." + BLOCK, "down_blocks.1." + BLOCK).replace("up_blocks.1." + BLOCK, "up_blocks.0.attentions.1.transformer_blocks.1.") for m in UNET_MODULES
+              if "attentions.0.proj_in" not in m]
+ORIGINAL = {  # what the original code, and with it kohya's files for SDXL, call them
+    "down_blocks.1." + BLOCK + "attn1.to_q": "input_blocks_3_1_transformer_blocks_0_attn1_to_q", "down_blocks.1." + BLOCK + "attn1.to_out.0": "input_blocks_3_1_transformer_blocks_0_attn1_to_out_0",
+    "up_blocks.0.attentions.1.transformer_blocks.1.ff.net.2": "output_blocks_1_1_transformer_blocks_1_ff_net_2", "down_blocks.0.resnets.0.conv1": "input_blocks_1_0_in_layers_2",
+    "down_blocks.0.downsamplers.0.conv": "input_blocks_2_0_op", "down_blocks.1.resnets.0.conv_shortcut": "input_blocks_3_0_skip_connection",
+    "mid_block.attentions.0.proj_out": "middle_block_1_proj_out", "up_blocks.0.upsamplers.0.conv": "output_blocks_1_2_conv"}
+TEXT_MODULES = ["encoder.layers.0.self_attn.q_proj", "encoder.layers.1.self_attn.out_proj", "encoder.layers.2.mlp.fc1"]
+LORAS = {  # name: pipeline, naming, modules of the UNet, of the text encoder, of the second, alpha
+    "peft": ("euler", "peft", UNET_MODULES, TEXT_MODULES, [], 3.0), "plain": ("euler", "peft", UNET_MODULES[:2], [], [], None),
+    "kohya": ("euler", "kohya", UNET_MODULES, TEXT_MODULES, [], 1.5), "old": ("euler", "old", ATTENTION, [], [], None),
+    "xl": ("xl", "peft", XL_MODULES, TEXT_MODULES[:1], TEXT_MODULES[:2], 2.0), "xl_original": ("xl", "kohya", list(ORIGINAL), [], [], 2.0), "xl_kohya": ("xl", "kohya", XL_MODULES, TEXT_MODULES, TEXT_MODULES[:2], 2.0)}
+RANK = 2
+
+
+def write_lora(name, pipe):
+    """A file of random matrices, in the names of PEFT, of older diffusers, or of kohya's scripts."""
+    _, naming, *modules, alpha = LORAS[name]
+    path = DIFFUSION / "lora" / f"{name}.safetensors"
+    path.parent.mkdir(exist_ok=True)
+    seed(name)
+    tensors, metadata = {}, {}
+    for part, short, names in zip(("unet", "text_encoder", "text_encoder_2"), ("unet", "te" if pipe.config.get("text_encoder_2") is None else "te1", "te2"), modules):
+        model = getattr(pipe, part, None)
+        for module in names:
+            level = "text_model." if part != "unet" and "text_model" in model._modules else ""
+            weight = model.get_submodule(level + module).weight
+            down, up = torch.randn(RANK, *weight.shape[1:]) * 0.5, torch.randn(weight.shape[0], RANK, *([1] * (weight.dim() - 2))) * 0.5
+            whole = module if part == "unet" else "text_model." + module
+            if naming == "kohya":
+                flat = ORIGINAL[module] if name == "xl_original" and part == "unet" else whole.replace(".", "_")
+                base, ends = f"lora_{short}_{flat}", (".lora_down.weight", ".lora_up.weight")
+                tensors[base + ".alpha"] = torch.tensor(alpha)
+            elif naming == "old":
+                base, ends = f"{part}.{old_name(whole)}", (".down.weight", ".up.weight")
+            else:
+                base, ends = f"{part}.{whole}", (".lora_A.weight", ".lora_B.weight")
+            tensors[base + ends[0]], tensors[base + ends[1]] = down, up
+        if names and naming == "peft" and alpha:
+            metadata |= {f"{part}.r": RANK, f"{part}.lora_alpha": alpha, f"{part}.target_modules": names}
+    save_file(tensors, path, metadata={"lora_adapter_metadata": json.dumps(metadata)} if metadata else {"format": "pt"})
+    return path
+
+
+def with_lora(pipe, names, scales):
+    """The pipeline with LoRA files merged; undone by without_lora."""
+    cls, level = type(pipe.text_encoder), getattr(type(pipe.text_encoder), "text_model", None)
+    if level is not None:  # of pipeline_of: diffusers leaves the level out of names where the class has none
+        del cls.text_model
+    for name, scale in zip(names, scales):
+        pipe.load_lora_weights(str(write_lora(name, pipe)), adapter_name=name)
+    pipe.set_adapters(list(names), list(scales))
+    pipe.fuse_lora(adapter_names=list(names))
+    if level is not None:
+        cls.text_model = level
+
+
+def without_lora(pipe):
+    pipe.unfuse_lora()
+    pipe.unload_lora_weights()
+
+
+def write_pixels(directory, case, found, args):
+    pixels = torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))
+    save_file({"pixels": pixels}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
 
 
 def pipelines(wanted):
@@ -446,19 +575,34 @@ def pipelines(wanted):
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, height=24, width=40, clip_skip=1)),
             ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=10, seed=8, num_images_per_prompt=2)),
             ("pictures", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", strength=0.75, num_inference_steps=4, seeds=[8, 9], scheduler="PNDMScheduler")),
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/grey.png", num_inference_steps=4, seed=8, num_images_per_prompt=2, height=24, width=40,
+                          scheduler="EulerAncestralDiscreteScheduler")),
+            ("mask_part", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", strength=0.6, num_inference_steps=10, seeds=[8, 9],
+                               scheduler="PNDMScheduler")),
+            ("tiles", dict(prompt=["a cat"], vae_tiling=True, num_inference_steps=2, seed=8, height=40, width=56)),
+            ("tiles_mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/grey.png", strength=0.8, vae_tiling=True, num_inference_steps=5, seed=8, height=16,
+                                width=24)),
+            ("decoder", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/grey.png", strength=0.8, decoder="models/vae_tiny", num_inference_steps=5, seed=8,
+                             scheduler="EulerAncestralDiscreteScheduler")),
             ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seed=1, scheduler="EulerAncestralDiscreteScheduler")),
             ("unipc", dict(prompt=["a boat"], num_inference_steps=5, seed=2, scheduler="UniPCMultistepScheduler")),
             ("heun", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.6, num_inference_steps=5, seed=8, scheduler="HeunDiscreteScheduler")),
             ("kdpm2", dict(prompt=["a cat"], num_inference_steps=4, seed=5, scheduler="KDPM2AncestralDiscreteScheduler")),
             ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
-            ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler"))]),
+            ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler")),
+            *((f"lora_{name}", dict(prompt=["a cat"], loras=names, scales=scales, num_inference_steps=3, seed=8)) for name, names, scales in (
+                ("peft", ["peft"], [0.7]), ("kohya", ["kohya"], [1.0]), ("old", ["old"], [-0.5]), ("two", ["plain", "kohya"], [1.0, 0.5])))]),  # last: what is merged leaves the weights by a rounding other than they were
         "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, seed=6, height=24, width=40, clip_skip=1)),
-            ("unguided", dict(prompt=["a cat"], guidance_scale=0.0, num_inference_steps=1, seed=6, scheduler="EulerAncestralDiscreteScheduler"))]),
+            ("unguided", dict(prompt=["a cat"], guidance_scale=0.0, num_inference_steps=1, seed=6, scheduler="EulerAncestralDiscreteScheduler")),
+            ("lora", dict(prompt=["a cat"], loras=["xl"], scales=[0.8], num_inference_steps=2, seed=8)),
+            ("lora_original", dict(prompt=["a cat"], loras=["xl_original"], scales=[1.0], num_inference_steps=2, seed=8)),
+            ("lora_kohya", dict(prompt=["a cat"], loras=["xl_kohya"], scales=[0.8], num_inference_steps=2, seed=8))]),
         "xl_kept": (D.DDIMScheduler(**sd, clip_sample=False), {"xl": True, "unet": XL, "force_zeros_for_empty_prompt": False, "vae": {
             "latents_mean": [0.1, -0.2, 0.3, 0.0], "latents_std": [1.1, 0.9, 1.0, 1.3]}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3)),
-            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.5, guidance_scale=4.0, num_inference_steps=8, seed=8))]),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.5, guidance_scale=4.0, num_inference_steps=8, seed=8)),
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=4, seed=8))]),
         "sd3": (D.FlowMatchEulerDiscreteScheduler(shift=3.0), {"flow": True, "num_layers": 2, "qk_norm": "rms_norm", "dual_attention_layers": (0,)}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24, max_sequence_length=9)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, clip_skip=1, num_images_per_prompt=2)),
@@ -471,6 +615,10 @@ def pipelines(wanted):
             ("long", dict(prompt=["the " * 60], num_inference_steps=4, seed=8, height=16, width=16, max_sequence_length=6))]),
         "flux_schnell": (D.FlowMatchEulerDiscreteScheduler(), {"flow": True, "flux": True, "num_single_layers": 1}, [
             ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, height=16, width=20, guidance_scale=0.0))]),
+        "inpaint": (D.DDIMScheduler(**sd, clip_sample=False, timestep_spacing="leading"), {"unet": {**SMALL, "in_channels": 9}, "vae": SMALL}, [
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=4, seed=8, num_images_per_prompt=2, eta=0.3)),
+            ("mask_part", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", strength=0.6, guidance_scale=1.0, num_inference_steps=10, seeds=[8, 9],
+                               scheduler="EulerDiscreteScheduler"))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -479,27 +627,44 @@ def pipelines(wanted):
         directory = DIFFUSION / "pipelines" / name
         shutil.rmtree(directory, ignore_errors=True)
         pipe = flow_pipeline_of(scheduler, **how) if how.pop("flow", False) else pipeline_of(scheduler, **how)
+        if name == "inpaint":
+            pipe = D.StableDiffusionInpaintPipeline(**pipe.components, requires_safety_checker=False)
+            pipe.set_progress_bar_config(disable=True)
         pipe.save_pretrained(directory, safe_serialization=True)
         for case, args in runs:
             own = dict(args)
-            pipe.scheduler = getattr(D, own.pop("scheduler", type(scheduler).__name__)).from_config(scheduler.config)
+            swapped = getattr(D, own.pop("scheduler", type(scheduler).__name__)).from_config(scheduler.config)
             if "seeds" in own:
                 generator = [torch.Generator().manual_seed(s) for s in own.pop("seeds")]
             else:
                 generator = torch.Generator().manual_seed(own.pop("seed"))
             if isinstance(own.get("negative_prompt"), str):
                 own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
+            (pipe.vae.enable_tiling if own.pop("vae_tiling", False) else pipe.vae.disable_tiling)()
+            decoder, loras = own.pop("decoder", None), own.pop("loras", None)
+            if loras:
+                with_lora(pipe, loras, own.pop("scales"))
+            kept, pipe.vae = pipe.vae, D.AutoencoderTiny.from_pretrained(FIXTURES / decoder) if decoder else pipe.vae
             run = pipe
+            pipe.scheduler = swapped if "image" not in own else scheduler  # whose config the constructors of pipelines change
+            for key in own.keys() & {"image", "mask_image"}:
+                own[key] = Image.open(FIXTURES / own[key])
             if "image" in own:
-                own["image"] = Image.open(FIXTURES / own["image"]).convert("RGB")
-                xl = isinstance(pipe, D.StableDiffusionXLPipeline)
-                run = D.StableDiffusionXLImg2ImgPipeline(**pipe.components, **pipe_settings(pipe)) if xl else D.StableDiffusionImg2ImgPipeline(
-                    **pipe.components, requires_safety_checker=False)
+                own["image"] = own["image"].convert("RGB")
+                xl, mask = isinstance(pipe, D.StableDiffusionXLPipeline), "mask_image" in own
+                if xl:
+                    run = (D.StableDiffusionXLInpaintPipeline if mask else D.StableDiffusionXLImg2ImgPipeline)(**pipe.components, **pipe_settings(pipe))
+                else:
+                    run = (D.StableDiffusionInpaintPipeline if mask else D.StableDiffusionImg2ImgPipeline)(**pipe.components, requires_safety_checker=False)
                 run.set_progress_bar_config(disable=True)
-                if isinstance(generator, list):
+                run.scheduler = swapped
+                if isinstance(generator, list) and not mask:
                     own["image"] = [own["image"]] * len(generator)
             found = run(**own, generator=generator, output_type="np").images
-            save_file({"pixels": torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
+            pipe.vae = kept
+            if loras:
+                without_lora(pipe)
+            write_pixels(directory, case, found, args)
         print("pipeline", name, file=sys.stderr)
 
 
@@ -513,6 +678,7 @@ def main():
     if not wanted or "schedulers" in wanted:
         all_schedulers()
     pipelines(wanted)
+    unconditional(wanted)
 
 
 if __name__ == "__main__":

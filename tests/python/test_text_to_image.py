@@ -25,8 +25,10 @@ from test_seeing import read_png  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "diffusion", "pipelines")
+UNCONDITIONAL = ("ddpm", "ddim_flat")
 OPTIONS = {"num_inference_steps": "--steps", "seed": "--seed", "guidance_scale": "--guidance", "guidance_rescale": "--guidance-rescale", "num_images_per_prompt": "--n",
-           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init", "max_sequence_length": "--max-sequence-length"}
+           "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init",
+           "mask_image": "--mask", "decoder": "--decoder", "max_sequence_length": "--max-sequence-length"}
 
 
 def tool(*words):
@@ -42,8 +44,11 @@ def read_golden(file):
     pixels = header["pixels"]
     begin, end = pixels["data_offsets"]
     args = json.loads(header["__metadata__"]["args"])
-    if "image" in args:
-        args["image"] = os.path.join(FIXTURES, args["image"])
+    for name in ("image", "mask_image", "decoder"):
+        if name in args:
+            args[name] = os.path.join(FIXTURES, args[name])
+    if "loras" in args:
+        args["loras"] = [(os.path.join(FIXTURES, "diffusion", "lora", name + ".safetensors"), scale) for name, scale in zip(args["loras"], args.pop("scales"))]
     return args, pixels["shape"], data[8 + n + begin:8 + n + end]
 
 
@@ -62,18 +67,24 @@ class TextToImage(unittest.TestCase):
 
     def test_python_gives_the_pixels_of_diffusers(self):
         files = sorted(glob.glob(os.path.join(PIPELINES, "*", "golden.*.safetensors")))
-        self.assertGreaterEqual(len(files), 25)
+        self.assertGreaterEqual(len(files), 44)
         for device in DEVICES:
             for directory in sorted({os.path.dirname(f) for f in files}):
-                with accel.pipeline("text-to-image", directory, device=device) as paint:
+                task = "unconditional-image-generation" if os.path.basename(directory) in UNCONDITIONAL else "text-to-image"
+                with accel.pipeline(task, directory, device=device) as own:
                     for file in (f for f in files if os.path.dirname(f) == directory):
                         args, shape, want = read_golden(file)
+                        parts = {"decoder": args.pop("decoder", None), "adapters": args.pop("loras", None)}
+                        paint = own if parts == {"decoder": None, "adapters": None} else accel.pipeline(task, directory, device=device, **parts)
+                        if "num_images_per_prompt" in args and task != "text-to-image":
+                            args["batch_size"] = args.pop("num_images_per_prompt")
                         generator = args.pop("seeds", None) or args.pop("seed")
                         made = paint(**args, generator=generator, output_type="np").images
                         self.assert_pixels(raw(made), want, shape, f"{device} {file}")
 
     def test_the_tool_writes_the_same_pictures(self):
-        for file in sorted(glob.glob(os.path.join(PIPELINES, "euler", "golden.*.safetensors")) + [os.path.join(PIPELINES, "sd3", "golden.plain.safetensors")]):
+        for file in sorted(f for name in ("euler", "inpaint", *UNCONDITIONAL) for f in glob.glob(os.path.join(PIPELINES, name, "golden.*.safetensors"))) + [
+                os.path.join(PIPELINES, "sd3", "golden.plain.safetensors")]:
             args, shape, want = read_golden(file)
             if "seeds" in args:
                 continue
@@ -81,8 +92,10 @@ class TextToImage(unittest.TestCase):
                 words = [w for name, option in OPTIONS.items() if name in args for w in (option, str(args[name]))]
                 if "width" in args:
                     words += ["--size", f"{args['width']}x{args['height']}"]
+                words += ["--tile"] if args.get("vae_tiling") else []
+                words += [w for path, scale in args.get("loras", []) for w in ("--lora", f"{path}:{scale}")]
                 out = os.path.join(work, "out.png")
-                run = tool("text-to-image", os.path.dirname(file), *args["prompt"], "-o", out, "-d", "cpu", "-q", *words)
+                run = tool("text-to-image", os.path.dirname(file), *args.get("prompt", []), "-o", out, "-d", "cpu", "-q", *words)
                 self.assertEqual(run.returncode, 0, run.stderr)
                 names = run.stdout.split()
                 self.assertEqual(names, [out] if shape[0] == 1 else [os.path.join(work, f"out.{i + 1}.png") for i in range(shape[0])])
@@ -128,6 +141,17 @@ class TextToImage(unittest.TestCase):
             run = tool("text-to-image", os.path.join(PIPELINES, name), "a", "-o", "x.png", "--steps", "1", *words, "-d", "cpu", "-q")
             self.assertEqual(run.returncode, code, (name, words, run.stderr))
             self.assertIn(message, run.stderr)
+        pixels = os.path.join(FIXTURES, "image", "pictures", "rgb.png")
+        for name, words, code, message in (
+                ("euler", ["a", "--mask", pixels], 2, "--init"), ("euler", [], 2, "no prompts"), ("euler", ["a", "--steps", "0"], 2, "--steps"),
+                ("euler", ["a", "--init", pixels, "--mask", "none.png"], 1, "none.png"), ("euler", ["a", "--size", "16392x16"], 2, "16392 pixels"),
+                ("euler", ["a", "--init", pixels, "--mask", pixels, "--size", "17x16"], 2, "17 pixels"), ("inpaint", ["a"], 2, "'in_channels' is 9"),
+                ("inpaint", ["a", "--init", pixels], 2, "--mask"), ("ddpm", ["a"], 2, "takes no prompts"), ("ddpm", ["--init", pixels], 2, "takes no image"),
+                ("ddpm", ["--guidance", "2"], 2, "guidance_scale"), ("ddpm", ["--size", "16x16"], 2, "12 x 8 pixels"), ("ddpm", [], 2, "1000 steps"),
+                ("euler", ["a", "--tile", "--decoder", os.path.join(FIXTURES, "models", "vae_tiny")], 3, "tiles")):
+            run = tool("text-to-image", os.path.join(PIPELINES, name), *words, "-o", "x.png", "-d", "cpu", "-q")
+            self.assertEqual(run.returncode, code, (name, words, run.stderr))
+            self.assertIn(message, run.stderr)
         minilm = os.path.join(ROOT, "tests", "fixtures", "models", "bert")
         run = tool("text-to-image", minilm, "a", "-o", "x.png", "-d", "cpu", "-q")
         self.assertEqual(run.returncode, 3, run.stderr)
@@ -154,12 +178,22 @@ class TextToImage(unittest.TestCase):
             with open(os.path.join(directory, "vae", "config.json"), "w", encoding="utf-8") as f:
                 f.write('{"in_channels": ')
 
-        cases = ((lambda d: shutil.rmtree(os.path.join(d, "unet")), "unet"), (cut, os.path.join("vae", "config.json")),
+        def spoil(directory):
+            path = os.path.join(directory, "unet", "diffusion_pytorch_model.safetensors")
+            with open(path, "rb") as f:
+                data = bytearray(f.read())
+            begin = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["conv_out.bias"]["data_offsets"][0] + 8 + struct.unpack("<Q", data[:8])[0]
+            data[begin:begin + 4] = struct.pack("<f", float("nan"))
+            with open(path, "wb") as f:
+                f.write(data)
+
+        cases = ((spoil, "finite"), (lambda d: shutil.rmtree(os.path.join(d, "unet")), "unet"), (cut, os.path.join("vae", "config.json")),
                  (lambda d: os.remove(os.path.join(d, "vae", "diffusion_pytorch_model.safetensors")), "vae"),
                  (rewrite("model_index.json", _class_name="StableDiffusion9Pipeline"), "StableDiffusion9Pipeline"),
                  (rewrite("unet/config.json", down_block_types=["CrossAttnDownBlock2D", "FancyBlock"]), "FancyBlock"),
                  (rewrite("unet/config.json", addition_embed_type="image"), "addition_embed_type"),
-                 (rewrite("unet/config.json", block_out_channels=[8, 24]), "unet."),
+                 (rewrite("unet/config.json", block_out_channels=[8, 24]), "unet."), (rewrite("unet/config.json", in_channels=5), "unet.conv_in.weight"),
+                 (rewrite("vae/config.json", latent_channels=3), "vae."), (rewrite("model_index.json", unet=[None, None]), "unet"),
                  (rewrite("scheduler/scheduler_config.json", beta_schedule="odd"), "beta_schedule"),
                  (rewrite("scheduler/scheduler_config.json", flavour="sweet"), "flavour"))
         cases = [("euler", *c) for c in cases] + [
@@ -175,6 +209,60 @@ class TextToImage(unittest.TestCase):
                 self.assertIn(run.returncode, (1, 3), (message, run.stdout, run.stderr))
                 self.assertIn(message, run.stderr)
                 self.assertFalse(os.path.exists(os.path.join(work, "x.png")))
+
+    def test_a_pipeline_of_its_own_with_a_tiny_autoencoder(self):
+        """Gives what --decoder gives; older configs do not say how many pixels a latent has."""
+        tiny = os.path.join(FIXTURES, "models", "vae_tiny")
+
+        def replace(directory):
+            shutil.rmtree(os.path.join(directory, "vae"))
+            os.mkdir(os.path.join(directory, "vae"))
+            shutil.copy(os.path.join(tiny, "diffusion_pytorch_model.safetensors"), os.path.join(directory, "vae"))
+            with open(os.path.join(tiny, "config.json"), encoding="utf-8") as f:
+                config = json.load(f)
+            config.pop("block_out_channels", None)
+            with open(os.path.join(directory, "vae", "config.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+
+        with tempfile.TemporaryDirectory() as work:
+            run = self.edited(work, replace)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            other = os.path.join(work, "other.png")
+            run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", other, "--steps", "1", "-d", "cpu", "-q", "--decoder", tiny)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(read_png(os.path.join(work, "x.png")), read_png(other))
+        for model, decoder, code, message in ((os.path.join(PIPELINES, "ddpm"), tiny, 2, "no autoencoder"), (tiny, tiny, 2, "model_index.json"),
+                                              (os.path.join(PIPELINES, "euler"), "none", 1, "none"), (os.path.join(PIPELINES, "euler"), os.path.join(FIXTURES, "models", "bert"), 1, "vae."),
+                                              (os.path.join(PIPELINES, "euler"), tiny + "_more", 3, "upsampling_scaling_factor")):
+            run = tool("text-to-image", model, "a", "-o", "x.png", "-d", "cpu", "-q", "--decoder", decoder)
+            self.assertEqual(run.returncode, code, run.stderr)
+            self.assertIn(message, run.stderr)
+
+    def test_loras_that_do_not_match_are_refused_by_name(self):
+        with open(os.path.join(FIXTURES, "diffusion", "lora", "plain.safetensors"), "rb") as f:
+            data = f.read()
+        n = struct.unpack("<Q", data[:8])[0]
+        header, tail = json.loads(data[8:8 + n]), data[8 + n:]
+        one = "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q"
+
+        def renamed(old, new):
+            return {key.replace(old, new): value for key, value in header.items()}
+
+        for changed, code, message in ((renamed("down_blocks.0", "down_blocks.7"), 1, "down_blocks.7"), (renamed("unet.", "vae."), 1, "'vae."), (renamed("to_q.lora_B", "to_q.dora_scale"), 1, "dora_scale"),
+                                       (renamed(one + ".lora_B", one + "_other.lora_B"), 1, "two matrices"),
+                                       ({**header, one + ".lora_A.weight": {**header[one + ".lora_A.weight"], "shape": [4, 4]}}, 1, one),
+                                       ({**header, "__metadata__": {"lora_adapter_metadata": json.dumps({"unet.alpha_pattern": {"to_q": 3}})}}, 3, "unet.alpha_pattern"),
+                                       ({**header, "__metadata__": {"lora_adapter_metadata": "{"}}, 1, "lora.safetensors"), ({"__metadata__": {}}, 1, "no tensors")):
+            with tempfile.TemporaryDirectory() as work:
+                path, text = os.path.join(work, "lora.safetensors"), json.dumps(changed).encode()
+                with open(path, "wb") as f:
+                    f.write(struct.pack("<Q", len(text)) + text + (tail if len(changed) > 1 else b""))
+                run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", os.path.join(work, "x.png"), "--steps", "1", "-d", "cpu", "-q", "--lora", path)
+                self.assertEqual(run.returncode, code, (message, run.stderr))
+                self.assertIn(message, run.stderr)
+        run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", "x.png", "-d", "cpu", "-q", "--lora", "none.safetensors:0.5")
+        self.assertEqual(run.returncode, 1, run.stderr)
+        self.assertIn("none.safetensors", run.stderr)
 
     def test_half_precision_weights_under_their_own_name(self):
         def rename(directory):

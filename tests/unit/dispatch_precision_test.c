@@ -205,6 +205,22 @@ static void kept_at_one_precision(void **state) {
   }
 }
 
+static void kept_in_halves_where_others_are_codes(void **state) {
+  (void)state;
+  static const char *const keep[] = {"layer.?.dense.*@coded", "lm_head.weight@int8", "lm_*@coded"};
+  static const char *const names[] = {"fp32", "fp16",  "bf16", "int8",
+                                      "int4", "uint4", "fp8",  "fp4"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const accel_plugin_format *f = formats(names[i], keep, 3), *all = formats(names[i], NULL, 0);
+    const bool coded = i >= 3, listed = i == 3; /* what is fp32 at the precision stays so */
+    assert_int_equal(f[W_LINEAR].store, coded ? ACCEL_PLUGIN_F16 : all[W_LINEAR].store);
+    assert_int_equal(f[W_LM_HEAD].store, listed  ? ACCEL_PLUGIN_F32
+                                         : coded ? ACCEL_PLUGIN_F16
+                                                 : all[W_LM_HEAD].store);
+    assert_int_equal(f[W_HEAD].store, all[W_HEAD].store);
+  }
+}
+
 static void unknown_names(void **state) {
   (void)state;
   accel_plugin_precision out;
@@ -222,6 +238,7 @@ static int done(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(table), cmocka_unit_test(kept_weights_are_fp32),
-      cmocka_unit_test(kept_at_one_precision), cmocka_unit_test(unknown_names)};
+      cmocka_unit_test(kept_at_one_precision),
+      cmocka_unit_test(kept_in_halves_where_others_are_codes), cmocka_unit_test(unknown_names)};
   return cmocka_run_group_tests(tests, NULL, done);
 }

@@ -50,7 +50,7 @@ def _seed(generator: Any) -> int:
 
 
 def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, int, Sequence[int], Any] = None, on_step: Optional[StepFunction] = None,
-                  image: Optional[Media] = None, **options: Any) -> GeneratedImages:
+                  image: Optional[Media] = None, mask_image: Optional[Media] = None, **options: Any) -> GeneratedImages:
     """accel_text_to_image(); options are the fields of accel_text_to_image_params."""
     how, pointer = lib.accel_text_to_image_params_default(), C.POINTER(T.accel_generated_images)()
     for name, value in options.items():
@@ -58,9 +58,9 @@ def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, in
             raise TypeError(f"text_to_image() has no option '{name}'")
         if value is not None:
             setattr(how, name, encode(value) if isinstance(value, str) else value)
-    media = None if image is None else media_array([image])
-    if media is not None:
-        how.image = media
+    media = {name: media_array([value]) for name, value in (("image", image), ("mask_image", mask_image)) if value is not None}
+    for name, value in media.items():
+        setattr(how, name, value)
     seeds = None
     if isinstance(generator, (list, tuple)):
         seeds = (C.c_uint64 * len(generator))(*(_seed(g) for g in generator))

@@ -334,7 +334,7 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
 
 class TextToImagePipeline(Pipeline):
     """`.images` for a prompt or a list of prompts: pictures of Pillow's (without Pillow arrays [height, width, 3]).  Arguments are those of diffusers'
-    StableDiffusionPipeline, StableDiffusion3Pipeline and FluxPipeline and, with image (a path, or the bytes of a file) and strength, of StableDiffusionImg2ImgPipeline; generator is a seed, a torch.Generator that nothing was drawn from, or a list with one for each picture.
+    StableDiffusionPipeline, StableDiffusion3Pipeline and FluxPipeline and, with image (a path, or the bytes of a file) and strength, of StableDiffusionImg2ImgPipeline, with mask_image, too, of StableDiffusionInpaintPipeline; generator is a seed, a torch.Generator that nothing was drawn from, or a list with one for each picture.
     output_type "np" gives arrays."""
     task = "text-to-image"
 
@@ -342,16 +342,30 @@ class TextToImagePipeline(Pipeline):
                  guidance_scale: Optional[float] = None, negative_prompt: Optional[str] = None, num_images_per_prompt: Optional[int] = None,
                  eta: Optional[float] = None, generator: Any = None, guidance_rescale: Optional[float] = None, clip_skip: Optional[int] = None,
                  scheduler: Optional[str] = None, image: Any = None, strength: Optional[float] = None, output_type: str = "pil", on_step: Any = None,
-                 max_sequence_length: Optional[int] = None) -> Any:
+                 max_sequence_length: Optional[int] = None, mask_image: Any = None, vae_tiling: Optional[bool] = None) -> Any:
         given = {"height": height, "width": width, "steps": num_inference_steps, "guidance_scale": guidance_scale, "negative_prompt": negative_prompt,
-                 "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength,
+                 "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength, "vae_tiling": vae_tiling,
                  "max_sequence_length": max_sequence_length}
-        if output_type not in ("pil", "np"):
-            raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
-        how = {**self.defaults, **{name: value for name, value in given.items() if value is not None}}
-        made = self.model.text_to_image([prompt] if isinstance(prompt, str) else list(prompt), generator, on_step,
-                                        os.fspath(image) if isinstance(image, os.PathLike) else image, **how)
-        return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
+        given.update((name, os.fspath(i) if isinstance(i, os.PathLike) else i) for name, i in (("image", image), ("mask_image", mask_image)))
+        return _generated(self.model, [prompt] if isinstance(prompt, str) else list(prompt), generator, on_step, output_type,
+                          {**self.defaults, **{name: value for name, value in given.items() if value is not None}})
+
+
+class UnconditionalImageGenerationPipeline(Pipeline):
+    """`.images` of noise alone, from pipelines without a text, under the arguments of diffusers' DDPMPipeline and DDIMPipeline; otherwise as TextToImagePipeline."""
+    task = "unconditional-image-generation"
+
+    def __call__(self, batch_size: Optional[int] = None, generator: Any = None, eta: Optional[float] = None, num_inference_steps: Optional[int] = None,
+                 scheduler: Optional[str] = None, output_type: str = "pil", on_step: Any = None) -> Any:
+        given = {"images_per_prompt": batch_size, "steps": num_inference_steps, "eta": eta, "scheduler": scheduler}
+        return _generated(self.model, [], generator, on_step, output_type, {**self.defaults, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _generated(model: Model, prompts: List[str], generator: Any, on_step: Any, output_type: str, how: Dict[str, Any]) -> Any:
+    if output_type not in ("pil", "np"):
+        raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
+    made = model.text_to_image(prompts, generator, on_step, **how)
+    return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
 
 
 class ImagePipelineOutput:
@@ -372,16 +386,16 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
-    TextToImagePipeline, AutomaticSpeechRecognitionPipeline)}
+    TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
-                  "prefix_cache_bytes", "adapters")
+                  "prefix_cache_bytes", "adapters", "decoder")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
     "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "image-to-text",
-    "visual-question-answering", "image-text-to-text", "text-to-image", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair

@@ -51,7 +51,7 @@ accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
     ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
-    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32))
+    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32), ("decoder", text))
 
 accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
 accel_pool_stats = _struct(
@@ -120,7 +120,7 @@ ImageStepFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(C.c_flo
 accel_text_to_image_params = _struct(
     "accel_text_to_image_params", ("size", u32), ("steps", u32), ("width", u32), ("height", u32), ("images_per_prompt", u32), ("clip_skip", u32), ("guidance_scale", f64),
     ("guidance_rescale", f64), ("eta", f64), ("seed", u64), ("seeds", C.POINTER(u64)), ("n_seeds", u32), ("image", C.POINTER(accel_media)), ("strength", f64), ("negative_prompt", text), ("scheduler", text),
-    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32))
+    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32))
 accel_segment = _struct("accel_segment", ("id", i64), ("label_id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
 accel_segment_params = _struct(
     "accel_segment_params", ("size", u32), ("subtask", text), ("threshold", f64), ("mask_threshold", f64), ("overlap_threshold", f64))
