@@ -166,7 +166,8 @@ class Mapper:
         if hasattr(batch, "assign"):
             self._present(batch.columns)
             results, errors = self._columns(batch.reindex(columns=self.columns).astype(object).where(lambda f: f.notna(), None).to_dict("records"))
-            return batch.assign(**{self.result: results, self.error: errors})
+            column = type(batch[self.columns[0]])
+            return batch.assign(**{name: column(values, index=batch.index, dtype=object) for name, values in ((self.result, results), (self.error, errors))})
         raise TypeError(f"neither a dict of columns, nor a table of pyarrow, nor a DataFrame: {type(batch).__name__}")
 
     def _present(self, names: Any) -> List[str]:
