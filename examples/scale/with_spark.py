@@ -1,5 +1,6 @@
 """Vectors of texts by Spark: python with_spark.py MODEL TEXTS.jsonl"""
 import json
+import os
 import sys
 from typing import Iterator
 
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
 
 model = sys.argv[1]
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers run by this Python, too
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).config("spark.log.level", "ERROR").getOrCreate()
 
 

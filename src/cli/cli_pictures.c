@@ -191,11 +191,11 @@ int cmd_zero_shot_image(cli_run *run) {
 /* ---- rows ---- */
 
 static accel_status call_objects(cli_run *run, void *state, accel_endpoint *endpoint,
-                                 const cli_rows *rows, void **found) {
+                                 const cli_rows *rows, cli_found *found) {
   (void)state;
   accel_media *media = cli_row_media(rows);
   if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const accel_status status = objects_in(run, endpoint, media, rows->n, (accel_detections **)found);
+  const accel_status status = objects_in(run, endpoint, media, rows->n, &found->objects);
   free(media);
   return status;
 }
@@ -210,12 +210,11 @@ static void release_objects(void *found) {
 }
 
 static accel_status call_segments(cli_run *run, void *state, accel_endpoint *endpoint,
-                                  const cli_rows *rows, void **found) {
+                                  const cli_rows *rows, cli_found *found) {
   (void)state;
   accel_media *media = cli_row_media(rows);
   if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const accel_status status =
-      segments_of(run, endpoint, media, rows->n, (accel_segmentations **)found);
+  const accel_status status = segments_of(run, endpoint, media, rows->n, &found->segments);
   free(media);
   return status;
 }
@@ -235,12 +234,11 @@ static int begin_labels(cli_run *run, void **state) {
 }
 
 static accel_status call_labels(cli_run *run, void *state, accel_endpoint *endpoint,
-                                const cli_rows *rows, void **found) {
+                                const cli_rows *rows, cli_found *found) {
   (void)state;
   accel_media *media = cli_row_media(rows);
   if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const accel_status status =
-      labels_for(run, endpoint, media, rows->n, (accel_classifications **)found);
+  const accel_status status = labels_for(run, endpoint, media, rows->n, &found->labels);
   free(media);
   return status;
 }

@@ -59,7 +59,7 @@ int cmd_vqa(cli_run *run) {
 /* ---- rows: a picture, and perhaps a question about it ---- */
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   const cli_wishes *w = state;
   accel_media *media = cli_row_media(rows);
   accel_image_prompt *prompts = calloc((size_t)rows->n + 1, sizeof *prompts);
@@ -69,8 +69,7 @@ static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, co
     prompts[i] = (accel_image_prompt){ACCEL_PROMPT_QUESTION, question, &media[i], 1};
   }
   if (media && prompts)
-    status =
-        accel_generate_images(endpoint, prompts, rows->n, &w->params, (accel_generations **)found);
+    status = accel_generate_images(endpoint, prompts, rows->n, &w->params, &found->generations);
   free(prompts);
   free(media);
   return status;

@@ -12,6 +12,20 @@ typedef struct cli_rows {
   const char *const *field[CLI_TASK_FIELDS]; /* [n]; NULL where a row lacks an optional field */
 } cli_rows;
 
+/* What the library found, by the kind that the task knows; `own`: the same pointer, or what the task
+ * made itself. */
+typedef union cli_found {
+  void *own;
+  accel_embeddings *embeddings;
+  accel_classifications *labels;
+  accel_token_entities *entities;
+  accel_answers *answers;
+  accel_fills *fills;
+  accel_generations *generations;
+  accel_detections *objects;
+  accel_segmentations *segments;
+} cli_found;
+
 typedef struct cli_task {
   const char *name;                   /* of accel map --task */
   const char *command;                /* the sub-command whose options it takes */
@@ -23,7 +37,7 @@ typedef struct cli_task {
   /* Options into *state, before the model is opened; NULL: there is none.  0 or an exit code. */
   int (*begin)(cli_run *run, void **state);
   accel_status (*call)(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                       void **found);
+                       cli_found *found);
   /* The result of row i, one JSON value. */
   void (*print)(cli_json *json, const void *found, uint32_t i);
   /* Why row i alone has no result, NULL where it has one; NULL: rows fail by `call` only. */

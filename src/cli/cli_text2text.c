@@ -48,15 +48,15 @@ int cmd_translate(cli_run *run) { return run_task(run, "translation"); }
 int cmd_summarize(cli_run *run) { return run_task(run, "summarization"); }
 
 static accel_status call_translate(cli_run *run, void *state, accel_endpoint *endpoint,
-                                   const cli_rows *rows, void **found) {
+                                   const cli_rows *rows, cli_found *found) {
   const accel_text2text_params how = params_of(run, "translation", state);
-  return accel_text2text(endpoint, rows->field[0], rows->n, &how, (accel_generations **)found);
+  return accel_text2text(endpoint, rows->field[0], rows->n, &how, &found->generations);
 }
 
 static accel_status call_summarize(cli_run *run, void *state, accel_endpoint *endpoint,
-                                   const cli_rows *rows, void **found) {
+                                   const cli_rows *rows, cli_found *found) {
   const accel_text2text_params how = params_of(run, "summarization", state);
-  return accel_text2text(endpoint, rows->field[0], rows->n, &how, (accel_generations **)found);
+  return accel_text2text(endpoint, rows->field[0], rows->n, &how, &found->generations);
 }
 
 const cli_task cli_task_translate = {.name = "translate",

@@ -121,7 +121,7 @@ int cmd_classify(cli_run *run) {
 /* ---- rows ---- */
 
 static accel_status call_texts(cli_run *run, void *state, accel_endpoint *endpoint,
-                               const cli_rows *rows, void **found) {
+                               const cli_rows *rows, cli_found *found) {
   (void)state;
   bool any = false;
   const char **second = malloc(((size_t)rows->n + 1) * sizeof *second);
@@ -131,31 +131,31 @@ static accel_status call_texts(cli_run *run, void *state, accel_endpoint *endpoi
     any = any || second[i];
   }
   const accel_classify_params how = params_of(run, 1);
-  const accel_status status = accel_classify(endpoint, rows->field[0], any ? second : NULL, rows->n,
-                                             &how, (accel_classifications **)found);
+  const accel_status status =
+      accel_classify(endpoint, rows->field[0], any ? second : NULL, rows->n, &how, &found->labels);
   free((void *)second);
   return status;
 }
 
 static accel_status call_media(cli_run *run, accel_endpoint *endpoint, const cli_rows *rows,
-                               bool sounds, void **found) {
+                               bool sounds, cli_found *found) {
   const accel_classify_params how = params_of(run, 5);
   accel_media *media = cli_row_media(rows);
   if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
   const accel_status status = (sounds ? accel_classify_sounds : accel_classify_images)(
-      endpoint, media, rows->n, &how, (accel_classifications **)found);
+      endpoint, media, rows->n, &how, &found->labels);
   free(media);
   return status;
 }
 
 static accel_status call_images(cli_run *run, void *state, accel_endpoint *endpoint,
-                                const cli_rows *rows, void **found) {
+                                const cli_rows *rows, cli_found *found) {
   (void)state;
   return call_media(run, endpoint, rows, false, found);
 }
 
 static accel_status call_sounds(cli_run *run, void *state, accel_endpoint *endpoint,
-                                const cli_rows *rows, void **found) {
+                                const cli_rows *rows, cli_found *found) {
   (void)state;
   return call_media(run, endpoint, rows, true, found);
 }

@@ -140,9 +140,9 @@ static int embed(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
 int cmd_embed(cli_run *run) { return cli_on_plain_texts(run, 1, "feature-extraction", embed); }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   (void)state;
-  return vectors_of(run, endpoint, rows->field[0], rows->n, (accel_embeddings **)found);
+  return vectors_of(run, endpoint, rows->field[0], rows->n, &found->embeddings);
 }
 
 static void release(void *found) {

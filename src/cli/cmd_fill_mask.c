@@ -77,9 +77,9 @@ static int fill(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
 int cmd_fill_mask(cli_run *run) { return cli_on_plain_texts(run, 1, "fill-mask", fill); }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   (void)state;
-  return fills_of(run, endpoint, rows->field[0], rows->n, (accel_fills **)found);
+  return fills_of(run, endpoint, rows->field[0], rows->n, &found->fills);
 }
 
 /* A list for each mask of the text. */

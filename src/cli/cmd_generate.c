@@ -72,10 +72,10 @@ int cmd_generate(cli_run *run) {
 }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   const cli_wishes *w = state;
   (void)run;
-  return accel_generate(endpoint, rows->field[0], rows->n, &w->params, (accel_generations **)found);
+  return accel_generate(endpoint, rows->field[0], rows->n, &w->params, &found->generations);
 }
 
 const cli_task cli_task_generate = {.name = "generate",

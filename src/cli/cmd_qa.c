@@ -112,10 +112,9 @@ int cmd_qa(cli_run *run) {
 }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   (void)state;
-  return answers_of(run, endpoint, rows->field[0], rows->field[1], rows->n,
-                    (accel_answers **)found);
+  return answers_of(run, endpoint, rows->field[0], rows->field[1], rows->n, &found->answers);
 }
 
 static void print(cli_json *json, const void *found, uint32_t i) {

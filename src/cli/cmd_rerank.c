@@ -65,7 +65,7 @@ int cmd_rerank(cli_run *run) { return cli_on_plain_texts(run, 2, "text-ranking",
 
 /* Scores of pairs: documents of one query that follow each other are ranked together. */
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   (void)state;
   accel_rerank_params how = params_of(run);
   how.top_k = 0; /* a row is a document, and each has its score */
@@ -81,7 +81,7 @@ static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, co
     accel_ranking_free(&ranking);
   }
   if (status == ACCEL_OK)
-    *found = score;
+    found->own = score;
   else
     free(score);
   return status;

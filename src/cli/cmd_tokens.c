@@ -69,9 +69,9 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
 int cmd_tokens(cli_run *run) { return cli_on_plain_texts(run, 1, "token-classification", label); }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   (void)state;
-  return entities_of(run, endpoint, rows->field[0], rows->n, (accel_token_entities **)found);
+  return entities_of(run, endpoint, rows->field[0], rows->n, &found->entities);
 }
 
 static void print(cli_json *json, const void *found, uint32_t i) {

@@ -270,7 +270,7 @@ static int begin(cli_run *run, void **state) {
 }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
-                         void **found) {
+                         cli_found *found) {
   const wishes *w = state;
   (void)run;
   row_results *results = calloc(1, sizeof *results);
@@ -284,7 +284,7 @@ static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, co
     return status;
   }
   results->stamps = w->how.timestamps;
-  *found = results;
+  found->own = results;
   return ACCEL_OK;
 }
 

@@ -41,30 +41,40 @@ static int no_memory(const shard_run *s) {
 
 /* ---- results ---- */
 
-/* Room for one more of `size` bytes behind n. */
-static bool grow(void *list, uint64_t *capacity, uint64_t need, size_t size) {
-  if (need <= *capacity) return true;
-  uint64_t more = *capacity ? 2 * *capacity : 1024;
-  while (more < need) more *= 2;
-  void *larger = realloc(*(void **)list, more * size);
-  if (!larger) return false;
-  *(void **)list = larger;
-  *capacity = more;
+static uint64_t capacity_for(uint64_t capacity, uint64_t need) {
+  while (capacity < need) capacity = capacity ? 2 * capacity : 1024;
+  return capacity;
+}
+
+/* Room for n more vectors and one more row. */
+static bool reserve(vectors *v, uint64_t n) {
+  const uint64_t n_wanted = capacity_for(v->n_capacity, v->n + n),
+                 rows_wanted = capacity_for(v->rows_capacity, v->rows + 1);
+  if (n_wanted > v->n_capacity) {
+    float *data = realloc(v->data, n_wanted * v->dim * sizeof *data);
+    if (!data) return false;
+    v->data = data;
+    v->n_capacity = n_wanted;
+  }
+  if (rows_wanted == v->rows_capacity) return true;
+  int64_t *row = realloc(v->row, rows_wanted * sizeof *row);
+  if (row) v->row = row;
+  int64_t *start = row ? realloc(v->row_start, rows_wanted * sizeof *start) : NULL;
+  if (!start) return false;
+  v->row_start = start;
+  v->rows_capacity = rows_wanted;
   return true;
 }
 
 static int keep_vectors(shard_run *s, const accel_embeddings *found, uint32_t i, uint64_t number) {
   vectors *v = &s->vectors;
   const uint64_t first = found->row_start[i], n = found->row_start[i + 1] - first;
-  uint64_t capacity = v->rows_capacity;
   v->dim = found->dim;
   v->per_token = found->per_token != 0;
-  if (!grow(&v->data, &v->n_capacity, v->n + n, found->dim * sizeof *v->data) ||
-      !grow(&v->row, &capacity, v->rows + 1, sizeof *v->row) ||
-      !grow(&v->row_start, &v->rows_capacity, v->rows + 1, sizeof *v->row_start))
-    return no_memory(s);
-  memcpy(v->data + v->n * found->dim, found->data + first * found->dim,
-         n * found->dim * sizeof *v->data);
+  if (!reserve(v, n)) return no_memory(s);
+  if (n)
+    memcpy(v->data + v->n * found->dim, found->data + first * found->dim,
+           n * found->dim * sizeof *v->data);
   v->row[v->rows] = (int64_t)number;
   v->row_start[v->rows++] = (int64_t)v->n;
   v->n += n;
@@ -166,14 +176,14 @@ static int run_rows(shard_run *s, uint32_t first, uint32_t n) {
   map_job *job = s->job;
   const cli_rows rows = {n,
                          {s->field[0] + first, job->task->field[1] ? s->field[1] + first : NULL}};
-  void *found = NULL;
+  cli_found found = {0};
   int stop;
   if (!n) return 0;
   if (cli_asked_to_stop(&stop)) return cli_error(job->run, ACCEL_ERROR_CANCELLED, "stopped");
   const accel_status status = job->task->call(job->run, job->state, job->endpoint, &rows, &found);
   if (status == ACCEL_OK) {
-    const int code = take_results(s, found, first, n);
-    job->task->release(found);
+    const int code = take_results(s, found.own, first, n);
+    job->task->release(found.own);
     return code;
   }
   if (!is_of_a_row(status)) return cli_fail(job->run, status);
